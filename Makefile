@@ -1,0 +1,88 @@
+# Everything a contributor runs. Each target first brings up a private environment in .venv, once,
+# and again whenever pyproject.toml changes.
+#
+#   PYTHON  the interpreter for a new environment; default: the first of PYTHONS that is 3.11 or newer
+#   VENV    where the environment lives, so that several can stand side by side:
+#           make test PYTHON=python3.13 VENV=.venv-3.13
+
+VENV ?= .venv
+PYTHONS := python3 python3.14 python3.13 python3.12 python3.11
+PYTHON ?=
+BIN := $(VENV)/bin
+PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
+
+# Stamps: their age says when each set of packages was last brought in line with pyproject.toml.
+RUNTIME := $(VENV)/.runtime-installed
+TESTING := $(VENV)/.testing-installed
+
+USABLE := import sys, ensurepip, venv; sys.exit(sys.version_info < (3, 11))
+
+.DEFAULT_GOAL := help
+.PHONY: help install demo test test-all lint types layers pytest proofs bench format clean
+
+help: ## List the targets
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+install: $(TESTING) ## Set up the private environment with all that the other targets need
+
+demo: $(RUNTIME) ## Watch jobs run, fail, retry and survive a killed worker (under a minute)
+	@$(BIN)/windlass demo
+
+test: lint types layers pytest ## Check style, types, layers and behaviour (under ten minutes)
+
+test-all: SELECTED :=
+test-all: test ## The same with the slow tests
+
+lint: $(TESTING) ## Check style and formatting
+	$(BIN)/ruff check
+	$(BIN)/ruff format --check
+
+types: $(TESTING) ## Check types
+	$(BIN)/mypy
+
+layers: $(TESTING) ## Check who may import whom
+	$(BIN)/lint-imports --no-logo
+
+SELECTED := -m "not slow"
+pytest: $(TESTING) ## Run the tests alone
+	$(BIN)/python -m pytest $(SELECTED)
+
+proofs: $(TESTING) ## Kill, freeze and overload real workers, and count what was lost
+	$(BIN)/python -m proofs
+
+bench: $(RUNTIME) ## Measure throughput, latency and idle cost on this machine
+	$(BIN)/python -m benchmarks
+
+format: $(TESTING) ## Format the code and mend what can be mended by itself
+	$(BIN)/ruff check --fix-only
+	$(BIN)/ruff format
+
+clean: ## Remove the environment and everything that was generated
+	rm -rf $(VENV) build dist .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
+	find . -name '.?*' -prune -o -name __pycache__ -type d -prune -exec rm -rf {} +
+
+# An environment left by another tool is used when it works and made anew when it does not (its
+# interpreter was removed or is too old, or it has no pip).
+$(RUNTIME): pyproject.toml
+	@if $(BIN)/python -c 'import pip; $(USABLE)' 2>/dev/null; then exit 0; fi; \
+	for python in $(or $(PYTHON),$(PYTHONS)); do \
+	  if $$python -c '$(USABLE)' 2>/dev/null; then \
+	    echo "Making $(VENV) with $$($$python --version)"; \
+	    exec $$python -m venv --clear $(VENV); \
+	  fi; \
+	done; \
+	echo "windlass needs Python 3.11 or newer with its venv module; tried:" >&2; \
+	for python in $(or $(PYTHON),$(PYTHONS)); do \
+	  echo "  $$python: $$($$python --version 2>&1 | head -n 1)" >&2; \
+	done; \
+	echo "Install one (on Debian and Ubuntu: apt install python3 python3-venv)" >&2; \
+	echo "or name one: make PYTHON=/path/to/python3" >&2; \
+	exit 1
+	@echo "Installing windlass into $(VENV)"
+	@$(PIP) install --editable .
+	@touch $@
+
+$(TESTING): $(RUNTIME)
+	@echo "Installing what the tests need into $(VENV)"
+	@$(PIP) install --editable '.[test]'
+	@touch $@

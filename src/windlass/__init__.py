@@ -1,0 +1,71 @@
+"""windlass: a distributed task queue for Python."""
+
+from windlass.app import Windlass
+from windlass.context import Context, Progress, current_context
+from windlass.core.failure import FailureText
+from windlass.core.retry import Retry
+from windlass.core.signals import Reject, RetryLater, Snooze
+from windlass.core.states import Hold, Reason, State
+from windlass.errors import (
+    AnnotationError,
+    AppNotFound,
+    DecodeError,
+    EncodeError,
+    EngineError,
+    EngineUnavailable,
+    FormatTooNew,
+    IdempotencyConflict,
+    InvalidTask,
+    JobCancelled,
+    JobError,
+    JobFailed,
+    JobNotFound,
+    NewerFormat,
+    NoContext,
+    PayloadTooLarge,
+    ResultExpired,
+    SettingError,
+    WindlassError,
+)
+from windlass.job import Job, JobInfo
+from windlass.settings import Settings
+from windlass.task import Call, Task
+
+__all__ = [
+    "AnnotationError",
+    "AppNotFound",
+    "Call",
+    "Context",
+    "DecodeError",
+    "EncodeError",
+    "EngineError",
+    "EngineUnavailable",
+    "FailureText",
+    "FormatTooNew",
+    "Hold",
+    "IdempotencyConflict",
+    "InvalidTask",
+    "Job",
+    "JobCancelled",
+    "JobError",
+    "JobFailed",
+    "JobInfo",
+    "JobNotFound",
+    "NewerFormat",
+    "NoContext",
+    "PayloadTooLarge",
+    "Progress",
+    "Reason",
+    "Reject",
+    "ResultExpired",
+    "Retry",
+    "RetryLater",
+    "SettingError",
+    "Settings",
+    "Snooze",
+    "State",
+    "Task",
+    "Windlass",
+    "WindlassError",
+    "current_context",
+]

@@ -1,0 +1,327 @@
+"""The app: where tasks are registered, and the one place that knows settings and engine.
+
+1. `Windlass` reads the settings, keeps the tasks by name, and opens the engine when it is first
+   needed: making an app touches neither disk nor network.
+2. `@app.task` checks the function, finds its name and registers it.
+
+After a fork the child has an app of its own: the engine and the I/O thread see to their own
+connections, locks and queues, and this module to its lock.
+"""
+
+from __future__ import annotations
+
+import inspect
+import os
+import re
+import sys
+import threading
+import weakref
+from collections.abc import Callable, Coroutine, Mapping
+from pathlib import Path
+from types import FunctionType, MappingProxyType, TracebackType
+from typing import (
+    TYPE_CHECKING,
+    Any,
+    Concatenate,
+    Final,
+    Literal,
+    ParamSpec,
+    Protocol,
+    Self,
+    TypeVar,
+    Unpack,
+    overload,
+)
+
+from windlass.context import Context
+from windlass.core.codec import decode_json
+from windlass.core.ids import check_id
+from windlass.engine.contract import Engine, EngineOptions
+from windlass.errors import InvalidTask
+from windlass.job import Job
+from windlass.options import Choices, TaskOptions, read_task_options
+from windlass.settings import (
+    SettingArguments,
+    Settings,
+    Source,
+    read_settings,
+    without_secrets,
+)
+from windlass.task import AsyncTask, SyncTask, Task
+
+if TYPE_CHECKING:
+    from windlass.batching import Batcher
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+_TASK_NAME: Final = re.compile(r"[^\s\x00-\x1f]{1,200}")
+
+
+class Decorator(Protocol):
+    """What `@app.task(...)` gives: makes a task of a function."""
+
+    @overload
+    def __call__(  # type: ignore[overload-overlap]  # the more special one comes first
+        self, function: Callable[P, Coroutine[Any, Any, R]], /
+    ) -> AsyncTask[P, R]: ...
+    @overload
+    def __call__(self, function: Callable[P, R], /) -> SyncTask[P, R]: ...
+
+
+class ContextDecorator(Protocol):
+    """The same for functions whose first parameter is the context; callers do not pass it."""
+
+    @overload
+    def __call__(  # type: ignore[overload-overlap]  # the more special one comes first
+        self, function: Callable[Concatenate[Context, P], Coroutine[Any, Any, R]], /
+    ) -> AsyncTask[P, R]: ...
+    @overload
+    def __call__(self, function: Callable[Concatenate[Context, P], R], /) -> SyncTask[P, R]: ...
+
+
+class Windlass:
+    """Tasks, and the place where their jobs live.
+
+    `url` names that place; further settings are keyword arguments. Each can come from the
+    environment instead, as `WINDLASS_URL`, `WINDLASS_LEASE` and so on."""
+
+    def __init__(self, url: str | None = None, **settings: Unpack[SettingArguments]) -> None:
+        arguments: dict[str, object] = dict(settings)
+        if url is not None:
+            arguments["url"] = url
+        self.settings: Settings = read_settings(arguments, os.environ)
+        self._tasks: dict[str, Task[..., Any]] = {}
+        self._unnamed_url = _unnamed(self.settings)
+        self._engine: Engine | None = None
+        self._batcher: Batcher | None = None
+        self._opening = threading.Lock()
+        _APPS.add(self)
+
+    @property
+    def tasks(self) -> Mapping[str, Task[..., Any]]:
+        """The registered tasks by name."""
+        return MappingProxyType(self._tasks)
+
+    @property
+    def engine(self) -> Engine:
+        """Where the jobs live; opened at the first use."""
+        engine = self._engine
+        return engine if engine is not None else self._open_engine()
+
+    @property
+    def batcher(self) -> Batcher:
+        """What talks to the engine for coroutines; made at the first use."""
+        batcher = self._batcher
+        return batcher if batcher is not None else self._make_batcher()
+
+    def job(self, id: str) -> Job[Any]:
+        """A handle on any job. Asks nobody whether there is one."""
+        return Job(self, check_id(id), None)
+
+    def decode_result(self, task: str, result: bytes) -> Any:
+        """A stored result, rebuilt by the annotations of its task; as JSON if that is unknown."""
+        known = self._tasks.get(task)
+        return decode_json(result) if known is None else known.codec.decode_result(result)
+
+    def close(self) -> None:
+        """Send what coroutines have handed over, for at most 2 s, and let go of the engine.
+
+        The app can be used again afterwards; jobs that were kept in memory are gone."""
+        if self._batcher is not None and not self._batcher.close():
+            _warn(f"{self!r} was closed before all coroutines had their answers.")
+        with self._opening:
+            engine, self._engine = self._engine, None
+        if engine is not None:
+            engine.shutdown()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        return f"<Windlass at {without_secrets(self.settings.url)}, {len(self._tasks)} tasks>"
+
+    # ---------------------------------------------------------------------------- registering
+
+    @overload
+    def task(  # type: ignore[overload-overlap]  # the more special one comes first
+        self, function: Callable[P, Coroutine[Any, Any, R]], /
+    ) -> AsyncTask[P, R]: ...
+    @overload
+    def task(self, function: Callable[P, R], /) -> SyncTask[P, R]: ...
+    @overload
+    def task(
+        self, /, *, takes_context: Literal[True], name: str = ..., **options: Unpack[TaskOptions]
+    ) -> ContextDecorator: ...
+    @overload
+    def task(
+        self,
+        /,
+        *,
+        takes_context: Literal[False] = ...,
+        name: str = ...,
+        **options: Unpack[TaskOptions],
+    ) -> Decorator: ...
+    def task(self, function: Any = None, /, **options: Any) -> Any:
+        """Make a task of a function: `@app.task`, or `@app.task(queue="mail", ...)`.
+
+        Takes `name`, `takes_context`, `queue`, `priority`, `retry`, `expires` and `result_ttl`."""
+        name = _checked_name(options.pop("name")) if "name" in options else None
+        takes_context = options.pop("takes_context", False)
+        if not isinstance(takes_context, bool):
+            raise TypeError(f"takes_context must be True or False, found {takes_context!r}")
+        declared = read_task_options(options)
+
+        def register(function: Callable[..., Any]) -> Task[..., Any]:
+            return self._register(function, name, takes_context, declared)
+
+        return register if function is None else register(function)
+
+    def _register(
+        self,
+        function: Callable[..., Any],
+        name: str | None,
+        takes_context: bool,
+        declared: Choices,
+    ) -> Task[..., Any]:
+        plain = _plain_function(function, takes_context)
+        name = name or _default_name(plain)
+        if name in self._tasks:
+            known = self._tasks[name].function
+            raise InvalidTask(
+                f"Two functions want to be the task {name}: {_place_of(known)} and "
+                f"{_place_of(plain)}. Rename one, or give it @app.task(name=...)."
+            )
+        kind = AsyncTask if inspect.iscoroutinefunction(plain) else SyncTask
+        task: Task[..., Any] = kind(
+            self, plain, name=name, takes_context=takes_context, declared=declared
+        )
+        self._tasks[name] = task
+        return task
+
+    # -------------------------------------------------------------------------------- opening
+
+    def _open_engine(self) -> Engine:
+        from windlass.engine.url import open_engine
+
+        with self._opening:
+            if self._engine is None:
+                settings = self.settings
+                options = EngineOptions(
+                    lease_ms=settings.lease_ms,
+                    dead_ttl_ms=settings.dead_ttl_ms,
+                    timeout_ms=settings.enqueue_timeout_ms,
+                )
+                self._engine = open_engine(settings.url, options)
+                if settings.url == self._unnamed_url:
+                    _warn(
+                        f"No url was given: jobs are kept in {settings.url}. Give one with "
+                        "Windlass(url) or WINDLASS_URL."
+                    )
+            return self._engine
+
+    def _make_batcher(self) -> Batcher:
+        from windlass.batching import Batcher  # imports asyncio, which is slow
+
+        with self._opening:
+            if self._batcher is None:
+                self._batcher = Batcher(lambda: self.engine)
+            return self._batcher
+
+
+def _unnamed(settings: Settings) -> str | None:
+    """The url, if nobody chose it."""
+    return settings.url if settings.sources["url"] is Source.DEFAULT else None
+
+
+def _warn(message: str) -> None:
+    import logging  # slow to import, and seldom needed here
+
+    logging.getLogger("windlass").warning(message)
+
+
+# ---------------------------------------------------------------------------- functions and names
+
+
+def _plain_function(function: object, takes_context: bool) -> FunctionType:
+    if not isinstance(function, FunctionType):
+        raise InvalidTask(
+            f"A task is made of a function written with def or async def, found {function!r}. "
+            "Options are given by name: @app.task(name=...)."
+        )
+    if function.__name__ == "<lambda>":
+        raise InvalidTask(f"The lambda at {_place_of(function)} has no name: write it with def.")
+    if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
+        raise InvalidTask(
+            f"{_place_of(function)} is a generator, whose values nobody would take: return a "
+            "list, or enqueue a job for each value."
+        )
+    if not takes_context and _begins_with_context(function):
+        raise InvalidTask(
+            f"The first parameter of {_place_of(function)} is the context: write "
+            "@app.task(takes_context=True), so that callers need not pass it."
+        )
+    return function
+
+
+def _begins_with_context(function: FunctionType) -> bool:
+    first = next(iter(inspect.signature(function).parameters.values()), None)
+    return first is not None and first.annotation in (Context, "Context", "windlass.Context")
+
+
+def _checked_name(name: object) -> str:
+    if isinstance(name, str) and _TASK_NAME.fullmatch(name):
+        return name
+    raise InvalidTask(
+        f"The name of a task must be text of 1 to 200 characters without spaces, found {name!r}."
+    )
+
+
+def _default_name(function: FunctionType) -> str:
+    """`module.function`; for a function inside another one, both names."""
+    module = function.__module__
+    if module == "__main__":
+        module = _name_of_main(function)
+    return _checked_name(f"{module}.{function.__qualname__.replace('.<locals>', '')}")
+
+
+def _name_of_main(function: FunctionType) -> str:
+    """The name under which a worker imports what this process runs as `__main__`."""
+    main = sys.modules["__main__"]
+    if main.__spec__ is not None:  # python -m package.module
+        return main.__spec__.name
+    stem = Path(getattr(main, "__file__", None) or "").stem
+    if stem.isidentifier() and stem != "__main__":  # python module.py
+        return stem
+    raise InvalidTask(
+        f"The task {function.__qualname__} is defined where a worker cannot import it from "
+        f"({_place_of(function)}). Move it into a module, or give it @app.task(name=...)."
+    )
+
+
+def _place_of(function: Callable[..., Any]) -> str:
+    code = function.__code__ if isinstance(function, FunctionType) else None
+    place = f" ({code.co_filename}:{code.co_firstlineno})" if code else ""
+    return f"{function.__module__}.{function.__qualname__}{place}"
+
+
+# ----------------------------------------------------------------------------------------- forking
+
+_APPS: Final[weakref.WeakSet[Windlass]] = weakref.WeakSet()
+
+
+def _forget_parent() -> None:
+    for app in list(_APPS):
+        app._opening = threading.Lock()  # a thread that is not in the child may have held it
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_forget_parent)

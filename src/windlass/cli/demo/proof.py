@@ -1,0 +1,78 @@
+"""The proof at the end: what the engine says against what the tasks wrote down themselves.
+
+Every start of a job that the ledger tells of must be accounted for by the engine: the first one, a
+retry after a failure, or a run that the kill cut short. A job is lost if it has not ended, or if it
+is said to have succeeded and never wrote so.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import msgspec
+
+from windlass.core.states import State
+from windlass.engine.contract import Engine, JobRecord
+
+
+class Proof(msgspec.Struct, frozen=True, kw_only=True):
+    """The figures of a run. `problems` are what `check` found in the engine."""
+
+    jobs: int
+    states: dict[str, int]
+    lost: int
+    starts: int
+    retries: int
+    cut_short: int
+    unexplained: int
+    problems: tuple[str, ...]
+
+    @property
+    def holds(self) -> bool:
+        return not (self.lost or self.unexplained or self.problems)
+
+    def lines(self) -> Iterator[str]:
+        states = ", ".join(f"{number} {state}" for state, number in sorted(self.states.items()))
+        yield f"jobs enqueued      {self.jobs}"
+        yield f"how they ended     {states} (the dead ones are meant to be)"
+        yield f"lost               {self.lost}"
+        yield (
+            f"starts             {self.starts} = {self.jobs} first ones + {self.retries} retries "
+            f"after failures + {self.cut_short} again after the kill"
+            + (f" + {self.unexplained} unexplained" if self.unexplained else "")
+        )
+        yield f"windlass check     {'; '.join(self.problems) or 'records and indexes agree'}"
+
+
+def prove(engine: Engine, ids: Sequence[str], ledger: Path) -> Proof:
+    records = [record for record in engine.get(ids) if record is not None]
+    lines = [line.split() for line in ledger.read_text(encoding="utf-8").splitlines()]
+    started = Counter(line[0] for line in lines if line[1] == "start")
+    ended = Counter(line[0] for line in lines if line[1] == "end")
+    lost = len(ids) - len(records) + sum(_is_lost(record, ended) for record in records)
+    retries = sum(max(0, record.counters.attempt - 1) for record in records)
+    cut_short = sum(_cut_short(record) for record in records)
+    starts = sum(started[job_id] for job_id in ids)
+    return Proof(
+        jobs=len(ids),
+        states=dict(Counter(str(record.state) for record in records)),
+        lost=lost,
+        starts=starts,
+        retries=retries,
+        cut_short=cut_short,
+        unexplained=starts - len(ids) - retries - cut_short,
+        problems=tuple(engine.check()),
+    )
+
+
+def _is_lost(record: JobRecord, ended: Counter[str]) -> bool:
+    if record.state is State.SUCCEEDED:
+        return not ended[record.id]
+    return not record.state.is_final
+
+
+def _cut_short(record: JobRecord) -> int:
+    counters = record.counters
+    return counters.crashes + counters.losses + counters.interruptions

@@ -1,0 +1,97 @@
+"""The tasks of the demonstration: an imaginary shop.
+
+Every run of a task writes one line to a ledger, a plain file outside the engine, so that the show
+can prove at its end which jobs really ran, and how often.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import random
+import time
+
+from windlass import Context, Reject, Retry, Windlass, current_context
+
+app = Windlass(retry=Retry(max_attempts=4, base="400ms", cap="2s"), lease="5s")
+
+
+def _note(word: str) -> None:
+    """One line in the ledger, by a single write: it survives a kill, and lines never mix."""
+    line = f"{current_context().job_id} {word} {os.getpid()}\n"
+    descriptor = os.open(os.environ["DEMO_LEDGER"], os.O_WRONLY | os.O_APPEND)
+    try:
+        os.write(descriptor, line.encode())
+    finally:
+        os.close(descriptor)
+
+
+@app.task(queue="images")
+def resize(photo: str, width: int) -> str:
+    """Half a tenth of a second of work in a thread."""
+    _note("start")
+    time.sleep(random.uniform(0.05, 0.25))
+    _note("end")
+    return f"{photo}@{width}"
+
+
+@app.task(queue="mail")
+async def welcome(customer: int) -> str:
+    """Waits for a mail server, on the event loop."""
+    _note("start")
+    await asyncio.sleep(random.uniform(0.02, 0.2))
+    _note("end")
+    return f"Welcome, customer {customer}!"
+
+
+@app.task(queue="payments", takes_context=True)
+def charge(ctx: Context, order: int) -> str:
+    """A payment service that is down every now and then: the first tries fail."""
+    _note("start")
+    time.sleep(0.05)
+    if ctx.attempt <= order % 3:
+        raise ConnectionError("the payment service answered 503")
+    _note("end")
+    return f"receipt-{order}"
+
+
+@app.task(queue="reports", takes_context=True)
+async def report(ctx: Context, month: int) -> int:
+    """A slow job that tells how far it is."""
+    _note("start")
+    for step in range(20):
+        await asyncio.sleep(0.15)
+        ctx.progress((step + 1) / 20, f"day {step + 1}")
+    _note("end")
+    return month
+
+
+@app.task(queue="mail")
+async def remind(customer: int) -> str:
+    """Enqueued for later."""
+    _note("start")
+    _note("end")
+    return f"Customer {customer}, your basket is waiting."
+
+
+@app.task(queue="payments", retry=Retry(max_attempts=2, base="300ms"))
+def refund(order: int) -> None:
+    """A bug: it fails whenever it is tried, and ends as a dead letter."""
+    _note("start")
+    raise ZeroDivisionError(f"order {order} has no items")
+
+
+@app.task(queue="mail")
+def newsletter(customer: int) -> None:
+    """Pointless to repeat: a dead letter at once."""
+    _note("start")
+    raise Reject(f"customer {customer} has unsubscribed")
+
+
+@app.task(queue="payments")
+def urgent(order: int) -> str:
+    """Enqueued last with a high priority: it overtakes what waits in its queue."""
+    _note("start")
+    time.sleep(0.02)
+    _note("end")
+    return f"order {order} is on its way"

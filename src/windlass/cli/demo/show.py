@@ -1,0 +1,153 @@
+"""The show: enqueue, run, kill, watch, and prove that nothing was lost.
+
+1. A few hundred jobs of the shop are enqueued, on a database in a folder of its own.
+2. A worker with two children runs them; the terminal shows how far it is.
+3. While they run, a child is killed with SIGKILL.
+4. When every job has ended, the ledger that the tasks wrote is compared with the engine.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Final
+
+from rich.console import Console
+
+from windlass.app import Windlass
+from windlass.cli.demo.proof import Proof, prove
+from windlass.cli.demo.screen import Screen
+from windlass.core.states import FINAL
+from windlass.job import Job
+from windlass.task import Call
+
+#: The show is over after this long, whatever happens, in seconds.
+LONGEST_S: Final = 55.0
+#: A child is killed when this part of the jobs has ended.
+KILL_AT: Final = 0.25
+#: How often the terminal is refreshed, in seconds.
+REFRESH_S: Final = 0.1
+
+
+def run_show() -> int:
+    """Run the whole demonstration; the exit code."""
+    folder = Path(tempfile.mkdtemp(prefix="windlass-demo-"))
+    console = Console(highlight=False)
+    ledger = folder / "ledger.txt"
+    ledger.touch(mode=0o600)
+    # The worker's children read these too, each in an interpreter of its own.
+    os.environ["WINDLASS_URL"] = f"sqlite:///{folder / 'demo.db'}"
+    os.environ["DEMO_LEDGER"] = str(ledger)
+    from windlass.cli.demo import shop
+
+    with shop.app, Screen(console) as screen:
+        jobs = enqueue_all(screen)
+        worker = start_worker(folder / "worker.log")
+        try:
+            watch(shop.app, len(jobs), screen)
+        finally:
+            stop(worker)
+            screen.note("the worker was told to stop (SIGTERM) and ended cleanly")
+        proof = prove(shop.app.engine, [job.id for job in jobs], ledger)
+    print_summary(console, proof, folder)
+    return 0 if proof.holds else 1
+
+
+def enqueue_all(screen: Screen) -> list[Job[Any]]:
+    """A few hundred jobs, task by task, and the urgent ones last."""
+    started = time.perf_counter()
+    jobs: list[Job[Any]] = []
+    for task, calls in all_calls():
+        jobs += task.enqueue_many(calls)
+    elapsed_ms = (time.perf_counter() - started) * 1000
+    screen.note(f"{len(jobs)} jobs enqueued in {elapsed_ms:.0f} ms, each one on disk")
+    return jobs
+
+
+def all_calls() -> Iterator[tuple[Any, list[Call[Any]]]]:
+    from windlass.cli.demo import shop
+
+    yield shop.resize, [shop.resize.bind(f"cat-{n}.jpg", 320) for n in range(260)]
+    yield shop.welcome, [shop.welcome.bind(n) for n in range(160)]
+    yield shop.charge, [shop.charge.bind(n) for n in range(45)]
+    yield shop.report, [shop.report.bind(month) for month in (1, 2)]
+    yield shop.refund, [shop.refund.bind(n) for n in range(4)]
+    yield shop.newsletter, [shop.newsletter.bind(n) for n in range(4)]
+    for n in range(30):
+        later = shop.remind.using(run_after=random.uniform(1, 8))
+        yield later, [later.bind(n)]
+    first = shop.urgent.using(priority=100)
+    yield first, [first.bind(n) for n in range(10)]
+
+
+def start_worker(log: Path) -> subprocess.Popen[bytes]:
+    command = [sys.executable, "-m", "windlass", "worker", "windlass.cli.demo.shop:app"]
+    with log.open("wb") as file:
+        return subprocess.Popen([*command, "-p", "2", "-c", "8"], stdout=file, stderr=file)
+
+
+def stop(worker: subprocess.Popen[bytes]) -> None:
+    worker.send_signal(signal.SIGTERM)
+    try:
+        worker.wait(timeout=10)
+    except subprocess.TimeoutExpired:
+        worker.kill()
+        worker.wait()
+
+
+def watch(app: Windlass, total: int, screen: Screen) -> None:
+    """Until every job has ended, or the show has lasted too long."""
+    deadline = time.monotonic() + LONGEST_S
+    killed = False
+    while time.monotonic() < deadline:
+        stats = app.engine.stats()
+        ended = sum(
+            number
+            for counts in stats.queues.values()
+            for state, number in counts.items()
+            if state in FINAL
+        )
+        screen.show(stats, ended, total)
+        if ended == total:
+            screen.note("every job has ended")
+            return
+        if not killed and ended >= total * KILL_AT:
+            killed = kill_a_child(app, screen)
+        time.sleep(REFRESH_S)
+    screen.note("the show took too long; what follows is how far it came")
+
+
+def kill_a_child(app: Windlass, screen: Screen) -> bool:
+    """A session names the process that it belongs to: host.pid.random."""
+    for session in app.engine.sessions():
+        if session.jobs > 1:
+            pid = int(session.session.split(".")[-2])
+            os.kill(pid, signal.SIGKILL)
+            screen.note(
+                f"child process {pid} was killed with SIGKILL while it held {session.jobs} jobs"
+            )
+            return True
+    return False
+
+
+def print_summary(console: Console, proof: Proof, folder: Path) -> None:
+    url = f"sqlite:///{folder / 'demo.db'}"
+    verdict = "[bold green]Nothing was lost." if proof.holds else "[bold red]Something is wrong."
+    console.print()
+    for line in proof.lines():
+        console.print(f"  {line}")
+    console.print(f"\n{verdict}\n")
+    console.print("Look at what is left of it:", style="bold")
+    console.print(f"  windlass status --url {url}")
+    console.print(f"  windlass dead list --url {url}")
+    console.print(f"  windlass dead retry --all --url {url}")
+    console.print(f"  windlass check --url {url}")
+    console.print("Write your own:", style="bold")
+    console.print("  docs/quickstart.md takes five minutes")

@@ -1,0 +1,69 @@
+"""`windlass worker`: run jobs until told to stop."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+
+import click
+
+from windlass.cli.connecting import require_app_path, url_option
+
+
+@click.command()
+@click.argument("app_argument", metavar="[MODULE:ATTR]", required=False)
+@click.option("--app", "app_path", metavar="MODULE:ATTR", help="The same as the argument.")
+@url_option
+@click.option(
+    "-q",
+    "--queue",
+    "queues",
+    multiple=True,
+    metavar="NAME",
+    help="A queue to serve; repeat it for more, the first has precedence. [default: every queue]",
+)
+@click.option(
+    "-p",
+    "--processes",
+    type=click.IntRange(1),
+    metavar="N",
+    help="Child processes. [default: one per core]",
+)
+@click.option(
+    "-c",
+    "--slots",
+    type=click.IntRange(1, 1000),
+    default=10,
+    show_default=True,
+    metavar="N",
+    help="Jobs that one child runs at a time.",
+)
+@click.pass_context
+def worker(
+    ctx: click.Context,
+    app_argument: str | None,
+    app_path: str | None,
+    url: str | None,
+    queues: Sequence[str],
+    processes: int | None,
+    slots: int,
+) -> None:
+    """Run the jobs of an app.
+
+    SIGTERM or Ctrl-C lets running jobs end first; a second one hands them back at once.
+
+    \b
+    windlass worker shop.tasks:app
+    windlass worker shop.tasks:app -q critical -q default -p 4 -c 20
+    """
+    from windlass.worker.options import WorkerOptions
+    from windlass.worker.supervisor import Supervisor
+
+    options = WorkerOptions(
+        app=require_app_path(app_argument or app_path),
+        queues=tuple(queues),
+        processes=processes or os.cpu_count() or 1,
+        slots=slots,
+        url=url,
+    )
+    ctx.exit(Supervisor(options).run())

@@ -1,0 +1,105 @@
+"""What an annotation says about the values it takes.
+
+1. `resolve` turns an annotation as written, perhaps as text, into a type.
+2. `traits_of` finds what in that type decides how values are compared, and refuses what cannot be
+   rebuilt from JSON at all.
+3. `describe` writes it as the user would.
+
+Rebuilding is msgspec's; beyond what it knows, paths and pydantic models are carried. Those are told
+by their methods, so that pydantic is never imported here.
+"""
+
+from __future__ import annotations
+
+import inspect
+import types
+import typing
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import PurePath
+from typing import Any, Final
+
+import msgspec.inspect as described
+
+from windlass.core.fidelity import Traits
+from windlass.errors import AnnotationError
+
+_OPEN: Final = (described.AnyType, described.RawType)
+_EXACT: Final = (described.DateTimeType, described.DecimalType, described.TimeType)
+_SETS: Final = (described.SetType, described.FrozenSetType)
+
+
+def resolve(annotation: object, function: Callable[..., object]) -> Any:
+    """The type that an annotation of this function means; without an annotation, `Any`."""
+    if annotation is inspect.Parameter.empty:
+        return Any
+    holder = types.SimpleNamespace(__annotations__={"annotation": annotation})
+    try:
+        hints = typing.get_type_hints(
+            holder, _namespace(function), _type_parameters(function), include_extras=True
+        )
+    except Exception as error:
+        raise AnnotationError(
+            f"the annotation {describe(annotation)} cannot be resolved ({error}). Name something "
+            "that the module itself defines or imports, not only under TYPE_CHECKING or inside a "
+            "function."
+        ) from error
+    return hints["annotation"]
+
+
+def traits_of(annotation: Any) -> Traits:
+    """What the annotation holds; an AnnotationError if JSON cannot carry one of its types."""
+    nodes = list(_nodes(described.type_info(annotation)))
+    custom = {node.cls for node in nodes if isinstance(node, described.CustomType)}
+    for kind in custom - {object}:
+        if not (issubclass(kind, PurePath) or is_model(kind)):
+            raise AnnotationError(
+                f"the annotation {describe(annotation)} names {describe(kind)}, which cannot be "
+                "rebuilt from JSON. Use JSON types, or a dataclass, msgspec, attrs or pydantic "
+                "class; or pass an id and load the object in the task."
+            )
+    is_open = object in custom or any(isinstance(node, _OPEN) for node in nodes)
+    return Traits(
+        is_open=is_open,
+        is_exact=is_open or any(isinstance(node, _EXACT) for node in nodes),
+        has_sets=any(isinstance(node, _SETS) for node in nodes),
+    )
+
+
+def is_model(kind: type) -> bool:
+    """Whether instances are written and read by pydantic's methods."""
+    return hasattr(kind, "model_dump_json") and hasattr(kind, "model_validate_json")
+
+
+def describe(annotation: object) -> str:
+    """The annotation in the words of the source, without the names of modules."""
+    if isinstance(annotation, str):
+        return annotation
+    if isinstance(annotation, type) and not isinstance(annotation, types.GenericAlias):
+        return annotation.__name__
+    return str(annotation).replace("typing.", "")
+
+
+def _nodes(root: described.Type) -> Iterator[described.Type]:
+    """Every type inside a type, each once: a class may hold itself."""
+    pending: list[object] = [root]
+    seen: set[int] = set()
+    while pending:
+        node = pending.pop()
+        if isinstance(node, tuple):
+            pending.extend(node)
+        elif isinstance(node, described.Field):
+            pending.append(node.type)
+        elif isinstance(node, described.Type) and id(node) not in seen:
+            seen.add(id(node))
+            yield node
+            pending.extend(getattr(node, name) for name in node.__struct_fields__)
+
+
+def _namespace(function: Callable[..., object]) -> dict[str, Any]:
+    namespace: dict[str, Any] = getattr(inspect.unwrap(function), "__globals__", {})
+    return namespace
+
+
+def _type_parameters(function: Callable[..., object]) -> Mapping[str, Any]:
+    parameters = getattr(inspect.unwrap(function), "__type_params__", ())
+    return {parameter.__name__: parameter for parameter in parameters}

@@ -1,0 +1,201 @@
+"""Calls and results as bytes, rebuilt by annotations.
+
+`CallCodec` is made once from a task's function. A call is stored as the caller made it,
+
+    {"args":[...],"kwargs":{...}}
+
+with an absent part left out, keywords in the order of the parameters, nothing filled in (defaults
+are applied when the function runs) and no spaces, so that the same call gives the same bytes in
+every process. A result is stored as its JSON alone.
+
+- `encode` / `decode`: a call; wrong arguments are a TypeError as in Python, values that cannot be
+  carried an EncodeError, and stored bytes that make no call a DecodeError.
+- `encode_result` / `decode_result`: what the function returned. Where the annotation leaves the
+  type open, and without one, a result is kept in its JSON form: a datetime comes back as text.
+- `encode_plain`, `decode_json`: without the function at hand, JSON types only.
+- `fingerprint`: tells one call from another. `check_size`: refuses what is too large.
+
+Which values are carried and which are refused is said in `windlass.core.values` and
+`windlass.core.fidelity`.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import lru_cache
+from itertools import islice
+from typing import Any, Final
+
+import msgspec
+
+from windlass.core.nesting import MAX_DEPTH, too_deep
+from windlass.core.signature import Signature, Slot
+from windlass.core.values import ValueRefused, read_json, to_json
+from windlass.errors import DecodeError, PayloadTooLarge
+
+#: An argument stands inside the object of the call and its list, or object, of arguments.
+_CALL_DEPTH: Final = MAX_DEPTH + 2
+
+
+class _Call(msgspec.Struct, forbid_unknown_fields=True):
+    args: list[msgspec.Raw] = []
+    kwargs: dict[str, msgspec.Raw] = {}
+
+
+_read_call: Final = msgspec.json.Decoder(_Call).decode
+
+
+class CallCodec:
+    """Encodes and decodes the calls and the results of one function."""
+
+    def __init__(self, name: str, signature: Signature, result: Slot) -> None:
+        self._name = name
+        self._signature = signature
+        self._result = result
+
+    @classmethod
+    def of(
+        cls, function: Callable[..., object], skip_first: bool, *, name: str | None = None
+    ) -> CallCodec:
+        """The codec of a function; `skip_first` leaves out the parameter for the context."""
+        label = name or str(getattr(function, "__qualname__", type(function).__qualname__))
+        signature = Signature(label, function, skip_first=skip_first)
+        return cls(label, signature, Slot(label, "", signature.returns, function))
+
+    def resolve(self) -> None:
+        """Raise an AnnotationError if a call of this function could never be carried."""
+        for slot in self._signature.required:
+            slot.resolve()
+
+    def encode(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> bytes:
+        """The call as bytes; a TypeError or an EncodeError if it cannot be made."""
+        signature = self._signature
+        mismatch = signature.mismatch(len(args), kwargs)
+        if mismatch:
+            raise TypeError(mismatch)
+        encoded = [
+            slot.encode(value) for slot, value in zip(signature.positional, args, strict=False)
+        ]
+        if len(args) > len(encoded):
+            encoded.extend(self._encode_extra(args, len(encoded)))
+        return _join(encoded, self._encode_keywords(kwargs) if kwargs else ())
+
+    def decode(self, encoded: bytes) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        """The arguments to call the function with; a DecodeError if the bytes make no call."""
+        call = self._read(encoded)
+        signature = self._signature
+        mismatch = signature.mismatch(len(call.args), call.kwargs)
+        if mismatch:
+            raise DecodeError(f"{mismatch}; the call was stored for another version of the task")
+        args = [
+            slot.decode(raw) for slot, raw in zip(signature.positional, call.args, strict=False)
+        ]
+        if len(call.args) > len(args):
+            args.extend(self._decode_extra(call.args, len(args)))
+        return tuple(args), self._decode_keywords(call.kwargs)
+
+    def encode_result(self, value: object) -> bytes:
+        """What the function returned, as bytes; an EncodeError if it cannot be stored."""
+        return self._result.encode(value)
+
+    def decode_result(self, encoded: bytes) -> Any:
+        """The result, rebuilt by the annotation of the return value."""
+        self._check_depth(encoded)
+        return self._result.decode(encoded)
+
+    def _encode_extra(self, args: Sequence[Any], start: int) -> Iterator[bytes]:
+        slot = self._signature.extra_positional
+        assert slot is not None, "the call was bound"
+        for index, value in enumerate(islice(args, start, None)):
+            yield slot.encode(value, f"[{index}]")
+
+    def _decode_extra(self, args: Sequence[msgspec.Raw], start: int) -> Iterator[Any]:
+        slot = self._signature.extra_positional
+        assert slot is not None, "the call was bound"
+        for index, raw in enumerate(islice(args, start, None)):
+            yield slot.decode(raw, f"[{index}]")
+
+    def _encode_keywords(self, kwargs: Mapping[str, Any]) -> Iterator[tuple[str, bytes]]:
+        known = self._signature.by_keyword
+        for name, slot in known.items():
+            if name in kwargs:
+                yield name, slot.encode(kwargs[name])
+        for name in sorted(kwargs.keys() - known.keys()):
+            extra = self._signature.extra_keywords
+            assert extra is not None, "the call was bound"
+            yield name, extra.encode(kwargs[name], f"[{name!r}]")
+
+    def _decode_keywords(self, kwargs: Mapping[str, msgspec.Raw]) -> dict[str, Any]:
+        decoded = {}
+        for name, raw in kwargs.items():
+            slot = self._signature.by_keyword.get(name)
+            if slot is not None:
+                decoded[name] = slot.decode(raw)
+                continue
+            extra = self._signature.extra_keywords
+            assert extra is not None, "the call was bound"
+            decoded[name] = extra.decode(raw, f"[{name!r}]")
+        return decoded
+
+    def _read(self, encoded: bytes) -> _Call:
+        self._check_depth(encoded, _CALL_DEPTH)
+        try:
+            return _read_call(encoded)
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+            raise DecodeError(
+                f"the stored bytes are not a call of {self._name}: {error}", task=self._name
+            ) from error
+
+    def _check_depth(self, encoded: bytes, limit: int = MAX_DEPTH) -> None:
+        if too_deep(encoded, limit):
+            raise DecodeError(
+                f"the bytes stored for {self._name} are nested deeper than {MAX_DEPTH} levels, "
+                "or cut off",
+                task=self._name,
+            )
+
+
+def encode_plain(name: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> bytes:
+    """A call of a task whose function is not at hand: JSON types only."""
+    return _untyped(name).encode(args, kwargs)
+
+
+def decode_json(encoded: bytes) -> Any:
+    """What is stored, as JSON types; a DecodeError if it is not JSON."""
+    try:
+        return read_json(encoded)
+    except ValueRefused as refused:
+        raise DecodeError(f"the stored bytes are not JSON: {refused.reason}") from refused
+
+
+def fingerprint(encoded: bytes) -> str:
+    """32 hexadecimal characters that two calls share only if their bytes are the same."""
+    return hashlib.blake2b(encoded, digest_size=16).hexdigest()
+
+
+def check_size(encoded: bytes, limit: int, what: str) -> None:
+    """Raise PayloadTooLarge if `what` takes more than `limit` bytes."""
+    if len(encoded) > limit:
+        raise PayloadTooLarge(
+            f"{what} takes {len(encoded):,} bytes, and the limit is {limit:,}. Store the data "
+            "elsewhere (a file, an object store, a table) and pass a reference to it, or raise "
+            "max_payload.",
+            size=len(encoded),
+            limit=limit,
+        )
+
+
+@lru_cache(maxsize=256)
+def _untyped(name: str) -> CallCodec:
+    def anything(*args: Any, **kwargs: Any) -> Any: ...
+
+    return CallCodec.of(anything, skip_first=False, name=name)
+
+
+def _join(args: list[bytes], kwargs: Iterator[tuple[str, bytes]] | tuple[()]) -> bytes:
+    parts = [b'"args":[' + b",".join(args) + b"]"] if args else []
+    pairs = [to_json(name) + b":" + value for name, value in kwargs]
+    if pairs:
+        parts.append(b'"kwargs":{' + b",".join(pairs) + b"}")
+    return b"{" + b",".join(parts) + b"}"

@@ -1,0 +1,111 @@
+"""Durations and instants as users write them, in whole milliseconds as windlass keeps them.
+
+1. `to_ms` reads a duration: a number of seconds, text such as "1h30m", or a timedelta.
+2. `instant_ms` reads a point in time, which must know its time zone.
+3. `describe_ms` writes a duration so that `to_ms` reads the same one.
+
+A fraction of a millisecond is rounded up: nothing is due before the moment that was asked for.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from datetime import UTC, datetime, timedelta
+from decimal import Decimal
+from typing import Final
+
+Duration = float | int | str | timedelta
+
+#: The longest duration, in milliseconds: a thousand years, so that "now plus that" always fits.
+MAX_DURATION_MS: Final = 365_000 * 86_400_000
+
+_UNITS_MS: Final = {"d": 86_400_000, "h": 3_600_000, "m": 60_000, "s": 1_000, "ms": 1}
+_TEXT: Final = re.compile(
+    r"\s*".join(rf"(?:(?P<{unit}>[0-9]+(?:\.[0-9]+)?){unit}(?![a-z]))?" for unit in _UNITS_MS)
+)
+_NUMBER: Final = re.compile(r"[0-9]+(?:\.[0-9]+)?")
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+_MICROSECOND: Final = timedelta(microseconds=1)
+_EXPECTED: Final = 'seconds as a number, text such as "90s", "10m" or "1h30m", or a timedelta'
+
+
+def to_ms(value: Duration, *, name: str) -> int:
+    """The duration in milliseconds; `name` is the option that an error message speaks of."""
+    microseconds = _microseconds(value, name)
+    if microseconds < 0:
+        raise ValueError(f"{name} must not be negative, found {value!r}")
+    milliseconds = _whole_ms(microseconds)
+    if milliseconds > MAX_DURATION_MS:
+        raise _out_of_range(value, name)
+    return milliseconds
+
+
+def instant_ms(value: datetime, *, name: str) -> int:
+    """The point in time as milliseconds since 1970 in UTC; a naive datetime is refused."""
+    if not isinstance(value, datetime):
+        raise TypeError(f"{name} must be a datetime with a time zone, found {_kind(value)}")
+    if value.utcoffset() is None:
+        raise ValueError(
+            f"{name} must be a datetime with a time zone, found the naive {value.isoformat()}: "
+            "write for example datetime.now(UTC) or .replace(tzinfo=ZoneInfo(...))"
+        )
+    return _whole_ms((value - _EPOCH) // _MICROSECOND)
+
+
+def describe_ms(milliseconds: int) -> str:
+    """The duration in words that `to_ms` reads: 5_400_000 is "1h30m"."""
+    if milliseconds < 0:
+        return "-" + describe_ms(-milliseconds)
+    parts = []
+    for unit, size_ms in _UNITS_MS.items():
+        count, milliseconds = divmod(milliseconds, size_ms)
+        if count:
+            parts.append(f"{count}{unit}")
+    return "".join(parts) or "0s"
+
+
+def _microseconds(value: Duration, name: str) -> int:
+    match value:
+        case bool():
+            raise TypeError(f"{name} must be {_EXPECTED}, found a bool")
+        case int() | float():
+            return _seconds(value, name)
+        case str():
+            return _text(value, name)
+        case timedelta():
+            return value // _MICROSECOND
+    raise TypeError(f"{name} must be {_EXPECTED}, found {_kind(value)}")
+
+
+def _seconds(value: float, name: str) -> int:
+    if not math.isfinite(value):
+        raise ValueError(f"{name} must be {_EXPECTED}, found {value!r}")
+    try:
+        # A timedelta rounds to microseconds, which takes the noise out of sums such as 0.1 + 0.2.
+        return timedelta(seconds=value) // _MICROSECOND
+    except OverflowError:
+        raise _out_of_range(value, name) from None
+
+
+def _text(value: str, name: str) -> int:
+    text = value.strip()
+    if _NUMBER.fullmatch(text):
+        return int(Decimal(text) * 1_000_000)
+    match = _TEXT.fullmatch(text)
+    if not text or match is None:
+        raise ValueError(f"{name} must be {_EXPECTED}, found {value!r}")
+    counts = match.groupdict(default="0")
+    return int(sum(Decimal(counts[unit]) * size_ms for unit, size_ms in _UNITS_MS.items()) * 1_000)
+
+
+def _whole_ms(microseconds: int) -> int:
+    return -(-microseconds // 1_000)
+
+
+def _out_of_range(value: Duration, name: str) -> ValueError:
+    return ValueError(f"{name} must be at most {describe_ms(MAX_DURATION_MS)}, found {value!r}")
+
+
+def _kind(value: object) -> str:
+    return type(value).__name__

@@ -1,0 +1,92 @@
+"""An exception as text, as it is stored with a job.
+
+Exceptions cross processes only as data: the type, the message and the traceback are turned into
+text where the exception was caught, cut to a bounded size, and never rebuilt. Whatever a task
+raises, making and reading that text does not fail.
+"""
+
+from __future__ import annotations
+
+import traceback
+from typing import Final
+
+import msgspec
+
+#: The most that is kept of each part, in bytes.
+MAX_TYPE: Final = 256
+MAX_MESSAGE: Final = 8 * 1024
+MAX_TRACEBACK: Final = 32 * 1024
+
+
+class FailureText(msgspec.Struct, frozen=True):
+    """What is known of an exception: `type` is its full name, or "" for a cause found outside."""
+
+    type: str = ""
+    message: str = ""
+    traceback: str = ""
+
+    @classmethod
+    def of(cls, error: BaseException) -> FailureText:
+        """The text of `error`. The frames it came through are cleared, so that it keeps nothing of
+        the job alive."""
+        text = cls(
+            type=_cut(_name_of(type(error)), MAX_TYPE),
+            message=_cut(_message_of(error), MAX_MESSAGE),
+            traceback=_cut(_traceback_of(error), MAX_TRACEBACK),
+        )
+        _clear_frames(error)
+        return text
+
+    def pack(self) -> bytes:
+        return msgspec.json.encode(self)
+
+    @classmethod
+    def unpack(cls, data: bytes) -> FailureText:
+        """Stored bytes as text again; bytes that are none of ours are shown as they are."""
+        try:
+            return msgspec.json.decode(data, type=cls)
+        except msgspec.MsgspecError:
+            return cls(message=_cut(data.decode("utf-8", "backslashreplace"), MAX_MESSAGE))
+
+
+def _name_of(kind: type[BaseException]) -> str:
+    name = kind.__qualname__
+    return name if kind.__module__ == "builtins" else f"{kind.__module__}.{name}"
+
+
+def _message_of(error: BaseException) -> str:
+    try:
+        return str(error)
+    except Exception as problem:  # noqa: BLE001  # a broken __str__ must not hide the failure
+        return f"<no message: its __str__ raised {type(problem).__name__}>"
+
+
+def _traceback_of(error: BaseException) -> str:
+    try:
+        return "".join(traceback.format_exception(error))
+    except Exception as problem:  # noqa: BLE001  # a broken exception must not hide the failure
+        return f"<no traceback: making it raised {type(problem).__name__}>"
+
+
+def _clear_frames(error: BaseException) -> None:
+    seen: set[int] = set()
+    chain: list[BaseException | None] = [error]
+    while chain:
+        link = chain.pop()
+        if link is None or id(link) in seen:
+            continue
+        seen.add(id(link))
+        traceback.clear_frames(link.__traceback__)
+        chain += [link.__cause__, link.__context__]
+        if isinstance(link, BaseExceptionGroup):
+            chain += link.exceptions
+
+
+def _cut(text: str, limit: int) -> str:
+    """At most `limit` bytes of valid UTF-8: the beginning and the end, where the news is."""
+    data = text.encode("utf-8", "backslashreplace")
+    if len(data) <= limit:
+        return data.decode()
+    mark = b"\n... cut ...\n"
+    half = (limit - len(mark)) // 2
+    return (data[:half] + mark + data[-half:]).decode("utf-8", "ignore")

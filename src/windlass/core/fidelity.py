@@ -1,0 +1,255 @@
+"""Whether a value comes back from JSON as it went in.
+
+1. `children` and `find` walk a value: lists, dicts, sets and the fields of classes.
+2. `with_sorted_sets` gives sets an order that is the same in every process.
+3. `difference` compares what was passed with what the worker would be given.
+
+The rule: the worker is given what a plain call would have given the function. Where the annotation
+names a type, that type is what comes back, so only these changes are let pass:
+
+- an int for a float that holds it exactly (never a bool for a number);
+- a subclass of a built-in type as that type, when both are equal: a StrEnum as str, an OrderedDict
+  as dict, a datetime of another library as datetime; and text or a number for the member of a
+  StrEnum or IntEnum that it is equal to;
+- a tuple for a list and a list for a tuple, a set for a frozenset and the reverse;
+- a time zone as its UTC offset at that moment.
+
+Everything else is a difference: text for a UUID or a UUID for text, a float for a Decimal, a
+derived class for its base, extra keys of a TypedDict, a number that becomes null, a naive datetime.
+In an annotation that leaves a type open somewhere (`Any`, a bare `list`), only the first of those
+changes and the last are let pass: there it cannot be known which types were meant.
+"""
+
+from __future__ import annotations
+
+import copy
+import dataclasses
+from collections.abc import Callable, Iterable, Iterator
+from datetime import date, datetime, time, timedelta
+from decimal import Decimal
+from enum import Enum
+from typing import Any, Final, NamedTuple
+from uuid import UUID
+
+import msgspec
+
+_PLAIN: Final = frozenset({bool, bytes, date, float, int, str, timedelta, type(None), UUID})
+_BUILT_IN: Final = frozenset({*_PLAIN, bytearray, datetime, Decimal, dict, time})
+_ARRAYS: Final = (list, tuple)
+_SETS: Final = (set, frozenset)
+_MISSING: Final = object()
+
+
+class Traits(NamedTuple):
+    """What an annotation holds, anywhere inside, that decides how values are compared."""
+
+    #: A place without a type of its own, where JSON decides what comes back.
+    is_open: bool
+    #: A type of which `==` says too little, so that every part is compared by itself.
+    is_exact: bool
+    #: A set, whose order differs from process to process.
+    has_sets: bool
+
+
+class Difference(NamedTuple):
+    """The first place where a value would come back changed."""
+
+    path: str
+    reason: str
+
+
+def field_names(kind: type) -> tuple[str, ...]:
+    """The fields of a msgspec, attrs or data class; of any other type none."""
+    if issubclass(kind, msgspec.Struct):
+        return kind.__struct_fields__
+    if dataclasses.is_dataclass(kind):
+        return tuple(field.name for field in dataclasses.fields(kind))
+    return tuple(attribute.name for attribute in getattr(kind, "__attrs_attrs__", ()))
+
+
+def children(value: object) -> Iterator[tuple[str, object]]:
+    """The parts of a value, each with the step that leads to it."""
+    if isinstance(value, dict):
+        for key, item in value.items():
+            yield f"[{key!r}]", item
+    elif isinstance(value, (*_ARRAYS, *_SETS)):
+        for index, item in enumerate(value):
+            yield f"[{index}]", item
+    else:
+        for name in field_names(type(value)):
+            yield f".{name}", getattr(value, name, None)
+
+
+def find(
+    value: object, wanted: Callable[[object], bool], path: str = "$"
+) -> tuple[str, object] | None:
+    """The first part without parts of its own that is wanted, and its path."""
+    is_leaf = True
+    for step, child in children(value):
+        is_leaf = False
+        found = find(child, wanted, path + step)
+        if found is not None:
+            return found
+    return (path, value) if is_leaf and wanted(value) else None
+
+
+def with_sorted_sets(value: object, sort_key: Callable[[object], bytes]) -> object:
+    """The value with every set in it made a list, in an order that its items alone decide."""
+    if isinstance(value, dict):
+        return {key: with_sorted_sets(item, sort_key) for key, item in value.items()}
+    if isinstance(value, _ARRAYS):
+        return [with_sorted_sets(item, sort_key) for item in value]
+    if isinstance(value, _SETS):
+        return _sorted((with_sorted_sets(item, sort_key) for item in value), sort_key)
+    names = field_names(type(value))
+    return _with_fields(value, names, sort_key) if names else value
+
+
+def difference(value: Any, rebuilt: Any, traits: Traits, path: str = "$") -> Difference | None:
+    """The first difference that matters between what was passed and what would come back."""
+    if type(value) in _PLAIN and type(value) is type(rebuilt):
+        return None if value == rebuilt else Difference(path, _changed(value))
+    if not traits.is_exact and equal(value, rebuilt):
+        return None
+    if type(value) is not type(rebuilt) and not _admissible(value, rebuilt, traits):
+        return Difference(path, _mismatch(value, rebuilt, traits))
+    if isinstance(value, (*_ARRAYS, *_SETS)):
+        return _in_items(value, rebuilt, traits, path)
+    if isinstance(value, dict):
+        return _in_dict(value, rebuilt, traits, path)
+    names = field_names(type(value))
+    if names:
+        parts = ((f".{n}", getattr(value, n, None), getattr(rebuilt, n, None)) for n in names)
+        return _first(parts, traits, path)
+    return _in_scalar(value, rebuilt, path)
+
+
+def equal(value: object, rebuilt: object) -> bool:
+    """Whether the two are equal, as far as their classes can tell."""
+    try:
+        return bool(rebuilt == value)
+    except Exception:  # noqa: BLE001 - a class that cannot compare is compared part by part
+        return False
+
+
+def _sorted(items: Iterable[object], sort_key: Callable[[object], bytes]) -> list[Any]:
+    unsorted: list[Any] = list(items)
+    kinds = set(map(type, unsorted))
+    # Only these have a total order; others, sets among them, are ordered by what is stored.
+    if kinds <= {int, float} or kinds == {str}:
+        return sorted(unsorted)
+    return sorted(unsorted, key=sort_key)
+
+
+def _with_fields(
+    value: object, names: tuple[str, ...], sort_key: Callable[[object], bytes]
+) -> object:
+    clone = copy.copy(value)
+    for name in names:
+        part = with_sorted_sets(getattr(value, name), sort_key)
+        # The clone may be frozen; it lives only until it is encoded.
+        if isinstance(clone, msgspec.Struct):
+            msgspec.structs.force_setattr(clone, name, part)
+        else:
+            object.__setattr__(clone, name, part)
+    return clone
+
+
+def _admissible(value: Any, rebuilt: Any, traits: Traits) -> bool:
+    if isinstance(rebuilt, float) and isinstance(value, int):
+        return value == rebuilt
+    if traits.is_open:
+        return False
+    for group in (_ARRAYS, _SETS):
+        if isinstance(value, group) and isinstance(rebuilt, group):
+            return True
+    if isinstance(rebuilt, Enum):
+        return isinstance(rebuilt, type(value))
+    return type(rebuilt) in _BUILT_IN and isinstance(value, type(rebuilt))
+
+
+def _in_items(value: Any, rebuilt: Any, traits: Traits, path: str) -> Difference | None:
+    if len(value) != len(rebuilt):
+        return Difference(path, f"{len(value)} items would come back as {len(rebuilt)}")
+    if _all_plain(value) and _all_plain(rebuilt) and value == rebuilt:
+        return None
+    if isinstance(value, _SETS):
+        value, rebuilt = _aligned(value, rebuilt)
+    pairs = zip(value, rebuilt, strict=True)
+    return _first(((f"[{i}]", old, new) for i, (old, new) in enumerate(pairs)), traits, path)
+
+
+def _in_dict(value: Any, rebuilt: Any, traits: Traits, path: str) -> Difference | None:
+    if len(value) != len(rebuilt):
+        lost = [f"the key {key!r}" for key in value if key not in rebuilt]
+        return Difference(path, f"{_listed(lost)} would be lost")
+    pairs = list(zip(value.items(), rebuilt.items(), strict=True))
+    keys = ((f"[{old!r}]", old, new) for (old, _), (new, _) in pairs)
+    items = ((f"[{key!r}]", old, new) for (key, old), (_, new) in pairs)
+    return _first(keys, traits, path) or _first(items, traits, path)
+
+
+def _in_scalar(value: Any, rebuilt: Any, path: str) -> Difference | None:
+    if isinstance(value, datetime):
+        return _in_datetime(value, rebuilt, path)
+    if isinstance(value, time) and (value.tzinfo is None) != (rebuilt.tzinfo is None):
+        return Difference(path, "a time cannot keep this time zone: use a fixed offset")
+    if isinstance(value, Decimal):  # NaN is not equal to itself, and 1.0 is equal to 1.00
+        return None if str(value) == str(rebuilt) else Difference(path, _changed(value))
+    return None if equal(value, rebuilt) else Difference(path, _changed(value))
+
+
+def _in_datetime(value: datetime, rebuilt: datetime, path: str) -> Difference | None:
+    if value.utcoffset() is None:
+        return Difference(
+            path, "a naive datetime: give it a time zone, for example datetime.now(UTC)"
+        )
+    # Not `==`: between zones it is never true in the hours when clocks are put back or forward.
+    if value.utcoffset() != rebuilt.utcoffset():
+        return Difference(path, "a UTC offset with seconds cannot be stored: use .astimezone(UTC)")
+    same = value.replace(tzinfo=None) == rebuilt.replace(tzinfo=None)
+    return None if same else Difference(path, _changed(value))
+
+
+def _first(
+    parts: Iterable[tuple[str, object, object]], traits: Traits, path: str
+) -> Difference | None:
+    for step, old, new in parts:
+        found = difference(old, new, traits, path + step)
+        if found is not None:
+            return found
+    return None
+
+
+def _all_plain(items: Iterable[object]) -> bool:
+    return _PLAIN.issuperset(map(type, items))
+
+
+def _aligned(value: Iterable[object], rebuilt: Iterable[object]) -> tuple[list[Any], list[Any]]:
+    """Two sets as lists in which equal items stand at the same place, and the rest as they read."""
+    unmatched = {item: item for item in rebuilt}
+    both = [(item, unmatched.pop(item)) for item in value if item in unmatched]
+    matched = {old for old, _ in both}
+    rest = sorted((item for item in value if item not in matched), key=str)
+    return (
+        [*(old for old, _ in both), *rest],
+        [*(new for _, new in both), *sorted(unmatched, key=str)],
+    )
+
+
+def _mismatch(value: object, rebuilt: object, traits: Traits) -> str:
+    found, back = type(value).__name__, type(rebuilt).__name__
+    if traits.is_open:
+        return f"found {found}, which would come back as {back}"
+    if isinstance(rebuilt, float) and isinstance(value, int):
+        return f"expected float, found an {found} that no float holds exactly"
+    return f"expected {back}, found {found}"
+
+
+def _changed(value: object) -> str:
+    return f"this {type(value).__name__} would come back changed"
+
+
+def _listed(names: list[str]) -> str:
+    shown = ", ".join(names[:3])
+    return f"{shown} and {len(names) - 3} more" if len(names) > 3 else shown

@@ -1,0 +1,98 @@
+"""Names that nobody hands out centrally: job ids, nonces and session names.
+
+A job id has 26 characters of lower-case Crockford base32, which sort as they were made:
+
+    01jd3v7k2q 0a 9f2m4x8k1c7q3z
+    time in ms | partition, 0 to 1023 | 70 random bits
+
+Any node finds a job's partition from its id alone. The time in it is only a hint of when the job
+was made: the order inside a queue is the engine's.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from typing import Final
+
+#: One more than the highest partition an id can carry.
+PARTITIONS: Final = 1024
+#: The longest id, in characters; ids that callers choose are held to it as well.
+MAX_ID_LENGTH: Final = 64
+
+_DIGITS: Final = "0123456789abcdefghjkmnpqrstvwxyz"
+_PAIRS: Final = tuple(high + low for high in _DIGITS for low in _DIGITS)
+#: Five bits of every random byte become a digit; 256 is a multiple of 32, so all are as likely.
+_NOISE: Final = (_DIGITS * 8).encode("ascii")
+_VALUES: Final = {digit: value for value, digit in enumerate(_DIGITS)}
+_TIME_BITS: Final = 50
+_GENERATED: Final = re.compile(f"[{_DIGITS}]{{26}}")
+_ALLOWED: Final = re.compile(rf"[A-Za-z0-9_-][A-Za-z0-9_.~-]{{0,{MAX_ID_LENGTH - 1}}}")
+_UNSAFE_IN_HOST: Final = re.compile(r"[^A-Za-z0-9-]+")
+
+
+def new_id(wall_ms: int, partition: int = 0) -> str:
+    """A fresh job id. The random part is read from the system each time, so a fork is harmless."""
+    if wall_ms >> _TIME_BITS or not 0 <= partition < PARTITIONS:
+        raise _unfit(wall_ms, partition)
+    pairs = _PAIRS
+    noise = os.urandom(14).translate(_NOISE).decode("ascii")
+    # Written out pair by pair: this runs for every job that is enqueued.
+    return (
+        f"{pairs[wall_ms >> 40]}{pairs[wall_ms >> 30 & 1023]}{pairs[wall_ms >> 20 & 1023]}"
+        f"{pairs[wall_ms >> 10 & 1023]}{pairs[wall_ms & 1023]}{pairs[partition]}{noise}"
+    )
+
+
+def partition_of(job_id: str) -> int:
+    """The partition that an id from `new_id` carries."""
+    return _number(_generated(job_id)[10:12])
+
+
+def created_ms_of(job_id: str) -> int:
+    """The time that an id from `new_id` carries, in milliseconds since 1970."""
+    return _number(_generated(job_id)[:10])
+
+
+def check_id(text: str) -> str:
+    """The id itself if it may be stored and put into a URL; otherwise a ValueError."""
+    if not _ALLOWED.fullmatch(text):
+        raise ValueError(
+            f"an id must be 1 to {MAX_ID_LENGTH} characters out of letters, digits, '-', '_', '.' "
+            f"and '~', and must not start with '.' or '~'; found {text[:80]!r} "
+            f"({len(text)} characters)"
+        )
+    return text
+
+
+def new_nonce() -> str:
+    """A random 128-bit token as 32 hexadecimal characters."""
+    return os.urandom(16).hex()
+
+
+def new_session(host: str, pid: int) -> str:
+    """The name of one start of one child: readable, and never the same twice."""
+    safe_host = _UNSAFE_IN_HOST.sub("-", host)[:24].strip("-") or "host"
+    return f"{safe_host}.{pid}.{os.urandom(8).hex()}"
+
+
+def _unfit(wall_ms: int, partition: int) -> ValueError:
+    return ValueError(
+        f"an id carries a time of 0 to {(1 << _TIME_BITS) - 1} ms and a partition of 0 to "
+        f"{PARTITIONS - 1}; found {wall_ms} and {partition}"
+    )
+
+
+def _generated(job_id: str) -> str:
+    if not _GENERATED.fullmatch(job_id):
+        raise ValueError(
+            f"expected a job id of 26 characters as windlass makes them, found {job_id[:80]!r}"
+        )
+    return job_id
+
+
+def _number(digits: str) -> int:
+    number = 0
+    for digit in digits:
+        number = number * 32 + _VALUES[digit]
+    return number

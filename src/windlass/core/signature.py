@@ -1,0 +1,152 @@
+"""The parameters of a task's function, and whether a call fits them.
+
+1. A `Slot` is one annotated place, a parameter or the result: it encodes and decodes what stands
+   there, and its errors name it. Annotations are resolved when a slot is first used, so a function
+   may name classes that its module defines further down, and a parameter that no call passes may
+   have a type that cannot be stored.
+2. `Signature` binds a call as Python would, for a plain comparison of names and numbers; Python's
+   own binding, which is slower, is asked only for the words of an error.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Collection
+from functools import cached_property
+from inspect import Parameter
+from typing import Final
+
+import msgspec
+
+from windlass.core.annotations import resolve
+from windlass.core.values import ValueCodec, ValueRefused
+from windlass.errors import AnnotationError, DecodeError, EncodeError
+
+_POSITIONAL: Final = (Parameter.POSITIONAL_ONLY, Parameter.POSITIONAL_OR_KEYWORD)
+_BY_KEYWORD: Final = (Parameter.POSITIONAL_OR_KEYWORD, Parameter.KEYWORD_ONLY)
+
+
+class Slot:
+    """One annotated place of a function."""
+
+    def __init__(
+        self, task: str, name: str, annotation: object, function: Callable[..., object]
+    ) -> None:
+        self.task = task
+        #: The parameter's name, with its stars; empty for the result.
+        self.name = name
+        self._annotation = annotation
+        self._function = function
+
+    def encode(self, value: object, key: str = "") -> bytes:
+        """The value as JSON; `key` says which of the values that a starred parameter takes."""
+        try:
+            return self._codec.encode(value)
+        except ValueRefused as refused:
+            message = f"{self._place(key)}: {refused}"
+            raise EncodeError(
+                message, task=self.task, parameter=self.name, path=refused.path
+            ) from refused
+        except AnnotationError as error:
+            raise EncodeError(str(error), task=self.task, parameter=self.name) from error
+
+    def decode(self, encoded: bytes | msgspec.Raw, key: str = "") -> object:
+        """The value rebuilt by the annotation."""
+        try:
+            return self._codec.decode(encoded)
+        except ValueRefused as refused:
+            message = f"{self._place(key)}: {refused}"
+            raise DecodeError(
+                message, task=self.task, parameter=self.name, path=refused.path
+            ) from refused
+        except AnnotationError as error:
+            raise DecodeError(str(error), task=self.task, parameter=self.name) from error
+
+    def resolve(self) -> None:
+        """Raise now the AnnotationError that the first use would raise."""
+        self._codec  # noqa: B018 - the property does the work, once
+
+    @cached_property
+    def _codec(self) -> ValueCodec:
+        try:
+            annotation = resolve(self._annotation, self._function)
+            # A result is only read; a task that did its work should not fail for its form.
+            return ValueCodec(annotation, lenient=not self.name)
+        except AnnotationError as error:
+            raise AnnotationError(
+                f"{self._place('')}: {error}", task=self.task, parameter=self.name
+            ) from error
+
+    def _place(self, key: str) -> str:
+        return f"{self.task}({self.name}{key}=...)" if self.name else f"the result of {self.task}"
+
+
+class Signature:
+    """The parameters that a caller of the task passes."""
+
+    def __init__(self, task: str, function: Callable[..., object], *, skip_first: bool) -> None:
+        whole = inspect.signature(function)
+        parameters = list(whole.parameters.values())
+        if skip_first:
+            _require_context(task, parameters)
+            del parameters[0]
+        self._task = task
+        self._signature = whole.replace(parameters=parameters)
+        self._parameters = parameters
+        self.returns = whole.return_annotation
+        slots = {p.name: Slot(task, _starred(p), p.annotation, function) for p in parameters}
+        self.positional = [slots[p.name] for p in parameters if p.kind in _POSITIONAL]
+        self.by_keyword = {p.name: slots[p.name] for p in parameters if p.kind in _BY_KEYWORD}
+        self.extra_positional = self._slot_of(slots, Parameter.VAR_POSITIONAL)
+        self.extra_keywords = self._slot_of(slots, Parameter.VAR_KEYWORD)
+        self.required = [slots[p.name] for p in parameters if _is_required(p)]
+        self._positions = {slot.name: index for index, slot in enumerate(self.positional)}
+        self._needs = sum(_is_required(p) and p.kind in _POSITIONAL for p in parameters)
+        self._takes_plain = all(slot in self.positional for slot in self.required)
+
+    def mismatch(self, count: int, keywords: Collection[str]) -> str:
+        """Why Python would refuse this many positional arguments with these keywords, or ""."""
+        if not keywords and self._takes_plain and self._needs <= count <= len(self.positional):
+            return ""
+        if self._fits(count, keywords):
+            return ""
+        try:
+            self._signature.bind(*range(count), **dict.fromkeys(keywords))
+        except TypeError as error:
+            return f"{self._task}(): {error}"
+        return ""
+
+    def _fits(self, count: int, keywords: Collection[str]) -> bool:
+        if count > len(self.positional) and self.extra_positional is None:
+            return False
+        for name in keywords:
+            if name not in self.by_keyword:
+                if self.extra_keywords is None:
+                    return False
+            elif self._positions.get(name, count) < count:
+                return False
+        return all(
+            self._positions.get(slot.name, count) < count
+            or (slot.name in keywords and slot.name in self.by_keyword)
+            for slot in self.required
+        )
+
+    def _slot_of(self, slots: dict[str, Slot], kind: inspect._ParameterKind) -> Slot | None:
+        return next((slots[p.name] for p in self._parameters if p.kind is kind), None)
+
+
+def _is_required(parameter: Parameter) -> bool:
+    starred = parameter.kind in (Parameter.VAR_POSITIONAL, Parameter.VAR_KEYWORD)
+    return parameter.default is Parameter.empty and not starred
+
+
+def _starred(parameter: Parameter) -> str:
+    return str(parameter.replace(annotation=Parameter.empty, default=Parameter.empty))
+
+
+def _require_context(task: str, parameters: list[Parameter]) -> None:
+    if not parameters or parameters[0].kind not in _POSITIONAL:
+        raise TypeError(
+            f"{task} takes the context, so its first parameter must be for it: "
+            f"def {task.rpartition('.')[2]}(ctx: Context, ...)"
+        )

@@ -1,0 +1,214 @@
+"""The one state machine of windlass: states, holds, reasons, events and the table between them.
+
+Everything here is pure. Engines express the same moves in SQL or Lua; the tests of every engine
+are generated from `TABLE`, `AFTER_CANCEL_REQUEST` and `charge`, so this module is the specification.
+
+In order: the vocabulary, the table of moves, the rule for a requested cancellation, and what each
+event does to the counters of a job.
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import Final
+
+import msgspec
+
+
+class State(StrEnum):
+    """Where a job is. The last three are final."""
+
+    WAITING = "waiting"
+    SCHEDULED = "scheduled"
+    READY = "ready"
+    RUNNING = "running"
+    RETRYING = "retrying"
+    SUCCEEDED = "succeeded"
+    DEAD = "dead"
+    CANCELLED = "cancelled"
+
+    @property
+    def is_final(self) -> bool:
+        return self in FINAL
+
+
+FINAL: Final = frozenset({State.SUCCEEDED, State.DEAD, State.CANCELLED})
+
+
+class Hold(StrEnum):
+    """Why a job that is otherwise ready may not be claimed."""
+
+    NONE = "none"
+    LIMIT = "limit"
+    BREAKER = "breaker"
+    UNROUTABLE = "unroutable"
+    PAUSED = "paused"
+
+
+class Reason(StrEnum):
+    """Why a job ended as `dead` or `cancelled`."""
+
+    EXHAUSTED = "exhausted"  # every attempt failed
+    REJECTED = "rejected"  # the task said that repeating is pointless
+    CRASHED = "crashed"  # it took its process down too often
+    LOST = "lost"  # its workers fell silent too often
+    SNOOZED_OUT = "snoozed_out"  # it put itself off too often
+    TIMED_OUT = "timed_out"
+    EXPIRED = "expired"  # its `expires` passed before it started
+    UNDECODABLE = "undecodable"  # its stored bytes or arguments make no call
+    BAD_RESULT = "bad_result"  # it ran, but its result cannot be stored
+    CANCELLED = "cancelled"  # somebody cancelled it
+
+
+class Event(StrEnum):
+    """What can happen to a job."""
+
+    DUE = "due"
+    CLAIM = "claim"
+    SUCCEED = "succeed"
+    RETRY = "retry"
+    BURY = "bury"
+    RELEASE = "release"
+    SNOOZE = "snooze"
+    UNROUTABLE = "unroutable"
+    PROGRESS = "progress"
+    LOSE = "lose"  # the session that held it expired
+    CRASH = "crash"  # the process that ran it died, and it is the only suspect
+    SUSPECT = "suspect"  # the process that ran it died, and it is one of several suspects
+    CANCEL = "cancel"
+    EXPIRE = "expire"
+    REVIVE = "revive"  # an operator retries it, with fresh budgets
+    DISCARD = "discard"  # an operator removes it
+    PURGE = "purge"  # its time to be kept has passed
+
+
+#: Events that present a claim's token and change nothing when it is not the current one.
+FENCED: Final = frozenset(
+    {
+        Event.SUCCEED,
+        Event.RETRY,
+        Event.BURY,
+        Event.RELEASE,
+        Event.SNOOZE,
+        Event.UNROUTABLE,
+        Event.PROGRESS,
+    }
+)
+
+#: A state and an event give the next state; `None` means that the record is gone.
+#: A pair that is absent is refused and changes nothing.
+TABLE: Final[dict[tuple[State, Event], State | None]] = {
+    (State.SCHEDULED, Event.DUE): State.READY,
+    (State.RETRYING, Event.DUE): State.READY,
+    (State.READY, Event.DUE): State.READY,  # ends the rest of a job that was held as unroutable
+    (State.READY, Event.CLAIM): State.RUNNING,
+    (State.READY, Event.EXPIRE): State.CANCELLED,
+    (State.RUNNING, Event.SUCCEED): State.SUCCEEDED,
+    (State.RUNNING, Event.RETRY): State.RETRYING,
+    (State.RUNNING, Event.BURY): State.DEAD,
+    (State.RUNNING, Event.RELEASE): State.READY,
+    (State.RUNNING, Event.SNOOZE): State.SCHEDULED,
+    (State.RUNNING, Event.UNROUTABLE): State.READY,
+    (State.RUNNING, Event.PROGRESS): State.RUNNING,
+    (State.RUNNING, Event.LOSE): State.READY,
+    (State.RUNNING, Event.CRASH): State.READY,
+    (State.RUNNING, Event.SUSPECT): State.READY,
+    (State.RUNNING, Event.CANCEL): State.RUNNING,  # sets cancel_requested
+    (State.WAITING, Event.CANCEL): State.CANCELLED,
+    (State.SCHEDULED, Event.CANCEL): State.CANCELLED,
+    (State.READY, Event.CANCEL): State.CANCELLED,
+    (State.RETRYING, Event.CANCEL): State.CANCELLED,
+    (State.DEAD, Event.REVIVE): State.READY,
+    (State.CANCELLED, Event.REVIVE): State.READY,
+    (State.DEAD, Event.DISCARD): None,
+    (State.CANCELLED, Event.DISCARD): None,
+    (State.SUCCEEDED, Event.PURGE): None,
+    (State.DEAD, Event.PURGE): None,
+    (State.CANCELLED, Event.PURGE): None,
+}
+
+#: Once a cancellation was requested of a running job, these end it as cancelled; a success wins.
+AFTER_CANCEL_REQUEST: Final = frozenset(
+    {
+        Event.RETRY,
+        Event.BURY,
+        Event.RELEASE,
+        Event.SNOOZE,
+        Event.UNROUTABLE,
+        Event.LOSE,
+        Event.CRASH,
+        Event.SUSPECT,
+    }
+)
+
+
+def is_allowed(state: State, event: Event) -> bool:
+    return (state, event) in TABLE
+
+
+def next_state(state: State, event: Event, *, cancel_requested: bool = False) -> State | None:
+    """The state after `event`; raises `KeyError` for a move that the table refuses."""
+    target = TABLE[state, event]
+    if cancel_requested and event in AFTER_CANCEL_REQUEST:
+        return State.CANCELLED
+    return target
+
+
+class Counters(msgspec.Struct, frozen=True):
+    """How often a job was begun, and which budget each beginning was charged to.
+
+    `attempt` counts the claim under way too, so that a job which never reports back is counted.
+    Every start ends in exactly one budget: a crash, a loss, an interruption or a snooze gives the
+    attempt back and is counted for itself.
+    """
+
+    attempt: int = 0
+    starts: int = 0
+    crashes: int = 0
+    losses: int = 0
+    interruptions: int = 0
+    snoozes: int = 0
+    strays: int = 0  # how often a worker that does not know the task claimed it
+
+
+#: event -> change of each counter, for a claim whose user code had started.
+_CHARGES: Final[dict[Event, dict[str, int]]] = {
+    Event.CLAIM: {"attempt": 1, "starts": 1},
+    Event.RELEASE: {"attempt": -1, "interruptions": 1},
+    Event.SUSPECT: {"attempt": -1, "interruptions": 1},
+    Event.SNOOZE: {"attempt": -1, "snoozes": 1},
+    Event.UNROUTABLE: {"attempt": -1, "starts": -1, "strays": 1},
+    Event.LOSE: {"attempt": -1, "losses": 1},
+    Event.CRASH: {"attempt": -1, "crashes": 1},
+}
+#: The same for a claim that was given back, or buried, before user code ran.
+_UNSTARTED: Final[dict[Event, dict[str, int]]] = {
+    Event.RELEASE: {"attempt": -1, "starts": -1},
+    Event.BURY: {"attempt": -1, "starts": -1},
+}
+
+
+def charge(counters: Counters, event: Event, *, started: bool = True) -> Counters:
+    """The counters after `event`. An operator's retry starts with fresh budgets."""
+    if event is Event.REVIVE:
+        return Counters()
+    changes = _CHARGES.get(event, {}) if started else _UNSTARTED.get(event, {})
+    return msgspec.structs.replace(
+        counters, **{name: getattr(counters, name) + by for name, by in changes.items()}
+    )
+
+
+#: From this number of losses on a job runs alone, so that a further death can be laid to it.
+SUSPECT_AFTER_LOSSES: Final = 2
+#: A job whose workers fell silent this often is buried by the worker that claims it next.
+MAX_LOSSES: Final = 10
+#: A job whose worker was stopped under it this often is buried by the worker that claims it next.
+MAX_INTERRUPTIONS: Final = 100
+
+_STRAY_BASE_MS: Final = 1_000
+_STRAY_CAP_MS: Final = 60_000
+
+
+def stray_delay_ms(strays: int) -> int:
+    """How long a job that nobody here knows rests before it is offered again."""
+    return int(min(_STRAY_BASE_MS * 2 ** min(strays, 10), _STRAY_CAP_MS))

@@ -1,0 +1,216 @@
+"""One annotated value as JSON and back.
+
+A `ValueCodec` is made once per annotation. To encode a value it
+
+1. writes it as JSON, with sets in a fixed order;
+2. refuses what is nested too deep;
+3. reads it back with the decoder that the worker will use;
+4. refuses what would come back changed (see `windlass.core.fidelity` for the rule).
+
+So a value that JSON cannot carry fails where it is passed, not in a worker an hour later.
+
+Fields that a class does not know are ignored when it is rebuilt, so that a newer producer may add
+some; a class that forbids them (msgspec's `forbid_unknown_fields`, pydantic's `extra="forbid"`) is
+obeyed. A union is refused if JSON cannot tell its members apart, such as `str | UUID`. Of a key
+that an object holds twice, the last counts. A set inside a pydantic model is written in pydantic's
+order, which is not the same in every process.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable
+from datetime import date, datetime, timedelta
+from decimal import Decimal
+from pathlib import PurePath
+from typing import Any, Final
+
+import msgspec
+
+from windlass.core.annotations import describe, is_model, traits_of
+from windlass.core.fidelity import difference, equal, find, with_sorted_sets
+from windlass.core.nesting import MAX_DEPTH, too_deep
+from windlass.errors import AnnotationError
+
+_FLATTER: Final = "pass a flatter value"
+_FINITE: Final = "pass None or text instead"
+_PLAIN_DATA: Final = "pass plain data, or an id"
+_EXPECTED: Final = re.compile(r"Expected `([^`]+)`, got `([^`]+)`")
+
+
+class ValueRefused(Exception):
+    """Why a value cannot be stored or rebuilt; whoever knows its name makes this an error."""
+
+    def __init__(self, reason: str, path: str = "$", advice: str = "") -> None:
+        super().__init__(reason, path, advice)
+        self.reason = reason
+        self.path = path
+        self.advice = advice
+
+    def __str__(self) -> str:
+        place = "" if self.path == "$" else f" at {self.path}"
+        return f"{self.reason}{place}; {self.advice}" if self.advice else f"{self.reason}{place}"
+
+
+class ValueCodec:
+    """Writes and reads the values of one annotation.
+
+    A lenient codec, meant for results, takes the JSON form of a value wherever the annotation
+    leaves the type open: a datetime there comes back as text.
+    """
+
+    def __init__(self, annotation: Any, *, lenient: bool = False) -> None:
+        self._annotation = annotation
+        self._decode = _decoder(annotation)
+        self._traits = traits_of(annotation)
+        self._compares = not (lenient and self._traits.is_open)
+
+    def encode(self, value: object) -> bytes:
+        """The value as JSON; a ValueRefused if it would not come back the same."""
+        encoded = self._write(value)
+        if too_deep(encoded):
+            raise ValueRefused(f"nested deeper than {MAX_DEPTH} levels", advice=_FLATTER)
+        try:
+            rebuilt = self._decode(encoded)
+        except Exception as error:
+            raise self._mismatch(value, error) from error
+        if self._compares:
+            self._compare(value, rebuilt)
+        elif b"null" in encoded:
+            _refuse_non_finite(value)
+        return encoded
+
+    def decode(self, encoded: bytes | msgspec.Raw) -> object:
+        """The value as the annotation says; a ValueRefused for anything else."""
+        try:
+            return self._decode(encoded)
+        except Exception as error:
+            raise _unreadable(error) from error
+
+    def _write(self, value: object) -> bytes:
+        try:
+            if self._traits.has_sets:
+                value = with_sorted_sets(value, to_json)
+            return to_json(value)
+        except RecursionError as error:
+            raise ValueRefused(
+                f"nested deeper than {MAX_DEPTH} levels, or inside itself", advice=_FLATTER
+            ) from error
+        except Exception as error:
+            raise _unwritable(value, error) from error
+
+    def _compare(self, value: object, rebuilt: object) -> None:
+        if not self._traits.is_exact and equal(value, rebuilt):
+            return
+        found = difference(value, rebuilt, self._traits)
+        if found is not None:
+            _refuse_non_finite(value)
+            raise ValueRefused(found.reason, found.path, self._advice())
+
+    def _mismatch(self, value: object, error: Exception) -> ValueRefused:
+        _refuse_non_finite(value)
+        refused = _unreadable(error)
+        return ValueRefused(refused.reason, refused.path, self._advice())
+
+    def _advice(self) -> str:
+        if self._traits.is_open:
+            return "annotate the parameter with its type, so that it can be rebuilt"
+        return f"the annotation is {describe(self._annotation)}"
+
+
+def read_json(encoded: bytes) -> Any:
+    """What the bytes hold, as JSON types; a ValueRefused if they are not JSON or too deep."""
+    if too_deep(encoded):
+        raise ValueRefused(f"nested deeper than {MAX_DEPTH} levels, or cut off")
+    try:
+        return msgspec.json.decode(encoded)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise _unreadable(error) from error
+
+
+def _decoder(annotation: Any) -> Callable[[Any], Any]:
+    try:
+        return msgspec.json.Decoder(annotation, dec_hook=_rebuild).decode
+    except (TypeError, ValueError, NameError, RecursionError) as error:
+        raise AnnotationError(
+            f"values of {describe(annotation)} cannot be rebuilt from JSON: {error}. Annotate with "
+            "one type whose JSON form is its own, for example a class with a field for each case."
+        ) from error
+
+
+def _date(value: date) -> date:
+    return date(value.year, value.month, value.day)
+
+
+#: How a derived class of a built-in one is made that one again: Django's SafeString, numpy's
+#: float64, the datetimes of pendulum and freezegun. A datetime is a date too, so it comes first.
+_PLAIN_FORMS: Final[tuple[tuple[type, Callable[[Any], object]], ...]] = (
+    (str, str.__str__),
+    (int, int.__int__),
+    (float, float.__float__),
+    (bytes, bytes),
+    (datetime, lambda value: datetime.combine(_date(value), value.timetz())),
+    (date, _date),
+    (timedelta, lambda value: timedelta(value.days, value.seconds, value.microseconds)),
+    (Decimal, Decimal),
+)
+
+
+def _simplify(value: Any) -> object:
+    """What msgspec cannot write itself."""
+    if isinstance(value, PurePath):
+        return str(value)
+    if is_model(type(value)):
+        return msgspec.Raw(value.model_dump_json(by_alias=True, round_trip=True).encode())
+    for kind, plain in _PLAIN_FORMS:
+        if isinstance(value, kind):
+            return plain(value)
+    raise NotImplementedError
+
+
+def _rebuild(kind: type, value: object) -> object:
+    """What msgspec cannot read itself."""
+    if kind is object:
+        return value
+    if is_model(kind):
+        # From JSON, not from objects: a strict model takes text for a datetime only there.
+        model: Any = kind
+        return model.model_validate_json(to_json(value))
+    if not isinstance(value, str):
+        raise ValueError(f"Expected `{kind.__name__}`, got `{type(value).__name__}`")
+    return kind(value)
+
+
+to_json: Final = msgspec.json.Encoder(enc_hook=_simplify).encode
+
+
+def _unwritable(value: object, error: Exception) -> ValueRefused:
+    path, part = find(value, _cannot_be_written) or ("$", None)
+    if part is None or not isinstance(error, NotImplementedError | TypeError):
+        return ValueRefused(f"cannot be stored as JSON ({error})", path, _PLAIN_DATA)
+    kind = type(part).__name__
+    return ValueRefused(f"found {kind}, which cannot be stored as JSON", path, _PLAIN_DATA)
+
+
+def _cannot_be_written(value: object) -> bool:
+    try:
+        to_json(value)
+    except Exception:  # noqa: BLE001 - classes of the user write themselves and may raise anything
+        return True
+    return False
+
+
+def _refuse_non_finite(value: object) -> None:
+    found = find(value, lambda part: isinstance(part, float) and not math.isfinite(part))
+    if found is not None:
+        path, number = found
+        raise ValueRefused(f"found {number!r}, which JSON cannot hold", path, _FINITE)
+
+
+def _unreadable(error: Exception) -> ValueRefused:
+    if isinstance(error, RecursionError):
+        return ValueRefused("nested too deep")
+    reason, _, place = str(error).partition(" - at ")
+    reason = _EXPECTED.sub(r"expected \1, found \2", reason)
+    return ValueRefused(reason[:1].lower() + reason[1:], place.replace("`", "") or "$")

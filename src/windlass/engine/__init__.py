@@ -1,0 +1,1 @@
+"""Where jobs live: the contract that every engine keeps, and the engines."""

@@ -1,0 +1,362 @@
+"""The engine contract: the verbs of the queue, and the values they take and give.
+
+An engine is synchronous and safe to call from many threads and processes. Every verb takes many
+and is atomic within a partition. A verb that presents a token which is no longer current changes
+nothing and says so; a verb repeated after a lost reply changes nothing and succeeds. Times are
+milliseconds: `_ms` is an instant of the engine's own clock, `_in_ms` and `_after_ms` a distance
+that the engine resolves, so that no client's clock decides anything.
+
+In order: what goes in (`NewJob`, `Plan`), what a worker holds (`Claim`, `Batch`), how it reports
+(`Outcome`, `Verdict`), liveness (`Beat`, `Pulse`), what can be seen (`JobRecord`, `Stats`), and
+the protocol itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from enum import StrEnum
+from typing import Final, Protocol
+
+import msgspec
+
+from windlass.core.states import Counters, Hold, Reason, State
+
+#: A finished record is kept at least this long, so that a repeated finish is recognised.
+MIN_RECORD_MS: Final = 10 * 60 * 1000
+#: An idempotency key is remembered this long.
+IDEMPOTENCY_MS: Final = 24 * 60 * 60 * 1000
+#: Claims under a nonce that their child does not know are given back when older than this.
+UNKNOWN_NONCE_MS: Final = 10_000
+#: At most this many jobs are promoted, reaped or purged by one call.
+BITE: Final = 200
+#: At most this many failures are remembered of one job, the newest ones.
+MAX_FAILURES: Final = 50
+
+
+class EngineOptions(msgspec.Struct, frozen=True, kw_only=True):
+    """What an engine is told when it is opened, beside its URL."""
+
+    lease_ms: int = 30_000
+    dead_ttl_ms: int = 14 * 24 * 60 * 60 * 1000
+    timeout_ms: int = 5_000  # how long a call may take before it fails as unavailable
+
+
+class Capability(StrEnum):
+    """What an engine can do that others may not; tests are left out only by these."""
+
+    STRICT_ORDER = "strict_order"  # priority and order are exact across the whole queue
+    MANY_PROCESSES = "many_processes"  # other processes can open the same place
+    DURABLE = "durable"  # what was put survives the end of the process
+
+
+# --------------------------------------------------------------------------------------- going in
+
+
+class NewJob(msgspec.Struct, frozen=True, kw_only=True):
+    """A job as a producer hands it over. The id is made by the producer: repeating is harmless."""
+
+    id: str
+    task: str
+    queue: str
+    payload: bytes
+    priority: int = 0  # -100 ... 100, higher first
+    run_after_ms: int | None = None  # not before this instant
+    run_in_ms: int = 0  # not before this much later
+    expires_ms: int | None = None  # not to be started after this instant
+    expires_in_ms: int | None = None  # not to be started after this much later
+    idempotency_key: str | None = None  # scoped to the task
+    fingerprint: str = ""  # of the arguments, compared when the key is repeated
+
+
+class PutCode(StrEnum):
+    CREATED = "created"  # stored now, or by an earlier call with the same id
+    EXISTING = "existing"  # the idempotency key belongs to another job, whose id is given
+    CONFLICT = "conflict"  # the same, and that job has other arguments; nothing was stored
+
+
+class Placed(msgspec.Struct, frozen=True):
+    """The verdict on one job of a `put`."""
+
+    id: str
+    code: PutCode
+
+
+class Plan(msgspec.Struct, frozen=True, kw_only=True):
+    """What a child is willing to claim: queues in strict order, or every queue when empty."""
+
+    queues: tuple[str, ...] = ()
+    suspects: bool = False  # claim only jobs that must run alone, instead of all the others
+
+
+# ------------------------------------------------------------------------------- holding and ending
+
+
+class Claim(msgspec.Struct, frozen=True, kw_only=True):
+    """A job in the hands of a worker session. `counters` include this claim."""
+
+    id: str
+    token: str
+    task: str
+    queue: str
+    priority: int
+    payload: bytes
+    counters: Counters
+    created_ms: int
+    suspect: bool = False
+
+
+class Batch(msgspec.Struct, frozen=True, kw_only=True):
+    """The answer to a claim, in the order in which the jobs should start."""
+
+    claims: tuple[Claim, ...] = ()
+    next_in_ms: int | None = None  # when the next thing is due; 0 = there is more to do now
+    gone: bool = False  # the session was declared dead: it can never claim again
+    suspects: bool = False  # jobs that must run alone are waiting
+
+
+class Outcome(msgspec.Struct, frozen=True, kw_only=True):
+    """What became of a claim. Only the subclasses below are handed to an engine."""
+
+    id: str
+    token: str
+
+
+class Succeeded(Outcome, frozen=True, kw_only=True):
+    result: bytes | None = None  # None stores no result
+    result_ttl_ms: int = 0
+
+
+class Retried(Outcome, frozen=True, kw_only=True):
+    delay_ms: int
+    error: bytes
+
+
+class Buried(Outcome, frozen=True, kw_only=True):
+    reason: Reason
+    error: bytes
+    started: bool = True  # False when it was buried without being run
+
+
+class Released(Outcome, frozen=True, kw_only=True):
+    """Given back to its old place, uncharged."""
+
+    started: bool
+
+
+class Snoozed(Outcome, frozen=True, kw_only=True):
+    delay_ms: int
+
+
+class Unroutable(Outcome, frozen=True, kw_only=True):
+    """The claiming worker does not know the task."""
+
+
+class Progressed(Outcome, frozen=True, kw_only=True):
+    """Not an end: the job goes on, and this is how far it is."""
+
+    progress: bytes
+
+
+class Verdict(StrEnum):
+    OK = "ok"  # done now, or by an earlier call with the same token
+    STALE = "stale"  # the token is not the current one; nothing was changed
+
+
+class Turn(msgspec.Struct, frozen=True, kw_only=True):
+    verdicts: tuple[Verdict, ...]
+    batch: Batch
+
+
+# ---------------------------------------------------------------------------------------- liveness
+
+
+class Beat(msgspec.Struct, frozen=True, kw_only=True):
+    """A sign of life of a session. `nonces`, when given, are all that its child knows."""
+
+    session: str
+    nonces: tuple[str, ...] | None = None
+
+
+class Pulse(msgspec.Struct, frozen=True, kw_only=True):
+    session: str
+    alive: bool
+    cancel: tuple[str, ...] = ()  # jobs of this session whose cancellation was requested
+
+
+class Closed(msgspec.Struct, frozen=True, kw_only=True):
+    """How many jobs of a closed session went which way."""
+
+    crashed: int = 0
+    suspected: int = 0
+    released: int = 0
+
+
+# ------------------------------------------------------------------------------------------ seeing
+
+
+class Failure(msgspec.Struct, frozen=True, kw_only=True):
+    """One entry of a job's history: an error that the worker wrote, or a cause found outside."""
+
+    at_ms: int
+    event: str
+    attempt: int
+    session: str | None = None
+    error: bytes = b""
+
+
+class JobRecord(msgspec.Struct, frozen=True, kw_only=True):
+    """All that is known of a job at one instant."""
+
+    id: str
+    task: str
+    queue: str
+    priority: int
+    state: State
+    hold: Hold
+    reason: Reason | None
+    counters: Counters
+    created_ms: int
+    due_ms: int | None = None
+    expires_ms: int | None = None
+    started_ms: int | None = None
+    finished_ms: int | None = None
+    session: str | None = None  # who runs it, or ran it last
+    cancel_requested: bool = False
+    suspect: bool = False
+    progress: bytes | None = None
+    result: bytes | None = None
+    has_result: bool = False  # a result is still stored
+    payload: bytes = b""
+    failures: tuple[Failure, ...] = ()
+
+
+class Filter(msgspec.Struct, frozen=True, kw_only=True):
+    """Which jobs to list. Every given part must hold."""
+
+    state: State | None = None
+    queue: str | None = None
+    task: str | None = None
+
+
+class Page(msgspec.Struct, frozen=True):
+    """Records without payloads, results and history; `cursor` is None on the last page."""
+
+    records: tuple[JobRecord, ...]
+    cursor: str | None
+
+
+class CancelCode(StrEnum):
+    CANCELLED = "cancelled"
+    REQUESTED = "requested"  # it runs; its worker will be told
+    FINAL = "final"  # it has ended already
+    UNKNOWN = "unknown"
+
+
+class ChangeCode(StrEnum):
+    """The verdict on one job of a `retry` or a `discard`."""
+
+    DONE = "done"
+    REFUSED = "refused"  # its state does not allow it
+    UNKNOWN = "unknown"
+
+
+class SessionRecord(msgspec.Struct, frozen=True, kw_only=True):
+    session: str
+    expires_in_ms: int
+    jobs: int
+
+
+class Stats(msgspec.Struct, frozen=True, kw_only=True):
+    """Counters, read and never counted. `totals` only grow."""
+
+    queues: Mapping[str, Mapping[State, int]]
+    oldest_ready_ms: Mapping[str, int]  # per queue, age of the job that is next in line
+    totals: Mapping[str, int]
+
+
+class Tended(msgspec.Struct, frozen=True, kw_only=True):
+    reaped: int = 0
+    purged: int = 0
+    more: bool = False  # the bite was full: call again
+
+
+# ---------------------------------------------------------------------------------------- protocol
+
+
+class Engine(Protocol):
+    """Where jobs live. Failing verbs raise `EngineUnavailable`; then the effect is unknown and the
+    caller repeats the same call, which is harmless."""
+
+    @property
+    def location(self) -> str:
+        """Where this is, for people; never a secret."""
+
+    @property
+    def capabilities(self) -> frozenset[Capability]: ...
+
+    #: Added to the engine's clock. The one seam through which tests move time; otherwise 0.
+    clock_offset_ms: int
+
+    def put(self, jobs: Sequence[NewJob]) -> list[Placed]:
+        """Store jobs; all of them, or none when it raises. A known id is left as it is."""
+
+    def claim(self, session: str, nonce: str, plan: Plan, limit: int) -> Batch:
+        """Promote what is due, take back what is lost, then lease up to `limit` jobs to `session`
+        under `nonce`. Repeated with the same nonce it gives the same jobs, as far as still held."""
+
+    def finish(self, outcomes: Sequence[Outcome]) -> list[Verdict]:
+        """End or change claims, each fenced by its token."""
+
+    def turn(
+        self, session: str, outcomes: Sequence[Outcome], nonce: str, plan: Plan, limit: int
+    ) -> Turn:
+        """`finish`, then `claim`, in one round trip and one commit."""
+
+    def release(self, session: str, nonce: str) -> int:
+        """Give back, uncharged, every job that `session` holds under `nonce`; how many."""
+
+    def beat(self, beats: Sequence[Beat]) -> list[Pulse]:
+        """Keep all claims of live sessions. A session that was declared dead stays dead."""
+
+    def close(self, session: str, suspects: Sequence[str], cause: str) -> Closed:
+        """End a session whose process is gone. A single suspect is charged a crash; several are
+        marked to run alone; the other jobs go back to their old place uncharged."""
+
+    def cancel(self, ids: Sequence[str]) -> list[CancelCode]: ...
+
+    def get(self, ids: Sequence[str]) -> list[JobRecord | None]: ...
+
+    def find(self, filter: Filter, cursor: str | None = None, limit: int = 100) -> Page:
+        """A page of jobs, newest first."""
+
+    def retry(self, ids: Sequence[str]) -> list[ChangeCode]:
+        """Make dead or cancelled jobs ready again, with fresh budgets."""
+
+    def discard(self, ids: Sequence[str]) -> list[ChangeCode]:
+        """Remove dead or cancelled jobs."""
+
+    def adopt(self, tasks: Sequence[str]) -> int:
+        """Offer at once jobs of these tasks that were held as unroutable, at most `BITE`; how many.
+        Call again while it gives `BITE`."""
+
+    def tend(self) -> Tended:
+        """One bounded bite of upkeep: reap silent sessions, purge what was kept long enough."""
+
+    def stats(self) -> Stats: ...
+
+    def sessions(self) -> list[SessionRecord]: ...
+
+    def wait(self, plan: Plan, timeout_ms: int) -> None:
+        """Return when there may be something to claim, on `nudge`, or after the timeout."""
+
+    def nudge(self) -> None:
+        """Make a `wait` under way on this object, or the next one, return at once."""
+
+    def check(self) -> list[str]:
+        """Compare indexes, counters and records; a sentence for each disagreement."""
+
+    def migrate(self) -> int:
+        """Bring the stored format up to date; the version now stored."""
+
+    def shutdown(self) -> None:
+        """Let go of connections and threads. The object can be used again and reconnects."""

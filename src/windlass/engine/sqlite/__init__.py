@@ -1,0 +1,1 @@
+"""The embedded engine: one SQLite file, shared by any number of processes on one machine."""

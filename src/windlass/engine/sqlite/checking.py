@@ -1,0 +1,76 @@
+"""`check`: prove that the file is sound and that indexes, counters and records agree.
+
+Each query below selects what should not exist; a sentence is made of every row it finds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+import apsw
+
+#: sentence (with the columns of the query as {0}, {1} ...) -> query for offenders
+_DISAGREEMENTS: Final = {
+    "Job {0} has no payload.": (
+        "SELECT id FROM jobs WHERE NOT EXISTS (SELECT 1 FROM payloads WHERE job = jobs.row)"
+    ),
+    "A payload is stored for row {0}, which is no job.": (
+        "SELECT job FROM payloads WHERE NOT EXISTS (SELECT 1 FROM jobs WHERE row = payloads.job)"
+    ),
+    "A failure is stored for row {0}, which is no job.": (
+        "SELECT DISTINCT job FROM failures "
+        "WHERE NOT EXISTS (SELECT 1 FROM jobs WHERE row = failures.job)"
+    ),
+    "Job {0} is running for session {1}, which is unknown: nobody will ever take it back.": (
+        "SELECT id, session FROM jobs WHERE state = 'running' "
+        "AND NOT EXISTS (SELECT 1 FROM sessions WHERE session = jobs.session)"
+    ),
+    "Queue {0} counts {2} jobs as {1}, but there are {3}.": (
+        "SELECT coalesce(c.queue, j.queue), coalesce(c.state, j.state), "
+        "coalesce(c.number, 0), coalesce(j.number, 0) "
+        "FROM (SELECT * FROM counters WHERE number > 0) c FULL JOIN "
+        "(SELECT queue, state, count(*) AS number FROM jobs GROUP BY queue, state) j "
+        "ON c.queue = j.queue AND c.state = j.state "
+        "WHERE coalesce(c.number, 0) <> coalesce(j.number, 0)"
+    ),
+    "Job {0} has a place or row beyond the sequence.": (
+        "SELECT id FROM jobs, meta WHERE jobs.place > meta.sequence OR jobs.row > meta.sequence"
+    ),
+    "Job {0} is held as {1} in state {2}.": (
+        "SELECT id, hold, state FROM jobs WHERE hold <> 'none' AND state <> 'ready'"
+    ),
+    "Job {0} is {1}, and its time to be kept is {2}.": (
+        "SELECT id, state, coalesce(keep_until_ms, 'not set') FROM jobs "
+        "WHERE (state IN ('succeeded', 'dead', 'cancelled')) <> (keep_until_ms IS NOT NULL)"
+    ),
+    "Job {0} is {1}, held as {2}, and its due time is {3}.": (
+        "SELECT id, state, hold, coalesce(due_ms, 'not set') FROM jobs "
+        "WHERE (state IN ('scheduled', 'retrying') OR hold = 'unroutable') "
+        "<> (due_ms IS NOT NULL)"
+    ),
+    "Job {0} is in state {1}, which does not exist.": (
+        "SELECT id, state FROM jobs WHERE state NOT IN ('waiting', 'scheduled', 'ready', "
+        "'running', 'retrying', 'succeeded', 'dead', 'cancelled')"
+    ),
+    "Job {0} was started {1} times, but its budgets account for {2}.": (
+        "SELECT id, starts, attempt + crashes + losses + interruptions + snoozes FROM jobs "
+        "WHERE starts <> attempt + crashes + losses + interruptions + snoozes"
+    ),
+}
+
+
+def check(connection: apsw.Connection) -> list[str]:
+    return [*_file_problems(connection), *_disagreements(connection)]
+
+
+def _file_problems(connection: apsw.Connection) -> Iterator[str]:
+    for (text,) in connection.execute("PRAGMA integrity_check").fetchall():
+        if text != "ok":
+            yield f"The file is damaged: {text}"
+
+
+def _disagreements(connection: apsw.Connection) -> Iterator[str]:
+    for sentence, query in _DISAGREEMENTS.items():
+        for row in connection.execute(query).fetchall():
+            yield sentence.format(*row)

@@ -1,0 +1,2 @@
+-- Remove the history of a removed job.
+DELETE FROM failures WHERE job = ?

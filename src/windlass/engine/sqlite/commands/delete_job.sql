@@ -1,0 +1,2 @@
+-- Remove one job; its payload and history go with it.
+DELETE FROM jobs WHERE row = ?

@@ -1,0 +1,2 @@
+-- Remove the envelope of a removed job.
+DELETE FROM payloads WHERE job = ?

@@ -1,0 +1,2 @@
+-- The history of one job, oldest first.
+SELECT at_ms, event, attempt, session, error FROM failures WHERE job = ? ORDER BY number

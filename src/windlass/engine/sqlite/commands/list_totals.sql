@@ -1,0 +1,2 @@
+-- How often things happened.
+SELECT name, number FROM totals

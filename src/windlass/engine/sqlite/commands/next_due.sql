@@ -1,0 +1,2 @@
+-- When the next thing is due.
+SELECT min(due_ms) FROM jobs WHERE due_ms IS NOT NULL

@@ -1,0 +1,2 @@
+-- The envelope of one job.
+SELECT body FROM payloads WHERE job = ?

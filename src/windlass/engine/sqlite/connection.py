@@ -1,0 +1,320 @@
+"""The connections to one database file: one writer, one reader, group commit, and a lock file.
+
+SQLite lets one writer in at a time and makes the others sleep and try again, which ruins latency.
+So writers of all processes line up on a lock file instead, where the kernel wakes the next one.
+`Database.write` runs in the caller's thread when nobody else is writing. Otherwise the work goes to
+the writer thread, which commits all that piled up at once; the caller waits with a deadline, so
+that a stopped process holding the lock costs others an error and never a hang.
+
+After a fork the child starts with fresh connections. The inherited ones are kept alive but unused:
+closing them would disturb the parent's.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import threading
+import weakref
+from collections.abc import Callable
+from typing import Any, Final, TypeVar
+
+import apsw
+
+from windlass.engine.sqlite.place import Place
+from windlass.errors import EngineError, EngineUnavailable
+
+if sys.platform == "win32":  # SQLite's own locking alone
+
+    def _flock(_descriptor: int, _wait: bool) -> bool:
+        return True
+
+    def _unlock(_descriptor: int) -> None:
+        return
+
+else:
+    import fcntl
+
+    def _flock(descriptor: int, wait: bool) -> bool:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
+        except BlockingIOError:
+            return False
+        return True
+
+    def _unlock(descriptor: int) -> None:
+        fcntl.flock(descriptor, fcntl.LOCK_UN)
+
+
+T = TypeVar("T")
+Work = Callable[[apsw.Connection], T]
+
+DURABILITY: Final = {"full": "FULL", "normal": "NORMAL"}
+_INHERITED: Final[list[object]] = []  # connections of a parent process, never to be closed here
+_OPEN: Final[weakref.WeakSet[Database]] = weakref.WeakSet()
+
+
+class _Request:
+    """A piece of work that waits for the writer thread."""
+
+    def __init__(self, work: Work[Any]) -> None:
+        self.work = work
+        self.done = threading.Event()
+        self.abandoned = False
+        self.value: Any = None
+        self.error: BaseException | None = None
+
+
+class Database:
+    """One SQLite database, in a file or (with no place) in memory."""
+
+    _write_connection: apsw.Connection | None
+    _read_connection: apsw.Connection | None
+    _lock_fd: int | None
+    _requests: list[_Request]
+    _thread: threading.Thread | None
+
+    def __init__(self, place: Place | None, durability: str, timeout_ms: int) -> None:
+        self.place = place
+        self._durability = DURABILITY[durability]
+        self._timeout_ms = timeout_ms
+        self._reset()
+        _OPEN.add(self)
+
+    @property
+    def location(self) -> str:
+        return str(self.place.path) if self.place else "memory"
+
+    def write(self, work: Work[T]) -> T:
+        """Run `work` inside a write transaction and commit it."""
+        if not self._requests and self._turn.acquire(blocking=False):
+            try:
+                if self._lock_file(wait=False):
+                    try:
+                        return self._commit(work)
+                    finally:
+                        self._unlock_file()
+            finally:
+                self._turn.release()
+        return self._hand_over(work)
+
+    def read(self, work: Work[T]) -> T:
+        """Run `work` on a snapshot; it sees every commit that ended before."""
+        if self.place is None:
+            with self._turn:
+                return self._mapped(lambda: work(self._writer()))
+        with self._reading:
+            return self._mapped(lambda: work(self._reader()))
+
+    def set_up(self, work: Work[T]) -> T:
+        """Switch a new file to write-ahead logging, then run `work` as a transaction.
+
+        The log mode is kept in the file: it is set once, and never again on a file in use."""
+        with self._turn:
+            self._lock_file(wait=True)
+            try:
+                writer = self._mapped(self._writer)
+                if self.place is not None and writer.pragma("journal_mode") != "wal":
+                    self._mapped(lambda: writer.pragma("journal_mode", "wal"))
+                return self._commit(work)
+            finally:
+                self._unlock_file()
+
+    def close(self) -> None:
+        """Close the connections; the next call opens new ones. A database in memory is lost."""
+        with self._turn, self._reading:
+            for connection in (self._write_connection, self._read_connection):
+                if connection is not None:
+                    connection.close()
+            if self._lock_fd is not None:
+                os.close(self._lock_fd)
+            self._write_connection = self._read_connection = None
+            self._lock_fd = None
+
+    # ------------------------------------------------------------------------------ the writer
+
+    def _commit(self, work: Work[T]) -> T:
+        def transaction() -> T:
+            connection = self._writer()
+            connection.execute("BEGIN IMMEDIATE")
+            try:
+                value = work(connection)
+                connection.execute("COMMIT")
+            except BaseException:
+                if connection.in_transaction:
+                    connection.execute("ROLLBACK")
+                raise
+            return value
+
+        return self._mapped(transaction)
+
+    def _hand_over(self, work: Work[T]) -> T:
+        request = _Request(work)
+        with self._more:
+            self._requests.append(request)
+            self._start_thread()
+            self._more.notify()
+        if not request.done.wait(self._timeout_ms / 1000):
+            request.abandoned = True
+            raise EngineUnavailable(
+                f"The SQLite database {self.location} could not be written to within "
+                f"{self._timeout_ms / 1000:g} s: another process holds its lock. "
+                "Look for a stopped or very slow process that uses the same file."
+            )
+        if request.error is not None:
+            raise request.error
+        value: T = request.value
+        return value
+
+    def _start_thread(self) -> None:
+        if self._thread is None:
+            self._thread = threading.Thread(
+                target=self._write_for_others, name="windlass-sqlite-writer", daemon=True
+            )
+            self._thread.start()
+
+    def _write_for_others(self) -> None:
+        while True:
+            with self._more:
+                while not self._requests:
+                    self._more.wait()
+            with self._turn:
+                self._lock_file(wait=True)
+                try:
+                    with self._more:
+                        taken, self._requests = self._requests, []
+                    self._serve([request for request in taken if not request.abandoned])
+                finally:
+                    self._unlock_file()
+
+    def _serve(self, requests: list[_Request]) -> None:
+        """Commit all requests at once; one that fails is rolled back alone."""
+
+        def all_of_them(connection: apsw.Connection) -> None:
+            for request in requests:
+                try:
+                    with connection:  # a savepoint
+                        request.value = request.work(connection)
+                except Exception as error:  # noqa: BLE001  # handed to the caller that asked
+                    request.error = _map_error(error, self.location)
+
+        try:
+            if requests:
+                self._commit(all_of_them)
+        except Exception as error:  # noqa: BLE001  # handed to every caller
+            for request in requests:
+                request.error = error
+        for request in requests:
+            request.done.set()
+
+    # ------------------------------------------------------------------- connections and locks
+
+    def _writer(self) -> apsw.Connection:
+        if self._write_connection is None:
+            self._write_connection = self._connect()
+        return self._write_connection
+
+    def _reader(self) -> apsw.Connection:
+        if self._read_connection is None:
+            self._read_connection = self._connect()
+        return self._read_connection
+
+    def _connect(self) -> apsw.Connection:
+        if self.place is not None:
+            self.place.prepare()
+        connection = apsw.Connection(str(self.place.path) if self.place else ":memory:")
+        connection.set_busy_timeout(self._timeout_ms)
+        connection.execute(f"PRAGMA synchronous = {self._durability}")
+        connection.execute("PRAGMA fullfsync = ON")  # macOS: a plain fsync does not reach the disk
+        connection.execute("PRAGMA temp_store = MEMORY")
+        connection.execute("PRAGMA cache_size = -16384")
+        return connection
+
+    def _lock_file(self, *, wait: bool) -> bool:
+        if self.place is None:
+            return True
+        if self._lock_fd is None:
+            self._lock_fd = self._open_lock_file(self.place)
+        return _flock(self._lock_fd, wait)
+
+    def _open_lock_file(self, place: Place) -> int:
+        try:
+            return os.open(place.lock_path, os.O_CREAT | os.O_RDWR, 0o600)
+        except OSError as error:
+            raise EngineError(
+                f"The lock file {place.lock_path} cannot be opened ({error.strerror}). "
+                "The folder must exist and belong to the user that runs windlass."
+            ) from error
+
+    def _unlock_file(self) -> None:
+        if self._lock_fd is not None:
+            _unlock(self._lock_fd)
+
+    def _mapped(self, call: Callable[[], T]) -> T:
+        try:
+            return call()
+        except apsw.Error as error:
+            raise _map_error(error, self.location) from error
+
+    # -------------------------------------------------------------------------------- forking
+
+    def _reset(self) -> None:
+        self._turn = threading.Lock()  # held while this process writes
+        self._reading = threading.Lock()
+        self._more = threading.Condition()
+        self._requests = []
+        self._thread = None
+        self._write_connection = None
+        self._read_connection = None
+        self._lock_fd = None
+
+    def _forget_parent(self) -> None:
+        _INHERITED.extend((self._write_connection, self._read_connection))
+        if self._lock_fd is not None:
+            os.close(self._lock_fd)  # else this process would keep the lock of a dead parent
+        self._reset()
+
+
+def _forget_parents() -> None:
+    for database in list(_OPEN):
+        database._forget_parent()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_forget_parents)
+
+
+def _map_error(error: Exception, location: str) -> Exception:
+    """SQLite's errors in our words; others stay as they are."""
+    if not isinstance(error, apsw.Error):
+        return error
+    if isinstance(error, (apsw.CorruptError, apsw.NotADBError)):
+        return EngineError(
+            f"{location} is not a healthy SQLite database ({error}). "
+            "Give the path of a windlass database, or restore this one from a backup."
+        )
+    for kinds, advice in _PASSING:
+        if isinstance(error, kinds):
+            return EngineUnavailable(f"The SQLite database {location} failed ({error}). {advice}")
+    return EngineError(
+        f"The SQLite database {location} refused a statement ({error}). "
+        "This is a bug in windlass or a damaged file: run `windlass check`."
+    )
+
+
+#: Failures that may pass, and what to do about each.
+_PASSING: Final[tuple[tuple[tuple[type[apsw.Error], ...], str], ...]] = (
+    ((apsw.FullError,), "The disk is full: make room and repeat."),
+    (
+        (apsw.BusyError, apsw.LockedError),
+        "Another program holds a lock on the file: end it, or wait and repeat.",
+    ),
+    (
+        (apsw.ReadOnlyError, apsw.PermissionsError, apsw.CantOpenError),
+        "Check that the file and its folder belong to the user that runs windlass.",
+    ),
+    (
+        (apsw.IOError, apsw.NoMemError, apsw.InterruptError),
+        "Look at the disk and the system's log, then repeat.",
+    ),
+)

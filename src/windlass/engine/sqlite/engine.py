@@ -1,0 +1,237 @@
+"""The SQLite engine: the contract's verbs, each one transaction on one file.
+
+The verbs' bodies live beside this file by what they are about: `putting`, `claiming`, `finishing`,
+`sessions`, `operating`, `seeing`, `checking`. This class opens the transaction, settles its
+bookkeeping and rings the bell after the commit.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Final, TypeVar
+
+import apsw
+
+from windlass.engine.contract import (
+    Batch,
+    Beat,
+    CancelCode,
+    Capability,
+    ChangeCode,
+    Closed,
+    EngineOptions,
+    Filter,
+    JobRecord,
+    NewJob,
+    Outcome,
+    Page,
+    Placed,
+    Plan,
+    Pulse,
+    SessionRecord,
+    Stats,
+    Tended,
+    Turn,
+    Verdict,
+)
+from windlass.engine.sqlite import (
+    checking,
+    claiming,
+    finishing,
+    operating,
+    putting,
+    seeing,
+    sessions,
+)
+from windlass.engine.sqlite.bell import Bell
+from windlass.engine.sqlite.connection import Database
+from windlass.engine.sqlite.place import Place
+from windlass.engine.sqlite.statements import migrations
+from windlass.engine.sqlite.transaction import Transaction
+from windlass.errors import EngineError, FormatTooNew
+
+T = TypeVar("T")
+
+#: Marks a file as ours in its header, so that another program's database is never touched.
+APPLICATION_ID: Final = 0x57494E44  # "WIND"
+
+
+class SQLiteEngine:
+    """Jobs in one SQLite file, or in memory when `path` is None."""
+
+    def __init__(
+        self, path: Path | None, options: EngineOptions, *, durability: str = "full"
+    ) -> None:
+        place = None if path is None else Place(path.absolute())
+        self.clock_offset_ms = 0
+        self._options = options
+        self._database = Database(place, durability, options.timeout_ms)
+        self._bell = Bell(place.wake_path if place else None)
+        self._is_migrated = False
+
+    @property
+    def location(self) -> str:
+        return f"sqlite {self._database.location}"
+
+    @property
+    def capabilities(self) -> frozenset[Capability]:
+        if self._database.place is None:
+            return frozenset({Capability.STRICT_ORDER})
+        return frozenset(Capability)
+
+    # ----------------------------------------------------------------------------- hot paths
+
+    def put(self, jobs: Sequence[NewJob]) -> list[Placed]:
+        return self._write(lambda tx: [putting.put(tx, job) for job in jobs])
+
+    def claim(self, session: str, nonce: str, plan: Plan, limit: int) -> Batch:
+        return self.turn(session, (), nonce, plan, limit).batch
+
+    def finish(self, outcomes: Sequence[Outcome]) -> list[Verdict]:
+        return self._write(lambda tx: finishing.finish(tx, outcomes))
+
+    def turn(
+        self, session: str, outcomes: Sequence[Outcome], nonce: str, plan: Plan, limit: int
+    ) -> Turn:
+        if not outcomes and self._database.place is not None:
+            idle = self._read(lambda db, now: _idle(db, session, nonce, plan, now))
+            if idle is not None:
+                return Turn(verdicts=(), batch=idle)
+
+        def work(tx: Transaction) -> Turn:
+            verdicts = tuple(finishing.finish(tx, outcomes))
+            return Turn(verdicts=verdicts, batch=claiming.claim(tx, session, nonce, plan, limit))
+
+        return self._write(work)
+
+    # ------------------------------------------------------------------------------ sessions
+
+    def release(self, session: str, nonce: str) -> int:
+        return self._write(lambda tx: sessions.release(tx, session, nonce))
+
+    def beat(self, beats: Sequence[Beat]) -> list[Pulse]:
+        return self._write(lambda tx: sessions.beat(tx, beats))
+
+    def close(self, session: str, suspects: Sequence[str], cause: str) -> Closed:
+        return self._write(lambda tx: sessions.close(tx, session, suspects, cause))
+
+    def sessions(self) -> list[SessionRecord]:
+        return self._read(seeing.sessions)
+
+    # ----------------------------------------------------------------------------- operators
+
+    def cancel(self, ids: Sequence[str]) -> list[CancelCode]:
+        return self._write(lambda tx: operating.cancel(tx, ids))
+
+    def retry(self, ids: Sequence[str]) -> list[ChangeCode]:
+        return self._write(lambda tx: operating.retry(tx, ids))
+
+    def discard(self, ids: Sequence[str]) -> list[ChangeCode]:
+        return self._write(lambda tx: operating.discard(tx, ids))
+
+    def adopt(self, tasks: Sequence[str]) -> int:
+        return self._write(lambda tx: operating.adopt(tx, tasks))
+
+    def tend(self) -> Tended:
+        return self._write(operating.tend)
+
+    # -------------------------------------------------------------------------------- seeing
+
+    def get(self, ids: Sequence[str]) -> list[JobRecord | None]:
+        return self._read(lambda db, now: seeing.get(db, ids, now))
+
+    def find(self, filter: Filter, cursor: str | None = None, limit: int = 100) -> Page:
+        return self._read(lambda db, now: seeing.find(db, filter, cursor, limit, now))
+
+    def stats(self) -> Stats:
+        return self._read(seeing.stats)
+
+    def check(self) -> list[str]:
+        return self._read(lambda db, _now: checking.check(db))
+
+    # ------------------------------------------------------------------------------- waiting
+
+    def wait(self, plan: Plan, timeout_ms: int) -> None:
+        self._bell.wait(
+            lambda: self._read(lambda db, now: claiming.has_work(db, plan, now)), timeout_ms
+        )
+
+    def nudge(self) -> None:
+        self._bell.nudge()
+
+    # ---------------------------------------------------------------------- format and ending
+
+    def migrate(self) -> int:
+        version = self._database.set_up(_migrate)
+        self._is_migrated = True
+        return version
+
+    def shutdown(self) -> None:
+        self._bell.close()
+        self._database.close()
+        self._is_migrated = False
+
+    # --------------------------------------------------------------------------- transactions
+
+    def _now_ms(self) -> int:
+        return time.time_ns() // 1_000_000 + self.clock_offset_ms
+
+    def _read(self, work: Callable[[apsw.Connection, int], T]) -> T:
+        if not self._is_migrated:
+            self.migrate()
+        return self._database.read(lambda connection: work(connection, self._now_ms()))
+
+    def _write(self, work: Callable[[Transaction], T]) -> T:
+        if not self._is_migrated:
+            self.migrate()
+        made_ready = 0
+
+        def transaction(connection: apsw.Connection) -> T:
+            nonlocal made_ready
+            tx = Transaction(connection, self._now_ms(), self._options)
+            value = work(tx)
+            tx.settle()
+            made_ready = tx.made_ready
+            return value
+
+        value = self._database.write(transaction)
+        self._bell.ring(made_ready)
+        return value
+
+
+def _idle(
+    connection: apsw.Connection, session: str, nonce: str, plan: Plan, now_ms: int
+) -> Batch | None:
+    """The answer to a claim that has nothing to do, found without taking the write lock."""
+    if claiming.has_work(connection, plan, now_ms):
+        return None
+    if claiming.holds(connection, session, nonce):
+        return None
+    return claiming.idle_batch(connection, session, plan, now_ms)
+
+
+def _migrate(connection: apsw.Connection) -> int:
+    """Apply what is missing; refuse a file that is not ours or that a newer windlass wrote."""
+    version = int(connection.pragma("user_version"))
+    known = list(migrations())
+    newest = known[-1][0]
+    if version > newest:
+        raise FormatTooNew(
+            f"The database was written by a newer windlass (format {version}; this one knows up "
+            f"to {newest}). Upgrade windlass here, or give another database in the url."
+        )
+    owner = int(connection.pragma("application_id"))
+    tables = connection.execute("SELECT count(*) FROM sqlite_schema").fetchall()[0][0]
+    if owner != APPLICATION_ID and tables:
+        raise EngineError(
+            "The file is a SQLite database of another program. "
+            "Give the path of a new file, or of a windlass database, in the url."
+        )
+    for number, text in known:
+        if number > version:
+            connection.execute(text)
+            connection.pragma("user_version", number)
+    connection.pragma("application_id", APPLICATION_ID)
+    return newest

@@ -1,0 +1,89 @@
+"""What operators and upkeep do to jobs: cancel, retry, discard, adopt, purge."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from windlass.core.states import Event, State, is_allowed
+from windlass.engine.contract import BITE, MIN_RECORD_MS, CancelCode, ChangeCode, Tended
+from windlass.engine.sqlite import claiming
+from windlass.engine.sqlite.transaction import JobRow, Transaction
+
+
+def cancel(tx: Transaction, ids: Sequence[str]) -> list[CancelCode]:
+    return [_cancel(tx, tx.job(job_id)) for job_id in ids]
+
+
+def _cancel(tx: Transaction, job: JobRow | None) -> CancelCode:
+    if job is None:
+        return CancelCode.UNKNOWN
+    if job.state == State.RUNNING:
+        job.cancel_requested = 1
+        tx.save(job)
+        return CancelCode.REQUESTED
+    if not is_allowed(State(job.state), Event.CANCEL):
+        return CancelCode.CANCELLED if job.state == State.CANCELLED else CancelCode.FINAL
+    tx.move(job, Event.CANCEL)
+    return CancelCode.CANCELLED
+
+
+def retry(tx: Transaction, ids: Sequence[str]) -> list[ChangeCode]:
+    return [_change(tx, tx.job(job_id), Event.REVIVE) for job_id in ids]
+
+
+def discard(tx: Transaction, ids: Sequence[str]) -> list[ChangeCode]:
+    return [_change(tx, tx.job(job_id), Event.DISCARD) for job_id in ids]
+
+
+def _change(tx: Transaction, job: JobRow | None, event: Event) -> ChangeCode:
+    if job is None:
+        return ChangeCode.UNKNOWN
+    if not is_allowed(State(job.state), event):
+        return ChangeCode.REFUSED
+    if event is Event.DISCARD:
+        tx.remove(job)
+    else:
+        _revive(tx, job)
+    return ChangeCode.DONE
+
+
+def _revive(tx: Transaction, job: JobRow) -> None:
+    job.reason = job.finished_ms = job.keep_until_ms = job.result_until_ms = None
+    job.result = job.progress = job.last_token = None
+    job.expires_ms = None  # it would only expire again
+    job.cancel_requested = 0
+    tx.move(job, Event.REVIVE)
+
+
+def adopt(tx: Transaction, tasks: Sequence[str]) -> int:
+    adopted = 0
+    for task in tasks:
+        for job in tx.load("load_unroutable", task, BITE - adopted):
+            claiming.offer_again(tx, job)
+            adopted += 1
+    return adopted
+
+
+def tend(tx: Transaction) -> Tended:
+    before = tx.totals["lost"]
+    more = claiming.reap(tx)
+    visited = tx.load("load_kept_too_long", tx.now_ms, BITE)
+    purged = sum(_purge(tx, job) for job in visited)
+    tx.run("forget_keys", tx.now_ms, BITE)
+    tx.run("forget_sessions", tx.now_ms)
+    return Tended(
+        reaped=tx.totals["lost"] - before, purged=purged, more=more or len(visited) == BITE
+    )
+
+
+def _purge(tx: Transaction, job: JobRow) -> bool:
+    """Remove a record, or only its result while the record is still needed."""
+    assert job.finished_ms is not None, "only finished jobs are kept until an instant"
+    record_until = job.finished_ms + MIN_RECORD_MS
+    if job.result is not None and record_until > tx.now_ms:
+        job.result = None
+        job.keep_until_ms = record_until
+        tx.save(job)
+        return False
+    tx.remove(job)
+    return True

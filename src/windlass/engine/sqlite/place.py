@@ -1,0 +1,74 @@
+"""Where a SQLite engine keeps its files, and the rules for that place.
+
+Beside `jobs.db` live `jobs.db.lock` (one writer at a time) and the folder `jobs.db.wake` (sockets
+of those who wait). All of it belongs to one user: files 0600, the folder 0700.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Final
+
+from windlass.errors import EngineError
+
+#: File systems on which SQLite's locks or shared memory cannot be trusted.
+NETWORK_FILE_SYSTEMS: Final = frozenset(
+    {"nfs", "nfs4", "cifs", "smb3", "smbfs", "afs", "ceph", "glusterfs", "lustre", "fuse.sshfs"}
+)
+
+
+class Place:
+    """The files of one database."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.lock_path = path.with_name(path.name + ".lock")
+        self.wake_path = path.with_name(path.name + ".wake")
+
+    def prepare(self) -> None:
+        """Make the database file if there is none, readable by its owner only."""
+        folder = self.path.parent
+        if not folder.is_dir():
+            raise EngineError(
+                f"The folder {folder} for the SQLite database does not exist. "
+                "Create it, or give another path in the url."
+            )
+        refuse_network_file_system(folder)
+        # Never open an existing database by hand: closing it would cancel the locks that SQLite
+        # holds on it in this process. With O_EXCL only a file that nobody uses yet is touched.
+        try:
+            os.close(os.open(self.path, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
+        except FileExistsError:
+            return
+        except OSError as error:
+            raise EngineError(
+                f"The SQLite database {self.path} cannot be created ({error.strerror}). "
+                "Give a path in a folder that this user may write to."
+            ) from error
+
+
+def refuse_network_file_system(folder: Path) -> None:
+    kind = file_system_of(folder)
+    if kind in NETWORK_FILE_SYSTEMS:
+        raise EngineError(
+            f"{folder} is on a network file system ({kind}), where SQLite may corrupt its file. "
+            "Use a local disk, or a Redis or PostgreSQL url for several machines."
+        )
+
+
+def file_system_of(folder: Path) -> str:
+    """The kind of file system that `folder` is on, or "" where the system does not tell."""
+    try:
+        lines = Path("/proc/self/mountinfo").read_text(encoding="utf-8").splitlines()
+    except OSError:
+        return ""
+    target = str(folder.resolve())
+    best, kind = "", ""
+    for line in lines:
+        before, _, after = line.partition(" - ")
+        mount = before.split()[4].encode().decode("unicode_escape")
+        inside = target == mount or target.startswith(mount.rstrip("/") + "/")
+        if inside and len(mount) >= len(best):
+            best, kind = mount, after.split()[0]
+    return kind

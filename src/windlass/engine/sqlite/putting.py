@@ -1,0 +1,51 @@
+"""Putting: store new jobs, each at most once."""
+
+from __future__ import annotations
+
+from windlass.core.states import State
+from windlass.engine.contract import IDEMPOTENCY_MS, NewJob, Placed, PutCode
+from windlass.engine.sqlite.bell import POLL_FLOOR_MS
+from windlass.engine.sqlite.transaction import Transaction
+
+
+def put(tx: Transaction, job: NewJob) -> Placed:
+    """Store one job; a known id is left as it is, a known key points to the job that has it."""
+    if job.idempotency_key is not None and tx.job(job.id) is None:
+        known = tx.one("find_key", job.task, job.idempotency_key, tx.now_ms)
+        if known is not None:
+            same = known[1] == job.fingerprint
+            return Placed(known[0], PutCode.EXISTING if same else PutCode.CONFLICT)
+    row = tx.next_number()
+    due_ms = max(job.run_after_ms or 0, tx.now_ms + job.run_in_ms)
+    is_ready = due_ms <= tx.now_ms
+    state = State.READY if is_ready else State.SCHEDULED
+    tx.run(
+        "insert_job",
+        row,
+        job.id,
+        job.task,
+        job.queue,
+        -job.priority,
+        state,
+        tx.now_ms,
+        None if is_ready else due_ms,
+        _expires_ms(job, tx.now_ms),
+    )
+    if not tx.connection.changes():
+        return Placed(job.id, PutCode.CREATED)  # an earlier call stored it
+    tx.run("insert_payload", row, job.payload)
+    if job.idempotency_key is not None:
+        until_ms = tx.now_ms + IDEMPOTENCY_MS
+        tx.run("keep_key", job.task, job.idempotency_key, job.id, job.fingerprint, until_ms)
+    tx.counts[job.queue, state] += 1
+    tx.totals["enqueued"] += 1
+    if is_ready or due_ms - tx.now_ms <= POLL_FLOOR_MS:
+        tx.made_ready += 1  # a waiter must learn of an instant that its next look would miss
+    return Placed(job.id, PutCode.CREATED)
+
+
+def _expires_ms(job: NewJob, now_ms: int) -> int | None:
+    if job.expires_in_ms is None:
+        return job.expires_ms
+    relative_ms = now_ms + job.expires_in_ms
+    return relative_ms if job.expires_ms is None else min(job.expires_ms, relative_ms)

@@ -1,0 +1,137 @@
+"""What can be seen: records, pages of them, counters, sessions. Nothing here changes anything."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any, Final
+
+import apsw
+import msgspec
+
+from windlass.core.states import Counters, Hold, Reason, State
+from windlass.engine.contract import (
+    Failure,
+    Filter,
+    JobRecord,
+    Page,
+    SessionRecord,
+    Stats,
+)
+from windlass.engine.sqlite.statements import rows
+
+#: A page that filters by more than an index looks at no more than this many records.
+SCAN_BUDGET: Final = 10_000
+_AFTER_ALL_IDS: Final = "\U0010ffff"
+
+
+def get(connection: apsw.Connection, ids: Sequence[str], now_ms: int) -> list[JobRecord | None]:
+    return [_get(connection, job_id, now_ms) for job_id in ids]
+
+
+def _get(connection: apsw.Connection, job_id: str, now_ms: int) -> JobRecord | None:
+    found = rows(connection, "read_job", job_id)
+    if not found:
+        return None
+    number = found[0][-1]
+    bodies = rows(connection, "read_payload", number)
+    failures = rows(connection, "list_failures", number)
+    return _to_record(
+        found[0],
+        now_ms,
+        payload=bodies[0][0] if bodies else b"",
+        failures=tuple(
+            Failure(at_ms=at_ms, event=event, attempt=attempt, session=session, error=error)
+            for at_ms, event, attempt, session, error in failures
+        ),
+    )
+
+
+def _to_record(row: Sequence[Any], now_ms: int, **details: Any) -> JobRecord:
+    job_id, task, queue, priority, state, hold, reason, *rest = row
+    counters, (created, due, expires, started, finished, session), rest = (
+        rest[:7],
+        rest[7:13],
+        rest[13:],
+    )
+    cancel_requested, suspect, progress, result_until_ms, result, _number = rest
+    visible = result is not None and result_until_ms > now_ms
+    return JobRecord(
+        id=job_id,
+        task=task,
+        queue=queue,
+        priority=priority,
+        state=State(state),
+        hold=Hold(hold),
+        reason=Reason(reason) if reason else None,
+        counters=Counters(*counters),
+        created_ms=created,
+        due_ms=due,
+        expires_ms=expires,
+        started_ms=started,
+        finished_ms=finished,
+        session=session,
+        cancel_requested=bool(cancel_requested),
+        suspect=bool(suspect),
+        progress=progress,
+        result=result if visible else None,
+        has_result=visible,
+        **details,
+    )
+
+
+def find(
+    connection: apsw.Connection, filter: Filter, cursor: str | None, limit: int, now_ms: int
+) -> Page:
+    below = cursor or _AFTER_ALL_IDS
+    if filter.state is State.DEAD:
+        budget = limit if filter.queue is None else SCAN_BUDGET
+        found = rows(connection, "list_dead", below, filter.task, budget)
+    else:
+        budget = limit if filter == Filter() else SCAN_BUDGET
+        found = rows(connection, "list_jobs", below, budget)
+    matching = [row for row in found if _matches(row, filter)]
+    if len(matching) > limit:
+        matching = matching[:limit]
+        last: str | None = matching[-1][0]
+    else:
+        last = found[-1][0] if len(found) == budget else None
+    return Page(tuple(_without_bodies(_to_record(row, now_ms)) for row in matching), last)
+
+
+def _matches(row: Sequence[Any], filter: Filter) -> bool:
+    return (
+        (filter.task is None or row[1] == filter.task)
+        and (filter.queue is None or row[2] == filter.queue)
+        and (filter.state is None or row[4] == filter.state)
+    )
+
+
+def _without_bodies(record: JobRecord) -> JobRecord:
+    return msgspec.structs.replace(record, result=None)
+
+
+def stats(connection: apsw.Connection, now_ms: int) -> Stats:
+    queues: dict[str, dict[State, int]] = {}
+    for queue, state, number in rows(connection, "list_counters"):
+        queues.setdefault(queue, {})[State(state)] = number
+    return Stats(
+        queues=queues,
+        oldest_ready_ms=dict(_oldest(connection, queues, now_ms)),
+        totals=dict(rows(connection, "list_totals")),
+    )
+
+
+def _oldest(
+    connection: apsw.Connection, queues: Iterable[str], now_ms: int
+) -> Iterable[tuple[str, int]]:
+    for queue in queues:
+        for (created_ms,) in rows(connection, "oldest_ready", queue):
+            yield queue, max(0, now_ms - created_ms)
+
+
+def sessions(connection: apsw.Connection, now_ms: int) -> list[SessionRecord]:
+    found = rows(connection, "list_sessions")
+    return [
+        SessionRecord(session=session, expires_in_ms=expires_ms - now_ms, jobs=jobs)
+        for session, expires_ms, jobs in found
+    ]

@@ -1,0 +1,41 @@
+"""The SQL of this engine: every statement is a file in `commands/`, named after what it does."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import cache
+from importlib.resources import files
+from typing import Any, Final
+
+import apsw
+
+Row = tuple[Any, ...]
+
+_PACKAGE: Final = files("windlass.engine.sqlite")
+
+
+@cache
+def sql(name: str) -> str:
+    """The text of `commands/<name>.sql`, without its header."""
+    text = _PACKAGE.joinpath("commands", f"{name}.sql").read_text(encoding="utf-8")
+    lines = [line for line in text.splitlines() if not line.startswith("--")]
+    return "\n".join(lines).strip()
+
+
+def migrations() -> Iterator[tuple[int, str]]:
+    """Every migration as (version, text), oldest first."""
+    found = _PACKAGE.joinpath("migrations").iterdir()
+    for file in sorted(found, key=lambda file: file.name):
+        if file.name.endswith(".sql"):
+            yield int(file.name.split("_")[0]), file.read_text(encoding="utf-8")
+
+
+def rows(connection: apsw.Connection, name: str, *values: Any) -> list[Row]:
+    """Run a statement to its end; what it gave."""
+    return list(connection.execute(sql(name), values))
+
+
+def first(connection: apsw.Connection, name: str, *values: Any) -> Any:
+    """The first column of the first row that a statement gives, or None."""
+    found = rows(connection, name, *values)
+    return found[0][0] if found else None

@@ -1,0 +1,221 @@
+"""One write transaction: the job rows it moves, and the bookkeeping it leaves behind.
+
+Verbs change jobs through `Transaction.move`, which asks the pure state machine what an event does
+and writes the row back. The hot paths (put, claim, success) have statements of their own and only
+report to the bookkeeping. `settle` writes sequence, counters and totals once, at the end.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+from typing import Any
+
+import apsw
+import msgspec
+
+from windlass.core.states import (
+    SUSPECT_AFTER_LOSSES,
+    Counters,
+    Event,
+    Hold,
+    Reason,
+    State,
+    charge,
+    next_state,
+)
+from windlass.engine.contract import MAX_FAILURES, MIN_RECORD_MS, EngineOptions
+from windlass.engine.sqlite.statements import Row, rows, sql
+
+#: How an event is called in the totals; the others are not counted.
+_TOTALS = {
+    Event.RETRY: "retried",
+    Event.LOSE: "lost",
+    Event.CRASH: "crashed",
+    Event.EXPIRE: "expired",
+    Event.SNOOZE: "snoozed",
+    Event.UNROUTABLE: "unroutable",
+}
+_ENDINGS = {State.SUCCEEDED: "succeeded", State.DEAD: "dead", State.CANCELLED: "cancelled"}
+#: Events after which a suspect is cleared: it ran to an end of its own.
+_CLEARING = frozenset({Event.RETRY, Event.BURY, Event.SNOOZE, Event.REVIVE})
+#: Events that put a job at the end of its line; others return it to its old place.
+_REQUEUEING = frozenset({Event.DUE, Event.REVIVE})
+
+
+class JobRow(msgspec.Struct):
+    """The columns that a move may change, in the order of the `load_*` statements."""
+
+    row: int
+    id: str
+    task: str
+    queue: str
+    place: int
+    state: str
+    hold: str
+    reason: str | None
+    suspect: int
+    cancel_requested: int
+    attempt: int
+    starts: int
+    crashes: int
+    losses: int
+    interruptions: int
+    snoozes: int
+    strays: int
+    due_ms: int | None
+    expires_ms: int | None
+    finished_ms: int | None
+    keep_until_ms: int | None
+    result_until_ms: int | None
+    session: str | None
+    token: str | None
+    last_token: str | None
+    progress: bytes | None
+    result: bytes | None
+
+    @property
+    def counters(self) -> Counters:
+        return Counters(
+            self.attempt,
+            self.starts,
+            self.crashes,
+            self.losses,
+            self.interruptions,
+            self.snoozes,
+            self.strays,
+        )
+
+    @counters.setter
+    def counters(self, counters: Counters) -> None:
+        for name in counters.__struct_fields__:
+            setattr(self, name, getattr(counters, name))
+
+
+class Transaction:
+    """The state of one write transaction. `now_ms` stands still while it lasts."""
+
+    def __init__(self, connection: apsw.Connection, now_ms: int, options: EngineOptions) -> None:
+        self.connection = connection
+        self.now_ms = now_ms
+        self.options = options
+        self.counts: Counter[tuple[str, str]] = Counter()
+        self.totals: Counter[str] = Counter()
+        self.made_ready = 0  # for the bell: how many waiters have a reason to look
+        (self._stored_meta,) = self.rows("read_meta")
+        self.sequence, self.last_seen_ms, self.reap_after_ms = self._stored_meta
+
+    # ----------------------------------------------------------------------------- statements
+
+    def run(self, name: str, *values: Any) -> None:
+        self.connection.execute(sql(name), values)
+
+    def rows(self, name: str, *values: Any) -> list[Row]:
+        """Run a statement to its end; what it gave."""
+        return rows(self.connection, name, *values)
+
+    def one(self, name: str, *values: Any) -> Row | None:
+        """The first row of a statement, or None; the statement is run to its end."""
+        found = rows(self.connection, name, *values)
+        return found[0] if found else None
+
+    def load(self, name: str, *values: Any) -> list[JobRow]:
+        return [JobRow(*row) for row in rows(self.connection, name, *values)]
+
+    def job(self, job_id: str) -> JobRow | None:
+        rows = self.load("load_job", job_id)
+        return rows[0] if rows else None
+
+    # ---------------------------------------------------------------------------------- moves
+
+    def move(
+        self,
+        job: JobRow,
+        event: Event,
+        *,
+        started: bool = True,
+        delay_ms: int | None = None,
+        reason: Reason | None = None,
+        error: bytes | None = None,
+        suspected: bool = False,
+    ) -> None:
+        """Let `event` happen to a job that the table allows it for, and write the row back."""
+        if error is not None:
+            self._add_failure(job, event, error)
+        source = State(job.state)
+        target = next_state(source, event, cancel_requested=bool(job.cancel_requested))
+        assert target is not None, "removal has a statement of its own"
+        job.counters = charge(job.counters, event, started=started)
+        job.token = None
+        job.hold = Hold.NONE
+        job.due_ms = None
+        if event in _REQUEUEING:
+            job.place = self.next_number()
+        if event in _CLEARING:
+            job.suspect = 0
+        elif suspected or (event is Event.LOSE and job.losses >= SUSPECT_AFTER_LOSSES):
+            job.suspect = 1
+        if target.is_final:
+            self._end(job, target, reason)
+        elif delay_ms is not None:
+            job.due_ms = self.now_ms + delay_ms
+        job.state = target
+        self.count_move(job.queue, source, target)
+        if event in _TOTALS:
+            self.totals[_TOTALS[event]] += 1
+        self.save(job)
+
+    def _end(self, job: JobRow, target: State, reason: Reason | None) -> None:
+        if target is State.CANCELLED and reason is not Reason.EXPIRED:
+            reason = Reason.CANCELLED
+        job.reason = reason
+        job.finished_ms = self.now_ms
+        job.keep_until_ms = self.now_ms + max(self.options.dead_ttl_ms, MIN_RECORD_MS)
+        self.totals[_ENDINGS[target]] += 1
+
+    def save(self, job: JobRow) -> None:
+        _, _, _, _, *changed = msgspec.structs.astuple(job)
+        self.run("save_job", job.row, *changed)
+
+    def remove(self, job: JobRow) -> None:
+        for name in ("delete_job", "delete_payload", "delete_failures"):
+            self.run(name, job.row)
+        self.counts[job.queue, job.state] -= 1
+
+    def _add_failure(self, job: JobRow, event: Event, error: bytes) -> None:
+        self.run("add_failure", job.row, self.now_ms, str(event), job.attempt, job.session, error)
+        self.run("trim_failures", job.row, MAX_FAILURES)
+
+    # ---------------------------------------------------------------------------- bookkeeping
+
+    def next_number(self) -> int:
+        self.sequence += 1
+        return int(self.sequence)
+
+    def count_move(self, queue: str, source: State, target: State, number: int = 1) -> None:
+        if source is not target:
+            self.counts[queue, source] -= number
+            self.counts[queue, target] += number
+        if target is State.READY:
+            self.made_ready += number
+
+    def notice(self) -> None:
+        """Somebody is there. After a silence of all, give everybody time to beat again: then the
+        engine, or this machine, was away, and not the workers."""
+        now, lease, last = self.now_ms, self.options.lease_ms, self.last_seen_ms
+        if last is not None and now < last:
+            self.run("clamp_sessions", now + lease)
+        if last is not None and (now < last or now - last > lease // 2):
+            self.reap_after_ms = now + lease // 2
+        self.last_seen_ms = now
+
+    def settle(self) -> None:
+        """Write the bookkeeping; the last thing before the commit."""
+        meta = (self.sequence, self.last_seen_ms, self.reap_after_ms)
+        if meta != self._stored_meta:
+            self.run("write_meta", *meta)
+        self._add("add_counter", ((*key, by) for key, by in self.counts.items() if by))
+        self._add("add_total", ((name, by) for name, by in self.totals.items() if by))
+
+    def _add(self, name: str, rows: Iterable[tuple[Any, ...]]) -> None:
+        self.connection.executemany(sql(name), rows)

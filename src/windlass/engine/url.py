@@ -1,0 +1,60 @@
+"""From a URL to an engine. Drivers are imported only here, and only the one that is asked for."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+from urllib.parse import parse_qsl, unquote, urlsplit
+
+from windlass.errors import EngineError
+
+if TYPE_CHECKING:
+    from windlass.engine.contract import Engine, EngineOptions
+
+_MEMORY = "/:memory:"
+
+
+def open_engine(url: str, options: EngineOptions) -> Engine:
+    """The engine that `url` names; it connects at its first use."""
+    scheme = urlsplit(url).scheme
+    if scheme == "sqlite":
+        return _open_sqlite(url, options)
+    raise EngineError(
+        f"Expected a url that begins with sqlite:///, found {_safe(url)!r}. "
+        "Write for example sqlite:///jobs.db (a file in the current folder)."
+    )
+
+
+def _open_sqlite(url: str, options: EngineOptions) -> Engine:
+    from windlass.engine.sqlite.engine import SQLiteEngine
+
+    parts = urlsplit(url)
+    if parts.netloc or not parts.path.strip("/"):
+        raise EngineError(
+            f"Expected sqlite:///relative/path.db or sqlite:////absolute/path.db, found "
+            f"{_safe(url)!r}. Three slashes come before the path."
+        )
+    durability = _sqlite_options(url)
+    path = None if parts.path == _MEMORY else Path(unquote(parts.path[1:]))
+    return SQLiteEngine(path, options, durability=durability)
+
+
+def _sqlite_options(url: str) -> str:
+    given = dict(parse_qsl(urlsplit(url).query, keep_blank_values=True))
+    durability = given.pop("durability", "full")
+    if given:
+        raise EngineError(
+            f"A sqlite url knows the option durability, found {', '.join(sorted(given))}."
+        )
+    if durability not in ("full", "normal"):
+        raise EngineError(
+            f"Expected durability=full or durability=normal in the url, found {durability!r}."
+        )
+    return durability
+
+
+def _safe(url: str) -> str:
+    """The url without what may be a password."""
+    parts = urlsplit(url)
+    host = parts.netloc.rpartition("@")[2]
+    return parts._replace(netloc=f"***@{host}" if "@" in parts.netloc else host).geturl()

@@ -1,0 +1,231 @@
+"""Every error that windlass raises on purpose.
+
+Each message says what was expected, what was found and what to do; the facts in it are attributes
+too. All of them can be copied and pickled.
+
+    WindlassError
+    ├── SettingError            a setting is unknown or has a value that makes no sense
+    ├── AppNotFound             `module:attribute` names no app
+    ├── InvalidTask             a function or a name that cannot become a task
+    ├── NoContext               no job is running here
+    ├── AnnotationError         a type that a task's annotation names cannot be stored
+    ├── EncodeError             a value cannot be stored
+    │   └── PayloadTooLarge     ... because it is too large
+    ├── DecodeError             stored bytes make no value
+    │   └── NewerFormat         ... because a newer windlass wrote them
+    ├── EngineError             the engine refused or is not usable as it is
+    │   ├── EngineUnavailable   the engine did not answer in time: repeat later
+    │   └── FormatTooNew        the stored format was written by a newer windlass
+    ├── IdempotencyConflict     the key belongs to a job with other arguments
+    ├── JobNotFound             no such job
+    └── JobError                the job has no result to give
+        ├── JobFailed           it ended as dead
+        ├── JobCancelled        it was cancelled, or expired before it started
+        └── ResultExpired       it succeeded, but its result is not stored any more
+"""
+
+from __future__ import annotations
+
+
+class WindlassError(Exception):
+    """The root: catch this to catch all of them."""
+
+
+class SettingError(WindlassError, ValueError):
+    """A setting is unknown, or has a value that makes no sense."""
+
+
+class AppNotFound(WindlassError):
+    """`module:attribute` names no app."""
+
+
+class InvalidTask(WindlassError, TypeError):
+    """A function or a name that cannot become a task."""
+
+
+class NoContext(WindlassError, RuntimeError):
+    """No job is running here."""
+
+    def __str__(self) -> str:
+        return (
+            "current_context() was called where no job is running. It works in a task that a "
+            "worker runs and in all that the task calls. For a function that is also called "
+            "plainly, use @app.task(takes_context=True)."
+        )
+
+
+# ------------------------------------------------------------------------------------- stored bytes
+
+
+class AnnotationError(WindlassError, TypeError):
+    """An annotation names something unknown, or a type that JSON cannot carry both ways."""
+
+    def __init__(self, message: str, *, task: str = "", parameter: str = "") -> None:
+        super().__init__(message)
+        self.task = task
+        self.parameter = parameter
+
+
+class EncodeError(WindlassError):
+    """A value cannot be stored so that it comes back the same.
+
+    `parameter` is empty for a result; `path` is the place inside the value, "$" all of it.
+    """
+
+    def __init__(
+        self, message: str, *, task: str = "", parameter: str = "", path: str = ""
+    ) -> None:
+        super().__init__(message)
+        self.task = task
+        self.parameter = parameter
+        self.path = path
+
+
+class PayloadTooLarge(EncodeError):
+    """A value is larger than may be stored; sizes are in bytes."""
+
+    def __init__(self, message: str, *, size: int = 0, limit: int = 0) -> None:
+        super().__init__(message)
+        self.size = size
+        self.limit = limit
+
+
+class DecodeError(WindlassError):
+    """Stored bytes make no value."""
+
+    def __init__(
+        self, message: str, *, task: str = "", parameter: str = "", path: str = ""
+    ) -> None:
+        super().__init__(message)
+        self.task = task
+        self.parameter = parameter
+        self.path = path
+
+
+class NewerFormat(DecodeError):
+    """Stored bytes were written by a newer windlass than this one."""
+
+    def __init__(self, message: str, *, found: int = 0, supported: int = 0) -> None:
+        super().__init__(message)
+        self.found = found
+        self.supported = supported
+
+
+# ------------------------------------------------------------------------------------------ engines
+
+
+class EngineError(WindlassError):
+    """The engine cannot be used as it is; repeating will not help."""
+
+    def __init__(self, message: str, *, location: str = "") -> None:
+        super().__init__(message)
+        self.location = location
+
+
+class EngineUnavailable(EngineError):
+    """The engine did not answer in time. Whether the call took effect is unknown; repeating it
+    with the same id is harmless."""
+
+    def __init__(self, message: str, *, location: str = "", seconds: float | None = None) -> None:
+        super().__init__(message, location=location)
+        self.seconds = seconds
+
+
+class FormatTooNew(EngineError):
+    """What is stored was written by a newer windlass than this one."""
+
+
+# --------------------------------------------------------------------------------------------- jobs
+
+
+class IdempotencyConflict(WindlassError):
+    """The idempotency key belongs to a job of the same task with other arguments."""
+
+    def __init__(self, task: str, key: str, job_id: str) -> None:
+        super().__init__(task, key, job_id)
+        self.task = task
+        self.key = key
+        self.job_id = job_id
+
+    def __str__(self) -> str:
+        return (
+            f"The idempotency key {self.key!r} of task {self.task} belongs to job {self.job_id}, "
+            "which has other arguments; this call was not enqueued. One key stands for one call: "
+            "make it from everything that tells this call from others."
+        )
+
+
+class JobNotFound(WindlassError):
+    """No such job."""
+
+    def __init__(self, job_id: str, location: str = "") -> None:
+        super().__init__(job_id, location)
+        self.job_id = job_id
+        self.location = location
+
+    def __str__(self) -> str:
+        place = f" in {self.location}" if self.location else ""
+        return (
+            f"There is no job {self.job_id}{place}. Check the id and the url; a job that ended is "
+            "kept only for as long as the settings say."
+        )
+
+
+class JobError(WindlassError):
+    """The job has no result to give."""
+
+    job_id: str
+    task: str
+
+
+class JobFailed(JobError):
+    """The job ended as dead. `type`, `message` and `traceback` are text from the worker."""
+
+    def __init__(
+        self, job_id: str, task: str, reason: str, type: str, message: str, traceback: str
+    ) -> None:
+        super().__init__(job_id, task, reason, type, message, traceback)
+        self.job_id = job_id
+        self.task = task
+        self.reason = reason
+        self.type = type
+        self.message = message
+        self.traceback = traceback
+
+    def __str__(self) -> str:
+        head = f"Job {self.job_id} of task {self.task} is dead ({self.reason})"
+        cause = ": ".join(part for part in (self.type, self.message) if part)
+        trace = f"\n\nOn the worker:\n{self.traceback}" if self.traceback else ""
+        advice = "Mend the cause, then retry() makes it ready again."
+        return f"{head}: {cause}\n{advice}{trace}" if cause else f"{head}. {advice}{trace}"
+
+
+class JobCancelled(JobError):
+    """The job was cancelled, or expired before it started."""
+
+    def __init__(self, job_id: str, task: str, reason: str) -> None:
+        super().__init__(job_id, task, reason)
+        self.job_id = job_id
+        self.task = task
+        self.reason = reason
+
+    def __str__(self) -> str:
+        return (
+            f"Job {self.job_id} of task {self.task} has no result: it ended as cancelled "
+            f"({self.reason}). Its retry() makes it ready again."
+        )
+
+
+class ResultExpired(JobError):
+    """The job succeeded, but its result is not stored."""
+
+    def __init__(self, job_id: str, task: str) -> None:
+        super().__init__(job_id, task)
+        self.job_id = job_id
+        self.task = task
+
+    def __str__(self) -> str:
+        return (
+            f"Job {self.job_id} of task {self.task} succeeded, but its result is not stored, or "
+            "not any more. Ask sooner, or give the task a longer result_ttl."
+        )

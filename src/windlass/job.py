@@ -1,0 +1,258 @@
+"""A handle on one job, and what can be seen of it.
+
+1. `JobInfo` is a snapshot: nothing in it changes when the job does.
+2. `Job` is a plain id with verbs. Making one asks nobody; `info`, `result`, `cancel` and `retry`
+   ask the engine, each with a twin for coroutines that does the same on the app's I/O thread.
+
+Waiting for a result is looking again: after 5 ms at first, then ever later, up to every 100 ms.
+Nothing is subscribed to, so a handle that is dropped leaves nothing behind.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Final, Generic, TypeVar, cast
+
+import msgspec
+
+from windlass.context import Progress
+from windlass.core.durations import Duration, describe_ms, to_ms
+from windlass.core.failure import FailureText
+from windlass.core.states import Hold, Reason, State
+from windlass.engine.contract import CancelCode, ChangeCode, Engine, JobRecord
+from windlass.errors import JobCancelled, JobFailed, JobNotFound, ResultExpired
+
+if TYPE_CHECKING:
+    from windlass.app import Windlass
+
+R_co = TypeVar("R_co", covariant=True)
+
+#: How long to wait between two looks at a job whose result is awaited: first, growth, most.
+FIRST_LOOK_MS: Final = 5
+LOOK_GROWTH: Final = 1.5
+LAST_LOOK_MS: Final = 100
+
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+class JobInfo(msgspec.Struct, frozen=True, kw_only=True):
+    """A job at one instant. Times are in UTC, by the engine's clock."""
+
+    id: str
+    task: str
+    queue: str
+    priority: int
+    state: State
+    hold: Hold  # why it is not run although it is ready
+    reason: Reason | None  # why it ended as dead or cancelled
+    attempts: int  # the one under way included
+    crashes: int
+    snoozes: int
+    enqueued_at: datetime
+    due_at: datetime | None  # when it may start, if that is later
+    expires_at: datetime | None
+    started_at: datetime | None  # the latest start
+    finished_at: datetime | None
+    worker: str | None  # who runs it, or ran it last
+    cancel_requested: bool
+    progress: Progress | None
+    error: FailureText | None  # the latest one, also when a later attempt went well
+
+    @classmethod
+    def of(cls, record: JobRecord) -> JobInfo:
+        return cls(
+            id=record.id,
+            task=record.task,
+            queue=record.queue,
+            priority=record.priority,
+            state=record.state,
+            hold=record.hold,
+            reason=record.reason,
+            attempts=record.counters.attempt,
+            crashes=record.counters.crashes,
+            snoozes=record.counters.snoozes,
+            enqueued_at=_instant(record.created_ms),
+            due_at=_instant_or_none(record.due_ms),
+            expires_at=_instant_or_none(record.expires_ms),
+            started_at=_instant_or_none(record.started_ms),
+            finished_at=_instant_or_none(record.finished_ms),
+            worker=record.session,
+            cancel_requested=record.cancel_requested,
+            progress=_progress(record.progress),
+            error=latest_error(record),
+        )
+
+
+class Job(Generic[R_co]):
+    """One enqueued call. `created` tells whether the enqueue that gave this handle stored the job:
+    it is False when an idempotency key pointed to an earlier one, and for a handle made of an id.
+    """
+
+    __slots__ = ("_app", "created", "id", "task")
+
+    def __init__(self, app: Windlass, id: str, task: str | None, *, created: bool = False) -> None:
+        self._app = app
+        self.id = id
+        self.task = task  # the name of its task; None when only the id is known
+        self.created = created
+
+    def info(self) -> JobInfo:
+        """What is known of the job now; raises `JobNotFound`."""
+        return JobInfo.of(self._read())
+
+    async def ainfo(self) -> JobInfo:
+        """`info`, for coroutines."""
+        return JobInfo.of(await self._aread())
+
+    def result(self, timeout: Duration | None = None) -> R_co:
+        """Wait for the job to end, and give what its function returned.
+
+        Raises `JobFailed`, `JobCancelled`, `ResultExpired` or `JobNotFound`, and the builtin
+        `TimeoutError` if the job has not ended within `timeout`."""
+        patience = _Patience(self.id, timeout)
+        while True:
+            record = self._read()
+            if record.state.is_final:
+                return self._result_of(record)
+            time.sleep(patience.pause_s())
+
+    async def aresult(
+        self,
+        timeout: Duration | None = None,  # noqa: ASYNC109  # the same parameters as its twin
+    ) -> R_co:
+        """`result`, for coroutines."""
+        import asyncio  # slow to import, and here already loaded by whoever awaits
+
+        patience = _Patience(self.id, timeout)
+        while True:
+            record = await self._aread()
+            if record.state.is_final:
+                return self._result_of(record)
+            await asyncio.sleep(patience.pause_s())
+
+    def cancel(self) -> bool:
+        """Keep the job from running, or ask its worker to stop it.
+
+        True if it was cancelled or the request is on its way (a success may still come first, see
+        `info().cancel_requested`); False if it had ended already. Raises `JobNotFound`."""
+        return self._was_cancelled(self._app.engine.cancel([self.id])[0])
+
+    async def acancel(self) -> bool:
+        """`cancel`, for coroutines."""
+        return self._was_cancelled(await self._app.batcher.call(_cancel, self.id))
+
+    def retry(self) -> bool:
+        """Make a dead or cancelled job ready again, with all its attempts.
+
+        False if the job is neither. Raises `JobNotFound`."""
+        return self._was_changed(self._app.engine.retry([self.id])[0])
+
+    async def aretry(self) -> bool:
+        """`retry`, for coroutines."""
+        return self._was_changed(await self._app.batcher.call(_retry, self.id))
+
+    def __repr__(self) -> str:
+        return f"<Job {self.id} of {self.task}>" if self.task else f"<Job {self.id}>"
+
+    def __eq__(self, other: object) -> bool:
+        return self.id == other.id if isinstance(other, Job) else NotImplemented
+
+    def __hash__(self) -> int:
+        return hash(self.id)
+
+    # --------------------------------------------------------------------------------- inside
+
+    def _read(self) -> JobRecord:
+        return self._own(self._app.engine.get([self.id])[0])
+
+    async def _aread(self) -> JobRecord:
+        return self._own(await self._app.batcher.call(_get, self.id))
+
+    def _own(self, record: JobRecord | None) -> JobRecord:
+        if record is None:
+            raise self._not_found()
+        if self.task is not None and record.task != self.task:
+            raise TypeError(
+                f"Job {self.id} belongs to task {record.task}, not to {self.task}: its result is "
+                f"of another type. Get it from {record.task}.job(id) or app.job(id)."
+            )
+        return record
+
+    def _result_of(self, record: JobRecord) -> R_co:
+        reason = str(record.reason or record.state)
+        if record.state is State.CANCELLED:
+            raise JobCancelled(self.id, record.task, reason)
+        if record.state is State.DEAD:
+            error = latest_error(record) or FailureText()
+            raise JobFailed(
+                self.id, record.task, reason, error.type, error.message, error.traceback
+            )
+        if record.result is None:
+            raise ResultExpired(self.id, record.task)
+        return cast(R_co, self._app.decode_result(record.task, record.result))
+
+    def _was_cancelled(self, code: CancelCode) -> bool:
+        if code is CancelCode.UNKNOWN:
+            raise self._not_found()
+        return code is not CancelCode.FINAL
+
+    def _was_changed(self, code: ChangeCode) -> bool:
+        if code is ChangeCode.UNKNOWN:
+            raise self._not_found()
+        return code is ChangeCode.DONE
+
+    def _not_found(self) -> JobNotFound:
+        return JobNotFound(self.id, self._app.engine.location)
+
+
+class _Patience:
+    """How long to wait before the next look, and when to give up."""
+
+    def __init__(self, job_id: str, timeout: Duration | None) -> None:
+        self._job_id = job_id
+        self._timeout_ms = None if timeout is None else to_ms(timeout, name="timeout")
+        self._begin = time.monotonic()
+        self._pause_ms: float = FIRST_LOOK_MS
+
+    def pause_s(self) -> float:
+        pause_ms, self._pause_ms = self._pause_ms, min(self._pause_ms * LOOK_GROWTH, LAST_LOOK_MS)
+        if self._timeout_ms is None:
+            return pause_ms / 1000
+        left_ms = self._timeout_ms - (time.monotonic() - self._begin) * 1000
+        if left_ms <= 0:
+            raise TimeoutError(
+                f"Job {self._job_id} has not ended within {describe_ms(self._timeout_ms)}. It goes "
+                "on without you: ask again later, or look at info() and at the workers."
+            )
+        return min(pause_ms, left_ms) / 1000
+
+
+def latest_error(record: JobRecord) -> FailureText | None:
+    """The newest error in a job's history."""
+    return FailureText.unpack(record.failures[-1].error) if record.failures else None
+
+
+def _progress(data: bytes | None) -> Progress | None:
+    return None if data is None else msgspec.json.decode(data, type=Progress)
+
+
+def _instant(at_ms: int) -> datetime:
+    return _EPOCH + timedelta(milliseconds=at_ms)
+
+
+def _instant_or_none(at_ms: int | None) -> datetime | None:
+    return None if at_ms is None else _instant(at_ms)
+
+
+def _get(engine: Engine, ids: Sequence[str]) -> Sequence[JobRecord | None]:
+    return engine.get(ids)
+
+
+def _cancel(engine: Engine, ids: Sequence[str]) -> Sequence[CancelCode]:
+    return engine.cancel(ids)
+
+
+def _retry(engine: Engine, ids: Sequence[str]) -> Sequence[ChangeCode]:
+    return engine.retry(ids)

@@ -1,0 +1,174 @@
+"""The options of a task and of a call: what may be chosen where, checked at once.
+
+1. `TaskOptions` and `CallOptions` name what `@app.task(...)` and `using(...)` take.
+2. `Choices` is what was chosen, in the units of the engine.
+3. `read_task_options` and `read_call_options` make one of the other. Nothing is accepted and
+   ignored: an option in the wrong place is told the right one, an unknown one the nearest match.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Mapping
+from datetime import datetime
+from typing import Any, Final, TypedDict
+
+import msgspec
+
+from windlass.core.durations import Duration, instant_ms, to_ms
+from windlass.core.retry import Retry
+from windlass.settings import nearest
+
+#: Priorities are whole numbers within these bounds; a higher one starts first.
+LOWEST_PRIORITY: Final = -100
+HIGHEST_PRIORITY: Final = 100
+#: The longest idempotency key, in characters.
+MAX_KEY_LENGTH: Final = 256
+
+_QUEUE: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
+
+
+class TaskOptions(TypedDict, total=False):
+    """What `@app.task(...)` takes beside `name` and `takes_context`."""
+
+    queue: str
+    priority: int
+    retry: Retry
+    expires: Duration | datetime
+    result_ttl: Duration
+
+
+class CallOptions(TaskOptions, total=False):
+    """What `using(...)` takes."""
+
+    run_after: Duration | datetime
+    idempotency_key: str
+
+
+class Moment(msgspec.Struct, frozen=True):
+    """An instant, or a distance that the engine resolves by its own clock: one of the two."""
+
+    at_ms: int | None = None
+    in_ms: int | None = None
+
+
+class Choices(msgspec.Struct, frozen=True, kw_only=True):
+    """What was chosen; None where nothing was."""
+
+    queue: str | None = None
+    priority: int | None = None
+    retry: Retry | None = None
+    expires: Moment | None = None
+    result_ttl_ms: int | None = None
+    run_after: Moment | None = None
+    idempotency_key: str | None = None
+
+    def over(self, others: Choices) -> Choices:
+        """These choices, and the others where these have none."""
+        chosen = {name: value for name, value in self._items() if value is not None}
+        return msgspec.structs.replace(others, **chosen) if chosen else others
+
+    def _items(self) -> Iterable[tuple[str, Any]]:
+        return ((name, getattr(self, name)) for name in self.__struct_fields__)
+
+
+NO_CHOICES: Final = Choices()
+
+
+def read_task_options(options: Mapping[str, Any]) -> Choices:
+    """The choices in what `@app.task(...)` was given beside `name` and `takes_context`."""
+    return _read(options, _FOR_BOTH, "@app.task(...)", [*_FOR_BOTH, *_TASK_ONLY])
+
+
+def read_call_options(options: Mapping[str, Any]) -> Choices:
+    """The choices in what `using(...)` was given."""
+    choices = _read(options, _FOR_CALLS, "using(...)", _FOR_CALLS)
+    if choices.retry is not None:
+        choices.retry.to_data()  # a policy that cannot travel with a job is refused here
+    return choices
+
+
+def _read(
+    options: Mapping[str, Any], readers: Mapping[str, _Reader], place: str, known: Iterable[str]
+) -> Choices:
+    fields: dict[str, Any] = {}
+    for name, value in options.items():
+        if name not in readers:
+            raise _misplaced(name, place, known)
+        field = "result_ttl_ms" if name == "result_ttl" else name
+        fields[field] = readers[name](name, value)
+    return Choices(**fields)
+
+
+def _misplaced(name: str, place: str, known: Iterable[str]) -> TypeError:
+    if name in _FOR_CALLS:
+        return TypeError(f"{name} belongs to a call: write task.using({name}=...), not {place}.")
+    if name in _TASK_ONLY:
+        return TypeError(f"{name} belongs to the task: write @app.task({name}=...), not {place}.")
+    return TypeError(
+        f"{place} takes no option {name}.{nearest(name, known)} It takes "
+        f"{', '.join(known)}. What the function takes is passed to enqueue(...)."
+    )
+
+
+# ---------------------------------------------------------------------------------------- readers
+
+_Reader = Callable[[str, Any], Any]
+
+
+def _read_queue(name: str, value: object) -> str:
+    if isinstance(value, str) and _QUEUE.fullmatch(value):
+        return value
+    letters = "letters, digits, '_', '.' and '-', the first one a letter or a digit"
+    raise _wrong(name, f"1 to 64 characters out of {letters}", value)
+
+
+def _read_priority(name: str, value: object) -> int:
+    number = value if isinstance(value, int) and not isinstance(value, bool) else None
+    if number is not None and LOWEST_PRIORITY <= number <= HIGHEST_PRIORITY:
+        return number
+    bounds = f"from {LOWEST_PRIORITY} to {HIGHEST_PRIORITY}"
+    raise _wrong(name, f"a whole number {bounds}, where higher starts first", value)
+
+
+def _read_retry(name: str, value: object) -> Retry:
+    if isinstance(value, Retry):
+        return value
+    raise _wrong(name, "a windlass.Retry(...)", value)
+
+
+def _read_moment(name: str, value: Any) -> Moment:
+    if isinstance(value, datetime):
+        return Moment(at_ms=instant_ms(value, name=name))
+    return Moment(in_ms=to_ms(value, name=name))
+
+
+def _read_duration(name: str, value: Any) -> int:
+    return to_ms(value, name=name)
+
+
+def _read_key(name: str, value: object) -> str:
+    if isinstance(value, str) and 0 < len(value) <= MAX_KEY_LENGTH:
+        return value
+    raise _wrong(name, f"text of 1 to {MAX_KEY_LENGTH} characters", value)
+
+
+def _wrong(name: str, expected: str, found: object) -> TypeError | ValueError:
+    """A `ValueError` for text and numbers, which may have been the right kind of thing."""
+    kind = ValueError if isinstance(found, str | int) else TypeError
+    return kind(f"{name} must be {expected}, found {found!r}")
+
+
+_TASK_ONLY: Final = ("name", "takes_context")
+_FOR_BOTH: Final[Mapping[str, _Reader]] = {
+    "queue": _read_queue,
+    "priority": _read_priority,
+    "retry": _read_retry,
+    "expires": _read_moment,
+    "result_ttl": _read_duration,
+}
+_FOR_CALLS: Final[Mapping[str, _Reader]] = {
+    **_FOR_BOTH,
+    "run_after": _read_moment,
+    "idempotency_key": _read_key,
+}

@@ -1,0 +1,216 @@
+"""The settings of an app: by argument of `Windlass(...)`, else by `WINDLASS_*`, else the default.
+
+1. `SettingArguments` names what `Windlass(...)` takes.
+2. `Settings` is what an app runs with: durations in milliseconds, and where each value is from.
+3. `read_settings` makes one of the other; what it does not know is refused with the nearest match.
+4. `default_url` is the place of the jobs when nobody named one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from enum import StrEnum
+from pathlib import Path
+from typing import Any, Final, TypedDict
+from urllib.parse import quote, urlsplit
+
+import msgspec
+
+from windlass.core.durations import Duration, to_ms
+from windlass.core.retry import Retry
+from windlass.errors import SettingError
+
+PREFIX: Final = "WINDLASS_"
+#: Variables with our prefix that are not settings: the command line's own.
+OTHER_VARIABLES: Final = frozenset({"WINDLASS_APP"})
+
+
+class SettingArguments(TypedDict, total=False):
+    """The settings that `Windlass(...)` takes beside the url."""
+
+    lease: Duration
+    shutdown_grace: Duration
+    retry: Retry
+    result_ttl: Duration
+    dead_ttl: Duration
+    max_payload: int
+    max_crashes: int
+    max_snoozes: int
+    enqueue_timeout: Duration
+
+
+class Source(StrEnum):
+    """Where a value is from."""
+
+    ARGUMENT = "argument"
+    ENVIRONMENT = "environment"
+    DEFAULT = "default"
+
+
+class Settings(msgspec.Struct, frozen=True, kw_only=True):
+    """What an app runs with. `sources` tells for each setting, by its name, where it is from."""
+
+    url: str
+    lease_ms: int  # a worker silent for so long is taken for dead
+    shutdown_grace_ms: int  # how long a stopping worker lets its jobs run on
+    retry: Retry  # for tasks that have no policy of their own
+    result_ttl_ms: int  # how long results are kept; 0 stores none
+    dead_ttl_ms: int  # how long dead jobs are kept
+    max_payload: int  # the largest call or result, in bytes
+    max_crashes: int  # so many deaths of its process bury a job
+    max_snoozes: int  # so often a job may put itself off
+    enqueue_timeout_ms: int  # a call of the engine that takes longer fails
+    sources: Mapping[str, Source]
+
+    def __repr__(self) -> str:
+        shown = msgspec.structs.asdict(self) | {"url": without_secrets(self.url)}
+        return f"Settings({', '.join(f'{name}={value!r}' for name, value in shown.items())})"
+
+
+class _Setting(msgspec.Struct, frozen=True):
+    """How one setting is read. Without `from_text` it cannot come from the environment."""
+
+    field: str
+    default: object
+    read: Callable[[str, Any], Any]
+    from_text: Callable[[str], object] | None = str
+
+
+def _duration(minimum_ms: int) -> Callable[[str, Any], int]:
+    def read(name: str, value: Any) -> int:
+        milliseconds = to_ms(value, name=name)
+        if milliseconds < minimum_ms:
+            raise ValueError(f"{name} must be at least {minimum_ms} ms, found {value!r}")
+        return milliseconds
+
+    return read
+
+
+def _whole(minimum: int) -> Callable[[str, Any], int]:
+    def read(name: str, value: Any) -> int:
+        if isinstance(value, bool) or not isinstance(value, int) or value < minimum:
+            raise ValueError(
+                f"{name} must be a whole number of at least {minimum}, found {value!r}"
+            )
+        return value
+
+    return read
+
+
+def _url(name: str, value: Any) -> str:
+    if isinstance(value, str) and "://" in value:
+        return value
+    found = f"{value!r}" if not isinstance(value, str) else "text without ://"
+    raise ValueError(f"{name} must be text such as 'sqlite:///jobs.db', found {found}")
+
+
+def _retry(name: str, value: Any) -> Retry:
+    if isinstance(value, Retry):
+        return value
+    raise ValueError(f"{name} must be a windlass.Retry(...), found {value!r}")
+
+
+def _whole_from_text(text: str) -> object:
+    """The number; text that is none is left to be refused in the words of the setting."""
+    return int(text) if text.strip().isdecimal() else text
+
+
+SETTINGS: Final[Mapping[str, _Setting]] = {
+    "url": _Setting("url", None, _url),
+    "lease": _Setting("lease_ms", "30s", _duration(minimum_ms=100)),
+    "shutdown_grace": _Setting("shutdown_grace_ms", "25s", _duration(minimum_ms=0)),
+    "retry": _Setting("retry", Retry(), _retry, from_text=None),
+    "result_ttl": _Setting("result_ttl_ms", "1h", _duration(minimum_ms=0)),
+    "dead_ttl": _Setting("dead_ttl_ms", "14d", _duration(minimum_ms=1)),
+    "max_payload": _Setting("max_payload", 1024 * 1024, _whole(1), _whole_from_text),
+    "max_crashes": _Setting("max_crashes", 3, _whole(1), _whole_from_text),
+    "max_snoozes": _Setting("max_snoozes", 100, _whole(0), _whole_from_text),
+    "enqueue_timeout": _Setting("enqueue_timeout_ms", "5s", _duration(minimum_ms=1)),
+}
+
+
+def read_settings(arguments: Mapping[str, object], environment: Mapping[str, str]) -> Settings:
+    """Settle every setting: an argument wins over the environment, and that over the default."""
+    _refuse_unknown_arguments(arguments)
+    variables = _own_variables(environment)
+    fields: dict[str, Any] = {}
+    sources: dict[str, Source] = {}
+    for name, setting in SETTINGS.items():
+        if name in arguments:
+            sources[name] = Source.ARGUMENT
+            fields[setting.field] = _read(setting, name, arguments[name])
+        elif name in variables:
+            sources[name] = Source.ENVIRONMENT
+            fields[setting.field] = _read_text(setting, name, variables[name])
+        else:
+            sources[name] = Source.DEFAULT
+            default = default_url(Path.cwd()) if name == "url" else setting.default
+            fields[setting.field] = setting.read(name, default)
+    return Settings(**fields, sources=sources)
+
+
+def default_url(folder: Path) -> str:
+    """A database beside the nearest pyproject.toml at or above `folder`, else in `folder`."""
+    candidates = (folder, *folder.parents)
+    home = next((path for path in candidates if (path / "pyproject.toml").is_file()), folder)
+    return f"sqlite:///{quote(str(home / 'windlass.db'))}"
+
+
+def without_secrets(url: str) -> str:
+    """The url as it may be shown: without the part that may be a password."""
+    parts = urlsplit(url)
+    host = parts.netloc.rpartition("@")[2]
+    return url if host == parts.netloc else parts._replace(netloc=f"***@{host}").geturl()
+
+
+def nearest(name: str, known: Iterable[str], prefix: str = "") -> str:
+    """A question about the known name that looks most like `name`, or nothing."""
+    import difflib  # slow to import, and needed only after a mistake
+
+    matches = difflib.get_close_matches(name, list(known), n=1)
+    return f" Did you mean {prefix}{matches[0]}?" if matches else ""
+
+
+def _read(setting: _Setting, label: str, value: object) -> object:
+    try:
+        return setting.read(label, value)
+    except (TypeError, ValueError) as error:
+        raise SettingError(f"The setting {error}.") from None
+
+
+def _read_text(setting: _Setting, name: str, text: str) -> object:
+    variable = PREFIX + name.upper()
+    if setting.from_text is None:
+        raise SettingError(
+            f"The setting {name} cannot be given by the environment, found {variable}: write "
+            f"Windlass({name}=...) in the code instead."
+        )
+    return _read(setting, variable, setting.from_text(text))
+
+
+def _refuse_unknown_arguments(arguments: Mapping[str, object]) -> None:
+    for name in arguments:
+        if name not in SETTINGS:
+            raise SettingError(
+                f"There is no setting {name}.{nearest(name, SETTINGS)} "
+                f"Windlass(...) takes {', '.join(SETTINGS)}."
+            )
+
+
+def _own_variables(environment: Mapping[str, str]) -> dict[str, str]:
+    """The settings in the environment by name; one that is unknown is refused, lest a slip of the
+    pen be a setting that nobody notices is missing."""
+    known = {name.upper(): name for name in SETTINGS}
+    found = {}
+    for variable, text in environment.items():
+        if not variable.startswith(PREFIX) or variable in OTHER_VARIABLES:
+            continue
+        name = variable.removeprefix(PREFIX)
+        if name not in known:
+            raise SettingError(
+                f"The environment variable {variable} is no setting of windlass."
+                f"{nearest(name, known, PREFIX)} Unset it, or write after {PREFIX} one of "
+                f"{', '.join(name for name in known if name != 'RETRY')}."
+            )
+        found[known[name]] = text
+    return found

@@ -1,0 +1,314 @@
+"""A task: a function whose calls can be enqueued, typed like the function itself.
+
+1. `Task` encodes a call, hands it to the engine and gives back a `Job`. It is never changed:
+   `using` gives another one with options of its own.
+2. `Call` is a call with its arguments, made by `bind` and enqueued by `enqueue_many`.
+3. `SyncTask` and `AsyncTask` differ only in the type of a plain call.
+
+A job stores only what its caller chose. The retry policy and the lifetime of results that the
+decorator names are read by the worker when the job runs, so that a deploy mends queued jobs too.
+"""
+
+from __future__ import annotations
+
+import copy
+import functools
+import inspect
+import time
+from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from itertools import islice
+from typing import TYPE_CHECKING, Any, Final, Generic, ParamSpec, Self, TypeVar, Unpack, cast
+
+import msgspec
+
+from windlass.context import Context
+from windlass.core.codec import CallCodec, check_size, fingerprint
+from windlass.core.envelope import Envelope, Overrides, pack
+from windlass.core.ids import check_id, new_id
+from windlass.core.retry import Retry
+from windlass.engine.contract import Engine, NewJob, Placed, PutCode
+from windlass.errors import EngineUnavailable, IdempotencyConflict
+from windlass.job import Job
+from windlass.options import NO_CHOICES, CallOptions, Choices, Moment, read_call_options
+
+if TYPE_CHECKING:
+    from windlass.app import Windlass
+
+P = ParamSpec("P")
+R_co = TypeVar("R_co", covariant=True)
+
+#: `enqueue_many` stores so many jobs at a time: all of them, or none.
+CHUNK: Final = 500
+DEFAULT_QUEUE: Final = "default"
+DEFAULT_PRIORITY: Final = 0
+
+_NO_MOMENT: Final = Moment()
+
+
+class Task(Generic[P, R_co]):
+    """A function whose calls can be enqueued. Made by `@app.task`.
+
+    Called plainly it runs here, without a queue; with `takes_context` it is then given a context
+    whose `progress` goes nowhere."""
+
+    def __init__(
+        self,
+        app: Windlass,
+        function: Callable[..., Any],
+        *,
+        name: str,
+        takes_context: bool,
+        declared: Choices,
+    ) -> None:
+        functools.update_wrapper(self, function)
+        self.app = app
+        self.name = name
+        self.function = function
+        self.takes_context = takes_context
+        self.is_async = inspect.iscoroutinefunction(function)
+        self.codec = CallCodec.of(function, takes_context, name=name)
+        self._chosen = NO_CHOICES  # by callers, with using()
+        self._choices = declared  # those, over the declared ones
+
+    # -------------------------------------------------------------------------------- options
+
+    @property
+    def queue(self) -> str:
+        return self._choices.queue or DEFAULT_QUEUE
+
+    @property
+    def priority(self) -> int:
+        return self._choices.priority or DEFAULT_PRIORITY
+
+    @property
+    def retry(self) -> Retry | None:
+        """The policy chosen for this task, or None for the app's."""
+        return self._choices.retry
+
+    @property
+    def result_ttl_ms(self) -> int | None:
+        """How long results are kept, or None for as long as the app says."""
+        return self._choices.result_ttl_ms
+
+    def using(self, **options: Unpack[CallOptions]) -> Self:
+        """This task with options of the caller's choice; what is not given stays as it is."""
+        return self._with(read_call_options(options))
+
+    # -------------------------------------------------------------------------------- calling
+
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R_co | Coroutine[Any, Any, R_co]:
+        first = (self._detached_context(),) if self.takes_context else ()
+        returned: R_co | Coroutine[Any, Any, R_co] = self.function(*first, *args, **kwargs)
+        return returned
+
+    def enqueue(self, *args: P.args, **kwargs: P.kwargs) -> Job[R_co]:
+        """Store a call for a worker to run. Wrong arguments fail here.
+
+        Raises `EncodeError`, `IdempotencyConflict`, and `EngineUnavailable` when the engine did not
+        answer within `enqueue_timeout`."""
+        job = self._new_job(self.codec.encode(args, kwargs))
+        try:
+            placed = self.app.engine.put([job])[0]
+        except EngineUnavailable as error:
+            error.add_note(_unsure(job))
+            raise
+        return self._placed(job, placed)
+
+    async def aenqueue(self, *args: P.args, **kwargs: P.kwargs) -> Job[R_co]:
+        """`enqueue`, for coroutines. Calls under way at the same time share a round trip.
+
+        A call that is cancelled while it is awaited may or may not have been enqueued."""
+        batcher = self.app.batcher
+        await batcher.room()
+        job = self._new_job(self.codec.encode(args, kwargs))
+        try:
+            placed = await batcher.call(_put, job, len(job.payload))
+        except EngineUnavailable as error:
+            error.add_note(_unsure(job))
+            raise
+        return self._placed(job, placed)
+
+    def bind(self, *args: P.args, **kwargs: P.kwargs) -> Call[R_co]:
+        """A call for `enqueue_many`. Its arguments are encoded now, with the options of now."""
+        return Call(self, self.codec.encode(args, kwargs))
+
+    def enqueue_many(self, calls: Iterable[Call[R_co] | tuple[Any, ...]]) -> list[Job[R_co]]:
+        """Store many calls, 500 at a time, each chunk as a whole or not at all.
+
+        A call comes from `bind`, or is a tuple of positional arguments. What `bind` was told by
+        `using` comes before what this task was told. When a chunk fails, the error has a note that
+        says how many jobs were stored before it."""
+        jobs: list[Job[R_co]] = []
+        with _counting(jobs):
+            for chunk in self._chunks(calls):
+                self._collect(chunk, self.app.engine.put(chunk), jobs)
+        return jobs
+
+    async def aenqueue_many(self, calls: Iterable[Call[R_co] | tuple[Any, ...]]) -> list[Job[R_co]]:
+        """`enqueue_many`, for coroutines."""
+        batcher = self.app.batcher
+        jobs: list[Job[R_co]] = []
+        with _counting(jobs):
+            for chunk in self._chunks(calls):
+                await batcher.room()
+                size = sum(len(job.payload) for job in chunk)
+                self._collect(chunk, await batcher.call(_put_chunks, chunk, size), jobs)
+        return jobs
+
+    def job(self, id: str) -> Job[R_co]:
+        """A handle on a job of this task. Asks nobody whether there is one."""
+        return Job(self.app, check_id(id), self.name)
+
+    def __repr__(self) -> str:
+        return f"<Task {self.name}>"
+
+    # --------------------------------------------------------------------------------- inside
+
+    def _detached_context(self) -> Context:
+        return Context(
+            job_id=new_id(time.time_ns() // 1_000_000),
+            task=self.name,
+            queue=self.queue,
+            attempt=1,
+            max_attempts=1,
+            sink=_nowhere,
+        )
+
+    def _with(self, chosen: Choices) -> Self:
+        if chosen == NO_CHOICES:
+            return self
+        other = copy.copy(self)
+        other._chosen = chosen.over(self._chosen)
+        other._choices = chosen.over(self._choices)
+        return other
+
+    def _new_job(self, call: bytes) -> NewJob:
+        choices = self._choices
+        payload = pack(_envelope(self.name, call, self._chosen))
+        check_size(payload, self.app.settings.max_payload, f"The call of {self.name}")
+        run_after = choices.run_after or _NO_MOMENT
+        expires = choices.expires or _NO_MOMENT
+        return NewJob(
+            id=new_id(time.time_ns() // 1_000_000),
+            task=self.name,
+            queue=choices.queue or DEFAULT_QUEUE,
+            payload=payload,
+            priority=choices.priority or DEFAULT_PRIORITY,
+            run_after_ms=run_after.at_ms,
+            run_in_ms=run_after.in_ms or 0,
+            expires_ms=expires.at_ms,
+            expires_in_ms=expires.in_ms,
+            idempotency_key=choices.idempotency_key,
+            fingerprint=fingerprint(call) if choices.idempotency_key else "",
+        )
+
+    def _placed(self, job: NewJob, placed: Placed) -> Job[R_co]:
+        if placed.code is PutCode.CONFLICT:
+            raise IdempotencyConflict(self.name, job.idempotency_key or "", placed.id)
+        return Job(self.app, placed.id, self.name, created=placed.code is PutCode.CREATED)
+
+    def _collect(
+        self, chunk: Sequence[NewJob], placed: Sequence[Placed], jobs: list[Job[R_co]]
+    ) -> None:
+        pairs = list(zip(chunk, placed, strict=True))
+        # Conflicts come last: what was stored is counted before the first of them is raised.
+        for job, one in sorted(pairs, key=lambda pair: pair[1].code is PutCode.CONFLICT):
+            jobs.append(self._placed(job, one))
+
+    def _chunks(self, calls: Iterable[Call[R_co] | tuple[Any, ...]]) -> Iterator[list[NewJob]]:
+        if self._chosen.idempotency_key is not None:
+            raise TypeError(
+                "An idempotency key stands for one call, and enqueue_many makes many: give each "
+                "its own with task.using(idempotency_key=...).bind(...)."
+            )
+        if isinstance(calls, str | bytes | Mapping | Call) or not isinstance(calls, Iterable):
+            raise TypeError(
+                f"enqueue_many expects calls made by bind(...), or tuples of arguments, found one "
+                f"{type(calls).__name__}: put the calls into a list."
+            )
+        rest = iter(calls)
+        while chunk := [self._job_of(call) for call in islice(rest, CHUNK)]:
+            yield chunk
+
+    def _job_of(self, call: Call[R_co] | tuple[Any, ...]) -> NewJob:
+        if isinstance(call, tuple):
+            return self._new_job(self.codec.encode(call, {}))
+        if not isinstance(call, Call):
+            raise TypeError(
+                f"enqueue_many expects calls made by {self.name}.bind(...), or tuples of "
+                f"arguments, found {call!r}: write ({call!r},) for a single argument."
+            )
+        if call.task.app is not self.app or call.task.name != self.name:
+            raise TypeError(
+                f"enqueue_many of {self.name} found a call of {call.task.name}: enqueue the calls "
+                "of each task by its own."
+            )
+        return self._with(call.task._chosen)._new_job(call.encoded)
+
+
+class SyncTask(Task[P, R_co]):
+    """A task made of a plain function."""
+
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R_co:
+        """Run the function here and give its result."""
+        return cast(R_co, super().__call__(*args, **kwargs))
+
+
+class AsyncTask(Task[P, R_co]):
+    """A task made of a coroutine function."""
+
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> Coroutine[Any, Any, R_co]:
+        """A coroutine that runs the function here when it is awaited."""
+        return cast(Coroutine[Any, Any, R_co], super().__call__(*args, **kwargs))
+
+
+class Call(Generic[R_co]):
+    """A call of a task with its arguments, and with the options of the task that bound it."""
+
+    __slots__ = ("encoded", "task")
+
+    def __init__(self, task: Task[..., R_co], encoded: bytes) -> None:
+        self.task = task
+        self.encoded = encoded
+
+    def __repr__(self) -> str:
+        return f"<Call of {self.task.name}: {self.encoded[:200].decode('utf-8', 'replace')}>"
+
+
+def _envelope(task: str, call: bytes, chosen: Choices) -> Envelope:
+    raw = msgspec.Raw(call)
+    if chosen.retry is None and chosen.result_ttl_ms is None:
+        return Envelope(task=task, call=raw)
+    retry = None if chosen.retry is None else chosen.retry.to_data()
+    overrides = Overrides(retry=retry, result_ttl_ms=chosen.result_ttl_ms)
+    return Envelope(task=task, call=raw, options=overrides)
+
+
+@contextmanager
+def _counting(jobs: Sequence[object]) -> Iterator[None]:
+    """Tell with an error how many jobs were stored before it."""
+    try:
+        yield
+    except Exception as error:
+        error.add_note(f"{len(jobs)} jobs were enqueued before this.")
+        raise
+
+
+def _unsure(job: NewJob) -> str:
+    return (
+        f"Whether job {job.id} was stored is not known. To repeat the call without running it "
+        "twice, enqueue it with using(idempotency_key=...)."
+    )
+
+
+def _nowhere(progress: bytes) -> None:
+    """Where the progress of a plain call goes."""
+
+
+def _put(engine: Engine, jobs: Sequence[NewJob]) -> Sequence[Placed]:
+    return engine.put(jobs)
+
+
+def _put_chunks(engine: Engine, chunks: Sequence[Sequence[NewJob]]) -> Sequence[Sequence[Placed]]:
+    return [engine.put(chunk) for chunk in chunks]

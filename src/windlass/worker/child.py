@@ -1,0 +1,224 @@
+"""A child: the process in which jobs run. Started by the supervisor, and never by hand.
+
+1. Before any user code is imported: signals are left to the supervisor, the child dies with it, and
+   a thread listens to what it says.
+2. The app is loaded and its engine opened; what goes wrong is told to the supervisor.
+3. The pump claims and reports in a thread of its own, plain functions run in threads, and
+   coroutines on the event loop of the main thread, until the pump is done.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ctypes
+import os
+import signal
+import socket
+import sys
+import traceback
+from collections.abc import Sequence
+from contextlib import suppress
+from logging import getLogger
+from threading import Thread
+from types import FrameType
+from typing import NoReturn
+
+import msgspec
+
+from windlass.app import Windlass
+from windlass.core.ids import new_session
+from windlass.engine.contract import Engine, EngineOptions, Plan
+from windlass.engine.url import open_engine
+from windlass.errors import EngineUnavailable, WindlassError
+from windlass.loading import load_app
+from windlass.worker.control import (
+    Channel,
+    Command,
+    Drain,
+    Failed,
+    HandBack,
+    Ready,
+    SessionGone,
+    SessionStarted,
+    Start,
+    SuspectsSeen,
+    join_pair,
+)
+from windlass.worker.execution import Execution
+from windlass.worker.lease import Lease
+from windlass.worker.line import Line
+from windlass.worker.logs import configure_logging
+from windlass.worker.nonces import Nonces
+from windlass.worker.pace import Pace
+from windlass.worker.pump import Pump
+from windlass.worker.runners import LoopRunner, ThreadRunner
+from windlass.worker.slots import SlotTable
+
+log = getLogger("windlass.worker")
+
+#: With the default of 5 ms, one spinning task makes every step of the other threads wait that long.
+SWITCH_INTERVAL_S = 0.0005
+#: The exit code of a child that could not load the app; the supervisor was told why.
+EXIT_FAILED = 1
+#: The exit code of a child without a supervisor, which nobody will see.
+EXIT_ORPHANED = 1
+#: Of prctl(2).
+_PR_SET_PDEATHSIG = 1
+
+
+def main(arguments: Sequence[str]) -> int:
+    control, table, supervisor = map(int, arguments)
+    _leave_signals_to_supervisor()
+    _die_with(supervisor)
+    configure_logging()
+    sys.setswitchinterval(SWITCH_INTERVAL_S)
+    return Child(join_pair(control), table).run()
+
+
+class Child:
+    """Owns the parts of a child, and speaks with the supervisor for them."""
+
+    def __init__(self, channel: Channel[Command], table: int) -> None:
+        self._channel = channel
+        self._pump: Pump | None = None
+        start = self._first_command()
+        self._options = start.options
+        self._plan = Plan(queues=start.options.queues, suspects=start.is_solo)
+        self._table = SlotTable.attach(table, start.slots)
+        self._slots = start.slots
+
+    def _first_command(self) -> Start:
+        """The supervisor begins with this one; a stop may come right behind it."""
+        commands: list[Command] = []
+        while not commands:
+            commands = self._channel.receive()
+        start, *others = commands
+        assert isinstance(start, Start), "the supervisor begins with it"
+        for command in others:
+            self._heed(command)
+        return start
+
+    def run(self) -> int:
+        Thread(target=self._listen, name="control", daemon=True).start()
+        try:
+            app, engine = self._load()
+        except BaseException as error:  # noqa: BLE001  # an import can raise anything, even SystemExit
+            self._channel.send(Failed(_explain(error)))
+            os._exit(EXIT_FAILED)  # threads that the app has started must not keep us
+        asyncio.run(self._serve(app, engine))
+        app.close()
+        engine.shutdown()
+        return 0
+
+    # ---------------------------------------------------------------------------------- loading
+
+    def _load(self) -> tuple[Windlass, Engine]:
+        if os.getcwd() not in sys.path:
+            sys.path.insert(0, os.getcwd())
+        app = load_app(self._options.app)
+        if self._options.url is not None:
+            # For the app too: what a task enqueues belongs where its worker claims.
+            app.settings = msgspec.structs.replace(app.settings, url=self._options.url)
+        settings = app.settings
+        options = EngineOptions(lease_ms=settings.lease_ms, dead_ttl_ms=settings.dead_ttl_ms)
+        engine = open_engine(settings.url, options)
+        # An engine that is away costs time only; one that refuses us is for a person to see.
+        with suppress(EngineUnavailable):
+            engine.adopt(list(app.tasks))
+        self._channel.send(
+            Ready(
+                url=settings.url,
+                lease_ms=settings.lease_ms,
+                shutdown_grace_ms=settings.shutdown_grace_ms,
+                dead_ttl_ms=settings.dead_ttl_ms,
+                tasks=len(app.tasks),
+            )
+        )
+        return app, engine
+
+    # ---------------------------------------------------------------------------------- serving
+
+    async def _serve(self, app: Windlass, engine: Engine) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._done = asyncio.Event()
+        lease = Lease(self._table, app.settings.lease_ms)
+        line, pace = Line(self._slots, lease), Pace()
+        nonces = Nonces(self._table.nonces)
+        pump = Pump(engine, self._plan, line, lease, nonces, pace, app.tasks, self)
+        execution = Execution(app.settings, pump.report_progress)
+        for runner in (ThreadRunner, LoopRunner):
+            runner(line, self._table, execution, pace, pump.report)
+        self._pump = pump
+        Thread(target=pump.run, name="pump", daemon=True).start()
+        await self._done.wait()
+
+    # ----------------------------------------------------------------------- asked by the pump
+
+    def new_session(self) -> str:
+        session = new_session(socket.gethostname(), os.getpid())
+        self._channel.send(SessionStarted(session))
+        return session
+
+    def see_suspects(self) -> None:
+        self._channel.send(SuspectsSeen())
+
+    def end(self) -> None:
+        self._loop.call_soon_threadsafe(self._done.set)
+
+    def end_at_once(self) -> NoReturn:
+        """What runs was handed back and is nobody's suspect."""
+        self._table.vacate_all()
+        os._exit(0)
+
+    # -------------------------------------------------------------- listening to the supervisor
+
+    def _listen(self) -> None:
+        """Until the supervisor is gone; then so is this process."""
+        try:
+            while True:
+                for command in self._channel.receive():
+                    self._heed(command)
+        except EOFError:
+            os._exit(EXIT_ORPHANED)
+
+    def _heed(self, command: Command) -> None:
+        pump = self._pump
+        match command:
+            case Drain() | HandBack() if pump is None:
+                os._exit(0)  # nothing was claimed yet
+            case Drain() if pump is not None:
+                pump.drain()
+            case HandBack() if pump is not None:
+                pump.hand_back()
+            case SessionGone(session) if pump is not None:
+                pump.lose_session(session)
+
+
+def _leave_signals_to_supervisor() -> None:
+    """By a handler and not by ignoring them, which programs that a task starts would inherit."""
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, _pass)
+
+
+def _pass(number: int, frame: FrameType | None) -> None:
+    """The supervisor was told as well, and says what to do."""
+
+
+def _die_with(supervisor: int) -> None:
+    """Where the system can do it, be killed with the supervisor; elsewhere, and when it was gone
+    before this call, the closed channel tells."""
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+    if os.getppid() != supervisor:
+        os._exit(EXIT_ORPHANED)
+
+
+def _explain(error: BaseException) -> str:
+    """Our own errors say what to do; of others the traceback is what helps."""
+    if isinstance(error, WindlassError):
+        return str(error)
+    return "".join(traceback.format_exception(error))
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

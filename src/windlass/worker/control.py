@@ -1,0 +1,128 @@
+"""What a supervisor and its children say to each other, and the channel on which they say it.
+
+Messages are lines of JSON on a socket pair of their own for each child. They are few: which job
+runs where, and which nonces are known, is in shared memory (`slots`), where it can be read even
+when the child is stopped, hangs or is dead.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+from threading import Lock
+from typing import Generic, TypeVar
+
+import msgspec
+
+from windlass.worker.options import WorkerOptions
+
+# ------------------------------------------------------------------------------ supervisor to child
+
+
+class Start(msgspec.Struct, frozen=True, tag="start"):
+    """The first message: what to serve."""
+
+    options: WorkerOptions
+    slots: int
+    is_solo: bool  # run suspects, one at a time, and end when there are none
+
+
+class Drain(msgspec.Struct, frozen=True, tag="drain"):
+    """Claim nothing more, finish what runs, then end."""
+
+
+class HandBack(msgspec.Struct, frozen=True, tag="hand_back"):
+    """Give back what runs, and end now."""
+
+
+class SessionGone(msgspec.Struct, frozen=True, tag="session_gone"):
+    """The engine has declared this session dead."""
+
+    session: str
+
+
+Command = Start | Drain | HandBack | SessionGone
+
+# ------------------------------------------------------------------------------ child to supervisor
+
+
+class Ready(msgspec.Struct, frozen=True, tag="ready"):
+    """The app is loaded. Tells the supervisor what it needs of the settings."""
+
+    url: str
+    lease_ms: int
+    shutdown_grace_ms: int
+    dead_ttl_ms: int
+    tasks: int
+
+
+class Failed(msgspec.Struct, frozen=True, tag="failed"):
+    """The app cannot be loaded, or its engine cannot be used; the text is for a person."""
+
+    text: str
+
+
+class SessionStarted(msgspec.Struct, frozen=True, tag="session_started"):
+    """From now on this session is to be kept alive, and no earlier one of this child."""
+
+    session: str
+
+
+class SuspectsSeen(msgspec.Struct, frozen=True, tag="suspects_seen"):
+    """Jobs are waiting that must run alone."""
+
+
+Report = Ready | Failed | SessionStarted | SuspectsSeen
+
+# ------------------------------------------------------------------------------------------ channel
+
+Incoming = TypeVar("Incoming")
+
+#: How much is read at once.
+_CHUNK = 65536
+
+
+class Channel(Generic[Incoming]):
+    """One end of the line between a supervisor and a child."""
+
+    def __init__(self, connection: socket.socket, decoder: msgspec.json.Decoder[Incoming]) -> None:
+        self._connection = connection
+        self._decoder = decoder
+        self._sending = Lock()
+        self._partial = b""
+
+    def fileno(self) -> int:
+        return self._connection.fileno()
+
+    def send(self, message: msgspec.Struct) -> None:
+        """Raises `OSError` when the other side is gone, or has not read for very long."""
+        with self._sending:
+            self._connection.sendall(msgspec.json.encode(message) + b"\n")
+
+    def receive(self) -> list[Incoming]:
+        """The whole messages that one read completed; `EOFError` when there will be no more."""
+        try:
+            chunk = self._connection.recv(_CHUNK)
+        except ConnectionResetError:
+            chunk = b""
+        if not chunk:
+            raise EOFError("The other side closed the channel.")
+        *lines, self._partial = (self._partial + chunk).split(b"\n")
+        return [self._decoder.decode(line) for line in lines]
+
+    def close(self) -> None:
+        self._connection.close()
+
+
+def open_pair() -> tuple[Channel[Report], socket.socket]:
+    """The supervisor's end, and the socket for the child to inherit."""
+    ours, theirs = socket.socketpair()
+    # A child that does not read must never hold up the signals of all: fail instead of waiting.
+    ours.setblocking(False)
+    return Channel(ours, msgspec.json.Decoder(Report)), theirs
+
+
+def join_pair(descriptor: int) -> Channel[Command]:
+    """The child's end, from the descriptor it inherited and does not pass on."""
+    os.set_inheritable(descriptor, False)
+    return Channel(socket.socket(fileno=descriptor), msgspec.json.Decoder(Command))

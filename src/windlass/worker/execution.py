@@ -1,0 +1,194 @@
+"""Running one claim and deciding its fate, in small steps over one record.
+
+1. Open the envelope. Bytes that are none are buried; a newer format is left to newer workers.
+2. Choose the policy: the job's own, else the task's, else the app's.
+3. Check the budgets: a job with nothing left is buried, and its code does not run.
+4. Decode the arguments by the annotations of the function as it is now.
+5. Build the context.
+6. Call the function; whatever it raises is this job's failure and nobody else's.
+7. Encode the result.
+8. Decide on a failure: put off, retried, or given up.
+
+Steps 1 to 5 are `prepare`, the others `run` and its twin for coroutines. None of them raises: every
+claim ends in an outcome.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from logging import getLogger
+from random import Random
+from typing import Any
+
+import msgspec
+
+from windlass.context import Context, running
+from windlass.core.codec import check_size
+from windlass.core.durations import describe_ms
+from windlass.core.envelope import Envelope, unpack
+from windlass.core.failure import FailureText
+from windlass.core.retry import GiveUp, Retry
+from windlass.core.signals import Snooze
+from windlass.core.states import MAX_INTERRUPTIONS, MAX_LOSSES, Reason
+from windlass.engine.contract import (
+    Buried,
+    Claim,
+    Outcome,
+    Retried,
+    Snoozed,
+    Succeeded,
+    Unroutable,
+)
+from windlass.errors import NewerFormat
+from windlass.settings import Settings
+from windlass.task import Task
+
+log = getLogger("windlass.worker")
+
+
+class Run(msgspec.Struct, frozen=True, gc=False):
+    """A claim that can be started."""
+
+    claim: Claim
+    task: Task[..., Any]
+    policy: Retry
+    result_ttl_ms: int
+    args: tuple[Any, ...]
+    kwargs: dict[str, Any]
+    context: Context
+
+
+class Execution:
+    """Turns claims into outcomes. Used by all the slots of a child at once; `report_progress` is
+    told of the progress of the job under a claim."""
+
+    def __init__(self, settings: Settings, report_progress: Callable[[Claim, bytes], None]) -> None:
+        self._settings = settings
+        self._report_progress = report_progress
+        self._random = Random()
+
+    # -------------------------------------------------------------------------------- preparing
+
+    def prepare(self, claim: Claim, task: Task[..., Any]) -> Run | Outcome:
+        """Everything before the function's own code; an outcome when there is nothing to call."""
+        try:
+            envelope = unpack(claim.payload)
+            policy = self._choose_policy(envelope, task)
+            spent = self._find_spent_budget(claim, policy)
+            if spent is not None:
+                return _bury_unstarted(claim, *spent)
+            args, kwargs = task.codec.decode(bytes(envelope.call))
+            context = self._build_context(claim, policy)
+        except NewerFormat:
+            return Unroutable(id=claim.id, token=claim.token)
+        except Exception as error:  # noqa: BLE001  # whatever rebuilding a value raises, it makes no call
+            return _bury_unstarted(claim, Reason.UNDECODABLE, FailureText.of(error))
+        first = (context,) if task.takes_context else ()
+        ttl_ms = self._choose_result_ttl_ms(envelope, task)
+        return Run(claim, task, policy, ttl_ms, (*first, *args), kwargs, context)
+
+    def _choose_policy(self, envelope: Envelope, task: Task[..., Any]) -> Retry:
+        if envelope.options.retry is not None:
+            return Retry.from_data(envelope.options.retry)
+        return task.retry or self._settings.retry
+
+    def _choose_result_ttl_ms(self, envelope: Envelope, task: Task[..., Any]) -> int:
+        for chosen in (envelope.options.result_ttl_ms, task.result_ttl_ms):
+            if chosen is not None:
+                return chosen
+        return self._settings.result_ttl_ms
+
+    def _find_spent_budget(self, claim: Claim, policy: Retry) -> tuple[Reason, FailureText] | None:
+        """The first budget of which nothing is left. The attempt counts the claim under way."""
+        had = claim.counters
+        budgets = (
+            (Reason.EXHAUSTED, had.attempt - 1, policy.max_attempts, "failed attempts"),
+            (Reason.CRASHED, had.crashes, self._settings.max_crashes, "crashes of its process"),
+            (Reason.LOST, had.losses, MAX_LOSSES, "losses of its worker"),
+            (Reason.SNOOZED_OUT, had.snoozes - 1, self._settings.max_snoozes, "snoozes"),
+            (Reason.EXHAUSTED, had.interruptions, MAX_INTERRUPTIONS, "interruptions"),
+        )
+        for reason, spent, budget, what in budgets:
+            if spent >= budget:
+                return reason, FailureText(message=f"{spent} {what}, and {budget} are allowed")
+        return None
+
+    def _build_context(self, claim: Claim, policy: Retry) -> Context:
+        return Context(
+            job_id=claim.id,
+            task=claim.task,
+            queue=claim.queue,
+            attempt=claim.counters.attempt,
+            max_attempts=policy.max_attempts,
+            sink=partial(self._report_progress, claim),
+        )
+
+    # ---------------------------------------------------------------------------------- running
+
+    def run(self, run: Run) -> Outcome:
+        running.set(run.context)
+        try:
+            value = run.task.function(*run.args, **run.kwargs)
+        except BaseException as error:  # noqa: BLE001  # even SystemExit is the failure of one job
+            return self._conclude_failure(run, error)
+        return self._conclude_success(run, value)
+
+    async def run_async(self, run: Run) -> Outcome:
+        running.set(run.context)
+        try:
+            value = await run.task.function(*run.args, **run.kwargs)
+        except BaseException as error:  # noqa: BLE001  # even SystemExit is the failure of one job
+            return self._conclude_failure(run, error)
+        return self._conclude_success(run, value)
+
+    # --------------------------------------------------------------------------------- deciding
+
+    def _conclude_success(self, run: Run, value: object) -> Outcome:
+        claim = run.claim
+        try:
+            result = run.task.codec.encode_result(value)
+            check_size(result, self._settings.max_payload, f"The result of {claim.task}")
+        except Exception as error:  # noqa: BLE001  # a value may raise anything when it is looked at
+            return self._bury(run, Reason.BAD_RESULT, FailureText.of(error))
+        stored = result if run.result_ttl_ms else None
+        return Succeeded(
+            id=claim.id, token=claim.token, result=stored, result_ttl_ms=run.result_ttl_ms
+        )
+
+    def _conclude_failure(self, run: Run, error: BaseException) -> Outcome:
+        claim = run.claim
+        if isinstance(error, Snooze):
+            return Snoozed(id=claim.id, token=claim.token, delay_ms=error.delay_ms)
+        # The verdict comes first: a predicate that fails adds a note to the error.
+        decision = run.policy.decide(error, claim.counters.attempt, self._random)
+        text = FailureText.of(error)
+        if isinstance(decision, GiveUp):
+            return self._bury(run, decision.reason, text)
+        log.warning(
+            "job %s of task %s failed in attempt %d of %d (%s), again in %s",
+            claim.id,
+            claim.task,
+            claim.counters.attempt,
+            run.policy.max_attempts,
+            text.type,
+            describe_ms(decision.delay_ms),
+        )
+        return Retried(
+            id=claim.id, token=claim.token, delay_ms=decision.delay_ms, error=text.pack()
+        )
+
+    def _bury(self, run: Run, reason: Reason, text: FailureText) -> Outcome:
+        _tell_burial(run.claim, reason, text)
+        return Buried(id=run.claim.id, token=run.claim.token, reason=reason, error=text.pack())
+
+
+def _bury_unstarted(claim: Claim, reason: Reason, text: FailureText) -> Outcome:
+    _tell_burial(claim, reason, text)
+    return Buried(id=claim.id, token=claim.token, reason=reason, error=text.pack(), started=False)
+
+
+def _tell_burial(claim: Claim, reason: Reason, text: FailureText) -> None:
+    """The type of an error only: its message may contain arguments."""
+    cause = text.type or text.message
+    log.error("job %s of task %s is dead, %s: %s", claim.id, claim.task, reason, cause)

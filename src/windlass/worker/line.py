@@ -1,0 +1,170 @@
+"""The line between the pump and the runners: claims that wait, and the slots in which they run.
+
+The pump puts claims at the end. A runner takes the next one at the moment it starts it, never
+before, so that what waits can be taken back: when it has waited for too long, when the worker is
+stopping, when the session is gone. There are two kinds of runner, threads and the event loop, and
+one number of slots for both.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Sequence
+from enum import IntEnum
+from threading import Lock
+from time import monotonic
+from typing import Any
+
+import msgspec
+
+from windlass.engine.contract import Claim
+from windlass.task import Task
+from windlass.worker.lease import Lease
+
+
+class Kind(IntEnum):
+    """What runs a task."""
+
+    THREAD = 0
+    LOOP = 1
+
+
+class Waiting(msgspec.Struct, frozen=True, gc=False):
+    """A claim that has not started."""
+
+    claim: Claim
+    task: Task[..., Any]
+    order: int
+    since: float
+
+    @property
+    def kind(self) -> Kind:
+        return Kind.LOOP if self.task.is_async else Kind.THREAD
+
+
+class Started(msgspec.Struct, frozen=True, gc=False):
+    """A claim that occupies a slot."""
+
+    slot: int
+    claim: Claim
+    task: Task[..., Any]
+    since: float
+
+
+class Line:
+    """Every method may be called from any thread."""
+
+    def __init__(self, slots: int, lease: Lease) -> None:
+        self.slots = slots
+        self._lease = lease
+        self._lock = Lock()
+        self._waiting: tuple[deque[Waiting], deque[Waiting]] = (deque(), deque())
+        self._free = list(range(slots - 1, -1, -1))
+        self._started: list[Started | None] = [None] * slots
+        self._orders = 0
+        self._hints: list[Callable[[int], None]] = [_ignore, _ignore]
+
+    def serve(self, kind: Kind, hint: Callable[[int], None]) -> None:
+        """`hint(count)` is called when that many claims of a kind may be startable."""
+        self._hints[kind] = hint
+
+    # ------------------------------------------------------------------------------- the pump
+
+    def offer(self, claims: Sequence[tuple[Claim, Task[..., Any]]]) -> None:
+        """Put claims at the end of the line, in this order."""
+        now = monotonic()
+        with self._lock:
+            for claim, task in claims:
+                self._orders += 1
+                entry = Waiting(claim, task, self._orders, now)
+                self._waiting[entry.kind].append(entry)
+            counts = self._startable()
+        self._hint(counts)
+
+    def take_back(self, since: float) -> list[Claim]:
+        """Remove the claims that have waited from this moment, or from before."""
+        taken = []
+        with self._lock:
+            for waiting in self._waiting:
+                while waiting and waiting[0].since <= since:
+                    taken.append(waiting.popleft().claim)
+            counts = self._startable() if taken else (0, 0)
+        # What was taken back may have stood in front of something that can start.
+        self._hint(counts)
+        return taken
+
+    def room(self, look_ahead: int) -> int:
+        """How many more claims may be in hand."""
+        return self.slots + look_ahead - self.in_hand()
+
+    def in_hand(self) -> int:
+        with self._lock:
+            return self.busy() + len(self._waiting[0]) + len(self._waiting[1])
+
+    def waiting_since(self) -> float | None:
+        """Since when the first in line has been waiting."""
+        with self._lock:
+            return min((waiting[0].since for waiting in self._waiting if waiting), default=None)
+
+    def busy(self) -> int:
+        """How many slots are in use."""
+        return self.slots - len(self._free)
+
+    def running(self) -> list[Claim]:
+        return [started.claim for started in self._started if started is not None]
+
+    def longest_running_s(self) -> float:
+        now = monotonic()
+        return max((now - started.since for started in self._started if started), default=0.0)
+
+    # ---------------------------------------------------------------------------- the runners
+
+    def begin(self, kind: Kind) -> Started | None:
+        """Take the next claim of a kind into a free slot."""
+        with self._lock:
+            started = self._begin(kind, monotonic())
+            others = 0 if started else self._others(kind)
+        if others:
+            self._hints[1 - kind](others)
+        return started
+
+    def follow(self, kind: Kind, ended: Started, now: float) -> Started | None:
+        """Free a slot, and take the next claim of a kind."""
+        with self._lock:
+            self._started[ended.slot] = None
+            self._free.append(ended.slot)
+            started = self._begin(kind, now)
+            others = 0 if started else self._others(kind)
+        if others:
+            self._hints[1 - kind](others)
+        return started
+
+    def _begin(self, kind: Kind, now: float) -> Started | None:
+        own, other = self._waiting[kind], self._waiting[1 - kind]
+        if not own or not self._free or not self._lease.is_held(now):
+            return None
+        # The last free slot belongs to whoever is first in line, whatever runs it.
+        if other and len(self._free) == 1 and other[0].order < own[0].order:
+            return None
+        entry, slot = own.popleft(), self._free.pop()
+        started = Started(slot, entry.claim, entry.task, now)
+        self._started[slot] = started
+        return started
+
+    # ---------------------------------------------------------------------------------- hints
+
+    def _others(self, kind: Kind) -> int:
+        return min(len(self._waiting[1 - kind]), len(self._free))
+
+    def _startable(self) -> tuple[int, int]:
+        free = len(self._free)
+        return min(len(self._waiting[0]), free), min(len(self._waiting[1]), free)
+
+    def _hint(self, counts: tuple[int, int]) -> None:
+        for kind, count in enumerate(counts):
+            if count:
+                self._hints[kind](count)
+
+
+def _ignore(count: int) -> None:
+    """Nobody serves this kind yet."""

@@ -1,0 +1,61 @@
+"""The nonces under which a child holds claims, or has asked for some.
+
+They stand in shared memory from before the claim until the last of its jobs is settled. The
+supervisor tells them to the engine with every third beat, and the engine gives back claims under
+any other nonce: those of a reply that never arrived.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from windlass.engine.contract import Outcome, Progressed
+from windlass.worker.slots import Records
+
+
+class Nonces:
+    """Used by the pump alone. A job's token is the nonce of its claim."""
+
+    def __init__(self, records: Records) -> None:
+        self._records = records
+        self._free = list(range(records.count - 1, -1, -1))
+        self._places: dict[str, int] = {}
+        self._jobs: dict[str, int] = {}
+
+    def announce(self, nonce: str) -> None:
+        """Before the claim is sent: from then on the engine may hold jobs under it."""
+        place = self._free.pop()
+        self._records.write(place, nonce)
+        self._places[nonce] = place
+        self._jobs[nonce] = 0
+
+    def begin(self, nonce: str, jobs: int) -> None:
+        """The reply to an announced claim."""
+        if jobs:
+            self._jobs[nonce] = jobs
+        else:
+            self.forget(nonce)
+
+    def end(self, outcomes: Iterable[Outcome]) -> None:
+        """The engine has answered to these."""
+        for outcome in outcomes:
+            if not isinstance(outcome, Progressed):
+                self.drop(outcome.token)
+
+    def drop(self, nonce: str) -> None:
+        """One job less is held under this nonce."""
+        left = self._jobs.get(nonce, 0) - 1
+        if left > 0:
+            self._jobs[nonce] = left
+        else:
+            self.forget(nonce)
+
+    def forget(self, nonce: str) -> None:
+        place = self._places.pop(nonce, None)
+        if place is not None:
+            del self._jobs[nonce]
+            self._records.clear(place)
+            self._free.append(place)
+
+    def are_held(self) -> bool:
+        return bool(self._places)

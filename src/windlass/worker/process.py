@@ -1,0 +1,96 @@
+"""One child, seen from the supervisor: its process, its channel and its slot table."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from time import monotonic
+
+from windlass.worker.control import Channel, Command, Report, Start, open_pair
+from windlass.worker.options import WorkerOptions
+from windlass.worker.slots import SlotTable
+
+
+class ChildProcess:
+    """A fresh interpreter, never a fork: it shares nothing with the supervisor but what is passed
+    to it here."""
+
+    def __init__(self, options: WorkerOptions, *, is_solo: bool) -> None:
+        self.is_solo = is_solo
+        self.session = ""  # until it has one
+        self.was_killed = False
+        self.failure: str | None = None
+        self.started_at = monotonic()
+        slots = 1 if is_solo else options.slots
+        self.table = SlotTable.create(slots)
+        self.channel: Channel[Report]
+        self.channel, theirs = open_pair()
+        with theirs:
+            self._process = _start(theirs.fileno(), self.table.descriptor)
+        self.table.close_descriptor()
+        self.tell(Start(options, slots, is_solo))
+
+    @property
+    def pid(self) -> int:
+        return self._process.pid
+
+    def tell(self, command: Command) -> None:
+        """A child that is gone, or does not listen, is dealt with by other means."""
+        try:
+            self.channel.send(command)
+        except OSError:
+            return
+
+    def has_ended(self) -> bool:
+        return self._process.poll() is not None
+
+    def is_running(self) -> bool:
+        """Whether it does anything: it has neither ended nor been stopped by a signal."""
+        return self._process.returncode is None and not _is_stopped(self.pid)
+
+    def kill(self) -> None:
+        """On purpose: whatever runs in it is not to blame."""
+        self.was_killed = True
+        self._process.kill()
+
+    def cause(self) -> str:
+        """What ended it, in words."""
+        code = self._process.returncode
+        if code >= 0:
+            return f"exit code {code}"
+        try:
+            return f"signal {-code} ({signal.Signals(-code).name})"
+        except ValueError:
+            return f"signal {-code}"
+
+    def suspects(self) -> tuple[str, ...]:
+        """The jobs whose code ran when it ended."""
+        return () if self.was_killed else tuple(self.table.occupied())
+
+
+def _start(control: int, table: int) -> subprocess.Popen[bytes]:
+    return subprocess.Popen(
+        [
+            sys.executable,
+            "-m",
+            "windlass.worker.child",
+            str(control),
+            str(table),
+            str(os.getpid()),
+        ],
+        stdin=subprocess.DEVNULL,
+        pass_fds=(control, table),
+    )
+
+
+def _is_stopped(pid: int) -> bool:
+    """Whether a signal stopped it. Where there is no /proc nobody knows, and it counts as no."""
+    try:
+        status = Path(f"/proc/{pid}/stat").read_bytes()
+    except OSError:
+        return False
+    # The name of the program, in parentheses, may contain anything; the state comes after it.
+    return status.rpartition(b")")[2].split()[:1] in ([b"T"], [b"t"])

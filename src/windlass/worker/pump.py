@@ -1,0 +1,447 @@
+"""The pump of a child: one thread that reports what ended and claims what can start.
+
+Each round is one round trip to the engine, `turn`:
+
+1. Heed what the supervisor said: drain, hand back, the session is gone.
+2. Hand back claims that have waited in line for too long.
+3. Collect the outcomes that runners reported, and see how many claims there is room for.
+4. Make the call, and repeat the very same one until its reply is known.
+5. Settle it: count refused outcomes, forget ended nonces, put the new claims in line.
+6. With nothing to report and nothing to claim, rest until there is.
+
+A call whose reply is unknown is never forgotten: it is repeated with the same nonce, which is
+harmless, or its claims are given back. Any other error in a round is logged, the call taken apart
+and the next round started from nothing.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterable, Mapping
+from logging import getLogger
+from threading import Event
+from time import monotonic
+from typing import Any, NoReturn, Protocol
+
+import msgspec
+
+from windlass.core.ids import new_nonce
+from windlass.engine.contract import (
+    Batch,
+    Beat,
+    Claim,
+    Engine,
+    Outcome,
+    Plan,
+    Progressed,
+    Released,
+    Turn,
+    Unroutable,
+    Verdict,
+)
+from windlass.errors import EngineError
+from windlass.task import Task
+from windlass.worker.backoff import Backoff
+from windlass.worker.lease import Lease
+from windlass.worker.line import Line
+from windlass.worker.nonces import Nonces
+from windlass.worker.pace import Pace
+
+log = getLogger("windlass.worker")
+
+#: Without any news the engine is asked this often, in seconds: wake-ups are only hints.
+POLL_S = 0.5
+#: A claim that has waited in line for this long, in seconds, is handed back.
+IMPATIENCE_S = 0.25
+#: How often, in seconds, the progress of jobs is passed on when nothing else is.
+PROGRESS_S = 0.2
+#: A child for suspects ends after so many seconds without one.
+SOLO_IDLE_S = 10.0
+#: The supervisor is told of waiting suspects at most this often, in seconds.
+SUSPECTS_S = 1.0
+
+
+class Owner(Protocol):
+    """What the pump asks of its child."""
+
+    def new_session(self) -> str:
+        """A fresh session, which the supervisor keeps alive from now on."""
+
+    def see_suspects(self) -> None:
+        """Jobs are waiting that must run alone."""
+
+    def end(self) -> None:
+        """All is reported, and nothing more will be claimed."""
+
+    def end_at_once(self) -> NoReturn:
+        """End the process, whatever runs in it."""
+
+
+class Call(msgspec.Struct, frozen=True):
+    """One round trip. With no room nothing is claimed, and the nonce is not used."""
+
+    session: str
+    outcomes: list[Outcome]
+    nonce: str = ""
+    room: int = 0
+
+
+class Drained(Exception):
+    """All is done: leave the loop."""
+
+
+class Pump:
+    """`run` is the thread; the methods up to it may be called from any other."""
+
+    def __init__(
+        self,
+        engine: Engine,
+        plan: Plan,
+        line: Line,
+        lease: Lease,
+        nonces: Nonces,
+        pace: Pace,
+        tasks: Mapping[str, Task[..., Any]],
+        owner: Owner,
+    ) -> None:
+        self._engine = engine
+        self._plan = plan
+        self._line = line
+        self._lease = lease
+        self._nonces = nonces
+        self._pace = pace
+        self._tasks = tasks
+        self._owner = owner
+        self._session = owner.new_session()
+        # What other threads bring. Appending to a deque and storing into a dict are atomic.
+        self._outcomes: deque[Outcome] = deque()
+        self._progress: dict[tuple[str, str], Progressed] = {}
+        self._commands: deque[Callable[[], None]] = deque()
+        self._wake: Callable[[], None] | None = None
+        self._news = Event()
+        self._handing_back = Event()  # cuts a back-off short
+        # What only the pump's own thread touches.
+        self._unsettled: Call | None = None
+        self._is_draining = False
+        self._is_away = False
+        self._may_claim = True
+        self._next_due_s = POLL_S
+        self._last_claim_at = monotonic()
+        self._last_progress_at = 0.0
+        self._last_suspects_at = 0.0
+
+    # ----------------------------------------------------------------------- for other threads
+
+    def report(self, outcome: Outcome) -> None:
+        self._outcomes.append(outcome)
+        self._rouse()
+
+    def report_progress(self, claim: Claim, progress: bytes) -> None:
+        """Only the newest progress of a job is passed on."""
+        is_first = not self._progress
+        key = (claim.id, claim.token)
+        self._progress[key] = Progressed(id=claim.id, token=claim.token, progress=progress)
+        if is_first:
+            self._rouse()
+
+    def drain(self) -> None:
+        """Claim nothing more, and end when everything in hand is done."""
+        self._command(self._begin_drain)
+
+    def hand_back(self) -> None:
+        """Give back everything in hand, and end the process."""
+        self._handing_back.set()
+        self._command(self._give_back_all)
+
+    def lose_session(self, session: str) -> None:
+        """The engine has declared this session dead."""
+        self._command(lambda: self._renew(session))
+
+    def _command(self, action: Callable[[], None]) -> None:
+        self._commands.append(action)
+        self._rouse()
+
+    def _rouse(self) -> None:
+        # The pump stores `_wake` before it looks for news a last time, and here the news comes
+        # before the look at `_wake`: one of the two sees the other.
+        wake = self._wake
+        if wake is not None:
+            wake()
+
+    # -------------------------------------------------------------------------------- the loop
+
+    def run(self) -> None:
+        """Until drained; no error ends it."""
+        trouble = Backoff(0.1, 5.0)
+        while True:
+            try:
+                self._round()
+                trouble.reset()
+            except Drained:
+                break
+            except Exception:
+                log.exception("the pump of session %s failed and starts anew", self._session)
+                self._take_apart()
+                self._handing_back.wait(trouble.next_s())
+        self._owner.end()
+
+    def _round(self) -> None:
+        self._heed()
+        self._release(self._line.take_back(monotonic() - IMPATIENCE_S))
+        room = 0 if self._is_draining else max(0, self._line.room(self._look_ahead()))
+        outcomes = self._collect()
+        if outcomes or (room and self._may_claim):
+            self._turn(outcomes, room)
+        elif self._is_done():
+            raise Drained
+        else:
+            self._rest(room)
+
+    def _heed(self) -> None:
+        while self._commands:
+            self._commands.popleft()()
+
+    def _look_ahead(self) -> int:
+        if self._plan.suspects:
+            return 0
+        return self._pace.look_ahead(self._line.slots, self._line.longest_running_s())
+
+    def _collect(self) -> list[Outcome]:
+        """All that was reported. Outcomes are taken first and put last: so no progress is left
+        behind that would follow the end of its job."""
+        outcomes: list[Outcome] = []
+        while self._outcomes:
+            outcomes.append(self._outcomes.popleft())
+        if self._progress and (outcomes or self._progress_due_s() <= 0):
+            self._last_progress_at = monotonic()
+            outcomes[:0] = [self._progress.popitem()[1] for _ in range(len(self._progress))]
+        return outcomes
+
+    def _progress_due_s(self) -> float:
+        return self._last_progress_at + PROGRESS_S - monotonic()
+
+    # ---------------------------------------------------------------------------- one round trip
+
+    def _turn(self, outcomes: list[Outcome], room: int) -> None:
+        call = Call(self._session, outcomes)
+        if room:
+            call = Call(self._session, outcomes, new_nonce(), room)
+            self._nonces.announce(call.nonce)
+        self._unsettled = call
+        turn, call = self._repeat(call)
+        self._unsettled = None
+        self._settle(call, turn)
+
+    def _repeat(self, call: Call) -> tuple[Turn, Call]:
+        """Make the call until its reply is known."""
+        backoff = Backoff(0.05, 2.0)
+        while True:
+            try:
+                if self._is_away:
+                    call = self._unsettled = self._come_back(call)
+                turn = self._send(call)
+            except EngineError as error:
+                self._note_away(error)
+                if self._handing_back.wait(backoff.next_s()):
+                    self._give_back_all()
+            else:
+                self._note_back()
+                return turn, call
+
+    def _send(self, call: Call) -> Turn:
+        if not call.room:
+            return Turn(verdicts=tuple(self._engine.finish(call.outcomes)), batch=Batch())
+        sent_at = monotonic()
+        turn = self._engine.turn(call.session, call.outcomes, call.nonce, self._plan, call.room)
+        if turn.batch.claims:
+            self._lease.confirm(sent_at)
+        return turn
+
+    def _come_back(self, call: Call) -> Call:
+        """Beat before claiming: after a silence of all nothing is reaped until everybody had the
+        time to do so. Whoever is gone, or is asked to stop, only reports."""
+        [pulse] = self._engine.beat([Beat(session=self._session)])
+        if not pulse.alive:
+            self._renew(pulse.session)
+        elif call.room and (self._commands or self._is_draining):
+            self._engine.release(call.session, call.nonce)
+        elif call.session == self._session:
+            return call
+        self._nonces.forget(call.nonce)
+        return Call(self._session, call.outcomes)
+
+    def _note_away(self, error: EngineError) -> None:
+        if not self._is_away:
+            log.warning("the engine is away; trying until it is back: %s", error)
+        self._is_away = True
+
+    def _note_back(self) -> None:
+        if self._is_away:
+            log.warning("the engine is back: %s", self._engine.location)
+        self._is_away = False
+
+    # --------------------------------------------------------------------------------- settling
+
+    def _settle(self, call: Call, turn: Turn) -> None:
+        self._count_refused(call.outcomes, turn.verdicts)
+        self._nonces.end(call.outcomes)
+        if not call.room:
+            return
+        batch = turn.batch
+        self._nonces.begin(call.nonce, len(batch.claims))
+        # An empty answer is always followed by a rest, however short: no error makes this spin.
+        self._may_claim = len(batch.claims) >= call.room or bool(
+            batch.claims and batch.next_in_ms == 0
+        )
+        self._next_due_s = POLL_S if batch.next_in_ms is None else batch.next_in_ms / 1000
+        self._heed()  # what was said meanwhile finds these claims not started yet
+        if batch.gone:
+            self._renew(call.session)
+        if batch.suspects and not self._plan.suspects:
+            self._announce_suspects()
+        if call.session != self._session:
+            self._nonces.forget(call.nonce)
+        elif batch.claims:
+            self._receive(batch.claims)
+
+    def _count_refused(self, outcomes: Iterable[Outcome], verdicts: Iterable[Verdict]) -> None:
+        stale = [
+            outcome.id
+            for outcome, verdict in zip(outcomes, verdicts, strict=True)
+            if verdict is Verdict.STALE and not isinstance(outcome, Progressed)
+        ]
+        if stale:
+            log.warning(
+                "%d stale outcomes were refused, their jobs are in other hands: %s",
+                len(stale),
+                ", ".join(stale[:10]),
+            )
+
+    def _receive(self, claims: Iterable[Claim]) -> None:
+        self._last_claim_at = monotonic()
+        if self._is_draining:
+            self._release(claims)
+            return
+        known = []
+        for claim in claims:
+            task = self._tasks.get(claim.task)
+            if task is None:
+                self._outcomes.append(Unroutable(id=claim.id, token=claim.token))
+            else:
+                known.append((claim, task))
+        self._line.offer(known)
+
+    def _release(self, claims: Iterable[Claim]) -> None:
+        for claim in claims:
+            self._outcomes.append(Released(id=claim.id, token=claim.token, started=False))
+
+    def _announce_suspects(self) -> None:
+        now = monotonic()
+        if now - self._last_suspects_at >= SUSPECTS_S:
+            self._last_suspects_at = now
+            self._owner.see_suspects()
+
+    # ---------------------------------------------------------------------------------- resting
+
+    def _rest(self, room: int) -> None:
+        """Sleep until a runner reports, the supervisor speaks, or the engine may have work."""
+        timeout_s = self._rest_s()
+        self._wake = self._engine.nudge if room else self._news.set
+        try:
+            if not (self._outcomes or self._commands):
+                (self._wait_for_work if room else self._news.wait)(timeout_s)
+        finally:
+            self._wake = None
+            self._news.clear()
+        self._may_claim = True
+
+    def _wait_for_work(self, timeout_s: float) -> None:
+        try:
+            self._engine.wait(self._plan, round(timeout_s * 1000))
+        except EngineError as error:
+            self._note_away(error)
+            self._handing_back.wait(POLL_S)
+
+    def _rest_s(self) -> float:
+        waits = [POLL_S, self._next_due_s]
+        since = self._line.waiting_since()
+        if since is not None:
+            waits.append(since + IMPATIENCE_S - monotonic())
+        if self._progress:
+            waits.append(self._progress_due_s())
+        return max(0.001, min(waits))
+
+    # -------------------------------------------------------------------- giving back and ending
+
+    def _begin_drain(self) -> None:
+        self._is_draining = True
+        self._release(self._line.take_back(monotonic()))
+
+    def _is_done(self) -> bool:
+        """Whether to end. As long as a job runs, or has ended unreported, its nonce is held."""
+        if self._nonces.are_held():
+            return False
+        is_idle_solo = self._plan.suspects and monotonic() - self._last_claim_at > SOLO_IDLE_S
+        return self._is_draining or is_idle_solo
+
+    def _renew(self, session: str) -> None:
+        """Our session is dead: what waits is not ours any more; what runs goes on, and its
+        outcomes will be refused."""
+        if session != self._session:
+            return
+        dropped = self._line.take_back(monotonic())
+        for claim in dropped:
+            self._nonces.drop(claim.token)
+        self._session = self._owner.new_session()
+        log.warning(
+            "session %s is gone: the engine did not hear of it for a lease. %d claims dropped, "
+            "%d jobs run on and will be refused; going on as session %s",
+            session,
+            len(dropped),
+            self._line.busy(),
+            self._session,
+        )
+
+    def _give_back_all(self) -> NoReturn:
+        """The end of this process, whatever runs in it."""
+        self._release(self._line.take_back(monotonic()))
+        running = self._line.running()
+        unsettled = self._unsettled or Call(self._session, [])
+        outcomes = unsettled.outcomes + self._collect()
+        outcomes += [Released(id=job.id, token=job.token, started=True) for job in running]
+        try:
+            if outcomes:
+                self._engine.finish(outcomes)
+            if unsettled.room:
+                self._engine.release(unsettled.session, unsettled.nonce)
+            log.info("handed back %d running jobs", len(running))
+        except EngineError as error:
+            log.warning("%d jobs are left to the supervisor to give back: %s", len(running), error)
+        finally:
+            self._owner.end_at_once()
+
+    def _take_apart(self) -> None:
+        """After an error that is none of the engine's being away: report one by one, so that one
+        bad outcome does not hold up the others, and give back what the call may have claimed."""
+        call, self._unsettled = self._unsettled, None
+        if call is None:
+            return
+        for outcome in call.outcomes:
+            self._report_alone(outcome)
+        if call.room:
+            self._nonces.forget(call.nonce)  # when this fails too, a later beat gives them back
+            try:
+                self._engine.release(call.session, call.nonce)
+            except Exception:
+                log.exception("claims under nonce %s could not be given back", call.nonce)
+
+    def _report_alone(self, outcome: Outcome) -> None:
+        try:
+            self._engine.finish([outcome])
+        except EngineError:
+            self._outcomes.append(outcome)
+        except Exception:
+            log.exception("the outcome of job %s cannot be reported and is dropped", outcome.id)
+            self._nonces.drop(outcome.token)
+        else:
+            self._nonces.end([outcome])

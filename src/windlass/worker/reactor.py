@@ -1,0 +1,106 @@
+"""Where a supervisor waits: for signals, readable channels, timers, and what other threads post.
+
+Everything is handled in the thread that calls `wait`, one thing after another, so that the state of
+the supervisor needs no locks.
+"""
+
+from __future__ import annotations
+
+import heapq
+import selectors
+import signal
+import socket
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from itertools import count
+from queue import Empty, SimpleQueue
+from time import monotonic
+from types import FrameType, TracebackType
+from typing import Protocol, Self
+
+Action = Callable[[], None]
+
+
+class Readable(Protocol):
+    def fileno(self) -> int: ...
+
+
+class Reactor:
+    """A context manager: the given signals are caught inside and have their old meaning after."""
+
+    def __init__(self, signals: Sequence[signal.Signals]) -> None:
+        self._signals = signals
+        self._on_signal: Callable[[signal.Signals], None] = _ignore
+        self._selector = selectors.DefaultSelector()
+        self._wake_reader, self._wake_writer = socket.socketpair()
+        self._posted: SimpleQueue[Action] = SimpleQueue()
+        self._timers: list[tuple[float, int, Action]] = []
+        self._timer_numbers = count()
+
+    def __enter__(self) -> Self:
+        for end in (self._wake_reader, self._wake_writer):
+            end.setblocking(False)
+        self._selector.register(self._wake_reader, selectors.EVENT_READ, self._read_wake)
+        self._old_handlers = {number: signal.signal(number, _pass) for number in self._signals}
+        self._old_fd = signal.set_wakeup_fd(self._wake_writer.fileno(), warn_on_full_buffer=False)
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        signal.set_wakeup_fd(self._old_fd)
+        for number, handler in self._old_handlers.items():
+            signal.signal(number, handler)
+        self._selector.close()
+        self._wake_reader.close()
+        self._wake_writer.close()
+
+    def on_signal(self, action: Callable[[signal.Signals], None]) -> None:
+        self._on_signal = action
+
+    def watch(self, source: Readable, action: Action) -> None:
+        """Do this whenever `source` can be read."""
+        self._selector.register(source, selectors.EVENT_READ, action)
+
+    def unwatch(self, source: Readable) -> None:
+        with suppress(KeyError):
+            self._selector.unregister(source)
+
+    def after(self, seconds: float, action: Action) -> None:
+        heapq.heappush(self._timers, (monotonic() + seconds, next(self._timer_numbers), action))
+
+    def post(self, action: Action) -> None:
+        """Have something done by the waiting thread. The only method for other threads."""
+        self._posted.put(action)
+        with suppress(OSError):  # full, and read soon anyway; or closed, and nobody waits
+            self._wake_writer.send(b"\0")
+
+    def wait(self) -> None:
+        """Handle what comes next."""
+        for key, _ in self._selector.select(self._until_timer()):
+            key.data()
+        while self._timers and self._timers[0][0] <= monotonic():
+            heapq.heappop(self._timers)[2]()
+
+    def _until_timer(self) -> float | None:
+        return max(0.0, self._timers[0][0] - monotonic()) if self._timers else None
+
+    def _read_wake(self) -> None:
+        """Signals arrive as their numbers, and a zero for each post."""
+        with suppress(BlockingIOError):
+            for number in filter(None, self._wake_reader.recv(4096)):
+                self._on_signal(signal.Signals(number))
+        with suppress(Empty):
+            while True:
+                self._posted.get_nowait()()
+
+
+def _pass(number: int, frame: FrameType | None) -> None:
+    """The number is written to the wake-up socket; that is all that is wanted."""
+
+
+def _ignore(number: signal.Signals) -> None:
+    """Nobody is interested yet."""

@@ -1,0 +1,266 @@
+"""The supervisor: a lean process that owns the children and never imports user code.
+
+1. It starts one child, which loads the app and reports the settings; if that fails, the worker
+   ends with that traceback. Then it starts the others.
+2. It waits for signals, words of children, deaths of children and timers, all in one place. What
+   is to be said to the engine is said by `upkeep`, in a thread of its own.
+3. A child that dies is replaced at once, and its session closed with the jobs that ran in it as
+   suspects. Suspects run in a child of their own, one at a time.
+4. On the first SIGTERM or SIGINT children drain; when the grace is over, or on a second signal,
+   they hand back what runs; whoever is still there 5 s later is killed.
+"""
+
+from __future__ import annotations
+
+import signal
+from functools import partial
+from logging import getLogger
+from time import monotonic
+
+from windlass.engine.contract import EngineOptions
+from windlass.engine.url import open_engine
+from windlass.worker.control import (
+    Command,
+    Drain,
+    Failed,
+    HandBack,
+    Ready,
+    Report,
+    SessionGone,
+    SessionStarted,
+    SuspectsSeen,
+)
+from windlass.worker.logs import configure_logging
+from windlass.worker.options import WorkerOptions
+from windlass.worker.process import ChildProcess
+from windlass.worker.reactor import Reactor
+from windlass.worker.upkeep import Closing, Upkeep
+
+log = getLogger("windlass.worker")
+
+#: How long children may take to hand back before they are killed, in seconds.
+KILL_S = 5.0
+#: How long the last sessions may take to be closed, in seconds.
+CLOSE_S = 5.0
+#: A child that lives for less than this, in seconds, is not replaced at once for ever.
+SHORT_LIFE_S = 1.0
+#: After several short lives the next child is started after so many seconds, doubled each time.
+FIRST_RESPAWN_S = 0.1
+MOST_RESPAWN_S = 5.0
+#: How long a child that closed its channel may take to end, in seconds.
+SILENT_S = 1.0
+
+EXIT_OK = 0
+EXIT_USAGE = 2
+
+_STOPPING = (signal.SIGTERM, signal.SIGINT)
+
+
+class Supervisor:
+    """One worker. `run` returns the exit code."""
+
+    def __init__(self, options: WorkerOptions) -> None:
+        self._options = options
+        self._reactor = Reactor([*_STOPPING, signal.SIGCHLD])
+        self._children: dict[int, ChildProcess] = {}
+        self._upkeep: Upkeep | None = None  # from the moment the first child is ready
+        self._grace_s = 0.0
+        self._respawns = 0  # children that are to be started in a moment
+        self._is_solo_coming = False
+        self._short_lives = 0
+        self._stops = 0
+        self._is_handing_back = False
+        self._exit_code = EXIT_OK
+
+    def run(self) -> int:
+        configure_logging()
+        with self._reactor:
+            self._reactor.on_signal(self._on_signal)
+            log.info("started: %s", self._describe())
+            try:
+                self._start_child(is_solo=False)
+                while self._children or (self._respawns and not self._stops):
+                    self._reactor.wait()
+            finally:
+                self._kill_all()
+            if self._upkeep is not None:
+                self._upkeep.stop(CLOSE_S)
+        log.info("stopped")
+        return self._exit_code
+
+    def _describe(self) -> str:
+        options = self._options
+        queues = f"queues {', '.join(options.queues)}" if options.queues else "every queue"
+        return f"app {options.app}, {options.processes} x {options.slots} slots, {queues}"
+
+    # --------------------------------------------------------------------------------- starting
+
+    def _start_child(self, *, is_solo: bool) -> None:
+        child = ChildProcess(self._options, is_solo=is_solo)
+        self._children[child.pid] = child
+        self._reactor.watch(child.channel, partial(self._listen, child))
+
+    def _start_later(self, *, is_solo: bool) -> None:
+        """Replace a child: at once, unless several have lived for a moment only."""
+        self._respawns += 1
+        self._is_solo_coming |= is_solo
+        wait_s = 0.0
+        if self._short_lives > 1:
+            wait_s = min(MOST_RESPAWN_S, FIRST_RESPAWN_S * 2 ** min(self._short_lives - 2, 10))
+        self._reactor.after(wait_s, partial(self._restart_child, is_solo=is_solo))
+
+    def _restart_child(self, *, is_solo: bool) -> None:
+        self._respawns -= 1
+        if is_solo:
+            self._is_solo_coming = False
+        if not self._stops:
+            self._start_child(is_solo=is_solo)
+
+    def _start_solo(self) -> None:
+        is_there = self._is_solo_coming or any(child.is_solo for child in self._children.values())
+        if not self._stops and not is_there:
+            self._start_later(is_solo=True)
+
+    def _begin(self, ready: Ready) -> None:
+        """The first child has told the settings."""
+        options = EngineOptions(lease_ms=ready.lease_ms, dead_ttl_ms=ready.dead_ttl_ms)
+        engine = open_engine(ready.url, options)
+        self._grace_s = ready.shutdown_grace_ms / 1000
+        self._upkeep = Upkeep(
+            engine,
+            ready.lease_ms,
+            living=lambda: list(self._children.values()),
+            on_gone=lambda session: self._reactor.post(partial(self._tell_gone, session)),
+            on_suspects=lambda: self._reactor.post(self._start_solo),
+        )
+        self._upkeep.start()
+        log.info("ready: %s, %d tasks", engine.location, ready.tasks)
+        for _ in range(self._options.processes - 1):
+            self._start_child(is_solo=False)
+
+    # -------------------------------------------------------------------------------- listening
+
+    def _listen(self, child: ChildProcess) -> None:
+        try:
+            reports = child.channel.receive()
+        except BlockingIOError:
+            return
+        except EOFError:
+            # It is ending, or has lost the channel and cannot be told anything any more.
+            self._reactor.unwatch(child.channel)
+            self._reactor.after(SILENT_S, partial(self._kill, child))
+            return
+        for report in reports:
+            self._heed(child, report)
+
+    def _heed(self, child: ChildProcess, report: Report) -> None:
+        match report:
+            case Ready():
+                if self._upkeep is None:
+                    self._begin(report)
+            case Failed():
+                child.failure = report.text
+            case SessionStarted():
+                child.session = report.session
+            case SuspectsSeen():
+                self._start_solo()
+
+    def _tell_gone(self, session: str) -> None:
+        for child in self._children.values():
+            if child.session == session:
+                log.warning("session %s of child %d is gone", session, child.pid)
+                child.tell(SessionGone(session))
+
+    # ----------------------------------------------------------------------------------- deaths
+
+    def _on_signal(self, number: signal.Signals) -> None:
+        if number in _STOPPING:
+            self._stop(number)
+        else:
+            self._reap()
+
+    def _reap(self) -> None:
+        for child in [child for child in self._children.values() if child.has_ended()]:
+            self._hear_last_words(child)
+            self._reactor.unwatch(child.channel)
+            child.channel.close()
+            del self._children[child.pid]
+            self._bury(child)
+
+    def _hear_last_words(self, child: ChildProcess) -> None:
+        try:
+            while True:
+                for report in child.channel.receive():
+                    self._heed(child, report)
+        except (BlockingIOError, EOFError):
+            return
+
+    def _bury(self, child: ChildProcess) -> None:
+        if self._upkeep is None:
+            self._give_up(child)
+            return
+        suspects = child.suspects()
+        if child.session:
+            self._upkeep.close(Closing(child.session, suspects, child.cause()))
+        if not self._ended_well(child):
+            self._tell_death(child, suspects)
+        self._count_life(child)
+        if not self._stops and not child.is_solo:
+            self._start_later(is_solo=False)  # one for suspects is started when there are some
+
+    def _give_up(self, child: ChildProcess) -> None:
+        """The first child was never ready: none will be."""
+        if not self._stops:
+            self._stops += 1
+            self._exit_code = EXIT_USAGE
+            log.error("cannot serve %s: %s", self._options.app, child.failure or child.cause())
+
+    def _ended_well(self, child: ChildProcess) -> bool:
+        """A child ends by itself only when it was told to, or when it is the one for suspects."""
+        return (child.is_solo or self._stops > 0) and child.cause() == "exit code 0"
+
+    def _tell_death(self, child: ChildProcess, suspects: tuple[str, ...]) -> None:
+        if child.failure is not None:
+            log.error("child %d could not start: %s", child.pid, child.failure)
+        else:
+            running = f"running: {', '.join(suspects)}" if suspects else "no job was running"
+            log.error("child %d died: %s; %s", child.pid, child.cause(), running)
+
+    def _count_life(self, child: ChildProcess) -> None:
+        was_short = child.failure is not None or monotonic() - child.started_at < SHORT_LIFE_S
+        self._short_lives = self._short_lives + 1 if was_short else 0
+
+    # --------------------------------------------------------------------------------- stopping
+
+    def _stop(self, number: signal.Signals) -> None:
+        self._stops += 1
+        if self._stops == 1:
+            log.info(
+                "stopping on %s: jobs have %g s to finish; another signal hands them back now",
+                number.name,
+                self._grace_s,
+            )
+            self._tell_all(Drain())
+            self._reactor.after(self._grace_s, self._hand_back)
+        elif self._stops == 2:
+            self._hand_back()
+
+    def _hand_back(self) -> None:
+        if not self._is_handing_back:
+            self._is_handing_back = True
+            log.info("stopping: handing back what still runs")
+            self._tell_all(HandBack())
+            self._reactor.after(KILL_S, self._kill_all)
+
+    def _tell_all(self, command: Command) -> None:
+        for child in self._children.values():
+            child.tell(command)
+
+    def _kill(self, child: ChildProcess) -> None:
+        if self._children.get(child.pid) is child:
+            log.warning("killing child %d, which does not end by itself", child.pid)
+            child.kill()
+
+    def _kill_all(self) -> None:
+        for child in list(self._children.values()):
+            self._kill(child)

@@ -1,0 +1,168 @@
+"""What a supervisor says to the engine, in one thread of its own.
+
+1. Close the sessions of children that died, so that their jobs go on at once.
+2. Beat for the children that live, every third of a lease; every third beat tells the nonces too.
+3. Tend: reap silent sessions and purge what was kept long enough, a bite at a time.
+
+An engine that is away or frozen holds up this thread and nothing else: signals and the deaths of
+children are the main thread's. What fails is tried again soon; a session that cannot be closed ends
+by itself after a lease.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Sequence
+from itertools import count
+from logging import getLogger
+from random import uniform
+from threading import Event, Thread
+from time import monotonic
+
+import msgspec
+
+from windlass.engine.contract import Beat, Engine
+from windlass.errors import EngineError
+from windlass.worker.process import ChildProcess
+
+log = getLogger("windlass.worker")
+
+#: Beats in one lease.
+BEATS = 3
+#: Every so many beats tell which nonces are known.
+TELLING = 3
+#: The longest wait, in seconds, before a call that failed is tried again.
+AGAIN_S = 1.0
+#: How often, in seconds, to tend when the last bite was full, and when it was not.
+TEND_ON_S = 1.0
+TEND_S = 5.0
+NEVER = float("inf")
+
+
+class Closing(msgspec.Struct, frozen=True):
+    """The end of a session whose process is gone."""
+
+    session: str
+    suspects: tuple[str, ...]
+    cause: str
+
+
+class Duty:
+    """Something to be done when it is due; `action` gives the seconds until the next time."""
+
+    def __init__(self, action: Callable[[], float], due: float) -> None:
+        self.action = action
+        self.due = due
+
+
+class Upkeep:
+    """`living` gives the children to beat for. The two callbacks are called in this thread."""
+
+    def __init__(
+        self,
+        engine: Engine,
+        lease_ms: int,
+        living: Callable[[], Sequence[ChildProcess]],
+        on_gone: Callable[[str], None],
+        on_suspects: Callable[[], None],
+    ) -> None:
+        self._engine = engine
+        self._lease_s = lease_ms / 1000
+        self._living = living
+        self._on_gone = on_gone
+        self._on_suspects = on_suspects
+        self._closings: deque[Closing] = deque()
+        self._beats = count(1)
+        self._wake = Event()
+        self._is_stopping = False
+        self._is_away = False
+        self._closing = Duty(self._close_all, NEVER)
+        self._duties = [self._closing, Duty(self._beat, 0.0), Duty(self._tend, 0.0)]
+        self._thread = Thread(target=self._run, name="upkeep", daemon=True)
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def close(self, closing: Closing) -> None:
+        """Close a session as soon as possible."""
+        self._closings.append(closing)
+        self._closing.due = 0.0
+        self._wake.set()
+
+    def stop(self, timeout_s: float) -> None:
+        """Let the last sessions be closed, if that is possible in time."""
+        self._is_stopping = True
+        self._wake.set()
+        self._thread.join(timeout_s)
+
+    # -------------------------------------------------------------------------------- the loop
+
+    def _run(self) -> None:
+        while self._closings or not self._is_stopping:
+            self._wake.clear()
+            for duty in self._duties:
+                if duty.due <= monotonic():
+                    self._perform(duty)
+            self._wake.wait(max(0.0, min(duty.due for duty in self._duties) - monotonic()))
+
+    def _perform(self, duty: Duty) -> None:
+        duty.due = NEVER  # before the action: a request that comes meanwhile makes it due again
+        try:
+            wait_s = duty.action()
+            self._note_back()
+        except EngineError as error:
+            wait_s = uniform(0.2, AGAIN_S)
+            self._note_away(error)
+        except Exception:
+            wait_s = uniform(0.2, AGAIN_S)
+            log.exception("the upkeep of the worker failed and is tried again")
+        duty.due = min(duty.due, monotonic() + wait_s)
+
+    def _note_away(self, error: EngineError) -> None:
+        if not self._is_away:
+            log.warning("the supervisor cannot reach the engine, and tries on: %s", error)
+        self._is_away = True
+
+    def _note_back(self) -> None:
+        if self._is_away:
+            log.warning("the supervisor reaches the engine again: %s", self._engine.location)
+        self._is_away = False
+
+    # ------------------------------------------------------------------------------ the duties
+
+    def _close_all(self) -> float:
+        while self._closings:
+            closing = self._closings[0]
+            closed = self._engine.close(closing.session, closing.suspects, closing.cause)
+            self._closings.popleft()
+            if closed.crashed or closed.suspected:
+                self._on_suspects()
+            if closed.crashed or closed.suspected or closed.released:
+                log.info(
+                    "session %s closed: %d jobs charged a crash, %d to run alone, %d given back",
+                    closing.session,
+                    closed.crashed,
+                    closed.suspected,
+                    closed.released,
+                )
+        return NEVER
+
+    def _beat(self) -> float:
+        children = [child for child in self._living() if child.session and child.is_running()]
+        tells_nonces = next(self._beats) % TELLING == 0
+        sent_at = monotonic()
+        pulses = self._engine.beat([_beat_of(child, tells_nonces) for child in children])
+        for child, pulse in zip(children, pulses, strict=True):
+            if pulse.alive:
+                child.table.confirm_beat(sent_at)
+            else:
+                self._on_gone(pulse.session)
+        return self._lease_s / BEATS
+
+    def _tend(self) -> float:
+        return TEND_ON_S if self._engine.tend().more else TEND_S
+
+
+def _beat_of(child: ChildProcess, tells_nonces: bool) -> Beat:
+    nonces = tuple(child.table.nonces.read()) if tells_nonces else None
+    return Beat(session=child.session, nonces=nonces)

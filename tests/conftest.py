@@ -1,0 +1,18 @@
+"""What every test stands on.
+
+Keeps the settings of the person running the tests out of them, and gives hypothesis one profile.
+"""
+
+import os
+
+from hypothesis import settings
+
+# No deadline: a shared machine stalls for longer than any example takes, and a hang is caught by
+# the timeout of the test itself.
+settings.register_profile("windlass", deadline=None, print_blob=True)
+settings.load_profile("windlass")
+
+
+def pytest_configure() -> None:
+    for name in [name for name in os.environ if name.startswith("WINDLASS_")]:
+        del os.environ[name]
