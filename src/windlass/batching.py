@@ -4,8 +4,8 @@ Engines are synchronous and take many at once. So a coroutine hands a single val
 of its app and awaits the answer to it, while a thread calls the engine with all values that piled
 up meanwhile, and wakes each event loop once per batch.
 
-In order: what a coroutine does (`room`, `call`), what the thread does, closing, and the fork, after
-which the child starts with nothing pending: what the parent had accepted is the parent's to send.
+In order: what a coroutine does, closing, waiting for room, the thread, and the fork. The child of a
+fork starts with nothing pending: what the parent had accepted is the parent's to send.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ Answer = TypeVar("Answer")
 #: A verb of the engine that gives one answer for each value, in their order.
 Verb = Callable[[Engine, Sequence[Value]], Sequence[Answer]]
 
-#: Beyond so many values or bytes accepted and not yet answered, `room` makes callers wait.
+#: Beyond so many values or bytes accepted and not yet answered, callers wait for room.
 MAX_PENDING: Final = 10_000
 MAX_PENDING_BYTES: Final = 16 * 1024 * 1024
 #: At most this many values go into one call of the engine.
@@ -41,14 +41,14 @@ MAX_BATCH: Final = 500
 FLUSH_SECONDS: Final = 2.0
 
 
-class _Ticket(msgspec.Struct):
+class _Ticket(msgspec.Struct, eq=False):
     """A future that a coroutine awaits, and the loop that alone may touch it."""
 
     loop: asyncio.AbstractEventLoop
     future: asyncio.Future[Any]
 
 
-class _Call(_Ticket):
+class _Call(_Ticket, eq=False):
     """One value on its way to the engine."""
 
     verb: Verb[Any, Any]
@@ -79,18 +79,13 @@ class Batcher:
         self._closing = False
         self._thread: threading.Thread | None = None
 
-    async def room(self) -> None:
-        """Return when another value may be handed over. Await it before making the value, so that
-        a flood of callers does not hold a flood of encoded jobs."""
-        while (ticket := self._queue_up()) is not None:
-            try:
-                await ticket.future
-            except asyncio.CancelledError:
-                self._let_in()  # this one may have been let in: its place goes to the next
-                raise
-
     async def call(self, verb: Verb[Value, Answer], value: Value, size: int = 0) -> Answer:
-        """The engine's answer to `value`. A cancelled await leaves the value with the engine."""
+        """The engine's answer to `value`.
+
+        With a `size` in bytes, the call first waits until there is room. From then on a cancelled
+        await leaves the value on its way to the engine."""
+        if size:
+            await self._room()
         loop = asyncio.get_running_loop()
         call = _Call(loop, loop.create_future(), verb, value, size)
         with self._changed:
@@ -116,6 +111,14 @@ class Batcher:
 
     # ----------------------------------------------------------------------- waiting for room
 
+    async def _room(self) -> None:
+        while (ticket := self._queue_up()) is not None:
+            try:
+                await ticket.future
+            except asyncio.CancelledError:
+                self._leave(ticket)
+                raise
+
     def _queue_up(self) -> _Ticket | None:
         """None when there is room, else a place among those who wait for it."""
         with self._changed:
@@ -125,6 +128,14 @@ class Batcher:
             ticket = _Ticket(loop, loop.create_future())
             self._waiting.append(ticket)
             return ticket
+
+    def _leave(self, ticket: _Ticket) -> None:
+        """Wait no longer. One who was let in meanwhile gives the place to the next."""
+        with self._changed:
+            if ticket in self._waiting:
+                self._waiting.remove(ticket)
+                return
+        self._let_in()
 
     def _is_full(self) -> bool:
         return self._count >= MAX_PENDING or self._bytes >= MAX_PENDING_BYTES

@@ -52,6 +52,9 @@ class Task(Generic[P, R_co]):
     Called plainly it runs here, without a queue; with `takes_context` it is then given a context
     whose `progress` goes nowhere."""
 
+    __name__: str
+    __wrapped__: Callable[..., Any]
+
     def __init__(
         self,
         app: Windlass,
@@ -119,11 +122,9 @@ class Task(Generic[P, R_co]):
         """`enqueue`, for coroutines. Calls under way at the same time share a round trip.
 
         A call that is cancelled while it is awaited may or may not have been enqueued."""
-        batcher = self.app.batcher
-        await batcher.room()
         job = self._new_job(self.codec.encode(args, kwargs))
         try:
-            placed = await batcher.call(_put, job, len(job.payload))
+            placed = await self.app.batcher.call(_put, job, len(job.payload))
         except EngineUnavailable as error:
             error.add_note(_unsure(job))
             raise
@@ -151,7 +152,6 @@ class Task(Generic[P, R_co]):
         jobs: list[Job[R_co]] = []
         with _counting(jobs):
             for chunk in self._chunks(calls):
-                await batcher.room()
                 size = sum(len(job.payload) for job in chunk)
                 self._collect(chunk, await batcher.call(_put_chunks, chunk, size), jobs)
         return jobs

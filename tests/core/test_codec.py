@@ -89,6 +89,14 @@ def test_every_kind_of_parameter() -> None:
     assert codec.decode(stored) == (args, kwargs)
 
 
+def test_keywords_beyond_the_parameters_are_sorted() -> None:
+    def report(**counts: int) -> None: ...
+
+    names = list("qwertzuiopasdfghjkl")
+    stored = decode_json(named(report).encode((), dict.fromkeys(names, 1)))
+    assert list(stored["kwargs"]) == sorted(names)
+
+
 def test_a_keyword_may_have_the_name_of_a_positional_only_parameter() -> None:
     codec = named(mixed)
     call = codec.decode(codec.encode((1, Path("a")), {"first": Decimal(9)}))
@@ -375,6 +383,13 @@ def nested(levels: int) -> list[Any]:
     for _ in range(levels - 1):
         value = [value]
     return value
+
+
+def test_a_stored_argument_may_be_as_deep_as_a_passed_one() -> None:
+    deepest = b"[" * MAX_DEPTH + b"]" * MAX_DEPTH
+    codec_for(Any).decode(b'{"args":[' + deepest + b"]}")
+    with pytest.raises(DecodeError, match="stored for task are nested deeper than 64 levels"):
+        codec_for(Any).decode(b'{"args":[[' + deepest + b"]]}")
 
 
 def test_the_deepest_argument_that_is_carried() -> None:

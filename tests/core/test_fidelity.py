@@ -183,12 +183,13 @@ def both_ways(annotation: Any) -> list[Callable[[Any], bytes]]:
 )
 @pytest.mark.parametrize(
     ("annotation", "place"),
-    [(Any, ""), (list, r"\[0\]"), (dict[str, Any], r"\['k'\]"), (Loose, r"\.extra")],
+    [(Any, ""), (object, ""), (list, r"\[0\]"), (dict[str, Any], r"\['k'\]"), (Loose, r"\.extra")],
 )
 def test_without_a_type_only_json_types_are_taken(
     value: Any, message: str, annotation: Any, place: str
 ) -> None:
-    whole = {Any: value, list: [value], Loose: Loose("x", value)}.get(annotation, {"k": value})
+    wholes = {Any: value, object: value, list: [value], Loose: Loose("x", value)}
+    whole = wholes.get(annotation, {"k": value})
     with pytest.raises(EncodeError, match=message.replace(r"\$", rf"\${place}")) as caught:
         codec_for(annotation).encode((whole,), {})
     assert "; annotate the parameter with its type" in str(caught.value)
@@ -287,6 +288,8 @@ class Span(timedelta): ...
         (Point, (1, 2.5), Point(1, 2.5)),
         (set[int], frozenset({1}), {1}),
         (frozenset[Decimal], {Decimal(1)}, frozenset({Decimal(1)})),
+        # these share a place in the set's table, so that its order is that of their arrival
+        (set[Decimal], set(map(Decimal, (16, 8, 0))), set(map(Decimal, (0, 8, 16)))),
         (datetime, Stamp(2024, 1, 1, tzinfo=UTC), MOMENT),
     ],
 )

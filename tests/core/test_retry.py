@@ -484,3 +484,11 @@ def test_data_makes_a_policy_or_a_value_error(
     except ValueError:
         return
     assert Retry.from_data(policy.to_data()) == policy
+
+
+def test_a_job_sets_the_pace_and_its_task_the_verdicts() -> None:
+    task_policy = Retry(5, reject_on=ValueError)
+    paced = task_policy.paced_by(Retry(2, base="1s", jitter=0))
+    assert paced.decide(ValueError(), 1, Random(1)) == GiveUp(Reason.REJECTED)
+    assert paced.decide(OSError(), 1, Random(1)) == RetryIn(1_000)
+    assert paced.decide(OSError(), 2, Random(1)) == GiveUp(Reason.EXHAUSTED)

@@ -22,7 +22,7 @@ MAX_DURATION_MS: Final = 365_000 * 86_400_000
 
 _UNITS_MS: Final = {"d": 86_400_000, "h": 3_600_000, "m": 60_000, "s": 1_000, "ms": 1}
 _TEXT: Final = re.compile(
-    r"\s*".join(rf"(?:(?P<{unit}>[0-9]+(?:\.[0-9]+)?){unit}(?![a-z]))?" for unit in _UNITS_MS)
+    r"\s*".join(rf"(?:(?P<{unit}>[0-9]+(?:\.[0-9]+)?){unit})?" for unit in _UNITS_MS)
 )
 _NUMBER: Final = re.compile(r"[0-9]+(?:\.[0-9]+)?")
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)

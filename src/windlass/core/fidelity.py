@@ -37,6 +37,9 @@ _PLAIN: Final = frozenset({bool, bytes, date, float, int, str, timedelta, type(N
 _BUILT_IN: Final = frozenset({*_PLAIN, bytearray, datetime, Decimal, dict, time})
 _ARRAYS: Final = (list, tuple)
 _SETS: Final = (set, frozenset)
+_COLLECTIONS: Final = (*_ARRAYS, *_SETS)
+#: Scalars of which `==` says too little or too much.
+_DELICATE: Final = (datetime, Decimal, time)
 _MISSING: Final = object()
 
 
@@ -72,7 +75,7 @@ def children(value: object) -> Iterator[tuple[str, object]]:
     if isinstance(value, dict):
         for key, item in value.items():
             yield f"[{key!r}]", item
-    elif isinstance(value, (*_ARRAYS, *_SETS)):
+    elif isinstance(value, _COLLECTIONS):
         for index, item in enumerate(value):
             yield f"[{index}]", item
     else:
@@ -113,7 +116,9 @@ def difference(value: Any, rebuilt: Any, traits: Traits, path: str = "$") -> Dif
         return None
     if type(value) is not type(rebuilt) and not _admissible(value, rebuilt, traits):
         return Difference(path, _mismatch(value, rebuilt, traits))
-    if isinstance(value, (*_ARRAYS, *_SETS)):
+    if isinstance(value, _DELICATE):
+        return _in_scalar(value, rebuilt, path)
+    if isinstance(value, _COLLECTIONS):
         return _in_items(value, rebuilt, traits, path)
     if isinstance(value, dict):
         return _in_dict(value, rebuilt, traits, path)
@@ -200,14 +205,15 @@ def _in_scalar(value: Any, rebuilt: Any, path: str) -> Difference | None:
 
 
 def _in_datetime(value: datetime, rebuilt: datetime, path: str) -> Difference | None:
-    if value.utcoffset() is None:
+    offset = value.utcoffset()
+    if offset is None:
         return Difference(
             path, "a naive datetime: give it a time zone, for example datetime.now(UTC)"
         )
-    # Not `==`: between zones it is never true in the hours when clocks are put back or forward.
-    if value.utcoffset() != rebuilt.utcoffset():
+    if offset != rebuilt.utcoffset():
         return Difference(path, "a UTC offset with seconds cannot be stored: use .astimezone(UTC)")
-    same = value.replace(tzinfo=None) == rebuilt.replace(tzinfo=None)
+    # Between zones `==` is never true in the hours when clocks are put back or forward.
+    same = value == rebuilt or value.replace(tzinfo=None) == rebuilt.replace(tzinfo=None)
     return None if same else Difference(path, _changed(value))
 
 

@@ -215,6 +215,16 @@ class Retry:
         highest = math.floor(delay_ms * (1 + self.jitter_share))
         return random.randint(lowest, highest)
 
+    def paced_by(self, numbers: Retry) -> Retry:
+        """The verdicts of this policy at the pace of another one: what a job's own numbers mean to
+        a task that classifies its errors."""
+        paced = object.__new__(Retry)
+        pace = ("max_attempts", "backoff", "jitter_share", "jitter_ms")
+        paced._set(**{name: getattr(numbers, name) for name in pace})
+        verdicts = ("retry_on", "reject_on", "retry_if")
+        paced._set(**{name: getattr(self, name) for name in verdicts})
+        return paced
+
     def to_data(self) -> dict[str, object]:
         """Plain numbers and lists, for `from_data`; `TypeError` when errors are classified."""
         unportable = [name for name in ("retry_on", "reject_on", "retry_if") if getattr(self, name)]

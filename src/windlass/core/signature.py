@@ -114,7 +114,8 @@ class Signature:
             self._signature.bind(*range(count), **dict.fromkeys(keywords))
         except TypeError as error:
             return f"{self._task}(): {error}"
-        return ""
+        # Some versions of Python bind a keyword to a positional-only parameter of its name.
+        return f"{self._task}(): the arguments do not fit {self._signature}"
 
     def _fits(self, count: int, keywords: Collection[str]) -> bool:
         if count > len(self.positional) and self.extra_positional is None:

@@ -106,6 +106,7 @@ class Child:
             self._channel.send(Failed(_explain(error)))
             os._exit(EXIT_FAILED)  # threads that the app has started must not keep us
         asyncio.run(self._serve(app, engine))
+        self._pump = None  # from here on a hand-back has nothing to wait for
         app.close()
         engine.shutdown()
         return 0
@@ -185,7 +186,7 @@ class Child:
         pump = self._pump
         match command:
             case Drain() | HandBack() if pump is None:
-                os._exit(0)  # nothing was claimed yet
+                os._exit(0)  # nothing was claimed yet, or all is reported
             case Drain() if pump is not None:
                 pump.drain()
             case HandBack() if pump is not None:

@@ -102,6 +102,8 @@ class Execution:
     def _find_spent_budget(self, claim: Claim, policy: Retry) -> tuple[Reason, FailureText] | None:
         """The first budget of which nothing is left. The attempt counts the claim under way."""
         had = claim.counters
+        if had.starts == had.attempt <= policy.max_attempts:
+            return None  # every start was an attempt, and one is left: nothing else to look at
         budgets = (
             (Reason.EXHAUSTED, had.attempt - 1, policy.max_attempts, "failed attempts"),
             (Reason.CRASHED, had.crashes, self._settings.max_crashes, "crashes of its process"),

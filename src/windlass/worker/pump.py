@@ -53,6 +53,8 @@ log = getLogger("windlass.worker")
 POLL_S = 0.5
 #: A claim that has waited in line for this long, in seconds, is handed back.
 IMPATIENCE_S = 0.25
+#: After that nothing is claimed for so long, in seconds: whoever can start it comes first.
+ABSTINENCE_S = 0.25
 #: How often, in seconds, the progress of jobs is passed on when nothing else is.
 PROGRESS_S = 0.2
 #: A child for suspects ends after so many seconds without one.
@@ -126,6 +128,7 @@ class Pump:
         self._is_away = False
         self._may_claim = True
         self._next_due_s = POLL_S
+        self._abstain_until = 0.0
         self._last_claim_at = monotonic()
         self._last_progress_at = 0.0
         self._last_suspects_at = 0.0
@@ -187,8 +190,8 @@ class Pump:
 
     def _round(self) -> None:
         self._heed()
-        self._release(self._line.take_back(monotonic() - IMPATIENCE_S))
-        room = 0 if self._is_draining else max(0, self._line.room(self._look_ahead()))
+        self._hand_back_impatient()
+        room = self._find_room()
         outcomes = self._collect()
         if outcomes or (room and self._may_claim):
             self._turn(outcomes, room)
@@ -200,6 +203,19 @@ class Pump:
     def _heed(self) -> None:
         while self._commands:
             self._commands.popleft()()
+
+    def _hand_back_impatient(self) -> None:
+        """Claims that did not start: all slots have slow jobs, or a coroutine blocks the loop."""
+        claims = self._line.take_back(monotonic() - IMPATIENCE_S)
+        if claims:
+            self._abstain_until = monotonic() + ABSTINENCE_S
+            self._release(claims)
+
+    def _find_room(self) -> int:
+        """How many claims could start, or could do so in a moment."""
+        if self._is_draining or monotonic() < self._abstain_until:
+            return 0
+        return max(0, self._line.room(self._look_ahead()))
 
     def _look_ahead(self) -> int:
         if self._plan.suspects:
@@ -369,6 +385,8 @@ class Pump:
             waits.append(since + IMPATIENCE_S - monotonic())
         if self._progress:
             waits.append(self._progress_due_s())
+        if self._abstain_until > monotonic():
+            waits.append(self._abstain_until - monotonic())
         return max(0.001, min(waits))
 
     # -------------------------------------------------------------------- giving back and ending
@@ -416,7 +434,7 @@ class Pump:
                 self._engine.release(unsettled.session, unsettled.nonce)
             log.info("handed back %d running jobs", len(running))
         except EngineError as error:
-            log.warning("%d jobs are left to the supervisor to give back: %s", len(running), error)
+            log.warning("what is in hand is left to the supervisor to give back: %s", error)
         finally:
             self._owner.end_at_once()
 

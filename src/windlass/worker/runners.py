@@ -11,7 +11,7 @@ import asyncio
 from collections.abc import Callable
 from contextvars import Context as Variables
 from queue import SimpleQueue
-from threading import Thread
+from threading import Lock, Thread
 from time import monotonic
 
 from windlass.engine.contract import Outcome
@@ -62,12 +62,14 @@ class ThreadRunner(Runner):
     ) -> None:
         self._hints: SimpleQueue[None] = SimpleQueue()
         self._threads = 0
+        self._starting = Lock()
         super().__init__(line, table, execution, pace, report)
 
     def hint(self, count: int) -> None:
-        while self._threads < min(self._line.slots, self._line.busy() + count):
-            self._threads += 1
-            Thread(target=self._serve, name=f"slot-{self._threads}", daemon=True).start()
+        with self._starting:
+            while self._threads < min(self._line.slots, self._line.busy() + count):
+                self._threads += 1
+                Thread(target=self._serve, name=f"slot-{self._threads}", daemon=True).start()
         for _ in range(count):
             self._hints.put(None)
 
@@ -98,7 +100,8 @@ class LoopRunner(Runner):
     ) -> None:
         self._loop = asyncio.get_running_loop()
         self._is_called = False
-        self._tasks: set[asyncio.Task[None]] = set()  # the loop itself keeps only weak references
+        # By slot. The loop keeps weak references only, and would let a waiting task be collected.
+        self._tasks: list[asyncio.Task[None] | None] = [None] * line.slots
         super().__init__(line, table, execution, pace, report)
 
     def hint(self, count: int) -> None:
@@ -113,24 +116,23 @@ class LoopRunner(Runner):
         started = self._line.begin(self.kind)
         if started is not None:
             self._start(started)
-
-    def _start(self, started: Started) -> None:
-        task = self._loop.create_task(self._serve(started), context=Variables())
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
-        if not self._is_called:
             self._is_called = True
             self._loop.call_soon(self._begin_one)
 
+    def _start(self, started: Started) -> None:
+        self._tasks[started.slot] = self._loop.create_task(
+            self._serve(started), context=Variables()
+        )
+
     async def _serve(self, started: Started) -> None:
-        outcome = await self._run(started)
+        execution = self._execution
+        run = execution.prepare(started.claim, started.task)
+        if isinstance(run, Run):
+            self._table.occupy(started.slot, run.claim.id)
+            outcome = await execution.run_async(run)
+        else:
+            outcome = run
+        self._tasks[started.slot] = None
         following = self._end(started, outcome)
         if following is not None:
             self._start(following)
-
-    async def _run(self, started: Started) -> Outcome:
-        run = self._execution.prepare(started.claim, started.task)
-        if not isinstance(run, Run):
-            return run
-        self._table.occupy(started.slot, run.claim.id)
-        return await self._execution.run_async(run)

@@ -135,7 +135,7 @@ class Supervisor:
         )
         self._upkeep.start()
         log.info("ready: %s, %d tasks", engine.location, ready.tasks)
-        for _ in range(self._options.processes - 1):
+        for _ in range(0 if self._stops else self._options.processes - 1):
             self._start_child(is_solo=False)
 
     # -------------------------------------------------------------------------------- listening
@@ -202,7 +202,7 @@ class Supervisor:
         suspects = child.suspects()
         if child.session:
             self._upkeep.close(Closing(child.session, suspects, child.cause()))
-        if not self._ended_well(child):
+        if suspects or not self._ended_well(child):
             self._tell_death(child, suspects)
         self._count_life(child)
         if not self._stops and not child.is_solo:

@@ -98,11 +98,13 @@ class Upkeep:
     # -------------------------------------------------------------------------------- the loop
 
     def _run(self) -> None:
-        while self._closings or not self._is_stopping:
-            self._wake.clear()
+        while True:
+            self._wake.clear()  # before the look at what was asked for, never after it
             for duty in self._duties:
                 if duty.due <= monotonic():
                     self._perform(duty)
+            if self._is_stopping and not self._closings:
+                return
             self._wake.wait(max(0.0, min(duty.due for duty in self._duties) - monotonic()))
 
     def _perform(self, duty: Duty) -> None:

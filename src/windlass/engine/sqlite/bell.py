@@ -16,6 +16,7 @@ import secrets
 import select
 import socket
 import threading
+import weakref
 from collections.abc import Callable
 from pathlib import Path
 from typing import Final
@@ -32,6 +33,7 @@ class Bell:
         self._folder = folder
         self._opening = threading.Lock()
         self._inside: _Inside | None = None
+        _BELLS.add(self)
 
     def wait(self, has_work: Callable[[], bool], timeout_ms: int) -> None:
         """Return when rung or nudged, when `has_work` says so at the start, or after a time."""
@@ -75,6 +77,19 @@ class Bell:
             if self._inside is None or self._inside.pid != os.getpid():
                 self._inside = _Inside(self._folder)
             return self._inside
+
+
+#: A lock may be held by a thread that a forked child does not have.
+_BELLS: Final[weakref.WeakSet[Bell]] = weakref.WeakSet()
+
+
+def _unlock_in_child() -> None:
+    for bell in list(_BELLS):
+        bell._opening = threading.Lock()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_unlock_in_child)
 
 
 class _Inside:

@@ -6,8 +6,9 @@ So writers of all processes line up on a lock file instead, where the kernel wak
 the writer thread, which commits all that piled up at once; the caller waits with a deadline, so
 that a stopped process holding the lock costs others an error and never a hang.
 
-After a fork the child starts with fresh connections. The inherited ones are kept alive but unused:
-closing them would disturb the parent's.
+SQLite keeps the state of its locks in the memory of the process, so a connection must not live
+through a fork: the child would believe in locks that it does not have. Before a fork connections
+are closed, when no transaction is under way; parent and child open new ones as they need them.
 """
 
 from __future__ import annotations
@@ -50,7 +51,8 @@ T = TypeVar("T")
 Work = Callable[[apsw.Connection], T]
 
 DURABILITY: Final = {"full": "FULL", "normal": "NORMAL"}
-_INHERITED: Final[list[object]] = []  # connections of a parent process, never to be closed here
+#: How long a fork waits for a transaction under way, in seconds.
+FORK_PATIENCE_S: Final = 5.0
 _OPEN: Final[weakref.WeakSet[Database]] = weakref.WeakSet()
 
 
@@ -73,6 +75,7 @@ class Database:
     _lock_fd: int | None
     _requests: list[_Request]
     _thread: threading.Thread | None
+    _held_for_fork: bool
 
     def __init__(self, place: Place | None, durability: str, timeout_ms: int) -> None:
         self.place = place
@@ -123,13 +126,16 @@ class Database:
     def close(self) -> None:
         """Close the connections; the next call opens new ones. A database in memory is lost."""
         with self._turn, self._reading:
-            for connection in (self._write_connection, self._read_connection):
-                if connection is not None:
-                    connection.close()
-            if self._lock_fd is not None:
-                os.close(self._lock_fd)
-            self._write_connection = self._read_connection = None
-            self._lock_fd = None
+            self._close_connections()
+
+    def _close_connections(self) -> None:
+        for connection in (self._write_connection, self._read_connection):
+            if connection is not None:
+                connection.close()
+        if self._lock_fd is not None:
+            os.close(self._lock_fd)
+        self._write_connection = self._read_connection = None
+        self._lock_fd = None
 
     # ------------------------------------------------------------------------------ the writer
 
@@ -267,21 +273,40 @@ class Database:
         self._write_connection = None
         self._read_connection = None
         self._lock_fd = None
+        self._held_for_fork = False
 
-    def _forget_parent(self) -> None:
-        _INHERITED.extend((self._write_connection, self._read_connection))
-        if self._lock_fd is not None:
-            os.close(self._lock_fd)  # else this process would keep the lock of a dead parent
+    def before_fork(self) -> None:
+        self._held_for_fork = self._turn.acquire(timeout=FORK_PATIENCE_S)
+        if self._held_for_fork:
+            with self._reading:
+                if self.place is not None:
+                    self._close_connections()
+
+    def after_fork_in_parent(self) -> None:
+        if self._held_for_fork:
+            self._held_for_fork = False
+            self._turn.release()
+
+    def after_fork_in_child(self) -> None:
+        memory = self._write_connection if self.place is None else None
         self._reset()
+        self._write_connection = memory  # a copy of the parent's, with a life of its own
 
 
-def _forget_parents() -> None:
-    for database in list(_OPEN):
-        database._forget_parent()
+def _for_each(name: str) -> Callable[[], None]:
+    def call() -> None:
+        for database in list(_OPEN):
+            getattr(database, name)()
+
+    return call
 
 
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_forget_parents)
+    os.register_at_fork(
+        before=_for_each("before_fork"),
+        after_in_parent=_for_each("after_fork_in_parent"),
+        after_in_child=_for_each("after_fork_in_child"),
+    )
 
 
 def _map_error(error: Exception, location: str) -> Exception:

@@ -1,0 +1,1 @@
+"""What windlass can do, measured: `make bench`."""

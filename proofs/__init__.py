@@ -1,0 +1,1 @@
+"""Proofs of what windlass promises: real processes and signals, counted outcomes. `make proofs`."""

@@ -1,0 +1,66 @@
+"""`python -m proofs [NAME ...]`: run the proofs, print what each one saw, exit 1 if any fails."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import tempfile
+import time
+import traceback
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Final
+
+from proofs import (
+    figures,
+    fresh_clone,
+    killed_workers,
+    lost_claim_reply,
+    promptness,
+    stopped_worker,
+    typing_golden,
+)
+
+#: In the order in which they are run; the longest comes last.
+PROOFS: Final[dict[str, Callable[[Path], Iterator[str]]]] = {
+    "killed-workers": killed_workers.prove,
+    "stopped-worker": stopped_worker.prove,
+    "lost-claim-reply": lost_claim_reply.prove,
+    "slow-among-short": promptness.prove_slow_among_short,
+    "priority": promptness.prove_priority,
+    "delayed": promptness.prove_delayed,
+    "typing": typing_golden.prove,
+    "figures": figures.prove,
+    "fresh-clone": fresh_clone.prove,
+}
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="python -m proofs", description=__doc__)
+    parser.add_argument("names", nargs="*", metavar="NAME", help=", ".join(PROOFS))
+    names = parser.parse_args().names or list(PROOFS)
+    unknown = set(names) - set(PROOFS)
+    if unknown:
+        parser.error(f"expected some of {', '.join(PROOFS)}, found {', '.join(unknown)}")
+    passed = [run(name) for name in names]
+    print(f"\n{sum(passed)} passed, {len(passed) - sum(passed)} failed")
+    return 0 if all(passed) else 1
+
+
+def run(name: str) -> bool:
+    print(f"\n{name}", flush=True)
+    started = time.monotonic()
+    with tempfile.TemporaryDirectory(prefix="windlass-proof-") as folder:
+        try:
+            for line in PROOFS[name](Path(folder)):
+                print(f"  {line}", flush=True)
+        except (AssertionError, OSError, TimeoutError):
+            traceback.print_exc()
+            print("  FAILED", flush=True)
+            return False
+    print(f"  holds ({time.monotonic() - started:.1f} s)", flush=True)
+    return True
+
+
+if __name__ == "__main__":
+    sys.exit(main())

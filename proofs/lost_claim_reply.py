@@ -1,0 +1,32 @@
+"""Claims whose reply is swallowed: their jobs run within seconds, once."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+from proofs.swallowing import SWALLOWED
+from tests.worker.yard import Yard
+from windlass import State
+
+JOBS: Final = 20
+
+
+def prove(folder: Path) -> Iterator[str]:
+    yard = Yard(folder, lease="30s", grace="5s", max_crashes=3)
+    try:
+        for number in range(JOBS):
+            yard.plain(f"job-{number}", "sleep:0.02")
+        worker = yard.start(app="proofs.swallowing:app", slots=4)
+        yard.await_start("job-0")
+        started = time.monotonic()
+        yard.await_count(State.SUCCEEDED, JOBS, seconds=15)
+        elapsed = time.monotonic() - started
+        worker.await_log("the reply was swallowed on purpose")
+        starts = len(yard.events("start"))
+        yield f"{SWALLOWED} replies swallowed, {JOBS} jobs, {starts} starts, {elapsed:.2f} s"
+        assert starts == JOBS
+    finally:
+        yard.close()

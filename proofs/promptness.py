@@ -1,0 +1,100 @@
+"""Claim only what can start: slow jobs imprison nobody, priority is served at the next free slot,
+and delayed jobs start at their time."""
+
+from __future__ import annotations
+
+import random
+import signal
+import statistics
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+from tests.worker.yard import Yard, until
+from windlass import State
+
+SHORT_JOBS: Final = 100
+LOW_JOBS: Final = 10_000
+LOW_SLOTS: Final = 4
+DELAYED_JOBS: Final = 200
+
+
+def prove_slow_among_short(folder: Path) -> Iterator[str]:
+    """One job of 60 s, then 100 of 10 ms on 2 x 4 slots: the short ones end within a second."""
+    yard = Yard(folder, lease="30s", grace="1s", max_crashes=3)
+    try:
+        worker = yard.start(processes=2, slots=4)
+        for number in range(8):  # both children are up and have served something
+            yard.plain(f"warm-{number}", "sleep:0.2")
+        yard.await_count(State.SUCCEEDED, 8)
+        yard.plain("slow", "sleep:60")
+        yard.await_start("slow")
+        call = yard.script.plain.bind
+        started = time.monotonic()
+        yard.script.plain.enqueue_many(
+            call(f"short-{number}", ["sleep:0.01"]) for number in range(SHORT_JOBS)
+        )
+        yard.await_count(State.SUCCEEDED, 8 + SHORT_JOBS)
+        elapsed = time.monotonic() - started
+        yield f"{SHORT_JOBS} short jobs beside a slow one: {elapsed:.2f} s"
+        worker.signal(signal.SIGTERM)
+        worker.signal(signal.SIGTERM)
+        assert worker.wait() == 0
+        assert elapsed < 1.0
+    finally:
+        yard.close()
+
+
+def prove_priority(folder: Path) -> Iterator[str]:
+    """A high-priority job behind 10,000 low ones starts at the next free slot."""
+    yard = Yard(folder, lease="30s", grace="1s", max_crashes=3)
+    try:
+        call = yard.script.plain.bind
+        yard.script.plain.enqueue_many(
+            call(f"low-{number}", ["sleep:0.02"]) for number in range(LOW_JOBS)
+        )
+        worker = yard.start(slots=LOW_SLOTS)
+        until(lambda: len(yard.events("start")) > 100, "a busy worker")
+        overtaken = []
+        for number in range(10):
+            yard.script.plain.using(priority=100).enqueue(f"high-{number}", [])
+            before = len(yard.events("start"))
+            yard.await_start(f"high-{number}")
+            labels = [line.label for line in yard.events("start")]
+            overtaken.append(max(0, labels.index(f"high-{number}") - before))
+        yield f"low jobs started after a high one was enqueued: {overtaken}, slots {LOW_SLOTS}"
+        worker.signal(signal.SIGTERM)
+        worker.signal(signal.SIGTERM)
+        assert worker.wait() == 0
+        assert max(overtaken) <= LOW_SLOTS
+    finally:
+        yard.close()
+
+
+def prove_delayed(folder: Path) -> Iterator[str]:
+    """200 delayed jobs start within 50 ms of their time at p99, and none early."""
+    yard = Yard(folder, lease="30s", grace="5s", max_crashes=3)
+    try:
+        yard.start(processes=2, slots=4)
+        yard.plain("warm")
+        yard.await_count(State.SUCCEEDED, 1)
+        jobs = [
+            yard.script.clock.using(run_after=random.uniform(1, 6)).enqueue()
+            for _ in range(DELAYED_JOBS)
+        ]
+        due = {job.id: yard.record(job).due_ms for job in jobs}
+        late_ms = []
+        for job in jobs:
+            started_ms, due_ms = job.result(timeout=30) / 1e6, due[job.id]
+            assert due_ms is not None, "it was still scheduled when it was looked at"
+            late_ms.append(started_ms - due_ms)
+        p99 = statistics.quantiles(late_ms, n=100)[98]
+        yield (
+            f"lateness of {DELAYED_JOBS} delayed jobs: p50 {statistics.median(late_ms):.1f} ms, "
+            f"p99 {p99:.1f} ms, earliest {min(late_ms):.1f} ms"
+        )
+        assert min(late_ms) >= 0
+        assert p99 < 50
+    finally:
+        yard.close()

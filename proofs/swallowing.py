@@ -1,0 +1,41 @@
+"""An app whose worker loses the replies of its first claims, after their effect.
+
+The engine is wrapped where the worker's child opens it: the claim is committed, and then the child
+is told that the engine did not answer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from tests.worker.scripted import app
+from windlass.engine.contract import Outcome, Plan, Turn
+from windlass.engine.sqlite.engine import SQLiteEngine
+from windlass.errors import EngineUnavailable
+
+SWALLOWED: Final = 3
+
+_turn = SQLiteEngine.turn
+_left = SWALLOWED
+
+
+def _swallowing_turn(
+    engine: SQLiteEngine,
+    session: str,
+    outcomes: Sequence[Outcome],
+    nonce: str,
+    plan: Plan,
+    limit: int,
+) -> Turn:
+    global _left  # noqa: PLW0603  # the fault is a property of this process
+    turn = _turn(engine, session, outcomes, nonce, plan, limit)
+    if turn.batch.claims and _left:
+        _left -= 1
+        raise EngineUnavailable("the reply was swallowed on purpose")
+    return turn
+
+
+SQLiteEngine.turn = _swallowing_turn  # type: ignore[method-assign]  # the fault of this proof
+
+__all__ = ["app"]

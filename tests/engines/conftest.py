@@ -1,0 +1,46 @@
+"""A SQLite engine on a file of its own, and further engines on the same file."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from windlass.engine.contract import EngineOptions, NewJob
+from windlass.engine.sqlite.engine import SQLiteEngine
+
+OpenEngine = Callable[[], SQLiteEngine]
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "jobs.db"
+
+
+@pytest.fixture
+def open_engine(path: Path) -> Iterator[OpenEngine]:
+    opened: list[SQLiteEngine] = []
+
+    def open_another() -> SQLiteEngine:
+        opened.append(SQLiteEngine(path, EngineOptions(lease_ms=2_000, timeout_ms=500)))
+        return opened[-1]
+
+    yield open_another
+    for engine in opened:
+        engine.shutdown()
+
+
+@pytest.fixture
+def engine(open_engine: OpenEngine) -> SQLiteEngine:
+    return open_engine()
+
+
+def new_job(number: int = 0, **fields: object) -> NewJob:
+    plain: dict[str, object] = {
+        "id": f"job-{number:06d}",
+        "task": "t",
+        "queue": "q",
+        "payload": b"x",
+    }
+    return NewJob(**{**plain, **fields})  # type: ignore[arg-type]  # fields vary from test to test

@@ -1,0 +1,159 @@
+"""The file: who may read it, whose it is, which format it has, and what `check` finds in it."""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Callable
+from pathlib import Path
+
+import apsw
+import pytest
+
+from tests.engines.conftest import new_job
+from windlass.engine.contract import EngineOptions, Plan
+from windlass.engine.sqlite import place
+from windlass.engine.sqlite.engine import APPLICATION_ID, SQLiteEngine
+from windlass.engine.url import open_engine as open_by_url
+from windlass.errors import EngineError, FormatTooNew
+
+
+def mode_of(path: Path) -> int:
+    return stat.S_IMODE(path.stat().st_mode)
+
+
+def test_every_file_belongs_to_its_owner_alone(path: Path, engine: SQLiteEngine) -> None:
+    before = os.umask(0)
+    try:
+        engine.put([new_job()])
+        engine.wait(Plan(queues=("other",)), timeout_ms=1)
+        folder = path.with_name("jobs.db.wake")
+        sockets = list(folder.iterdir())
+        assert {mode_of(file) for file in path.parent.glob("jobs.db*") if file.is_file()} == {0o600}
+        assert mode_of(folder) == 0o700
+        assert [mode_of(socket) for socket in sockets] == [0o600]
+    finally:
+        os.umask(before)
+
+
+def test_waiting_leaves_no_socket_behind(path: Path, engine: SQLiteEngine) -> None:
+    engine.wait(Plan(), timeout_ms=1)
+    engine.shutdown()
+    assert list(path.with_name("jobs.db.wake").iterdir()) == []
+
+
+def test_a_file_of_another_program_is_left_alone(path: Path, engine: SQLiteEngine) -> None:
+    foreign = apsw.Connection(str(path))
+    foreign.execute("CREATE TABLE theirs (x)")
+    foreign.close()
+    before = path.read_bytes()
+    with pytest.raises(EngineError, match="another program"):
+        engine.put([new_job()])
+    engine.shutdown()
+    assert b"CREATE TABLE jobs" not in path.read_bytes()
+    assert before[:16] == path.read_bytes()[:16]
+
+
+def test_a_file_that_is_no_database_is_said_to_be_none(path: Path, engine: SQLiteEngine) -> None:
+    path.write_bytes(b"not a database at all" * 100)
+    with pytest.raises(EngineError, match="not a healthy SQLite database"):
+        engine.put([new_job()])
+
+
+def test_a_newer_format_is_refused(path: Path, engine: SQLiteEngine) -> None:
+    engine.migrate()
+    engine.shutdown()
+    newer = apsw.Connection(str(path))
+    newer.pragma("user_version", 99)
+    newer.close()
+    with pytest.raises(FormatTooNew, match=r"format 99; this one knows up to 1.*Upgrade"):
+        engine.stats()
+
+
+def test_migrating_again_changes_nothing(path: Path, engine: SQLiteEngine) -> None:
+    assert engine.migrate() == 1
+    engine.put([new_job()])
+    assert engine.migrate() == 1
+    assert engine.get(["job-000000"]) != [None]
+    assert apsw.Connection(str(path)).pragma("application_id") == APPLICATION_ID
+
+
+@pytest.mark.parametrize(("durability", "level"), [("full", 2), ("normal", 1)])
+def test_durability_is_the_one_of_the_url(path: Path, durability: str, level: int) -> None:
+    engine = open_by_url(f"sqlite:///{path}?durability={durability}", EngineOptions())
+    engine.put([new_job()])
+    assert isinstance(engine, SQLiteEngine)
+    level_found = engine._database.read(lambda connection: connection.pragma("synchronous"))
+    mode_found = engine._database.read(lambda connection: connection.pragma("journal_mode"))
+    engine.shutdown()
+    assert (level_found, mode_found) == (level, "wal")
+
+
+@pytest.mark.parametrize(
+    ("url", "message"),
+    [
+        ("sqlite:///", "Three slashes"),
+        ("sqlite://host/jobs.db", "Three slashes"),
+        ("sqlite:///jobs.db?durability=maybe", "durability=full or durability=normal"),
+        ("sqlite:///jobs.db?speed=high", "knows the option durability, found speed"),
+        ("mongodb://user:secret@host/db", r"begins with sqlite:///, found 'mongodb://\*\*\*@host"),
+    ],
+)
+def test_a_wrong_url_is_told_what_is_right(url: str, message: str) -> None:
+    with pytest.raises(EngineError, match=message) as raised:
+        open_by_url(url, EngineOptions())
+    assert "secret" not in str(raised.value)
+
+
+def test_a_missing_folder_is_named(tmp_path: Path) -> None:
+    engine = SQLiteEngine(tmp_path / "absent" / "jobs.db", EngineOptions())
+    with pytest.raises(EngineError, match="absent"):
+        engine.stats()
+
+
+def test_a_network_file_system_is_refused(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(place, "file_system_of", lambda _folder: "nfs4")
+    engine = SQLiteEngine(tmp_path / "jobs.db", EngineOptions())
+    with pytest.raises(EngineError, match="network file system"):
+        engine.put([new_job()])
+
+
+def test_the_file_system_of_a_folder_is_known() -> None:
+    assert place.file_system_of(Path("/proc/self")) == "proc"
+
+
+Damage = Callable[[apsw.Connection], object]
+
+
+@pytest.mark.parametrize(
+    ("statement", "finding"),
+    [
+        ("DELETE FROM payloads", "has no payload"),
+        ("INSERT INTO payloads VALUES (999, x'00')", "row 999, which is no job"),
+        ("UPDATE counters SET number = 7", "counts 7 jobs as ready, but there are 1"),
+        ("DELETE FROM counters", "counts 0 jobs as ready, but there are 1"),
+        ("UPDATE jobs SET hold = 'unroutable'", "its due time is not set"),
+        ("UPDATE jobs SET starts = 3", "started 3 times, but its budgets account for 0"),
+        ("UPDATE jobs SET place = 999", "beyond the sequence"),
+        ("UPDATE jobs SET state = 'lost'", "which does not exist"),
+        ("UPDATE jobs SET keep_until_ms = 1", "its time to be kept is 1"),
+        ("UPDATE jobs SET state = 'running', token = 't', session = 's'", "which is unknown"),
+        ("INSERT INTO failures VALUES (999, 1, 1, 'retry', 1, 's', x'')", "row 999"),
+        ("UPDATE jobs SET hold = 'unroutable', due_ms = 1, state = 'scheduled'", "is held as"),
+    ],
+)
+def test_check_finds_damage(path: Path, engine: SQLiteEngine, statement: str, finding: str) -> None:
+    engine.put([new_job()])
+    assert engine.check() == []
+    vandal = apsw.Connection(str(path))
+    vandal.execute(statement)
+    vandal.close()
+    assert any(finding in problem for problem in engine.check()), engine.check()
+
+
+def test_a_running_job_without_a_token_cannot_be_written(path: Path, engine: SQLiteEngine) -> None:
+    engine.put([new_job()])
+    vandal = apsw.Connection(str(path))
+    with pytest.raises(apsw.ConstraintError):
+        vandal.execute("UPDATE jobs SET state = 'running'")
+    vandal.close()

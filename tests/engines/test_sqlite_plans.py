@@ -1,0 +1,59 @@
+"""Every statement finds its rows by an index: no hot path grows with the backlog."""
+
+from __future__ import annotations
+
+import re
+from importlib.resources import files
+
+import apsw
+import pytest
+
+from windlass.engine.sqlite.statements import migrations, sql
+
+COMMANDS = sorted(
+    file.name.removesuffix(".sql")
+    for file in files("windlass.engine.sqlite").joinpath("commands").iterdir()
+)
+#: Statements that read a whole small table, or a whole partial index that is nearly always empty.
+WHOLE = {
+    "any_ready",  # stops at the first row
+    "list_counters",
+    "list_ready_queues",  # jumps from queue to queue
+    "list_suspect_queues",
+    "list_totals",
+    "read_meta",
+    "write_meta",
+}
+
+
+@pytest.fixture(scope="module")
+def connection() -> apsw.Connection:
+    database = apsw.Connection(":memory:")
+    for _, text in migrations():
+        database.execute(text)
+    return database
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_no_statement_scans(connection: apsw.Connection, name: str) -> None:
+    text = sql(name)
+    numbered = {int(number) for number in re.findall(r"\?(\d+)", text)}
+    bindings = max(numbered) if numbered else text.count("?")
+    plan = connection.execute(f"EXPLAIN QUERY PLAN {text}", (None,) * bindings)
+    steps = [row[3] for row in plan]
+    scans = [step for step in steps if isinstance(step, str) and step.startswith("SCAN ")]
+    harmless = ("SCAN CONSTANT ROW", "SCAN found")
+    assert name in WHOLE or not [scan for scan in scans if scan not in harmless], steps
+
+
+@pytest.mark.parametrize("name", ["list_ready", "load_due", "load_kept_too_long"])
+def test_no_statement_on_a_hot_path_sorts(connection: apsw.Connection, name: str) -> None:
+    text = sql(name)
+    plan = connection.execute(f"EXPLAIN QUERY PLAN {text}", (None,) * text.count("?"))
+    assert not any("TEMP B-TREE" in str(row[3]) for row in plan)
+
+
+def test_every_command_has_a_header() -> None:
+    folder = files("windlass.engine.sqlite").joinpath("commands")
+    for name in COMMANDS:
+        assert folder.joinpath(f"{name}.sql").read_text().startswith("-- "), name

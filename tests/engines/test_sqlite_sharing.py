@@ -1,0 +1,187 @@
+"""Many threads and processes on one file: deadlines, group commit, wake-ups."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from tests.engines.conftest import OpenEngine, new_job
+from windlass.core.states import State
+from windlass.engine.contract import EngineOptions, Plan
+from windlass.engine.sqlite.engine import SQLiteEngine
+from windlass.errors import EngineUnavailable
+
+PRODUCER = """
+import sys
+from pathlib import Path
+from windlass.engine.contract import EngineOptions, NewJob
+from windlass.engine.sqlite.engine import SQLiteEngine
+engine = SQLiteEngine(Path(sys.argv[1]), EngineOptions())
+for n in range(int(sys.argv[3])):
+    engine.put([NewJob(id=f"{sys.argv[2]}-{n}", task="t", queue="q", payload=b"x")])
+"""
+
+
+def hold_the_lock(path: Path) -> Callable[[], None]:
+    """Hold the lock file as a stopped process would; gives the way to let go."""
+    descriptor = os.open(path.with_name("jobs.db.lock"), os.O_RDWR)
+    fcntl.flock(descriptor, fcntl.LOCK_EX)
+    return lambda: os.close(descriptor)
+
+
+def test_processes_write_side_by_side(path: Path, engine: SQLiteEngine) -> None:
+    command = [sys.executable, "-c", PRODUCER, str(path)]
+    producers = [subprocess.Popen([*command, f"p{n}", "50"]) for n in range(4)]
+    assert [producer.wait(timeout=60) for producer in producers] == [0] * 4
+    assert engine.stats().queues == {"q": {State.READY: 200}}
+    assert engine.check() == []
+
+
+def test_a_held_lock_costs_an_error_and_never_a_hang(path: Path, engine: SQLiteEngine) -> None:
+    engine.put([new_job(1)])
+    let_go = hold_the_lock(path)
+    started = time.monotonic()
+    with pytest.raises(EngineUnavailable, match=r"within 0\.5 s: another process holds its lock"):
+        engine.put([new_job(2)])
+    elapsed = time.monotonic() - started
+    assert [record is not None for record in engine.get(["job-000001"])] == [True]
+    let_go()
+    engine.put([new_job(3)])
+    assert 0.4 < elapsed < 3.0
+    assert engine.get(["job-000002"]) == [None], "a caller that gave up must not be served later"
+
+
+def test_what_piles_up_behind_the_lock_is_committed_at_once(
+    path: Path, open_engine: OpenEngine
+) -> None:
+    engine = open_engine()
+    engine.put([new_job(0)])
+    commits: list[None] = []
+    connection = engine._database._write_connection
+    assert connection is not None
+    let_go = hold_the_lock(path)
+
+    def count() -> bool:
+        commits.append(None)
+        return False
+
+    connection.set_commit_hook(count)
+    with ThreadPoolExecutor(16) as pool:
+        puts = [pool.submit(engine.put, [new_job(number)]) for number in range(1, 17)]
+        deadline = time.monotonic() + 5
+        while len(engine._database._requests) < 16 and time.monotonic() < deadline:
+            time.sleep(0.001)
+        let_go()
+        assert all(put.result()[0].id for put in puts)
+    connection.set_commit_hook(None)
+    assert len(commits) <= 2
+    assert engine.stats().queues == {"q": {State.READY: 17}}
+
+
+def test_one_bad_request_of_a_group_spoils_no_other(path: Path, engine: SQLiteEngine) -> None:
+    engine.put([new_job(0)])
+    let_go = hold_the_lock(path)
+    bad = new_job(1, payload=None)
+    with ThreadPoolExecutor(2) as pool:
+        good = pool.submit(engine.put, [new_job(2)])
+        failing = pool.submit(engine.put, [bad])
+        deadline = time.monotonic() + 5
+        while len(engine._database._requests) < 2 and time.monotonic() < deadline:
+            time.sleep(0.001)
+        let_go()
+        assert good.result()[0].id == "job-000002"
+        assert failing.exception() is not None
+    assert engine.get(["job-000001"]) == [None]
+    assert engine.check() == []
+
+
+def test_a_put_wakes_exactly_as_many_waiters_as_it_has_jobs(open_engine: OpenEngine) -> None:
+    producer = open_engine()
+    producer.migrate()
+    waiters = [open_engine() for _ in range(3)]
+    woken = [threading.Event() for _ in waiters]
+    ready = threading.Barrier(len(waiters) + 1)
+
+    def wait(waiter: SQLiteEngine, event: threading.Event) -> None:
+        waiter.migrate()
+        ready.wait()
+        waiter.wait(Plan(queues=("q",)), timeout_ms=500)
+        event.set()
+
+    threads = [
+        threading.Thread(target=wait, args=pair) for pair in zip(waiters, woken, strict=True)
+    ]
+    for thread in threads:
+        thread.start()
+    ready.wait()
+    folder = Path(f"{producer._database.location}.wake")
+    deadline = time.monotonic() + 5
+    while len(list(folder.glob("*.idle"))) < len(waiters) and time.monotonic() < deadline:
+        time.sleep(0.001)
+    started = time.monotonic()
+    producer.put([new_job(1)])
+    while not any(event.is_set() for event in woken):
+        time.sleep(0.0005)
+    elapsed = time.monotonic() - started
+    assert sum(event.is_set() for event in woken) == 1
+    assert elapsed < 0.2
+    for thread in threads:
+        thread.join()
+
+
+def test_the_sockets_of_the_dead_are_swept_away(path: Path, engine: SQLiteEngine) -> None:
+    engine.migrate()
+    waiting = (
+        "import sys; from pathlib import Path\n"
+        "from windlass.engine.contract import EngineOptions, Plan\n"
+        "from windlass.engine.sqlite.engine import SQLiteEngine\n"
+        "engine = SQLiteEngine(Path(sys.argv[1]), EngineOptions())\n"
+        "while True: engine.wait(Plan(), 500)\n"
+    )
+    process = subprocess.Popen([sys.executable, "-c", waiting, str(path)])
+    folder = path.with_name("jobs.db.wake")
+    deadline = time.monotonic() + 20
+    while not list(folder.glob("*.idle")) and time.monotonic() < deadline:
+        time.sleep(0.005)
+    process.kill()
+    process.wait()
+    left = list(folder.iterdir())
+    engine.put([new_job(1)])
+    assert len(left) == 1
+    assert list(folder.iterdir()) == []
+
+
+def test_a_path_too_long_for_a_socket_wakes_all_the_same(tmp_path: Path) -> None:
+    folder = tmp_path / ("long-" * 30)
+    folder.mkdir()
+    engines = [SQLiteEngine(folder / "jobs.db", EngineOptions()) for _ in range(2)]
+    waiter, producer = engines
+    waiter.migrate()
+    producer.migrate()
+    done = threading.Event()
+
+    def wait() -> None:
+        waiter.wait(Plan(), 500)
+        done.set()
+
+    thread = threading.Thread(target=wait)
+    thread.start()
+    wake = Path(f"{producer._database.location}.wake")
+    deadline = time.monotonic() + 5
+    while not (wake.is_dir() and list(wake.glob("*.idle"))) and time.monotonic() < deadline:
+        time.sleep(0.001)
+    producer.put([new_job(1)])
+    woken = done.wait(0.3)
+    thread.join()
+    for engine in engines:
+        engine.shutdown()
+    assert woken
