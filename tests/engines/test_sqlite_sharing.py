@@ -138,26 +138,48 @@ def test_a_put_wakes_exactly_as_many_waiters_as_it_has_jobs(open_engine: OpenEng
         thread.join()
 
 
-def test_the_sockets_of_the_dead_are_swept_away(path: Path, engine: SQLiteEngine) -> None:
-    engine.migrate()
-    waiting = (
-        "import sys; from pathlib import Path\n"
-        "from windlass.engine.contract import EngineOptions, Plan\n"
-        "from windlass.engine.sqlite.engine import SQLiteEngine\n"
-        "engine = SQLiteEngine(Path(sys.argv[1]), EngineOptions())\n"
-        "while True: engine.wait(Plan(), 500)\n"
-    )
-    process = subprocess.Popen([sys.executable, "-c", waiting, str(path)])
+WAITER = """
+import sys
+from pathlib import Path
+from windlass.engine.contract import EngineOptions, Plan
+from windlass.engine.sqlite.engine import SQLiteEngine
+engine = SQLiteEngine(Path(sys.argv[1]), EngineOptions())
+while True: engine.wait(Plan(), 500)
+"""
+
+
+def leave_a_dead_socket(path: Path) -> Path:
+    """The socket of a waiter that was killed while it waited."""
+    process = subprocess.Popen([sys.executable, "-c", WAITER, str(path)])
     folder = path.with_name("jobs.db.wake")
     deadline = time.monotonic() + 20
     while not list(folder.glob("*.idle")) and time.monotonic() < deadline:
         time.sleep(0.005)
     process.kill()
     process.wait()
-    left = list(folder.iterdir())
+    [left] = folder.iterdir()
+    return left
+
+
+def test_whoever_rings_sweeps_away_the_sockets_of_the_dead(
+    path: Path, engine: SQLiteEngine
+) -> None:
+    left = leave_a_dead_socket(path)
     engine.put([new_job(1)])
-    assert len(left) == 1
-    assert list(folder.iterdir()) == []
+    assert list(left.parent.iterdir()) == []
+
+
+def test_whoever_waits_sweeps_away_the_sockets_of_the_dead(
+    path: Path, open_engine: OpenEngine
+) -> None:
+    left = leave_a_dead_socket(path)
+    busy = left.rename(left.with_suffix(".busy"))
+    living, newcomer = open_engine(), open_engine()
+    living.wait(Plan(), timeout_ms=1)
+    newcomer.wait(Plan(), timeout_ms=1)
+    names = [file.name for file in left.parent.iterdir()]
+    assert busy.name not in names
+    assert len(names) == 2, "the living are left alone"
 
 
 def test_a_path_too_long_for_a_socket_wakes_all_the_same(tmp_path: Path) -> None:

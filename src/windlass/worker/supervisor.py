@@ -96,7 +96,13 @@ class Supervisor:
     # --------------------------------------------------------------------------------- starting
 
     def _start_child(self, *, is_solo: bool) -> None:
-        child = ChildProcess(self._options, is_solo=is_solo)
+        try:
+            child = ChildProcess(self._options, is_solo=is_solo)
+        except OSError as error:  # no memory, no descriptors: perhaps there are some later
+            log.error("a child could not be started, and is tried again: %s", error)
+            self._short_lives += 1
+            self._start_later(is_solo=is_solo)
+            return
         self._children[child.pid] = child
         self._reactor.watch(child.channel, partial(self._listen, child))
 

@@ -104,8 +104,9 @@ class Upkeep:
                 if duty.due <= monotonic():
                     self._perform(duty)
             if self._is_stopping and not self._closings:
-                return
+                break
             self._wake.wait(max(0.0, min(duty.due for duty in self._duties) - monotonic()))
+        self._engine.shutdown()
 
     def _perform(self, duty: Duty) -> None:
         duty.due = NEVER  # before the action: a request that comes meanwhile makes it due again

@@ -112,6 +112,7 @@ class _Inside:
         if self._folder is None or self._bound is not None:
             return
         self._folder.mkdir(mode=0o700, exist_ok=True)
+        self._sweep()
         bound = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
         bound.setblocking(False)
         try:
@@ -121,6 +122,19 @@ class _Inside:
             bound.close()
             return
         self._bound = bound
+
+    def _sweep(self) -> None:
+        """Remove the sockets of processes that were killed; one that lives accepts a connection."""
+        assert self._folder is not None
+        for name in os.listdir(self._folder):
+            with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as probe:
+                try:
+                    probe.connect(self._path(name))
+                except ConnectionRefusedError:
+                    with contextlib.suppress(FileNotFoundError):
+                        os.unlink(self._path(name))
+                except OSError:
+                    continue  # it was renamed or removed meanwhile
 
     def show(self, ending: str) -> None:
         if self._bound is None:

@@ -21,7 +21,7 @@ def has_work(connection: apsw.Connection, plan: Plan, now_ms: int) -> bool:
     due = first(connection, "next_due")
     if due is not None and due <= now_ms:
         return True
-    if first(connection, "any_silent_session", now_ms):
+    if first(connection, "any_session_to_reap", now_ms):
         return True
     if not plan.queues:
         return bool(first(connection, "any_ready", plan.suspects))
@@ -60,7 +60,7 @@ def suspects_wait(connection: apsw.Connection, plan: Plan) -> bool:
 def claim(tx: Transaction, session: str, nonce: str, plan: Plan, limit: int) -> Batch:
     if is_gone(tx.connection, session):
         return Batch(gone=True)
-    held = tx.rows("list_claims", session, nonce)
+    held = _in_turn(tx.rows("list_claims", session, nonce), plan)
     more = False
     if not held and has_work(tx.connection, plan, tx.now_ms):
         tx.notice()
@@ -133,7 +133,7 @@ def _lease(tx: Transaction, session: str, nonce: str, plan: Plan, limit: int) ->
 def _next_in_line(tx: Transaction, plan: Plan, limit: int) -> list[Row]:
     if plan.queues:
         found: list[Row] = []
-        for queue in plan.queues:
+        for queue in dict.fromkeys(plan.queues):
             found += tx.rows("list_ready", queue, plan.suspects, limit - len(found))
             if len(found) == limit:
                 break
@@ -142,6 +142,12 @@ def _next_in_line(tx: Transaction, plan: Plan, limit: int) -> list[Row]:
     merged = [row for queue in queues for row in tx.rows("list_ready", queue, plan.suspects, limit)]
     merged.sort()  # rank and place come first, and places never repeat
     return merged[:limit]
+
+
+def _in_turn(held: list[Row], plan: Plan) -> list[Row]:
+    """Claims in the order in which they were given: queue by queue where the plan names them."""
+    precedence = {queue: number for number, queue in enumerate(reversed(plan.queues))}
+    return sorted(held, key=lambda row: (-precedence.get(row[5], -1), row[0], row[1]))
 
 
 def _is_expired(tx: Transaction, row: Row) -> bool:

@@ -16,6 +16,7 @@ from __future__ import annotations
 import os
 import sys
 import threading
+import time
 import weakref
 from collections.abc import Callable
 from typing import Any, Final, TypeVar
@@ -75,7 +76,9 @@ class Database:
     _lock_fd: int | None
     _requests: list[_Request]
     _thread: threading.Thread | None
+    _is_forking: bool
     _held_for_fork: bool
+    _is_stopping: bool
 
     def __init__(self, place: Place | None, durability: str, timeout_ms: int) -> None:
         self.place = place
@@ -90,7 +93,7 @@ class Database:
 
     def write(self, work: Work[T]) -> T:
         """Run `work` inside a write transaction and commit it."""
-        if not self._requests and self._turn.acquire(blocking=False):
+        if not (self._requests or self._is_forking) and self._turn.acquire(blocking=False):
             try:
                 if self._lock_file(wait=False):
                     try:
@@ -107,7 +110,15 @@ class Database:
             with self._turn:
                 return self._mapped(lambda: work(self._writer()))
         with self._reading:
-            return self._mapped(lambda: work(self._reader()))
+            return self._mapped(lambda: self._on_snapshot(work))
+
+    def _on_snapshot(self, work: Work[T]) -> T:
+        connection = self._reader()
+        connection.execute("BEGIN")
+        try:
+            return work(connection)
+        finally:
+            connection.execute("ROLLBACK")
 
     def set_up(self, work: Work[T]) -> T:
         """Switch a new file to write-ahead logging, then run `work` as a transaction.
@@ -125,6 +136,7 @@ class Database:
 
     def close(self) -> None:
         """Close the connections; the next call opens new ones. A database in memory is lost."""
+        self._stop_thread()
         with self._turn, self._reading:
             self._close_connections()
 
@@ -174,16 +186,25 @@ class Database:
 
     def _start_thread(self) -> None:
         if self._thread is None:
+            self._is_stopping = False
             self._thread = threading.Thread(
                 target=self._write_for_others, name="windlass-sqlite-writer", daemon=True
             )
             self._thread.start()
 
+    def _stop_thread(self) -> None:
+        """Let the writer thread finish what it was given, and end it."""
+        with self._more:
+            thread, self._thread = self._thread, None
+            self._is_stopping = True
+            self._more.notify()
+        if thread is not None:
+            thread.join(self._timeout_ms / 1000)  # it may wait for a lock that is never given up
+
     def _write_for_others(self) -> None:
-        while True:
-            with self._more:
-                while not self._requests:
-                    self._more.wait()
+        while self._await_requests():
+            while self._is_forking:
+                time.sleep(0.001)  # the lock is not fair: step aside for the thread that forks
             with self._turn:
                 self._lock_file(wait=True)
                 try:
@@ -192,6 +213,12 @@ class Database:
                     self._serve([request for request in taken if not request.abandoned])
                 finally:
                     self._unlock_file()
+
+    def _await_requests(self) -> bool:
+        with self._more:
+            while not self._requests and not self._is_stopping:
+                self._more.wait()
+            return bool(self._requests)
 
     def _serve(self, requests: list[_Request]) -> None:
         """Commit all requests at once; one that fails is rolled back alone."""
@@ -273,9 +300,12 @@ class Database:
         self._write_connection = None
         self._read_connection = None
         self._lock_fd = None
+        self._is_forking = False
         self._held_for_fork = False
+        self._is_stopping = False
 
     def before_fork(self) -> None:
+        self._is_forking = True
         self._held_for_fork = self._turn.acquire(timeout=FORK_PATIENCE_S)
         if self._held_for_fork:
             with self._reading:
@@ -283,6 +313,7 @@ class Database:
                     self._close_connections()
 
     def after_fork_in_parent(self) -> None:
+        self._is_forking = False
         if self._held_for_fork:
             self._held_for_fork = False
             self._turn.release()

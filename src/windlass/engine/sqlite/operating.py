@@ -49,7 +49,7 @@ def _change(tx: Transaction, job: JobRow | None, event: Event) -> ChangeCode:
 
 def _revive(tx: Transaction, job: JobRow) -> None:
     job.reason = job.finished_ms = job.keep_until_ms = job.result_until_ms = None
-    job.result = job.progress = job.last_token = None
+    job.result = job.progress = None
     job.expires_ms = None  # it would only expire again
     job.cancel_requested = 0
     tx.move(job, Event.REVIVE)

@@ -82,12 +82,13 @@ def _to_record(row: Sequence[Any], now_ms: int, **details: Any) -> JobRecord:
 def find(
     connection: apsw.Connection, filter: Filter, cursor: str | None, limit: int, now_ms: int
 ) -> Page:
+    """One record more than asked for is read, to know whether there is another page."""
     below = cursor or _AFTER_ALL_IDS
     if filter.state is State.DEAD:
-        budget = limit if filter.queue is None else SCAN_BUDGET
+        budget = limit + 1 if filter.queue is None else SCAN_BUDGET
         found = rows(connection, "list_dead", below, filter.task, budget)
     else:
-        budget = limit if filter == Filter() else SCAN_BUDGET
+        budget = limit + 1 if filter == Filter() else SCAN_BUDGET
         found = rows(connection, "list_jobs", below, budget)
     matching = [row for row in found if _matches(row, filter)]
     if len(matching) > limit:

@@ -1,0 +1,50 @@
+"""A hand that plays the worker: takes one job and ends it as the test says."""
+
+from __future__ import annotations
+
+from windlass import FailureText, Reason, Windlass
+from windlass.core.ids import new_nonce
+from windlass.engine.contract import (
+    Buried,
+    Claim,
+    Outcome,
+    Plan,
+    Progressed,
+    Retried,
+    Succeeded,
+    Verdict,
+)
+
+
+class Hand:
+    """Speaks to the engine of an app as a worker would."""
+
+    def __init__(self, app: Windlass) -> None:
+        self.app = app
+        self.session = "hand.1.0000"
+
+    def take(self) -> Claim:
+        (claim,) = self.app.engine.claim(self.session, new_nonce(), Plan(), 1).claims
+        return claim
+
+    def succeed(self, value: object, ttl_ms: int = 60_000) -> None:
+        claim = self.take()
+        result = self.app.tasks[claim.task].codec.encode_result(value)
+        stored = result if ttl_ms else None
+        self._end(Succeeded(id=claim.id, token=claim.token, result=stored, result_ttl_ms=ttl_ms))
+
+    def bury(self, error: BaseException) -> None:
+        claim = self.take()
+        text = FailureText.of(error).pack()
+        self._end(Buried(id=claim.id, token=claim.token, reason=Reason.EXHAUSTED, error=text))
+
+    def fail(self, error: BaseException, delay_ms: int) -> None:
+        claim = self.take()
+        text = FailureText.of(error).pack()
+        self._end(Retried(id=claim.id, token=claim.token, delay_ms=delay_ms, error=text))
+
+    def report(self, claim: Claim, progress: bytes) -> None:
+        self._end(Progressed(id=claim.id, token=claim.token, progress=progress))
+
+    def _end(self, outcome: Outcome) -> None:
+        assert self.app.engine.finish([outcome]) == [Verdict.OK]

@@ -1,0 +1,41 @@
+"""What `import windlass` gives, and what it does not drag in."""
+
+import ast
+import subprocess
+import sys
+from pathlib import Path
+
+import windlass
+
+SLOW = ("apsw", "asyncio", "click", "difflib", "logging", "rich", "typer")
+
+
+def test_exports_are_sorted_and_complete() -> None:
+    tree = ast.parse(Path(windlass.__file__).read_text())
+    imported = {
+        alias.asname or alias.name
+        for node in tree.body
+        if isinstance(node, ast.ImportFrom)
+        for alias in node.names
+    }
+    assert windlass.__all__ == sorted(imported)
+
+
+def test_facade_has_no_logic() -> None:
+    tree = ast.parse(Path(windlass.__file__).read_text())
+    kinds = {type(node) for node in tree.body[1:]}  # after the docstring
+    assert kinds == {ast.ImportFrom, ast.Assign}
+
+
+def test_import_loads_nothing_slow() -> None:
+    program = f"import sys, windlass; print([name for name in {SLOW} if name in sys.modules])"
+    ran = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True
+    )
+    assert ran.stdout.strip() == "[]"
+
+
+def test_every_error_is_exported() -> None:
+    tree = ast.parse(Path(windlass.errors.__file__).read_text())
+    errors = {node.name for node in tree.body if isinstance(node, ast.ClassDef)}
+    assert errors <= set(windlass.__all__)

@@ -1,0 +1,199 @@
+"""Settings: where they come from, and what is refused."""
+
+from __future__ import annotations
+
+import logging
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+
+from windlass import Retry, SettingError, Windlass
+from windlass.settings import SETTINGS, Source, default_url, read_settings, without_secrets
+
+DEFAULTS = {
+    "lease_ms": 30_000,
+    "shutdown_grace_ms": 25_000,
+    "retry": Retry(),
+    "result_ttl_ms": 3_600_000,
+    "dead_ttl_ms": 14 * 86_400_000,
+    "max_payload": 1_048_576,
+    "max_crashes": 3,
+    "max_snoozes": 100,
+    "enqueue_timeout_ms": 5_000,
+}
+#: A value as an argument and the same as text, and what becomes of it.
+CHOSEN = {
+    "url": ("sqlite:///a.db", "sqlite:///a.db", "sqlite:///a.db"),
+    "lease": (timedelta(seconds=2), "2s", 2_000),
+    "shutdown_grace": (0, "0", 0),
+    "result_ttl": ("1d", "1d", 86_400_000),
+    "dead_ttl": (1.5, "1.5", 1_500),
+    "max_payload": (10, "10", 10),
+    "max_crashes": (1, "1", 1),
+    "max_snoozes": (0, "0", 0),
+    "enqueue_timeout": ("500ms", "500ms", 500),
+}
+
+
+def value_of(settings: object, name: str) -> object:
+    return getattr(settings, SETTINGS[name].field)
+
+
+def test_defaults_need_no_settings() -> None:
+    settings = read_settings({}, {"PATH": "/bin"})
+    assert {name: getattr(settings, name) for name in DEFAULTS} == DEFAULTS
+    assert set(settings.sources.values()) == {Source.DEFAULT}
+
+
+def test_every_setting_is_tried_here() -> None:
+    assert set(CHOSEN) | {"retry"} == set(SETTINGS) == set(read_settings({}, {}).sources)
+
+
+@pytest.mark.parametrize("name", CHOSEN)
+def test_a_setting_by_argument(name: str) -> None:
+    argument, _, expected = CHOSEN[name]
+    settings = read_settings({name: argument}, {})
+    assert value_of(settings, name) == expected
+    assert settings.sources[name] is Source.ARGUMENT
+
+
+@pytest.mark.parametrize("name", CHOSEN)
+def test_a_setting_by_environment(name: str) -> None:
+    _, text, expected = CHOSEN[name]
+    settings = read_settings({}, {f"WINDLASS_{name.upper()}": text})
+    assert value_of(settings, name) == expected
+    assert settings.sources[name] is Source.ENVIRONMENT
+
+
+def test_an_argument_wins_over_the_environment() -> None:
+    settings = read_settings({"lease": 7}, {"WINDLASS_LEASE": "9"})
+    assert settings.lease_ms == 7_000
+
+
+def test_a_retry_policy_comes_by_argument_only() -> None:
+    policy = Retry(max_attempts=2)
+    assert read_settings({"retry": policy}, {}).retry == policy
+    with pytest.raises(SettingError, match=r"write Windlass\(retry=\.\.\.\) in the code"):
+        read_settings({}, {"WINDLASS_RETRY": "2"})
+
+
+@pytest.mark.parametrize("name", [name for name in SETTINGS if name != "url"])
+def test_a_slip_in_a_name_is_told_the_right_one(name: str) -> None:
+    slip = name[:-1] + "x"
+    with pytest.raises(SettingError, match=rf"no setting {slip}\. Did you mean {name}\?"):
+        read_settings({slip: 1}, {})
+    variable = f"WINDLASS_{slip.upper()}"
+    right = f"WINDLASS_{name.upper()}"
+    with pytest.raises(SettingError, match=rf"{variable} is no setting .* you mean {right}\?"):
+        read_settings({}, {variable: "1"})
+
+
+def test_a_name_like_no_other_is_told_them_all() -> None:
+    with pytest.raises(SettingError, match=r"no setting qqq\. Windlass\(\.\.\.\) takes url, lease"):
+        read_settings({"qqq": 1}, {})
+
+
+def test_names_in_the_environment_are_upper_case() -> None:
+    with pytest.raises(SettingError, match="WINDLASS_lease is no setting"):
+        read_settings({}, {"WINDLASS_lease": "1"})
+
+
+def test_the_variable_of_the_command_line_is_not_a_setting() -> None:
+    read_settings({}, {"WINDLASS_APP": "shop.tasks:app"})
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "words"),
+    [
+        ("lease", "soon", "lease must be seconds as a number.* found 'soon'"),
+        ("lease", None, "lease must be seconds as a number.* found NoneType"),
+        ("lease", "50ms", "lease must be at least 100 ms, found '50ms'"),
+        ("shutdown_grace", -1, "shutdown_grace must not be negative"),
+        ("dead_ttl", 0, "dead_ttl must be at least 1 ms"),
+        ("max_payload", 0, "max_payload must be a whole number of at least 1, found 0"),
+        ("max_crashes", True, "max_crashes must be a whole number .* found True"),
+        ("max_snoozes", 1.5, "max_snoozes must be a whole number .* found 1.5"),
+        ("retry", 3, r"retry must be a windlass\.Retry\(\.\.\.\), found 3"),
+        ("url", "jobs.db", "url must be text such as 'sqlite:///jobs.db', found text without ://"),
+        ("url", Path("jobs.db"), "url must be text such as .* found .*Path"),
+    ],
+)
+def test_a_value_that_makes_no_sense_is_refused(name: str, value: object, words: str) -> None:
+    with pytest.raises(SettingError, match=f"^The setting {words}"):
+        read_settings({name: value}, {})
+
+
+@pytest.mark.parametrize(
+    ("variable", "text"),
+    [("WINDLASS_LEASE", ""), ("WINDLASS_MAX_CRASHES", "three"), ("WINDLASS_MAX_CRASHES", "-1")],
+)
+def test_text_that_makes_no_sense_is_refused(variable: str, text: str) -> None:
+    with pytest.raises(SettingError, match=f"^The setting {variable} must be .* found '{text}'"):
+        read_settings({}, {variable: text})
+
+
+def test_an_app_reads_arguments_and_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("WINDLASS_URL", "sqlite:///from-environment.db")
+    monkeypatch.setenv("WINDLASS_LEASE", "4s")
+    app = Windlass(max_crashes=5)
+    assert app.settings.url == "sqlite:///from-environment.db"
+    assert app.settings.lease_ms == 4_000
+    assert app.settings.max_crashes == 5
+    assert Windlass("sqlite:///argument.db").settings.url == "sqlite:///argument.db"
+
+
+# ------------------------------------------------------------------------------------ without a url
+
+
+def test_without_a_url_jobs_live_beside_the_project_file(tmp_path: Path) -> None:
+    inner = tmp_path / "src" / "shop"
+    inner.mkdir(parents=True)
+    (tmp_path / "pyproject.toml").touch()
+    assert default_url(inner) == f"sqlite:///{tmp_path}/windlass.db"
+
+
+def test_without_a_project_jobs_live_in_the_current_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Path, "is_file", lambda _path: False)
+    assert default_url(tmp_path) == f"sqlite:///{tmp_path}/windlass.db"
+
+
+def test_one_warning_says_where(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    folder = tmp_path / "a folder"  # a space must survive the way through a url
+    folder.mkdir()
+    (folder / "pyproject.toml").touch()
+    monkeypatch.chdir(folder)
+    with Windlass() as app:
+        assert caplog.records == []  # an app that is never used says nothing
+        assert app.engine is app.engine
+        assert app.engine.stats().totals == {}
+    (record,) = caplog.records
+    assert record.name == "windlass"
+    assert record.levelno == logging.WARNING
+    assert "a%20folder/windlass.db" in record.getMessage()
+    assert (folder / "windlass.db").is_file()
+
+
+def test_a_chosen_url_warns_of_nothing(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    with Windlass(f"sqlite:///{tmp_path}/a.db") as app:
+        assert app.engine.stats().totals == {}
+    assert caplog.records == []
+
+
+# ------------------------------------------------------------------------------------------ secrets
+
+
+def test_passwords_are_never_shown() -> None:
+    app = Windlass("redis://user:hunter2@host:6379/0")
+    assert "hunter2" not in repr(app)
+    assert "hunter2" not in repr(app.settings)
+    assert "redis://***@host:6379/0" in repr(app)
+    assert "lease_ms=30000" in repr(app.settings)
+
+
+def test_a_url_without_a_secret_is_shown_as_it_is() -> None:
+    assert without_secrets("sqlite:////tmp/a.db") == "sqlite:////tmp/a.db"

@@ -1,0 +1,137 @@
+"""One job of the reference model, and what an event does to its record."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Final
+
+from msgspec.structs import replace
+
+from windlass.core.states import (
+    SUSPECT_AFTER_LOSSES,
+    Counters,
+    Event,
+    Hold,
+    Reason,
+    State,
+    charge,
+)
+from windlass.engine.contract import MAX_FAILURES, Claim, Failure, JobRecord, NewJob
+
+#: Events that leave an entry in the history of a job.
+REMEMBERED: Final = frozenset({Event.RETRY, Event.BURY, Event.LOSE, Event.CRASH, Event.SUSPECT})
+#: Events after which a job has ended by itself, so that it need not run alone any more.
+CLEARING: Final = frozenset({Event.SUCCEED, Event.RETRY, Event.BURY, Event.SNOOZE})
+
+
+@dataclass
+class Job:
+    record: JobRecord  # with the result, whether it may still be seen or not
+    row: int  # the order of the puts
+    place: int  # the order in the line
+    token: str | None = None  # of the claim under way
+    last_token: str | None = None  # of the claim that its own holder ended last
+    keep_until_ms: int = 0  # of the record, once finished
+    result_until_ms: int = 0
+
+    @property
+    def is_claimable(self) -> bool:
+        return self.record.state is State.READY and self.record.hold is Hold.NONE
+
+    @property
+    def rank(self) -> tuple[int, int]:
+        return (-self.record.priority, self.place)
+
+    def is_held_by(self, session: str) -> bool:
+        return self.record.state is State.RUNNING and self.record.session == session
+
+    @staticmethod
+    def of(new: NewJob, number: int, now_ms: int) -> Job:
+        """Due is the later of the two instants that may be given, expired the earlier."""
+        due_ms = max(new.run_after_ms or 0, now_ms + new.run_in_ms)
+        waits = due_ms > now_ms
+        expiries = [] if new.expires_ms is None else [new.expires_ms]
+        if new.expires_in_ms is not None:
+            expiries.append(now_ms + new.expires_in_ms)
+        record = JobRecord(
+            id=new.id,
+            task=new.task,
+            queue=new.queue,
+            priority=new.priority,
+            state=State.SCHEDULED if waits else State.READY,
+            hold=Hold.NONE,
+            reason=None,
+            counters=Counters(),
+            created_ms=now_ms,
+            due_ms=due_ms if waits else None,
+            expires_ms=min(expiries, default=None),
+            payload=new.payload,
+        )
+        return Job(record, row=number, place=number)
+
+    def move(
+        self,
+        event: Event,
+        state: State,
+        now_ms: int,
+        *,
+        started: bool = True,
+        error: bytes = b"",
+        **changes: Any,
+    ) -> None:
+        """Let an event happen that leads to a state; `changes` are what is special about it."""
+        was = self.record
+        self.record = replace(
+            was,
+            state=state,
+            counters=charge(was.counters, event, started=started),
+            failures=_history(was, event, error, now_ms),
+            **{"suspect": _is_suspect(was, event), **changes},
+        )
+        if state is not State.RUNNING:
+            self.token = None
+        if state.is_final:
+            self.record = replace(self.record, finished_ms=now_ms, due_ms=None, hold=Hold.NONE)
+        if state is State.CANCELLED and was.state is State.RUNNING:
+            self.record = replace(self.record, reason=Reason.CANCELLED)
+
+    def as_claim(self) -> Claim:
+        record = self.record
+        assert self.token is not None
+        return Claim(
+            id=record.id,
+            token=self.token,
+            task=record.task,
+            queue=record.queue,
+            priority=record.priority,
+            payload=record.payload,
+            counters=record.counters,
+            created_ms=record.created_ms,
+            suspect=record.suspect,
+        )
+
+    def seen(self, now_ms: int) -> JobRecord:
+        """The record as others see it: a result is shown for its time only."""
+        kept = self.record.result is not None and now_ms < self.result_until_ms
+        return replace(self.record, has_result=kept, result=self.record.result if kept else None)
+
+
+def _is_suspect(was: JobRecord, event: Event) -> bool:
+    if event in CLEARING:
+        return False
+    if event is Event.LOSE and was.counters.losses + 1 >= SUSPECT_AFTER_LOSSES:
+        return True
+    return was.suspect or event in {Event.CRASH, Event.SUSPECT}
+
+
+def _history(was: JobRecord, event: Event, error: bytes, now_ms: int) -> tuple[Failure, ...]:
+    if event not in REMEMBERED:
+        return was.failures
+    entry = Failure(
+        at_ms=now_ms,
+        event=event.value,
+        attempt=was.counters.attempt,
+        session=was.session,
+        error=error,
+    )
+    return (*was.failures, entry)[-MAX_FAILURES:]

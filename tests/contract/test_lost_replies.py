@@ -1,0 +1,200 @@
+"""Every verb that changes something, repeated as after a lost reply: nothing more happens.
+
+The repeat says the same as the first call, or, where the first reply counts what it changed, that
+nothing was left to do. All that can be seen is the same afterwards, totals included.
+"""
+
+from collections.abc import Callable
+from typing import Final
+
+import pytest
+
+from tests.contract.test_finish import OUTCOMES
+from tests.contract.world import START_MS, World
+from windlass.core.states import Reason
+from windlass.engine.contract import (
+    MIN_RECORD_MS,
+    UNKNOWN_NONCE_MS,
+    Beat,
+    Buried,
+    ChangeCode,
+    Claim,
+    Closed,
+    NewJob,
+    Outcome,
+    Plan,
+    Succeeded,
+    Tended,
+    Unroutable,
+)
+
+Call = Callable[[], object]
+SAME: Final = object()
+
+
+def a_claim(world: World) -> Claim:
+    world.put_many(3)
+    return world.take()
+
+
+def put(world: World) -> tuple[Call, object]:
+    jobs = [world.new(), world.new(run_in_ms=9), world.new(expires_in_ms=9)]
+    return lambda: world.engine.put(jobs), SAME
+
+
+def put_with_keys(world: World) -> tuple[Call, object]:
+    world.put(idempotency_key="taken", fingerprint="one")
+    jobs: list[NewJob] = [
+        world.new(idempotency_key="key"),
+        world.new(idempotency_key="taken", fingerprint="one"),
+        world.new(idempotency_key="taken", fingerprint="two"),
+    ]
+    return lambda: world.engine.put(jobs), SAME
+
+
+def claim(world: World) -> tuple[Call, object]:
+    world.put_many(3, queue="a")
+    world.put_many(3, queue="b", priority=9)
+    world.put(run_in_ms=1_000)
+    plan = Plan(queues=("a", "b"))
+    return lambda: world.engine.claim("worker", "nonce", plan, 5), SAME
+
+
+def claim_that_promotes_and_reaps(world: World) -> tuple[Call, object]:
+    world.put_many(2)
+    world.claim("silent")
+    world.put_many(2, run_in_ms=9)
+    world.put(expires_in_ms=9)
+    world.pass_time(60_000)
+    return lambda: world.engine.claim("worker", "nonce", Plan(), 3), SAME
+
+
+def turn(world: World) -> tuple[Call, object]:
+    held = a_claim(world)
+    outcomes = [Succeeded(id=held.id, token=held.token)]
+    return lambda: world.engine.turn("worker", outcomes, "next", Plan(), 1), SAME
+
+
+def turn_that_claims_what_it_gave_back(world: World) -> tuple[Call, object]:
+    held = a_claim(world)
+    outcomes: list[Outcome] = [OUTCOMES["released"](held.id, held.token)]
+    return lambda: world.engine.turn("worker", outcomes, "next", Plan(), 1), SAME
+
+
+def release(world: World) -> tuple[Call, object]:
+    held = a_claim(world)
+    return lambda: world.engine.release("worker", held.token), 0
+
+
+def beat(world: World) -> tuple[Call, object]:
+    held = a_claim(world)
+    world.engine.cancel([held.id])
+    world.advance(UNKNOWN_NONCE_MS)
+    beats = [Beat(session="worker", nonces=(held.token,)), Beat(session="unknown")]
+    return lambda: world.engine.beat(beats), SAME
+
+
+def beat_that_gives_back(world: World) -> tuple[Call, object]:
+    a_claim(world)
+    world.advance(UNKNOWN_NONCE_MS)
+    return lambda: world.engine.beat([Beat(session="worker", nonces=())]), SAME
+
+
+def close(world: World) -> tuple[Call, object]:
+    world.put_many(3)
+    ids = [claim.id for claim in world.claim().claims]
+    return lambda: world.engine.close("worker", ids[:1], "killed"), Closed()
+
+
+def cancel(world: World) -> tuple[Call, object]:
+    held = a_claim(world)
+    ids = [held.id, world.put(), world.put(run_in_ms=9), "nowhere"]
+    return lambda: world.engine.cancel(ids), SAME
+
+
+def buried(world: World) -> str:
+    held = a_claim(world)
+    outcome = Buried(id=held.id, token=held.token, reason=Reason.REJECTED, error=b"no")
+    world.finish(outcome)
+    return held.id
+
+
+def retry(world: World) -> tuple[Call, object]:
+    """It is ready already: said as for any job that is not dead."""
+    id = buried(world)
+    return lambda: world.engine.retry([id]), [ChangeCode.REFUSED]
+
+
+def discard(world: World) -> tuple[Call, object]:
+    """It is gone already: said as for any job that is not there."""
+    id = buried(world)
+    return lambda: world.engine.discard([id]), [ChangeCode.UNKNOWN]
+
+
+def adopt(world: World) -> tuple[Call, object]:
+    held = a_claim(world)
+    world.finish(Unroutable(id=held.id, token=held.token))
+    return lambda: world.engine.adopt([held.task]), 0
+
+
+def tend(world: World) -> tuple[Call, object]:
+    held = a_claim(world)
+    world.finish(Succeeded(id=held.id, token=held.token))
+    world.take("silent")
+    world.pass_time(MIN_RECORD_MS)
+    return world.engine.tend, Tended()
+
+
+VERBS: Final = [
+    put,
+    put_with_keys,
+    claim,
+    claim_that_promotes_and_reaps,
+    turn,
+    turn_that_claims_what_it_gave_back,
+    release,
+    beat,
+    beat_that_gives_back,
+    close,
+    cancel,
+    retry,
+    discard,
+    adopt,
+    tend,
+]
+
+
+@pytest.mark.parametrize("verb", VERBS)
+def test_a_repeated_call_changes_nothing(
+    world: World, verb: Callable[[World], tuple[Call, object]]
+) -> None:
+    call, expected = verb(world)
+    start = world.everything()
+    first = call()
+    after = world.everything()
+    assert after != start or verb is beat  # the first call did something to be repeated
+    assert call() == (first if expected is SAME else expected)
+    assert world.everything() == after
+
+
+@pytest.mark.parametrize("kind", OUTCOMES)
+def test_a_repeated_outcome_changes_nothing(world: World, kind: str) -> None:
+    held = a_claim(world)
+    outcome = OUTCOMES[kind](held.id, held.token)
+    first = world.finish(outcome)
+    after = world.everything()
+    assert world.finish(outcome) is first
+    assert world.everything() == after
+
+
+def test_a_repeat_after_a_while_changes_nothing(world: World) -> None:
+    """The record of a success outlives its result, so that a late repeat is recognised."""
+    held = a_claim(world)
+    outcome = Succeeded(id=held.id, token=held.token, result=b"result", result_ttl_ms=1_000)
+    first = world.finish(outcome)
+    world.advance(MIN_RECORD_MS - 1)
+    world.engine.tend()
+    after = world.everything()
+    assert world.finish(outcome) is first
+    assert world.everything() == after
+    assert world.now_ms == START_MS + MIN_RECORD_MS - 1

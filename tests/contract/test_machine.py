@@ -1,0 +1,390 @@
+"""The engine against the reference model, driven by hypothesis through every verb.
+
+Every reply must equal the model's, and after every step all that can be seen. Claims are never
+forgotten: tokens that are dead by now are presented again with every outcome. Where a place can be
+opened twice, the calls alternate between two engine objects.
+"""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+from collections.abc import Callable
+from itertools import cycle
+from pathlib import Path
+from typing import Any, ClassVar, TypeVar
+
+import pytest
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import (
+    Bundle,
+    RuleBasedStateMachine,
+    consumes,
+    initialize,
+    invariant,
+    multiple,
+    precondition,
+    rule,
+    run_state_machine_as_test,
+)
+
+from tests.contract.model import Model
+from tests.contract.variants import OPTIONS, Variant
+from tests.contract.world import LEASE_MS, START_MS, STEP_MS, World
+from windlass.core.states import Reason, State
+from windlass.engine.contract import (
+    UNKNOWN_NONCE_MS,
+    Batch,
+    Beat,
+    Buried,
+    Capability,
+    Claim,
+    Engine,
+    Filter,
+    NewJob,
+    Outcome,
+    Plan,
+    Progressed,
+    Released,
+    Retried,
+    Snoozed,
+    Stats,
+    Succeeded,
+    Unroutable,
+)
+
+T = TypeVar("T")
+
+DAY_MS = 24 * 60 * 60 * 1000
+
+TOTALS = (
+    "enqueued",
+    "succeeded",
+    "dead",
+    "cancelled",
+    "retried",
+    "lost",
+    "crashed",
+    "stale",
+    "expired",
+)
+
+distances = st.sampled_from([0, 1, 1_000, LEASE_MS, DAY_MS])
+jumps = st.sampled_from(
+    [0, 1, 1_000, STEP_MS, LEASE_MS - 1, LEASE_MS, LEASE_MS + 1, DAY_MS, -1, -LEASE_MS, -DAY_MS]
+)
+queues = st.sampled_from(["a", "b"])
+tasks = st.sampled_from(["t", "u"])
+plans = st.builds(
+    Plan,
+    queues=st.sampled_from([(), (), ("a",), ("b", "a"), ("b", "none", "b")]),
+    suspects=st.sampled_from([False, False, True]),
+)
+limits = st.sampled_from([0, 1, 1, 2, 3, 100])
+slots = st.integers(0, 2)
+errors = st.sampled_from([b"", b"boom"])
+fields = st.fixed_dictionaries(
+    {
+        "task": tasks,
+        "queue": queues,
+        "payload": st.sampled_from([b"", b"\x00\xff"]),
+        "priority": st.sampled_from([0, 0, 0, -100, 100]),
+        "run_after_ms": st.sampled_from([None, None, None, START_MS - 1, START_MS + 5_000]),
+        "run_in_ms": st.sampled_from([0, 0, 0, 1, 1_000, DAY_MS]),
+        "expires_ms": st.sampled_from([None, None, None, START_MS + LEASE_MS]),
+        "expires_in_ms": st.sampled_from([None, None, None, 0, 1_000]),
+        "idempotency_key": st.sampled_from([None, None, None, "k", "l"]),
+        "fingerprint": st.sampled_from(["", "", "x"]),
+    }
+)
+endings: st.SearchStrategy[Callable[[Claim], Outcome]] = st.one_of(
+    st.builds(
+        lambda result, ttl_ms: (
+            lambda claim: Succeeded(
+                id=claim.id, token=claim.token, result=result, result_ttl_ms=ttl_ms
+            )
+        ),
+        st.sampled_from([None, b"", b"result"]),
+        st.sampled_from([0, 1, LEASE_MS, 2 * DAY_MS]),
+    ),
+    st.builds(
+        lambda delay_ms, error: (
+            lambda claim: Retried(id=claim.id, token=claim.token, delay_ms=delay_ms, error=error)
+        ),
+        distances,
+        errors,
+    ),
+    st.builds(
+        lambda reason, error, started: (
+            lambda claim: Buried(
+                id=claim.id, token=claim.token, reason=reason, error=error, started=started
+            )
+        ),
+        st.sampled_from(Reason),
+        errors,
+        st.booleans(),
+    ),
+    st.builds(
+        lambda started: lambda claim: Released(id=claim.id, token=claim.token, started=started),
+        st.booleans(),
+    ),
+    st.builds(
+        lambda delay_ms: lambda claim: Snoozed(id=claim.id, token=claim.token, delay_ms=delay_ms),
+        distances,
+    ),
+    st.just(lambda claim: Unroutable(id=claim.id, token=claim.token)),
+    st.builds(
+        lambda progress: (
+            lambda claim: Progressed(id=claim.id, token=claim.token, progress=progress)
+        ),
+        st.sampled_from([b"", b"half"]),
+    ),
+)
+
+
+class QueueMachine(RuleBasedStateMachine):
+    variant_name: ClassVar[str]
+
+    ids: Bundle[str] = Bundle("ids")
+    claims: Bundle[Claim] = Bundle("claims")  # living and dead
+    repeatable: Bundle[tuple[str, str, Plan, int]] = Bundle("repeatable")
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.folder = Path(tempfile.mkdtemp(prefix="windlass-machine-"))
+        self.world = World(Variant(self.variant_name, self.folder))
+        self.model = Model(OPTIONS, START_MS)
+        self.sessions = ["session-0", "session-1", "session-2"]
+        self.known: dict[str, None] = {}
+        self.started = len(self.sessions)
+        self.open_engines()
+
+    def open_engines(self) -> None:
+        self.engines = cycle([self.world.engine, self.world.open()])
+
+    def same(self, verb: Callable[[Engine | Model], T]) -> T:
+        """Let both do it, and compare what they say."""
+        expected = verb(self.model)
+        assert verb(next(self.engines)) == expected
+        return expected
+
+    def claimed(self, batch: Batch) -> Any:
+        return multiple(*batch.claims)
+
+    # -------------------------------------------------------------------------------- going in
+
+    def new_job(self, fields: dict[str, Any], id: str | None = None) -> NewJob:
+        new = self.world.new(**fields, **({} if id is None else {"id": id}))
+        self.known[new.id] = None
+        return new
+
+    @initialize(target=ids)
+    def put_something(self) -> Any:
+        jobs = [self.world.new(queue=queue) for queue in ("a", "b", "a")]
+        self.known |= dict.fromkeys(job.id for job in jobs)
+        self.same(lambda it: it.put(jobs))
+        return multiple(*self.known)
+
+    @rule(target=ids, batch=st.lists(fields, min_size=1, max_size=4))
+    def put(self, batch: list[dict[str, Any]]) -> Any:
+        jobs = [self.new_job(fields) for fields in batch]
+        self.same(lambda it: it.put(jobs))
+        return multiple(*(job.id for job in jobs))
+
+    @rule(target=ids, number=st.integers(1, 3), queue=queues)
+    def put_plain(self, number: int, queue: str) -> Any:
+        jobs = [self.new_job({"queue": queue}) for _ in range(number)]
+        self.same(lambda it: it.put(jobs))
+        return multiple(*(job.id for job in jobs))
+
+    @rule(id=ids, fields=fields)
+    def put_again(self, id: str, fields: dict[str, Any]) -> None:
+        job = self.new_job(fields, id)
+        self.same(lambda it: it.put([job, job]))
+
+    # -------------------------------------------------------------------------------- claiming
+
+    @rule(target=claims, slot=slots, plan=plans, limit=limits)
+    def claim(self, slot: int, plan: Plan, limit: int) -> Any:
+        session, nonce = self.sessions[slot], self.world.nonce()
+        return self.claimed(self.same(lambda it: it.claim(session, nonce, plan, limit)))
+
+    @rule(target=repeatable, slot=slots, plan=plans, limit=st.integers(1, 3))
+    def claim_with_lost_reply(self, slot: int, plan: Plan, limit: int) -> Any:
+        session, nonce = self.sessions[slot], self.world.nonce()
+        self.same(lambda it: it.claim(session, nonce, plan, limit))
+        return session, nonce, plan, limit
+
+    @rule(target=claims, call=repeatable)
+    def repeat_claim(self, call: tuple[str, str, Plan, int]) -> Any:
+        return self.claimed(self.same(lambda it: it.claim(*call)))
+
+    @rule(call=consumes(repeatable))
+    def release(self, call: tuple[str, str, Plan, int]) -> None:
+        session, nonce, _, _ = call
+        self.same(lambda it: it.release(session, nonce))
+
+    # --------------------------------------------------------------------------- ending claims
+
+    @rule(picked=st.lists(st.tuples(claims, endings), min_size=1, max_size=3))
+    def finish(self, picked: list[tuple[Claim, Callable[[Claim], Outcome]]]) -> None:
+        """Mostly tokens that are dead by now."""
+        outcomes = [ending(claim) for claim, ending in picked]
+        self.same(lambda it: it.finish(outcomes))
+
+    @precondition(lambda self: self.running())
+    @rule(data=st.data(), ending=endings, again=st.booleans())
+    def finish_running(
+        self, data: st.DataObject, ending: Callable[[Claim], Outcome], again: bool
+    ) -> None:
+        outcome = ending(data.draw(st.sampled_from(self.running())))
+        self.same(lambda it: it.finish([outcome, outcome] if again else [outcome]))
+
+    @precondition(lambda self: self.running())
+    @rule(target=claims, data=st.data(), ending=endings, slot=slots, plan=plans, limit=limits)
+    def turn(
+        self,
+        data: st.DataObject,
+        ending: Callable[[Claim], Outcome],
+        slot: int,
+        plan: Plan,
+        limit: int,
+    ) -> Any:
+        outcome = ending(data.draw(st.sampled_from(self.running())))
+        session, nonce = self.sessions[slot], self.world.nonce()
+        turn = self.same(lambda it: it.turn(session, [outcome], nonce, plan, limit))
+        return self.claimed(turn.batch)
+
+    def running(self) -> list[Claim]:
+        jobs = self.model.jobs.values()
+        return [job.as_claim() for job in jobs if job.record.state is State.RUNNING]
+
+    # -------------------------------------------------------------------------------- liveness
+
+    @rule(beating=st.sets(slots))
+    def beat(self, beating: set[int]) -> None:
+        beats = [Beat(session=self.sessions[slot]) for slot in sorted(beating)]
+        self.same(lambda it: it.beat(beats))
+
+    @rule(slot=slots, known=st.lists(repeatable, max_size=2))
+    def beat_with_nonces(self, slot: int, known: list[tuple[str, str, Plan, int]]) -> None:
+        nonces = tuple(nonce for _, nonce, _, _ in known)
+        beat = Beat(session=self.sessions[slot], nonces=nonces)
+        self.same(lambda it: it.beat([beat]))
+
+    @rule(slot=slots)
+    def forget_nonces(self, slot: int) -> None:
+        """A child that knows of no claim, long enough after."""
+        self.jump(UNKNOWN_NONCE_MS)
+        beat = Beat(session=self.sessions[slot], nonces=())
+        self.same(lambda it: it.beat([beat]))
+
+    @rule(slot=slots, suspects=st.lists(ids, max_size=3), all_of_them=st.booleans())
+    def close(self, slot: int, suspects: list[str], all_of_them: bool) -> None:
+        session = self.sessions[slot]
+        if all_of_them:
+            suspects = [claim.id for claim in self.running()]
+        self.same(lambda it: it.close(session, suspects, "killed"))
+
+    @rule(slot=slots)
+    def start_session(self, slot: int) -> None:
+        self.sessions[slot] = f"session-{self.started}"
+        self.started += 1
+
+    # ------------------------------------------------------------------------------- operators
+
+    @rule(ids=st.lists(ids, min_size=1, max_size=3))
+    def cancel(self, ids: list[str]) -> None:
+        self.same(lambda it: it.cancel(ids))
+
+    @precondition(lambda self: self.running())
+    @rule(data=st.data())
+    def cancel_running(self, data: st.DataObject) -> None:
+        id = data.draw(st.sampled_from(self.running())).id
+        self.same(lambda it: it.cancel([id]))
+
+    @rule(ids=st.lists(ids, min_size=1, max_size=5))
+    def retry(self, ids: list[str]) -> None:
+        self.same(lambda it: it.retry(ids))
+
+    @rule(ids=st.lists(ids, min_size=1, max_size=2))
+    def discard(self, ids: list[str]) -> None:
+        self.same(lambda it: it.discard(ids))
+
+    @rule(tasks=st.lists(tasks, max_size=2))
+    def adopt(self, tasks: list[str]) -> None:
+        self.same(lambda it: it.adopt(tasks))
+
+    @rule()
+    def tend(self) -> None:
+        self.same(lambda it: it.tend())
+
+    # ---------------------------------------------------------------------------- time and place
+
+    @rule(by_ms=jumps)
+    def jump(self, by_ms: int) -> None:
+        self.world.advance(by_ms)
+        self.model.now_ms = self.world.now_ms
+
+    @rule(beating=st.sets(slots))
+    def pass_a_lease(self, beating: set[int]) -> None:
+        """Some beat meanwhile, and the engine is seen to be there: the others are lost."""
+        beats = [Beat(session=self.sessions[slot]) for slot in sorted(beating)]
+        for _ in range(4):
+            self.jump(STEP_MS)
+            self.same(lambda it: it.beat(beats))
+
+    @precondition(lambda self: Capability.DURABLE in self.world.variant.capabilities)
+    @rule()
+    def reopen(self) -> None:
+        self.world.reopen()
+        self.open_engines()
+
+    # --------------------------------------------------------------------------- what is seen
+
+    @rule(
+        state=st.sampled_from([None, *State]),
+        queue=st.sampled_from([None, "a"]),
+        task=st.sampled_from([None, "t"]),
+        cursor=st.none() | ids,
+        limit=st.integers(1, 4),
+    )
+    def find(
+        self,
+        state: State | None,
+        queue: str | None,
+        task: str | None,
+        cursor: str | None,
+        limit: int,
+    ) -> None:
+        filter = Filter(state=state, queue=queue, task=task)
+        self.same(lambda it: it.find(filter, cursor, limit))
+
+    @invariant()
+    def everything_is_the_same(self) -> None:
+        known = list(self.known)
+        self.same(lambda it: it.get(known))
+        self.same(lambda it: it.find(Filter(), limit=1_000))
+        self.same(lambda it: _known_totals(it.stats()))
+        self.same(lambda it: it.sessions())
+
+    def teardown(self) -> None:
+        try:
+            assert self.world.engine.check() == []
+        finally:
+            self.world.variant.shutdown()
+            shutil.rmtree(self.folder)
+
+
+def _known_totals(stats: Stats) -> tuple[object, object, dict[str, int]]:
+    """Without totals that an engine counts beyond those that all of them count."""
+    totals = {name: stats.totals.get(name, 0) for name in TOTALS}
+    return stats.queues, stats.oldest_ready_ms, totals
+
+
+@pytest.mark.timeout(600)  # so that a failure is made small before it is shown
+@pytest.mark.parametrize("name", ["sqlite-memory", "sqlite-file-normal"])
+def test_an_engine_does_what_the_model_does(name: str) -> None:
+    machine = type("Machine", (QueueMachine,), {"variant_name": name})
+    run_state_machine_as_test(machine, settings=settings(max_examples=100, stateful_step_count=50))

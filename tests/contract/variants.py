@@ -1,0 +1,57 @@
+"""The engines and settings that the contract is checked on: one line for each.
+
+A variant names a place and what its engine can do there. Tests are left out of a variant by
+capability alone (`@pytest.mark.needs`), and one test holds the declared capabilities against the
+engine's own.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+from windlass.engine.contract import Capability, Engine, EngineOptions
+from windlass.engine.url import open_engine
+
+EVERYTHING: Final = frozenset(Capability)
+OPTIONS: Final = EngineOptions(lease_ms=30_000, dead_ttl_ms=7 * 24 * 60 * 60 * 1000)
+
+#: name -> URL, in which {folder} is a fresh folder, and capabilities.
+VARIANTS: Final[dict[str, tuple[str, frozenset[Capability]]]] = {
+    "sqlite-file": ("sqlite:///{folder}/jobs.db", EVERYTHING),
+    "sqlite-file-normal": ("sqlite:///{folder}/jobs.db?durability=normal", EVERYTHING),
+    "sqlite-memory": ("sqlite:///:memory:", frozenset({Capability.STRICT_ORDER})),
+}
+
+
+def variants_with(needed: frozenset[Capability]) -> list[str]:
+    return [name for name, (_, capabilities) in VARIANTS.items() if needed <= capabilities]
+
+
+@dataclass
+class Variant:
+    """One place, and every engine object that was opened on it."""
+
+    name: str
+    folder: Path
+    opened: list[Engine] = field(default_factory=list)
+
+    @property
+    def capabilities(self) -> frozenset[Capability]:
+        return VARIANTS[self.name][1]
+
+    def open(self) -> Engine:
+        """A further engine object, independent of the others; where a place cannot be opened
+        twice, the one that there is."""
+        if self.opened and Capability.MANY_PROCESSES not in self.capabilities:
+            return self.opened[0]
+        url = VARIANTS[self.name][0].format(folder=self.folder)
+        engine = open_engine(url, OPTIONS)
+        self.opened.append(engine)
+        return engine
+
+    def shutdown(self) -> None:
+        for engine in self.opened:
+            engine.shutdown()
+        self.opened.clear()

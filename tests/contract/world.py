@@ -1,0 +1,158 @@
+"""An engine under a clock that stands still, with short words for what most tests do.
+
+In order: the clock, the words, and a dump of everything that can be seen.
+"""
+
+from __future__ import annotations
+
+from itertools import count
+from typing import Any, Final
+
+from tests.contract.variants import OPTIONS, Variant
+from windlass.core.states import Hold, State
+from windlass.engine.contract import (
+    Batch,
+    Beat,
+    Claim,
+    Engine,
+    Filter,
+    JobRecord,
+    NewJob,
+    Outcome,
+    Plan,
+    SessionRecord,
+    Stats,
+    Verdict,
+)
+
+START_MS: Final = 1_800_000_000_000
+LEASE_MS: Final = OPTIONS.lease_ms
+#: Between signs of life this long nobody takes the engine for having been away.
+STEP_MS: Final = LEASE_MS // 3
+
+
+class StandingStill(int):
+    """An offset to the clock whose sum with any time is one instant, so that replies are exact."""
+
+    def __new__(cls, at_ms: int) -> StandingStill:
+        return super().__new__(cls, at_ms)
+
+    def __add__(self, other: int) -> int:
+        return int(self)
+
+    __radd__ = __add__
+
+
+class World:
+    def __init__(self, variant: Variant) -> None:
+        self.variant = variant
+        self.now_ms = START_MS
+        self._ids = (f"job-{number:06}" for number in count(1))
+        self._nonces = (f"nonce-{number:06}" for number in count(1))
+        self.engine = self.open()
+
+    # ------------------------------------------------------------------------------- the clock
+
+    def open(self) -> Engine:
+        """A further engine object on the same place, at the same time."""
+        engine = self.variant.open()
+        self.move_clock(self.now_ms)
+        return engine
+
+    def reopen(self) -> None:
+        """Let everything go and come back, as after the end of the process."""
+        self.variant.shutdown()
+        self.engine = self.open()
+
+    def move_clock(self, now_ms: int) -> None:
+        self.now_ms = now_ms
+        for engine in self.variant.opened:
+            engine.clock_offset_ms = StandingStill(now_ms)
+
+    def advance(self, by_ms: int) -> None:
+        """Jump: to the engine it looks as if nobody had been heard meanwhile."""
+        self.move_clock(self.now_ms + by_ms)
+
+    def pass_time(self, by_ms: int, *sessions: str) -> None:
+        """Let time pass while these sessions beat, and a bystander who holds nothing."""
+        end_ms = self.now_ms + by_ms
+        while self.now_ms < end_ms:
+            self.move_clock(min(self.now_ms + STEP_MS, end_ms))
+            self.engine.beat([Beat(session=name) for name in ("bystander", *sessions)])
+
+    def let_expire(self, *sessions: str) -> None:
+        """Let these sessions fall silent for a lease, and others notice."""
+        self.pass_time(LEASE_MS)
+        known = {record.session for record in self.engine.sessions()}
+        assert known.issuperset(sessions)
+        self.claim("reaper", limit=0)
+        known = {record.session for record in self.engine.sessions()}
+        assert known.isdisjoint(sessions)
+
+    # ------------------------------------------------------------------------------- the words
+
+    def new(self, **fields: Any) -> NewJob:
+        defaults = {"id": next(self._ids), "task": "task", "queue": "queue", "payload": b"{}"}
+        return NewJob(**{**defaults, **fields})
+
+    def put(self, **fields: Any) -> str:
+        new = self.new(**fields)
+        self.engine.put([new])
+        return new.id
+
+    def put_many(self, number: int, **fields: Any) -> list[str]:
+        new = [self.new(**fields) for _ in range(number)]
+        self.engine.put(new)
+        return [job.id for job in new]
+
+    def nonce(self) -> str:
+        return next(self._nonces)
+
+    def claim(
+        self,
+        session: str = "worker",
+        *,
+        limit: int = 1000,
+        nonce: str | None = None,
+        queues: tuple[str, ...] = (),
+        suspects: bool = False,
+    ) -> Batch:
+        plan = Plan(queues=queues, suspects=suspects)
+        return self.engine.claim(session, nonce or self.nonce(), plan, limit)
+
+    def take(self, session: str = "worker", *, suspects: bool = False) -> Claim:
+        """Claim the next job alone."""
+        (claim,) = self.claim(session, limit=1, suspects=suspects).claims
+        return claim
+
+    def finish(self, outcome: Outcome) -> Verdict:
+        (verdict,) = self.engine.finish([outcome])
+        return verdict
+
+    def get(self, id: str) -> JobRecord:
+        (record,) = self.engine.get([id])
+        assert record is not None
+        return record
+
+    def alive(self, session: str) -> bool:
+        (pulse,) = self.engine.beat([Beat(session=session)])
+        return pulse.alive
+
+    # -------------------------------------------------------------------------------- the dump
+
+    def ids(self) -> list[str]:
+        return [record.id for record in self.engine.find(Filter(), limit=10_000).records]
+
+    def records(self) -> list[JobRecord | None]:
+        return self.engine.get(self.ids())
+
+    def everything(self) -> tuple[list[JobRecord | None], Stats, list[SessionRecord]]:
+        return self.records(), self.engine.stats(), self.engine.sessions()
+
+
+def ids_of(batch: Batch) -> list[str]:
+    return [claim.id for claim in batch.claims]
+
+
+def is_held(record: JobRecord) -> bool:
+    return record.state is State.READY and record.hold is Hold.UNROUTABLE

@@ -1,0 +1,75 @@
+"""Every command and every option is in the reference."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+import click
+import pytest
+
+from tests.docs.pages import DOCS, code_in, read
+from windlass.cli import root
+
+REFERENCE = DOCS / "reference" / "command-line.md"
+#: The part of the page about each command of the first level, by its heading.
+SECTIONS = dict(
+    section.split("\n", 1) for section in re.split(r"^## ", read(REFERENCE), flags=re.MULTILINE)[1:]
+)
+
+
+def commands(command: click.Command, path: str) -> Iterator[tuple[str, click.Command]]:
+    yield path, command
+    if isinstance(command, click.Group):
+        for name, inner in command.commands.items():
+            yield from commands(inner, f"{path} {name}")
+
+
+ALL = dict(commands(root.windlass, "windlass"))
+
+
+def section_of(path: str) -> str:
+    """`windlass dead retry` is told of under `windlass dead`."""
+    return SECTIONS[" ".join(path.split()[:2])]
+
+
+@pytest.mark.parametrize("path", ALL)
+def test_a_command_is_told_of(path: str) -> None:
+    assert path in SECTIONS or any(code.startswith(path) for code in code_in(section_of(path)))
+
+
+@pytest.mark.parametrize("path", ALL)
+def test_its_options_are_told_of(path: str) -> None:
+    options = {
+        name
+        for parameter in ALL[path].params
+        if isinstance(parameter, click.Option)
+        for name in (*parameter.opts, *parameter.secondary_opts)
+    }
+    assert options <= set(code_in(section_of(path)))
+
+
+def test_no_other_command_is_told_of() -> None:
+    assert set(SECTIONS) <= set(ALL)
+    told = {code for section in SECTIONS.values() for code in code_in(section)}
+    named = {match[0] for code in told if (match := re.match(r"windlass( [a-z]+)+", code))}
+    assert named
+    assert named <= set(ALL)
+
+
+def test_no_other_option_is_told_of() -> None:
+    options = {
+        name
+        for command in ALL.values()
+        for parameter in command.params
+        for name in parameter.opts
+        if name.startswith("-")
+    }
+    told = {code for section in SECTIONS.values() for code in code_in(section)}
+    assert {code for code in told if re.fullmatch(r"--?[a-z]+", code)} <= options | {"--help", "-h"}
+
+
+def test_exit_codes_are_told_of() -> None:
+    text = read(REFERENCE)
+    for code in (0, root.FAILED, root.USAGE, root.ENGINE_AWAY):
+        assert f"| {code} | " in text

@@ -1,0 +1,89 @@
+"""The pages about the inside agree with it: diagram, budgets, map, tables, log lines."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+from tests.docs.pages import DOCS, PROJECT, blocks, code_in, table_rows
+from windlass.core.states import MAX_INTERRUPTIONS, MAX_LOSSES, TABLE, Counters, Reason
+
+SOURCE = PROJECT / "src" / "windlass"
+LIFE = DOCS / "internals" / "life-of-a-job.md"
+SQLITE = DOCS / "internals" / "sqlite.md"
+OPERATIONS = DOCS / "operations.md"
+FAILURES = DOCS / "guides" / "failures.md"
+
+
+def test_the_diagram_is_the_table() -> None:
+    diagram = next(block.text for block in blocks(LIFE) if "stateDiagram" in block.text)
+    arrows = re.findall(r"^ +(\S+) --> (\S+): (.+)$", diagram, re.MULTILINE)
+    drawn = {(source, target, event) for source, target, event in arrows if source != "[*]"}
+    assert drawn == {
+        (str(source), str(target or "[*]"), str(event)) for (source, event), target in TABLE.items()
+    }
+
+
+def test_every_counter_has_its_budget() -> None:
+    rows = {code_in(row[0])[0]: row for row in table_rows(LIFE) if len(row) == 4}
+    assert set(rows) == set(Counters.__struct_fields__)
+    assert rows["losses"][2] == str(MAX_LOSSES)
+    assert rows["interruptions"][2] == str(MAX_INTERRUPTIONS)
+
+
+def test_every_file_is_on_the_map() -> None:
+    rows = [row for row in table_rows(LIFE) if len(row) == 2]
+    mapped = {name for row in rows for name in code_in(row[0]) if name.endswith(".py")}
+    files = {str(file.relative_to(SOURCE)) for file in SOURCE.rglob("*.py")}
+    packages = {name for name in files if name.endswith("/__init__.py")}
+    assert mapped == files - packages
+
+
+def test_every_table_and_index_is_told_of() -> None:
+    schema = "".join(
+        file.read_text() for file in (SOURCE / "engine/sqlite/migrations").glob("*.sql")
+    )
+    names = set(re.findall(r"^CREATE (?:UNIQUE )?(?:TABLE|INDEX) (\w+)", schema, re.MULTILINE))
+    told = {code for row in table_rows(SQLITE) for code in code_in(row[0])}
+    assert {name for name in told if re.fullmatch(r"[a-z_]+", name)} == names
+
+
+def test_every_reason_of_a_death_is_told_of() -> None:
+    told = {code for row in table_rows(FAILURES) for code in code_in(row[0])}
+    deaths = set(map(str, Reason)) - {Reason.CANCELLED, Reason.EXPIRED}
+    assert deaths - told == {Reason.TIMED_OUT}, "nothing times out yet"
+
+
+def test_every_log_line_is_told_of() -> None:
+    lines = [code for row in table_rows(OPERATIONS) for code in code_in(row[0])]
+    for message in log_messages():
+        assert any(re.fullmatch(pattern_of(message), line) for line in lines), message
+
+
+def test_no_other_log_line_is_told_of() -> None:
+    rows = [row for row in table_rows(OPERATIONS) if row[1] in ("info", "warning", "error")]
+    patterns = [pattern_of(message) for message in log_messages()]
+    assert len(rows) == len(patterns)
+    for row in rows:
+        assert any(re.fullmatch(pattern, code_in(row[0])[0]) for pattern in patterns), row[0]
+
+
+def log_messages() -> list[str]:
+    """The first argument of every call of a method of `log` in the worker."""
+    files = sorted((SOURCE / "worker").glob("*.py"))
+    return [message for file in files for message in _messages(file)]
+
+
+def _messages(file: Path) -> Iterator[str]:
+    for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Call) and ast.unparse(node.func).startswith("log."):
+            message = ast.literal_eval(node.args[0])
+            assert isinstance(message, str), "the text comes first"
+            yield message
+
+
+def pattern_of(message: str) -> str:
+    """What stands for a value in the code is something in the page."""
+    return ".+".join(map(re.escape, re.split(r"%[a-z]", message)))

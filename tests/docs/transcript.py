@@ -1,0 +1,196 @@
+"""A page followed to the letter, in a folder of its own: files written, commands typed, output
+compared.
+
+What differs from run to run (ids, times, process ids, the folder) may differ. An id in the page
+stands for the one that the real command printed in its place, so that a later command can name it.
+"..." matches the rest of a line and, on a line of its own, any number of lines.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from threading import Condition, Thread
+from typing import Final
+
+from tests.docs.pages import Block
+
+#: The folder in which the reader of a page is thought to be.
+READER: Final = "/home/you/shop"
+#: Longer than any command needs; nothing waits for it unless something is broken.
+DEADLINE_S: Final = 60.0
+
+_ID: Final = re.compile(r"\b01[0-9a-hjkmnp-tv-z]{24}\b")
+#: What may differ: where one of these is in the page, another of its kind may be printed.
+_KINDS: Final = (
+    r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d[.,]\d{3}(?:[+-]\d\d:\d\d)?",  # a time
+    r"\b[A-Za-z0-9-]+\.\d+\.[0-9a-f]{16}\b",  # a session
+    r"\[\d+\]",  # a process
+    r"\b(?:\d+(?:ms|[dhms]))+ ago\b",
+    r"\b\d+ms\b",
+)
+_TOKEN: Final = re.compile("|".join([_ID.pattern, *_KINDS, r"\.\.\.", r"\s+"]))
+
+
+class Terminal:
+    """Where the commands of a page are typed, and where its worker runs."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._ids: dict[str, str] = {}  # as in the page -> as they are
+        programs = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+        # Wide enough for every table; a page shows them whole.
+        self._environment = {**os.environ, "PATH": programs, "COLUMNS": "160"}
+        self._worker: Worker | None = None
+
+    def follow(self, block: Block) -> None:
+        if block.language == "python" and block.label:
+            (self._folder / block.label).write_text(block.text, encoding="utf-8")
+        elif block.language == "console" and block.label == "worker":
+            self._follow_worker(block.text)
+        elif block.language == "console":
+            for command, printed in _steps(block.text):
+                self._type(command, printed)
+
+    def close(self) -> None:
+        if self._worker is not None:
+            self._worker.interrupt()
+
+    # ------------------------------------------------------------------------------- commands
+
+    def _type(self, command: str, expected: str) -> None:
+        if command.startswith("export "):
+            name, _, value = command.removeprefix("export ").partition("=")
+            self._environment[name] = value
+            return
+        ran = subprocess.run(
+            ["bash", "-c", self._real(command)],
+            cwd=self._folder,
+            env=self._environment,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            stdin=subprocess.DEVNULL,
+            text=True,
+            timeout=DEADLINE_S,
+            check=False,
+        )
+        self._compare(command, expected, ran.stdout)
+
+    def _follow_worker(self, text: str) -> None:
+        """`^C` stops the worker that runs; a command starts one, which prints what follows it."""
+        for command, expected in _steps(text):
+            if command == "^C":
+                assert self._worker is not None, "there is a worker to be stopped"
+                self._worker.interrupt()
+            else:
+                self._worker = Worker(self._real(command), self._folder, self._environment)
+                self._worker.await_lines(len(expected.splitlines()))
+            self._compare(command, expected, self._worker.take())
+
+    # ------------------------------------------------------------------------------ comparing
+
+    def _real(self, text: str) -> str:
+        """A command of the page with the ids and the folder of this run."""
+        text = text.replace(READER, str(self._folder))
+        return _ID.sub(lambda match: self._ids[match[0]], text)
+
+    def _compare(self, command: str, expected: str, printed: str) -> None:
+        new: list[str] = []
+        lines = [self._pattern(line, new) for line in expected.rstrip().splitlines()]
+        match = re.fullmatch("".join(lines), f"{printed.strip()}\n" if lines else printed)
+        assert match, f"$ {command}\nthe page says:\n{expected}\nprinted was:\n{printed}"
+        self._ids.update(zip(new, match.groups(), strict=True))
+
+    def _pattern(self, line: str, new: list[str]) -> str:
+        if line == "...":
+            return r"(?:.*\n)*?"
+        parts, end = [], 0
+        line = line.rstrip().replace(READER, str(self._folder))
+        for token in _TOKEN.finditer(line):
+            parts += [re.escape(line[end : token.start()]), self._token(token[0], new)]
+            end = token.end()
+        return "".join([*parts, re.escape(line[end:]), r"[ ]*\n"])
+
+    def _token(self, text: str, new: list[str]) -> str:
+        if _ID.fullmatch(text):
+            if text in self._ids:
+                return re.escape(self._ids[text])
+            if text in new:
+                return rf"\{new.index(text) + 1}"
+            new.append(text)
+            return f"({_ID.pattern})"
+        if text == "...":
+            return ".*"
+        return next((kind for kind in _KINDS if re.fullmatch(kind, text)), r"[ ]+")
+
+
+class Worker:
+    """A worker in a terminal of its own, whose lines are read as they come."""
+
+    def __init__(self, command: str, folder: Path, environment: dict[str, str]) -> None:
+        self._process = subprocess.Popen(
+            ["bash", "-c", f"exec {command}"],
+            cwd=folder,
+            env=environment,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            stdin=subprocess.DEVNULL,
+            text=True,
+            start_new_session=True,  # so that all of it can be ended, whatever happened
+        )
+        self._lines: list[str] = []
+        self._news = Condition()
+        self._reader = Thread(target=self._read, daemon=True)
+        self._reader.start()
+
+    def await_lines(self, number: int) -> None:
+        with self._news:
+            enough = self._news.wait_for(lambda: len(self._lines) >= number, DEADLINE_S)
+        assert enough, f"fewer than {number} lines: {self._lines}"
+
+    def take(self) -> str:
+        """What was printed since the last time."""
+        with self._news:
+            lines, self._lines = self._lines, []
+        return "".join(lines)
+
+    def interrupt(self) -> None:
+        """Ctrl-C, and what is printed until the end."""
+        if self._process.poll() is not None:
+            return
+        self._process.send_signal(signal.SIGINT)
+        try:
+            self._process.wait(DEADLINE_S)
+            self._reader.join(DEADLINE_S)
+        except subprocess.TimeoutExpired:
+            os.killpg(self._process.pid, signal.SIGKILL)
+            raise
+
+    def _read(self) -> None:
+        assert self._process.stdout is not None, "it is a pipe"
+        for line in self._process.stdout:
+            with self._news:
+                self._lines.append(line)
+                self._news.notify_all()
+        self._process.stdout.close()
+
+
+def _steps(text: str) -> Iterator[tuple[str, str]]:
+    """Each command of a transcript with what it prints; one may go on after a backslash."""
+    command, printed = "", ""
+    for line in text.splitlines():
+        if line.startswith("$ ") or line == "^C":
+            if command:
+                yield command, printed
+            command, printed = line.removeprefix("$ "), ""
+        elif command.endswith("\\"):
+            command = f"{command[:-1]} {line.removeprefix('> ').strip()}"
+        else:
+            printed += f"{line}\n"
+    if command:
+        yield command, printed

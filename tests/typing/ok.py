@@ -1,0 +1,111 @@
+"""What type checkers must accept, and the types that they must find.
+
+Checked like all other code; nothing here is run.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Coroutine
+from datetime import UTC, datetime, timedelta
+from typing import Any, assert_type
+
+from windlass import Call, Context, Job, JobInfo, Progress, Reject, Retry, Task, Windlass
+
+app = Windlass("sqlite:///jobs.db", lease="30s", retry=Retry(3), dead_ttl=timedelta(days=1))
+
+
+@app.task
+def resize(path: str, widths: list[int], *, sharpen: bool = False) -> list[str]:
+    return [f"{path}-{width}-{sharpen}" for width in widths]
+
+
+@app.task(queue="mail", priority=5, retry=Retry(max_attempts=5, base=10), result_ttl="1h")
+async def welcome(user_id: int) -> None:
+    raise Reject(f"no such user: {user_id}")
+
+
+@app.task(takes_context=True)
+def import_csv(ctx: Context, path: str) -> int:
+    ctx.progress(0.5, "half way")
+    return len(path)
+
+
+@app.task(takes_context=True, name="fetch", expires="1h")
+async def fetch(ctx: Context, url: str, tries: int = 3) -> bytes:
+    return ctx.job_id.encode() + url.encode() * tries
+
+
+@app.task(name="clean_up")
+def clean_up() -> None: ...
+
+
+def enqueue() -> None:
+    assert_type(resize.enqueue("cat.jpg", [100, 200]), Job[list[str]])
+    assert_type(resize.enqueue("cat.jpg", widths=[1], sharpen=True).result(), list[str])
+    assert_type(welcome.enqueue(42), Job[None])
+    assert_type(import_csv.enqueue("a.csv").result(timeout=5), int)
+    assert_type(fetch.enqueue("http://here").result("1m"), bytes)
+    assert_type(fetch.enqueue("http://here", tries=1).result(timedelta(seconds=1)), bytes)
+    assert_type(clean_up.enqueue(), Job[None])
+
+
+async def enqueue_in_a_coroutine() -> None:
+    assert_type(await resize.aenqueue("cat.jpg", [100]), Job[list[str]])
+    job = await fetch.aenqueue("http://here")
+    assert_type(await job.aresult(timeout=5), bytes)
+    assert_type(await job.ainfo(), JobInfo)
+    assert_type(await job.acancel(), bool)
+    assert_type(await job.aretry(), bool)
+
+
+async def call_plainly() -> None:
+    assert_type(resize("cat.jpg", [100]), list[str])
+    assert_type(import_csv("a.csv"), int)
+    coroutine: Coroutine[Any, Any, bytes] = fetch("http://here")
+    assert_type(await coroutine, bytes)
+    assert_type(await fetch("http://here", 2), bytes)
+
+
+def choose_options() -> None:
+    assert_type(welcome.using(run_after="2h", priority=10).enqueue(42), Job[None])
+    welcome.using(idempotency_key="signup-42", expires=datetime.now(UTC)).enqueue(42)
+    chosen = resize.using(queue="bulk", result_ttl=60).using(retry=Retry(delays=[1, "1h"]))
+    assert_type(chosen.enqueue("cat.jpg", [1]).result(), list[str])
+    assert_type(chosen("cat.jpg", [1]), list[str])
+
+
+async def enqueue_many(paths: list[str]) -> None:
+    assert_type(resize.bind("cat.jpg", [1]), Call[list[str]])
+    assert_type(resize.enqueue_many(resize.bind(path, [1]) for path in paths), list[Job[list[str]]])
+    assert_type(import_csv.enqueue_many([("a.csv",), ("b.csv",)]), list[Job[int]])
+    assert_type(await import_csv.aenqueue_many([import_csv.bind("a.csv")]), list[Job[int]])
+
+
+def find_again(job_id: str) -> None:
+    assert_type(resize.job(job_id).result(), list[str])
+    assert_type(app.job(job_id), Job[Any])
+    info = resize.job(job_id).info()
+    assert_type(info.progress, Progress | None)
+    assert_type(info.enqueued_at, datetime)
+    assert_type(resize.job(job_id).cancel(), bool)
+
+
+def takes_any_task(task: Task[[str], object]) -> Job[object]:
+    return task.enqueue("a.csv")
+
+
+def a_task_is_a_task() -> None:
+    takes_any_task(import_csv)  # its result is an object, too
+    function: Callable[[str], int] = import_csv
+    assert_type(function("a.csv"), int)
+
+
+def declare_in_a_factory() -> Windlass:
+    with Windlass() as made:
+
+        @made.task
+        def inner(number: int) -> int:
+            return number
+
+        assert_type(inner.enqueue(1).result(), int)
+    return made

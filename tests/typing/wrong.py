@@ -1,0 +1,86 @@
+# mypy: ignore-errors
+# pyright: basic, reportGeneralTypeIssues=false
+"""What type checkers must refuse: each line says with which of mypy's codes.
+
+The test reads this file without its first two lines, which keep it quiet elsewhere.
+"""
+
+from __future__ import annotations
+
+from windlass import Context, Job, Task, Windlass
+
+app = Windlass("sqlite:///jobs.db")
+
+
+@app.task
+def resize(path: str, widths: list[int]) -> list[str]:
+    return [path] * len(widths)
+
+
+@app.task(takes_context=True)
+def import_csv(ctx: Context, path: str) -> int:
+    return len(path)
+
+
+@app.task(queue="mail")
+async def fetch(url: str) -> bytes:
+    return url.encode()
+
+
+def wrong_arguments() -> None:
+    resize.enqueue("cat.jpg", 100)  # expect: arg-type
+    resize.enqueue(1, [100])  # expect: arg-type
+    resize.enqueue("cat.jpg")  # expect: call-arg
+    resize.enqueue("cat.jpg", [100], "more")  # expect: call-arg
+    resize.enqueue("cat.jpg", width=[100])  # expect: call-arg
+    resize.enqueue("cat.jpg", [100], queue="mail")  # expect: call-arg
+    resize.bind("cat.jpg")  # expect: call-arg
+    resize("cat.jpg", 100)  # expect: arg-type
+    fetch.enqueue(1)  # expect: arg-type
+
+
+async def wrong_arguments_in_a_coroutine() -> None:
+    await resize.aenqueue("cat.jpg")  # expect: call-arg
+    await fetch.aenqueue(1)  # expect: arg-type
+    fetch("http://here")  # expect: unused-coroutine
+    fetch.aenqueue("http://here")  # expect: unused-coroutine
+
+
+def the_context_is_not_for_callers(ctx: Context) -> None:
+    import_csv.enqueue(ctx, "a.csv")  # expect: arg-type, call-arg
+    import_csv.enqueue()  # expect: call-arg
+    import_csv(ctx)  # expect: arg-type
+
+
+@app.task(takes_context=True)  # expect: arg-type
+def no_place_for_the_context(path: str) -> int:
+    return len(path)
+
+
+def wrong_results() -> None:
+    number: int = resize.enqueue("cat.jpg", [1]).result()  # expect: assignment
+    job: Job[int] = resize.enqueue("cat.jpg", [1])  # expect: assignment
+    data: bytes = fetch("http://here")  # expect: assignment
+    print(number, job, data)
+
+
+def wrong_options() -> None:
+    resize.using(prioritty=1)  # expect: call-arg
+    resize.using(priority="high")  # expect: arg-type
+    resize.using(takes_context=True)  # expect: call-arg
+    resize.using(run_after="1h").enqueue(1, [1])  # expect: arg-type
+    app.task(run_after="1h")  # expect: call-overload
+    app.task(timeout="30s")  # expect: call-overload
+    Windlass(leese="30s")  # expect: call-arg
+    Windlass(max_crashes="three")  # expect: arg-type
+
+
+def wrong_bulk() -> None:
+    resize.enqueue_many([import_csv.bind("a.csv")])  # expect: list-item
+    resize.enqueue_many(["cat.jpg"])  # expect: list-item
+    resize.enqueue_many({"path": "cat.jpg"})  # expect: dict-item
+    resize.enqueue_many("cat.jpg")  # expect: arg-type
+
+
+def wrong_task(task: Task[[int], str]) -> None:
+    wrong_task(import_csv)  # expect: arg-type

@@ -1,0 +1,31 @@
+"""The fixtures of the worker's tests."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.worker.yard import Yard
+
+MakeYard = Callable[..., Yard]
+
+
+@pytest.fixture
+def make_yard(tmp_path: Path) -> Iterator[MakeYard]:
+    """Make the yard of a test with other settings than the usual ones."""
+    yards: list[Yard] = []
+
+    def make(*, lease: str = "30s", grace: str = "10s", max_crashes: int = 3) -> Yard:
+        yards.append(Yard(tmp_path, lease, grace, max_crashes))
+        return yards[-1]
+
+    yield make
+    for yard in yards:
+        yard.close()
+
+
+@pytest.fixture
+def yard(make_yard: MakeYard) -> Yard:
+    return make_yard()

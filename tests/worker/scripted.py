@@ -1,0 +1,150 @@
+"""One scripted task for all behaviours, as a plain function and as a coroutine.
+
+A job has a label and a list of steps; each step is a word, some with an argument after a colon.
+Every start and every end is one line in a ledger, appended in a single write, so that lines of many
+processes never mix and none is lost with its process.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import sys
+import time
+from contextvars import ContextVar
+from pathlib import Path
+
+from windlass.app import Windlass
+from windlass.context import Context
+from windlass.core.retry import Retry
+from windlass.core.signals import Reject, Snooze
+from windlass.task import Task
+
+#: Where the worker finds the ledger's path.
+LEDGER = "SCRIPT_LEDGER"
+#: While this file exists, a process that imports this module dies.
+TRAP = "SCRIPT_TRAP"
+
+QUICK = Retry(3, base=0.05, cap=0.05, jitter=0)
+
+left_behind: ContextVar[str] = ContextVar("left_behind", default="nothing")
+
+
+class Interrupt(BaseException):
+    """Not an `Exception`, as KeyboardInterrupt is not."""
+
+
+class Script:
+    """The tasks of one app. They are declared under fixed names, so that the app of a test and the
+    app of its worker are the same to the engine."""
+
+    def __init__(self, app: Windlass) -> None:
+        self.plain: Task[[str, list[str]], str] = app.task(
+            name="plain", takes_context=True, retry=QUICK
+        )(plain)
+        self.coroutine: Task[[str, list[str]], str] = app.task(
+            name="coroutine", takes_context=True, retry=QUICK
+        )(coroutine)
+        self.nothing: Task[[], None] = app.task(name="nothing")(nothing)
+        self.bad_result: Task[[], object] = app.task(name="bad_result")(bad_result)
+
+
+def plain(ctx: Context, label: str, steps: list[str]) -> str:
+    note(f"start {label} {ctx.attempt} {os.getpid()}")
+    for step in steps:
+        name, _, argument = step.partition(":")
+        if name == "sleep":
+            time.sleep(float(argument))
+        else:
+            take_step(ctx, name, argument)
+    note(f"end {label} {ctx.attempt} {os.getpid()}")
+    return f"{label} done"
+
+
+async def coroutine(ctx: Context, label: str, steps: list[str]) -> str:
+    note(f"start {label} {ctx.attempt} {os.getpid()}")
+    for step in steps:
+        name, _, argument = step.partition(":")
+        if name == "sleep":
+            await asyncio.sleep(float(argument))
+        elif name == "cancel":
+            raise asyncio.CancelledError
+        else:
+            take_step(ctx, name, argument)
+    note(f"end {label} {ctx.attempt} {os.getpid()}")
+    return f"{label} done"
+
+
+def nothing() -> None:
+    """The shortest job."""
+
+
+def bad_result() -> object:
+    return object()
+
+
+def take_step(ctx: Context, name: str, argument: str) -> None:
+    match name:
+        case "fail":
+            raise ValueError("told to fail")
+        case "fail_before":
+            if ctx.attempt < int(argument):
+                raise ValueError("told to fail at first")
+        case "reject":
+            raise Reject("told to")
+        case "snooze":
+            raise Snooze(float(argument))
+        case "snooze_once":
+            if not Path(argument).exists():
+                Path(argument).touch()
+                raise Snooze(0.05)
+        case "interrupt":
+            raise Interrupt
+        case "leave":
+            sys.exit(4)
+        case "die":
+            os.kill(os.getpid(), signal.SIGKILL)
+        case "exit":
+            os._exit(int(argument))
+        case "progress":
+            ctx.progress(float(argument), "on the way")
+        case "spin":
+            spin(float(argument))
+        case "block":
+            time.sleep(float(argument))  # also in a coroutine, where it must not be
+        case "await":
+            await_file(Path(argument))
+        case "enqueue":
+            script.plain.enqueue(argument, [])
+        case "remember":
+            note(f"found {left_behind.get()}")
+            left_behind.set(argument)
+        case _:
+            raise AssertionError(f"the script has no step {name!r}")
+
+
+def spin(seconds: float) -> None:
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        pass
+
+
+def await_file(path: Path) -> None:
+    while not path.exists():
+        time.sleep(0.01)
+
+
+def note(line: str) -> None:
+    descriptor = os.open(os.environ[LEDGER], os.O_WRONLY | os.O_APPEND | os.O_CREAT)
+    try:
+        os.write(descriptor, f"{line}\n".encode())
+    finally:
+        os.close(descriptor)
+
+
+if Path(os.environ.get(TRAP, "no trap")).exists():
+    os._exit(7)
+
+app = Windlass()
+script = Script(app)

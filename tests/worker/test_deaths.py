@@ -1,0 +1,183 @@
+"""What happens when processes die, stop or fall silent. Real processes, real signals."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from pathlib import Path
+
+import pytest
+
+from tests.worker.conftest import MakeYard
+from tests.worker.yard import Worker, Yard, until
+from windlass.core.states import Reason, State
+from windlass.engine.contract import JobRecord
+from windlass.errors import EngineUnavailable
+
+
+def is_alive(pid: int) -> bool:
+    try:
+        return b" Z " not in Path(f"/proc/{pid}/stat").read_bytes()
+    except FileNotFoundError:
+        return False
+
+
+def causes(record: JobRecord) -> list[tuple[str, bytes]]:
+    return [(failure.event, failure.error) for failure in record.failures]
+
+
+def test_the_jobs_of_a_killed_child_go_on_at_once_and_uncharged(yard: Yard) -> None:
+    gate = yard.folder / "gate"
+    jobs = [yard.plain(f"job{n}", f"await:{gate}") for n in range(3)]
+    worker = yard.start(slots=4)
+    for number in range(3):
+        yard.await_start(f"job{number}")
+    [child] = worker.children()
+    os.kill(child, signal.SIGKILL)
+    killed_at = time.monotonic()
+    until(lambda: len(yard.events("start")) > 3, "a job started again")
+    took_s = time.monotonic() - killed_at
+    gate.touch()
+    for number, job in enumerate(jobs):
+        assert job.result(timeout=20) == f"job{number} done"
+        counters = yard.record(job).counters
+        assert (counters.attempt, counters.crashes, counters.interruptions) == (1, 0, 1)
+    # The lease is 30 s: nobody waited for it.
+    assert took_s < 5
+    assert "signal 9 (SIGKILL); running: " in worker.log()
+
+
+def test_a_single_job_in_a_dead_child_is_charged_the_crash_and_told_the_cause(yard: Yard) -> None:
+    job = yard.plain("quitter", "exit:3")
+    yard.start(slots=4)
+    record = yard.await_state(job, State.DEAD)
+    assert (record.reason, record.counters.crashes) == (Reason.CRASHED, 3)
+    assert record.counters.attempt == 0
+    assert causes(record)[0] == ("crash", b"exit code 3")
+    assert len(yard.events("start", "quitter")) == 3
+
+
+def test_an_idle_child_that_dies_accuses_nobody(yard: Yard) -> None:
+    worker = yard.start()
+    for kind in (yard.plain, yard.coroutine):
+        kind("before").result(timeout=20)
+    os.kill(worker.children()[0], signal.SIGKILL)
+    worker.await_log("signal 9 (SIGKILL); no job was running")
+    assert yard.plain("after").result(timeout=20) == "after done"
+
+
+def test_a_poison_job_ends_dead_and_its_neighbours_succeed_uncharged(
+    make_yard: MakeYard,
+) -> None:
+    yard = make_yard(max_crashes=2)
+    innocent = [yard.plain(f"good{n}", "sleep:0.02") for n in range(25)]
+    poison = yard.plain("poison", "sleep:0.01", "die")
+    innocent += [yard.coroutine(f"well{n}", "sleep:0.02") for n in range(25)]
+    worker = yard.start(slots=4)
+    record = yard.await_state(poison, State.DEAD)
+    assert (record.reason, record.counters.crashes) == (Reason.CRASHED, 2)
+    yard.await_count(State.SUCCEEDED, 50)
+    for job in innocent:
+        counters = yard.record(job).counters
+        assert (counters.attempt, counters.crashes) == (1, 0)
+    # Once beside others, then alone until its crashes are used up.
+    assert len(yard.events("start", "poison")) <= 3
+    assert worker.process.poll() is None
+
+
+def test_children_that_die_at_their_start_are_not_replaced_in_a_hot_loop(yard: Yard) -> None:
+    worker = yard.start()
+    worker.await_log("ready")
+    yard.trap.touch()
+    os.kill(worker.children()[0], signal.SIGKILL)
+    until(lambda: worker.log().count("exit code 7") >= 4, "four children in the trap")
+    began_at = time.monotonic()
+    until(lambda: time.monotonic() - began_at > 1.0, "a second")
+    assert worker.log().count("exit code 7") <= 5
+    yard.trap.unlink()
+    assert yard.plain("after").result(timeout=20) == "after done"
+
+
+def test_a_dead_supervisor_takes_its_children_along_and_others_take_over(
+    make_yard: MakeYard,
+) -> None:
+    yard = make_yard(lease="1s")
+    gate = yard.folder / "gate"
+    job = yard.plain("orphan", f"await:{gate}")
+    worker = yard.start(processes=2)
+    first = yard.await_start("orphan")
+    until(lambda: len(worker.children()) == 2, "both children")
+    children = worker.children()
+    os.kill(worker.pid, signal.SIGKILL)
+    until(lambda: not any(map(is_alive, children)), "the end of the children")
+    yard.start()
+    second = yard.await_start("orphan", 2)
+    gate.touch()
+    assert job.result(timeout=20) == "orphan done"
+    assert first.pid in children
+    assert second.pid not in children
+    counters = yard.record(job).counters
+    assert (counters.attempt, counters.losses) == (1, 1)
+
+
+@pytest.mark.parametrize("whole_group", [False, True])
+def test_a_stopped_child_loses_its_jobs_and_its_late_outcome_is_refused(
+    make_yard: MakeYard, whole_group: bool
+) -> None:
+    yard = make_yard(lease="1s")
+    gate = yard.folder / "gate"
+    frozen = yard.start(slots=1)
+    job = yard.plain("once", f"await:{gate}")
+    first = yard.await_start("once")
+    freeze(yard, frozen, first.pid, whole_group)
+    yard.start()
+    second = yard.await_start("once", 2)
+    gate.touch()
+    assert job.result(timeout=20) == "once done"
+    send(frozen, first.pid, whole_group, signal.SIGCONT)
+    frozen.await_log("1 stale outcomes were refused")
+    frozen.await_log("is gone")
+    assert first.pid != second.pid
+    assert yard.app.engine.stats().totals["stale"] == 1
+    assert yard.record(job).counters.losses == 1
+    # It is as good as new: under another session it works on.
+    labels = [f"more{n}" for n in range(8)]
+    for label in labels:
+        yard.plain(label, "sleep:0.05")
+    until(lambda: {line.label for line in yard.events("end")} >= set(labels), "eight more jobs")
+    assert first.pid in {line.pid for line in yard.events("end") if line.label in labels}
+
+
+def freeze(yard: Yard, worker: Worker, child: int, whole_group: bool) -> None:
+    """Stop processes at a moment when none of them holds the lock on the database, which would stop
+    everybody else too."""
+    while True:
+        send(worker, child, whole_group, signal.SIGSTOP)
+        try:
+            yard.app.engine.beat([])
+        except EngineUnavailable:
+            send(worker, child, whole_group, signal.SIGCONT)
+        else:
+            return
+
+
+def send(worker: Worker, child: int, whole_group: bool, number: signal.Signals) -> None:
+    if whole_group:
+        os.killpg(worker.pid, number)
+    else:
+        os.kill(child, number)
+
+
+@pytest.mark.parametrize("step", ["spin", "block"])
+def test_a_job_that_hogs_its_process_for_many_leases_runs_once(
+    make_yard: MakeYard, step: str
+) -> None:
+    yard = make_yard(lease="500ms")
+    job = yard.coroutine("hog", f"{step}:2")
+    yard.start()
+    yard.await_start("hog")
+    yard.start()
+    assert job.result(timeout=20) == "hog done"
+    assert len(yard.events("start", "hog")) == 1
+    assert yard.record(job).counters.losses == 0

@@ -1,0 +1,237 @@
+"""The small parts of a worker, each alone: slot table, channel, line, pace, nonces, options."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import pytest
+
+from windlass.app import Windlass
+from windlass.core.states import Counters
+from windlass.engine.contract import Claim, Progressed, Released
+from windlass.errors import SettingError
+from windlass.task import Task
+from windlass.worker.control import Drain, SessionGone, SessionStarted, join_pair, open_pair
+from windlass.worker.lease import Lease
+from windlass.worker.line import Kind, Line
+from windlass.worker.nonces import Nonces
+from windlass.worker.options import WorkerOptions
+from windlass.worker.pace import MAX_LOOK_AHEAD, SAMPLE, Pace
+from windlass.worker.process import _is_stopped
+from windlass.worker.slots import RECORD_BYTES, SlotTable
+
+LONGEST_ID = "x" * RECORD_BYTES
+
+
+def test_a_slot_table_shows_what_another_process_wrote() -> None:
+    table = SlotTable.create(3)
+    code = (
+        "import sys; from windlass.worker.slots import SlotTable\n"
+        "table = SlotTable.attach(int(sys.argv[1]), 3)\n"
+        f"table.occupy(0, 'first'); table.occupy(2, {LONGEST_ID!r})\n"
+        "table.occupy(1, 'gone'); table.vacate(1); table.nonces.write(4, 'nonce')\n"
+        "table.confirm_beat(12.5)\n"
+        "import os; os.kill(os.getpid(), 9)"
+    )
+    command = [sys.executable, "-c", code, str(table.descriptor)]
+    subprocess.run(command, pass_fds=[table.descriptor], check=False)
+    assert table.occupied() == ["first", LONGEST_ID]
+    assert table.nonces.read() == ["nonce"]
+    assert table.confirmed_beat() == 12.5
+    table.occupy(2, "short")
+    assert table.occupied() == ["first", "short"]
+    table.vacate_all()
+    assert table.occupied() == []
+    table.close_descriptor()
+
+
+def test_a_channel_carries_whole_messages_both_ways() -> None:
+    ours, theirs = open_pair()
+    other = join_pair(theirs.detach())
+    ours.send(Drain())
+    ours.send(SessionGone("s"))
+    assert other.receive() == [Drain(), SessionGone("s")]
+    other.send(SessionStarted("t"))
+    assert ours.receive() == [SessionStarted("t")]
+    other.close()
+    with pytest.raises(EOFError):
+        ours.receive()
+    ours.close()
+
+
+def test_a_child_that_does_not_read_never_holds_up_the_supervisor() -> None:
+    ours, theirs = open_pair()
+    with pytest.raises(BlockingIOError):
+        ours.send(SessionGone("x" * 10_000_000))
+    ours.close()
+    theirs.close()
+
+
+def test_a_stopped_process_is_told_from_a_running_one() -> None:
+    process = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
+    try:
+        assert not _is_stopped(process.pid)
+        process.send_signal(19)
+        os.waitid(os.P_PID, process.pid, os.WSTOPPED)
+        assert _is_stopped(process.pid)
+    finally:
+        process.kill()
+        process.communicate()
+    assert not _is_stopped(process.pid)
+
+
+@pytest.mark.parametrize(
+    ("name", "make"),
+    [
+        ("processes", lambda: WorkerOptions("shop:app", processes=0)),
+        ("slots", lambda: WorkerOptions("shop:app", slots=0)),
+    ],
+)
+def test_options_that_make_no_worker_are_refused(
+    name: str, make: Callable[[], WorkerOptions]
+) -> None:
+    with pytest.raises(SettingError, match=f"at least 1 for {name}, found 0"):
+        make()
+
+
+# --------------------------------------------------------------------------------------------- pace
+
+
+def test_there_is_no_look_ahead_before_enough_is_known() -> None:
+    pace = Pace()
+    for _ in range(SAMPLE - 1):
+        pace.record(0.0001)
+    assert pace.look_ahead(4, 0.0) == 0
+    pace.record(0.0001)
+    assert pace.look_ahead(4, 0.0) == MAX_LOOK_AHEAD
+
+
+def test_look_ahead_is_a_moment_of_work() -> None:
+    pace = Pace()
+    for _ in range(SAMPLE):
+        pace.record(0.004)
+    assert pace.look_ahead(2, 0.0) == 37  # 75 ms of work for two slots
+
+
+@pytest.mark.parametrize(("latest", "running"), [(0.006, 0.0), (0.001, 0.026)])
+def test_one_slow_job_ends_it(latest: float, running: float) -> None:
+    pace = Pace()
+    for _ in range(SAMPLE):
+        pace.record(0.001)
+    pace.record(latest)
+    assert pace.look_ahead(4, running) == 0
+
+
+# --------------------------------------------------------------------------------------------- line
+
+
+class Ground:
+    """A line with a lease that is held, and two tasks."""
+
+    def __init__(self, slots: int) -> None:
+        app = Windlass("sqlite:///:memory:")
+        self.plain: Task[..., Any] = app.task(name="plain")(_plain)
+        self.coroutine: Task[..., Any] = app.task(name="coroutine")(_coroutine)
+        self.table = SlotTable.create(slots)
+        self.lease = Lease(self.table, 1_000)
+        self.lease.confirm(time.monotonic())
+        self.line = Line(slots, self.lease)
+        self.hints: list[tuple[Kind, int]] = []
+        for kind in Kind:
+            self.line.serve(kind, partial(self._note_hint, kind))
+
+    def _note_hint(self, kind: Kind, count: int) -> None:
+        self.hints.append((kind, count))
+
+    def offer(self, *names: str) -> None:
+        tasks = {"p": self.plain, "c": self.coroutine}
+        self.line.offer([(_claim(name), tasks[name[0]]) for name in names])
+
+
+def _plain() -> None: ...
+
+
+async def _coroutine() -> None: ...
+
+
+def _claim(name: str, token: str = "nonce") -> Claim:
+    return Claim(
+        id=name,
+        token=token,
+        task="",
+        queue="",
+        priority=0,
+        payload=b"",
+        counters=Counters(),
+        created_ms=0,
+    )
+
+
+def test_slots_are_shared_by_both_kinds_and_the_first_in_line_gets_the_last_one() -> None:
+    ground = Ground(slots=2)
+    line = ground.line
+    ground.offer("p1", "c1", "p2")
+    assert ground.hints == [(Kind.THREAD, 2), (Kind.LOOP, 1)]
+    first = line.begin(Kind.THREAD)
+    assert first is not None
+    assert first.claim.id == "p1"
+    # One slot is left, and the coroutine came first.
+    assert line.begin(Kind.THREAD) is None
+    assert ground.hints[-1] == (Kind.LOOP, 1)
+    second = line.begin(Kind.LOOP)
+    assert second is not None
+    assert line.begin(Kind.THREAD) is None
+    assert (line.busy(), line.in_hand(), line.room(0), line.room(3)) == (2, 3, -1, 2)
+    third = line.follow(Kind.LOOP, second, time.monotonic())
+    assert third is None
+    assert ground.hints[-1] == (Kind.THREAD, 1)
+    third = line.begin(Kind.THREAD)
+    assert third is not None
+    assert {claim.id for claim in line.running()} == {"p1", "p2"}
+
+
+def test_what_waits_can_be_taken_back_and_what_runs_cannot() -> None:
+    ground = Ground(slots=1)
+    ground.offer("p1", "p2", "c1")
+    started = ground.line.begin(Kind.THREAD)
+    assert started is not None
+    assert ground.line.take_back(time.monotonic() - 10) == []
+    taken = ground.line.take_back(time.monotonic())
+    assert [claim.id for claim in taken] == ["p2", "c1"]
+    assert ground.line.waiting_since() is None
+    assert ground.line.follow(Kind.THREAD, started, time.monotonic()) is None
+    assert ground.line.in_hand() == 0
+
+
+def test_nothing_starts_without_a_lease() -> None:
+    ground = Ground(slots=2)
+    ground.offer("p1")
+    ground.lease.confirm(time.monotonic() - 0.81)
+    assert ground.line.begin(Kind.THREAD) is None
+    ground.table.confirm_beat(time.monotonic() - 0.79)
+    assert ground.line.begin(Kind.THREAD) is not None
+
+
+# ------------------------------------------------------------------------------------------- nonces
+
+
+def test_a_nonce_is_known_from_before_its_claim_until_its_last_job_is_settled() -> None:
+    table = SlotTable.create(2)
+    nonces = Nonces(table.nonces)
+    nonces.announce("a")
+    assert table.nonces.read() == ["a"]
+    nonces.begin("a", 2)
+    nonces.end([Progressed(id="1", token="a", progress=b"")])
+    nonces.end([Released(id="1", token="a", started=False)])
+    assert table.nonces.read() == ["a"]
+    nonces.end([Released(id="2", token="a", started=False)])
+    assert table.nonces.read() == []
+    nonces.announce("b")
+    nonces.begin("b", 0)
+    assert not nonces.are_held()

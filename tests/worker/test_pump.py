@@ -1,0 +1,313 @@
+"""The pump against an engine whose calls fail, take effect and fail, or refuse one outcome.
+
+The engine is a real one, on a file, with faults put in front of it; so are the runners.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
+from pathlib import Path
+from threading import Event, Thread
+from typing import Any, NoReturn, cast
+
+import pytest
+
+from tests.worker.faulty import Faulty, lose_reply, lose_request, once
+from tests.worker.yard import until
+from windlass.app import Windlass
+from windlass.core.states import State
+from windlass.engine.contract import Engine, JobRecord, Outcome, Plan, Succeeded
+from windlass.errors import EngineUnavailable
+from windlass.job import Job
+from windlass.worker import pump as pump_module
+from windlass.worker.execution import Execution
+from windlass.worker.lease import Lease
+from windlass.worker.line import Line
+from windlass.worker.nonces import Nonces
+from windlass.worker.pace import SAMPLE, Pace
+from windlass.worker.pump import Pump
+from windlass.worker.runners import ThreadRunner
+from windlass.worker.slots import SlotTable
+
+SLOTS = 4
+
+
+class ProcessEnd(BaseException):
+    """Ends the thread of a pump, where a child would end its process."""
+
+
+class Rig:
+    """A pump with runners, and the child that owns it."""
+
+    def __init__(self, folder: Path) -> None:
+        self.app = Windlass(f"sqlite:///{folder / 'jobs.db'}")
+        self.engine = self.app.engine
+        self.faulty = Faulty(self.engine)
+        self.starts: list[int] = []
+        self.gate = Event()
+        self.gate.set()
+        self.task = self.app.task(name="note")(self._make_task())
+        self.table = SlotTable.create(SLOTS)
+        self.pace = Pace()
+        self.sessions: list[str] = []
+        self.ended = Event()
+        self.saw_suspects = Event()
+
+    def _make_task(self) -> Callable[[int], int]:
+        def note(number: int) -> int:
+            self.starts.append(number)
+            assert self.gate.wait(20)
+            return number
+
+        return note
+
+    def start(self, plan: Plan = Plan()) -> Pump:  # noqa: B008  # a plan is never changed
+        lease, pace = Lease(self.table, 30_000), self.pace
+        line = Line(SLOTS, lease)
+        engine, nonces = cast(Engine, self.faulty), Nonces(self.table.nonces)
+        self.pump = Pump(engine, plan, line, lease, nonces, pace, self.app.tasks, self)
+        execution = Execution(self.app.settings, self.pump.report_progress)
+        ThreadRunner(line, self.table, execution, pace, self.pump.report)
+        self.thread = Thread(target=self._run_pump, daemon=True)
+        self.thread.start()
+        return self.pump
+
+    def _run_pump(self) -> None:
+        with suppress(ProcessEnd):
+            self.pump.run()
+
+    # What a child does for its pump.
+
+    def new_session(self) -> str:
+        self.sessions.append(f"session-{len(self.sessions)}")
+        return self.sessions[-1]
+
+    def see_suspects(self) -> None:
+        self.saw_suspects.set()
+
+    def end(self) -> None:
+        self.ended.set()
+
+    def end_at_once(self) -> NoReturn:
+        self.ended.set()
+        raise ProcessEnd
+
+    # What a test looks at.
+
+    def record(self, job_id: str) -> JobRecord:
+        [record] = self.engine.get([job_id])
+        assert record is not None
+        return record
+
+    def await_state(self, job_id: str, state: State) -> JobRecord:
+        until(lambda: self.record(job_id).state is state, f"{state}: {self.record(job_id)}")
+        return self.record(job_id)
+
+    def end_pump(self) -> None:
+        self.pump.drain()
+        self.thread.join(10)
+        assert not self.thread.is_alive()
+        assert self.table.nonces.read() == []
+        self.ended.clear()
+
+    def close(self) -> None:
+        self.faulty.faults.clear()
+        self.gate.set()
+        self.end_pump()
+        problems = self.engine.check()
+        self.app.close()
+        assert problems == []
+
+
+@pytest.fixture
+def rig(tmp_path: Path) -> Iterator[Rig]:
+    rig = Rig(tmp_path)
+    yield rig
+    rig.close()
+
+
+@pytest.mark.parametrize("fault", [lose_reply, lose_request])
+@pytest.mark.parametrize("on", [1, 2])
+def test_a_call_whose_reply_is_unknown_is_repeated_and_everything_runs_once(
+    rig: Rig, fault: Callable[[Callable[[], Any]], Any], on: int
+) -> None:
+    rig.faulty.faults["turn"] = once(fault, on)
+    jobs = [rig.task.enqueue(number) for number in range(12)]
+    rig.start()
+    for job in jobs:
+        counters = rig.await_state(job.id, State.SUCCEEDED).counters
+        assert (counters.attempt, counters.starts) == (1, 1)
+    assert sorted(rig.starts) == list(range(12))
+    assert rig.engine.stats().totals.get("stale", 0) == 0
+    assert rig.sessions == ["session-0"]
+    # The one that failed was followed by a sign of life before it was repeated.
+    failed_at = [n for n, name in enumerate(rig.faulty.calls) if name == "turn"][on - 1]
+    assert rig.faulty.calls[failed_at + 1 : failed_at + 3] == ["beat", "turn"]
+
+
+def test_outcomes_are_kept_while_the_engine_is_away(rig: Rig) -> None:
+    rig.gate.clear()
+    job = rig.task.enqueue(1)
+    rig.start()
+    until(lambda: rig.starts == [1], "the start")
+    away = Event()
+    away.set()
+
+    def fail_while_away(real: Callable[[], Any], arguments: tuple[Any, ...]) -> Any:
+        return lose_request(real) if away.is_set() else real()
+
+    for verb in ("turn", "finish", "beat", "wait"):
+        rig.faulty.faults[verb] = fail_while_away
+    rig.gate.set()
+    tried = len(rig.faulty.calls)
+    until(lambda: len(rig.faulty.calls) > tried + 3, "some tries")
+    assert rig.record(job.id).state is State.RUNNING
+    away.clear()
+    rig.await_state(job.id, State.SUCCEEDED)
+    assert rig.starts == [1]
+
+
+def test_a_drain_gives_back_what_an_unknown_reply_may_have_claimed(rig: Rig) -> None:
+    in_hand = Event()
+
+    def keep_losing(real: Callable[[], Any], arguments: tuple[Any, ...]) -> NoReturn:
+        real()
+        in_hand.set()
+        raise EngineUnavailable("the reply was lost")
+
+    rig.faulty.faults["turn"] = keep_losing
+    job = rig.task.enqueue(1)
+    pump = rig.start()
+    assert in_hand.wait(20)
+    assert rig.record(job.id).state is State.RUNNING
+    pump.drain()
+    assert rig.ended.wait(20)
+    record = rig.record(job.id)
+    assert (record.state, record.counters.attempt, record.counters.starts) == (State.READY, 0, 0)
+    assert rig.starts == []
+
+
+def test_a_hand_back_while_the_engine_is_away_does_not_hang(rig: Rig) -> None:
+    rig.gate.clear()
+    rig.task.enqueue(1)
+    pump = rig.start()
+    until(lambda: rig.starts == [1], "the start")
+    for verb in ("turn", "finish", "wait", "beat"):
+        rig.faulty.faults[verb] = lambda real, arguments: lose_request(real)
+    rig.gate.set()
+    until(lambda: rig.faulty.calls[-1:] == ["beat"], "the pump in trouble")
+    pump.hand_back()
+    assert rig.ended.wait(5)
+    rig.thread.join(5)
+    # The supervisor closes the session of a process that has ended.
+    rig.engine.close(rig.sessions[-1], (), "handed back")
+    rig.table.nonces.clear_all()
+
+
+def test_an_outcome_that_the_engine_chokes_on_does_not_hold_up_the_others(
+    rig: Rig, caplog: pytest.LogCaptureFixture
+) -> None:
+    jobs = [rig.task.enqueue(number) for number in range(SLOTS)]
+
+    def choke(real: Callable[[], Any], arguments: tuple[Any, ...]) -> Any:
+        outcomes: list[Outcome] = next(part for part in arguments if isinstance(part, list))
+        if any(isinstance(one, Succeeded) and one.id == jobs[0].id for one in outcomes):
+            raise RuntimeError("an error that nobody expects")
+        return real()
+
+    rig.faulty.faults = {"turn": choke, "finish": choke}
+    with caplog.at_level(logging.ERROR):
+        rig.start()
+        for job in jobs[1:]:
+            rig.await_state(job.id, State.SUCCEEDED)
+        assert rig.task.enqueue(99).result(timeout=20) == 99
+    assert f"the outcome of job {jobs[0].id} cannot be reported" in caplog.text
+    # It is not known to its child any more; the next beat that says so gives it back.
+    rig.faulty.faults.clear()
+    rig.engine.close(rig.sessions[0], (), "the end of the test")
+
+
+def test_a_dead_session_is_left_and_its_outcomes_are_refused(
+    rig: Rig, caplog: pytest.LogCaptureFixture
+) -> None:
+    rig.gate.clear()
+    job = rig.task.enqueue(1)
+    pump = rig.start()
+    until(lambda: rig.starts == [1], "the start")
+    with caplog.at_level(logging.WARNING):
+        rig.engine.close(rig.sessions[0], (), "a test")
+        pump.lose_session(rig.sessions[0])
+        until(lambda: len(rig.sessions) == 2, "another session")
+        until(lambda: rig.starts == [1, 1], "the same job under it")
+        rig.gate.set()
+        record = rig.await_state(job.id, State.SUCCEEDED)
+        until(lambda: "1 stale outcomes were refused" in caplog.text, "the refusal")
+    assert record.counters.starts == 1
+    assert rig.engine.stats().totals["stale"] == 1
+
+
+def test_a_claim_under_a_dead_session_finds_out_by_itself(rig: Rig) -> None:
+    rig.gate.clear()
+    rig.task.enqueue(1)
+    rig.start()
+    until(lambda: rig.starts == [1], "the start")
+    rig.engine.close(rig.sessions[0], (), "a test")
+    rig.gate.set()
+    assert rig.task.enqueue(2).result(timeout=20) == 2
+    assert len(rig.sessions) == 2
+
+
+def test_suspects_are_told_of_and_left_to_a_child_of_their_own(
+    rig: Rig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pump_module, "SOLO_IDLE_S", 0.3)
+    jobs = [rig.task.enqueue(number) for number in range(2)]
+    rig.engine.claim("crashed", "nonce", Plan(), 2)
+    rig.engine.close("crashed", [job.id for job in jobs], "signal 11 (SIGSEGV)")
+    rig.start()
+    assert rig.saw_suspects.wait(20)
+    assert rig.starts == []
+    rig.end_pump()
+    rig.start(Plan(suspects=True))
+    assert rig.ended.wait(20)  # by itself, for want of more
+    assert sorted(rig.starts) == [0, 1]
+    assert {rig.record(job.id).state for job in jobs} == {State.SUCCEEDED}
+
+
+def test_claims_that_arrive_after_the_end_of_their_session_are_not_started(rig: Rig) -> None:
+    def end_session_meanwhile(real: Callable[[], Any]) -> Any:
+        turn = real()
+        rig.engine.close(rig.sessions[0], (), "a test")
+        rig.pump.lose_session(rig.sessions[0])
+        return turn
+
+    rig.faulty.faults["turn"] = once(end_session_meanwhile)
+    job = rig.task.enqueue(1)
+    rig.start()
+    rig.await_state(job.id, State.SUCCEEDED)
+    assert rig.starts == [1]
+    assert rig.engine.stats().totals.get("stale", 0) == 0
+
+
+def test_a_drain_releases_at_once_what_was_claimed_ahead(
+    rig: Rig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pump_module, "IMPATIENCE_S", 60)
+    for _ in range(SAMPLE):
+        rig.pace.record(0.0001)
+    rig.gate.clear()
+    jobs = [rig.task.enqueue(number) for number in range(12)]
+    pump = rig.start()
+    until(lambda: len(rig.starts) == SLOTS, "full slots")
+    pump.drain()
+    until(lambda: _count(rig, jobs, State.READY) == 12 - SLOTS, "the others given back")
+    rig.gate.set()
+    assert rig.ended.wait(20)
+    assert _count(rig, jobs, State.SUCCEEDED) == len(rig.starts) == SLOTS
+    assert rig.record(jobs[-1].id).counters.starts == 0
+
+
+def _count(rig: Rig, jobs: Sequence[Job[int]], state: State) -> int:
+    return [rig.record(job.id).state for job in jobs].count(state)

@@ -1,0 +1,93 @@
+"""How a worker stops: it drains, hands back when it has to, and exits with 0."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+
+import pytest
+
+from tests.worker.conftest import MakeYard
+from tests.worker.yard import Yard
+from windlass.core.states import State
+
+
+def test_an_idle_worker_stops_at_once(yard: Yard) -> None:
+    worker = yard.start(processes=2)
+    worker.await_log("ready")
+    assert worker.stop() == 0
+    assert worker.log().splitlines()[-1].endswith("stopped")
+
+
+def test_a_worker_that_is_still_loading_stops_at_once(yard: Yard) -> None:
+    worker = yard.start()
+    worker.await_log("started")
+    assert worker.stop() == 0
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_drain_finishes_what_runs_and_loses_nothing(yard: Yard, number: signal.Signals) -> None:
+    for count in range(20):
+        yard.plain(f"p{count}", "sleep:0.1")
+        yard.coroutine(f"c{count}", "sleep:0.1")
+    worker = yard.start(processes=2, slots=3)
+    yard.await_start("p2")
+    worker.signal(number)
+    assert worker.wait() == 0
+    started, ended = yard.events("start"), yard.events("end")
+    assert {line.label for line in started} == {line.label for line in ended}
+    assert yard.count(State.RUNNING) == 0
+    assert yard.count(State.SUCCEEDED) == len(ended) < 40
+    assert yard.count(State.READY) == 40 - len(ended)
+    yard.start(slots=10)
+    yard.await_count(State.SUCCEEDED, 40)
+    labels = [line.label for line in yard.events("start")]
+    assert len(labels) == len(set(labels)) == 40
+
+
+def test_when_the_grace_is_over_running_jobs_are_handed_back(make_yard: MakeYard) -> None:
+    yard = make_yard(grace="300ms")
+    gate = yard.folder / "gate"
+    plain = yard.plain("plain", f"await:{gate}")
+    coroutine = yard.coroutine("coroutine", "sleep:60")
+    worker = yard.start()
+    yard.await_start("plain")
+    yard.await_start("coroutine")
+    assert worker.stop() == 0
+    for job in (plain, coroutine):
+        record = yard.record(job)
+        assert record.state is State.READY
+        counters = record.counters
+        assert (counters.attempt, counters.interruptions, counters.starts) == (0, 1, 1)
+    assert "handed back 2 running jobs" in worker.log()
+
+
+def test_a_second_signal_hands_back_now(yard: Yard) -> None:
+    job = yard.plain("stubborn", "sleep:60")
+    worker = yard.start()
+    yard.await_start("stubborn")
+    began_at = time.monotonic()
+    worker.signal(signal.SIGTERM)
+    worker.await_log("stopping on SIGTERM")
+    worker.signal(signal.SIGTERM)
+    assert worker.wait() == 0
+    assert time.monotonic() - began_at < 4  # the grace is 10 s
+    record = yard.record(job)
+    assert (record.state, record.counters.interruptions) == (State.READY, 1)
+    yard.start()
+    assert yard.await_start("stubborn", 2).attempt == 1
+
+
+def test_a_child_that_cannot_hand_back_is_killed_and_its_jobs_go_back(
+    make_yard: MakeYard,
+) -> None:
+    yard = make_yard(grace="0s")
+    job = yard.plain("frozen", "sleep:60")
+    worker = yard.start()
+    child = yard.await_start("frozen").pid
+    os.kill(child, signal.SIGSTOP)
+    assert worker.stop() == 0
+    assert f"killing child {child}" in worker.log()
+    record = yard.record(job)
+    assert (record.state, record.counters.attempt, record.counters.crashes) == (State.READY, 0, 0)

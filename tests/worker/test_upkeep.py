@@ -1,0 +1,118 @@
+"""What the supervisor says to the engine: beats, nonces, closings. The engine is a real one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import cast
+
+import pytest
+
+from tests.worker.faulty import Faulty, lose_request, once
+from tests.worker.yard import until
+from windlass.app import Windlass
+from windlass.core.states import State
+from windlass.engine.contract import UNKNOWN_NONCE_MS, Engine, Plan
+from windlass.worker.process import ChildProcess
+from windlass.worker.slots import SlotTable
+from windlass.worker.upkeep import Closing, Upkeep
+
+#: Beats come every third of it; the engine's own lease is 30 s.
+LEASE_MS = 60
+
+
+class Living:
+    """What the upkeep wants to know of a child."""
+
+    def __init__(self, session: str) -> None:
+        self.session = session
+        self.table = SlotTable.create(2)
+        self.runs = True
+
+    def is_running(self) -> bool:
+        return self.runs
+
+
+class Office:
+    def __init__(self, folder: Path) -> None:
+        self.app = Windlass(f"sqlite:///{folder / 'jobs.db'}")
+        self.task = self.app.task(name="nothing")(_nothing)
+        self.engine = self.app.engine
+        self.faulty = Faulty(self.engine)
+        self.child = Living("session")
+        self.gone: list[str] = []
+        self.suspects: list[bool] = []
+        self.upkeep = Upkeep(
+            cast(Engine, self.faulty),
+            LEASE_MS,
+            living=lambda: [cast(ChildProcess, self.child)],
+            on_gone=self.gone.append,
+            on_suspects=lambda: self.suspects.append(True),
+        )
+
+    def claim(self, nonce: str) -> str:
+        job = self.task.enqueue()
+        assert len(self.engine.claim("session", nonce, Plan(), 1).claims) == 1
+        return job.id
+
+    def state(self, job_id: str) -> State:
+        [record] = self.engine.get([job_id])
+        assert record is not None
+        return record.state
+
+
+def _nothing() -> None: ...
+
+
+@pytest.fixture
+def office(tmp_path: Path) -> Iterator[Office]:
+    office = Office(tmp_path)
+    yield office
+    office.upkeep.stop(10)
+    assert office.engine.check() == []
+    office.app.close()
+
+
+def test_claims_under_a_nonce_that_the_child_does_not_know_are_given_back(office: Office) -> None:
+    known, lost = office.claim("known"), office.claim("lost")
+    office.child.table.nonces.write(0, "known")
+    office.engine.clock_offset_ms += UNKNOWN_NONCE_MS + 1
+    office.upkeep.start()
+    until(lambda: office.state(lost) is State.READY, "the lost claim given back")
+    assert office.state(known) is State.RUNNING
+    assert office.child.table.confirmed_beat() > 0
+
+
+def test_a_session_that_is_gone_is_told_of(office: Office) -> None:
+    office.claim("nonce")
+    office.engine.close("session", (), "a test")
+    office.upkeep.start()
+    until(lambda: office.gone, "the news")
+    assert office.gone[0] == "session"
+    assert office.child.table.confirmed_beat() == 0
+
+
+def test_nobody_beats_for_a_child_that_does_not_run(office: Office) -> None:
+    office.child.runs = False
+    office.claim("nonce")
+    office.upkeep.start()
+    until(lambda: office.faulty.calls.count("beat") > 3, "some beats")
+    assert office.child.table.confirmed_beat() == 0
+
+
+def test_a_closing_that_fails_is_tried_again_and_suspects_are_told_of(office: Office) -> None:
+    jobs = [office.claim("nonce"), office.claim("other")]
+    office.faulty.faults["close"] = once(lose_request)
+    office.upkeep.start()
+    office.upkeep.close(Closing("session", tuple(jobs), "signal 9 (SIGKILL)"))
+    until(lambda: office.suspects, "the news of suspects")
+    assert [office.state(job) for job in jobs] == [State.READY] * 2
+    assert office.faulty.calls.count("close") == 2
+
+
+def test_a_closing_that_was_asked_for_is_done_before_the_end(office: Office) -> None:
+    job = office.claim("nonce")
+    office.upkeep.start()
+    office.upkeep.close(Closing("session", (), "exit code 0"))
+    office.upkeep.stop(10)
+    assert office.state(job) is State.READY
