@@ -50,7 +50,7 @@ pytest: $(TESTING) ## Run the tests alone
 proofs: $(TESTING) ## Kill, freeze and overload real workers, and count what was lost
 	$(BIN)/python -m proofs
 
-bench: $(RUNTIME) ## Measure throughput, latency and idle cost on this machine
+bench: $(TESTING) ## Measure throughput, latency and idle cost on this machine
 	$(BIN)/python -m benchmarks
 
 format: $(TESTING) ## Format the code and mend what can be mended by itself

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import count
+
 from windlass import FailureText, Reason, Windlass
 from windlass.core.ids import new_nonce
 from windlass.engine.contract import (
@@ -22,9 +24,12 @@ class Hand:
     def __init__(self, app: Windlass) -> None:
         self.app = app
         self.session = "hand.1.0000"
+        self._claims = count(1)
 
     def take(self) -> Claim:
-        (claim,) = self.app.engine.claim(self.session, new_nonce(), Plan(), 1).claims
+        (claim,) = self.app.engine.claim(
+            self.session, new_nonce(next(self._claims)), Plan(), 1
+        ).claims
         return claim
 
     def succeed(self, value: object, ttl_ms: int = 60_000) -> None:

@@ -59,7 +59,7 @@ def puts(app: Windlass, monkeypatch: pytest.MonkeyPatch) -> list[int]:
 
 def stored_calls(app: Windlass) -> list[Any]:
     """The arguments of all jobs that are ready, in the order in which they would start."""
-    claims = app.engine.claim("reader.1.0000", new_nonce(), Plan(), 10_000).claims
+    claims = app.engine.claim("reader.1.0000", new_nonce(1), Plan(), 10_000).claims
     return [
         app.tasks[claim.task].codec.decode(bytes(unpack(claim.payload).call)) for claim in claims
     ]

@@ -96,6 +96,7 @@ class Model:
         self.jobs: dict[str, Job] = {}
         self.keys: dict[tuple[str, str], Key] = {}
         self.expiries: dict[str, int] = {}  # of live sessions
+        self.last_nonces: dict[str, str] = {}  # by session, the latest under which it got something
         self.gone: dict[str, int] = {}  # dead sessions, and until when they are remembered
         self.totals: Counter[str] = Counter()
         self.last_seen_ms: int | None = None
@@ -125,9 +126,10 @@ class Model:
 
     def claim(self, session: str, nonce: str, plan: Plan, limit: int) -> Batch:
         """Due jobs first, then lost ones, then the lease. A claim that finds nothing to do, and one
-        that is repeated, leave no trace: only others are signs of life."""
+        that is repeated or arrives late, leave no trace: only others are signs of life."""
         jobs = _in_turn(plan, self._held_under(session, nonce))
-        if not jobs and session not in self.gone and self._has_work(plan):
+        is_later = nonce > self.last_nonces.get(session, "")
+        if is_later and session not in self.gone and self._has_work(plan):
             self._notice_silence()
             self._promote()
             self._reap()
@@ -141,7 +143,10 @@ class Model:
         )
 
     def _has_work(self, plan: Plan) -> bool:
-        return bool(self._due() or self._silent_sessions() or self._waiting(plan))
+        return bool(self._due() or self._may_reap() or self._waiting(plan))
+
+    def _may_reap(self) -> bool:
+        return self.now_ms >= self.reap_after_ms and bool(self._silent_sessions())
 
     def _due(self) -> list[Job]:
         due = [
@@ -182,13 +187,14 @@ class Model:
             job.token = nonce
             leased.append(job)
             self.expiries[session] = self.now_ms + self.options.lease_ms
+            self.last_nonces[session] = nonce
         return leased
 
     def _held_under(self, session: str, nonce: str) -> list[Job]:
         return [job for job in self._held(session) if job.token == nonce]
 
     def _next_in_ms(self) -> int | None:
-        if self._silent_sessions() and self.now_ms >= self.reap_after_ms:
+        if self._may_reap():
             return 0
         dues = [job.record.due_ms for job in self.jobs.values() if job.record.due_ms is not None]
         return max(min(dues) - self.now_ms, 0) if dues else None
@@ -205,6 +211,8 @@ class Model:
         return Turn(verdicts=verdicts, batch=self.claim(session, nonce, plan, limit))
 
     def release(self, session: str, nonce: str) -> int:
+        if session in self.last_nonces:  # a claim that is still on its way must find nothing
+            self.last_nonces[session] = max(nonce, self.last_nonces[session])
         held = self._held_under(session, nonce)
         for job in held:
             self._finish(Released(id=job.record.id, token=nonce, started=False))
@@ -215,8 +223,7 @@ class Model:
         if job is not None and job.token == outcome.token:
             self._end(job, outcome)
             return Verdict.OK
-        is_repeat = job is not None and job.last_token == outcome.token
-        if is_repeat and not isinstance(outcome, Progressed):
+        if job is not None and job.last_end == (outcome.token, type(outcome)):
             return Verdict.OK
         self.totals["stale"] += 1
         return Verdict.STALE
@@ -225,7 +232,7 @@ class Model:
         if isinstance(outcome, Progressed):
             job.record = replace(job.record, progress=outcome.progress)
             return
-        job.last_token = job.token
+        job.last_end = (outcome.token, type(outcome))
         now_ms = self.now_ms
         match outcome:
             case Succeeded(result=result, result_ttl_ms=ttl_ms):
@@ -259,16 +266,18 @@ class Model:
         if beat.session in self.expiries:
             self.expiries[beat.session] = self.now_ms + self.options.lease_ms
         if beat.nonces is not None:
-            self._give_back_unknown(beat.session, beat.nonces)
+            self._give_back_unknown(beat, beat.nonces)
         wanted = [job.record for job in self._held(beat.session) if job.record.cancel_requested]
         cancel = tuple(sorted(record.id for record in wanted))
         return Pulse(session=beat.session, alive=True, cancel=cancel)
 
-    def _give_back_unknown(self, session: str, nonces: tuple[str, ...]) -> None:
-        for job in self._held(session):
-            started_ms = job.record.started_ms
+    def _give_back_unknown(self, beat: Beat, nonces: tuple[str, ...]) -> None:
+        for job in self._held(beat.session):
+            started_ms, token = job.record.started_ms, job.token
             assert started_ms is not None
-            if job.token not in nonces and started_ms <= self.now_ms - UNKNOWN_NONCE_MS:
+            assert token is not None
+            is_lost = token not in nonces and token <= beat.newest
+            if is_lost and started_ms <= self.now_ms - UNKNOWN_NONCE_MS:
                 self._move(job, Event.RELEASE, started=False)
 
     def close(self, session: str, suspects: Sequence[str], cause: str) -> Closed:
@@ -276,7 +285,7 @@ class Model:
         held = self._held(session)
         suspected = [job for job in held if job.record.id in suspects]
         innocent = [job for job in held if job.record.id not in suspects]
-        event = Event.CRASH if len(suspected) == 1 else Event.SUSPECT
+        event = Event.CRASH if len(suspects) == 1 else Event.SUSPECT
         for job in suspected:
             self._move(job, event, error=cause.encode())
         for job in innocent:
@@ -403,7 +412,7 @@ class Model:
             queues.setdefault(job.record.queue, Counter())[job.record.state] += 1
         firsts: dict[str, int] = {}
         for job in self._waiting(Plan()):
-            firsts.setdefault(job.record.queue, max(0, self.now_ms - job.record.created_ms))
+            firsts.setdefault(job.record.queue, max(0, self.now_ms - job.ready_ms))
         return Stats(queues=queues, oldest_ready_ms=firsts, totals=dict(self.totals))
 
     def sessions(self) -> list[SessionRecord]:
@@ -427,7 +436,7 @@ class Model:
         job.move(event, state, self.now_ms, **details)
         if event in QUEUEING:
             self.sequence += 1
-            job.place = self.sequence
+            job.place, job.ready_ms = self.sequence, self.now_ms
         if state.is_final:
             job.keep_until_ms = self.now_ms + max(self.options.dead_ttl_ms, MIN_RECORD_MS)
             self.totals[state.value] += 1

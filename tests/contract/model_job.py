@@ -16,7 +16,7 @@ from windlass.core.states import (
     State,
     charge,
 )
-from windlass.engine.contract import MAX_FAILURES, Claim, Failure, JobRecord, NewJob
+from windlass.engine.contract import MAX_FAILURES, Claim, Failure, JobRecord, NewJob, Outcome
 
 #: Events that leave an entry in the history of a job.
 REMEMBERED: Final = frozenset({Event.RETRY, Event.BURY, Event.LOSE, Event.CRASH, Event.SUSPECT})
@@ -29,8 +29,9 @@ class Job:
     record: JobRecord  # with the result, whether it may still be seen or not
     row: int  # the order of the puts
     place: int  # the order in the line
+    ready_ms: int  # when it took its place
     token: str | None = None  # of the claim under way
-    last_token: str | None = None  # of the claim that its own holder ended last
+    last_end: tuple[str, type[Outcome]] | None = None  # of the claim that its holder ended last
     keep_until_ms: int = 0  # of the record, once finished
     result_until_ms: int = 0
 
@@ -67,7 +68,7 @@ class Job:
             expires_ms=min(expiries, default=None),
             payload=new.payload,
         )
-        return Job(record, row=number, place=number)
+        return Job(record, row=number, place=number, ready_ms=now_ms)
 
     def move(
         self,

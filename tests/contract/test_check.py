@@ -45,7 +45,7 @@ def live_a_life(world: World) -> None:
     world.let_expire("other")
     world.engine.retry([d.id])
     world.engine.adopt([g.task])
-    world.engine.beat([Beat(session="other", nonces=())])
+    world.engine.beat([Beat(session="other", nonces=(), newest=world.nonce())])
     world.engine.tend()
 
 

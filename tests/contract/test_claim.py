@@ -344,7 +344,7 @@ def test_a_turn_finishes_and_claims(world: World) -> None:
         Succeeded(id=first, token=claim.token),
         Succeeded(id=second, token="stale"),
     ]
-    turn = world.engine.turn("worker", outcomes, "next", Plan(), 1)
+    turn = world.engine.turn("worker", outcomes, "nonce-next", Plan(), 1)
     assert turn.verdicts == (Verdict.OK, Verdict.STALE)
     assert ids_of(turn.batch) == [second]
     assert world.get(first).state is State.SUCCEEDED
@@ -354,7 +354,7 @@ def test_a_turn_may_claim_what_it_gave_back(world: World) -> None:
     id = world.put()
     claim = world.take()
     outcome = Released(id=id, token=claim.token, started=False)
-    turn = world.engine.turn("worker", [outcome], "next", Plan(), 1)
+    turn = world.engine.turn("worker", [outcome], "nonce-next", Plan(), 1)
     assert ids_of(turn.batch) == [id]
     assert world.get(id).counters == Counters(1, 1)
 
@@ -364,5 +364,5 @@ def test_a_turn_of_a_dead_session_still_reports(world: World) -> None:
     id = world.put()
     claim = world.take("other")
     outcome = Succeeded(id=id, token=claim.token)
-    turn = world.engine.turn("worker", [outcome], "next", Plan(), 1)
+    turn = world.engine.turn("worker", [outcome], "nonce-next", Plan(), 1)
     assert turn == Turn(verdicts=(Verdict.OK,), batch=Batch(gone=True))

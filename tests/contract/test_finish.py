@@ -5,6 +5,7 @@ from collections.abc import Callable
 import pytest
 from msgspec.structs import replace
 
+from tests.contract.outcomes import OUTCOMES
 from tests.contract.world import START_MS, World, ids_of
 from windlass.core.states import (
     MAX_LOSSES,
@@ -22,7 +23,6 @@ from windlass.engine.contract import (
     Claim,
     Failure,
     JobRecord,
-    Outcome,
     Progressed,
     Released,
     Retried,
@@ -32,18 +32,6 @@ from windlass.engine.contract import (
     Verdict,
 )
 
-#: One outcome of each kind, for a claim.
-OUTCOMES: dict[str, Callable[[str, str], Outcome]] = {
-    "succeeded": lambda id, token: Succeeded(
-        id=id, token=token, result=b"result", result_ttl_ms=60_000
-    ),
-    "retried": lambda id, token: Retried(id=id, token=token, delay_ms=100, error=b"boom"),
-    "buried": lambda id, token: Buried(id=id, token=token, reason=Reason.REJECTED, error=b"no"),
-    "released": lambda id, token: Released(id=id, token=token, started=True),
-    "snoozed": lambda id, token: Snoozed(id=id, token=token, delay_ms=100),
-    "unroutable": lambda id, token: Unroutable(id=id, token=token),
-    "progressed": lambda id, token: Progressed(id=id, token=token, progress=b"half"),
-}
 every_outcome = pytest.mark.parametrize("kind", OUTCOMES)
 every_end = pytest.mark.parametrize("kind", [kind for kind in OUTCOMES if kind != "progressed"])
 
@@ -170,7 +158,7 @@ def test_one_job_twice_in_one_call(world: World) -> None:
         Progressed(id=claim.id, token=claim.token, progress=b"late"),
     ]
     verdicts = world.engine.finish(outcomes)
-    assert verdicts == [Verdict.OK, Verdict.OK, Verdict.OK, Verdict.STALE]
+    assert verdicts == [Verdict.OK, Verdict.OK, Verdict.STALE, Verdict.STALE]
     record = world.get(claim.id)
     assert (record.state, record.progress, record.result) == (State.RETRYING, b"end", None)
 
@@ -240,7 +228,7 @@ def test_a_claim_that_has_ended_is_not_ended_again(world: World, kind: str, agai
     claim, _ = running(world)
     world.finish(OUTCOMES[kind](claim.id, claim.token))
     before = world.records()
-    expected = Verdict.STALE if again == "progressed" else Verdict.OK
+    expected = Verdict.OK if again == kind else Verdict.STALE
     assert world.finish(OUTCOMES[again](claim.id, claim.token)) is expected
     assert world.records() == before
 
@@ -250,7 +238,8 @@ def test_an_end_is_recognised_while_the_next_claim_runs(world: World) -> None:
     world.finish(Released(id=claim.id, token=claim.token, started=False))
     world.take("next")
     before = world.records()
-    assert world.finish(Succeeded(id=claim.id, token=claim.token)) is Verdict.OK
+    again = Released(id=claim.id, token=claim.token, started=False)
+    assert world.finish(again) is Verdict.OK
     assert world.records() == before
 
 
@@ -258,7 +247,9 @@ def test_an_end_by_release_is_recognised(world: World) -> None:
     claim, _ = running(world)
     assert world.engine.release("worker", claim.token) == 1
     assert world.engine.release("worker", claim.token) == 0
-    assert world.finish(Succeeded(id=claim.id, token=claim.token)) is Verdict.OK
+    again = Released(id=claim.id, token=claim.token, started=False)
+    assert world.finish(again) is Verdict.OK
+    assert world.finish(Succeeded(id=claim.id, token=claim.token)) is Verdict.STALE
     assert world.get(claim.id).state is State.READY
 
 

@@ -9,7 +9,7 @@ from typing import Final
 
 import pytest
 
-from tests.contract.test_finish import OUTCOMES
+from tests.contract.outcomes import OUTCOMES
 from tests.contract.world import START_MS, World
 from windlass.core.states import Reason
 from windlass.engine.contract import (
@@ -72,13 +72,13 @@ def claim_that_promotes_and_reaps(world: World) -> tuple[Call, object]:
 def turn(world: World) -> tuple[Call, object]:
     held = a_claim(world)
     outcomes = [Succeeded(id=held.id, token=held.token)]
-    return lambda: world.engine.turn("worker", outcomes, "next", Plan(), 1), SAME
+    return lambda: world.engine.turn("worker", outcomes, "nonce-next", Plan(), 1), SAME
 
 
 def turn_that_claims_what_it_gave_back(world: World) -> tuple[Call, object]:
     held = a_claim(world)
     outcomes: list[Outcome] = [OUTCOMES["released"](held.id, held.token)]
-    return lambda: world.engine.turn("worker", outcomes, "next", Plan(), 1), SAME
+    return lambda: world.engine.turn("worker", outcomes, "nonce-next", Plan(), 1), SAME
 
 
 def release(world: World) -> tuple[Call, object]:
@@ -90,14 +90,17 @@ def beat(world: World) -> tuple[Call, object]:
     held = a_claim(world)
     world.engine.cancel([held.id])
     world.advance(UNKNOWN_NONCE_MS)
-    beats = [Beat(session="worker", nonces=(held.token,)), Beat(session="unknown")]
+    beats = [
+        Beat(session="worker", nonces=(held.token,), newest=held.token),
+        Beat(session="unknown"),
+    ]
     return lambda: world.engine.beat(beats), SAME
 
 
 def beat_that_gives_back(world: World) -> tuple[Call, object]:
-    a_claim(world)
+    beats = [Beat(session="worker", nonces=(), newest=a_claim(world).token)]
     world.advance(UNKNOWN_NONCE_MS)
-    return lambda: world.engine.beat([Beat(session="worker", nonces=())]), SAME
+    return lambda: world.engine.beat(beats), SAME
 
 
 def close(world: World) -> tuple[Call, object]:

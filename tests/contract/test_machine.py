@@ -270,14 +270,14 @@ class QueueMachine(RuleBasedStateMachine):
     @rule(slot=slots, known=st.lists(repeatable, max_size=2))
     def beat_with_nonces(self, slot: int, known: list[tuple[str, str, Plan, int]]) -> None:
         nonces = tuple(nonce for _, nonce, _, _ in known)
-        beat = Beat(session=self.sessions[slot], nonces=nonces)
+        beat = Beat(session=self.sessions[slot], nonces=nonces, newest=max(nonces, default=""))
         self.same(lambda it: it.beat([beat]))
 
     @rule(slot=slots)
     def forget_nonces(self, slot: int) -> None:
         """A child that knows of no claim, long enough after."""
         self.jump(UNKNOWN_NONCE_MS)
-        beat = Beat(session=self.sessions[slot], nonces=())
+        beat = Beat(session=self.sessions[slot], nonces=(), newest=self.world.nonce())
         self.same(lambda it: it.beat([beat]))
 
     @rule(slot=slots, suspects=st.lists(ids, max_size=3), all_of_them=st.booleans())

@@ -11,6 +11,7 @@ from windlass.engine.contract import (
     Beat,
     Closed,
     Pulse,
+    Retried,
     SessionRecord,
     Succeeded,
     Tended,
@@ -81,7 +82,7 @@ def test_old_claims_under_unknown_nonces_are_given_back(
     world.claim("worker", nonce="known", limit=1)
     world.claim("worker", nonce="unknown", limit=1)
     world.advance(UNKNOWN_NONCE_MS + age_ms)
-    world.engine.beat([Beat(session="worker", nonces=("known", "never used"))])
+    world.engine.beat([Beat(session="worker", nonces=("known", "never used"), newest="unknown")])
     assert world.get(known).state is State.RUNNING
     record = world.get(unknown)
     if given_back:
@@ -94,7 +95,7 @@ def test_a_claim_that_was_given_back_is_stale(world: World) -> None:
     world.put()
     claim = world.take("worker")
     world.advance(UNKNOWN_NONCE_MS)
-    world.engine.beat([Beat(session="worker", nonces=())])
+    world.engine.beat([Beat(session="worker", nonces=(), newest=claim.token)])
     assert world.finish(Succeeded(id=claim.id, token=claim.token)) is Verdict.STALE
 
 
@@ -112,8 +113,39 @@ def test_claims_of_others_are_left_alone(world: World) -> None:
     world.put()
     world.take("worker")
     world.advance(UNKNOWN_NONCE_MS)
-    world.engine.beat([Beat(session="worker", nonces=())])
+    world.engine.beat([Beat(session="worker", nonces=(), newest=world.nonce())])
     assert world.get(id).state is State.RUNNING
+
+
+def test_a_beat_says_nothing_of_claims_after_its_newest(world: World) -> None:
+    """It may have been on its way for long, and what it lists was true when it was sent."""
+    id = world.put()
+    newest = world.nonce()
+    world.take("worker")
+    world.advance(UNKNOWN_NONCE_MS)
+    world.engine.beat([Beat(session="worker", nonces=(), newest=newest)])
+    assert world.get(id).state is State.RUNNING
+
+
+def test_a_claim_that_arrives_late_leases_nothing(world: World) -> None:
+    """Else the token of an ended claim would be current again, and a repeated end would count."""
+    world.put()
+    first = world.take("worker")
+    world.finish(Retried(id=first.id, token=first.token, delay_ms=0, error=b""))
+    world.put()
+    second = world.claim("worker").claims
+    late = world.claim("worker", nonce=first.token)
+    assert (len(second), late.claims) == (2, ())
+
+
+def test_a_released_nonce_is_used_up(world: World) -> None:
+    world.put()
+    world.take("worker")
+    late = world.nonce()
+    assert world.engine.release("worker", late) == 0
+    world.put()
+    assert world.claim("worker", nonce=late).claims == ()
+    assert len(world.claim("worker").claims) == 1
 
 
 # ------------------------------------------------------------------------------------- reaping
@@ -300,8 +332,8 @@ def test_suspects_that_the_session_does_not_hold_are_innocent(world: World) -> N
     claim = world.take("worker")
     world.finish(Succeeded(id=ended, token=claim.token))
     world.take("other")
-    closed = world.engine.close("worker", [mine, mine, ended, others, "nowhere"], "killed")
-    assert closed == Closed(crashed=1)
+    closed = world.engine.close("worker", [mine, ended, others, "nowhere"], "killed")
+    assert closed == Closed(suspected=1), "several were running, whatever became of the others"
     assert world.get(others).state is State.RUNNING
     assert world.get(ended).state is State.SUCCEEDED
 

@@ -9,7 +9,6 @@ from itertools import count
 from typing import Any, Final
 
 from tests.contract.variants import OPTIONS, Variant
-from windlass.core.states import Hold, State
 from windlass.engine.contract import (
     Batch,
     Beat,
@@ -152,7 +151,3 @@ class World:
 
 def ids_of(batch: Batch) -> list[str]:
     return [claim.id for claim in batch.claims]
-
-
-def is_held(record: JobRecord) -> bool:
-    return record.state is State.READY and record.hold is Hold.UNROUTABLE

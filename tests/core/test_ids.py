@@ -85,9 +85,14 @@ def test_refuses_an_id_that_does_not_fit_a_url(text: str) -> None:
         check_id(text)
 
 
-def test_a_nonce_has_128_bits() -> None:
-    assert re.fullmatch(r"[0-9a-f]{32}", new_nonce())
-    assert new_nonce() != new_nonce()
+def test_a_nonce_has_128_random_bits() -> None:
+    assert re.fullmatch(r"0000000a[0-9a-f]{32}", new_nonce(10))
+    assert new_nonce(1) != new_nonce(1)
+
+
+def test_later_nonces_sort_after_earlier_ones() -> None:
+    nonces = [new_nonce(number) for number in (1, 2, 9, 10, 255, 256, 65_536)]
+    assert nonces == sorted(nonces)
 
 
 @pytest.mark.parametrize(

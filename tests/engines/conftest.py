@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import fcntl
+import os
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -34,6 +37,17 @@ def open_engine(path: Path) -> Iterator[OpenEngine]:
 @pytest.fixture
 def engine(open_engine: OpenEngine) -> SQLiteEngine:
     return open_engine()
+
+
+@contextmanager
+def hold_the_lock(path: Path) -> Iterator[None]:
+    """Hold the lock file of a database, as a process that was stopped in a write would."""
+    descriptor = os.open(path.with_name(f"{path.name}.lock"), os.O_RDWR | os.O_CREAT, 0o600)
+    fcntl.flock(descriptor, fcntl.LOCK_EX)
+    try:
+        yield
+    finally:
+        os.close(descriptor)
 
 
 def new_job(number: int = 0, **fields: object) -> NewJob:

@@ -10,12 +10,12 @@ from pathlib import Path
 import apsw
 import pytest
 
-from tests.engines.conftest import new_job
+from tests.engines.conftest import OpenEngine, hold_the_lock, new_job
 from windlass.engine.contract import EngineOptions, Plan
 from windlass.engine.sqlite import place
 from windlass.engine.sqlite.engine import APPLICATION_ID, SQLiteEngine
 from windlass.engine.url import open_engine as open_by_url
-from windlass.errors import EngineError, FormatTooNew
+from windlass.errors import EngineError, EngineUnavailable, FormatTooNew
 
 
 def mode_of(path: Path) -> int:
@@ -84,7 +84,7 @@ def test_durability_is_the_one_of_the_url(path: Path, durability: str, level: in
     engine.put([new_job()])
     assert isinstance(engine, SQLiteEngine)
     level_found = engine._database.read(lambda connection: connection.pragma("synchronous"))
-    mode_found = engine._database.read(lambda connection: connection.pragma("journal_mode"))
+    mode_found = apsw.Connection(str(path)).pragma("journal_mode")
     engine.shutdown()
     assert (level_found, mode_found) == (level, "wal")
 
@@ -107,8 +107,22 @@ def test_a_wrong_url_is_told_what_is_right(url: str, message: str) -> None:
 
 def test_a_missing_folder_is_named(tmp_path: Path) -> None:
     engine = SQLiteEngine(tmp_path / "absent" / "jobs.db", EngineOptions())
-    with pytest.raises(EngineError, match="absent"):
+    with pytest.raises(EngineError, match=r"The folder .*absent .* does not exist"):
         engine.stats()
+
+
+def test_looking_takes_no_lock(path: Path, engine: SQLiteEngine, open_engine: OpenEngine) -> None:
+    engine.put([new_job()])
+    with hold_the_lock(path):
+        assert open_engine().get(["job-000000"]) != [None]
+
+
+def test_the_first_use_of_a_locked_file_has_a_deadline(path: Path, engine: SQLiteEngine) -> None:
+    path.touch()
+    with hold_the_lock(path), pytest.raises(EngineUnavailable, match="holds its lock") as raised:
+        engine.put([new_job()])
+    assert raised.value.seconds == 0.5
+    assert raised.value.location == str(path)
 
 
 def test_a_network_file_system_is_refused(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -17,12 +17,12 @@ COMMANDS = sorted(
 #: Statements that read a whole small table, or a whole partial index that is nearly always empty.
 WHOLE = {
     "any_ready",  # stops at the first row
-    "any_session_to_reap",  # the one row of meta
     "list_counters",
     "list_ready_queues",  # jumps from queue to queue
     "list_suspect_queues",
     "list_totals",
     "read_meta",
+    "reap_after",
     "write_meta",
 }
 

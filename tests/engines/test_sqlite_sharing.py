@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-import fcntl
-import os
 import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
-from tests.engines.conftest import OpenEngine, new_job
+from tests.engines.conftest import OpenEngine, hold_the_lock, new_job
 from windlass.core.states import State
 from windlass.engine.contract import EngineOptions, Plan
 from windlass.engine.sqlite.engine import SQLiteEngine
@@ -31,11 +28,10 @@ for n in range(int(sys.argv[3])):
 """
 
 
-def hold_the_lock(path: Path) -> Callable[[], None]:
-    """Hold the lock file as a stopped process would; gives the way to let go."""
-    descriptor = os.open(path.with_name("jobs.db.lock"), os.O_RDWR)
-    fcntl.flock(descriptor, fcntl.LOCK_EX)
-    return lambda: os.close(descriptor)
+def await_requests(engine: SQLiteEngine, number: int) -> None:
+    deadline = time.monotonic() + 5
+    while len(engine._database._requests) < number and time.monotonic() < deadline:
+        time.sleep(0.001)
 
 
 def test_processes_write_side_by_side(path: Path, engine: SQLiteEngine) -> None:
@@ -48,13 +44,12 @@ def test_processes_write_side_by_side(path: Path, engine: SQLiteEngine) -> None:
 
 def test_a_held_lock_costs_an_error_and_never_a_hang(path: Path, engine: SQLiteEngine) -> None:
     engine.put([new_job(1)])
-    let_go = hold_the_lock(path)
-    started = time.monotonic()
-    with pytest.raises(EngineUnavailable, match=r"within 0\.5 s: another process holds its lock"):
-        engine.put([new_job(2)])
-    elapsed = time.monotonic() - started
-    assert [record is not None for record in engine.get(["job-000001"])] == [True]
-    let_go()
+    with hold_the_lock(path):
+        started = time.monotonic()
+        with pytest.raises(EngineUnavailable, match=r"within 0\.5 s: another process holds"):
+            engine.put([new_job(2)])
+        elapsed = time.monotonic() - started
+        assert [record is not None for record in engine.get(["job-000001"])] == [True]
     engine.put([new_job(3)])
     assert 0.4 < elapsed < 3.0
     assert engine.get(["job-000002"]) == [None], "a caller that gave up must not be served later"
@@ -68,7 +63,6 @@ def test_what_piles_up_behind_the_lock_is_committed_at_once(
     commits: list[None] = []
     connection = engine._database._write_connection
     assert connection is not None
-    let_go = hold_the_lock(path)
 
     def count() -> bool:
         commits.append(None)
@@ -76,11 +70,9 @@ def test_what_piles_up_behind_the_lock_is_committed_at_once(
 
     connection.set_commit_hook(count)
     with ThreadPoolExecutor(16) as pool:
-        puts = [pool.submit(engine.put, [new_job(number)]) for number in range(1, 17)]
-        deadline = time.monotonic() + 5
-        while len(engine._database._requests) < 16 and time.monotonic() < deadline:
-            time.sleep(0.001)
-        let_go()
+        with hold_the_lock(path):
+            puts = [pool.submit(engine.put, [new_job(number)]) for number in range(1, 17)]
+            await_requests(engine, 16)
         assert all(put.result()[0].id for put in puts)
     connection.set_commit_hook(None)
     assert len(commits) <= 2
@@ -89,15 +81,12 @@ def test_what_piles_up_behind_the_lock_is_committed_at_once(
 
 def test_one_bad_request_of_a_group_spoils_no_other(path: Path, engine: SQLiteEngine) -> None:
     engine.put([new_job(0)])
-    let_go = hold_the_lock(path)
     bad = new_job(1, payload=None)
     with ThreadPoolExecutor(2) as pool:
-        good = pool.submit(engine.put, [new_job(2)])
-        failing = pool.submit(engine.put, [bad])
-        deadline = time.monotonic() + 5
-        while len(engine._database._requests) < 2 and time.monotonic() < deadline:
-            time.sleep(0.001)
-        let_go()
+        with hold_the_lock(path):
+            good = pool.submit(engine.put, [new_job(2)])
+            failing = pool.submit(engine.put, [bad])
+            await_requests(engine, 2)
         assert good.result()[0].id == "job-000002"
         assert failing.exception() is not None
     assert engine.get(["job-000001"]) == [None]

@@ -223,15 +223,17 @@ def test_nothing_starts_without_a_lease() -> None:
 
 def test_a_nonce_is_known_from_before_its_claim_until_its_last_job_is_settled() -> None:
     table = SlotTable.create(2)
-    nonces = Nonces(table.nonces)
-    nonces.announce("a")
-    assert table.nonces.read() == ["a"]
-    nonces.begin("a", 2)
-    nonces.end([Progressed(id="1", token="a", progress=b"")])
-    nonces.end([Released(id="1", token="a", started=False)])
-    assert table.nonces.read() == ["a"]
-    nonces.end([Released(id="2", token="a", started=False)])
+    nonces = Nonces(table)
+    first = nonces.announce()
+    assert table.nonces.read() == table.newest_nonce.read() == [first]
+    nonces.begin(first, 2)
+    nonces.end([Progressed(id="1", token=first, progress=b"")])
+    nonces.end([Released(id="1", token=first, started=False)])
+    assert table.nonces.read() == [first]
+    nonces.end([Released(id="2", token=first, started=False)])
     assert table.nonces.read() == []
-    nonces.announce("b")
-    nonces.begin("b", 0)
+    second = nonces.announce()
+    assert table.newest_nonce.read() == [second]
+    assert first < second
+    nonces.begin(second, 0)
     assert not nonces.are_held()

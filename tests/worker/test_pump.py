@@ -66,7 +66,7 @@ class Rig:
     def start(self, plan: Plan = Plan()) -> Pump:  # noqa: B008  # a plan is never changed
         lease, pace = Lease(self.table, 30_000), self.pace
         line = Line(SLOTS, lease)
-        engine, nonces = cast(Engine, self.faulty), Nonces(self.table.nonces)
+        engine, nonces = cast(Engine, self.faulty), Nonces(self.table)
         self.pump = Pump(engine, plan, line, lease, nonces, pace, self.app.tasks, self)
         execution = Execution(self.app.settings, self.pump.report_progress)
         ThreadRunner(line, self.table, execution, pace, self.pump.report)

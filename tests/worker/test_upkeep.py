@@ -74,12 +74,14 @@ def office(tmp_path: Path) -> Iterator[Office]:
 
 
 def test_claims_under_a_nonce_that_the_child_does_not_know_are_given_back(office: Office) -> None:
-    known, lost = office.claim("known"), office.claim("lost")
-    office.child.table.nonces.write(0, "known")
+    known, lost, later = (office.claim(nonce) for nonce in ("a-known", "b-lost", "c-later"))
+    office.child.table.nonces.write(0, "a-known")
+    office.child.table.newest_nonce.write(0, "b-lost")
     office.engine.clock_offset_ms += UNKNOWN_NONCE_MS + 1
     office.upkeep.start()
     until(lambda: office.state(lost) is State.READY, "the lost claim given back")
     assert office.state(known) is State.RUNNING
+    assert office.state(later) is State.RUNNING, "it was announced after the look at the newest"
     assert office.child.table.confirmed_beat() > 0
 
 

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import click
 
-from windlass.cli.connecting import connect, connection_options, json_option
-from windlass.cli.output import print_json, say
+from windlass.cli.connecting import connect
+from windlass.cli.output import print_json, say, tell
+from windlass.cli.parameters import connection_options, json_option
+from windlass.cli.wording import count
 
 
 @click.command()
@@ -20,12 +22,13 @@ def check(ctx: click.Context, app_path: str | None, url: str | None, as_json: bo
     """
     with connect(app_path, url) as app:
         problems = app.engine.check()
-        if as_json:
-            print_json({"engine": app.engine.location, "problems": problems})
-        else:
-            for problem in problems:
-                click.echo(problem)
-            say(_summary(app.engine.location, len(problems)))
+        location = app.engine.location
+    if as_json:
+        print_json({"engine": location, "problems": problems})
+    else:
+        for problem in problems:
+            tell(problem)
+        say(_summary(location, len(problems)))
     ctx.exit(1 if problems else 0)
 
 
@@ -33,6 +36,6 @@ def _summary(location: str, problems: int) -> str:
     if not problems:
         return f"{location}: records, indexes and counters agree."
     return (
-        f"{location}: {problems} problems. Stop the workers, keep a copy of what is stored, "
-        "and report this as a bug with the lines above."
+        f"{location}: {count(problems, 'problem')}. Stop the workers, keep a copy of what is "
+        "stored, and report this as a bug with the lines above."
     )

@@ -1,8 +1,11 @@
 """Which app and which engine a command speaks to.
 
-The app is `--app module:attr`, else `WINDLASS_APP`, else `[tool.windlass] app` of the nearest
-pyproject.toml. Commands that only look at the engine need no app: a `--url`, or `WINDLASS_URL`, is
-enough. The url in pyproject.toml is never read: it may hold a password.
+1. The app is `--app module:attr`, else `WINDLASS_APP`, else `[tool.windlass] app` of the nearest
+   pyproject.toml. A url is never read from there: it may hold a password.
+2. `connect` is for commands that look at what is stored or change it. They need no app: a `--url`,
+   or `WINDLASS_URL`, is enough. They never make a database: where a path is mistyped, an empty one
+   would say that all is well.
+3. `connect_to_enqueue` imports the app, and may make a database.
 """
 
 from __future__ import annotations
@@ -10,51 +13,38 @@ from __future__ import annotations
 import os
 import sys
 import tomllib
-from collections.abc import Callable
+import traceback
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import NamedTuple
+from urllib.parse import unquote, urlsplit
 
 import click
+import msgspec
 
 from windlass.app import Windlass
-from windlass.errors import AppNotFound
+from windlass.cli.wording import program
+from windlass.engine.contract import Capability, Engine
+from windlass.errors import AppNotFound, EngineError, WindlassError
 from windlass.loading import load_app
-
-F = TypeVar("F", bound=Callable[..., Any])
-
-
-def app_option(command: F) -> F:
-    return click.option(
-        "--app",
-        "app_path",
-        metavar="MODULE:ATTR",
-        help="The app, for example shop.tasks:app. [default: WINDLASS_APP, then pyproject.toml]",
-    )(command)
+from windlass.settings import Source
 
 
-def url_option(command: F) -> F:
-    return click.option(
-        "--url",
-        metavar="URL",
-        help="The engine, for example sqlite:///jobs.db. [default: the app's, then WINDLASS_URL]",
-    )(command)
+class AppPath(NamedTuple):
+    """How an app is named, and the folder of whoever named it."""
+
+    target: str  # module:attribute
+    folder: Path
 
 
-def json_option(command: F) -> F:
-    return click.option("--json", "as_json", is_flag=True, help="Print JSON instead of a table.")(
-        command
-    )
+# ----------------------------------------------------------------------------------------- the app
 
 
-def connection_options(command: F) -> F:
-    return app_option(url_option(command))
+def find_app_path(given: str | None) -> AppPath | None:
+    named = given or os.environ.get("WINDLASS_APP")
+    return AppPath(named, Path.cwd()) if named else _from_pyproject()
 
 
-def find_app_path(given: str | None) -> str | None:
-    return given or os.environ.get("WINDLASS_APP") or _from_pyproject()
-
-
-def require_app_path(given: str | None) -> str:
+def require_app_path(given: str | None) -> AppPath:
     path = find_app_path(given)
     if path is None:
         raise AppNotFound(
@@ -65,36 +55,145 @@ def require_app_path(given: str | None) -> str:
     return path
 
 
-def connect(app_path: str | None, url: str | None) -> Windlass:
-    """The app that a command speaks to; with only a url, one that knows no tasks."""
-    if url is not None:
-        return Windlass(url)
-    path = find_app_path(app_path)
-    if path is None:
-        return Windlass()
-    return import_app(path)
+def import_app(path: AppPath) -> Windlass:
+    """Import the app as `python -m` would: modules in the current folder are found, and those
+    beside a pyproject.toml that names the app."""
+    for folder in (path.folder, Path.cwd()):
+        if str(folder) not in sys.path:
+            sys.path.insert(0, str(folder))
+    try:
+        return load_app(path.target)
+    except WindlassError:
+        raise  # says what to do
+    except (Exception, SystemExit) as error:  # noqa: BLE001  # a module can raise anything
+        raise AppNotFound(_why_not_imported(path, error)) from error
 
 
-def import_app(path: str) -> Windlass:
-    """Import the app as `python -m` would: modules in the current folder are found."""
-    if "" not in sys.path:
-        sys.path.insert(0, "")
-    return load_app(path)
+def let_children_import(path: AppPath) -> None:
+    """The same for the children of a worker, which put the current folder first by themselves."""
+    if path.folder != Path.cwd():
+        known = os.environ.get("PYTHONPATH")
+        os.environ["PYTHONPATH"] = os.pathsep.join([str(path.folder), *([known] if known else [])])
 
 
-def _from_pyproject() -> str | None:
+def _why_not_imported(path: AppPath, error: BaseException) -> str:
+    module = path.target.partition(":")[0]
+    cause = ": ".join(part for part in (type(error).__name__, str(error)) if part)
+    return (
+        f"Importing {module} failed with {cause}{_place_of(error, path.folder)}. Mend it; "
+        f"`python -c 'import {module}'` shows the whole way there."
+    )
+
+
+def _place_of(error: BaseException, folder: Path) -> str:
+    """The innermost line inside the folder of the app: that is where mending begins."""
+    if isinstance(error, SyntaxError):
+        return ""  # its message names the place
+    frames = traceback.extract_tb(error.__traceback__)
+    own = [frame for frame in frames if Path(frame.filename).is_relative_to(folder)]
+    if not own:
+        return ""
+    return f" ({os.path.relpath(own[-1].filename)}, line {own[-1].lineno})"
+
+
+# ---------------------------------------------------------------------------------- pyproject.toml
+
+
+class _Table(msgspec.Struct, forbid_unknown_fields=True):
+    """What [tool.windlass] may contain."""
+
+    app: str | None = None
+
+
+class _Tools(msgspec.Struct):
+    windlass: _Table = msgspec.field(default_factory=_Table)
+
+
+class _Project(msgspec.Struct):
+    tool: _Tools = msgspec.field(default_factory=_Tools)
+
+
+def _from_pyproject() -> AppPath | None:
     for folder in (Path.cwd(), *Path.cwd().parents):
         file = folder / "pyproject.toml"
         if file.is_file():
-            app: str | None = _read_toml(file).get("tool", {}).get("windlass", {}).get("app")
-            return app
+            app = _read_project(file).tool.windlass.app
+            return AppPath(app, folder) if app else None
     return None
 
 
-def _read_toml(file: Path) -> dict[str, Any]:
+def _read_project(file: Path) -> _Project:
     try:
-        return tomllib.loads(file.read_text(encoding="utf-8"))
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise click.ClickException(
-            f"{file} is not valid TOML ({error}). Mend it, or give --app."
+        data = tomllib.loads(file.read_text(encoding="utf-8"))
+        return msgspec.convert(data, _Project)
+    except (OSError, tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise click.UsageError(f"{file} cannot be read as TOML ({error}). Mend it.") from error
+    except msgspec.ValidationError as error:
+        raise click.UsageError(
+            f'Expected in {file} under [tool.windlass] only app = "module:attribute", found '
+            f"something else: {error}."
         ) from error
+
+
+# -------------------------------------------------------------------------------------- the engine
+
+
+def connect(app_path: str | None, url: str | None) -> Windlass:
+    """The app whose jobs a command looks at; with only a url, one that knows no tasks."""
+    path = None if url is not None else find_app_path(app_path)
+    app = Windlass(url) if path is None else import_app(path)
+    _open(app)
+    file = _sqlite_file(app.settings.url)
+    if file is not None and not _is_file(file):
+        nobody_said = path is None and app.settings.sources["url"] is Source.DEFAULT
+        raise EngineError(_no_database(file, nobody_said=nobody_said), location=str(file))
+    return app
+
+
+def connect_to_enqueue(app_path: str | None, url: str | None) -> Windlass:
+    """The app that has the tasks; a url takes the place of its own."""
+    app = import_app(require_app_path(app_path))
+    if url is not None:
+        app.close()  # its module may have used the engine already
+        sources = {**app.settings.sources, "url": Source.ARGUMENT}
+        app.settings = msgspec.structs.replace(app.settings, url=url, sources=sources)
+    _open(app)
+    return app
+
+
+def _open(app: Windlass) -> Engine:
+    """The engine, which connects at its first use: only a wrong url can be refused here."""
+    try:
+        engine = app.engine
+    except (EngineError, ValueError) as error:
+        raise click.UsageError(str(error)) from error
+    if Capability.MANY_PROCESSES not in engine.capabilities:
+        raise click.UsageError(
+            f"Jobs at {engine.location} are kept by one process for itself, and this is another. "
+            "Give a url that several can use, such as sqlite:///jobs.db."
+        )
+    return engine
+
+
+def _sqlite_file(url: str) -> Path | None:
+    parts = urlsplit(url)
+    return Path(unquote(parts.path[1:])).absolute() if parts.scheme == "sqlite" else None
+
+
+def _is_file(path: Path) -> bool:
+    try:
+        return path.is_file()
+    except OSError:  # a folder that may not be entered, a name that is too long
+        return False
+
+
+def _no_database(file: Path, *, nobody_said: bool) -> str:
+    if nobody_said:
+        return (
+            f"Neither an app nor a url was given, and there is no database {file}. Name the app "
+            "with --app or WINDLASS_APP, or the engine with --url or WINDLASS_URL."
+        )
+    return (
+        f"There is no database {file}, and none was made. Check the url, and the folder from which "
+        f"a relative path starts; the first `{program()} enqueue` or `{program()} worker` makes it."
+    )

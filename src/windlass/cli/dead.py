@@ -3,38 +3,44 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any
+from itertools import islice
+from typing import Any, Final, NamedTuple
 
 import click
-from rich.console import Console
-from rich.progress import Progress
 
-from windlass.cli.connecting import connect, connection_options, json_option
-from windlass.cli.output import age, print_json, print_table, say
-from windlass.cli.records import call_of, describe, print_record
+from windlass.cli.connecting import connect
+from windlass.cli.group import SuggestingGroup
+from windlass.cli.output import print_json, print_table, progress, say, tell
+from windlass.cli.parameters import connection_options, id_argument, ids_argument, json_option
+from windlass.cli.records import call_text, describe, print_record
+from windlass.cli.wording import age, count, summary_of
 from windlass.core.states import State
 from windlass.engine.contract import ChangeCode, Engine, Filter, JobRecord
 from windlass.errors import JobNotFound
 from windlass.job import JobInfo
 
-_CHUNK = 200
+#: So many jobs are looked up and changed at a time.
+_CHUNK: Final = 200
 
 
-def _selection(command: Any) -> Any:
-    """The options by which dead jobs are chosen."""
-    command = click.option("--all", "everything", is_flag=True, help="All dead jobs.")(command)
-    command = click.option("--task", metavar="NAME", help="Only dead jobs of this task.")(command)
-    return click.argument("ids", nargs=-1, metavar="[ID]...")(command)
-
-
-@click.group()
+@click.group(cls=SuggestingGroup)
 def dead() -> None:
     """Look at dead jobs, retry them, or discard them."""
 
 
+# ----------------------------------------------------------------------------------------- looking
+
+
 @dead.command("list")
 @click.option("--task", metavar="NAME", help="Only dead jobs of this task.")
-@click.option("--limit", default=50, show_default=True, type=click.IntRange(1), help="At most.")
+@click.option(
+    "--limit",
+    default=50,
+    show_default=True,
+    type=click.IntRange(1),
+    metavar="N",
+    help="List at most so many.",
+)
 @connection_options
 @json_option
 def list_(
@@ -42,37 +48,99 @@ def list_(
 ) -> None:
     """List dead jobs, newest first."""
     with connect(app_path, url) as app:
-        records = [record for record, _ in zip(_find(app.engine, task), range(limit), strict=False)]
-        full = [record for record in app.engine.get([record.id for record in records]) if record]
+        found = [record.id for record in islice(_find(app.engine, task), limit + 1)]
+        full = [record for record in app.engine.get(found[:limit]) if record is not None]
     if as_json:
         print_json([describe(record) for record in full])
-        return
-    print_table(["id", "task", ">attempts", "died", "reason", "error"], map(_row, full))
-    if not full:
-        say("No dead jobs.")
+    elif full:
+        print_table(["id", "task", ">attempts", "died", "reason", "error"], map(_row, full))
+    else:
+        say("No dead jobs." if task is None else f"No dead jobs of the task {task}.")
+    if len(found) > limit:
+        say(f"There are more than these {limit:,}: give a larger --limit to see them.")
 
 
 def _row(record: JobRecord) -> tuple[object, ...]:
     info = JobInfo.of(record)
-    error = f"{info.error.type}: {info.error.message}" if info.error else ""
-    first_line = error.splitlines()[0][:80] if error else ""
-    return (info.id, info.task, info.attempts, age(info.finished_at), info.reason, first_line)
+    error = summary_of(info.error) if info.error else ""
+    return (info.id, info.task, info.attempts, age(info.finished_at), info.reason, error)
 
 
 @dead.command()
-@click.argument("job_id", metavar="ID")
+@id_argument
 @connection_options
 @json_option
 def show(job_id: str, app_path: str | None, url: str | None, as_json: bool) -> None:
     """Show one dead job with its arguments, error and history."""
     with connect(app_path, url) as app:
-        record = app.engine.get([job_id])[0]
-    if record is None:
-        raise JobNotFound(job_id)
+        [record] = _by_id(app.engine, [job_id])
+        [full] = app.engine.get([record.id])
+    if full is None:
+        raise JobNotFound(job_id)  # discarded in between
     if as_json:
-        print_json(describe(record))
+        print_json(describe(full))
     else:
-        print_record(record)
+        print_record(full)
+
+
+# ---------------------------------------------------------------------------------------- choosing
+
+
+class _Selection(NamedTuple):
+    """Which dead jobs are meant: these ids, those of a task, or all."""
+
+    ids: Sequence[str]
+    task: str | None
+    everything: bool
+
+
+def _selection(command: Any) -> Any:
+    """The options by which dead jobs are chosen."""
+    command = click.option("--all", "everything", is_flag=True, help="All dead jobs.")(command)
+    command = click.option("--task", metavar="NAME", help="Only dead jobs of this task.")(command)
+    return ids_argument(required=False)(command)
+
+
+def _chosen(ids: Sequence[str], task: str | None, everything: bool) -> _Selection:
+    if bool(ids) + (task is not None) + everything != 1:
+        raise click.UsageError(
+            "Choose jobs by ID, by --task NAME, or with --all: one of the three."
+        )
+    return _Selection(ids, task, everything)
+
+
+def _chunks(engine: Engine, chosen: _Selection, doing: str) -> Iterator[list[JobRecord]]:
+    """The chosen jobs, a bounded number at a time."""
+    records = iter(_by_id(engine, chosen.ids)) if chosen.ids else _find(engine, chosen.task)
+    with progress(doing) as advance:
+        while chunk := list(islice(records, _CHUNK)):
+            yield chunk
+            advance(len(chunk))
+
+
+def _by_id(engine: Engine, ids: Sequence[str]) -> list[JobRecord]:
+    """All of them, or none: a wrong id is found before anything is changed."""
+    records = []
+    for job_id, record in zip(ids, engine.get(ids), strict=True):
+        if record is None:
+            raise JobNotFound(job_id, engine.location)
+        if record.state is not State.DEAD:
+            raise click.ClickException(f"Job {job_id} is {record.state}, not dead.")
+        records.append(record)
+    return records
+
+
+def _find(engine: Engine, task: str | None) -> Iterator[JobRecord]:
+    cursor: str | None = None
+    while True:
+        page = engine.find(Filter(state=State.DEAD, task=task), cursor, _CHUNK)
+        yield from page.records
+        if page.cursor is None:
+            return
+        cursor = page.cursor
+
+
+# ---------------------------------------------------------------------------------------- changing
 
 
 @dead.command()
@@ -90,18 +158,19 @@ def retry(
     """Make dead jobs ready again, with fresh attempts.
 
     \b
-    windlass dead retry 01k9h3...
+    windlass dead retry 01m7gk6tx900smjc57av0rnpgb
     windlass dead retry --task shop.tasks.charge
     windlass dead retry --all
     """
+    chosen = _chosen(ids, task, everything)
     with connect(app_path, url) as app:
         done = 0
-        for chunk in _chunks(app.engine, ids, task, everything, "Retrying"):
+        for chunk in _chunks(app.engine, chosen, "Retrying"):
             done += _count(app.engine.retry([record.id for record in chunk]))
     _report(done, "retried", as_json)
 
 
-@dead.command()
+@dead.command(short_help="Remove dead jobs for good.")
 @_selection
 @click.option("--yes", is_flag=True, help="Do not ask.")
 @connection_options
@@ -118,74 +187,47 @@ def discard(
     """Remove dead jobs for good. Each one is printed with its call and reason as it goes.
 
     \b
-    windlass dead discard 01k9h3...
+    windlass dead discard 01m7gk6tx900smjc57av0rnpgb
     windlass dead discard --task shop.tasks.charge --yes
     """
+    chosen = _chosen(ids, task, everything)
     with connect(app_path, url) as app:
-        _require_selection(ids, task, everything)
         if not yes:
-            click.confirm(
-                "This removes the chosen dead jobs for good. Go on?", abort=True, err=True
-            )
+            _confirm(app.engine, chosen)
         done = 0
-        for chunk in _chunks(app.engine, ids, task, everything, "Discarding"):
-            done += _discard(app.engine, chunk)
+        for chunk in _chunks(app.engine, chosen, "Discarding"):
+            done += _discard(app.engine, chunk, as_json)
     _report(done, "discarded", as_json)
 
 
-def _discard(engine: Engine, chunk: Sequence[JobRecord]) -> int:
+def _confirm(engine: Engine, chosen: _Selection) -> None:
+    question = f"Remove {_words(engine, chosen)} of {engine.location} for good?"
+    try:
+        click.confirm(question, abort=True, err=True)
+    except click.Abort:
+        raise click.ClickException(
+            "Nothing was discarded. With --yes nobody is asked."
+        ) from None
+
+
+def _words(engine: Engine, chosen: _Selection) -> str:
+    if chosen.task is not None:
+        return f"all dead jobs of the task {chosen.task}"
+    if chosen.everything:
+        counts = engine.stats().queues.values()
+        return f"all {count(sum(states.get(State.DEAD, 0) for states in counts), 'dead job')}"
+    return count(len(_by_id(engine, chosen.ids)), "dead job")
+
+
+def _discard(engine: Engine, chunk: Sequence[JobRecord], as_json: bool) -> int:
     """Nothing leaves without a line of what it was: after this nobody can look it up."""
     full = engine.get([record.id for record in chunk])
     codes = engine.discard([record.id for record in chunk])
     for record, code in zip(full, codes, strict=True):
         if record is not None and code is ChangeCode.DONE:
-            say(f"discarded {record.id} {record.task} {record.reason} {call_of(record)}")
+            line = f"discarded {record.id} {record.task} {record.reason} {call_text(record)}"
+            tell(line.replace("\n", "\\n"), err=as_json)
     return _count(codes)
-
-
-def _chunks(
-    engine: Engine, ids: Sequence[str], task: str | None, everything: bool, doing: str
-) -> Iterator[list[JobRecord]]:
-    """The chosen jobs, a bounded number at a time, with progress on a terminal."""
-    _require_selection(ids, task, everything)
-    chosen = _by_id(engine, ids) if ids else _find(engine, task)
-    with Progress(transient=True, console=Console(stderr=True)) as bar:
-        going = bar.add_task(doing, total=None)
-        chunk: list[JobRecord] = []
-        for record in chosen:
-            chunk.append(record)
-            if len(chunk) == _CHUNK:
-                yield chunk
-                bar.advance(going, len(chunk))
-                chunk = []
-        if chunk:
-            yield chunk
-
-
-def _require_selection(ids: Sequence[str], task: str | None, everything: bool) -> None:
-    if bool(ids) + (task is not None) + everything != 1:
-        raise click.UsageError(
-            "Choose jobs by ID, by --task NAME, or with --all: one of the three."
-        )
-
-
-def _by_id(engine: Engine, ids: Sequence[str]) -> Iterator[JobRecord]:
-    for job_id, record in zip(ids, engine.get(ids), strict=True):
-        if record is None:
-            raise JobNotFound(job_id)
-        if record.state is not State.DEAD:
-            raise click.UsageError(f"Job {job_id} is {record.state}, not dead.")
-        yield record
-
-
-def _find(engine: Engine, task: str | None) -> Iterator[JobRecord]:
-    cursor: str | None = None
-    while True:
-        page = engine.find(Filter(state=State.DEAD, task=task), cursor, _CHUNK)
-        yield from page.records
-        if page.cursor is None:
-            return
-        cursor = page.cursor
 
 
 def _count(codes: Sequence[ChangeCode]) -> int:
@@ -196,4 +238,4 @@ def _report(done: int, verb: str, as_json: bool) -> None:
     if as_json:
         print_json({verb: done})
     else:
-        click.echo(f"{done} dead jobs {verb}.")
+        tell(f"{count(done, 'dead job')} {verb}.")

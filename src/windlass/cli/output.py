@@ -1,27 +1,30 @@
 """How the command line prints: tables for people, JSON for programs, one look for all commands.
 
 Data goes to standard output, everything else to standard error, so that pipes stay clean. Colours
-appear on terminals only.
+appear on terminals only. What is stored was written by others: it is never taken for markup, and
+characters that a terminal would obey are shown by their number.
 """
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable, Sequence
-from datetime import UTC, datetime
-from typing import Any
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from datetime import datetime
+from typing import Any, Final
 
 import click
 import msgspec
 from rich.console import Console
-from rich.markup import escape
+from rich.progress import Progress
 from rich.table import Table
+from rich.text import Text
 
-from windlass.core.durations import describe_ms
+from windlass.cli.wording import age
 from windlass.core.states import State
 
 #: One colour per state, everywhere.
-STATE_STYLES = {
+STATE_STYLES: Final = {
     State.WAITING: "dim",
     State.SCHEDULED: "cyan",
     State.READY: "blue",
@@ -31,6 +34,10 @@ STATE_STYLES = {
     State.DEAD: "red",
     State.CANCELLED: "dim",
 }
+#: The last column of a table is wrapped on a terminal, but not to less than this.
+_LEAST_WIDTH: Final = 24
+#: Between two columns.
+_GAP: Final = 2
 
 
 def console() -> Console:
@@ -38,25 +45,56 @@ def console() -> Console:
     return Console(file=sys.stdout, highlight=False, soft_wrap=True)
 
 
+def tell(text: str, *, err: bool = False) -> None:
+    """A line of data."""
+    click.echo(printable(text), err=err)
+
+
 def say(text: str) -> None:
     """A sentence for people, beside the data."""
-    click.echo(text, err=True)
+    tell(text, err=True)
 
 
 def print_json(value: Any) -> None:
     """One JSON document; text that is not ASCII stays readable."""
     encoded = msgspec.json.encode(value, enc_hook=str)
-    click.echo(msgspec.json.format(encoded, indent=2).decode())
+    text = msgspec.json.format(encoded, indent=2).decode()
+    click.echo("".join(char if _is_harmless(char) else _escaped(char) for char in text))
 
 
 def print_table(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
+    """A line for each row; a name with `>` before it stands over a column of numbers.
+
+    Nothing is ever cut. On a terminal the last column is wrapped, where that makes the rest fit."""
+    cells = [[_one_line(value) for value in row] for row in rows]
     table = Table(box=None, pad_edge=False, header_style="bold")
     for column in columns:
-        right = column.startswith(">")
-        table.add_column(column.lstrip(">"), justify="right" if right else "left", no_wrap=True)
-    for row in rows:
-        table.add_row(*(_cell(value) for value in row))
-    console().print(table)
+        justify: Any = "right" if column.startswith(">") else "left"
+        table.add_column(column.lstrip(">"), justify=justify, no_wrap=True)
+    table.columns[-1].no_wrap, table.columns[-1].overflow = False, "fold"
+    for row in cells:
+        table.add_row(*row)
+    out = console()
+    table.width = _width(out, columns, cells)
+    _print_trimmed(out, table)
+
+
+def _width(out: Console, columns: Sequence[str], cells: Sequence[Sequence[Text]]) -> int:
+    names = [Text(column.lstrip(">")) for column in columns]
+    widths = [max(cell.cell_len for cell in column) for column in zip(names, *cells, strict=True)]
+    natural = sum(widths) + _GAP * (len(widths) - 1)
+    if not out.is_terminal:
+        return natural
+    least = natural - widths[-1] + min(widths[-1], _LEAST_WIDTH)
+    return min(natural, max(out.width, least))
+
+
+def _print_trimmed(out: Console, table: Table) -> None:
+    """Without the blanks that fill up the last column."""
+    with out.capture() as captured:
+        out.print(table)
+    for line in captured.get().splitlines():
+        click.echo(line.rstrip(), color=out.is_terminal)
 
 
 def print_fields(fields: Iterable[tuple[str, object]]) -> None:
@@ -65,42 +103,57 @@ def print_fields(fields: Iterable[tuple[str, object]]) -> None:
     width = max((len(name) for name, _ in known), default=0)
     out = console()
     for name, value in known:
-        lines = str(_cell(value)).splitlines() or [""]
-        out.print(f"[bold]{name.ljust(width)}[/]  {lines[0]}")
-        for line in lines[1:]:
-            out.print(f"{' ' * width}  {line}")
+        first, *others = _cell(value).split("\n") or [Text()]
+        out.print(Text.assemble((name.ljust(width), "bold"), "  ", first))
+        for line in others:
+            out.print(Text.assemble(" " * width, "  ", line))
+
+
+@contextmanager
+def progress(doing: str) -> Iterator[Callable[[int], None]]:
+    """Counts what is done, on a terminal; elsewhere nothing is shown."""
+    screen = Console(stderr=True)
+    if not screen.is_terminal:
+        yield lambda _number: None
+        return
+    with Progress(transient=True, console=screen) as bar:
+        going = bar.add_task(doing, total=None)
+        yield lambda number: bar.advance(going, number)
+
+
+# ------------------------------------------------------------------------------------------ values
 
 
 def printable(text: str) -> str:
     """Stored text that cannot move the cursor, colour the terminal or forge a line."""
     return "".join(
-        char if char.isprintable() or char == "\n" else f"\\x{ord(char):02x}" for char in text
+        char if _is_harmless(char) else char.encode("unicode_escape").decode() for char in text
     )
 
 
-def age(instant: datetime | None) -> str:
-    """How long ago, or how far ahead, in the two largest units."""
-    if instant is None:
-        return ""
-    distance_ms = int((datetime.now(UTC) - instant).total_seconds() * 1000)
-    rounded = describe_ms(_rounded(abs(distance_ms)))
-    return f"in {rounded}" if distance_ms < 0 else f"{rounded} ago"
+def _is_harmless(char: str) -> bool:
+    return char == "\n" or char.isprintable()
 
 
-def _rounded(ms: int) -> int:
-    for unit in (3_600_000, 60_000, 1_000):
-        if ms >= unit * 10:
-            return ms // unit * unit
-    return ms
+def _escaped(char: str) -> str:
+    """A character as JSON writes it by number; one beyond 16 bits takes two."""
+    units = char.encode("utf-16-be").hex()
+    return "".join(f"\\u{units[start : start + 4]}" for start in range(0, len(units), 4))
 
 
-def _cell(value: object) -> str:
+def _one_line(value: object) -> Text:
+    cell = _cell(value)
+    return Text("\\n").join(cell.split("\n")) if "\n" in cell.plain else cell
+
+
+def _cell(value: object) -> Text:
     if value is None:
-        return ""
+        return Text()
     if isinstance(value, State):
-        return f"[{STATE_STYLES[value]}]{value}[/]"
+        return Text(str(value), style=STATE_STYLES[value])
     if isinstance(value, datetime):
-        return f"{value.astimezone().isoformat(sep=' ', timespec='milliseconds')} ({age(value)})"
+        shown = value.astimezone().isoformat(sep=" ", timespec="milliseconds")
+        return Text(f"{shown} ({age(value)})")
     if isinstance(value, int) and not isinstance(value, bool):
-        return f"{value:,}"
-    return escape(printable(str(value)))
+        return Text(f"{value:,}")
+    return Text(printable(str(value)))

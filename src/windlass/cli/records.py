@@ -2,70 +2,119 @@
 
 from __future__ import annotations
 
-from typing import Any
+from datetime import UTC, datetime
+from typing import Any, Final
 
 import msgspec
 
 from windlass.cli.output import print_fields
+from windlass.cli.wording import age, summary_of
+from windlass.core.codec import decode_json
 from windlass.core.envelope import unpack
 from windlass.core.failure import FailureText
+from windlass.core.states import Event, Hold, State
 from windlass.engine.contract import Failure, JobRecord
 from windlass.errors import DecodeError
 from windlass.job import JobInfo
 
+#: What happened, in the words of a history; an event that is not here has its own.
+_PAST: Final = {
+    Event.RETRY: "failed",
+    Event.BURY: "failed for good",
+    Event.CRASH: "crashed its process",
+    Event.SUSPECT: "was in a process that died",
+    Event.LOSE: "was lost with its worker",
+}
+
 
 def describe(record: JobRecord) -> dict[str, Any]:
-    """A job as plain data for `--json`."""
+    """A job as plain data for `--json`: call and result as the JSON that is stored."""
     info = msgspec.to_builtins(JobInfo.of(record), builtin_types=())
+    call, problem = _call_of(record)
+    result, bad_result = _result_of(record)
     return {
         **info,
-        "call": call_of(record),
-        "result": decoded(record.result),
+        "starts": record.counters.starts,
+        "losses": record.counters.losses,
+        "interruptions": record.counters.interruptions,
+        "suspect": record.suspect,
+        "call": call,
+        "has_result": record.has_result,
+        "result": result,
+        "undecodable": problem or bad_result,
         "history": [_entry(failure) for failure in record.failures],
     }
 
 
 def print_record(record: JobRecord) -> None:
     info = JobInfo.of(record)
-    counters = record.counters
     print_fields(
         [
             ("id", info.id),
             ("task", info.task),
             ("state", info.state),
             ("reason", info.reason),
-            ("held", info.hold if info.hold != "none" else None),
+            ("cancel", _cancel_words(record)),
+            ("held", info.hold if info.hold is not Hold.NONE else None),
+            ("alone", "yes: a process died while it ran" if record.suspect else None),
             ("queue", info.queue),
             ("priority", info.priority),
-            ("call", call_of(record)),
-            ("attempts", f"{counters.attempt} ({_budgets(record)})"),
+            ("call", call_text(record)),
+            ("attempts", f"{info.attempts} ({_budgets(record)})"),
             ("enqueued", info.enqueued_at),
             ("due", info.due_at),
             ("expires", info.expires_at),
             ("started", info.started_at),
             ("finished", info.finished_at),
             ("worker", info.worker),
-            (
-                "progress",
-                f"{info.progress.value:.0%} {info.progress.message}" if info.progress else None,
-            ),
-            ("result", decoded(record.result) if record.has_result else None),
+            ("progress", _progress_words(info)),
+            ("result", _result_text(record) if record.has_result else None),
             ("history", "\n".join(_line(failure) for failure in record.failures)),
             ("error", info.error.traceback or info.error.message if info.error else None),
         ]
     )
 
 
-def call_of(record: JobRecord) -> str:
-    """The stored call as text; bytes that make no call are said to be such."""
+def call_text(record: JobRecord) -> str:
+    """The stored call; of bytes that make none, why not."""
+    call, problem = _call_of(record)
+    return f"(undecodable: {problem})" if call is None else bytes(call).decode()
+
+
+def _call_of(record: JobRecord) -> tuple[msgspec.Raw | None, str | None]:
     try:
-        return bytes(unpack(record.payload).call).decode()
+        return unpack(record.payload).call, None
     except DecodeError as error:
-        return f"(undecodable: {error})"
+        return None, str(error)
 
 
-def decoded(stored: bytes | None) -> Any:
-    return None if stored is None else msgspec.json.decode(stored)
+def _result_of(record: JobRecord) -> tuple[msgspec.Raw | None, str | None]:
+    if record.result is None:
+        return None, None
+    try:
+        decode_json(record.result)
+    except DecodeError as error:
+        return None, str(error)
+    return msgspec.Raw(record.result), None
+
+
+def _result_text(record: JobRecord) -> str:
+    result, problem = _result_of(record)
+    if problem is not None:
+        return f"(undecodable: {problem})"
+    return "" if result is None else bytes(result).decode()
+
+
+def _cancel_words(record: JobRecord) -> str | None:
+    if not record.cancel_requested or record.state is State.CANCELLED:
+        return None
+    if record.state.is_final:
+        return "requested, but it ended first"
+    return "requested: it ends as cancelled unless it succeeds"
+
+
+def _progress_words(info: JobInfo) -> str | None:
+    return f"{info.progress.value:.0%} {info.progress.message}" if info.progress else None
 
 
 def _budgets(record: JobRecord) -> str:
@@ -77,28 +126,27 @@ def _budgets(record: JobRecord) -> str:
 
 
 def _entry(failure: Failure) -> dict[str, Any]:
-    text = error_of(failure)
+    error = _error_of(failure)
     return {
-        "at_ms": failure.at_ms,
+        "at": _instant(failure),
         "event": failure.event,
         "attempt": failure.attempt,
         "worker": failure.session,
-        "error": None if text is None else msgspec.to_builtins(text),
+        "error": None if error is None else msgspec.to_builtins(error),
     }
 
 
 def _line(failure: Failure) -> str:
-    text = error_of(failure)
-    summary = "" if text is None else f": {text.type}: {text.message}".splitlines()[0]
-    return f"attempt {failure.attempt} {failure.event}{summary}"
+    error = _error_of(failure)
+    words = next((past for event, past in _PAST.items() if event == failure.event), failure.event)
+    cause = "" if error is None else f": {summary_of(error)}"
+    return f"attempt {failure.attempt} {words} {age(_instant(failure))}{cause}"
 
 
-def error_of(failure: Failure) -> FailureText | None:
-    """The error of a history entry: a worker's report, or a cause found outside as plain text."""
-    if not failure.error:
-        return None
-    try:
-        return FailureText.unpack(failure.error)
-    except DecodeError:
-        cause = failure.error.decode(errors="replace")
-        return FailureText(type=failure.event, message=cause, traceback="")
+def _instant(failure: Failure) -> datetime:
+    return datetime.fromtimestamp(failure.at_ms / 1000, UTC)
+
+
+def _error_of(failure: Failure) -> FailureText | None:
+    """A worker's report, or a cause found outside, which has no type."""
+    return FailureText.unpack(failure.error) if failure.error else None

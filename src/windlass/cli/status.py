@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import click
 
-from windlass.cli.connecting import connect, connection_options, json_option
+from windlass.cli.connecting import connect
 from windlass.cli.output import print_json, print_table, say
-from windlass.core.durations import describe_ms
+from windlass.cli.parameters import connection_options, json_option
+from windlass.cli.wording import count, program, span
 from windlass.core.states import State
 from windlass.engine.contract import SessionRecord, Stats
 
 
-@click.command()
+@click.command(short_help="Show how many jobs are in which state.")
 @connection_options
 @json_option
 def status(app_path: str | None, url: str | None, as_json: bool) -> None:
@@ -27,13 +30,14 @@ def status(app_path: str | None, url: str | None, as_json: bool) -> None:
     if as_json:
         print_json({"engine": location, "stats": stats, "sessions": sessions})
     else:
-        _print(location, stats, sessions)
+        say(f"Engine: {location}")
+        _print_queues(stats)
+        _print_sessions(sessions)
 
 
-def _print(location: str, stats: Stats, sessions: list[SessionRecord]) -> None:
-    say(f"Engine: {location}")
+def _print_queues(stats: Stats) -> None:
     if not stats.queues:
-        say("No jobs yet. Enqueue one from your code, or with `windlass enqueue`.")
+        say(f"No jobs. Enqueue one from your code, or with `{program()} enqueue`.")
         return
     states = [state for state in State if any(state in counts for counts in stats.queues.values())]
     print_table(
@@ -43,10 +47,25 @@ def _print(location: str, stats: Stats, sessions: list[SessionRecord]) -> None:
             for queue, counts in sorted(stats.queues.items())
         ),
     )
-    running = sum(session.jobs for session in sessions)
-    say(f"Sessions at work: {len(sessions)}, holding {running} jobs.")
 
 
 def _age(stats: Stats, queue: str) -> str:
     age_ms = stats.oldest_ready_ms.get(queue)
-    return "" if age_ms is None else describe_ms(age_ms // 1000 * 1000)
+    return "" if age_ms is None else span(age_ms)
+
+
+def _print_sessions(sessions: Sequence[SessionRecord]) -> None:
+    """Those whose lease has run out are told apart: nobody works there any more, perhaps."""
+    silent = [session for session in sessions if session.expires_in_ms < 0]
+    at_work = [session for session in sessions if session.expires_in_ms >= 0]
+    say(f"Sessions at work: {_holding(at_work)}.")
+    if silent:
+        say(
+            f"Silent sessions: {_holding(silent)}. Their lease has run out; a worker gives their "
+            "jobs to others."
+        )
+
+
+def _holding(sessions: Sequence[SessionRecord]) -> str:
+    jobs = sum(session.jobs for session in sessions)
+    return f"{len(sessions)}, holding {count(jobs, 'job')}" if sessions else "none"

@@ -7,7 +7,8 @@ from collections.abc import Sequence
 
 import click
 
-from windlass.cli.connecting import require_app_path, url_option
+from windlass.cli.connecting import let_children_import, require_app_path
+from windlass.cli.parameters import ServedQueue, url_option
 
 
 @click.command()
@@ -19,6 +20,7 @@ from windlass.cli.connecting import require_app_path, url_option
     "--queue",
     "queues",
     multiple=True,
+    type=ServedQueue(),
     metavar="NAME",
     help="A queue to serve; repeat it for more, the first has precedence. [default: every queue]",
 )
@@ -59,11 +61,28 @@ def worker(
     from windlass.worker.options import WorkerOptions
     from windlass.worker.supervisor import Supervisor
 
+    path = require_app_path(_named_once(app_argument, app_path))
+    let_children_import(path)
     options = WorkerOptions(
-        app=require_app_path(app_argument or app_path),
-        queues=tuple(queues),
+        app=path.target,
+        queues=_each_once(queues),
         processes=processes or os.cpu_count() or 1,
         slots=slots,
         url=url,
     )
     ctx.exit(Supervisor(options).run())
+
+
+def _named_once(argument: str | None, option: str | None) -> str | None:
+    if argument and option and argument != option:
+        raise click.UsageError(
+            f"Expected one app, found {argument} as the argument and {option} by --app."
+        )
+    return argument or option
+
+
+def _each_once(queues: Sequence[str]) -> tuple[str, ...]:
+    for queue in queues:
+        if queues.count(queue) > 1:
+            raise click.UsageError(f"The queue {queue} is named twice; name each one once.")
+    return tuple(queues)

@@ -65,9 +65,10 @@ def check_id(text: str) -> str:
     return text
 
 
-def new_nonce() -> str:
-    """A random 128-bit token as 32 hexadecimal characters."""
-    return os.urandom(16).hex()
+def new_nonce(number: int) -> str:
+    """A token that nobody can guess: 8 hexadecimal characters of the number of the claim in its
+    session, so that later ones sort after earlier ones, and 32 of randomness (128 bits)."""
+    return f"{number:08x}{os.urandom(16).hex()}"
 
 
 def new_session(host: str, pid: int) -> str:

@@ -1,7 +1,7 @@
 """The one state machine of windlass: states, holds, reasons, events and the table between them.
 
-Everything here is pure. Engines express the same moves in SQL or Lua; the tests of every engine
-are generated from `TABLE`, `AFTER_CANCEL_REQUEST` and `charge`, so this module is the specification.
+Everything here is pure. Engines express the same moves in SQL or Lua; the tests of every engine are
+generated from `TABLE`, `AFTER_CANCEL_REQUEST` and `charge`: this module is the specification.
 
 In order: the vocabulary, the table of moves, the rule for a requested cancellation, and what each
 event does to the counters of a job.

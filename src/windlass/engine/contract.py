@@ -158,7 +158,7 @@ class Progressed(Outcome, frozen=True, kw_only=True):
 
 
 class Verdict(StrEnum):
-    OK = "ok"  # done now, or by an earlier call with the same token
+    OK = "ok"  # done now, or by an earlier outcome of the same kind with the same token
     STALE = "stale"  # the token is not the current one; nothing was changed
 
 
@@ -171,10 +171,13 @@ class Turn(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Beat(msgspec.Struct, frozen=True, kw_only=True):
-    """A sign of life of a session. `nonces`, when given, are all that its child knows."""
+    """A sign of life of a session. `nonces`, when given, are all those up to `newest` that its
+    child knows. Claims under any other nonce up to `newest` were lost on their way and are given
+    back; later ones are left alone, so that a beat which arrives late does no harm."""
 
     session: str
     nonces: tuple[str, ...] | None = None
+    newest: str = ""
 
 
 class Pulse(msgspec.Struct, frozen=True, kw_only=True):
@@ -270,7 +273,7 @@ class Stats(msgspec.Struct, frozen=True, kw_only=True):
     """Counters, read and never counted. `totals` only grow."""
 
     queues: Mapping[str, Mapping[State, int]]
-    oldest_ready_ms: Mapping[str, int]  # per queue, age of the job that is next in line
+    oldest_ready_ms: Mapping[str, int]  # per queue, how long the next in line has been ready
     totals: Mapping[str, int]
 
 
@@ -302,7 +305,9 @@ class Engine(Protocol):
 
     def claim(self, session: str, nonce: str, plan: Plan, limit: int) -> Batch:
         """Promote what is due, take back what is lost, then lease up to `limit` jobs to `session`
-        under `nonce`. Repeated with the same nonce it gives the same jobs, as far as still held."""
+        under `nonce`. The nonces of a session sort as text in the order of their use. Under one
+        that is not later than all before, nothing new is leased: a claim that is repeated, or
+        arrives late, gives the jobs of the first time, as far as they are still held."""
 
     def finish(self, outcomes: Sequence[Outcome]) -> list[Verdict]:
         """End or change claims, each fenced by its token."""
@@ -319,8 +324,8 @@ class Engine(Protocol):
         """Keep all claims of live sessions. A session that was declared dead stays dead."""
 
     def close(self, session: str, suspects: Sequence[str], cause: str) -> Closed:
-        """End a session whose process is gone. A single suspect is charged a crash; several are
-        marked to run alone; the other jobs go back to their old place uncharged."""
+        """End a session whose process is gone. A single suspect is charged a crash; of several,
+        each is marked to run alone; all other jobs go back to their old place uncharged."""
 
     def cancel(self, ids: Sequence[str]) -> list[CancelCode]: ...
 

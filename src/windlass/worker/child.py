@@ -144,7 +144,7 @@ class Child:
         self._done = asyncio.Event()
         lease = Lease(self._table, app.settings.lease_ms)
         line, pace = Line(self._slots, lease), Pace()
-        nonces = Nonces(self._table.nonces)
+        nonces = Nonces(self._table)
         pump = Pump(engine, self._plan, line, lease, nonces, pace, app.tasks, self)
         execution = Execution(app.settings, pump.report_progress)
         for runner in (ThreadRunner, LoopRunner):

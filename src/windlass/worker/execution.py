@@ -1,7 +1,7 @@
 """Running one claim and deciding its fate, in small steps over one record.
 
 1. Open the envelope. Bytes that are none are buried; a newer format is left to newer workers.
-2. Choose the policy: the job's own, else the task's, else the app's.
+2. Choose the policy: the task's, else the app's, at the job's own pace if it has one.
 3. Check the budgets: a job with nothing left is buried, and its code does not run.
 4. Decode the arguments by the annotations of the function as it is now.
 5. Build the context.
@@ -89,9 +89,10 @@ class Execution:
         return Run(claim, task, policy, ttl_ms, (*first, *args), kwargs, context)
 
     def _choose_policy(self, envelope: Envelope, task: Task[..., Any]) -> Retry:
-        if envelope.options.retry is not None:
-            return Retry.from_data(envelope.options.retry)
-        return task.retry or self._settings.retry
+        policy = task.retry or self._settings.retry
+        if envelope.options.retry is None:
+            return policy
+        return policy.paced_by(Retry.from_data(envelope.options.retry))
 
     def _choose_result_ttl_ms(self, envelope: Envelope, task: Task[..., Any]) -> int:
         for chosen in (envelope.options.result_ttl_ms, task.result_ttl_ms):
@@ -108,7 +109,6 @@ class Execution:
             (Reason.EXHAUSTED, had.attempt - 1, policy.max_attempts, "failed attempts"),
             (Reason.CRASHED, had.crashes, self._settings.max_crashes, "crashes of its process"),
             (Reason.LOST, had.losses, MAX_LOSSES, "losses of its worker"),
-            (Reason.SNOOZED_OUT, had.snoozes - 1, self._settings.max_snoozes, "snoozes"),
             (Reason.EXHAUSTED, had.interruptions, MAX_INTERRUPTIONS, "interruptions"),
         )
         for reason, spent, budget, what in budgets:
@@ -161,7 +161,7 @@ class Execution:
     def _conclude_failure(self, run: Run, error: BaseException) -> Outcome:
         claim = run.claim
         if isinstance(error, Snooze):
-            return Snoozed(id=claim.id, token=claim.token, delay_ms=error.delay_ms)
+            return self._snooze(run, error)
         # The verdict comes first: a predicate that fails adds a note to the error.
         decision = run.policy.decide(error, claim.counters.attempt, self._random)
         text = FailureText.of(error)
@@ -179,6 +179,13 @@ class Execution:
         return Retried(
             id=claim.id, token=claim.token, delay_ms=decision.delay_ms, error=text.pack()
         )
+
+    def _snooze(self, run: Run, snooze: Snooze) -> Outcome:
+        claim, had = run.claim, run.claim.counters.snoozes
+        if had < self._settings.max_snoozes:
+            return Snoozed(id=claim.id, token=claim.token, delay_ms=snooze.delay_ms)
+        message = f"put itself off once more after {had} times, and no more are allowed"
+        return self._bury(run, Reason.SNOOZED_OUT, FailureText(message=message))
 
     def _bury(self, run: Run, reason: Reason, text: FailureText) -> Outcome:
         _tell_burial(run.claim, reason, text)

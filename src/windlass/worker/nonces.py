@@ -2,32 +2,40 @@
 
 They stand in shared memory from before the claim until the last of its jobs is settled. The
 supervisor tells them to the engine with every third beat, and the engine gives back claims under
-any other nonce: those of a reply that never arrived.
+any other nonce up to the newest: those of a reply that never arrived.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
+from itertools import count
 
+from windlass.core.ids import new_nonce
 from windlass.engine.contract import Outcome, Progressed
-from windlass.worker.slots import Records
+from windlass.worker.slots import SlotTable
 
 
 class Nonces:
     """Used by the pump alone. A job's token is the nonce of its claim."""
 
-    def __init__(self, records: Records) -> None:
-        self._records = records
-        self._free = list(range(records.count - 1, -1, -1))
+    def __init__(self, table: SlotTable) -> None:
+        self._records = table.nonces
+        self._newest = table.newest_nonce
+        self._numbers = count(1)
+        self._free = list(range(self._records.count - 1, -1, -1))
         self._places: dict[str, int] = {}
         self._jobs: dict[str, int] = {}
 
-    def announce(self, nonce: str) -> None:
-        """Before the claim is sent: from then on the engine may hold jobs under it."""
+    def announce(self) -> str:
+        """A fresh nonce for a claim about to be sent: from then on the engine may hold jobs under
+        it. It is known before it is the newest, so that it is never taken for an unknown one."""
+        nonce = new_nonce(next(self._numbers))
         place = self._free.pop()
         self._records.write(place, nonce)
+        self._newest.write(0, nonce)
         self._places[nonce] = place
         self._jobs[nonce] = 0
+        return nonce
 
     def begin(self, nonce: str, jobs: int) -> None:
         """The reply to an announced claim."""

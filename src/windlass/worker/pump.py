@@ -25,7 +25,6 @@ from typing import Any, NoReturn, Protocol
 
 import msgspec
 
-from windlass.core.ids import new_nonce
 from windlass.engine.contract import (
     Batch,
     Beat,
@@ -241,8 +240,7 @@ class Pump:
     def _turn(self, outcomes: list[Outcome], room: int) -> None:
         call = Call(self._session, outcomes)
         if room:
-            call = Call(self._session, outcomes, new_nonce(), room)
-            self._nonces.announce(call.nonce)
+            call = Call(self._session, outcomes, self._nonces.announce(), room)
         self._unsettled = call
         turn, call = self._repeat(call)
         self._unsettled = None

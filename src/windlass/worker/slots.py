@@ -5,7 +5,7 @@ does not survive the start of a fresh interpreter. It holds records of 64 bytes:
 
 - one header: until when the supervisor's last beat is known to have been good;
 - for each slot, the id of the job whose code runs in it: after a death these are the suspects;
-- the nonces under which the child holds claims, or has asked for some.
+- the nonces under which the child holds claims, or has asked for some, and the newest of all.
 """
 
 from __future__ import annotations
@@ -60,6 +60,7 @@ class SlotTable:
         self._memory = mmap.mmap(descriptor, _size(slots))
         self._jobs = Records(self._memory, RECORD_BYTES, slots)
         self.nonces = Records(self._memory, RECORD_BYTES * (1 + slots), slots + SPARE_NONCES)
+        self.newest_nonce = Records(self._memory, _size(slots) - RECORD_BYTES, 1)
 
     @classmethod
     def create(cls, slots: int) -> SlotTable:
@@ -97,7 +98,7 @@ class SlotTable:
 
 
 def _size(slots: int) -> int:
-    return RECORD_BYTES * (1 + slots + slots + SPARE_NONCES)
+    return RECORD_BYTES * (1 + slots + slots + SPARE_NONCES + 1)
 
 
 def _open_nameless() -> int:

@@ -167,5 +167,10 @@ class Upkeep:
 
 
 def _beat_of(child: ChildProcess, tells_nonces: bool) -> Beat:
-    nonces = tuple(child.table.nonces.read()) if tells_nonces else None
-    return Beat(session=child.session, nonces=nonces)
+    if not tells_nonces:
+        return Beat(session=child.session)
+    # The newest is read first: a nonce that is announced meanwhile is later than it, and is then
+    # none of this beat's business.
+    newest = "".join(child.table.newest_nonce.read())
+    nonces = tuple(child.table.nonces.read())
+    return Beat(session=child.session, nonces=nonces, newest=newest)

@@ -16,71 +16,80 @@ from windlass.engine.sqlite.transaction import JobRow, Transaction
 GONE_SESSION_MS = 60 * 60 * 1000
 
 
-def has_work(connection: apsw.Connection, plan: Plan, now_ms: int) -> bool:
-    """Whether a claim would change anything. Reads only, and little."""
-    due = first(connection, "next_due")
-    if due is not None and due <= now_ms:
-        return True
-    if first(connection, "any_session_to_reap", now_ms):
-        return True
-    if not plan.queues:
-        return bool(first(connection, "any_ready", plan.suspects))
-    return any(first(connection, "any_ready_in", name, plan.suspects) for name in plan.queues)
+class Look:
+    """What can be seen of the line at one instant, by reading only."""
 
+    def __init__(self, connection: apsw.Connection, now_ms: int, reap_after_ms: int) -> None:
+        self._connection = connection
+        self._now_ms = now_ms
+        self._reap_after_ms = reap_after_ms
 
-def holds(connection: apsw.Connection, session: str, nonce: str) -> bool:
-    """Whether an earlier claim under this nonce still has jobs: then the claim is a repetition."""
-    return bool(rows(connection, "list_claims", session, nonce))
+    @staticmethod
+    def at(connection: apsw.Connection, now_ms: int) -> Look:
+        return Look(connection, now_ms, first(connection, "reap_after"))
 
+    def has_work(self, plan: Plan) -> bool:
+        """Whether a claim would change anything."""
+        next_in_ms = self._next_in_ms()
+        if next_in_ms is not None and next_in_ms <= 0:
+            return True
+        if not plan.queues:
+            return bool(first(self._connection, "any_ready", plan.suspects))
+        return any(
+            first(self._connection, "any_ready_in", queue, plan.suspects) for queue in plan.queues
+        )
 
-def idle_batch(
-    connection: apsw.Connection, session: str, plan: Plan, now_ms: int, *, more: bool = False
-) -> Batch:
-    """The answer when there is nothing to lease."""
-    if is_gone(connection, session):
-        return Batch(gone=True)
-    due = first(connection, "next_due")
-    return Batch(
-        next_in_ms=0 if more else None if due is None else max(0, due - now_ms),
-        suspects=suspects_wait(connection, plan),
-    )
+    def idle_batch(self, session: str, plan: Plan) -> Batch:
+        """The answer to a claim when there is nothing to lease."""
+        if is_gone(self._connection, session):
+            return Batch(gone=True)
+        return Batch(next_in_ms=self._next_in_ms(), suspects=self._suspects_wait(plan))
+
+    def holds(self, session: str, nonce: str) -> bool:
+        """Whether an earlier claim under this nonce still has jobs: then it is a repetition."""
+        return first(self._connection, "list_claims", session, nonce) is not None
+
+    def _next_in_ms(self) -> int | None:
+        may_reap = self._now_ms >= self._reap_after_ms
+        if may_reap and first(self._connection, "any_silent_session", self._now_ms):
+            return 0
+        due_ms = first(self._connection, "next_due")
+        return None if due_ms is None else max(0, due_ms - self._now_ms)
+
+    def _suspects_wait(self, plan: Plan) -> bool:
+        queues = {queue for (queue,) in rows(self._connection, "list_suspect_queues")}
+        return bool(queues.intersection(plan.queues) if plan.queues else queues)
 
 
 def is_gone(connection: apsw.Connection, session: str) -> bool:
     """Whether a session was declared dead; it may have happened a moment ago, by its own claim."""
-    known = rows(connection, "find_session", session)
-    return bool(known and known[0][1])
-
-
-def suspects_wait(connection: apsw.Connection, plan: Plan) -> bool:
-    queues = {row[0] for row in rows(connection, "list_suspect_queues")}
-    return bool(queues.intersection(plan.queues) if plan.queues else queues)
+    return bool(first(connection, "find_session", session))
 
 
 def claim(tx: Transaction, session: str, nonce: str, plan: Plan, limit: int) -> Batch:
-    if is_gone(tx.connection, session):
+    gone, last_nonce = tx.one("find_session", session) or (False, "")
+    if gone:
         return Batch(gone=True)
     held = _in_turn(tx.rows("list_claims", session, nonce), plan)
-    more = False
-    if not held and has_work(tx.connection, plan, tx.now_ms):
+    look = Look(tx.connection, tx.now_ms, tx.reap_after_ms)
+    if nonce > last_nonce and look.has_work(plan):
         tx.notice()
-        more = promote(tx) | reap(tx)
+        promote(tx)
+        reap(tx)
         if not is_gone(tx.connection, session):
             held = _lease(tx, session, nonce, plan, limit)
-    idle = idle_batch(tx.connection, session, plan, tx.now_ms, more=more)
+        look = Look(tx.connection, tx.now_ms, tx.reap_after_ms)
     claims = tuple(_to_claim(tx, nonce, row) for row in held)
-    return msgspec.structs.replace(idle, claims=claims)
+    return msgspec.structs.replace(look.idle_batch(session, plan), claims=claims)
 
 
-def promote(tx: Transaction) -> bool:
-    """Make ready what is due, a bounded number; whether there may be more."""
-    jobs = tx.load("load_due", tx.now_ms, BITE)
-    for job in jobs:
+def promote(tx: Transaction) -> None:
+    """Make ready what is due, a bounded number."""
+    for job in tx.load("load_due", tx.now_ms, BITE):
         if job.hold == Hold.UNROUTABLE:
             offer_again(tx, job)
         else:
             tx.move(job, Event.DUE)
-    return len(jobs) == BITE
 
 
 def offer_again(tx: Transaction, job: JobRow) -> None:
@@ -125,7 +134,7 @@ def _lease(tx: Transaction, session: str, nonce: str, plan: Plan, limit: int) ->
         if len(fresh) == len(found):
             break
     if taken:
-        tx.run("keep_session", session, tx.now_ms + tx.options.lease_ms)
+        tx.run("note_claim", session, tx.now_ms + tx.options.lease_ms, nonce)
         tx.made_ready = max(0, tx.made_ready - len(taken))
     return taken
 

@@ -120,20 +120,6 @@ class Database:
         finally:
             connection.execute("ROLLBACK")
 
-    def set_up(self, work: Work[T]) -> T:
-        """Switch a new file to write-ahead logging, then run `work` as a transaction.
-
-        The log mode is kept in the file: it is set once, and never again on a file in use."""
-        with self._turn:
-            self._lock_file(wait=True)
-            try:
-                writer = self._mapped(self._writer)
-                if self.place is not None and writer.pragma("journal_mode") != "wal":
-                    self._mapped(lambda: writer.pragma("journal_mode", "wal"))
-                return self._commit(work)
-            finally:
-                self._unlock_file()
-
     def close(self) -> None:
         """Close the connections; the next call opens new ones. A database in memory is lost."""
         self._stop_thread()
@@ -177,7 +163,9 @@ class Database:
             raise EngineUnavailable(
                 f"The SQLite database {self.location} could not be written to within "
                 f"{self._timeout_ms / 1000:g} s: another process holds its lock. "
-                "Look for a stopped or very slow process that uses the same file."
+                "Look for a stopped or very slow process that uses the same file.",
+                location=self.location,
+                seconds=self._timeout_ms / 1000,
             )
         if request.error is not None:
             raise request.error
@@ -244,7 +232,11 @@ class Database:
 
     def _writer(self) -> apsw.Connection:
         if self._write_connection is None:
-            self._write_connection = self._connect()
+            connection = self._connect()
+            if self.place is not None and _is_empty(connection):
+                # Kept in the file from now on: set once, and never again on a file in use.
+                connection.pragma("journal_mode", "wal")
+            self._write_connection = connection
         return self._write_connection
 
     def _reader(self) -> apsw.Connection:
@@ -271,6 +263,7 @@ class Database:
         return _flock(self._lock_fd, wait)
 
     def _open_lock_file(self, place: Place) -> int:
+        place.prepare()
         try:
             return os.open(place.lock_path, os.O_CREAT | os.O_RDWR, 0o600)
         except OSError as error:
@@ -324,6 +317,10 @@ class Database:
         self._write_connection = memory  # a copy of the parent's, with a life of its own
 
 
+def _is_empty(connection: apsw.Connection) -> bool:
+    return not list(connection.execute("SELECT 1 FROM sqlite_schema LIMIT 1"))
+
+
 def _for_each(name: str) -> Callable[[], None]:
     def call() -> None:
         for database in list(_OPEN):
@@ -351,7 +348,9 @@ def _map_error(error: Exception, location: str) -> Exception:
         )
     for kinds, advice in _PASSING:
         if isinstance(error, kinds):
-            return EngineUnavailable(f"The SQLite database {location} failed ({error}). {advice}")
+            return EngineUnavailable(
+                f"The SQLite database {location} failed ({error}). {advice}", location=location
+            )
     return EngineError(
         f"The SQLite database {location} refused a statement ({error}). "
         "This is a bug in windlass or a damaged file: run `windlass check`."

@@ -46,6 +46,7 @@ from windlass.engine.sqlite import (
     sessions,
 )
 from windlass.engine.sqlite.bell import Bell
+from windlass.engine.sqlite.claiming import Look
 from windlass.engine.sqlite.connection import Database
 from windlass.engine.sqlite.place import Place
 from windlass.engine.sqlite.statements import migrations
@@ -56,6 +57,7 @@ T = TypeVar("T")
 
 #: Marks a file as ours in its header, so that another program's database is never touched.
 APPLICATION_ID: Final = 0x57494E44  # "WIND"
+NEWEST_FORMAT: Final = max(number for number, _ in migrations())
 
 
 class SQLiteEngine:
@@ -155,7 +157,7 @@ class SQLiteEngine:
 
     def wait(self, plan: Plan, timeout_ms: int) -> None:
         self._bell.wait(
-            lambda: self._read(lambda db, now: claiming.has_work(db, plan, now)), timeout_ms
+            lambda: self._read(lambda db, now: Look.at(db, now).has_work(plan)), timeout_ms
         )
 
     def nudge(self) -> None:
@@ -164,7 +166,9 @@ class SQLiteEngine:
     # ---------------------------------------------------------------------- format and ending
 
     def migrate(self) -> int:
-        version = self._database.set_up(_migrate)
+        version = self._database.read(_stored_version)
+        if version != NEWEST_FORMAT:
+            version = self._database.write(_migrate)
         self._is_migrated = True
         return version
 
@@ -205,22 +209,23 @@ def _idle(
     connection: apsw.Connection, session: str, nonce: str, plan: Plan, now_ms: int
 ) -> Batch | None:
     """The answer to a claim that has nothing to do, found without taking the write lock."""
-    if claiming.has_work(connection, plan, now_ms):
+    look = Look.at(connection, now_ms)
+    if look.has_work(plan) or look.holds(session, nonce):
         return None
-    if claiming.holds(connection, session, nonce):
-        return None
-    return claiming.idle_batch(connection, session, plan, now_ms)
+    return look.idle_batch(session, plan)
+
+
+def _stored_version(connection: apsw.Connection) -> int:
+    return int(connection.pragma("user_version"))
 
 
 def _migrate(connection: apsw.Connection) -> int:
     """Apply what is missing; refuse a file that is not ours or that a newer windlass wrote."""
-    version = int(connection.pragma("user_version"))
-    known = list(migrations())
-    newest = known[-1][0]
-    if version > newest:
+    version = _stored_version(connection)
+    if version > NEWEST_FORMAT:
         raise FormatTooNew(
             f"The database was written by a newer windlass (format {version}; this one knows up "
-            f"to {newest}). Upgrade windlass here, or give another database in the url."
+            f"to {NEWEST_FORMAT}). Upgrade windlass here, or give another database in the url."
         )
     owner = int(connection.pragma("application_id"))
     tables = connection.execute("SELECT count(*) FROM sqlite_schema").fetchall()[0][0]
@@ -229,9 +234,9 @@ def _migrate(connection: apsw.Connection) -> int:
             "The file is a SQLite database of another program. "
             "Give the path of a new file, or of a windlass database, in the url."
         )
-    for number, text in known:
+    for number, text in migrations():
         if number > version:
             connection.execute(text)
             connection.pragma("user_version", number)
     connection.pragma("application_id", APPLICATION_ID)
-    return newest
+    return NEWEST_FORMAT

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Final
 
 from windlass.core.states import Event, Hold, State, stray_delay_ms
 from windlass.engine.contract import (
@@ -17,7 +18,17 @@ from windlass.engine.contract import (
     Unroutable,
     Verdict,
 )
+from windlass.engine.sqlite.statements import Row
 from windlass.engine.sqlite.transaction import JobRow, Transaction
+
+_EVENTS: Final[dict[type[Outcome], Event]] = {
+    Succeeded: Event.SUCCEED,
+    Retried: Event.RETRY,
+    Buried: Event.BURY,
+    Released: Event.RELEASE,
+    Snoozed: Event.SNOOZE,
+    Unroutable: Event.UNROUTABLE,
+}
 
 
 def finish(tx: Transaction, outcomes: Sequence[Outcome]) -> list[Verdict]:
@@ -32,8 +43,9 @@ def _apply(tx: Transaction, outcome: Outcome) -> Verdict:
         return Verdict.OK if row else _stale(tx)
     job = tx.job(outcome.id)
     if job is None or job.token != outcome.token:
-        return _repeated_or_stale(tx, outcome, job.last_token if job else None)
-    job.last_token = outcome.token
+        last = None if job is None else (job.last_token, job.last_event)
+        return _repeated_or_stale(tx, outcome, last)
+    job.last_token, job.last_event = outcome.token, _EVENTS[type(outcome)]
     _move(tx, job, outcome)
     return Verdict.OK
 
@@ -42,7 +54,7 @@ def _succeed(tx: Transaction, outcome: Succeeded) -> Verdict:
     """The hot one: a narrow look at the job, then one statement that ends it."""
     found = tx.one("find_claim", outcome.id)
     if found is None or found[2] != outcome.token:
-        return _repeated_or_stale(tx, outcome, found[3] if found else None)
+        return _repeated_or_stale(tx, outcome, found and found[3:])
     stored = outcome.result if outcome.result_ttl_ms > 0 else None
     result_until = None if stored is None else tx.now_ms + outcome.result_ttl_ms
     keep_until = tx.now_ms + max(outcome.result_ttl_ms, MIN_RECORD_MS)
@@ -86,8 +98,11 @@ def _park(tx: Transaction, job: JobRow) -> None:
         tx.made_ready -= 1
 
 
-def _repeated_or_stale(tx: Transaction, outcome: Outcome, last_token: str | None) -> Verdict:
-    return Verdict.OK if last_token == outcome.token else _stale(tx)
+def _repeated_or_stale(tx: Transaction, outcome: Outcome, last: Row | None) -> Verdict:
+    """The same end told twice is fine. Another end is not: the first one has been acted upon."""
+    if last == (outcome.token, _EVENTS[type(outcome)]):
+        return Verdict.OK
+    return _stale(tx)
 
 
 def _stale(tx: Transaction) -> Verdict:

@@ -28,6 +28,7 @@ def put(tx: Transaction, job: NewJob) -> Placed:
         -job.priority,
         state,
         tx.now_ms,
+        tx.now_ms if is_ready else None,
         None if is_ready else due_ms,
         _expires_ms(job, tx.now_ms),
     )

@@ -126,8 +126,8 @@ def _oldest(
     connection: apsw.Connection, queues: Iterable[str], now_ms: int
 ) -> Iterable[tuple[str, int]]:
     for queue in queues:
-        for (created_ms,) in rows(connection, "oldest_ready", queue):
-            yield queue, max(0, now_ms - created_ms)
+        for (ready_ms,) in rows(connection, "oldest_ready", queue):
+            yield queue, max(0, now_ms - ready_ms)
 
 
 def sessions(connection: apsw.Connection, now_ms: int) -> list[SessionRecord]:

@@ -63,6 +63,7 @@ class JobRow(msgspec.Struct):
     interruptions: int
     snoozes: int
     strays: int
+    ready_ms: int | None
     due_ms: int | None
     expires_ms: int | None
     finished_ms: int | None
@@ -71,6 +72,7 @@ class JobRow(msgspec.Struct):
     session: str | None
     token: str | None
     last_token: str | None
+    last_event: str | None
     progress: bytes | None
     result: bytes | None
 
@@ -151,6 +153,7 @@ class Transaction:
         job.due_ms = None
         if event in _REQUEUEING:
             job.place = self.next_number()
+            job.ready_ms = self.now_ms
         if event in _CLEARING:
             job.suspect = 0
         elif suspected or (event is Event.LOSE and job.losses >= SUSPECT_AFTER_LOSSES):

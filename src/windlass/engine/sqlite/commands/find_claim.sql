@@ -1,2 +1,2 @@
 -- What a success needs to know of a job.
-SELECT row, queue, token, last_token FROM jobs WHERE id = ?
+SELECT row, queue, token, last_token, last_event FROM jobs WHERE id = ?

@@ -1,2 +1,2 @@
--- When a session runs out, and whether it was declared dead.
-SELECT expires_ms, gone FROM sessions WHERE session = ?
+-- Whether a session was declared dead, and the latest nonce under which it got something.
+SELECT gone, last_nonce FROM sessions WHERE session = ?

@@ -1,3 +1,2 @@
 -- Let a session live until an instant; one that was declared dead stays dead.
-INSERT INTO sessions (session, expires_ms) VALUES (?1, ?2)
-ON CONFLICT (session) DO UPDATE SET expires_ms = excluded.expires_ms WHERE gone = 0
+UPDATE sessions SET expires_ms = ?2 WHERE session = ?1 AND gone = 0

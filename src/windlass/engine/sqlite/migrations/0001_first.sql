@@ -32,6 +32,7 @@ CREATE TABLE jobs (
     snoozes INTEGER NOT NULL DEFAULT 0,
     strays INTEGER NOT NULL DEFAULT 0,
     created_ms INTEGER NOT NULL,
+    ready_ms INTEGER,                   -- when it took its place in line
     due_ms INTEGER,                     -- set while it waits for an instant
     expires_ms INTEGER,
     started_ms INTEGER,
@@ -40,7 +41,8 @@ CREATE TABLE jobs (
     result_until_ms INTEGER,
     session TEXT,                       -- who holds it, or held it last
     token TEXT,                         -- set exactly while it is running
-    last_token TEXT,                    -- of the claim that was ended by its own holder last
+    last_token TEXT,                    -- of the claim that was ended by its own holder last,
+    last_event TEXT,                    -- and how
     progress BLOB,
     result BLOB,
     CHECK ((state = 'running') = (token IS NOT NULL))  -- the one that would imprison a job
@@ -73,6 +75,7 @@ CREATE TABLE failures (
 CREATE TABLE sessions (
     session TEXT PRIMARY KEY,
     expires_ms INTEGER NOT NULL,
+    last_nonce TEXT NOT NULL DEFAULT '',
     gone INTEGER NOT NULL DEFAULT 0     -- declared dead, for good; the row is kept for a while
 ) STRICT, WITHOUT ROWID;
 CREATE INDEX sessions_expiry ON sessions (gone, expires_ms);

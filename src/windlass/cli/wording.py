@@ -1,0 +1,62 @@
+"""Words that every command uses alike: ages, counts, names of errors, and how it was called."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import shutil
+import sys
+from datetime import UTC, datetime
+from itertools import pairwise
+from pathlib import Path
+from typing import Final
+
+from windlass.core.durations import describe_ms
+from windlass.core.failure import FailureText
+
+_UNITS_MS: Final = (86_400_000, 3_600_000, 60_000, 1_000)
+
+
+def age(instant: datetime | None) -> str:
+    """How long ago, or how far ahead."""
+    if instant is None:
+        return ""
+    distance_ms = int((datetime.now(UTC) - instant).total_seconds() * 1000)
+    return f"in {span(-distance_ms)}" if distance_ms < 0 else f"{span(distance_ms)} ago"
+
+
+def span(ms: int) -> str:
+    """A duration in its two largest units; milliseconds only where there is nothing larger."""
+    for unit_ms, smaller_ms in pairwise(_UNITS_MS):
+        if ms >= unit_ms:
+            return describe_ms(ms // smaller_ms * smaller_ms)
+    return describe_ms(ms // 1_000 * 1_000 if ms >= 1_000 else ms)
+
+
+def count(number: int, noun: str) -> str:
+    return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
+
+
+def summary_of(error: FailureText) -> str:
+    """The kind of an error and the first line of its message."""
+    kind = error.type.rpartition(".")[2] if error.type.startswith("windlass.") else error.type
+    first, *others = error.message.splitlines() or [""]
+    return ": ".join(part for part in (kind, first) if part) + (" ..." if others else "")
+
+
+def program() -> str:
+    """This command as it was typed, so that a hint can be copied: its bare name only where the
+    shell finds this one by it."""
+    script = Path(sys.argv[0])
+    if script.name == "__main__.py":
+        return f"{_typed(Path(sys.executable))} -m windlass"
+    return _typed(script)
+
+
+def _typed(executable: Path) -> str:
+    path = os.path.abspath(executable)
+    found = shutil.which(executable.name)
+    if found is not None and os.path.abspath(found) == path:
+        return executable.name
+    inside = Path(path).is_relative_to(Path.cwd())
+    return shlex.quote(os.path.relpath(path) if inside else path)

@@ -1,6 +1,0 @@
--- Whether a lease ran out, or a dead session still holds jobs, and nothing speaks against reaping:
--- after a silence of all everybody is given time to beat again.
-SELECT (SELECT reap_after_ms FROM meta) <= ?1 AND (
-    EXISTS (SELECT 1 FROM sessions WHERE gone = 0 AND expires_ms <= ?1)
-    OR EXISTS (SELECT 1 FROM sessions WHERE gone = 1 AND EXISTS (
-           SELECT 1 FROM jobs WHERE state = 'running' AND jobs.session = sessions.session)))
