@@ -83,7 +83,7 @@ def prove_delayed(folder: Path) -> Iterator[str]:
             yard.script.clock.using(run_after=random.uniform(1, 6)).enqueue()
             for _ in range(DELAYED_JOBS)
         ]
-        due = {job.id: yard.record(job).due_ms for job in jobs}
+        due = {job.id: yard.record(job.id).due_ms for job in jobs}
         late_ms = []
         for job in jobs:
             started_ms, due_ms = job.result(timeout=30) / 1e6, due[job.id]

@@ -36,6 +36,7 @@ def _swallowing_turn(
     return turn
 
 
-SQLiteEngine.turn = _swallowing_turn  # type: ignore[method-assign]  # the fault of this proof
+# Replacing the method is the fault that this proof is about.
+SQLiteEngine.turn = _swallowing_turn  # type: ignore[method-assign, assignment]
 
 __all__ = ["app"]

@@ -46,6 +46,7 @@ class Script:
         self.coroutine: Task[[str, list[str]], str] = app.task(
             name="coroutine", takes_context=True, retry=QUICK
         )(coroutine)
+        self.clock: Task[[], int] = app.task(name="clock")(clock)
         self.nothing: Task[[], None] = app.task(name="nothing")(nothing)
         self.bad_result: Task[[], object] = app.task(name="bad_result")(bad_result)
 
@@ -78,6 +79,11 @@ async def coroutine(ctx: Context, label: str, steps: list[str]) -> str:
 
 def nothing() -> None:
     """The shortest job."""
+
+
+def clock() -> int:
+    """When its code ran, in nanoseconds of the wall clock."""
+    return time.time_ns()
 
 
 def bad_result() -> object:

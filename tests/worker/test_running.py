@@ -10,7 +10,7 @@ from windlass.app import Windlass
 from windlass.core.failure import FailureText
 from windlass.core.ids import new_id
 from windlass.core.states import Hold, Reason, State
-from windlass.engine.contract import JobRecord, NewJob
+from windlass.engine.contract import BITE, JobRecord, NewJob, Plan, Unroutable
 
 
 def last_error(record: JobRecord) -> FailureText:
@@ -157,6 +157,27 @@ def test_an_app_that_cannot_be_imported_ends_the_worker_with_its_traceback(yard:
     assert worker.wait() == 2
     assert "RuntimeError: this module is broken on purpose" in worker.log()
     assert worker.log().count("Traceback") == 1
+
+
+def test_a_task_that_no_call_can_reach_ends_the_worker_with_a_sentence(yard: Yard) -> None:
+    worker = yard.start(app="tests.worker.unreachable:app")
+    assert worker.wait() == 2
+    assert "gate" in worker.log()
+    assert "wait_for" in worker.log()
+    assert "Traceback" not in worker.log()
+
+
+def test_a_starting_worker_adopts_all_that_it_knows(yard: Yard) -> None:
+    """More than one bite of jobs that no worker knew, at rest for longer than the test."""
+    count = BITE + 20
+    script, engine = yard.script.nothing, yard.app.engine
+    script.enqueue_many(script.bind() for _ in range(count))
+    engine.clock_offset_ms = 3_600_000  # their rest ends in an hour
+    claims = engine.claim("stranger", "nonce", Plan(), count).claims
+    engine.finish([Unroutable(id=claim.id, token=claim.token) for claim in claims])
+    engine.clock_offset_ms = 0
+    yard.start()
+    yard.await_count(State.SUCCEEDED, count)
 
 
 def test_an_app_that_is_not_there_ends_the_worker_with_a_sentence(yard: Yard) -> None:

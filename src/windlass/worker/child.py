@@ -27,7 +27,7 @@ import msgspec
 
 from windlass.app import Windlass
 from windlass.core.ids import new_session
-from windlass.engine.contract import Engine, EngineOptions, Plan
+from windlass.engine.contract import BITE, Engine, EngineOptions, Plan
 from windlass.engine.url import open_engine
 from windlass.errors import EngineUnavailable, WindlassError
 from windlass.loading import load_app
@@ -117,6 +117,8 @@ class Child:
         if os.getcwd() not in sys.path:
             sys.path.insert(0, os.getcwd())
         app = load_app(self._options.app)
+        for task in app.tasks.values():
+            task.codec.resolve()  # a task that no call can reach is for a person to see now
         if self._options.url is not None:
             # For the app too: what a task enqueues belongs where its worker claims.
             app.settings = msgspec.structs.replace(app.settings, url=self._options.url)
@@ -125,7 +127,8 @@ class Child:
         engine = open_engine(settings.url, options)
         # An engine that is away costs time only; one that refuses us is for a person to see.
         with suppress(EngineUnavailable):
-            engine.adopt(list(app.tasks))
+            while engine.adopt(list(app.tasks)) == BITE:
+                pass  # a full bite: there may be more
         self._channel.send(
             Ready(
                 url=settings.url,
