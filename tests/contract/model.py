@@ -28,6 +28,7 @@ from windlass.core.states import (
 )
 from windlass.engine.contract import (
     BITE,
+    GONE_SESSION_MS,
     IDEMPOTENCY_MS,
     MIN_RECORD_MS,
     UNKNOWN_NONCE_MS,
@@ -60,8 +61,6 @@ from windlass.engine.contract import (
     Verdict,
 )
 
-#: A dead session is remembered at least this long, so that its late beats are answered.
-GONE_SESSION_MS: Final = 60 * 60 * 1000
 #: Events after which a job stands at the end of the line, not at its old place.
 QUEUEING: Final = frozenset({Event.DUE, Event.REVIVE})
 #: What an operator's retry resets, besides the counters.
@@ -128,17 +127,17 @@ class Model:
         """Due jobs first, then lost ones, then the lease. A claim that finds nothing to do, and one
         that is repeated or arrives late, leave no trace: only others are signs of life."""
         jobs = _in_turn(plan, self._held_under(session, nonce))
-        is_later = nonce > self.last_nonces.get(session, "")
+        is_later, is_cut_short = nonce > self.last_nonces.get(session, ""), False
         if is_later and session not in self.gone and self._has_work(plan):
             self._notice_silence()
             self._promote()
             self._reap()
-            jobs = self._lease(session, nonce, plan, limit)
+            jobs, is_cut_short = self._lease(session, nonce, plan, limit)
         if session in self.gone:
             return Batch(gone=True)
         return Batch(
             claims=tuple(job.as_claim() for job in jobs),
-            next_in_ms=self._next_in_ms(),
+            next_in_ms=0 if is_cut_short else self._next_in_ms(),
             suspects=bool(self._waiting(replace(plan, suspects=True))),
         )
 
@@ -174,21 +173,26 @@ class Model:
         ]
         return _in_turn(plan, jobs)
 
-    def _lease(self, session: str, nonce: str, plan: Plan, limit: int) -> list[Job]:
+    def _lease(self, session: str, nonce: str, plan: Plan, limit: int) -> tuple[list[Job], bool]:
+        """What is leased, and whether there was too much to expire for one call."""
         leased: list[Job] = []
+        expired = 0
         for job in self._waiting(plan):
             if len(leased) == limit or session in self.gone:
                 break
             expires_ms = job.record.expires_ms
             if expires_ms is not None and expires_ms <= self.now_ms:
+                if expired == BITE:
+                    return leased, True
                 self._move(job, Event.EXPIRE, reason=Reason.EXPIRED)
+                expired += 1
                 continue
             self._move(job, Event.CLAIM, session=session, started_ms=self.now_ms)
             job.token = nonce
             leased.append(job)
             self.expiries[session] = self.now_ms + self.options.lease_ms
             self.last_nonces[session] = nonce
-        return leased
+        return leased, False
 
     def _held_under(self, session: str, nonce: str) -> list[Job]:
         return [job for job in self._held(session) if job.token == nonce]
@@ -285,7 +289,7 @@ class Model:
         held = self._held(session)
         suspected = [job for job in held if job.record.id in suspects]
         innocent = [job for job in held if job.record.id not in suspects]
-        event = Event.CRASH if len(suspects) == 1 else Event.SUSPECT
+        event = Event.CRASH if len(set(suspects)) == 1 else Event.SUSPECT
         for job in suspected:
             self._move(job, event, error=cause.encode())
         for job in innocent:
@@ -376,6 +380,7 @@ class Model:
     # ---------------------------------------------------------------------------------- upkeep
 
     def tend(self) -> Tended:
+        self._notice_silence()
         reaped, purged = self._reap(), self._purge()
         self.keys = {name: key for name, key in self.keys.items() if key.until_ms > self.now_ms}
         for session, until_ms in list(self.gone.items()):

@@ -366,3 +366,14 @@ def test_a_turn_of_a_dead_session_still_reports(world: World) -> None:
     outcome = Succeeded(id=id, token=claim.token)
     turn = world.engine.turn("worker", [outcome], "nonce-next", Plan(), 1)
     assert turn == Turn(verdicts=(Verdict.OK,), batch=Batch(gone=True))
+
+
+def test_expiring_is_bounded(world: World) -> None:
+    """However many jobs have expired, a claim ends; the next one goes on."""
+    world.put_many(BITE + 5, expires_in_ms=1)
+    last = world.put()
+    world.advance(1)
+    assert world.claim(limit=1) == Batch(next_in_ms=0)
+    assert world.engine.stats().totals["expired"] == BITE
+    assert ids_of(world.claim(limit=1)) == [last]
+    assert world.engine.stats().totals["expired"] == BITE + 5

@@ -99,6 +99,16 @@ def test_other_ends_lose_to_a_requested_cancellation(world: World) -> None:
     assert [entry.error for entry in record.failures] == [b"boom"]
 
 
+@pytest.mark.parametrize("reason", Reason)
+def test_a_job_buried_after_such_a_request_was_cancelled(world: World, reason: Reason) -> None:
+    id = world.put()
+    claim = world.take()
+    world.engine.cancel([id])
+    world.finish(Buried(id=id, token=claim.token, reason=reason, error=b""))
+    record = world.get(id)
+    assert (record.state, record.reason) == (State.CANCELLED, Reason.CANCELLED)
+
+
 def test_what_has_ended_is_not_cancelled(world: World) -> None:
     ids = [succeed(world), bury(world), "nowhere"]
     before = world.records()

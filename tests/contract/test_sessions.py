@@ -390,3 +390,14 @@ def test_release_gives_back_what_is_held_under_a_nonce(world: World) -> None:
 
 def test_release_of_nothing(world: World) -> None:
     assert world.engine.release("worker", "nonce") == 0
+
+
+def test_upkeep_after_a_silence_of_all_reaps_nobody(world: World) -> None:
+    """This machine slept, and the first to wake tends before anybody could beat."""
+    id = world.put()
+    world.engine.beat([Beat(session="worker")])
+    world.take("worker")
+    world.advance(10 * LEASE_MS)
+    assert world.engine.tend().reaped == 0
+    assert world.get(id).state is State.RUNNING
+    assert world.engine.beat([Beat(session="worker")])[0].alive

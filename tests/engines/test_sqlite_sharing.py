@@ -15,7 +15,7 @@ from tests.engines.conftest import OpenEngine, hold_the_lock, new_job
 from windlass.core.states import State
 from windlass.engine.contract import EngineOptions, Plan
 from windlass.engine.sqlite.engine import SQLiteEngine
-from windlass.errors import EngineUnavailable
+from windlass.errors import EngineError, EngineUnavailable
 
 PRODUCER = """
 import sys
@@ -91,6 +91,27 @@ def test_one_bad_request_of_a_group_spoils_no_other(path: Path, engine: SQLiteEn
         assert failing.exception() is not None
     assert engine.get(["job-000001"]) == [None]
     assert engine.check() == []
+
+
+def test_a_lock_file_that_cannot_be_opened_ends_no_thread(
+    path: Path, engine: SQLiteEngine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    engine.put([new_job(0)])
+    database = engine._database
+
+    def fail_to_wait(*, wait: bool) -> bool:
+        if wait:
+            raise EngineError("no lock file")
+        return False
+
+    with monkeypatch.context() as broken:
+        broken.setattr(database, "_lock_file", fail_to_wait)
+        with pytest.raises(EngineError, match="no lock file"):
+            engine.put([new_job(1)])
+    with hold_the_lock(path), pytest.raises(EngineUnavailable):
+        engine.put([new_job(2)])
+    engine.put([new_job(3)])
+    assert engine.get(["job-000003"]) != [None]
 
 
 def test_a_put_wakes_exactly_as_many_waiters_as_it_has_jobs(open_engine: OpenEngine) -> None:

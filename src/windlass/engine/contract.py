@@ -27,8 +27,10 @@ MIN_RECORD_MS: Final = 10 * 60 * 1000
 IDEMPOTENCY_MS: Final = 24 * 60 * 60 * 1000
 #: Claims under a nonce that their child does not know are given back when older than this.
 UNKNOWN_NONCE_MS: Final = 10_000
-#: At most this many jobs are promoted, reaped or purged by one call.
+#: At most this many jobs are promoted, reaped, expired, adopted or purged by one call.
 BITE: Final = 200
+#: A session that was declared dead is remembered this long, so that its late beats are answered.
+GONE_SESSION_MS: Final = 60 * 60 * 1000
 #: At most this many failures are remembered of one job, the newest ones.
 MAX_FAILURES: Final = 50
 
@@ -301,7 +303,8 @@ class Engine(Protocol):
     clock_offset_ms: int
 
     def put(self, jobs: Sequence[NewJob]) -> list[Placed]:
-        """Store jobs; all of them, or none when it raises. A known id is left as it is."""
+        """Store jobs; all of them, or none when it raises. A known id is left as it is. At most
+        500 at a time: more than that need not fit into one transaction of every engine."""
 
     def claim(self, session: str, nonce: str, plan: Plan, limit: int) -> Batch:
         """Promote what is due, take back what is lost, then lease up to `limit` jobs to `session`
@@ -335,10 +338,11 @@ class Engine(Protocol):
         """A page of jobs, newest first."""
 
     def retry(self, ids: Sequence[str]) -> list[ChangeCode]:
-        """Make dead or cancelled jobs ready again, with fresh budgets."""
+        """Make dead or cancelled jobs ready again, with fresh budgets. Repeated, it finds them
+        ready and says refused."""
 
     def discard(self, ids: Sequence[str]) -> list[ChangeCode]:
-        """Remove dead or cancelled jobs."""
+        """Remove dead or cancelled jobs. Repeated, it does not find them and says unknown."""
 
     def adopt(self, tasks: Sequence[str]) -> int:
         """Offer at once jobs of these tasks that were held as unroutable, at most `BITE`; how many.

@@ -8,12 +8,9 @@ import apsw
 import msgspec
 
 from windlass.core.states import Counters, Event, Hold, Reason, State
-from windlass.engine.contract import BITE, Batch, Claim, Plan
+from windlass.engine.contract import BITE, GONE_SESSION_MS, Batch, Claim, Plan
 from windlass.engine.sqlite.statements import Row, first, rows, sql
 from windlass.engine.sqlite.transaction import JobRow, Transaction
-
-#: How long a dead session is remembered, so that its late beats are answered.
-GONE_SESSION_MS = 60 * 60 * 1000
 
 
 class Look:
@@ -70,17 +67,28 @@ def claim(tx: Transaction, session: str, nonce: str, plan: Plan, limit: int) -> 
     gone, last_nonce = tx.one("find_session", session) or (False, "")
     if gone:
         return Batch(gone=True)
-    held = _in_turn(tx.rows("list_claims", session, nonce), plan)
     look = Look(tx.connection, tx.now_ms, tx.reap_after_ms)
     if nonce > last_nonce and look.has_work(plan):
-        tx.notice()
-        promote(tx)
-        reap(tx)
-        if not is_gone(tx.connection, session):
-            held = _lease(tx, session, nonce, plan, limit)
-        look = Look(tx.connection, tx.now_ms, tx.reap_after_ms)
+        return _claim_anew(tx, session, nonce, plan, limit)
+    held = _in_turn(tx.rows("list_claims", session, nonce), plan)
+    return _with_claims(tx, look.idle_batch(session, plan), nonce, held)
+
+
+def _claim_anew(tx: Transaction, session: str, nonce: str, plan: Plan, limit: int) -> Batch:
+    tx.notice()
+    promote(tx)
+    reap(tx)
+    if is_gone(tx.connection, session):
+        return Batch(gone=True)
+    leased, is_cut_short = _lease(tx, session, nonce, plan, limit)
+    look = Look(tx.connection, tx.now_ms, tx.reap_after_ms)
+    batch = _with_claims(tx, look.idle_batch(session, plan), nonce, leased)
+    return msgspec.structs.replace(batch, next_in_ms=0) if is_cut_short else batch
+
+
+def _with_claims(tx: Transaction, batch: Batch, nonce: str, held: list[Row]) -> Batch:
     claims = tuple(_to_claim(tx, nonce, row) for row in held)
-    return msgspec.structs.replace(look.idle_batch(session, plan), claims=claims)
+    return msgspec.structs.replace(batch, claims=claims)
 
 
 def promote(tx: Transaction) -> None:
@@ -117,26 +125,42 @@ def reap(tx: Transaction) -> bool:
     return False
 
 
-def _lease(tx: Transaction, session: str, nonce: str, plan: Plan, limit: int) -> list[Row]:
+def _lease(
+    tx: Transaction, session: str, nonce: str, plan: Plan, limit: int
+) -> tuple[list[Row], bool]:
+    """Lease what is next in line, and expire what is too late, a bounded number; whether that
+    bound cut it short."""
     taken: list[Row] = []
-    while len(taken) < limit:
+    expired = 0
+    is_cut_short = is_done = False
+    while len(taken) < limit and not is_done:
         found = _next_in_line(tx, plan, limit - len(taken))
-        fresh = [row for row in found if not _is_expired(tx, row)]
+        fresh: list[Row] = []
+        is_done = True
         for row in found:
-            if _is_expired(tx, row):
+            if not _is_expired(tx, row):
+                fresh.append(row)
+            elif expired < BITE:
                 _expire(tx, row[3])
-        tx.connection.executemany(
-            sql("take_job"), ((session, nonce, tx.now_ms, row[2]) for row in fresh)
-        )
-        for queue, number in Counter(row[5] for row in fresh).items():
-            tx.count_move(queue, State.READY, State.RUNNING, number)
+                expired += 1
+                is_done = False  # others may move up
+            else:
+                is_done = is_cut_short = True
+                break
+        _take(tx, session, nonce, fresh)
         taken += [_counted(row) for row in fresh]
-        if len(fresh) == len(found):
-            break
     if taken:
         tx.run("note_claim", session, tx.now_ms + tx.options.lease_ms, nonce)
         tx.made_ready = max(0, tx.made_ready - len(taken))
-    return taken
+    return taken, is_cut_short
+
+
+def _take(tx: Transaction, session: str, nonce: str, fresh: list[Row]) -> None:
+    tx.connection.executemany(
+        sql("take_job"), ((session, nonce, tx.now_ms, row[2]) for row in fresh)
+    )
+    for queue, number in Counter(row[5] for row in fresh).items():
+        tx.count_move(queue, State.READY, State.RUNNING, number)
 
 
 def _next_in_line(tx: Transaction, plan: Plan, limit: int) -> list[Row]:

@@ -194,13 +194,21 @@ class Database:
             while self._is_forking:
                 time.sleep(0.001)  # the lock is not fair: step aside for the thread that forks
             with self._turn:
-                self._lock_file(wait=True)
-                try:
-                    with self._more:
-                        taken, self._requests = self._requests, []
-                    self._serve([request for request in taken if not request.abandoned])
-                finally:
-                    self._unlock_file()
+                self._serve_all()
+
+    def _serve_all(self) -> None:
+        """Serve all that piled up until the lock was there; no error ends the thread."""
+        failure: Exception | None = None
+        try:
+            self._lock_file(wait=True)
+        except Exception as error:  # noqa: BLE001  # handed to every caller
+            failure = error
+        try:
+            with self._more:
+                taken, self._requests = self._requests, []
+            self._serve([request for request in taken if not request.abandoned], failure)
+        finally:
+            self._unlock_file()
 
     def _await_requests(self) -> bool:
         with self._more:
@@ -208,7 +216,7 @@ class Database:
                 self._more.wait()
             return bool(self._requests)
 
-    def _serve(self, requests: list[_Request]) -> None:
+    def _serve(self, requests: list[_Request], failure: Exception | None) -> None:
         """Commit all requests at once; one that fails is rolled back alone."""
 
         def all_of_them(connection: apsw.Connection) -> None:
@@ -220,12 +228,12 @@ class Database:
                     request.error = _map_error(error, self.location)
 
         try:
-            if requests:
+            if requests and failure is None:
                 self._commit(all_of_them)
         except Exception as error:  # noqa: BLE001  # handed to every caller
-            for request in requests:
-                request.error = error
+            failure = error
         for request in requests:
+            request.error = failure or request.error
             request.done.set()
 
     # ------------------------------------------------------------------- connections and locks

@@ -65,6 +65,7 @@ def adopt(tx: Transaction, tasks: Sequence[str]) -> int:
 
 
 def tend(tx: Transaction) -> Tended:
+    tx.notice()
     before = tx.totals["lost"]
     more = claiming.reap(tx)
     visited = tx.load("load_kept_too_long", tx.now_ms, BITE)

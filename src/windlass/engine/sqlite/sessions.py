@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 
 from windlass.core.states import Event
-from windlass.engine.contract import UNKNOWN_NONCE_MS, Beat, Closed, Pulse
-from windlass.engine.sqlite.claiming import GONE_SESSION_MS
+from windlass.engine.contract import GONE_SESSION_MS, UNKNOWN_NONCE_MS, Beat, Closed, Pulse
 from windlass.engine.sqlite.transaction import Transaction
 
 
@@ -46,7 +45,7 @@ def release(tx: Transaction, session: str, nonce: str) -> int:
 
 def close(tx: Transaction, session: str, suspects: Sequence[str], cause: str) -> Closed:
     """One suspect is the culprit; several have to run alone until it is known which one it is."""
-    event = Event.CRASH if len(suspects) == 1 else Event.SUSPECT
+    event = Event.CRASH if len(set(suspects)) == 1 else Event.SUSPECT
     blamed = released = 0
     for job in tx.load("load_held", session, -1):
         if job.id in suspects:

@@ -159,7 +159,7 @@ class Transaction:
         elif suspected or (event is Event.LOSE and job.losses >= SUSPECT_AFTER_LOSSES):
             job.suspect = 1
         if target.is_final:
-            self._end(job, target, reason)
+            self._end(job, target, event, reason)
         elif delay_ms is not None:
             job.due_ms = self.now_ms + delay_ms
         job.state = target
@@ -168,10 +168,9 @@ class Transaction:
             self.totals[_TOTALS[event]] += 1
         self.save(job)
 
-    def _end(self, job: JobRow, target: State, reason: Reason | None) -> None:
-        if target is State.CANCELLED and reason is not Reason.EXPIRED:
-            reason = Reason.CANCELLED
-        job.reason = reason
+    def _end(self, job: JobRow, target: State, event: Event, reason: Reason | None) -> None:
+        is_cancelled = target is State.CANCELLED and event is not Event.EXPIRE
+        job.reason = Reason.CANCELLED if is_cancelled else reason
         job.finished_ms = self.now_ms
         job.keep_until_ms = self.now_ms + max(self.options.dead_ttl_ms, MIN_RECORD_MS)
         self.totals[_ENDINGS[target]] += 1
