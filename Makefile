@@ -51,7 +51,7 @@ proofs: $(TESTING) ## Kill, freeze and overload real workers, and count what was
 	$(BIN)/python -m proofs
 
 bench: $(TESTING) ## Measure throughput, latency and idle cost on this machine
-	$(BIN)/python -m benchmarks
+	$(BIN)/python -m benchmarks --runs 3 --json bench.json
 
 format: $(TESTING) ## Format the code and mend what can be mended by itself
 	$(BIN)/ruff check --fix-only

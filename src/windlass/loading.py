@@ -16,7 +16,7 @@ def load_app(target: str) -> Windlass:
     Raises `AppNotFound` when there is no such module or attribute, or when it is no app. An error
     raised by the module itself comes through as it is: its traceback says what to mend."""
     module_name, colon, attribute = target.partition(":")
-    if not (module_name and colon and attribute):
+    if not (module_name and colon and attribute) or module_name.startswith("."):
         raise AppNotFound(
             f"Expected an app as module:attribute, such as shop.tasks:app, found {target!r}."
         )

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from pathlib import Path
 
 import click
 import pytest
 
 from tests.docs.pages import DOCS, code_in, read
+from windlass import JobInfo, Windlass
 from windlass.cli import root
+from windlass.cli.records import describe
 
 REFERENCE = DOCS / "reference" / "command-line.md"
 #: The part of the page about each command of the first level, by its heading.
@@ -67,6 +70,20 @@ def test_no_other_option_is_told_of() -> None:
     }
     told = {code for section in SECTIONS.values() for code in code_in(section)}
     assert {code for code in told if re.fullmatch(r"--?[a-z]+", code)} <= options | {"--help", "-h"}
+
+
+def test_fields_of_a_job_are_told_of(tmp_path: Path) -> None:
+    with Windlass(f"sqlite:///{tmp_path / 'jobs.db'}") as app:
+        job_id = app.task(name="nothing")(nothing).enqueue().id
+        [record] = app.engine.get([job_id])
+    assert record is not None
+    told = re.findall(r"^\| ((?:`[a-z_]+`(?:, )?)+) \|", SECTIONS["windlass job"], re.MULTILINE)
+    fields = {field for cell in told for field in code_in(cell)}
+    assert fields == describe(record).keys() - set(JobInfo.__struct_fields__)
+
+
+def nothing() -> None:
+    """A task for a job to be described."""
 
 
 def test_exit_codes_are_told_of() -> None:

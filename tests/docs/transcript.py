@@ -21,7 +21,7 @@ from typing import Final
 from tests.docs.pages import Block
 
 #: The folder in which the reader of a page is thought to be.
-READER: Final = "/home/you/shop"
+READER: Final = "/srv/shop"
 #: Longer than any command needs; nothing waits for it unless something is broken.
 DEADLINE_S: Final = 60.0
 

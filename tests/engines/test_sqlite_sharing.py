@@ -93,6 +93,20 @@ def test_one_bad_request_of_a_group_spoils_no_other(path: Path, engine: SQLiteEn
     assert engine.check() == []
 
 
+def test_shutdown_has_a_deadline_too(path: Path, engine: SQLiteEngine) -> None:
+    engine.put([new_job(1)])
+    with hold_the_lock(path):
+        with pytest.raises(EngineUnavailable):
+            engine.put([new_job(2)])
+        started = time.monotonic()
+        engine.shutdown()
+        elapsed = time.monotonic() - started
+    assert elapsed < 5.0
+    assert engine.get(["job-000001"]) != [None]
+    engine.put([new_job(3)])
+    assert engine.get(["job-000003"]) != [None]
+
+
 def test_a_lock_file_that_cannot_be_opened_ends_no_thread(
     path: Path, engine: SQLiteEngine, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -6,14 +6,17 @@
    or `WINDLASS_URL`, is enough. They never make a database: where a path is mistyped, an empty one
    would say that all is well.
 3. `connect_to_enqueue` imports the app, and may make a database.
+
+After an error nothing is closed: the process ends anyway, and to take leave of an engine that is
+away would be to wait for it.
 """
 
 from __future__ import annotations
 
 import os
 import sys
-import tomllib
-import traceback
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
 from urllib.parse import unquote, urlsplit
@@ -22,8 +25,7 @@ import click
 import msgspec
 
 from windlass.app import Windlass
-from windlass.cli.wording import program
-from windlass.engine.contract import Capability, Engine
+from windlass.engine.contract import Capability
 from windlass.errors import AppNotFound, EngineError, WindlassError
 from windlass.loading import load_app
 from windlass.settings import Source
@@ -65,7 +67,7 @@ def import_app(path: AppPath) -> Windlass:
         return load_app(path.target)
     except WindlassError:
         raise  # says what to do
-    except (Exception, SystemExit) as error:  # noqa: BLE001  # a module can raise anything
+    except (Exception, SystemExit) as error:  # a module can raise anything
         raise AppNotFound(_why_not_imported(path, error)) from error
 
 
@@ -89,6 +91,8 @@ def _place_of(error: BaseException, folder: Path) -> str:
     """The innermost line inside the folder of the app: that is where mending begins."""
     if isinstance(error, SyntaxError):
         return ""  # its message names the place
+    import traceback  # slow to import, and needed only here
+
     frames = traceback.extract_tb(error.__traceback__)
     own = [frame for frame in frames if Path(frame.filename).is_relative_to(folder)]
     if not own:
@@ -123,6 +127,8 @@ def _from_pyproject() -> AppPath | None:
 
 
 def _read_project(file: Path) -> _Project:
+    import tomllib  # slow to import, and seldom needed
+
     try:
         data = tomllib.loads(file.read_text(encoding="utf-8"))
         return msgspec.convert(data, _Project)
@@ -138,41 +144,48 @@ def _read_project(file: Path) -> _Project:
 # -------------------------------------------------------------------------------------- the engine
 
 
-def connect(app_path: str | None, url: str | None) -> Windlass:
+@contextmanager
+def connect(app_path: str | None, url: str | None) -> Iterator[Windlass]:
     """The app whose jobs a command looks at; with only a url, one that knows no tasks."""
     path = None if url is not None else find_app_path(app_path)
     app = Windlass(url) if path is None else import_app(path)
-    _open(app)
+    _require_engine(app)
     file = _sqlite_file(app.settings.url)
     if file is not None and not _is_file(file):
         nobody_said = path is None and app.settings.sources["url"] is Source.DEFAULT
         raise EngineError(_no_database(file, nobody_said=nobody_said), location=str(file))
-    return app
+    yield app
+    app.close()
 
 
-def connect_to_enqueue(app_path: str | None, url: str | None) -> Windlass:
+@contextmanager
+def connect_to_enqueue(app_path: str | None, url: str | None) -> Iterator[Windlass]:
     """The app that has the tasks; a url takes the place of its own."""
     app = import_app(require_app_path(app_path))
     if url is not None:
         app.close()  # its module may have used the engine already
         sources = {**app.settings.sources, "url": Source.ARGUMENT}
         app.settings = msgspec.structs.replace(app.settings, url=url, sources=sources)
-    _open(app)
-    return app
+    _require_engine(app)
+    yield app
+    app.close()
 
 
-def _open(app: Windlass) -> Engine:
-    """The engine, which connects at its first use: only a wrong url can be refused here."""
+def _require_engine(app: Windlass) -> None:
+    """An engine connects at its first use: only a wrong url is refused here."""
     try:
         engine = app.engine
-    except (EngineError, ValueError) as error:
+    except EngineError as error:
         raise click.UsageError(str(error)) from error
+    except ValueError as error:
+        raise click.UsageError(
+            f"The url cannot be read: {error}. Write for example sqlite:///jobs.db."
+        ) from error
     if Capability.MANY_PROCESSES not in engine.capabilities:
         raise click.UsageError(
             f"Jobs at {engine.location} are kept by one process for itself, and this is another. "
             "Give a url that several can use, such as sqlite:///jobs.db."
         )
-    return engine
 
 
 def _sqlite_file(url: str) -> Path | None:
@@ -195,5 +208,5 @@ def _no_database(file: Path, *, nobody_said: bool) -> str:
         )
     return (
         f"There is no database {file}, and none was made. Check the url, and the folder from which "
-        f"a relative path starts; the first `{program()} enqueue` or `{program()} worker` makes it."
+        "a relative path starts. The first job that is enqueued there makes it."
     )

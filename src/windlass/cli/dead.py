@@ -10,7 +10,7 @@ import click
 
 from windlass.cli.connecting import connect
 from windlass.cli.group import SuggestingGroup
-from windlass.cli.output import print_json, print_table, progress, say, tell
+from windlass.cli.output import print_json, print_table, printable, progress, say, tell
 from windlass.cli.parameters import connection_options, id_argument, ids_argument, json_option
 from windlass.cli.records import call_text, describe, print_record
 from windlass.cli.wording import age, count, summary_of
@@ -74,13 +74,10 @@ def show(job_id: str, app_path: str | None, url: str | None, as_json: bool) -> N
     """Show one dead job with its arguments, error and history."""
     with connect(app_path, url) as app:
         [record] = _by_id(app.engine, [job_id])
-        [full] = app.engine.get([record.id])
-    if full is None:
-        raise JobNotFound(job_id)  # discarded in between
     if as_json:
-        print_json(describe(full))
+        print_json(describe(record))
     else:
-        print_record(full)
+        print_record(record)
 
 
 # ---------------------------------------------------------------------------------------- choosing
@@ -109,13 +106,11 @@ def _chosen(ids: Sequence[str], task: str | None, everything: bool) -> _Selectio
     return _Selection(ids, task, everything)
 
 
-def _chunks(engine: Engine, chosen: _Selection, doing: str) -> Iterator[list[JobRecord]]:
+def _chunks(engine: Engine, chosen: _Selection) -> Iterator[list[JobRecord]]:
     """The chosen jobs, a bounded number at a time."""
     records = iter(_by_id(engine, chosen.ids)) if chosen.ids else _find(engine, chosen.task)
-    with progress(doing) as advance:
-        while chunk := list(islice(records, _CHUNK)):
-            yield chunk
-            advance(len(chunk))
+    while chunk := list(islice(records, _CHUNK)):
+        yield chunk
 
 
 def _by_id(engine: Engine, ids: Sequence[str]) -> list[JobRecord]:
@@ -163,10 +158,11 @@ def retry(
     windlass dead retry --all
     """
     chosen = _chosen(ids, task, everything)
-    with connect(app_path, url) as app:
-        done = 0
-        for chunk in _chunks(app.engine, chosen, "Retrying"):
+    done = 0
+    with connect(app_path, url) as app, progress("Retrying") as advance:
+        for chunk in _chunks(app.engine, chosen):
             done += _count(app.engine.retry([record.id for record in chunk]))
+            advance(len(chunk))
     _report(done, "retried", as_json)
 
 
@@ -195,7 +191,7 @@ def discard(
         if not yes:
             _confirm(app.engine, chosen)
         done = 0
-        for chunk in _chunks(app.engine, chosen, "Discarding"):
+        for chunk in _chunks(app.engine, chosen):
             done += _discard(app.engine, chunk, as_json)
     _report(done, "discarded", as_json)
 
@@ -203,11 +199,12 @@ def discard(
 def _confirm(engine: Engine, chosen: _Selection) -> None:
     question = f"Remove {_words(engine, chosen)} of {engine.location} for good?"
     try:
-        click.confirm(question, abort=True, err=True)
-    except click.Abort:
-        raise click.ClickException(
-            "Nothing was discarded. With --yes nobody is asked."
-        ) from None
+        agreed = click.confirm(printable(question), err=True)
+    except click.Abort:  # nobody there to answer
+        agreed = False
+        click.echo(err=True)
+    if not agreed:
+        raise click.ClickException("Nothing was discarded. With --yes nobody is asked.")
 
 
 def _words(engine: Engine, chosen: _Selection) -> str:

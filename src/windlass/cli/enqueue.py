@@ -1,40 +1,86 @@
-"""`windlass enqueue`: put one job in line by hand."""
+"""`windlass enqueue`: put one job in line by hand.
+
+1. The call is read by the annotations of the task, so that a date given as text becomes a date.
+   What does not fit is wrong usage.
+2. The job is stored, and its id printed.
+3. With `--wait`, its end is awaited and its result printed.
+"""
 
 from __future__ import annotations
 
 import difflib
-from datetime import datetime
-from typing import Any
+from contextlib import suppress
+from datetime import datetime, timedelta
+from typing import Any, Final, TypeVar
 
 import click
 import msgspec
 
 from windlass.app import Windlass
-from windlass.cli.connecting import app_option, import_app, json_option, require_app_path
+from windlass.cli import parameters
+from windlass.cli.connecting import connect_to_enqueue
 from windlass.cli.output import print_json, say
-from windlass.errors import DecodeError, InvalidTask, JobError
-from windlass.options import CallOptions
+from windlass.cli.parameters import app_option, json_option, url_option
+from windlass.cli.wording import program, summary_of
+from windlass.core.failure import FailureText
+from windlass.core.states import State
+from windlass.errors import (
+    DecodeError,
+    EncodeError,
+    InvalidTask,
+    JobCancelled,
+    JobFailed,
+    ResultExpired,
+)
+from windlass.job import Job
+from windlass.options import HIGHEST_PRIORITY, LOWEST_PRIORITY, CallOptions
 from windlass.task import Task
+
+T = TypeVar("T")
+
+#: So much of a text that is refused is shown, in characters.
+_SHOWN: Final = 200
 
 
 @click.command()
 @click.argument("task_name", metavar="TASK")
 @app_option
+@url_option
 @click.option("--args", "args_text", default="[]", metavar="JSON", help="Positional arguments.")
 @click.option("--kwargs", "kwargs_text", default="{}", metavar="JSON", help="Named arguments.")
-@click.option("--in", "delay", metavar="DURATION", help="Run it this much later, for example 10m.")
-@click.option("--at", "instant", metavar="ISO", help="Run it at 2030-01-31T08:00+01:00.")
-@click.option("--priority", type=click.IntRange(-100, 100), help="Higher runs first.")
-@click.option("--queue", metavar="NAME", help="Another queue than the task's own.")
+@click.option(
+    "--in",
+    "delay",
+    type=parameters.duration,
+    metavar="DURATION",
+    help="Run it this much later, such as 10m.",
+)
+@click.option(
+    "--at",
+    "instant",
+    type=parameters.instant,
+    metavar="ISO",
+    help="Run it at 2030-01-31T08:00+01:00.",
+)
+@click.option(
+    "--priority",
+    type=click.IntRange(LOWEST_PRIORITY, HIGHEST_PRIORITY),
+    metavar="N",
+    help="Higher runs first.",
+)
+@click.option(
+    "--queue", type=parameters.queue_name, metavar="NAME", help="Another queue than the task's own."
+)
 @click.option("--wait", is_flag=True, help="Wait for the job to end and print its result.")
 @json_option
 def enqueue(
     task_name: str,
     app_path: str | None,
+    url: str | None,
     args_text: str,
     kwargs_text: str,
-    delay: str | None,
-    instant: str | None,
+    delay: timedelta | None,
+    instant: datetime | None,
     priority: int | None,
     queue: str | None,
     wait: bool,
@@ -46,35 +92,47 @@ def enqueue(
     windlass enqueue shop.tasks.resize --app shop.tasks:app --args '["cat.jpg", [100]]'
     windlass enqueue shop.tasks.clean_up --in 10m --priority 10
     """
-    with import_app(require_app_path(app_path)) as app:
-        task = _find_task(app, task_name)
-        args, kwargs = _decode_call(task, args_text, kwargs_text)
-        options: CallOptions = {}
-        run_after = _run_after(delay, instant)
-        if run_after is not None:
-            options["run_after"] = run_after
-        if priority is not None:
-            options["priority"] = priority
-        if queue is not None:
-            options["queue"] = queue
-        chosen = task.using(**options) if options else task
-        job = chosen.enqueue(*args, **kwargs)
+    options = _options(delay, instant, priority, queue)
+    args = _parse("--args", args_text, "a JSON array", list[msgspec.Raw])
+    kwargs = _parse("--kwargs", kwargs_text, "a JSON object", dict[str, msgspec.Raw])
+    with connect_to_enqueue(app_path, url) as app:
+        task = _find_task(app, task_name).using(**options)
+        positional, named = _decode_call(task, args, kwargs)
+        job = task.enqueue(*positional, **named)
         if not as_json:
             click.echo(job.id)
-        shown: dict[str, object] = {"id": job.id, "task": task.name}
         if wait:
-            shown["result"] = _wait(job)
-        if as_json:
-            print_json(shown)
-        elif wait:
-            print_json(shown["result"])
+            _wait(app, job, as_json)
+        elif as_json:
+            print_json({"id": job.id, "task": task.name})
 
 
-def _wait(job: Any) -> object:
+def _options(
+    delay: timedelta | None, instant: datetime | None, priority: int | None, queue: str | None
+) -> CallOptions:
+    if delay is not None and instant is not None:
+        raise click.UsageError("Give --in or --at, not both.")
+    options: CallOptions = {}
+    run_after = delay if instant is None else instant
+    if run_after is not None:
+        options["run_after"] = run_after
+    if priority is not None:
+        options["priority"] = priority
+    if queue is not None:
+        options["queue"] = queue
+    return options
+
+
+# ---------------------------------------------------------------------------------------- the call
+
+
+def _parse(option: str, text: str, shape: str, kind: type[T]) -> T:
+    """The outermost level only: what is inside is read by the annotations."""
     try:
-        return job.result()
-    except JobError as error:
-        raise click.ClickException(str(error)) from error
+        return msgspec.json.decode(text, type=kind)
+    except (msgspec.DecodeError, RecursionError) as error:
+        found = text if len(text) <= _SHOWN else f"{text[:_SHOWN]}..."
+        raise click.UsageError(f"{option} expects {shape}, found {found!r}: {error}.") from error
 
 
 def _find_task(app: Windlass, name: str) -> Task[..., Any]:
@@ -88,42 +146,65 @@ def _find_task(app: Windlass, name: str) -> Task[..., Any]:
 
 
 def _decode_call(
-    task: Task[..., Any], args_text: str, kwargs_text: str
+    task: Task[..., Any], args: list[msgspec.Raw], kwargs: dict[str, msgspec.Raw]
 ) -> tuple[tuple[Any, ...], dict[str, Any]]:
-    """Arguments as the worker would rebuild them, so that a date given as text becomes a date."""
-    args = _parse("--args", args_text, list)
-    kwargs = _parse("--kwargs", kwargs_text, dict)
-    encoded = msgspec.json.encode({"args": args, "kwargs": kwargs})
+    """The arguments as a worker would rebuild them."""
     try:
-        positional, named = task.codec.decode(encoded)
-    except DecodeError as error:
-        raise click.UsageError(f"The arguments do not fit {task.name}: {error}") from error
-    return tuple(positional), dict(named)
+        _require_fit(task, len(args), kwargs)
+        positional, named = task.codec.decode(msgspec.json.encode({"args": args, "kwargs": kwargs}))
+        task.bind(*positional, **named)
+    except (TypeError, ValueError, DecodeError) as error:
+        raise click.UsageError(f"The arguments do not fit: {error}.") from error
+    return positional, named
 
 
-def _parse(option: str, text: str, kind: type) -> Any:
-    shape = "a JSON array" if kind is list else "a JSON object"
+def _require_fit(task: Task[..., Any], count: int, kwargs: dict[str, msgspec.Raw]) -> None:
+    """Raise Python's own TypeError if a parameter is missing, unknown or given twice.
+
+    None stands for every value: whether it could be one is not asked yet."""
+    with suppress(EncodeError):
+        task.codec.encode([None] * count, dict.fromkeys(kwargs))
+
+
+# --------------------------------------------------------------------------------------- the result
+
+
+def _wait(app: Windlass, job: Job[Any], as_json: bool) -> None:
+    """Wait for the end, print what came of it, and fail if the job did."""
     try:
-        value = msgspec.json.decode(text)
-    except msgspec.DecodeError as error:
-        raise click.UsageError(f"{option} expects {shape}, found {text!r} ({error}).") from error
-    if not isinstance(value, kind):
-        raise click.UsageError(f"{option} expects {shape}, found {text!r}.")
-    return value
+        state, result, problem = _await_end(app, job)
+    except KeyboardInterrupt:
+        raise click.ClickException(
+            f"Stopped waiting; the job goes on. `{program()} job show {job.id}` tells how."
+        ) from None
+    if as_json:
+        print_json({"id": job.id, "task": job.task, "state": state, "result": result})
+    elif state is State.SUCCEEDED and not problem:
+        print_json(result)
+    if state is not State.SUCCEEDED:
+        raise click.ClickException(problem)
+    if problem:
+        say(problem)
 
 
-def _run_after(delay: str | None, instant: str | None) -> str | datetime | None:
-    if delay is not None and instant is not None:
-        raise click.UsageError("Give --in or --at, not both.")
-    if instant is None:
-        return delay
+def _await_end(app: Windlass, job: Job[Any]) -> tuple[State, object, str]:
+    """How it ended, its result, and what is to be said about it."""
+    if not any(session.expires_in_ms >= 0 for session in app.engine.sessions()):
+        say(f"No worker was seen at {app.engine.location} yet; the job waits for one.")
     try:
-        moment = datetime.fromisoformat(instant)
-    except ValueError as error:
-        raise click.UsageError(
-            f"--at expects an ISO time such as 2030-01-31T08:00+01:00, found {instant!r}."
-        ) from error
-    if moment.tzinfo is None:
-        moment = moment.astimezone()
-        say(f"--at has no offset: taken as local time, {moment.isoformat()}.")
-    return moment
+        return State.SUCCEEDED, job.result(), ""
+    except ResultExpired:
+        return State.SUCCEEDED, None, "The job succeeded; its result is not stored."
+    except JobFailed as error:
+        return State.DEAD, None, _obituary(error)
+    except JobCancelled as error:
+        return State.CANCELLED, None, f"Job {job.id} ended as cancelled ({error.reason})."
+
+
+def _obituary(error: JobFailed) -> str:
+    cause = summary_of(FailureText(error.type, error.message, error.traceback))
+    return (
+        f"Job {error.job_id} of task {error.task} is dead ({error.reason}): {cause}\n"
+        f"`{program()} dead show {error.job_id}` has the traceback; when the cause is mended, "
+        f"`{program()} dead retry {error.job_id}` makes the job ready again."
+    )

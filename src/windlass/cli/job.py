@@ -75,7 +75,7 @@ def cancel(
     ctx.exit(_exit_code(codes, {CancelCode.CANCELLED, CancelCode.REQUESTED}))
 
 
-@job.command()
+@job.command(short_help="Make dead or cancelled jobs ready again.")
 @ids_argument(required=True)
 @connection_options
 @json_option
@@ -101,17 +101,20 @@ def _act(
     """Do it, and print a verdict for each id."""
     with connect(app_path, url) as app:
         codes = act(app.engine)
-        say(f"Engine: {app.engine.location}")
+        location = app.engine.location
     verdicts = dict(zip(ids, codes, strict=True))
     if as_json:
         print_json(verdicts)
     else:
         print_table(["id", "verdict"], verdicts.items())
+    for job_id, code in verdicts.items():
+        if code in (CancelCode.UNKNOWN, ChangeCode.UNKNOWN):
+            say(f"Error: {JobNotFound(job_id, location)}")
     return codes
 
 
 def _exit_code(codes: _Codes, successes: set[CancelCode] | set[ChangeCode]) -> int:
     failed = sum(code not in successes for code in codes)
     if failed:
-        say(f"{failed} of {count(len(codes), 'job')} left as they were.")
+        say(f"Left unchanged: {failed} of {len(codes)}.")
     return 1 if failed else 0

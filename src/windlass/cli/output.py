@@ -3,6 +3,9 @@
 Data goes to standard output, everything else to standard error, so that pipes stay clean. Colours
 appear on terminals only. What is stored was written by others: it is never taken for markup, and
 characters that a terminal would obey are shown by their number.
+
+The library for tables is imported where it is needed: it takes longer to load than most commands
+take to run.
 """
 
 from __future__ import annotations
@@ -11,17 +14,18 @@ import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import datetime
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 import msgspec
-from rich.console import Console
-from rich.progress import Progress
-from rich.table import Table
-from rich.text import Text
 
 from windlass.cli.wording import age
 from windlass.core.states import State
+
+if TYPE_CHECKING:
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
 
 #: One colour per state, everywhere.
 STATE_STYLES: Final = {
@@ -42,6 +46,8 @@ _GAP: Final = 2
 
 def console() -> Console:
     """Made anew for every use, because tests and pipes replace standard output."""
+    from rich.console import Console
+
     return Console(file=sys.stdout, highlight=False, soft_wrap=True)
 
 
@@ -66,6 +72,8 @@ def print_table(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> Non
     """A line for each row; a name with `>` before it stands over a column of numbers.
 
     Nothing is ever cut. On a terminal the last column is wrapped, where that makes the rest fit."""
+    from rich.table import Table
+
     cells = [[_one_line(value) for value in row] for row in rows]
     table = Table(box=None, pad_edge=False, header_style="bold")
     for column in columns:
@@ -80,8 +88,12 @@ def print_table(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> Non
 
 
 def _width(out: Console, columns: Sequence[str], cells: Sequence[Sequence[Text]]) -> int:
+    from rich.text import Text
+
     names = [Text(column.lstrip(">")) for column in columns]
-    widths = [max(cell.cell_len for cell in column) for column in zip(names, *cells, strict=True)]
+    widths: list[int] = [
+        max(cell.cell_len for cell in column) for column in zip(names, *cells, strict=True)
+    ]
     natural = sum(widths) + _GAP * (len(widths) - 1)
     if not out.is_terminal:
         return natural
@@ -99,6 +111,8 @@ def _print_trimmed(out: Console, table: Table) -> None:
 
 def print_fields(fields: Iterable[tuple[str, object]]) -> None:
     """Names and values of one thing, one a line; what is not known is left out."""
+    from rich.text import Text
+
     known = [(name, value) for name, value in fields if value not in (None, "")]
     width = max((len(name) for name, _ in known), default=0)
     out = console()
@@ -111,7 +125,10 @@ def print_fields(fields: Iterable[tuple[str, object]]) -> None:
 
 @contextmanager
 def progress(doing: str) -> Iterator[Callable[[int], None]]:
-    """Counts what is done, on a terminal; elsewhere nothing is shown."""
+    """Shows on a terminal that something is done; elsewhere nothing. For what prints no lines."""
+    from rich.console import Console
+    from rich.progress import Progress
+
     screen = Console(stderr=True)
     if not screen.is_terminal:
         yield lambda _number: None
@@ -142,11 +159,15 @@ def _escaped(char: str) -> str:
 
 
 def _one_line(value: object) -> Text:
+    from rich.text import Text
+
     cell = _cell(value)
     return Text("\\n").join(cell.split("\n")) if "\n" in cell.plain else cell
 
 
 def _cell(value: object) -> Text:
+    from rich.text import Text
+
     if value is None:
         return Text()
     if isinstance(value, State):

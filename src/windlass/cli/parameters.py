@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 
 import click
 
-from windlass.core.durations import MAX_DURATION_MS, describe_ms, instant_ms, to_ms
+from windlass.core.durations import MAX_DURATION_MS, describe_ms, to_ms
 from windlass.core.ids import check_id
 from windlass.options import read_call_options
 
@@ -52,101 +52,67 @@ def ids_argument(*, required: bool) -> Callable[[F], F]:
         "ids",
         nargs=-1,
         required=required,
-        type=JobId(),
+        type=job_id,
         metavar="ID..." if required else "[ID]...",
         callback=lambda _ctx, _parameter, ids: tuple(dict.fromkeys(ids)),
     )
 
 
 def id_argument(command: F) -> F:
-    return click.argument("job_id", type=JobId(), metavar="ID")(command)
+    return click.argument("job_id", type=job_id, metavar="ID")(command)
 
 
 # ----------------------------------------------------------------------------------------- values
 
 
-class JobId(click.ParamType):
-    name = "id"
-
-    def convert(
-        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
-    ) -> str:
-        try:
-            return check_id(value)
-        except ValueError as error:
-            self.fail(f"{error}.", param, ctx)
+def job_id(value: str) -> str:
+    try:
+        return check_id(value)
+    except ValueError as error:
+        raise click.BadParameter(f"{error}.") from error
 
 
-class QueueName(click.ParamType):
-    name = "queue"
-
-    def convert(
-        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
-    ) -> str:
-        try:
-            return read_call_options({"queue": value}).queue or ""
-        except ValueError as error:
-            self.fail(f"{error}.", param, ctx)
+def queue_name(value: str) -> str:
+    try:
+        read_call_options({"queue": value})
+    except ValueError as error:
+        raise click.BadParameter(f"{error}.") from error
+    return value
 
 
-class ServedQueue(QueueName):
+def served_queue(value: str) -> str:
     """A queue of a worker. The notation of weights is known, so that its use can be answered."""
-
-    def convert(
-        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
-    ) -> str:
-        if ":" in value or "," in value:
-            self.fail(
-                f"expected the name of one queue, found {value!r}. Weights, and several queues in "
-                "one -q, are not there yet: repeat -q, and the first one named has precedence.",
-                param,
-                ctx,
-            )
-        return super().convert(value, param, ctx)
+    if ":" in value or "," in value:
+        raise click.BadParameter(
+            f"expected the name of one queue, found {value!r}. Weights, and several queues in one "
+            "-q, are not there yet: repeat -q, and the first one named has precedence."
+        )
+    return queue_name(value)
 
 
-class Span(click.ParamType):
-    """A duration such as 10m."""
-
-    name = "duration"
-
-    def convert(
-        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
-    ) -> timedelta:
-        try:
-            return timedelta(milliseconds=to_ms(value, name="it"))
-        except ValueError:
-            self.fail(
-                "expected a duration such as 90s, 10m or 1h30m, at most "
-                f"{describe_ms(MAX_DURATION_MS)}, found {value!r}.",
-                param,
-                ctx,
-            )
+def duration(value: str) -> timedelta:
+    try:
+        return timedelta(milliseconds=to_ms(value, name="it"))
+    except ValueError as error:
+        raise click.BadParameter(
+            "expected a duration such as 90s, 10m or 1h30m, at most "
+            f"{describe_ms(MAX_DURATION_MS)}, found {value!r}."
+        ) from error
 
 
-class Instant(click.ParamType):
-    """A point in time with its offset: whose midnight it is must not depend on the machine."""
-
-    name = "iso"
-
-    def convert(
-        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
-    ) -> datetime:
-        try:
-            moment = datetime.fromisoformat(value)
-        except ValueError:
-            self.fail(
-                f"expected an ISO time such as 2030-01-31T08:00+01:00, found {value!r}.", param, ctx
-            )
-        try:
-            instant_ms(moment, name="it")
-        except ValueError:
-            self.fail(
-                f"expected a time with its offset, found {value!r}. {_with_offset(moment)}",
-                param,
-                ctx,
-            )
-        return moment
+def instant(value: str) -> datetime:
+    """A point in time with its offset: what it means must not depend on the machine."""
+    try:
+        moment = datetime.fromisoformat(value)
+    except ValueError as error:
+        raise click.BadParameter(
+            f"expected an ISO time such as 2030-01-31T08:00+01:00, found {value!r}."
+        ) from error
+    if moment.utcoffset() is None:
+        raise click.BadParameter(
+            f"expected a time with its offset, found {value!r}. {_with_offset(moment)}"
+        )
+    return moment
 
 
 def _with_offset(moment: datetime) -> str:

@@ -5,9 +5,10 @@ Exit codes: 0 ok, 1 failed, 2 usage or import, 3 engine away.
 
 from __future__ import annotations
 
-import difflib
 import os
 import sys
+from collections.abc import Sequence
+from io import StringIO
 from typing import Final
 
 import click
@@ -16,12 +17,15 @@ from windlass.cli.check import check
 from windlass.cli.dead import dead
 from windlass.cli.demo import demo
 from windlass.cli.enqueue import enqueue
+from windlass.cli.group import SuggestingGroup
 from windlass.cli.job import job
 from windlass.cli.output import say
 from windlass.cli.status import status
 from windlass.cli.worker import worker
 from windlass.errors import (
+    AnnotationError,
     AppNotFound,
+    EncodeError,
     EngineUnavailable,
     InvalidTask,
     SettingError,
@@ -31,32 +35,17 @@ from windlass.errors import (
 FAILED: Final = 1
 USAGE: Final = 2
 ENGINE_AWAY: Final = 3
-_USAGE_ERRORS: Final = (AppNotFound, SettingError, InvalidTask)
-
-
-class _SuggestingGroup(click.Group):
-    """A group that knows what was probably meant."""
-
-    def resolve_command(
-        self, ctx: click.Context, args: list[str]
-    ) -> tuple[str | None, click.Command | None, list[str]]:
-        try:
-            return super().resolve_command(ctx, args)
-        except click.UsageError as error:
-            near = difflib.get_close_matches(args[0], self.list_commands(ctx), n=1)
-            if not near:
-                raise
-            raise click.UsageError(f"{error.message} Did you mean {near[0]!r}?", ctx) from error
+_USAGE_ERRORS: Final = (AnnotationError, AppNotFound, EncodeError, InvalidTask, SettingError)
 
 
 @click.group(
-    cls=_SuggestingGroup,
+    cls=SuggestingGroup,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
     epilog="Start with: windlass demo",
 )
 @click.version_option(package_name="windlass", message="windlass %(version)s")
 def windlass() -> None:
-    """A task queue: enqueue calls of functions, run them in the background, lose none."""
+    """A task queue: enqueue calls, run them later, lose none."""
 
 
 for command in (demo, worker, enqueue, status, job, dead, check):
@@ -64,22 +53,49 @@ for command in (demo, worker, enqueue, status, job, dead, check):
 
 
 def run() -> None:
-    """The console script: run a command, and turn what it raises into an exit code."""
+    """The console script."""
+    sys.exit(exit_code_of(sys.argv[1:]))
+
+
+def exit_code_of(arguments: Sequence[str]) -> int:
+    """Run a command, and turn what it raises into a sentence and an exit code."""
     try:
-        code = windlass.main(standalone_mode=False)
+        _require_place()
+        _refuse_broken_text(arguments)
+        code = windlass.main(arguments, standalone_mode=False)
     except click.exceptions.Abort:
         say("Stopped; nothing more was done.")
-        code = FAILED
+        return FAILED
     except click.ClickException as error:
-        error.show()
-        code = error.exit_code
+        say(_shown(error))
+        return error.exit_code
     except WindlassError as error:
-        say(f"Error: {error}")
-        code = _code_of(error)
-    except BrokenPipeError:  # `windlass ... | head`: the reader has seen enough
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        code = 0
-    sys.exit(code if isinstance(code, int) else 0)
+        say("\n".join([f"Error: {error}", *getattr(error, "__notes__", ())]))
+        return _code_of(error)
+    return code if isinstance(code, int) else 0
+
+
+def _shown(error: click.ClickException) -> str:
+    """The error with the usage of its command, as click prints it."""
+    text = StringIO()
+    error.show(text)
+    return text.getvalue().rstrip()
+
+
+def _require_place() -> None:
+    try:
+        os.getcwd()
+    except FileNotFoundError:
+        raise click.UsageError("The current folder was removed: go to another one.") from None
+
+
+def _refuse_broken_text(arguments: Sequence[str]) -> None:
+    """Bytes that are not text in the encoding of the system cannot be stored or looked up."""
+    for argument in arguments:
+        try:
+            argument.encode()
+        except UnicodeEncodeError:
+            raise click.UsageError(f"Expected arguments in UTF-8, found {argument!r}.") from None
 
 
 def _code_of(error: WindlassError) -> int:

@@ -58,5 +58,7 @@ def _typed(executable: Path) -> str:
     found = shutil.which(executable.name)
     if found is not None and os.path.abspath(found) == path:
         return executable.name
-    inside = Path(path).is_relative_to(Path.cwd())
-    return shlex.quote(os.path.relpath(path) if inside else path)
+    if Path(path).is_relative_to(Path.cwd()):
+        relative = os.path.relpath(path)
+        path = relative if os.sep in relative else os.path.join(".", relative)
+    return shlex.quote(path)

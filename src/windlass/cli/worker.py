@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import click
 
 from windlass.cli.connecting import let_children_import, require_app_path
-from windlass.cli.parameters import ServedQueue, url_option
+from windlass.cli.parameters import served_queue, url_option
 
 
 @click.command()
@@ -20,7 +20,7 @@ from windlass.cli.parameters import ServedQueue, url_option
     "--queue",
     "queues",
     multiple=True,
-    type=ServedQueue(),
+    type=served_queue,
     metavar="NAME",
     help="A queue to serve; repeat it for more, the first has precedence. [default: every queue]",
 )

@@ -81,7 +81,9 @@ class Reactor:
     def wait(self) -> None:
         """Handle what comes next."""
         for key, _ in self._selector.select(self._until_timer()):
-            key.data()
+            # An action before this one may have closed this source, and its number may be reused.
+            if key in self._selector.get_map().values():
+                key.data()
         while self._timers and self._timers[0][0] <= monotonic():
             heapq.heappop(self._timers)[2]()
 

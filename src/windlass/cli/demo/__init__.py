@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 
-@click.command()
+@click.command(short_help="Show it: jobs, a kill -9 in the middle, nothing lost.")
 @click.pass_context
 def demo(ctx: click.Context) -> None:
     """Show it: a worker, a few hundred jobs, a kill -9 in the middle, and nothing lost.

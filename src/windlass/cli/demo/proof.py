@@ -1,8 +1,8 @@
 """The proof at the end: what the engine says against what the tasks wrote down themselves.
 
 Every start of a job that the ledger tells of must be accounted for by the engine: the first one, a
-retry after a failure, or a run that the kill cut short. A job is lost if it has not ended, or if it
-is said to have succeeded and never wrote so.
+retry after a failure, or a run that the kill cut short, perhaps before it could write that it
+began. A job is lost if it has not ended, or if it is said to have succeeded and never wrote so.
 """
 
 from __future__ import annotations
@@ -18,7 +18,8 @@ from windlass.engine.contract import Engine, JobRecord
 
 
 class Proof(msgspec.Struct, frozen=True, kw_only=True):
-    """The figures of a run. `problems` are what `check` found in the engine."""
+    """The figures of a run. `problems` are what `check` found in the engine, and `exit_code` is the
+    worker's."""
 
     jobs: int
     states: dict[str, int]
@@ -26,12 +27,14 @@ class Proof(msgspec.Struct, frozen=True, kw_only=True):
     starts: int
     retries: int
     cut_short: int
+    unwritten: int  # begun by the engine's account, and killed before they wrote so
     unexplained: int
     problems: tuple[str, ...]
+    exit_code: int
 
     @property
     def holds(self) -> bool:
-        return not (self.lost or self.unexplained or self.problems)
+        return not (self.lost or self.unexplained or self.problems or self.exit_code)
 
     def lines(self) -> Iterator[str]:
         states = ", ".join(f"{number} {state}" for state, number in sorted(self.states.items()))
@@ -41,30 +44,40 @@ class Proof(msgspec.Struct, frozen=True, kw_only=True):
         yield (
             f"starts             {self.starts} = {self.jobs} first ones + {self.retries} retries "
             f"after failures + {self.cut_short} again after the kill"
+            + (f" - {self.unwritten} killed too early to be written" if self.unwritten else "")
             + (f" + {self.unexplained} unexplained" if self.unexplained else "")
         )
+        yield f"worker's exit code {self.exit_code}"
         yield f"windlass check     {'; '.join(self.problems) or 'records and indexes agree'}"
 
 
-def prove(engine: Engine, ids: Sequence[str], ledger: Path) -> Proof:
+def prove(engine: Engine, ids: Sequence[str], ledger: Path, exit_code: int) -> Proof:
     records = [record for record in engine.get(ids) if record is not None]
     lines = [line.split() for line in ledger.read_text(encoding="utf-8").splitlines()]
     started = Counter(line[0] for line in lines if line[1] == "start")
     ended = Counter(line[0] for line in lines if line[1] == "end")
-    lost = len(ids) - len(records) + sum(_is_lost(record, ended) for record in records)
-    retries = sum(max(0, record.counters.attempt - 1) for record in records)
-    cut_short = sum(_cut_short(record) for record in records)
-    starts = sum(started[job_id] for job_id in ids)
+    surplus = [started[record.id] - _accounted(record) for record in records]
     return Proof(
         jobs=len(ids),
         states=dict(Counter(str(record.state) for record in records)),
-        lost=lost,
-        starts=starts,
-        retries=retries,
-        cut_short=cut_short,
-        unexplained=starts - len(ids) - retries - cut_short,
+        lost=len(ids) - len(records) + sum(_is_lost(record, ended) for record in records),
+        starts=sum(started[job_id] for job_id in ids),
+        retries=sum(_retries(record) for record in records),
+        cut_short=sum(_cut_short(record) for record in records),
+        unwritten=-sum(number for number in surplus if number < 0),
+        unexplained=sum(number for number in surplus if number > 0),
         problems=tuple(engine.check()),
+        exit_code=exit_code,
     )
+
+
+def _accounted(record: JobRecord) -> int:
+    """How often the engine says that the job was begun."""
+    return 1 + _retries(record) + _cut_short(record)
+
+
+def _retries(record: JobRecord) -> int:
+    return max(0, record.counters.attempt - 1)
 
 
 def _is_lost(record: JobRecord, ended: Counter[str]) -> bool:

@@ -53,7 +53,8 @@ class Screen:
 
     def note(self, sentence: str) -> None:
         """A line that stays."""
-        self._console.print(f"[dim]{self._elapsed_s():5.1f} s[/]  {sentence}")
+        elapsed = f"{self._elapsed_s():5.1f} s"
+        self._console.print(Text.assemble((elapsed, "dim"), f"  {sentence}"))
 
     def show(self, stats: Stats, ended: int, total: int) -> None:
         if self._console.is_terminal:

@@ -3,7 +3,8 @@
 1. A few hundred jobs of the shop are enqueued, on a database in a folder of its own.
 2. A worker with two children runs them; the terminal shows how far it is.
 3. While they run, a child is killed with SIGKILL.
-4. When every job has ended, the ledger that the tasks wrote is compared with the engine.
+4. When every job has ended, the worker is stopped, and the ledger that the tasks wrote is compared
+   with the engine.
 """
 
 from __future__ import annotations
@@ -24,7 +25,10 @@ from rich.console import Console
 from windlass.app import Windlass
 from windlass.cli.demo.proof import Proof, prove
 from windlass.cli.demo.screen import Screen
+from windlass.cli.output import console
+from windlass.cli.wording import program
 from windlass.core.states import FINAL
+from windlass.engine.contract import Stats
 from windlass.job import Job
 from windlass.task import Call
 
@@ -32,6 +36,8 @@ from windlass.task import Call
 LONGEST_S: Final = 55.0
 #: A child is killed when this part of the jobs has ended.
 KILL_AT: Final = 0.25
+#: How long the worker may take to stop, in seconds.
+STOP_S: Final = 10.0
 #: How often the terminal is refreshed, in seconds.
 REFRESH_S: Final = 0.1
 
@@ -39,7 +45,6 @@ REFRESH_S: Final = 0.1
 def run_show() -> int:
     """Run the whole demonstration; the exit code."""
     folder = Path(tempfile.mkdtemp(prefix="windlass-demo-"))
-    console = Console(highlight=False)
     ledger = folder / "ledger.txt"
     ledger.touch(mode=0o600)
     # The worker's children read these too, each in an interpreter of its own.
@@ -47,16 +52,17 @@ def run_show() -> int:
     os.environ["DEMO_LEDGER"] = str(ledger)
     from windlass.cli.demo import shop
 
-    with shop.app, Screen(console) as screen:
+    out = console()
+    with shop.app, Screen(out) as screen:
         jobs = enqueue_all(screen)
         worker = start_worker(folder / "worker.log")
         try:
-            watch(shop.app, len(jobs), screen)
+            watch(shop.app, len(jobs), worker, screen)
         finally:
-            stop(worker)
-            screen.note("the worker was told to stop (SIGTERM) and ended cleanly")
-        proof = prove(shop.app.engine, [job.id for job in jobs], ledger)
-    print_summary(console, proof, folder)
+            exit_code = stop(worker)
+            screen.note(farewell(exit_code, folder / "worker.log"))
+        proof = prove(shop.app.engine, [job.id for job in jobs], ledger, exit_code)
+    print_summary(out, proof, folder)
     return 0 if proof.holds else 1
 
 
@@ -93,35 +99,49 @@ def start_worker(log: Path) -> subprocess.Popen[bytes]:
         return subprocess.Popen([*command, "-p", "2", "-c", "8"], stdout=file, stderr=file)
 
 
-def stop(worker: subprocess.Popen[bytes]) -> None:
+def stop(worker: subprocess.Popen[bytes]) -> int:
+    """Ask it to end, and insist; its exit code."""
     worker.send_signal(signal.SIGTERM)
     try:
-        worker.wait(timeout=10)
+        return worker.wait(timeout=STOP_S)
     except subprocess.TimeoutExpired:
         worker.kill()
-        worker.wait()
+        return worker.wait()
 
 
-def watch(app: Windlass, total: int, screen: Screen) -> None:
+def farewell(exit_code: int, log: Path) -> str:
+    if exit_code == 0:
+        return "the worker was told to stop (SIGTERM) and ended cleanly"
+    return f"the worker did not end cleanly: its exit code is {exit_code}, and its log is {log}"
+
+
+def watch(app: Windlass, total: int, worker: subprocess.Popen[bytes], screen: Screen) -> None:
     """Until every job has ended, or the show has lasted too long."""
     deadline = time.monotonic() + LONGEST_S
     killed = False
     while time.monotonic() < deadline:
         stats = app.engine.stats()
-        ended = sum(
-            number
-            for counts in stats.queues.values()
-            for state, number in counts.items()
-            if state in FINAL
-        )
+        ended = count_ended(stats)
         screen.show(stats, ended, total)
         if ended == total:
             screen.note("every job has ended")
+            return
+        if worker.poll() is not None:
+            screen.note("the worker ended by itself; what follows is how far it came")
             return
         if not killed and ended >= total * KILL_AT:
             killed = kill_a_child(app, screen)
         time.sleep(REFRESH_S)
     screen.note("the show took too long; what follows is how far it came")
+
+
+def count_ended(stats: Stats) -> int:
+    return sum(
+        number
+        for counts in stats.queues.values()
+        for state, number in counts.items()
+        if state in FINAL
+    )
 
 
 def kill_a_child(app: Windlass, screen: Screen) -> bool:
@@ -137,17 +157,16 @@ def kill_a_child(app: Windlass, screen: Screen) -> bool:
     return False
 
 
-def print_summary(console: Console, proof: Proof, folder: Path) -> None:
-    url = f"sqlite:///{folder / 'demo.db'}"
+def print_summary(out: Console, proof: Proof, folder: Path) -> None:
     verdict = "[bold green]Nothing was lost." if proof.holds else "[bold red]Something is wrong."
-    console.print()
+    out.print()
     for line in proof.lines():
-        console.print(f"  {line}")
-    console.print(f"\n{verdict}\n")
-    console.print("Look at what is left of it:", style="bold")
-    console.print(f"  windlass status --url {url}")
-    console.print(f"  windlass dead list --url {url}")
-    console.print(f"  windlass dead retry --all --url {url}")
-    console.print(f"  windlass check --url {url}")
-    console.print("Write your own:", style="bold")
-    console.print("  docs/quickstart.md takes five minutes")
+        out.print(f"  {line}", markup=False)
+    out.print(f"\n{verdict}\n")
+    out.print("Look at what is left of it:", style="bold")
+    for command in ("status", "dead list", "dead retry --all", "check"):
+        out.print(f"  {program()} {command} --url sqlite:///{folder / 'demo.db'}", markup=False)
+    out.print("Write your own:", style="bold")
+    out.print("  docs/quickstart.md takes five minutes")
+    out.print("Everything that this made is in one folder, which you may delete:", style="bold")
+    out.print(f"  rm -r {folder}", markup=False)

@@ -123,8 +123,14 @@ class Database:
     def close(self) -> None:
         """Close the connections; the next call opens new ones. A database in memory is lost."""
         self._stop_thread()
-        with self._turn, self._reading:
-            self._close_connections()
+        if not self._turn.acquire(timeout=self._timeout_ms / 1000):
+            self._reset()  # the writer waits for a lock that is never given up: leave it behind
+            return
+        try:
+            with self._reading:
+                self._close_connections()
+        finally:
+            self._turn.release()
 
     def _close_connections(self) -> None:
         for connection in (self._write_connection, self._read_connection):

@@ -1,0 +1,132 @@
+"""A person at a shell: types `windlass ...` in a folder of their own and reads what comes back.
+
+The real console script is run, in a process of its own, so that exit codes and what is printed are
+those that a person gets. `type_on_terminal` runs it on a terminal instead of in a pipe.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import pty
+import struct
+import subprocess
+import sys
+import termios
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+
+SCRIPT: Final = Path(sys.executable).parent / "windlass"
+#: Longer than any command needs; nothing waits for it unless something is broken.
+DEADLINE_S: Final = 60.0
+
+TASKS: Final = """
+from datetime import date
+from windlass import Retry, Windlass
+
+app = Windlass("sqlite:///jobs.db?durability=normal")
+
+
+@app.task
+def add(a: int, b: int = 2) -> int:
+    return a + b
+
+
+@app.task(queue="mail")
+def remind(day: date) -> str:
+    return f"on {day:%A}"
+
+
+@app.task(retry=Retry(max_attempts=1))
+def explode(text: str) -> None:
+    raise ValueError(text)
+
+
+@app.task(result_ttl=0)
+def forget() -> int:
+    return 1
+"""
+
+
+class Ran(NamedTuple):
+    """What a command left behind."""
+
+    code: int
+    out: str
+    err: str
+
+    @property
+    def json(self) -> Any:
+        return json.loads(self.out)
+
+
+class Shell:
+    """A folder with the app `tasks:app` in it, and a prompt."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.database = folder / "jobs.db"
+        self.url = f"sqlite:///{self.database}"
+        (folder / "tasks.py").write_text(TASKS, encoding="utf-8")
+
+    def type(self, *arguments: str, answer: str = "", **environment: str) -> Ran:
+        """Run `windlass` with these arguments, here, with `answer` on standard input."""
+        ran = subprocess.run(
+            [SCRIPT, *arguments],
+            cwd=self.folder,
+            env=self.environment(environment),
+            input=answer,
+            capture_output=True,
+            text=True,
+            timeout=DEADLINE_S,
+            check=False,
+        )
+        return Ran(ran.returncode, ran.stdout, ran.stderr)
+
+    def type_with_app(self, *arguments: str, answer: str = "") -> Ran:
+        return self.type(*arguments, answer=answer, WINDLASS_APP="tasks:app")
+
+    def start(self, *arguments: str, **environment: str) -> subprocess.Popen[str]:
+        """The same for a command that goes on; whoever starts it ends it."""
+        return subprocess.Popen(
+            [SCRIPT, *arguments],
+            cwd=self.folder,
+            env=self.environment(environment),
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+
+    def type_on_terminal(self, *arguments: str, columns: int) -> str:
+        """What a terminal of this width is sent, both streams together."""
+        ours, theirs = pty.openpty()
+        fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
+        with subprocess.Popen(
+            [SCRIPT, *arguments],
+            cwd=self.folder,
+            env=self.environment({"TERM": "xterm"}),
+            stdin=theirs,
+            stdout=theirs,
+            stderr=theirs,
+        ):
+            os.close(theirs)
+            sent = _read_all(ours)
+        os.close(ours)
+        return sent.replace("\r\n", "\n")
+
+    def environment(self, more: dict[str, str]) -> dict[str, str]:
+        return {**os.environ, "WINDLASS_ENQUEUE_TIMEOUT": "300ms", **more}
+
+
+def _read_all(descriptor: int) -> str:
+    sent = b""
+    while True:
+        try:
+            chunk = os.read(descriptor, 65536)
+        except OSError:  # the other end is closed
+            return sent.decode()
+        if not chunk:
+            return sent.decode()
+        sent += chunk

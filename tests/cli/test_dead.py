@@ -1,0 +1,161 @@
+"""`windlass dead`: look at dead letters, retry them, discard them after a question."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.app.hand import Hand
+from tests.cli.shell import Shell
+from windlass import JobNotFound, State, Windlass
+
+UNKNOWN = "01m7gk6tx900smjc57av0rnpgb"
+
+
+@pytest.fixture
+def dead(app: Windlass, hand: Hand) -> list[str]:
+    """Three dead jobs, the oldest first; one of another task."""
+    second = app.task(name="tasks.other")(other)
+    ids = [app.tasks["tasks.add"].enqueue(1).id, app.tasks["tasks.add"].enqueue(2).id]
+    ids.append(second.enqueue().id)
+    for number in range(3):
+        hand.bury(ValueError(f"bang {number}"))
+    return ids
+
+
+def other() -> None:
+    """A second task."""
+
+
+def states(app: Windlass, ids: list[str]) -> list[State]:
+    return [app.job(job_id).info().state for job_id in ids]
+
+
+# ----------------------------------------------------------------------------------------- looking
+
+
+def test_list(shell: Shell, dead: list[str]) -> None:
+    ran = shell.type("dead", "list", "--url", shell.url)
+    head, *rows = ran.out.splitlines()
+    assert head.split() == ["id", "task", "attempts", "died", "reason", "error"]
+    assert {row.split()[0] for row in rows} == set(dead)
+    [row] = [row for row in rows if row.startswith(dead[0])]
+    assert row.split()[1:3] == ["tasks.add", "1"]
+    assert row.endswith(" ago  exhausted  ValueError: bang 0")
+
+
+def test_list_of_one_task(shell: Shell, dead: list[str]) -> None:
+    ran = shell.type("dead", "list", "--task", "tasks.other", "--json", "--url", shell.url)
+    assert [described["id"] for described in ran.json] == [dead[2]]
+    ran = shell.type("dead", "list", "--task", "tasks.none", "--url", shell.url)
+    assert (ran.code, ran.out) == (0, "")
+    assert "No dead jobs of the task tasks.none." in ran.err
+
+
+def test_a_limit_says_that_there_are_more(shell: Shell, dead: list[str]) -> None:
+    ran = shell.type("dead", "list", "--limit", "2", "--url", shell.url)
+    assert len(ran.out.splitlines()) == 3
+    assert "There are more than these 2" in ran.err
+    assert shell.type("dead", "list", "--limit", "3", "--url", shell.url).err == ""
+
+
+def test_ids_are_whole_on_a_narrow_terminal(shell: Shell, dead: list[str]) -> None:
+    for columns in (80, 40):
+        sent = shell.type_on_terminal("dead", "list", "--url", shell.url, columns=columns)
+        assert all(any(line.startswith(job_id) for line in sent.splitlines()) for job_id in dead)
+        assert "…" not in sent
+
+
+def test_nothing_is_cut_in_a_pipe(shell: Shell, app: Windlass, hand: Hand) -> None:
+    long = "x" * 500
+    app.tasks["tasks.add"].enqueue(1)
+    hand.bury(ValueError(long))
+    ran = shell.type("dead", "list", "--url", shell.url, COLUMNS="40")
+    assert len(ran.out.splitlines()) == 2
+    assert f"ValueError: {long}\n" in ran.out
+
+
+def test_show(shell: Shell, dead: list[str]) -> None:
+    ran = shell.type("dead", "show", dead[1], "--url", shell.url)
+    assert ran.code == 0
+    assert 'call      {"args":[2]}' in ran.out
+    assert "ValueError: bang 1" in ran.out
+    ran = shell.type("dead", "show", dead[1], "--json", "--url", shell.url)
+    assert ran.json["call"] == {"args": [2]}
+
+
+def test_show_of_others_fails(shell: Shell, app: Windlass) -> None:
+    job_id = app.tasks["tasks.add"].enqueue(1).id
+    ran = shell.type("dead", "show", job_id, "--url", shell.url)
+    assert (ran.code, ran.out) == (1, "")
+    assert f"Job {job_id} is ready, not dead." in ran.err
+    ran = shell.type("dead", "show", UNKNOWN, "--url", shell.url)
+    assert ran.code == 1
+    assert f"There is no job {UNKNOWN} in sqlite {shell.database}." in ran.err
+
+
+# ---------------------------------------------------------------------------------------- retrying
+
+
+def test_retry_by_id(shell: Shell, app: Windlass, dead: list[str]) -> None:
+    ran = shell.type("dead", "retry", dead[0], "--url", shell.url)
+    assert (ran.code, ran.out, ran.err) == (0, "1 dead job retried.\n", "")
+    assert states(app, dead) == [State.READY, State.DEAD, State.DEAD]
+
+
+def test_retry_by_task_and_all(shell: Shell, app: Windlass, dead: list[str]) -> None:
+    ran = shell.type("dead", "retry", "--task", "tasks.add", "--url", shell.url)
+    assert ran.out == "2 dead jobs retried.\n"
+    assert states(app, dead) == [State.READY, State.READY, State.DEAD]
+    ran = shell.type("dead", "retry", "--all", "--json", "--url", shell.url)
+    assert (ran.json, ran.err) == ({"retried": 1}, "")
+    assert states(app, dead) == [State.READY] * 3
+
+
+def test_progress_is_shown_on_a_terminal_only(shell: Shell, dead: list[str]) -> None:
+    sent = shell.type_on_terminal("dead", "retry", dead[0], "--url", shell.url, columns=80)
+    assert "Retrying" in sent
+    assert sent.endswith("1 dead job retried.\n")
+    assert shell.type("dead", "retry", dead[1], "--url", shell.url).err == ""
+
+
+def test_one_wrong_id_and_nothing_is_changed(shell: Shell, app: Windlass, dead: list[str]) -> None:
+    for command in ("retry", "discard"):
+        ran = shell.type("dead", command, *dead, UNKNOWN, "--url", shell.url, answer="y\n")
+        assert ran.code == 1
+        assert f"There is no job {UNKNOWN}" in ran.err
+        assert states(app, dead) == [State.DEAD] * 3
+
+
+# -------------------------------------------------------------------------------------- discarding
+
+
+@pytest.mark.parametrize("answer", ["n\n", "", "\n"], ids=["no", "nobody", "nothing"])
+def test_without_a_yes_nothing_is_discarded(
+    shell: Shell, app: Windlass, dead: list[str], answer: str
+) -> None:
+    ran = shell.type("dead", "discard", "--all", "--url", shell.url, answer=answer)
+    assert (ran.code, ran.out) == (1, "")
+    assert f"Remove all 3 dead jobs of sqlite {shell.database} for good? [y/N]" in ran.err
+    assert "Error: Nothing was discarded. With --yes nobody is asked.\n" in ran.err
+    assert states(app, dead) == [State.DEAD] * 3
+
+
+def test_discard_after_a_yes(shell: Shell, app: Windlass, dead: list[str]) -> None:
+    ran = shell.type("dead", "discard", dead[0], "--url", shell.url, answer="y\n")
+    assert ran.code == 0
+    assert "Remove 1 dead job of" in ran.err
+    gone, summary = ran.out.splitlines()
+    assert gone == f'discarded {dead[0]} tasks.add exhausted {{"args":[1]}}'
+    assert summary == "1 dead job discarded."
+    with pytest.raises(JobNotFound):
+        app.job(dead[0]).info()
+    assert states(app, dead[1:]) == [State.DEAD] * 2
+
+
+def test_discard_without_a_question(shell: Shell, app: Windlass, dead: list[str]) -> None:
+    command = ["dead", "discard", "--task", "tasks.add", "--yes", "--json", "--url", shell.url]
+    ran = shell.type(*command)
+    assert (ran.code, ran.json) == (0, {"discarded": 2})
+    assert f"discarded {dead[0]} tasks.add exhausted" in ran.err
+    assert "[y/N]" not in ran.err
+    assert states(app, dead[2:]) == [State.DEAD]

@@ -1,0 +1,103 @@
+"""The demonstration ends by itself with its proof, and the proof fails when it should."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from tests.app.hand import Hand
+from tests.cli.shell import Shell
+from windlass import Windlass
+from windlass.cli.demo.proof import Proof, prove
+from windlass.cli.demo.show import farewell
+from windlass.core.ids import new_nonce
+from windlass.engine.contract import Plan, Succeeded
+
+
+def test_nothing_is_lost(shell: Shell) -> None:
+    ran = shell.type("demo", TMPDIR=str(shell.folder))
+    assert ran.code == 0, ran.out
+    assert ran.err == ""
+    assert "Nothing was lost." in ran.out
+    assert "was killed with SIGKILL while it held" in ran.out
+    assert "ended cleanly" in ran.out
+    [folder] = shell.folder.glob("windlass-demo-*")
+    assert f"rm -r {folder}" in ran.out
+    for hint in re.findall(r"^  (\S+ (?:status|dead list|check) --url .*)$", ran.out, re.MULTILINE):
+        subprocess.run(["bash", "-c", hint], cwd=shell.folder, check=True, capture_output=True)
+    assert "  docs/quickstart.md" in ran.out
+
+
+# --------------------------------------------------------------------------------------- the proof
+
+
+@pytest.fixture
+def ledger(tmp_path: Path) -> Path:
+    return tmp_path / "ledger.txt"
+
+
+@pytest.fixture
+def job_id(app: Windlass) -> str:
+    return app.tasks["tasks.add"].enqueue(1).id
+
+
+def proof_of(app: Windlass, job_id: str, ledger: Path, lines: str, exit_code: int = 0) -> Proof:
+    ledger.write_text(lines.replace("ID", job_id), encoding="utf-8")
+    return prove(app.engine, [job_id], ledger, exit_code)
+
+
+def test_a_job_that_ran_once_proves_it(
+    app: Windlass, hand: Hand, job_id: str, ledger: Path
+) -> None:
+    hand.succeed(3)
+    proof = proof_of(app, job_id, ledger, "ID start 1\nID end 1\n")
+    assert proof.holds
+    assert (proof.jobs, proof.starts, proof.lost, proof.unexplained) == (1, 1, 0, 0)
+
+
+def test_a_job_that_has_not_ended_is_lost(app: Windlass, job_id: str, ledger: Path) -> None:
+    proof = proof_of(app, job_id, ledger, "")
+    assert (proof.lost, proof.holds) == (1, False)
+
+
+def test_a_success_that_nobody_wrote_down_is_lost(
+    app: Windlass, hand: Hand, job_id: str, ledger: Path
+) -> None:
+    hand.succeed(3)
+    proof = proof_of(app, job_id, ledger, "ID start 1\n")
+    assert (proof.lost, proof.holds) == (1, False)
+
+
+def test_a_second_start_without_a_reason_is_unexplained(
+    app: Windlass, hand: Hand, job_id: str, ledger: Path
+) -> None:
+    hand.succeed(3)
+    proof = proof_of(app, job_id, ledger, "ID start 1\nID start 1\nID end 1\n")
+    assert (proof.unexplained, proof.holds) == (1, False)
+    assert any("+ 1 unexplained" in line for line in proof.lines())
+
+
+def test_a_run_that_was_killed_before_it_wrote_is_no_loss(
+    app: Windlass, hand: Hand, job_id: str, ledger: Path
+) -> None:
+    hand.take()
+    app.engine.close(hand.session, [job_id], "signal 9 (SIGKILL)")
+    plan = Plan(suspects=True)  # it may have been the one, and runs alone
+    [claim] = app.engine.claim("hand.2.0000", new_nonce(1), plan, 1).claims
+    app.engine.finish([Succeeded(id=claim.id, token=claim.token)])
+    proof = proof_of(app, job_id, ledger, "ID start 1\nID end 1\n")
+    assert proof.holds
+    assert (proof.cut_short, proof.unwritten) == (1, 1)
+
+
+def test_a_worker_that_ended_badly_fails_the_proof(
+    app: Windlass, hand: Hand, job_id: str, ledger: Path
+) -> None:
+    hand.succeed(3)
+    proof = proof_of(app, job_id, ledger, "ID start 1\nID end 1\n", exit_code=1)
+    assert not proof.holds
+    assert "cleanly" in farewell(0, ledger)
+    assert "did not end cleanly: its exit code is 1" in farewell(1, ledger)

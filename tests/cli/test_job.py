@@ -1,0 +1,134 @@
+"""`windlass job`: everything that is known of a job, and what can be done about it."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.app.hand import Hand
+from tests.cli.shell import Shell
+from windlass import Reject, State, Windlass
+from windlass.engine.contract import NewJob
+
+UNKNOWN = "01m7gk6tx900smjc57av0rnpgb"
+
+
+@pytest.fixture
+def job_id(app: Windlass) -> str:
+    return app.tasks["tasks.add"].enqueue(1).id
+
+
+def give() -> object:
+    """Whatever the hand says."""
+    return None
+
+
+def fields_of(text: str) -> dict[str, str]:
+    return dict(line.split("  ", 1) for line in text.splitlines() if not line.startswith(" "))
+
+
+# -------------------------------------------------------------------------------------------- show
+
+
+def test_show(shell: Shell, job_id: str) -> None:
+    fields = fields_of(shell.type("job", "show", job_id, "--url", shell.url).out)
+    shown = {name: value.strip() for name, value in fields.items()}
+    assert shown["id"] == job_id
+    assert shown["state"] == "ready"
+    assert shown["call"] == '{"args":[1]}'
+    assert shown["attempts"].startswith("0 (0 starts, 0 crashes")
+    assert not shown.keys() & {"cancel", "result", "error", "history", "held", "alone"}
+
+
+def test_a_result_of_nothing_is_a_result(shell: Shell, app: Windlass, hand: Hand) -> None:
+    job_id = app.task(name="tasks.give")(give).enqueue().id
+    hand.succeed(None)
+    ran = shell.type("job", "show", job_id, "--url", shell.url)
+    assert "result    null" in ran.out
+    [described] = shell.type("job", "show", job_id, "--json", "--url", shell.url).json
+    assert (described["has_result"], described["result"]) == (True, None)
+
+
+def test_a_result_is_shown_as_json(shell: Shell, app: Windlass, hand: Hand) -> None:
+    job_id = app.task(name="tasks.give")(give).enqueue().id
+    hand.succeed({"a": [True]})
+    assert 'result    {"a":[true]}' in shell.type("job", "show", job_id, "--url", shell.url).out
+
+
+def test_show_as_json(shell: Shell, app: Windlass, hand: Hand, job_id: str) -> None:
+    hand.fail(ConnectionError("503"), delay_ms=0)
+    hand.bury(Reject("no such order"))
+    [described] = shell.type("job", "show", job_id, "--json", "--url", shell.url).json
+    assert described["call"] == {"args": [1]}
+    assert described["undecodable"] is None
+    assert (described["attempts"], described["starts"]) == (2, 2)
+    assert (described["losses"], described["interruptions"], described["crashes"]) == (0, 0, 0)
+    assert [entry["event"] for entry in described["history"]] == ["retry", "bury"]
+    assert described["history"][0]["error"]["type"] == "ConnectionError"
+    assert described["history"][0]["at"].endswith("Z")
+    assert described["error"]["type"] == "windlass.core.signals.Reject"
+
+
+def test_history_has_a_line_for_each_failure(shell: Shell, hand: Hand, job_id: str) -> None:
+    hand.fail(ConnectionError("503"), delay_ms=0)
+    hand.bury(Reject("no such order\nat all"))
+    lines = shell.type("job", "show", job_id, "--url", shell.url).out.splitlines()
+    [first] = [line for line in lines if line.startswith("history ")]
+    assert first.endswith(" ago: ConnectionError: 503")
+    second = lines[lines.index(first) + 1]
+    assert second.startswith("          attempt 2 failed for good ")
+    assert second.endswith(" ago: Reject: no such order ...")
+
+
+def test_a_cause_without_a_type_has_no_stray_colon(shell: Shell, hand: Hand, job_id: str) -> None:
+    hand.take()
+    hand.app.engine.close(hand.session, [job_id], "signal 9 (SIGKILL)")
+    ran = shell.type("job", "show", job_id, "--url", shell.url)
+    assert " ago: signal 9 (SIGKILL)\n" in ran.out
+    assert "alone     yes: a process died while it ran" in ran.out
+
+
+def test_a_call_that_cannot_be_read_is_said_to_be_such(shell: Shell, app: Windlass) -> None:
+    app.engine.put([NewJob(id="odd", task="t", queue="q", payload=b"\xff")])
+    assert "call      (undecodable: " in shell.type("job", "show", "odd", "--url", shell.url).out
+    [described] = shell.type("job", "show", "odd", "--json", "--url", shell.url).json
+    assert described["call"] is None
+    assert "not an envelope" in described["undecodable"]
+
+
+def test_several_are_shown_and_those_that_are_missing_named(shell: Shell, job_id: str) -> None:
+    ran = shell.type("job", "show", UNKNOWN, job_id, "other", "--url", shell.url)
+    assert ran.code == 1
+    assert f"id        {job_id}" in ran.out
+    assert f"There is no job {UNKNOWN} in sqlite {shell.database}." in ran.err
+    assert f"There is no job other in sqlite {shell.database}." in ran.err
+
+
+# ------------------------------------------------------------------------------- cancel and retry
+
+
+def test_cancel_and_retry(shell: Shell, app: Windlass, job_id: str) -> None:
+    ran = shell.type("job", "cancel", job_id, "--url", shell.url)
+    assert (ran.code, ran.err) == (0, "")
+    assert ran.out.split() == ["id", "verdict", job_id, "cancelled"]
+    assert app.job(job_id).info().state is State.CANCELLED
+    ran = shell.type("job", "retry", job_id, "--json", "--url", shell.url)
+    assert (ran.code, ran.json) == (0, {job_id: "done"})
+    assert app.job(job_id).info().state is State.READY
+
+
+def test_a_running_job_is_not_said_to_be_stopped(shell: Shell, hand: Hand, job_id: str) -> None:
+    hand.take()
+    ran = shell.type("job", "cancel", job_id, "--url", shell.url)
+    assert (ran.code, ran.out.split()[-1]) == (0, "requested")
+    assert "1 job ran, and will end as cancelled unless the run succeeds." in ran.err
+    shown = shell.type("job", "show", job_id, "--url", shell.url).out
+    assert "cancel    requested: it ends as cancelled unless it succeeds" in shown
+    assert "not interrupted" in shell.type("job", "cancel", "--help").out
+
+
+def test_what_cannot_be_done_fails(shell: Shell, job_id: str) -> None:
+    ran = shell.type("job", "retry", job_id, UNKNOWN, job_id, "--url", shell.url)
+    assert ran.code == 1
+    assert ran.out.split()[2:] == [job_id, "refused", UNKNOWN, "unknown"]
+    assert f"There is no job {UNKNOWN} in sqlite {shell.database}." in ran.err
+    assert "Left unchanged: 2 of 2." in ran.err

@@ -1,0 +1,152 @@
+"""Commands that look: `status` and `check`, and that none of them makes a database."""
+
+from __future__ import annotations
+
+import re
+
+import apsw
+import pytest
+
+from tests.app.hand import Hand
+from tests.cli.shell import Shell
+from tests.engines.conftest import hold_the_lock
+from windlass import Windlass
+from windlass.cli.root import exit_code_of
+
+JOB = "01m7gk6tx900smjc57av0rnpgb"
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ("status",),
+        ("check",),
+        ("job", "show", JOB),
+        ("job", "cancel", JOB),
+        ("job", "retry", JOB),
+        ("dead", "list"),
+        ("dead", "show", JOB),
+        ("dead", "retry", "--all"),
+        ("dead", "discard", "--all", "--yes"),
+    ],
+    ids=" ".join,
+)
+def test_no_database_is_made(
+    shell: Shell, command: tuple[str, ...], capsys: pytest.CaptureFixture[str]
+) -> None:
+    """In this process, to save time."""
+    assert exit_code_of([*command, "--url", shell.url]) == 1
+    out, err = capsys.readouterr()
+    assert f"There is no database {shell.database}, and none was made." in err
+    assert out == ""
+    assert [path.name for path in shell.folder.iterdir()] == ["tasks.py"]
+
+
+def test_no_database_is_made_for_an_app(shell: Shell) -> None:
+    ran = shell.type_with_app("status")
+    assert ran.code == 1
+    assert f"There is no database {shell.database}, and none was made." in ran.err
+    assert not list(shell.folder.glob("jobs.db*"))
+
+
+def test_a_folder_is_no_database(shell: Shell) -> None:
+    ran = shell.type("status", "--url", f"sqlite:///{shell.folder}")
+    assert ran.code == 1
+    assert f"There is no database {shell.folder}" in ran.err
+
+
+def test_the_database_that_nobody_named_is_used_if_it_is_there(shell: Shell) -> None:
+    with Windlass(f"sqlite:///{shell.folder / 'windlass.db'}") as app:
+        app.engine.migrate()
+    ran = shell.type("status")
+    assert ran.code == 0
+    assert f"Engine: sqlite {shell.folder / 'windlass.db'}" in ran.err
+
+
+# ------------------------------------------------------------------------------------------ status
+
+
+def test_status_of_an_empty_database(shell: Shell, app: Windlass) -> None:
+    app.engine.migrate()
+    ran = shell.type("status", "--url", shell.url)
+    assert (ran.code, ran.out) == (0, "")
+    assert "No jobs." in ran.err
+    assert "Sessions at work: none." in ran.err
+
+
+def test_status_counts(shell: Shell, app: Windlass, hand: Hand) -> None:
+    app.tasks["tasks.add"].enqueue_many([(1,), (2,)])
+    app.tasks["tasks.add"].using(queue="slow").enqueue(3)
+    hand.take()
+    ran = shell.type_with_app("status")
+    rows = [line.split() for line in ran.out.splitlines()]
+    assert rows[0] == ["queue", "ready", "running", "next", "waits"]
+    assert [row[:3] for row in rows[1:]] == [["default", "1", "1"], ["slow", "1", "0"]]
+    assert "Sessions at work: 1, holding 1 job.\n" in ran.err
+
+
+def test_status_as_json(shell: Shell, app: Windlass) -> None:
+    app.tasks["tasks.add"].enqueue(1)
+    ran = shell.type("status", "--json", "--url", shell.url)
+    assert ran.json["engine"] == f"sqlite {shell.database}"
+    assert ran.json["stats"]["queues"] == {"default": {"ready": 1}}
+    assert ran.json["sessions"] == []
+
+
+def test_a_session_whose_lease_is_over_is_not_at_work(
+    shell: Shell, app: Windlass, hand: Hand
+) -> None:
+    app.tasks["tasks.add"].enqueue(1)
+    hand.take()
+    with apsw.Connection(str(shell.database)) as vandal:
+        vandal.execute("UPDATE sessions SET expires_ms = expires_ms - 3600000")
+    ran = shell.type("status", "--url", shell.url)
+    assert "Sessions at work: none.\n" in ran.err
+    assert "Silent sessions: 1, holding 1 job." in ran.err
+
+
+# ------------------------------------------------------------------------------------------- check
+
+
+def test_check_of_a_sound_database(shell: Shell, app: Windlass) -> None:
+    app.tasks["tasks.add"].enqueue(1)
+    ran = shell.type("check", "--url", shell.url)
+    assert (ran.code, ran.out) == (0, "")
+    assert "records, indexes and counters agree" in ran.err
+    assert shell.type("check", "--json", "--url", shell.url).json["problems"] == []
+
+
+def test_check_of_a_damaged_database_fails(shell: Shell, app: Windlass) -> None:
+    app.tasks["tasks.add"].enqueue(1)
+    with apsw.Connection(str(shell.database)) as vandal:
+        vandal.execute("UPDATE counters SET number = 7")
+    ran = shell.type("check", "--url", shell.url)
+    assert ran.code == 1
+    assert "counts 7 jobs as ready" in ran.out
+    assert ": 1 problem. Stop the workers" in ran.err
+    ran = shell.type("check", "--json", "--url", shell.url)
+    assert ran.code == 1
+    assert len(ran.json["problems"]) == 1
+
+
+# -------------------------------------------------------------------------------------- exit code 3
+
+
+def test_an_engine_that_is_away_has_its_own_exit_code(shell: Shell, app: Windlass) -> None:
+    job_id = app.tasks["tasks.add"].enqueue(1).id
+    with hold_the_lock(shell.database):
+        ran = shell.type("job", "cancel", job_id, "--url", shell.url)
+    assert (ran.code, ran.out) == (3, "")
+    assert "another process holds its lock" in ran.err
+    assert "Traceback" not in ran.err
+
+
+def test_another_program_that_holds_the_file_is_named(shell: Shell, app: Windlass) -> None:
+    app.engine.migrate()
+    other = apsw.Connection(str(shell.database))
+    other.execute("BEGIN IMMEDIATE")
+    ran = shell.type_with_app("enqueue", "tasks.forget")
+    other.close()
+    assert (ran.code, ran.out) == (3, "")
+    assert "Another program holds a lock on the file" in ran.err
+    assert re.search("Whether job [0-9a-z]{26} was stored is not known", ran.err)

@@ -1,0 +1,228 @@
+"""A user's mistake gets a sentence and an exit code, no traceback, and leaves nothing behind."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import NamedTuple
+
+import pytest
+
+from tests.cli.shell import SCRIPT, Shell
+from windlass.cli.root import exit_code_of
+
+JOB = "01m7gk6tx900smjc57av0rnpgb"
+
+
+class Mistake(NamedTuple):
+    """What was typed, and words of the answer. "2" is wrong usage."""
+
+    typed: tuple[str, ...]
+    answer: str
+    code: int = 2
+    environment: Mapping[str, str] = MappingProxyType({})
+
+
+APP = {"WINDLASS_APP": "tasks:app"}
+NO_APP = "Expected an app, found none. Name it as module:attribute"
+#: Found out before anything is imported or opened.
+AT_ONCE = {
+    "misspelt command": Mistake(("statsu",), "'statsu'. Did you mean status?"),
+    "misspelt command in a group": Mistake(("dead", "lits"), "'lits'. Did you mean list?"),
+    "misspelt option": Mistake(("status", "--jsno"), "--json"),
+    "url of nothing": Mistake(("status", "--url", "jobs.db"), "such as 'sqlite:///jobs.db'"),
+    "url of another engine": Mistake(("status", "--url", "mysql://x"), "begins with sqlite:///"),
+    "url without its slashes": Mistake(("status", "--url", "sqlite://jobs.db"), "Three slashes"),
+    "url that is none": Mistake(("status", "--url", "sqlite://[x"), "The url cannot be read"),
+    "url with an unknown option": Mistake(("check", "--url", "sqlite:///j.db?x=1"), "durability"),
+    "url of a memory": Mistake(("status", "--url", "sqlite:///:memory:"), "kept by one process"),
+    "delay that is none": Mistake(("enqueue", "t", "--in", "5x"), "such as 90s, 10m or 1h30m"),
+    "negative delay": Mistake(("enqueue", "t", "--in", "-5s"), "found '-5s'"),
+    "delay without an end": Mistake(("enqueue", "t", "--in", "999999999d"), "at most 365000d"),
+    "instant that is none": Mistake(("enqueue", "t", "--at", "noon"), "an ISO time such as"),
+    "instant before all clocks": Mistake(
+        ("enqueue", "t", "--at", "0001-01-01T00:00"), "a time with its offset"
+    ),
+    "two times": Mistake(
+        ("enqueue", "t", "--in", "5s", "--at", "2030-01-01T00:00Z"), "--in or --at, not both"
+    ),
+    "queue with a space": Mistake(("enqueue", "t", "--queue", "a b"), "found 'a b'"),
+    "priority beyond all others": Mistake(("enqueue", "t", "--priority", "101"), "-100<=x<=100"),
+    "queue without a name": Mistake(("worker", "tasks:app", "-q", ""), "found ''"),
+    "queues with weights": Mistake(
+        ("worker", "tasks:app", "-q", "a:5,b:1"), "Weights, and several queues in one -q"
+    ),
+    "queue named twice": Mistake(("worker", "tasks:app", "-q", "a", "-q", "a"), "named twice"),
+    "no processes": Mistake(("worker", "tasks:app", "-p", "0"), "x>=1"),
+    "no id": Mistake(("job", "show"), "Missing argument"),
+    "id that is none": Mistake(("job", "cancel", "a b"), "an id must be 1 to 64 characters"),
+    "no selection": Mistake(("dead", "retry"), "one of the three"),
+    "two selections": Mistake(("dead", "discard", JOB, "--all"), "one of the three"),
+    "limit of nothing": Mistake(("dead", "list", "--limit", "0"), "x>=1"),
+    "no app": Mistake(("enqueue", "tasks.add"), NO_APP),
+    "two apps": Mistake(("worker", "a:app", "--app", "b:app"), "Expected one app, found a:app"),
+    "no attribute": Mistake(("status", "--app", "tasks"), "as module:attribute"),
+    "relative module": Mistake(("status", "--app", ".tasks:app"), "as module:attribute"),
+    "unknown module": Mistake(("status", "--app", "taks:app"), "There is no module taks."),
+    "path for a module": Mistake(("status", "--app", "a/tasks.py:app"), "not shop/tasks.py"),
+    "misspelt setting": Mistake(
+        ("status",), "Did you mean WINDLASS_LEASE?", 2, {"WINDLASS_LAESE": "5s"}
+    ),
+    "impossible setting": Mistake(
+        ("status", "--url", "sqlite:///x.db"), "WINDLASS_LEASE must be", 2, {"WINDLASS_LEASE": "?"}
+    ),
+    "no such database": Mistake(("job", "show", JOB, "--url", "sqlite:///jbos.db"), "jbos.db", 1),
+    "no database at all": Mistake(("dead", "list"), "Neither an app nor a url was given", 1),
+}
+#: Found out later.
+LATER = {
+    "no command": Mistake((), "Usage: windlass"),
+    "no command in a group": Mistake(("dead",), "Usage: windlass dead"),
+    "no app for a worker": Mistake(("worker",), NO_APP),
+    "unknown attribute": Mistake(("status", "--app", "tasks:ap"), "It holds the app app."),
+    "attribute that is no app": Mistake(("status", "--app", "tasks:date"), "found type"),
+    "worker of an unknown module": Mistake(("worker", "taks:app"), "There is no module taks."),
+    "url of a memory to enqueue": Mistake(
+        ("enqueue", "tasks.add", "--args", "[1]", "--url", "sqlite:///:memory:"),
+        "kept by one process",
+        2,
+        APP,
+    ),
+    "unknown task": Mistake(("enqueue", "tasks.ad"), "Did you mean 'tasks.add'?", 2, APP),
+    "missing argument": Mistake(
+        ("enqueue", "tasks.add"), "tasks.add(): missing a required argument: 'a'.", 2, APP
+    ),
+    "unknown argument": Mistake(
+        ("enqueue", "tasks.add", "--kwargs", '{"a": 1, "c": 2}'), "unexpected keyword", 2, APP
+    ),
+    "argument of a wrong type": Mistake(
+        ("enqueue", "tasks.add", "--args", '["x"]'), "expected int, found str", 2, APP
+    ),
+    "argument that is no date": Mistake(
+        ("enqueue", "tasks.remind", "--args", '["2030-13-01"]'), "tasks.remind(day=...)", 2, APP
+    ),
+    "arguments that are no JSON": Mistake(
+        ("enqueue", "tasks.add", "--args", "[1"), "--args expects a JSON array", 2, APP
+    ),
+    "arguments that are no array": Mistake(
+        ("enqueue", "tasks.add", "--args", "{}"), "--args expects a JSON array", 2, APP
+    ),
+    "named arguments that are no object": Mistake(
+        ("enqueue", "tasks.add", "--kwargs", "[]"), "--kwargs expects a JSON object", 2, APP
+    ),
+    "arguments nested too deeply": Mistake(
+        ("enqueue", "tasks.add", "--args", "[" * 300 + "]" * 300), "nested deeper", 2, APP
+    ),
+    "arguments nested without an end": Mistake(
+        ("enqueue", "tasks.add", "--args", "[" * 9000), "recursion depth exceeded", 2, APP
+    ),
+    "argument that is too large": Mistake(
+        ("enqueue", "tasks.explode", "--args", '["0123456789"]'),
+        "the limit is 9",
+        2,
+        {**APP, "WINDLASS_MAX_PAYLOAD": "9"},
+    ),
+    "instant without an offset": Mistake(
+        ("enqueue", "t", "--at", "2030-01-31T08:00"),
+        "For the clock of this machine write 2030-01-31T08:00:00+01:00.",
+        2,
+        {"TZ": "CET-1"},  # one hour east of Greenwich
+    ),
+}
+
+
+@pytest.mark.parametrize("mistake", LATER.values(), ids=LATER.keys())
+def test_a_mistake_is_answered_by_a_sentence(shell: Shell, mistake: Mistake) -> None:
+    ran = shell.type(*mistake.typed, **mistake.environment)
+    assert "Traceback" not in ran.err
+    assert mistake.answer in ran.err
+    assert (ran.code, ran.out) == (mistake.code, "")
+    assert list(shell.folder.glob("*.db*")) == []
+
+
+@pytest.mark.parametrize("mistake", AT_ONCE.values(), ids=AT_ONCE.keys())
+def test_a_mistake_is_answered_before_anything_is_done(
+    shell: Shell,
+    mistake: Mistake,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """In this process, to save time: what it raises here would be a traceback there."""
+    monkeypatch.chdir(shell.folder)
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    for name, value in mistake.environment.items():
+        monkeypatch.setenv(name, value)
+    code = exit_code_of(mistake.typed)
+    out, err = capsys.readouterr()
+    assert mistake.answer in err
+    assert (code, out) == (mistake.code, "")
+    assert list(shell.folder.glob("*.db*")) == []
+
+
+@pytest.mark.parametrize(
+    ("text", "answer"),
+    [
+        ("import no_such_module", "ModuleNotFoundError: No module named 'no_such_module'"),
+        ("def broken(:", "SyntaxError"),
+        ("1 / 0", "ZeroDivisionError: division by zero (tasks.py, line 1)"),
+        ("raise SystemExit(0)", "SystemExit: 0 (tasks.py, line 1)"),
+        ("from windlass import Windlass\nWindlass(laese='5s')", "Did you mean lease?"),
+    ],
+    ids=["import", "syntax", "error", "exit", "setting"],
+)
+def test_an_app_that_cannot_be_imported_is_named(shell: Shell, text: str, answer: str) -> None:
+    (shell.folder / "tasks.py").write_text(text, encoding="utf-8")
+    ran = shell.type_with_app("status")
+    assert ran.code == 2
+    assert answer in ran.err
+    assert "Traceback" not in ran.err
+
+
+@pytest.mark.parametrize(
+    ("text", "answer"),
+    [
+        ("[tool.windlass", "cannot be read as TOML"),
+        ("[tool.windlass]\napp = 5", "$.tool.windlass.app"),
+        ("[tool.windlass]\nurl = 'sqlite:///jobs.db'", "unknown field `url`"),
+        ("tool = 5", "$.tool"),
+    ],
+)
+def test_a_wrong_pyproject_is_named(
+    shell: Shell,
+    text: str,
+    answer: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    (shell.folder / "pyproject.toml").write_text(text, encoding="utf-8")
+    monkeypatch.chdir(shell.folder)
+    assert exit_code_of(["status"]) == 2
+    printed = capsys.readouterr().err
+    assert str(shell.folder / "pyproject.toml") in printed
+    assert answer in printed
+
+
+def test_bytes_that_are_no_text_are_refused(shell: Shell) -> None:
+    ran = subprocess.run(
+        [os.fsencode(SCRIPT), b"dead", b"list", b"--task", b"\xff"],
+        cwd=shell.folder,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert ran.returncode == 2
+    assert "Expected arguments in UTF-8" in ran.stderr
+    assert "Traceback" not in ran.stderr
+
+
+def test_a_folder_that_was_removed_is_named(shell: Shell) -> None:
+    gone = shell.folder / "gone"
+    gone.mkdir()
+    script = f"cd {gone} && rmdir {gone} && exec {SCRIPT} status"
+    ran = subprocess.run(["bash", "-c", script], capture_output=True, text=True, check=False)
+    assert ran.returncode == 2
+    assert "The current folder was removed" in ran.stderr
+    assert "Traceback" not in ran.stderr
