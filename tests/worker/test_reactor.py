@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import socket
+from functools import partial
 
 from windlass.worker.reactor import Reactor
 
@@ -20,7 +21,7 @@ def test_a_source_that_was_just_closed_is_not_read() -> None:
 
     with Reactor([]) as reactor:
         for number, (reader, writer) in enumerate(pairs):
-            reactor.watch(reader, lambda number=number: hear(number))
+            reactor.watch(reader, partial(hear, number))
             writer.send(b"x")
         reactor.wait()
         assert len(heard) == 1
