@@ -215,8 +215,10 @@ class Model:
         return Turn(verdicts=verdicts, batch=self.claim(session, nonce, plan, limit))
 
     def release(self, session: str, nonce: str) -> int:
-        if session in self.last_nonces:  # a claim that is still on its way must find nothing
-            self.last_nonces[session] = max(nonce, self.last_nonces[session])
+        # A claim under this nonce that is still on its way must find nothing.
+        self.last_nonces[session] = max(nonce, self.last_nonces.get(session, ""))
+        if session not in self.gone:
+            self.expiries.setdefault(session, self.now_ms + self.options.lease_ms)
         held = self._held_under(session, nonce)
         for job in held:
             self._finish(Released(id=job.record.id, token=nonce, started=False))
@@ -293,7 +295,7 @@ class Model:
         for job in suspected:
             self._move(job, event, error=cause.encode())
         for job in innocent:
-            self._move(job, Event.RELEASE, started=False)
+            self._move(job, Event.RELEASE)
         crashed = len(suspected) if event is Event.CRASH else 0
         return Closed(crashed=crashed, suspected=len(suspected) - crashed, released=len(innocent))
 
@@ -365,6 +367,8 @@ class Model:
         if not is_allowed(job.record.state, event):
             return ChangeCode.REFUSED
         self._move(job, event, **FRESH)
+        if event is Event.DISCARD:
+            self.keys = {name: key for name, key in self.keys.items() if key.id != id}
         return ChangeCode.DONE
 
     def adopt(self, tasks: Sequence[str]) -> int:
@@ -382,11 +386,13 @@ class Model:
     def tend(self) -> Tended:
         self._notice_silence()
         reaped, purged = self._reap(), self._purge()
-        self.keys = {name: key for name, key in self.keys.items() if key.until_ms > self.now_ms}
+        expired = [name for name, key in self.keys.items() if key.until_ms <= self.now_ms][:BITE]
+        for name in expired:
+            del self.keys[name]
         for session, until_ms in list(self.gone.items()):
             if until_ms <= self.now_ms and not self._held(session):
                 del self.gone[session]
-        return Tended(reaped=reaped, purged=purged, more=BITE in {reaped, purged})
+        return Tended(reaped=reaped, purged=purged, more=BITE in {reaped, purged, len(expired)})
 
     def _purge(self) -> int:
         finished = [job for job in self.jobs.values() if job.record.state.is_final]

@@ -4,7 +4,7 @@ import pytest
 
 from tests.contract.world import START_MS, World
 from windlass.core.states import Counters, Hold, State
-from windlass.engine.contract import IDEMPOTENCY_MS, JobRecord, Placed, PutCode
+from windlass.engine.contract import IDEMPOTENCY_MS, JobRecord, Placed, PutCode, Succeeded
 
 
 def test_stores_what_was_given(world: World) -> None:
@@ -124,12 +124,25 @@ def test_a_key_belongs_to_its_task(world: World) -> None:
 
 def test_a_key_is_remembered_when_its_job_is_gone(world: World) -> None:
     id = world.put(idempotency_key="key")
-    world.engine.cancel([id])
-    world.engine.discard([id])
+    claim = world.take()
+    world.finish(Succeeded(id=id, token=claim.token))
     world.advance(IDEMPOTENCY_MS - 1)
     world.engine.tend()
+    assert world.engine.get([id]) == [None]
     again = world.new(idempotency_key="key")
     assert world.engine.put([again]) == [Placed(id, PutCode.EXISTING)]
+
+
+def test_the_key_of_a_discarded_job_is_free(world: World) -> None:
+    """An operator took the job out of the world: its caller may begin anew."""
+    id = world.put(idempotency_key="key", fingerprint="one")
+    world.put(idempotency_key="other")
+    world.engine.cancel([id])
+    world.engine.discard([id])
+    again = world.new(idempotency_key="key", fingerprint="two")
+    assert world.engine.put([again]) == [Placed(again.id, PutCode.CREATED)]
+    other = world.engine.put([world.new(idempotency_key="other")])
+    assert [placed.code for placed in other] == [PutCode.EXISTING]
 
 
 def test_a_key_is_forgotten_in_time(world: World) -> None:

@@ -308,8 +308,8 @@ def test_a_single_suspect_is_charged_a_crash(world: World) -> None:
     records = [world.get(id) for id in ids]
     assert [record.state for record in records] == [State.READY] * 3
     assert [record.suspect for record in records] == [False, True, False]
-    crashed = Counters(starts=1, crashes=1)
-    assert [record.counters for record in records] == [Counters(), crashed, Counters()]
+    crashed, interrupted = Counters(starts=1, crashes=1), Counters(starts=1, interruptions=1)
+    assert [record.counters for record in records] == [interrupted, crashed, interrupted]
     (entry,) = records[1].failures
     assert (entry.event, entry.error) == (Event.CRASH, b"signal 11")
 
@@ -322,7 +322,7 @@ def test_several_suspects_have_to_run_alone(world: World) -> None:
     records = [world.get(id) for id in ids]
     assert [record.suspect for record in records] == [True, True, False]
     interrupted = Counters(starts=1, interruptions=1)
-    assert [record.counters for record in records] == [interrupted, interrupted, Counters()]
+    assert [record.counters for record in records] == [interrupted] * 3
     assert [record.failures[0].event for record in records[:2]] == [Event.SUSPECT] * 2
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import stat
+import tracemalloc
 from collections.abc import Callable
 from pathlib import Path
 
@@ -11,9 +12,10 @@ import apsw
 import pytest
 
 from tests.engines.conftest import OpenEngine, hold_the_lock, new_job
-from windlass.engine.contract import EngineOptions, Plan
+from windlass.core.states import Reason, State
+from windlass.engine.contract import Buried, EngineOptions, Filter, Plan, Succeeded
 from windlass.engine.sqlite import place
-from windlass.engine.sqlite.engine import APPLICATION_ID, SQLiteEngine
+from windlass.engine.sqlite.engine import APPLICATION_ID, NEWEST_FORMAT, SQLiteEngine
 from windlass.engine.url import open_engine as open_by_url
 from windlass.errors import EngineError, EngineUnavailable, FormatTooNew
 
@@ -42,9 +44,13 @@ def test_waiting_leaves_no_socket_behind(path: Path, engine: SQLiteEngine) -> No
     assert list(path.with_name("jobs.db.wake").iterdir()) == []
 
 
-def test_a_file_of_another_program_is_left_alone(path: Path, engine: SQLiteEngine) -> None:
+@pytest.mark.parametrize("version", [0, NEWEST_FORMAT])
+def test_a_file_of_another_program_is_left_alone(
+    path: Path, engine: SQLiteEngine, version: int
+) -> None:
     foreign = apsw.Connection(str(path))
     foreign.execute("CREATE TABLE theirs (x)")
+    foreign.pragma("user_version", version)
     foreign.close()
     before = path.read_bytes()
     with pytest.raises(EngineError, match="another program"):
@@ -171,3 +177,37 @@ def test_a_running_job_without_a_token_cannot_be_written(path: Path, engine: SQL
     with pytest.raises(apsw.ConstraintError):
         vandal.execute("UPDATE jobs SET state = 'running'")
     vandal.close()
+
+
+def test_a_page_of_jobs_reads_no_results(engine: SQLiteEngine) -> None:
+    engine.put([new_job(number) for number in range(20)])
+    for claim in engine.claim("s", "n", Plan(), 20).claims:
+        big = Succeeded(id=claim.id, token=claim.token, result=b"x" * 500_000, result_ttl_ms=60_000)
+        engine.finish([big])
+    tracemalloc.start()
+    page = engine.find(Filter(state=State.SUCCEEDED))
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert [record.has_result for record in page.records] == [True] * 20
+    assert peak < 500_000
+
+
+def test_nothing_is_left_of_what_is_gone(path: Path, engine: SQLiteEngine) -> None:
+    """Records, payloads, histories, keys, sessions and counters: each has an end."""
+    for number in range(3):
+        engine.put([new_job(number, queue=f"q{number}", idempotency_key=f"key-{number}")])
+    claims = engine.claim("s", "n", Plan(), 3).claims
+    engine.finish([Succeeded(id=claims[0].id, token="n", result=b"1", result_ttl_ms=1)])
+    buried = [
+        Buried(id=claim.id, token="n", reason=Reason.REJECTED, error=b"") for claim in claims[1:]
+    ]
+    engine.finish(buried)
+    engine.close("s", (), "ended")
+    engine.discard([claims[1].id])
+    for _ in range(3):
+        engine.clock_offset_ms += 20 * 24 * 60 * 60 * 1000
+        engine.tend()
+    looker = apsw.Connection(str(path))
+    for table in ("jobs", "payloads", "failures", "idempotency", "sessions", "counters"):
+        assert list(looker.execute(f"SELECT * FROM {table}")) == [], table  # noqa: S608  # our names
+    looker.close()

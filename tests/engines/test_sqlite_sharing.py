@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 import threading
 import time
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from pathlib import Path
 
+import apsw
 import pytest
 
 from tests.engines.conftest import OpenEngine, hold_the_lock, new_job
 from windlass.core.states import State
 from windlass.engine.contract import EngineOptions, Plan
+from windlass.engine.sqlite import connection as connection_module
 from windlass.engine.sqlite.engine import SQLiteEngine
 from windlass.errors import EngineError, EngineUnavailable
 
@@ -21,6 +26,7 @@ PRODUCER = """
 import sys
 from pathlib import Path
 from windlass.engine.contract import EngineOptions, NewJob
+from windlass.engine.sqlite import connection as connection_module
 from windlass.engine.sqlite.engine import SQLiteEngine
 engine = SQLiteEngine(Path(sys.argv[1]), EngineOptions())
 for n in range(int(sys.argv[3])):
@@ -93,6 +99,90 @@ def test_one_bad_request_of_a_group_spoils_no_other(path: Path, engine: SQLiteEn
     assert engine.check() == []
 
 
+def test_a_full_disk_fails_all_of_a_group_and_stores_none(path: Path, engine: SQLiteEngine) -> None:
+    """SQLite rolls the whole transaction back; what came after must not be stored on its own."""
+    engine.put([new_job(0)])
+    limit_pages(engine, 30)
+    with ThreadPoolExecutor(3) as pool:
+        with hold_the_lock(path):
+            puts = []
+            for number, size in enumerate((10, 400_000, 10), 1):
+                puts.append(pool.submit(engine.put, [new_job(number, payload=b"x" * size)]))
+                await_requests(engine, number)
+        errors = [put.exception() for put in puts]
+    assert [type(error) for error in errors] == [EngineUnavailable] * 3
+    assert all("disk is full" in str(error) for error in errors)
+    assert len({id(error) for error in errors}) == 3, "each caller may add notes to its own"
+    assert engine.stats().queues == {"q": {State.READY: 1}}
+    engine.put([new_job(4)])
+    assert engine.check() == []
+
+
+def limit_pages(engine: SQLiteEngine, more: int) -> None:
+    """Let the disk be full after so many pages more."""
+
+    def limit(connection: apsw.Connection) -> None:
+        connection.pragma("max_page_count", int(connection.pragma("page_count")) + more)
+
+    engine._database.write(limit)
+
+
+def test_a_caller_that_gave_up_leaves_nothing_behind(path: Path, engine: SQLiteEngine) -> None:
+    engine.put([new_job(0)])
+    with hold_the_lock(path):
+        for number in (1, 2):
+            with pytest.raises(EngineUnavailable):
+                engine.put([new_job(number)])
+        assert engine._database._requests == []
+
+
+def test_a_replaced_file_is_noticed(
+    path: Path, open_engine: OpenEngine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else a worker would go on in a file that nobody else can see."""
+    monkeypatch.setattr(connection_module, "FILE_LOOK_S", 0.0)
+    engine = open_engine()
+    engine.put([new_job(1)])
+    for file in path.parent.glob("jobs.db*"):
+        if file.is_file():
+            file.unlink()
+    other = open_engine()
+    other.put([new_job(2)])
+    assert engine.get(["job-000001", "job-000002"])[0] is None
+    assert engine.get(["job-000002"]) != [None]
+    engine.put([new_job(3)])
+    assert other.stats().queues == {"q": {State.READY: 2}}
+
+
+def test_nothing_of_sqlite_lives_through_a_fork(path: Path, open_engine: OpenEngine) -> None:
+    """Two engines on one file, as in the child of a worker, one of them busy with reading."""
+    engines = [open_engine(), open_engine()]
+    for engine in engines:
+        engine.put([new_job(1)])
+    stop = threading.Event()
+
+    def read() -> None:
+        while not stop.is_set():
+            engines[1].get(["job-000001"])
+
+    thread = threading.Thread(target=read)
+    thread.start()
+    try:
+        inherited = [has_open_connection_after_fork(engines) for _ in range(40)]
+    finally:
+        stop.set()
+        thread.join()
+    assert inherited == [False] * 40
+
+
+def has_open_connection_after_fork(engines: list[SQLiteEngine]) -> bool:
+    pid = os.fork()
+    if pid == 0:
+        paths = {engine._database.location for engine in engines}
+        os._exit(int(any(connection.filename in paths for connection in apsw.connections())))
+    return os.waitpid(pid, 0)[1] != 0
+
+
 def test_shutdown_has_a_deadline_too(path: Path, engine: SQLiteEngine) -> None:
     engine.put([new_job(1)])
     with hold_the_lock(path):
@@ -113,13 +203,14 @@ def test_a_lock_file_that_cannot_be_opened_ends_no_thread(
     engine.put([new_job(0)])
     database = engine._database
 
-    def fail_to_wait(*, wait: bool) -> bool:
+    @contextmanager
+    def fail_to_wait(*, wait: bool) -> Iterator[bool]:
         if wait:
             raise EngineError("no lock file")
-        return False
+        yield False
 
     with monkeypatch.context() as broken:
-        broken.setattr(database, "_lock_file", fail_to_wait)
+        broken.setattr(database, "_file_lock", fail_to_wait)
         with pytest.raises(EngineError, match="no lock file"):
             engine.put([new_job(1)])
     with hold_the_lock(path), pytest.raises(EngineUnavailable):
@@ -166,6 +257,7 @@ WAITER = """
 import sys
 from pathlib import Path
 from windlass.engine.contract import EngineOptions, Plan
+from windlass.engine.sqlite import connection as connection_module
 from windlass.engine.sqlite.engine import SQLiteEngine
 engine = SQLiteEngine(Path(sys.argv[1]), EngineOptions())
 while True: engine.wait(Plan(), 500)

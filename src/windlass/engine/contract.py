@@ -321,14 +321,17 @@ class Engine(Protocol):
         """`finish`, then `claim`, in one round trip and one commit."""
 
     def release(self, session: str, nonce: str) -> int:
-        """Give back, uncharged, every job that `session` holds under `nonce`; how many."""
+        """Give back, uncharged, every job that `session` holds under `nonce`; how many. The nonce
+        is used up: a claim under it that is still on its way finds nothing."""
 
     def beat(self, beats: Sequence[Beat]) -> list[Pulse]:
         """Keep all claims of live sessions. A session that was declared dead stays dead."""
 
     def close(self, session: str, suspects: Sequence[str], cause: str) -> Closed:
         """End a session whose process is gone. A single suspect is charged a crash; of several,
-        each is marked to run alone; all other jobs go back to their old place uncharged."""
+        each is marked to run alone; all other jobs go back to their old place. Their attempt is
+        given back and an interruption counted: one may have ended, unreported, and killed its
+        process after that, and must not do so for ever."""
 
     def cancel(self, ids: Sequence[str]) -> list[CancelCode]: ...
 
@@ -342,7 +345,8 @@ class Engine(Protocol):
         ready and says refused."""
 
     def discard(self, ids: Sequence[str]) -> list[ChangeCode]:
-        """Remove dead or cancelled jobs. Repeated, it does not find them and says unknown."""
+        """Remove dead or cancelled jobs, and free their idempotency keys. Repeated, it does not
+        find them and says unknown."""
 
     def adopt(self, tasks: Sequence[str]) -> int:
         """Offer at once jobs of these tasks that were held as unroutable, at most `BITE`; how many.

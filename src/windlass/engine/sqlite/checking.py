@@ -24,7 +24,7 @@ _DISAGREEMENTS: Final = {
     ),
     "Job {0} is running for session {1}, which is unknown: nobody will ever take it back.": (
         "SELECT id, session FROM jobs WHERE state = 'running' "
-        "AND NOT EXISTS (SELECT 1 FROM sessions WHERE session = jobs.session)"
+        "AND NOT EXISTS (SELECT 1 FROM sessions WHERE session = jobs.session AND gone < 2)"
     ),
     "Queue {0} counts {2} jobs as {1}, but there are {3}.": (
         "SELECT coalesce(c.queue, j.queue), coalesce(c.state, j.state), "

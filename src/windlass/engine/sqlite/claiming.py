@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 from collections import Counter
+from typing import Final
 
 import apsw
 import msgspec
 
 from windlass.core.states import Counters, Event, Hold, Reason, State
 from windlass.engine.contract import BITE, GONE_SESSION_MS, Batch, Claim, Plan
-from windlass.engine.sqlite.statements import Row, first, rows, sql
+from windlass.engine.sqlite.statements import Row, first, sql
 from windlass.engine.sqlite.transaction import JobRow, Transaction
+
+#: A session that was declared dead: its jobs are being taken back, or all have been.
+DYING: Final = 1
+EMPTY: Final = 2
 
 
 class Look:
@@ -30,17 +35,15 @@ class Look:
         next_in_ms = self._next_in_ms()
         if next_in_ms is not None and next_in_ms <= 0:
             return True
-        if not plan.queues:
-            return bool(first(self._connection, "any_ready", plan.suspects))
-        return any(
-            first(self._connection, "any_ready_in", queue, plan.suspects) for queue in plan.queues
-        )
+        if plan.suspects:
+            return self._any("any_suspect", plan)
+        return self._any("any_ready", plan)
 
     def idle_batch(self, session: str, plan: Plan) -> Batch:
         """The answer to a claim when there is nothing to lease."""
         if is_gone(self._connection, session):
             return Batch(gone=True)
-        return Batch(next_in_ms=self._next_in_ms(), suspects=self._suspects_wait(plan))
+        return Batch(next_in_ms=self._next_in_ms(), suspects=self._any("any_suspect", plan))
 
     def holds(self, session: str, nonce: str) -> bool:
         """Whether an earlier claim under this nonce still has jobs: then it is a repetition."""
@@ -53,9 +56,11 @@ class Look:
         due_ms = first(self._connection, "next_due")
         return None if due_ms is None else max(0, due_ms - self._now_ms)
 
-    def _suspects_wait(self, plan: Plan) -> bool:
-        queues = {queue for (queue,) in rows(self._connection, "list_suspect_queues")}
-        return bool(queues.intersection(plan.queues) if plan.queues else queues)
+    def _any(self, statement: str, plan: Plan) -> bool:
+        """Whether a statement finds something in any queue, or in one of those that are named."""
+        if not plan.queues:
+            return bool(first(self._connection, statement))
+        return any(first(self._connection, f"{statement}_in", queue) for queue in plan.queues)
 
 
 def is_gone(connection: apsw.Connection, session: str) -> bool:
@@ -115,11 +120,11 @@ def reap(tx: Transaction) -> bool:
         return False
     left = BITE
     for (session,) in tx.rows("list_silent_sessions", tx.now_ms):
-        tx.run("end_session", session, tx.now_ms + GONE_SESSION_MS)
         jobs = tx.load("load_held", session, left)
         for job in jobs:
             tx.move(job, Event.LOSE, error=b"")
         left -= len(jobs)
+        tx.run("end_session", session, tx.now_ms + GONE_SESSION_MS, EMPTY if left else DYING)
         if not left:
             return True
     return False
@@ -172,9 +177,17 @@ def _next_in_line(tx: Transaction, plan: Plan, limit: int) -> list[Row]:
                 break
         return found
     queues = [queue for (queue,) in tx.rows("list_ready_queues")]
+    if len(queues) > limit:
+        queues = _best_queues(tx, queues, plan, limit)
     merged = [row for queue in queues for row in tx.rows("list_ready", queue, plan.suspects, limit)]
     merged.sort()  # rank and place come first, and places never repeat
     return merged[:limit]
+
+
+def _best_queues(tx: Transaction, queues: list[str], plan: Plan, limit: int) -> list[str]:
+    """Among many queues, those whose first jobs come first: no others can be served now."""
+    heads = [(tx.one("first_ready", queue, plan.suspects), queue) for queue in queues]
+    return [queue for head, queue in sorted(pair for pair in heads if pair[0])[:limit]]
 
 
 def _in_turn(held: list[Row], plan: Plan) -> list[Row]:

@@ -13,12 +13,14 @@ are closed, when no transaction is under way; parent and child open new ones as 
 
 from __future__ import annotations
 
+import copy
 import os
 import sys
 import threading
 import time
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any, Final, TypeVar
 
 import apsw
@@ -52,6 +54,8 @@ T = TypeVar("T")
 Work = Callable[[apsw.Connection], T]
 
 DURABILITY: Final = {"full": "FULL", "normal": "NORMAL"}
+#: How often to look whether the file is still the same one, in seconds.
+FILE_LOOK_S: Final = 1.0
 #: How long a fork waits for a transaction under way, in seconds.
 FORK_PATIENCE_S: Final = 5.0
 _OPEN: Final[weakref.WeakSet[Database]] = weakref.WeakSet()
@@ -78,12 +82,15 @@ class Database:
     _thread: threading.Thread | None
     _is_forking: bool
     _held_for_fork: bool
-    _is_stopping: bool
+    _generation: int  # of the writer thread
+    _file: tuple[int, int] | None  # which file the connections are open on
+    _next_look: float
 
     def __init__(self, place: Place | None, durability: str, timeout_ms: int) -> None:
         self.place = place
         self._durability = DURABILITY[durability]
         self._timeout_ms = timeout_ms
+        self.on_new_file: Callable[[], None] = lambda: None
         self._reset()
         _OPEN.add(self)
 
@@ -93,19 +100,19 @@ class Database:
 
     def write(self, work: Work[T]) -> T:
         """Run `work` inside a write transaction and commit it."""
+        self._look_at_file()
         if not (self._requests or self._is_forking) and self._turn.acquire(blocking=False):
             try:
-                if self._lock_file(wait=False):
-                    try:
+                with self._file_lock(wait=False) as is_locked:
+                    if is_locked:
                         return self._commit(work)
-                    finally:
-                        self._unlock_file()
             finally:
                 self._turn.release()
         return self._hand_over(work)
 
     def read(self, work: Work[T]) -> T:
         """Run `work` on a snapshot; it sees every commit that ended before."""
+        self._look_at_file()
         if self.place is None:
             with self._turn:
                 return self._mapped(lambda: work(self._writer()))
@@ -124,8 +131,7 @@ class Database:
         """Close the connections; the next call opens new ones. A database in memory is lost."""
         self._stop_thread()
         if not self._turn.acquire(timeout=self._timeout_ms / 1000):
-            self._reset()  # the writer waits for a lock that is never given up: leave it behind
-            return
+            return  # the writer thread waits for a lock that another process does not give up
         try:
             with self._reading:
                 self._close_connections()
@@ -165,7 +171,7 @@ class Database:
             self._start_thread()
             self._more.notify()
         if not request.done.wait(self._timeout_ms / 1000):
-            request.abandoned = True
+            self._abandon(request)
             raise EngineUnavailable(
                 f"The SQLite database {self.location} could not be written to within "
                 f"{self._timeout_ms / 1000:g} s: another process holds its lock. "
@@ -178,11 +184,20 @@ class Database:
         value: T = request.value
         return value
 
+    def _abandon(self, request: _Request) -> None:
+        """Its caller has given up: it must not be served any more, if that has not begun."""
+        with self._more:
+            request.abandoned = True
+            if request in self._requests:
+                self._requests.remove(request)
+
     def _start_thread(self) -> None:
         if self._thread is None:
-            self._is_stopping = False
             self._thread = threading.Thread(
-                target=self._write_for_others, name="windlass-sqlite-writer", daemon=True
+                target=self._write_for_others,
+                args=(self._generation,),
+                name="windlass-sqlite-writer",
+                daemon=True,
             )
             self._thread.start()
 
@@ -190,59 +205,79 @@ class Database:
         """Let the writer thread finish what it was given, and end it."""
         with self._more:
             thread, self._thread = self._thread, None
-            self._is_stopping = True
-            self._more.notify()
+            self._generation += 1
+            self._more.notify_all()
         if thread is not None:
             thread.join(self._timeout_ms / 1000)  # it may wait for a lock that is never given up
 
-    def _write_for_others(self) -> None:
-        while self._await_requests():
+    def _write_for_others(self, generation: int) -> None:
+        while self._await_requests(generation):
             while self._is_forking:
                 time.sleep(0.001)  # the lock is not fair: step aside for the thread that forks
             with self._turn:
                 self._serve_all()
 
-    def _serve_all(self) -> None:
-        """Serve all that piled up until the lock was there; no error ends the thread."""
-        failure: Exception | None = None
-        try:
-            self._lock_file(wait=True)
-        except Exception as error:  # noqa: BLE001  # handed to every caller
-            failure = error
-        try:
-            with self._more:
-                taken, self._requests = self._requests, []
-            self._serve([request for request in taken if not request.abandoned], failure)
-        finally:
-            self._unlock_file()
-
-    def _await_requests(self) -> bool:
+    def _await_requests(self, generation: int) -> bool:
+        """Whether there is something to do for the writer thread that was started last."""
         with self._more:
-            while not self._requests and not self._is_stopping:
+            while not self._requests and generation == self._generation:
                 self._more.wait()
             return bool(self._requests)
 
-    def _serve(self, requests: list[_Request], failure: Exception | None) -> None:
-        """Commit all requests at once; one that fails is rolled back alone."""
-
-        def all_of_them(connection: apsw.Connection) -> None:
-            for request in requests:
-                try:
-                    with connection:  # a savepoint
-                        request.value = request.work(connection)
-                except Exception as error:  # noqa: BLE001  # handed to the caller that asked
-                    request.error = _map_error(error, self.location)
-
+    def _serve_all(self) -> None:
+        """Serve all that piled up until the lock was there; no error ends the thread."""
+        requests: list[_Request] = []
         try:
-            if requests and failure is None:
-                self._commit(all_of_them)
+            with self._file_lock(wait=True):
+                requests = self._take_requests()
+                if requests:
+                    self._commit(lambda connection: self._serve(connection, requests))
         except Exception as error:  # noqa: BLE001  # handed to every caller
-            failure = error
+            for request in requests or self._take_requests():
+                request.error = copy.copy(error)
+                request.done.set()
         for request in requests:
-            request.error = failure or request.error
             request.done.set()
 
+    def _take_requests(self) -> list[_Request]:
+        with self._more:
+            taken, self._requests = self._requests, []
+        return [request for request in taken if not request.abandoned]
+
+    def _serve(self, connection: apsw.Connection, requests: list[_Request]) -> None:
+        """One request that fails is rolled back alone, unless SQLite has given up on all."""
+        for request in requests:
+            connection.execute("SAVEPOINT request")
+            try:
+                request.value = request.work(connection)
+                connection.execute("RELEASE request")
+            except Exception as error:
+                if not connection.in_transaction:
+                    raise
+                connection.execute("ROLLBACK TO request")
+                connection.execute("RELEASE request")
+                request.error = _map_error(error, self.location)
+
     # ------------------------------------------------------------------- connections and locks
+
+    def _look_at_file(self) -> None:
+        """Once a second, see whether the file was removed or replaced: connections would go on in
+        one that nobody else can see."""
+        now = time.monotonic()
+        if self.place is None or now < self._next_look:
+            return
+        self._next_look = now + FILE_LOOK_S
+        found = self.place.identity()
+        if self._file in (None, found):
+            self._file = found
+        elif self._turn.acquire(blocking=False):  # else look again in a second
+            try:
+                with self._reading:
+                    self._close_connections()
+            finally:
+                self._turn.release()
+            self._file = None
+            self.on_new_file()
 
     def _writer(self) -> apsw.Connection:
         if self._write_connection is None:
@@ -269,12 +304,21 @@ class Database:
         connection.execute("PRAGMA cache_size = -16384")
         return connection
 
-    def _lock_file(self, *, wait: bool) -> bool:
+    @contextmanager
+    def _file_lock(self, *, wait: bool) -> Iterator[bool]:
+        """Hold the lock file; without `wait`, say whether it was free."""
         if self.place is None:
-            return True
+            yield True
+            return
         if self._lock_fd is None:
             self._lock_fd = self._open_lock_file(self.place)
-        return _flock(self._lock_fd, wait)
+        descriptor = self._lock_fd
+        is_locked = _flock(descriptor, wait)
+        try:
+            yield is_locked
+        finally:
+            if is_locked:
+                _unlock(descriptor)
 
     def _open_lock_file(self, place: Place) -> int:
         place.prepare()
@@ -285,10 +329,6 @@ class Database:
                 f"The lock file {place.lock_path} cannot be opened ({error.strerror}). "
                 "The folder must exist and belong to the user that runs windlass."
             ) from error
-
-    def _unlock_file(self) -> None:
-        if self._lock_fd is not None:
-            _unlock(self._lock_fd)
 
     def _mapped(self, call: Callable[[], T]) -> T:
         try:
@@ -309,18 +349,20 @@ class Database:
         self._lock_fd = None
         self._is_forking = False
         self._held_for_fork = False
-        self._is_stopping = False
+        self._generation = 0
+        self._file = None
+        self._next_look = 0.0
 
     def before_fork(self) -> None:
         self._is_forking = True
         self._held_for_fork = self._turn.acquire(timeout=FORK_PATIENCE_S)
-        if self._held_for_fork:
-            with self._reading:
-                if self.place is not None:
-                    self._close_connections()
+        self._reading.acquire()  # nothing that is read waits for others
+        if self._held_for_fork and self.place is not None:
+            self._close_connections()
 
     def after_fork_in_parent(self) -> None:
         self._is_forking = False
+        self._reading.release()
         if self._held_for_fork:
             self._held_for_fork = False
             self._turn.release()

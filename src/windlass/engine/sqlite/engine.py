@@ -72,6 +72,7 @@ class SQLiteEngine:
         self._database = Database(place, durability, options.timeout_ms)
         self._bell = Bell(place.wake_path if place else None)
         self._is_migrated = False
+        self._database.on_new_file = self._begin_anew
 
     @property
     def location(self) -> str:
@@ -177,6 +178,11 @@ class SQLiteEngine:
         self._database.close()
         self._is_migrated = False
 
+    def _begin_anew(self) -> None:
+        """The file is another one now: nothing is known of it."""
+        self._bell.close()
+        self._is_migrated = False
+
     # --------------------------------------------------------------------------- transactions
 
     def _now_ms(self) -> int:
@@ -216,7 +222,9 @@ def _idle(
 
 
 def _stored_version(connection: apsw.Connection) -> int:
-    return int(connection.pragma("user_version"))
+    """The format of our own data; 0 for an empty file and for another program's."""
+    is_ours = connection.pragma("application_id") == APPLICATION_ID
+    return int(connection.pragma("user_version")) if is_ours else 0
 
 
 def _migrate(connection: apsw.Connection) -> int:

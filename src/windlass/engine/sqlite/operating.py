@@ -41,7 +41,8 @@ def _change(tx: Transaction, job: JobRow | None, event: Event) -> ChangeCode:
     if not is_allowed(State(job.state), event):
         return ChangeCode.REFUSED
     if event is Event.DISCARD:
-        tx.remove(job)
+        tx.remove(job.row, job.queue, job.state)
+        tx.run("forget_key", job.id)  # else its caller would be sent to a job that is no more
     else:
         _revive(tx, job)
     return ChangeCode.DONE
@@ -68,23 +69,22 @@ def tend(tx: Transaction) -> Tended:
     tx.notice()
     before = tx.totals["lost"]
     more = claiming.reap(tx)
-    visited = tx.load("load_kept_too_long", tx.now_ms, BITE)
-    purged = sum(_purge(tx, job) for job in visited)
+    visited = tx.rows("list_kept_too_long", tx.now_ms, BITE)
+    purged = sum(_purge(tx, *row) for row in visited)
     tx.run("forget_keys", tx.now_ms, BITE)
+    more = more or len(visited) == BITE or tx.connection.changes() == BITE
     tx.run("forget_sessions", tx.now_ms)
-    return Tended(
-        reaped=tx.totals["lost"] - before, purged=purged, more=more or len(visited) == BITE
-    )
+    tx.run("forget_empty_counters")
+    return Tended(reaped=tx.totals["lost"] - before, purged=purged, more=more)
 
 
-def _purge(tx: Transaction, job: JobRow) -> bool:
+def _purge(
+    tx: Transaction, row: int, queue: str, state: str, finished_ms: int, has_result: bool
+) -> bool:
     """Remove a record, or only its result while the record is still needed."""
-    assert job.finished_ms is not None, "only finished jobs are kept until an instant"
-    record_until = job.finished_ms + MIN_RECORD_MS
-    if job.result is not None and record_until > tx.now_ms:
-        job.result = None
-        job.keep_until_ms = record_until
-        tx.save(job)
+    record_until_ms = finished_ms + MIN_RECORD_MS
+    if has_result and record_until_ms > tx.now_ms:
+        tx.run("drop_result", row, record_until_ms)
         return False
-    tx.remove(job)
+    tx.remove(row, queue, state)
     return True

@@ -47,6 +47,14 @@ class Place:
                 "Give a path in a folder that this user may write to."
             ) from error
 
+    def identity(self) -> tuple[int, int] | None:
+        """Which file there is now, or None. By `stat`: opening it would cancel SQLite's locks."""
+        try:
+            found = self.path.stat()
+        except FileNotFoundError:
+            return None
+        return found.st_dev, found.st_ino
+
 
 def refuse_network_file_system(folder: Path) -> None:
     kind = file_system_of(folder)

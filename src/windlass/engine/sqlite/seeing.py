@@ -6,7 +6,6 @@ from collections.abc import Iterable, Sequence
 from typing import Any, Final
 
 import apsw
-import msgspec
 
 from windlass.core.states import Counters, Hold, Reason, State
 from windlass.engine.contract import (
@@ -32,12 +31,14 @@ def _get(connection: apsw.Connection, job_id: str, now_ms: int) -> JobRecord | N
     found = rows(connection, "read_job", job_id)
     if not found:
         return None
-    number = found[0][-1]
+    *_, has_result, number = found[0]
+    result = rows(connection, "read_result", number)[0][0] if has_result else None
     bodies = rows(connection, "read_payload", number)
     failures = rows(connection, "list_failures", number)
     return _to_record(
         found[0],
         now_ms,
+        result=result,
         payload=bodies[0][0] if bodies else b"",
         failures=tuple(
             Failure(at_ms=at_ms, event=event, attempt=attempt, session=session, error=error)
@@ -46,15 +47,17 @@ def _get(connection: apsw.Connection, job_id: str, now_ms: int) -> JobRecord | N
     )
 
 
-def _to_record(row: Sequence[Any], now_ms: int, **details: Any) -> JobRecord:
+def _to_record(
+    row: Sequence[Any], now_ms: int, *, result: bytes | None = None, **details: Any
+) -> JobRecord:
     job_id, task, queue, priority, state, hold, reason, *rest = row
     counters, (created, due, expires, started, finished, session), rest = (
         rest[:7],
         rest[7:13],
         rest[13:],
     )
-    cancel_requested, suspect, progress, result_until_ms, result, _number = rest
-    visible = result is not None and result_until_ms > now_ms
+    cancel_requested, suspect, progress, result_until_ms, has_result, _number = rest
+    visible = bool(has_result) and result_until_ms > now_ms
     return JobRecord(
         id=job_id,
         task=task,
@@ -96,7 +99,7 @@ def find(
         last: str | None = matching[-1][0]
     else:
         last = found[-1][0] if len(found) == budget else None
-    return Page(tuple(_without_bodies(_to_record(row, now_ms)) for row in matching), last)
+    return Page(tuple(_to_record(row, now_ms) for row in matching), last)
 
 
 def _matches(row: Sequence[Any], filter: Filter) -> bool:
@@ -105,10 +108,6 @@ def _matches(row: Sequence[Any], filter: Filter) -> bool:
         and (filter.queue is None or row[2] == filter.queue)
         and (filter.state is None or row[4] == filter.state)
     )
-
-
-def _without_bodies(record: JobRecord) -> JobRecord:
-    return msgspec.structs.replace(record, result=None)
 
 
 def stats(connection: apsw.Connection, now_ms: int) -> Stats:

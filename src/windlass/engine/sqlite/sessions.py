@@ -6,6 +6,7 @@ from collections.abc import Collection, Sequence
 
 from windlass.core.states import Event
 from windlass.engine.contract import GONE_SESSION_MS, UNKNOWN_NONCE_MS, Beat, Closed, Pulse
+from windlass.engine.sqlite.claiming import EMPTY
 from windlass.engine.sqlite.transaction import Transaction
 
 
@@ -35,7 +36,7 @@ def _give_back_unknown(tx: Transaction, sign: Beat, nonces: Collection[str]) -> 
 
 
 def release(tx: Transaction, session: str, nonce: str) -> int:
-    tx.run("use_up_nonce", session, nonce)
+    tx.run("use_up_nonce", session, tx.now_ms + tx.options.lease_ms, nonce)
     jobs = tx.load("load_held_under", session, nonce)
     for job in jobs:
         job.last_token, job.last_event = nonce, Event.RELEASE
@@ -52,9 +53,9 @@ def close(tx: Transaction, session: str, suspects: Sequence[str], cause: str) ->
             tx.move(job, event, error=cause.encode(), suspected=True)
             blamed += 1
         else:
-            tx.move(job, Event.RELEASE, started=False)
+            tx.move(job, Event.RELEASE)  # it may have ended unreported, and must not for ever
             released += 1
-    tx.run("end_session", session, tx.now_ms + GONE_SESSION_MS)
+    tx.run("end_session", session, tx.now_ms + GONE_SESSION_MS, EMPTY)
     if event is Event.CRASH:
         return Closed(crashed=blamed, released=released)
     return Closed(suspected=blamed, released=released)

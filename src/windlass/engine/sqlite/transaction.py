@@ -179,10 +179,10 @@ class Transaction:
         _, _, _, _, *changed = msgspec.structs.astuple(job)
         self.run("save_job", job.row, *changed)
 
-    def remove(self, job: JobRow) -> None:
+    def remove(self, row: int, queue: str, state: str) -> None:
         for name in ("delete_job", "delete_payload", "delete_failures"):
-            self.run(name, job.row)
-        self.counts[job.queue, job.state] -= 1
+            self.run(name, row)
+        self.counts[queue, state] -= 1
 
     def _add_failure(self, job: JobRow, event: Event, error: bytes) -> None:
         self.run("add_failure", job.row, self.now_ms, str(event), job.attempt, job.session, error)

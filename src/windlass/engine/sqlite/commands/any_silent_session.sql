@@ -1,4 +1,3 @@
--- Whether a lease ran out, or a dead session still holds jobs.
+-- Whether a lease ran out, or the jobs of a dead session were not all taken back yet.
 SELECT EXISTS (SELECT 1 FROM sessions WHERE gone = 0 AND expires_ms <= ?1)
-    OR EXISTS (SELECT 1 FROM sessions WHERE gone = 1 AND EXISTS (
-           SELECT 1 FROM jobs WHERE state = 'running' AND jobs.session = sessions.session))
+    OR EXISTS (SELECT 1 FROM sessions WHERE gone = 1)

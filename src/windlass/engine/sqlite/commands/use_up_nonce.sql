@@ -1,2 +1,3 @@
 -- A claim under this nonce that is still on its way must find nothing.
-UPDATE sessions SET last_nonce = ?2 WHERE session = ?1 AND last_nonce < ?2
+INSERT INTO sessions (session, expires_ms, last_nonce) VALUES (?1, ?2, ?3)
+ON CONFLICT (session) DO UPDATE SET last_nonce = max(last_nonce, excluded.last_nonce)

@@ -76,7 +76,7 @@ CREATE TABLE sessions (
     session TEXT PRIMARY KEY,
     expires_ms INTEGER NOT NULL,
     last_nonce TEXT NOT NULL DEFAULT '',
-    gone INTEGER NOT NULL DEFAULT 0     -- declared dead, for good; the row is kept for a while
+    gone INTEGER NOT NULL DEFAULT 0     -- 1: declared dead, for good; 2: and holds nothing more
 ) STRICT, WITHOUT ROWID;
 CREATE INDEX sessions_expiry ON sessions (gone, expires_ms);
 
@@ -89,6 +89,7 @@ CREATE TABLE idempotency (
     PRIMARY KEY (task, key)
 ) STRICT, WITHOUT ROWID;
 CREATE INDEX idempotency_expiry ON idempotency (expires_ms);
+CREATE INDEX idempotency_job ON idempotency (id);
 
 -- How many records there are, kept in the same commit as the records.
 CREATE TABLE counters (

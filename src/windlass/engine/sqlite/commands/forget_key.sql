@@ -1,0 +1,2 @@
+-- Forget the idempotency key of a job that an operator removed.
+DELETE FROM idempotency WHERE id = ?

@@ -1,0 +1,2 @@
+-- The stored result of one job.
+SELECT result FROM jobs WHERE row = ?
