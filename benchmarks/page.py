@@ -45,7 +45,7 @@ def write_results(results: Results) -> None:
 
 def table(results: Results) -> str:
     rows = [
-        f"| {figure.name} | {shown(figure.value)} {figure.unit} |" for figure in results.figures
+        f"| {figure.name} | {shown(figure.value)} | {figure.unit} |" for figure in results.figures
     ]
     machine = results.machine
     note = (
