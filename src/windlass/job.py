@@ -133,10 +133,11 @@ class Job(Generic[R_co]):
             await asyncio.sleep(patience.pause_s())
 
     def cancel(self) -> bool:
-        """Keep the job from running, or ask its worker to stop it.
+        """Keep the job from running, or from running again.
 
-        True if it was cancelled or the request is on its way (a success may still come first, see
-        `info().cancel_requested`); False if it had ended already. Raises `JobNotFound`."""
+        One that runs is not stopped: it ends as cancelled unless it succeeds, and until then
+        `info().cancel_requested` is true. False if it had ended already, else True. Raises
+        `JobNotFound`."""
         return self._was_cancelled(self._app.engine.cancel([self.id])[0])
 
     async def acancel(self) -> bool:

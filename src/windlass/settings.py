@@ -3,16 +3,18 @@
 1. `SettingArguments` names what `Windlass(...)` takes.
 2. `Settings` is what an app runs with: durations in milliseconds, and where each value is from.
 3. `read_settings` makes one of the other; what it does not know is refused with the nearest match.
-4. `default_url` is the place of the jobs when nobody named one.
+4. `default_url` is the place of the jobs when nobody named one; `absolute_url` makes one mean the
+   same in every folder, because an app may change its own, and its supervisor does not.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Mapping
 from enum import StrEnum
 from pathlib import Path
 from typing import Any, Final, TypedDict
-from urllib.parse import quote, urlsplit
+from urllib.parse import quote, unquote, urlsplit
 
 import msgspec
 
@@ -23,6 +25,10 @@ from windlass.errors import SettingError
 PREFIX: Final = "WINDLASS_"
 #: Variables with our prefix that are not settings: the command line's own.
 OTHER_VARIABLES: Final = frozenset({"WINDLASS_APP"})
+#: What Kubernetes adds to every container beside a service that is called windlass.
+_OF_KUBERNETES: Final = re.compile(r"WINDLASS_(SERVICE_(HOST|PORT.*)|PORT(_\d+_.*)?)")
+
+_SQLITE: Final = "sqlite:///"
 
 
 class SettingArguments(TypedDict, total=False):
@@ -99,7 +105,7 @@ def _whole(minimum: int) -> Callable[[str, Any], int]:
 
 def _url(name: str, value: Any) -> str:
     if isinstance(value, str) and "://" in value:
-        return value
+        return absolute_url(value)
     found = f"{value!r}" if not isinstance(value, str) else "text without ://"
     raise ValueError(f"{name} must be text such as 'sqlite:///jobs.db', found {found}")
 
@@ -156,6 +162,18 @@ def default_url(folder: Path) -> str:
     return f"sqlite:///{quote(str(home / 'windlass.db'))}"
 
 
+def absolute_url(url: str) -> str:
+    """The url with its relative path, if it has one, continued from the folder that is current
+    now."""
+    if not url.lower().startswith(_SQLITE):
+        return url
+    rest = url[len(_SQLITE) :]
+    path = unquote(rest.partition("?")[0])
+    if path in ("", ":memory:") or Path(path).is_absolute():
+        return url
+    return f"{_SQLITE}{quote(str(Path.cwd()))}/{rest}"
+
+
 def without_secrets(url: str) -> str:
     """The url as it may be shown: without the part that may be a password."""
     parts = urlsplit(url)
@@ -204,6 +222,8 @@ def _own_variables(environment: Mapping[str, str]) -> dict[str, str]:
     found = {}
     for variable, text in environment.items():
         if not variable.startswith(PREFIX) or variable in OTHER_VARIABLES:
+            continue
+        if _OF_KUBERNETES.fullmatch(variable):
             continue
         name = variable.removeprefix(PREFIX)
         if name not in known:

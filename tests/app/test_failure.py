@@ -20,6 +20,24 @@ class Unprintable(Exception):
         raise ValueError("no text")
 
 
+class Leaving(Exception):
+    """Its text raises what is no `Exception`."""
+
+    def __str__(self) -> str:
+        raise SystemExit(1)
+
+
+class Nameless(type):
+    def __getattribute__(cls, name: str) -> object:
+        if name == "__qualname__":
+            raise SystemExit
+        return super().__getattribute__(name)
+
+
+class Hidden(Exception, metaclass=Nameless):
+    pass
+
+
 def badly_noted() -> Plain:
     error = Plain("x")
     vars(error)["__notes__"] = 17  # not the list of text that printing expects
@@ -52,7 +70,17 @@ def test_causes_are_part_of_the_traceback() -> None:
     assert "ValueError: inner" in text_of(error).traceback
 
 
-@pytest.mark.parametrize("error", [Unprintable(), badly_noted(), SystemExit(3), Plain("\ud800")])
+@pytest.mark.parametrize(
+    "error",
+    [
+        Unprintable(),
+        Leaving(),
+        Hidden(),
+        badly_noted(),
+        SystemExit(3),
+        Plain("\ud800"),
+    ],
+)
 def test_any_exception_becomes_text(error: BaseException) -> None:
     text = text_of(error)
     assert text.type
@@ -61,6 +89,8 @@ def test_any_exception_becomes_text(error: BaseException) -> None:
 
 def test_an_exception_whose_text_fails_says_so() -> None:
     assert text_of(Unprintable()).message == "<no message: its __str__ raised ValueError>"
+    assert text_of(Leaving()).message == "<no message: its __str__ raised SystemExit>"
+    assert text_of(Hidden()).message == "<no text: the exception cannot be looked at>"
 
 
 def test_long_text_is_cut_in_the_middle() -> None:

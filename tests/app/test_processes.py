@@ -216,8 +216,8 @@ class holder:
 @pytest.mark.parametrize(
     ("target", "expected"),
     [
-        ("shop.tasks:app", "sqlite:///shop.db"),
-        ("shop.tasks:holder.app", "sqlite:///held.db"),
+        ("shop.tasks:app", "sqlite:///{folder}/shop.db"),
+        ("shop.tasks:holder.app", "sqlite:///{folder}/held.db"),
         ("shop.tasks", "AppNotFound: Expected an app as module:attribute, such as shop.tasks:app"),
         (":app", "AppNotFound: Expected an app as module:attribute"),
         ("shop.tasks:", "AppNotFound: Expected an app as module:attribute"),
@@ -246,7 +246,7 @@ def test_loading_an_app(tmp_path: Path, target: str, expected: str) -> None:
         text=True,
         check=True,
     )
-    assert ran.stdout.startswith(expected)
+    assert ran.stdout.startswith(expected.format(folder=tmp_path))
 
 
 def test_an_app_that_is_not_found_is_one_of_our_errors() -> None:

@@ -24,7 +24,7 @@ DEFAULTS = {
 }
 #: A value as an argument and the same as text, and what becomes of it.
 CHOSEN = {
-    "url": ("sqlite:///a.db", "sqlite:///a.db", "sqlite:///a.db"),
+    "url": ("sqlite:////srv/a.db", "sqlite:////srv/a.db", "sqlite:////srv/a.db"),
     "lease": (timedelta(seconds=2), "2s", 2_000),
     "shutdown_grace": (0, "0", 0),
     "result_ttl": ("1d", "1d", 86_400_000),
@@ -134,13 +134,47 @@ def test_text_that_makes_no_sense_is_refused(variable: str, text: str) -> None:
 
 
 def test_an_app_reads_arguments_and_environment(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("WINDLASS_URL", "sqlite:///from-environment.db")
+    monkeypatch.setenv("WINDLASS_URL", "sqlite:////from-environment.db")
     monkeypatch.setenv("WINDLASS_LEASE", "4s")
     app = Windlass(max_crashes=5)
-    assert app.settings.url == "sqlite:///from-environment.db"
+    assert app.settings.url == "sqlite:////from-environment.db"
     assert app.settings.lease_ms == 4_000
     assert app.settings.max_crashes == 5
-    assert Windlass("sqlite:///argument.db").settings.url == "sqlite:///argument.db"
+    assert Windlass("sqlite:////argument.db").settings.url == "sqlite:////argument.db"
+
+
+# ----------------------------------------------------------------------------------- relative paths
+
+
+def test_a_relative_path_starts_in_the_folder_that_was_current_when_the_app_was_made(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first, second = tmp_path / "the first? one", tmp_path / "second"
+    first.mkdir()
+    second.mkdir()
+    monkeypatch.chdir(first)
+    with Windlass("sqlite:///jobs%20here.db?durability=normal") as app:
+        monkeypatch.chdir(second)
+        assert app.engine.location == f"sqlite {first / 'jobs here.db'}"
+        assert app.engine.stats().totals == {}
+    assert (first / "jobs here.db").is_file()
+    assert list(second.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "sqlite:////srv/a.db",
+        "sqlite:////srv/a.db?durability=normal",
+        "sqlite:///:memory:",
+        "sqlite:///",
+        "sqlite:///?durability=normal",
+        "sqlite://a.db",
+        "redis://host/0",
+    ],
+)
+def test_other_urls_are_kept_as_they_are(url: str) -> None:
+    assert read_settings({"url": url}, {}).url == url
 
 
 # ------------------------------------------------------------------------------------ without a url
@@ -197,3 +231,17 @@ def test_passwords_are_never_shown() -> None:
 
 def test_a_url_without_a_secret_is_shown_as_it_is() -> None:
     assert without_secrets("sqlite:////tmp/a.db") == "sqlite:////tmp/a.db"
+
+
+@pytest.mark.parametrize(
+    "variable",
+    [
+        "WINDLASS_SERVICE_HOST",
+        "WINDLASS_SERVICE_PORT_HTTP",
+        "WINDLASS_PORT",
+        "WINDLASS_PORT_80_TCP",
+    ],
+)
+def test_what_kubernetes_adds_is_left_alone(variable: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(variable, "10.0.0.1")
+    Windlass("sqlite:///jobs.db")

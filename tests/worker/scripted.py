@@ -8,10 +8,15 @@ processes never mix and none is lost with its process.
 from __future__ import annotations
 
 import asyncio
+import atexit
 import os
 import signal
 import sys
+import threading
 import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from contextvars import ContextVar
 from pathlib import Path
 
@@ -33,6 +38,15 @@ left_behind: ContextVar[str] = ContextVar("left_behind", default="nothing")
 
 class Interrupt(BaseException):
     """Not an `Exception`, as KeyboardInterrupt is not."""
+
+
+class Unprintable(Exception):
+    def __str__(self) -> str:
+        raise Interrupt
+
+
+executor = ThreadPoolExecutor(1)
+background: set[asyncio.Task[None]] = set()
 
 
 class Script:
@@ -71,6 +85,8 @@ async def coroutine(ctx: Context, label: str, steps: list[str]) -> str:
             await asyncio.sleep(float(argument))
         elif name == "cancel":
             raise asyncio.CancelledError
+        elif name == "leave_coroutine":
+            background.add(asyncio.create_task(LEFT_COROUTINES[argument]()))
         else:
             take_step(ctx, name, argument)
     note(f"end {label} {ctx.attempt} {os.getpid()}")
@@ -107,6 +123,10 @@ def take_step(ctx: Context, name: str, argument: str) -> None:
                 raise Snooze(0.05)
         case "interrupt":
             raise Interrupt
+        case "unprintable":
+            raise Unprintable
+        case "leave_behind":
+            LEFT[argument]()
         case "leave":
             sys.exit(4)
         case "die":
@@ -128,6 +148,35 @@ def take_step(ctx: Context, name: str, argument: str) -> None:
             left_behind.set(argument)
         case _:
             raise AssertionError(f"the script has no step {name!r}")
+
+
+async def swallow_cancellation() -> None:
+    while True:
+        with suppress(asyncio.CancelledError):
+            await asyncio.sleep(60)
+
+
+async def block_loop() -> None:
+    await asyncio.sleep(0.05)
+    time.sleep(60)  # noqa: ASYNC251  # it must not be, and is what this is for
+
+
+async def exit_later() -> None:
+    await asyncio.sleep(0.05)
+    sys.exit(5)
+
+
+#: What a job may leave behind that goes on when it has ended.
+LEFT: dict[str, Callable[[], object]] = {
+    "thread": lambda: threading.Thread(target=time.sleep, args=(60,)).start(),
+    "executor": lambda: executor.submit(time.sleep, 60),
+    "exit_function": lambda: atexit.register(time.sleep, 60),
+}
+LEFT_COROUTINES = {
+    "stubborn": swallow_cancellation,
+    "blocking": block_loop,
+    "exiting": exit_later,
+}
 
 
 def spin(seconds: float) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import subprocess
 import sys
@@ -23,7 +24,7 @@ from windlass.worker.line import Kind, Line
 from windlass.worker.nonces import Nonces
 from windlass.worker.options import WorkerOptions
 from windlass.worker.pace import MAX_LOOK_AHEAD, SAMPLE, Pace
-from windlass.worker.process import _is_stopped
+from windlass.worker.process import ChildProcess, _is_stopped
 from windlass.worker.slots import RECORD_BYTES, SlotTable
 
 LONGEST_ID = "x" * RECORD_BYTES
@@ -84,6 +85,18 @@ def test_a_stopped_process_is_told_from_a_running_one() -> None:
         process.kill()
         process.communicate()
     assert not _is_stopped(process.pid)
+
+
+def test_a_child_that_cannot_be_started_leaves_no_descriptor(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(sys, "executable", "/no/such/python")
+    before = os.listdir("/proc/self/fd")
+    for _ in range(3):
+        with pytest.raises(FileNotFoundError):
+            ChildProcess(WorkerOptions("shop:app"), is_solo=False)
+    gc.collect()
+    assert len(os.listdir("/proc/self/fd")) == len(before)
 
 
 @pytest.mark.parametrize(

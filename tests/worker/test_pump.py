@@ -229,6 +229,41 @@ def test_an_outcome_that_the_engine_chokes_on_does_not_hold_up_the_others(
     rig.engine.close(rig.sessions[0], (), "the end of the test")
 
 
+def test_outcomes_survive_an_error_before_their_call(
+    rig: Rig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rig.gate.clear()
+    jobs = [rig.task.enqueue(number) for number in range(SLOTS)]
+    rig.start()
+    until(lambda: len(rig.starts) == SLOTS, "full slots: the next claim comes with an outcome")
+    real, calls = Nonces.announce, iter(range(100))
+
+    def fail_first(nonces: Nonces) -> str:
+        if next(calls) == 0:
+            raise IndexError("no place is left")
+        return real(nonces)
+
+    monkeypatch.setattr(Nonces, "announce", fail_first)
+    rig.gate.set()
+    for job in jobs:
+        rig.await_state(job.id, State.SUCCEEDED)
+    assert next(calls) > 0
+
+
+def test_a_nudge_that_fails_holds_up_nobody(rig: Rig) -> None:
+    def fail(real: Callable[[], Any], arguments: tuple[Any, ...]) -> NoReturn:
+        raise OSError("somebody closed the descriptor")
+
+    rig.faulty.faults["nudge"] = fail
+    pump = rig.start()
+    until(lambda: "wait" in rig.faulty.calls, "a rest")
+    for _ in range(20):
+        assert rig.task.enqueue(1).result(timeout=20) == 1
+    pump.drain()
+    assert rig.ended.wait(20)
+    assert "nudge" in rig.faulty.calls
+
+
 def test_a_dead_session_is_left_and_its_outcomes_are_refused(
     rig: Rig, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -244,7 +279,7 @@ def test_a_dead_session_is_left_and_its_outcomes_are_refused(
         rig.gate.set()
         record = rig.await_state(job.id, State.SUCCEEDED)
         until(lambda: "1 stale outcomes were refused" in caplog.text, "the refusal")
-    assert record.counters.starts == 1
+    assert (record.counters.starts, record.counters.interruptions) == (2, 1)
     assert rig.engine.stats().totals["stale"] == 1
 
 

@@ -5,17 +5,22 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from contextvars import ContextVar
+from dataclasses import dataclass
+from threading import Event, Thread
 from time import monotonic
-from typing import Any
+from typing import Any, NoReturn
 
 import msgspec
+import pytest
 
 from windlass.app import Windlass
 from windlass.core.envelope import Envelope, pack
-from windlass.core.states import Counters
-from windlass.engine.contract import Claim, Outcome, Succeeded
+from windlass.core.failure import FailureText
+from windlass.core.retry import Retry
+from windlass.core.states import MAX_INTERRUPTIONS, Counters, Reason
+from windlass.engine.contract import Buried, Claim, Outcome, Retried, Succeeded
 from windlass.task import Task
-from windlass.worker.execution import Execution
+from windlass.worker.execution import Execution, Run
 from windlass.worker.lease import Lease
 from windlass.worker.line import Line
 from windlass.worker.pace import Pace
@@ -24,7 +29,7 @@ from windlass.worker.slots import SlotTable
 
 left_behind: ContextVar[str] = ContextVar("left_behind", default="nothing")
 found: list[tuple[str, list[str]]] = []
-table = SlotTable.create(1)
+table = SlotTable.create(2)
 
 
 def look(name: str) -> None:
@@ -50,10 +55,17 @@ def claim_of(task: Task[..., Any], name: str) -> Claim:
     )
 
 
-async def run_all(function: Callable[..., Any], names: list[str]) -> list[Outcome]:
-    """Offer all claims at once to a single slot, and wait for their outcomes."""
+async def run_all(
+    function: Callable[..., Any],
+    names: list[str],
+    *,
+    slots: int = 1,
+    execution: type[Execution] = Execution,
+    retry: Retry | None = None,
+) -> list[Outcome]:
+    """Offer all claims at once, and wait for their outcomes. At the end every slot is free."""
     app = Windlass("sqlite:///:memory:")
-    task: Task[..., Any] = app.task(name="look")(function)
+    task: Task[..., Any] = app.task(name="look", retry=retry or Retry())(function)
     loop, done = asyncio.get_running_loop(), asyncio.Event()
     outcomes: list[Outcome] = []
 
@@ -64,12 +76,14 @@ async def run_all(function: Callable[..., Any], names: list[str]) -> list[Outcom
 
     lease = Lease(table, 30_000)
     lease.confirm(monotonic())
-    line = Line(1, lease)
-    execution = Execution(app.settings, lambda claim, progress: None)
+    line = Line(slots, lease)
+    executing = execution(app.settings, lambda claim, progress: None)
     for runner in (ThreadRunner, LoopRunner):
-        runner(line, table, execution, Pace(), report)
+        runner(line, table, executing, Pace(), report)
     line.offer([(claim_of(task, name), task) for name in names])
     await asyncio.wait_for(done.wait(), 20)
+    assert line.busy() == 0
+    assert table.occupied() == []
     return outcomes
 
 
@@ -81,7 +95,6 @@ def check(function: Callable[..., Any]) -> None:
     assert [outcome.id for outcome in outcomes] == names
     # Each job found itself in the slot table, and nothing that another had left behind.
     assert found == [("nothing", [name]) for name in names]
-    assert table.occupied() == []
 
 
 def test_jobs_that_follow_each_other_in_a_thread_share_nothing() -> None:
@@ -90,3 +103,188 @@ def test_jobs_that_follow_each_other_in_a_thread_share_nothing() -> None:
 
 def test_jobs_that_follow_each_other_on_the_loop_share_nothing() -> None:
     check(look_async)
+
+
+# -------------------------------------------------------------------- errors beside the task's code
+
+
+class Leave(SystemExit):
+    """Not an `Exception`; it ends a thread without a word, and leaves an event loop."""
+
+
+def leave(*_: object) -> NoReturn:
+    raise Leave
+
+
+class BrokenPreparation(Execution):
+    def prepare(self, claim: Claim, task: Task[..., Any]) -> NoReturn:
+        raise Leave
+
+
+class BrokenRun(Execution):
+    def run(self, run: Run) -> NoReturn:
+        raise Leave
+
+    async def run_async(self, run: Run) -> NoReturn:
+        raise Leave
+
+
+@pytest.mark.parametrize("broken", [BrokenPreparation, BrokenRun])
+@pytest.mark.parametrize("function", [look, look_async])
+def test_whatever_escapes_a_job_has_an_outcome_and_its_slot_is_freed(
+    function: Callable[..., Any], broken: type[Execution]
+) -> None:
+    outcomes = asyncio.run(run_all(function, ["first", "second"], execution=broken))
+    assert [outcome.id for outcome in outcomes] == ["first", "second"]
+    for outcome in outcomes:
+        assert isinstance(outcome, Retried)
+        assert FailureText.unpack(outcome.error).type.endswith("Leave")
+
+
+def fail(name: str) -> None:
+    raise ValueError(name)
+
+
+async def fail_async(name: str) -> None:
+    raise ValueError(name)
+
+
+@pytest.mark.parametrize("function", [fail, fail_async])
+def test_a_predicate_that_leaves_costs_an_attempt(function: Callable[..., Any]) -> None:
+    [outcome] = asyncio.run(run_all(function, ["job"], retry=Retry(2, retry_if=leave)))
+    assert isinstance(outcome, Retried)
+    assert "ValueError: job" in FailureText.unpack(outcome.error).traceback
+    [outcome] = asyncio.run(run_all(function, ["job"], retry=Retry(1, retry_if=leave)))
+    assert isinstance(outcome, Buried)
+    assert outcome.reason is Reason.EXHAUSTED
+
+
+@dataclass
+class Unreadable:
+    name: str
+
+    def __getattribute__(self, attribute: str) -> Any:
+        if attribute == "name":
+            raise Leave
+        return object.__getattribute__(self, attribute)
+
+
+def show(name: str) -> Unreadable:
+    return Unreadable(name)
+
+
+async def show_async(name: str) -> Unreadable:
+    return Unreadable(name)
+
+
+@pytest.mark.parametrize("function", [show, show_async])
+def test_a_result_that_leaves_is_a_bad_one(function: Callable[..., Any]) -> None:
+    [outcome] = asyncio.run(run_all(function, ["job"]))
+    assert isinstance(outcome, Buried)
+    assert outcome.reason is Reason.BAD_RESULT
+
+
+@dataclass
+class Unmakeable:
+    name: str
+
+    def __post_init__(self) -> None:
+        raise Leave
+
+
+def take(thing: Unmakeable) -> None:
+    raise AssertionError(thing)
+
+
+def prepare(function: Callable[..., Any], call: bytes, counters: Counters) -> Run | Outcome:
+    app = Windlass("sqlite:///:memory:")
+    task: Task[..., Any] = app.task(name="look")(function)
+    claim = Claim(
+        id="job",
+        token="nonce",
+        task="look",
+        queue="default",
+        priority=0,
+        payload=pack(Envelope(task="look", call=msgspec.Raw(call))),
+        counters=counters,
+        created_ms=0,
+    )
+    return Execution(app.settings, lambda claim, progress: None).prepare(claim, task)
+
+
+def test_an_argument_that_leaves_makes_no_call() -> None:
+    first = Counters(attempt=1, starts=1)
+    outcome = prepare(take, b'{"args":[{"name":"x"}]}', first)
+    assert isinstance(outcome, Buried)
+    assert (outcome.reason, outcome.started) == (Reason.UNDECODABLE, False)
+
+
+@pytest.mark.parametrize("spent", [0, 1])
+def test_a_job_whose_process_ends_too_often_is_buried(spent: int) -> None:
+    had = MAX_INTERRUPTIONS - 1 + spent
+    outcome = prepare(look, b'{"args":["x"]}', Counters(1, had + 1, interruptions=had))
+    if not spent:
+        assert isinstance(outcome, Run)
+        return
+    assert isinstance(outcome, Buried)
+    assert (outcome.reason, outcome.started) == (Reason.EXHAUSTED, False)
+    message = FailureText.unpack(outcome.error).message
+    assert message.startswith(f"{MAX_INTERRUPTIONS} interruptions: its process ended")
+
+
+async def cancel_others(name: str) -> None:
+    """The first one lets the second be made, and cancels it before its first step."""
+    if name == "first":
+        await asyncio.sleep(0)
+        for task in asyncio.all_tasks() - {asyncio.current_task()}:
+            if "LoopRunner" in repr(task.get_coro()):
+                task.cancel()
+        return
+    started.append(name)
+
+
+started: list[str] = []
+
+
+def test_a_coroutine_that_is_cancelled_before_its_first_step_is_tried_again() -> None:
+    started.clear()
+    outcomes = asyncio.run(run_all(cancel_others, ["first", "second"], slots=2))
+    kinds = {outcome.id: type(outcome) for outcome in outcomes}
+    assert kinds == {"first": Succeeded, "second": Retried}
+    assert started == []
+
+
+# ---------------------------------------------------------------------------------- no more threads
+
+
+def test_a_thread_that_cannot_be_started_is_tried_again(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    real, tries = Thread.start, iter(range(100))
+
+    def start(thread: Thread) -> None:
+        if thread.name.startswith("slot") and next(tries) == 0:
+            raise RuntimeError("can't start new thread")
+        real(thread)
+
+    monkeypatch.setattr(Thread, "start", start)
+    outcomes: list[Outcome] = []
+    done = Event()
+
+    def report(outcome: Outcome) -> None:
+        outcomes.append(outcome)
+        done.set()
+
+    app = Windlass("sqlite:///:memory:")
+    task: Task[..., Any] = app.task(name="look")(look)
+    lease = Lease(table, 30_000)
+    lease.confirm(monotonic())
+    line = Line(1, lease)
+    execution = Execution(app.settings, lambda claim, progress: None)
+    ThreadRunner(line, table, execution, Pace(), report)
+    line.offer([(claim_of(task, "refused"), task)])
+    assert "a thread for jobs could not be started" in caplog.text
+    assert [claim.id for claim in line.take_back(monotonic())] == ["refused"]
+    line.offer([(claim_of(task, "again"), task)])
+    assert done.wait(20)
+    assert [outcome.id for outcome in outcomes] == ["again"]

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
+import pytest
+
 from tests.worker.scripted import Script
-from tests.worker.yard import Yard, until
+from tests.worker.yard import PROJECT, Yard, until
 from windlass.app import Windlass
 from windlass.core.failure import FailureText
 from windlass.core.ids import new_id
@@ -77,8 +80,9 @@ def test_whatever_a_task_raises_fails_its_job_and_nothing_else(yard: Yard) -> No
     worker = yard.start()
     worker.await_log("ready")
     children = worker.children()
-    rude = [yard.coroutine(step, step) for step in ("interrupt", "leave", "cancel")]
-    rude += [yard.plain(step, step) for step in ("interrupt", "leave")]
+    everywhere = ("interrupt", "leave", "unprintable")
+    rude = [yard.coroutine(step, step) for step in (*everywhere, "cancel")]
+    rude += [yard.plain(step, step) for step in everywhere]
     for job in rude:
         assert yard.await_state(job, State.DEAD).reason is Reason.EXHAUSTED
     for kind in (yard.plain, yard.coroutine):
@@ -86,14 +90,27 @@ def test_whatever_a_task_raises_fails_its_job_and_nothing_else(yard: Yard) -> No
     assert worker.children() == children
 
 
+def test_what_a_background_coroutine_raises_costs_nobody_anything(yard: Yard) -> None:
+    worker = yard.start(slots=2)
+    neighbour = yard.coroutine("neighbour", "sleep:0.5")
+    yard.await_start("neighbour")
+    yard.coroutine("origin", "leave_coroutine:exiting")
+    worker.await_log("SystemExit left the event loop, which goes on")
+    for job in (neighbour, yard.coroutine("later", "sleep:0.01")):
+        assert job.result(timeout=20).endswith("done")
+        assert yard.record(job).counters.starts == 1
+    assert "died" not in worker.log()
+
+
 def test_a_job_of_an_unknown_task_is_kept(yard: Yard) -> None:
     stray = NewJob(id=new_id(1), task="not.here", queue="default", payload=b"{}")
     yard.app.engine.put([stray])
-    yard.start()
+    worker = yard.start()
     assert yard.plain("known").result(timeout=20) == "known done"
     until(lambda: yard.record(stray.id).hold is Hold.UNROUTABLE, "the hold")
     record = yard.record(stray.id)
     assert (record.state, record.counters.attempt) == (State.READY, 0)
+    worker.await_log("task not.here is not known to this app")
 
 
 UNDECODABLE = [
@@ -140,16 +157,42 @@ def test_what_one_job_leaves_in_context_variables_the_next_does_not_see(yard: Ya
     assert [line for line in yard.lines() if "found" in line] == ["found nothing"] * 4
 
 
+@pytest.mark.parametrize("app", ["tests.worker.scripted:app", "tests.worker.eager:app"])
 def test_the_url_of_the_worker_wins_for_what_its_tasks_enqueue_too(
-    yard: Yard, tmp_path: Path
+    yard: Yard, tmp_path: Path, app: str
 ) -> None:
     url = f"sqlite:///{tmp_path / 'other.db'}"
     other = Windlass(url)
     Script(other).plain.enqueue("parent", ["enqueue:child"])
-    yard.start(url=url)
+    yard.start(app=app, url=url)
     until(lambda: yard.events("end", "child"), "the end of the child")
     assert yard.app.engine.stats().totals == {}
     other.close()
+
+
+@pytest.mark.parametrize("by_option", [False, True])
+def test_a_relative_url_starts_in_the_folder_of_the_worker(yard: Yard, by_option: bool) -> None:
+    """Wherever the app goes while it is imported."""
+    url = f"sqlite:///{os.path.relpath(yard.folder / 'jobs.db', PROJECT)}"
+    elsewhere = yard.folder / "far" / "away"
+    elsewhere.mkdir(parents=True)
+    job = yard.plain("found")
+    yard.start(
+        app="tests.worker.wandering:app",
+        url=url if by_option else None,
+        environment={
+            "SCRIPT_ELSEWHERE": str(elsewhere),
+            **({} if by_option else {"WINDLASS_URL": url}),
+        },
+    )
+    assert job.result(timeout=20) == "found done"
+
+
+def test_an_app_that_dies_without_a_word_ends_the_worker_with_another_code(yard: Yard) -> None:
+    yard.trap.touch()
+    worker = yard.start()
+    assert worker.wait() == 1
+    assert "cannot serve tests.worker.scripted:app: exit code 7" in worker.log()
 
 
 def test_an_app_that_cannot_be_imported_ends_the_worker_with_its_traceback(yard: Yard) -> None:
@@ -178,6 +221,12 @@ def test_a_starting_worker_adopts_all_that_it_knows(yard: Yard) -> None:
     engine.clock_offset_ms = 0
     yard.start()
     yard.await_count(State.SUCCEEDED, count)
+
+
+def test_an_app_without_tasks_is_warned_of(yard: Yard) -> None:
+    """The tasks are declared in a module that nobody imports."""
+    worker = yard.start(app="tests.worker.empty:app")
+    worker.await_log("the app tests.worker.empty:app knows no task")
 
 
 def test_an_app_that_is_not_there_ends_the_worker_with_a_sentence(yard: Yard) -> None:

@@ -11,6 +11,8 @@ import pytest
 from tests.worker.conftest import MakeYard
 from tests.worker.yard import Yard
 from windlass.core.states import State
+from windlass.job import Job
+from windlass.worker.supervisor import ECHO_S
 
 
 def test_an_idle_worker_stops_at_once(yard: Yard) -> None:
@@ -46,6 +48,42 @@ def test_a_drain_finishes_what_runs_and_loses_nothing(yard: Yard, number: signal
     assert len(labels) == len(set(labels)) == 40
 
 
+@pytest.mark.parametrize("left", ["thread", "executor"])
+def test_what_plain_jobs_leave_behind_does_not_hold_up_a_stop(yard: Yard, left: str) -> None:
+    assert_stops_soon(yard, yard.plain("untidy", f"leave_behind:{left}"))
+
+
+@pytest.mark.parametrize("left", ["stubborn", "blocking"])
+def test_what_coroutines_leave_behind_does_not_hold_up_a_stop(yard: Yard, left: str) -> None:
+    assert_stops_soon(yard, yard.coroutine("untidy", f"leave_coroutine:{left}", "sleep:0.01"))
+
+
+def assert_stops_soon(yard: Yard, job: Job[str]) -> None:
+    worker = yard.start()
+    assert job.result(timeout=20) == "untidy done"
+    began_at = time.monotonic()
+    assert worker.stop() == 0
+    assert time.monotonic() - began_at < 4  # the grace is 10 s
+    assert "killing" not in worker.log()
+
+
+def test_functions_at_exit_are_called_and_have_a_moment(yard: Yard) -> None:
+    """The one that hangs was registered last, and so comes first."""
+    assert_stops_soon(yard, yard.plain("untidy", "leave_behind:exit_function"))
+
+
+def test_a_second_signal_does_not_wait_for_functions_at_exit(yard: Yard) -> None:
+    job = yard.plain("untidy", "leave_behind:exit_function")
+    worker = yard.start()
+    job.result(timeout=20)
+    worker.signal(signal.SIGTERM)
+    worker.await_log("stopping on SIGTERM")
+    time.sleep(0.3)  # the pump has ended, and nothing tells of it
+    began_at = time.monotonic()
+    assert worker.stop() == 0
+    assert time.monotonic() - began_at < 1.5  # taking leave may take 3 s
+
+
 def test_when_the_grace_is_over_running_jobs_are_handed_back(make_yard: MakeYard) -> None:
     yard = make_yard(grace="300ms")
     gate = yard.folder / "gate"
@@ -70,6 +108,7 @@ def test_a_second_signal_hands_back_now(yard: Yard) -> None:
     began_at = time.monotonic()
     worker.signal(signal.SIGTERM)
     worker.await_log("stopping on SIGTERM")
+    time.sleep(ECHO_S)  # sooner, it would be taken for an echo of the first
     worker.signal(signal.SIGTERM)
     assert worker.wait() == 0
     assert time.monotonic() - began_at < 4  # the grace is 10 s
@@ -91,3 +130,15 @@ def test_a_child_that_cannot_hand_back_is_killed_and_its_jobs_go_back(
     assert f"killing child {child}" in worker.log()
     record = yard.record(job)
     assert (record.state, record.counters.attempt, record.counters.crashes) == (State.READY, 0, 0)
+
+
+def test_a_signal_and_its_echo_are_one(yard: Yard) -> None:
+    """As `timeout` sends it: to the process, and to its group right after."""
+    job = yard.plain("job", "sleep:0.6")
+    worker = yard.start()
+    yard.await_start("job")
+    worker.signal(signal.SIGTERM)
+    os.killpg(worker.pid, signal.SIGTERM)
+    assert worker.wait() == 0
+    assert yard.record(job).state is State.SUCCEEDED
+    assert "handing back" not in worker.log()

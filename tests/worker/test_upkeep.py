@@ -12,7 +12,7 @@ from tests.worker.faulty import Faulty, lose_request, once
 from tests.worker.yard import until
 from windlass.app import Windlass
 from windlass.core.states import State
-from windlass.engine.contract import UNKNOWN_NONCE_MS, Engine, Plan
+from windlass.engine.contract import UNKNOWN_NONCE_MS, Engine, Plan, Tended
 from windlass.worker.process import ChildProcess
 from windlass.worker.slots import SlotTable
 from windlass.worker.upkeep import Closing, Upkeep
@@ -45,6 +45,7 @@ class Office:
         self.upkeep = Upkeep(
             cast(Engine, self.faulty),
             LEASE_MS,
+            ("default",),
             living=lambda: [cast(ChildProcess, self.child)],
             on_gone=self.gone.append,
             on_suspects=lambda: self.suspects.append(True),
@@ -110,6 +111,24 @@ def test_a_closing_that_fails_is_tried_again_and_suspects_are_told_of(office: Of
     until(lambda: office.suspects, "the news of suspects")
     assert [office.state(job) for job in jobs] == [State.READY] * 2
     assert office.faulty.calls.count("close") == 2
+
+
+def test_suspects_that_nobody_asks_for_are_told_of(office: Office) -> None:
+    """All children may be busy for hours, and none of them claims meanwhile."""
+    jobs = [office.claim("nonce"), office.claim("other")]
+    office.upkeep.start()
+    until(lambda: "claim" in office.faulty.calls, "the first look")
+    office.engine.close("session", jobs, "signal 9 (SIGKILL)")  # by another worker
+    until(lambda: office.suspects, "the news of suspects")
+    assert [office.state(job) for job in jobs] == [State.READY] * 2
+
+
+def test_as_long_as_there_is_more_to_tend_it_goes_on_at_once(office: Office) -> None:
+    office.faulty.faults["tend"] = lambda real, arguments: Tended(more=True)
+    office.upkeep.start()
+    until(lambda: office.faulty.calls.count("tend") > 20, "twenty bites", seconds=5)
+    office.faulty.faults.clear()
+    office.upkeep.stop(10)
 
 
 def test_a_closing_that_was_asked_for_is_done_before_the_end(office: Office) -> None:

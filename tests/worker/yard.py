@@ -127,10 +127,11 @@ class Yard:
         processes: int = 1,
         slots: int = 4,
         url: str | None = None,
+        environment: dict[str, str] | None = None,
     ) -> Worker:
         options = WorkerOptions(app, tuple(queues), processes, slots, url)
         log = self.folder / f"worker-{len(self._workers)}.log"
-        worker = Worker(options, self._environment, log)
+        worker = Worker(options, {**self._environment, **(environment or {})}, log)
         self._workers.append(worker)
         return worker
 

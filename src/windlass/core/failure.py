@@ -2,7 +2,8 @@
 
 Exceptions cross processes only as data: the type, the message and the traceback are turned into
 text where the exception was caught, cut to a bounded size, and never rebuilt. Whatever a task
-raises, making and reading that text does not fail.
+raises, making and reading that text does not fail: code of its class that runs here (`__str__`, a
+property, a metaclass) may raise anything, even what is no `Exception`.
 """
 
 from __future__ import annotations
@@ -16,6 +17,8 @@ import msgspec
 MAX_TYPE: Final = 256
 MAX_MESSAGE: Final = 8 * 1024
 MAX_TRACEBACK: Final = 32 * 1024
+#: The type of an exception that does not even tell its name.
+UNKNOWN: Final = "BaseException"
 
 
 class FailureText(msgspec.Struct, frozen=True):
@@ -29,12 +32,15 @@ class FailureText(msgspec.Struct, frozen=True):
     def of(cls, error: BaseException) -> FailureText:
         """The text of `error`. The frames it came through are cleared, so that it keeps nothing of
         the job alive."""
-        text = cls(
-            type=_cut(_name_of(type(error)), MAX_TYPE),
-            message=_cut(_message_of(error), MAX_MESSAGE),
-            traceback=_cut(_traceback_of(error), MAX_TRACEBACK),
-        )
-        _clear_frames(error)
+        try:
+            text = cls(
+                type=_cut(_name_of(type(error)), MAX_TYPE),
+                message=_cut(_message_of(error), MAX_MESSAGE),
+                traceback=_cut(_traceback_of(error), MAX_TRACEBACK),
+            )
+            _clear_frames(error)
+        except BaseException:  # noqa: BLE001  # a class that makes nothing of itself known
+            return cls(type=UNKNOWN, message="<no text: the exception cannot be looked at>")
         return text
 
     def pack(self) -> bytes:
@@ -57,14 +63,14 @@ def _name_of(kind: type[BaseException]) -> str:
 def _message_of(error: BaseException) -> str:
     try:
         return str(error)
-    except Exception as problem:  # noqa: BLE001  # a broken __str__ must not hide the failure
+    except BaseException as problem:  # noqa: BLE001  # a broken __str__ must not hide the failure
         return f"<no message: its __str__ raised {type(problem).__name__}>"
 
 
 def _traceback_of(error: BaseException) -> str:
     try:
         return "".join(traceback.format_exception(error))
-    except Exception as problem:  # noqa: BLE001  # a broken exception must not hide the failure
+    except BaseException as problem:  # noqa: BLE001  # a broken exception must not hide the failure
         return f"<no traceback: making it raised {type(problem).__name__}>"
 
 

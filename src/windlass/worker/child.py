@@ -5,11 +5,14 @@
 2. The app is loaded and its engine opened; what goes wrong is told to the supervisor.
 3. The pump claims and reports in a thread of its own, plain functions run in threads, and
    coroutines on the event loop of the main thread, until the pump is done.
+4. Then the process takes leave and ends, in a few seconds at most, whatever tasks have left behind:
+   threads, background coroutines, a blocked event loop.
 """
 
 from __future__ import annotations
 
 import asyncio
+import atexit
 import ctypes
 import os
 import signal
@@ -31,6 +34,7 @@ from windlass.engine.contract import BITE, Engine, EngineOptions, Plan
 from windlass.engine.url import open_engine
 from windlass.errors import EngineUnavailable, WindlassError
 from windlass.loading import load_app
+from windlass.settings import absolute_url
 from windlass.worker.control import (
     Channel,
     Command,
@@ -58,6 +62,9 @@ log = getLogger("windlass.worker")
 
 #: With the default of 5 ms, one spinning task makes every step of the other threads wait that long.
 SWITCH_INTERVAL_S = 0.0005
+#: How long taking leave may take, in seconds: more than an app takes to close, and less than the
+#: supervisor waits.
+FAREWELL_S = 3.0
 #: The exit code of a child that could not load the app; the supervisor was told why.
 EXIT_FAILED = 1
 #: The exit code of a child without a supervisor, which nobody will see.
@@ -66,13 +73,13 @@ EXIT_ORPHANED = 1
 _PR_SET_PDEATHSIG = 1
 
 
-def main(arguments: Sequence[str]) -> int:
+def main(arguments: Sequence[str]) -> NoReturn:
     control, table, supervisor = map(int, arguments)
     _leave_signals_to_supervisor()
     _die_with(supervisor)
     configure_logging()
     sys.setswitchinterval(SWITCH_INTERVAL_S)
-    return Child(join_pair(control), table).run()
+    Child(join_pair(control), table).run()
 
 
 class Child:
@@ -98,30 +105,42 @@ class Child:
             self._heed(command)
         return start
 
-    def run(self) -> int:
+    def run(self) -> NoReturn:
         Thread(target=self._listen, name="control", daemon=True).start()
         try:
             app, engine = self._load()
+            loop = asyncio.new_event_loop()
+            asyncio.set_event_loop(loop)
+            loop.run_until_complete(self._serve(app, engine))
         except BaseException as error:  # noqa: BLE001  # an import can raise anything, even SystemExit
             self._channel.send(Failed(_explain(error)))
             os._exit(EXIT_FAILED)  # threads that the app has started must not keep us
-        asyncio.run(self._serve(app, engine))
-        self._pump = None  # from here on a hand-back has nothing to wait for
-        app.close()
-        engine.shutdown()
-        return 0
+        while not loop.is_closed():
+            self._run_loop(loop)
+        os._exit(EXIT_FAILED)
+
+    def _run_loop(self, loop: asyncio.AbstractEventLoop) -> None:
+        """Until a task stops it, or lets SystemExit escape in the background: then again."""
+        try:
+            loop.run_forever()
+        except BaseException as error:  # noqa: BLE001  # a background task is nobody's crash
+            with suppress(BaseException):  # a handler of the app may be what fails
+                log.error("%s left the event loop, which goes on", type(error).__name__)
 
     # ---------------------------------------------------------------------------------- loading
 
     def _load(self) -> tuple[Windlass, Engine]:
         if os.getcwd() not in sys.path:
             sys.path.insert(0, os.getcwd())
+        # Before the app is imported, which may change the current folder.
+        url = None if self._options.url is None else absolute_url(self._options.url)
         app = load_app(self._options.app)
         for task in app.tasks.values():
             task.codec.resolve()  # a task that no call can reach is for a person to see now
-        if self._options.url is not None:
+        if url is not None:
+            app.close()  # its module may have used the engine of its own url already
             # For the app too: what a task enqueues belongs where its worker claims.
-            app.settings = msgspec.structs.replace(app.settings, url=self._options.url)
+            app.settings = msgspec.structs.replace(app.settings, url=url)
         settings = app.settings
         options = EngineOptions(lease_ms=settings.lease_ms, dead_ttl_ms=settings.dead_ttl_ms)
         engine = open_engine(settings.url, options)
@@ -143,8 +162,8 @@ class Child:
     # ---------------------------------------------------------------------------------- serving
 
     async def _serve(self, app: Windlass, engine: Engine) -> None:
-        self._loop = asyncio.get_running_loop()
-        self._done = asyncio.Event()
+        """Begin: from here on the loop, the pump and the runners go on by themselves."""
+        self._farewell = [app.close, engine.shutdown, atexit._run_exitfuncs, _flush]
         lease = Lease(self._table, app.settings.lease_ms)
         line, pace = Line(self._slots, lease), Pace()
         nonces = Nonces(self._table)
@@ -154,7 +173,6 @@ class Child:
             runner(line, self._table, execution, pace, pump.report)
         self._pump = pump
         Thread(target=pump.run, name="pump", daemon=True).start()
-        await self._done.wait()
 
     # ----------------------------------------------------------------------- asked by the pump
 
@@ -166,8 +184,21 @@ class Child:
     def see_suspects(self) -> None:
         self._channel.send(SuspectsSeen())
 
-    def end(self) -> None:
-        self._loop.call_soon_threadsafe(self._done.set)
+    def end(self) -> NoReturn:
+        """Everything is reported. This is the pump's thread, because the main one may be blocked by
+        what a task left on the event loop; an ordinary exit would wait for other leftovers."""
+        self._pump = None  # from here on a hand-back has nothing to wait for
+        farewell = Thread(target=self._take_leave, name="farewell", daemon=True)
+        try:
+            farewell.start()
+            farewell.join(FAREWELL_S)
+        finally:
+            os._exit(0)
+
+    def _take_leave(self) -> None:
+        for action in self._farewell:
+            with suppress(BaseException):  # functions of the app, which end with the process
+                action()
 
     def end_at_once(self) -> NoReturn:
         """What runs was handed back and is nobody's suspect."""
@@ -217,6 +248,12 @@ def _die_with(supervisor: int) -> None:
         os._exit(EXIT_ORPHANED)
 
 
+def _flush() -> None:
+    """What the interpreter does at an ordinary exit."""
+    for stream in (sys.stdout, sys.stderr):
+        stream.flush()
+
+
 def _explain(error: BaseException) -> str:
     """Our own errors say what to do; of others the traceback is what helps."""
     if isinstance(error, WindlassError):
@@ -225,4 +262,4 @@ def _explain(error: BaseException) -> str:
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    main(sys.argv[1:])

@@ -9,13 +9,16 @@
 7. Encode the result.
 8. Decide on a failure: put off, retried, or given up.
 
-Steps 1 to 5 are `prepare`, the others `run` and its twin for coroutines. None of them raises: every
-claim ends in an outcome.
+Steps 1 to 5 are `prepare`, the others `run` and its twin for coroutines. Code of the user runs in
+most of them (types that are rebuilt, predicates, `__str__`) and may raise anything, even what is no
+`Exception`; every claim ends in an outcome all the same. What escapes is for the runners to catch,
+and for `conclude_escape` to judge.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from functools import partial
 from logging import getLogger
 from random import Random
@@ -45,6 +48,11 @@ from windlass.settings import Settings
 from windlass.task import Task
 
 log = getLogger("windlass.worker")
+
+#: When an attempt that ended outside the task's own code is tried again.
+ESCAPE_DELAY_MS = 1_000
+
+_INTERRUPTED = "its process ended before it was reported"
 
 
 class Run(msgspec.Struct, frozen=True, gc=False):
@@ -82,7 +90,7 @@ class Execution:
             context = self._build_context(claim, policy)
         except NewerFormat:
             return Unroutable(id=claim.id, token=claim.token)
-        except Exception as error:  # noqa: BLE001  # whatever rebuilding a value raises, it makes no call
+        except BaseException as error:  # noqa: BLE001  # whatever rebuilding a value raises, it makes no call
             return _bury_unstarted(claim, Reason.UNDECODABLE, FailureText.of(error))
         first = (context,) if task.takes_context else ()
         ttl_ms = self._choose_result_ttl_ms(envelope, task)
@@ -109,7 +117,12 @@ class Execution:
             (Reason.EXHAUSTED, had.attempt - 1, policy.max_attempts, "failed attempts"),
             (Reason.CRASHED, had.crashes, self._settings.max_crashes, "crashes of its process"),
             (Reason.LOST, had.losses, MAX_LOSSES, "losses of its worker"),
-            (Reason.EXHAUSTED, had.interruptions, MAX_INTERRUPTIONS, "interruptions"),
+            (
+                Reason.EXHAUSTED,
+                had.interruptions,
+                MAX_INTERRUPTIONS,
+                "interruptions: " + _INTERRUPTED,
+            ),
         )
         for reason, spent, budget, what in budgets:
             if spent >= budget:
@@ -151,7 +164,7 @@ class Execution:
         try:
             result = run.task.codec.encode_result(value)
             check_size(result, self._settings.max_payload, f"The result of {claim.task}")
-        except Exception as error:  # noqa: BLE001  # a value may raise anything when it is looked at
+        except BaseException as error:  # noqa: BLE001  # a value may raise anything when it is looked at
             return self._bury(run, Reason.BAD_RESULT, FailureText.of(error))
         stored = result if run.result_ttl_ms else None
         return Succeeded(
@@ -159,6 +172,28 @@ class Execution:
         )
 
     def _conclude_failure(self, run: Run, error: BaseException) -> Outcome:
+        try:
+            return self._judge(run, error)
+        except BaseException as slip:  # noqa: BLE001  # of a predicate, or of the error's own class
+            return self.conclude_escape(run.claim, slip, run.policy.max_attempts)
+
+    def conclude_escape(
+        self, claim: Claim, error: BaseException, max_attempts: int | None = None
+    ) -> Outcome:
+        """The last resort, for an error outside the task's own code: an attempt that failed.
+        Without the policy at hand the app's own number of attempts bounds it."""
+        text = FailureText.of(error)
+        with suppress(BaseException):  # a handler of the app may be what fails
+            log.error(
+                "job %s of task %s failed beside its code: %s", claim.id, claim.task, text.type
+            )
+        if claim.counters.attempt < (max_attempts or self._settings.retry.max_attempts):
+            return Retried(
+                id=claim.id, token=claim.token, delay_ms=ESCAPE_DELAY_MS, error=text.pack()
+            )
+        return Buried(id=claim.id, token=claim.token, reason=Reason.EXHAUSTED, error=text.pack())
+
+    def _judge(self, run: Run, error: BaseException) -> Outcome:
         claim = run.claim
         if isinstance(error, Snooze):
             return self._snooze(run, error)

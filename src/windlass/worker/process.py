@@ -27,11 +27,21 @@ class ChildProcess:
         slots = 1 if is_solo else options.slots
         self.table = SlotTable.create(slots)
         self.channel: Channel[Report]
-        self.channel, theirs = open_pair()
-        with theirs:
-            self._process = _start(theirs.fileno(), self.table.descriptor)
-        self.table.close_descriptor()
+        try:
+            self._process = self._start()
+        finally:
+            self.table.close_descriptor()
         self.tell(Start(options, slots, is_solo))
+
+    def _start(self) -> subprocess.Popen[bytes]:
+        """A start that fails is tried again and again: no descriptor may be left behind."""
+        self.channel, theirs = open_pair()
+        try:
+            with theirs:
+                return _start(theirs.fileno(), self.table.descriptor)
+        except BaseException:
+            self.channel.close()
+            raise
 
     @property
     def pid(self) -> int:

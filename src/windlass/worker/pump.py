@@ -58,6 +58,8 @@ ABSTINENCE_S = 0.25
 PROGRESS_S = 0.2
 #: A child for suspects ends after so many seconds without one.
 SOLO_IDLE_S = 10.0
+#: That a task is unknown is logged at most this often, in seconds.
+UNKNOWN_S = 60.0
 #: The supervisor is told of waiting suspects at most this often, in seconds.
 SUSPECTS_S = 1.0
 
@@ -72,7 +74,7 @@ class Owner(Protocol):
         """Jobs are waiting that must run alone."""
 
     def end(self) -> None:
-        """All is reported, and nothing more will be claimed."""
+        """All is reported, and nothing more will be claimed: the end of this process."""
 
     def end_at_once(self) -> NoReturn:
         """End the process, whatever runs in it."""
@@ -131,6 +133,7 @@ class Pump:
         self._last_claim_at = monotonic()
         self._last_progress_at = 0.0
         self._last_suspects_at = 0.0
+        self._told_unknown: dict[str, float] = {}
 
     # ----------------------------------------------------------------------- for other threads
 
@@ -168,7 +171,10 @@ class Pump:
         # before the look at `_wake`: one of the two sees the other.
         wake = self._wake
         if wake is not None:
-            wake()
+            try:
+                wake()
+            except Exception:  # noqa: BLE001  # only a hint, and a slot must not be lost for it
+                return
 
     # -------------------------------------------------------------------------------- the loop
 
@@ -238,10 +244,10 @@ class Pump:
     # ---------------------------------------------------------------------------- one round trip
 
     def _turn(self, outcomes: list[Outcome], room: int) -> None:
-        call = Call(self._session, outcomes)
+        call = self._unsettled = Call(self._session, outcomes)  # now they are in no other place
         if room:
-            call = Call(self._session, outcomes, self._nonces.announce(), room)
-        self._unsettled = call
+            nonce = self._nonces.announce()
+            call = self._unsettled = Call(self._session, outcomes, nonce, room)
         turn, call = self._repeat(call)
         self._unsettled = None
         self._settle(call, turn)
@@ -341,9 +347,19 @@ class Pump:
             task = self._tasks.get(claim.task)
             if task is None:
                 self._outcomes.append(Unroutable(id=claim.id, token=claim.token))
+                self._tell_unknown(claim.task)
             else:
                 known.append((claim, task))
         self._line.offer(known)
+
+    def _tell_unknown(self, task: str) -> None:
+        now = monotonic()
+        if now - self._told_unknown.get(task, -UNKNOWN_S) >= UNKNOWN_S:
+            self._told_unknown[task] = now
+            log.warning(
+                "task %s is not known to this app: its jobs are kept for a worker that knows it",
+                task,
+            )
 
     def _release(self, claims: Iterable[Claim]) -> None:
         for claim in claims:

@@ -2,14 +2,18 @@
 
 Both do the same for each job: take it from the line, note it in the slot table just before its
 code runs, run it, report the outcome, take the next. They differ in how they are woken and in what
-calls the function.
+calls the function. Whatever happens, a job that was taken ends in an outcome and its slot is freed:
+nobody else would do it.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from contextlib import suppress
 from contextvars import Context as Variables
+from functools import partial
+from logging import getLogger
 from queue import SimpleQueue
 from threading import Lock, Thread
 from time import monotonic
@@ -19,6 +23,8 @@ from windlass.worker.execution import Execution, Run
 from windlass.worker.line import Kind, Line, Started
 from windlass.worker.pace import Pace
 from windlass.worker.slots import SlotTable
+
+log = getLogger("windlass.worker")
 
 Report = Callable[[Outcome], None]
 
@@ -63,24 +69,46 @@ class ThreadRunner(Runner):
         self._hints: SimpleQueue[None] = SimpleQueue()
         self._threads = 0
         self._starting = Lock()
+        self._is_short_of_threads = False
         super().__init__(line, table, execution, pace, report)
 
     def hint(self, count: int) -> None:
         with self._starting:
-            while self._threads < min(self._line.slots, self._line.busy() + count):
+            wanted = min(self._line.slots, self._line.busy() + count)
+            while self._threads < wanted and self._start_thread():
                 self._threads += 1
-                Thread(target=self._serve, name=f"slot-{self._threads}", daemon=True).start()
         for _ in range(count):
             self._hints.put(None)
 
+    def _start_thread(self) -> bool:
+        """When the system refuses, those that are there do the work. Without any the claims are
+        handed back after a moment, and the next ones ask for a thread again."""
+        try:
+            Thread(target=self._serve, name=f"slot-{self._threads + 1}", daemon=True).start()
+        except (RuntimeError, MemoryError) as error:
+            if not self._is_short_of_threads:
+                log.error("a thread for jobs could not be started, and is tried again: %s", error)
+            self._is_short_of_threads = True
+            return False
+        self._is_short_of_threads = False
+        return True
+
     def _serve(self) -> None:
         while True:
-            self._hints.get()
-            started = self._line.begin(self.kind)
-            while started is not None:
+            # Some tasks have exceptions sent into their own thread, which may arrive late.
+            with suppress(BaseException):
+                self._hints.get()
+                self._serve_line()
+
+    def _serve_line(self) -> None:
+        started = self._line.begin(self.kind)
+        while started is not None:
+            try:
                 # An empty set of context variables: what one job sets, the next never sees.
                 outcome = Variables().run(self._run, started)
-                started = self._end(started, outcome)
+            except BaseException as error:  # noqa: BLE001  # the slot must be freed
+                outcome = self._execution.conclude_escape(started.claim, error)
+            started = self._end(started, outcome)
 
     def _run(self, started: Started) -> Outcome:
         run = self._execution.prepare(started.claim, started.task)
@@ -101,7 +129,7 @@ class LoopRunner(Runner):
         self._loop = asyncio.get_running_loop()
         self._is_called = False
         # By slot. The loop keeps weak references only, and would let a waiting task be collected.
-        self._tasks: list[asyncio.Task[None] | None] = [None] * line.slots
+        self._tasks: list[asyncio.Task[Outcome] | None] = [None] * line.slots
         super().__init__(line, table, execution, pace, report)
 
     def hint(self, count: int) -> None:
@@ -120,19 +148,29 @@ class LoopRunner(Runner):
             self._loop.call_soon(self._begin_one)
 
     def _start(self, started: Started) -> None:
-        self._tasks[started.slot] = self._loop.create_task(
-            self._serve(started), context=Variables()
-        )
+        # Not by the loop: it would ask a task factory of the app, which may do anything.
+        task = asyncio.Task(self._run(started), loop=self._loop, context=Variables())
+        self._tasks[started.slot] = task
+        task.add_done_callback(partial(self._conclude, started))
 
-    async def _serve(self, started: Started) -> None:
-        execution = self._execution
-        run = execution.prepare(started.claim, started.task)
-        if isinstance(run, Run):
+    async def _run(self, started: Started) -> Outcome:
+        try:
+            run = self._execution.prepare(started.claim, started.task)
+            if not isinstance(run, Run):
+                return run
             self._table.occupy(started.slot, run.claim.id)
-            outcome = await execution.run_async(run)
-        else:
-            outcome = run
+            return await self._execution.run_async(run)
+        except BaseException as error:  # noqa: BLE001  # SystemExit would leave the loop
+            return self._execution.conclude_escape(started.claim, error)
+
+    def _conclude(self, started: Started, task: asyncio.Task[Outcome]) -> None:
+        """A callback and not the end of `_run`: a task that another one cancels before its first
+        step never enters it."""
         self._tasks[started.slot] = None
+        try:
+            outcome = task.result()
+        except BaseException as error:  # noqa: BLE001  # the slot must be freed
+            outcome = self._execution.conclude_escape(started.claim, error)
         following = self._end(started, outcome)
         if following is not None:
             self._start(following)

@@ -65,8 +65,12 @@ class SlotTable:
     @classmethod
     def create(cls, slots: int) -> SlotTable:
         descriptor = _open_nameless()
-        os.ftruncate(descriptor, _size(slots))
-        return cls(descriptor, slots)
+        try:
+            os.ftruncate(descriptor, _size(slots))
+            return cls(descriptor, slots)
+        except BaseException:
+            os.close(descriptor)
+            raise
 
     @classmethod
     def attach(cls, descriptor: int, slots: int) -> SlotTable:

@@ -38,6 +38,9 @@ from windlass.worker.upkeep import Closing, Upkeep
 
 log = getLogger("windlass.worker")
 
+#: A signal that comes this soon after the first, in seconds, is its echo: programs such as
+#: `timeout` signal a process and then its group.
+ECHO_S = 0.25
 #: How long children may take to hand back before they are killed, in seconds.
 KILL_S = 5.0
 #: How long the last sessions may take to be closed, in seconds.
@@ -51,6 +54,7 @@ MOST_RESPAWN_S = 5.0
 SILENT_S = 1.0
 
 EXIT_OK = 0
+EXIT_FAILED = 1
 EXIT_USAGE = 2
 
 _STOPPING = (signal.SIGTERM, signal.SIGINT)
@@ -69,6 +73,7 @@ class Supervisor:
         self._is_solo_coming = False
         self._short_lives = 0
         self._stops = 0
+        self._stopped_at = 0.0
         self._is_handing_back = False
         self._exit_code = EXIT_OK
 
@@ -135,12 +140,18 @@ class Supervisor:
         self._upkeep = Upkeep(
             engine,
             ready.lease_ms,
+            self._options.queues,
             living=lambda: list(self._children.values()),
             on_gone=lambda session: self._reactor.post(partial(self._tell_gone, session)),
             on_suspects=lambda: self._reactor.post(self._start_solo),
         )
         self._upkeep.start()
         log.info("ready: %s, %d tasks", engine.location, ready.tasks)
+        if not ready.tasks:
+            log.warning(
+                "the app %s knows no task: where it is made, import the modules that declare them",
+                self._options.app,
+            )
         for _ in range(0 if self._stops else self._options.processes - 1):
             self._start_child(is_solo=False)
 
@@ -215,10 +226,11 @@ class Supervisor:
             self._start_later(is_solo=False)  # one for suspects is started when there are some
 
     def _give_up(self, child: ChildProcess) -> None:
-        """The first child was never ready: none will be."""
+        """The first child was never ready. If it said why, a person has to mend it; if it died
+        without a word, a restart may help."""
         if not self._stops:
             self._stops += 1
-            self._exit_code = EXIT_USAGE
+            self._exit_code = EXIT_FAILED if child.failure is None else EXIT_USAGE
             log.error("cannot serve %s: %s", self._options.app, child.failure or child.cause())
 
     def _ended_well(self, child: ChildProcess) -> bool:
@@ -239,7 +251,10 @@ class Supervisor:
     # --------------------------------------------------------------------------------- stopping
 
     def _stop(self, number: signal.Signals) -> None:
+        if self._stops and monotonic() - self._stopped_at < ECHO_S:
+            return  # the same wish, sent to this process and to its group
         self._stops += 1
+        self._stopped_at = monotonic()
         if self._stops == 1:
             log.info(
                 "stopping on %s: jobs have %g s to finish; another signal hands them back now",

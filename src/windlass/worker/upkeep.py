@@ -3,6 +3,7 @@
 1. Close the sessions of children that died, so that their jobs go on at once.
 2. Beat for the children that live, every third of a lease; every third beat tells the nonces too.
 3. Tend: reap silent sessions and purge what was kept long enough, a bite at a time.
+4. Look whether suspects wait: children that are busy for long do not ask the engine.
 
 An engine that is away or frozen holds up this thread and nothing else: signals and the deaths of
 children are the main thread's. What fails is tried again soon; a session that cannot be closed ends
@@ -21,7 +22,7 @@ from time import monotonic
 
 import msgspec
 
-from windlass.engine.contract import Beat, Engine
+from windlass.engine.contract import Beat, Engine, Plan
 from windlass.errors import EngineError
 from windlass.worker.process import ChildProcess
 
@@ -33,9 +34,12 @@ BEATS = 3
 TELLING = 3
 #: The longest wait, in seconds, before a call that failed is tried again.
 AGAIN_S = 1.0
-#: How often, in seconds, to tend when the last bite was full, and when it was not.
-TEND_ON_S = 1.0
+#: How long to wait, in seconds, before the next bite of upkeep when the last one was full (others
+#: want to write too), and when it was not.
+TEND_ON_S = 0.01
 TEND_S = 5.0
+#: How often, in seconds, to look whether suspects wait.
+LOOK_S = 1.0
 NEVER = float("inf")
 
 
@@ -56,18 +60,21 @@ class Duty:
 
 
 class Upkeep:
-    """`living` gives the children to beat for. The two callbacks are called in this thread."""
+    """For the children that serve `queues`; `living` gives those to beat for. The two callbacks are
+    called in this thread."""
 
     def __init__(
         self,
         engine: Engine,
         lease_ms: int,
+        queues: tuple[str, ...],
         living: Callable[[], Sequence[ChildProcess]],
         on_gone: Callable[[str], None],
         on_suspects: Callable[[], None],
     ) -> None:
         self._engine = engine
         self._lease_s = lease_ms / 1000
+        self._suspects = Plan(queues=queues, suspects=True)
         self._living = living
         self._on_gone = on_gone
         self._on_suspects = on_suspects
@@ -77,7 +84,8 @@ class Upkeep:
         self._is_stopping = False
         self._is_away = False
         self._closing = Duty(self._close_all, NEVER)
-        self._duties = [self._closing, Duty(self._beat, 0.0), Duty(self._tend, 0.0)]
+        actions = (self._beat, self._tend, self._look)
+        self._duties = [self._closing, *(Duty(action, 0.0) for action in actions)]
         self._thread = Thread(target=self._run, name="upkeep", daemon=True)
 
     def start(self) -> None:
@@ -164,6 +172,12 @@ class Upkeep:
 
     def _tend(self) -> float:
         return TEND_ON_S if self._engine.tend().more else TEND_S
+
+    def _look(self) -> float:
+        """A claim of nothing, by no session: its answer says whether suspects wait."""
+        if self._engine.claim("", "", self._suspects, 0).suspects:
+            self._on_suspects()
+        return LOOK_S
 
 
 def _beat_of(child: ChildProcess, tells_nonces: bool) -> Beat:
