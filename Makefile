@@ -25,7 +25,7 @@ help: ## List the targets
 
 install: $(TESTING) ## Set up the private environment with all that the other targets need
 
-demo: $(RUNTIME) ## Watch jobs run, fail, retry and survive a killed worker (under a minute)
+demo: $(RUNTIME) ## Watch jobs run, fail, retry and survive a kill -9 (under a minute)
 	@$(BIN)/windlass demo
 
 test: lint types layers pytest ## Check style, types, layers and behaviour (under ten minutes)

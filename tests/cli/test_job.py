@@ -26,6 +26,37 @@ def fields_of(text: str) -> dict[str, str]:
     return dict(line.split("  ", 1) for line in text.splitlines() if not line.startswith(" "))
 
 
+# -------------------------------------------------------------------------------------------- list
+
+
+def test_list(shell: Shell, app: Windlass, job_id: str) -> None:
+    other = app.tasks["tasks.add"].using(queue="other", run_after="1h").enqueue(2).id
+    listed = shell.type("job", "list", "--url", shell.url).out.splitlines()
+    assert [line.split()[0] for line in listed] == ["id", other, job_id]
+    assert listed[1].split()[1:4] == ["tasks.add", "other", "scheduled"]
+
+
+@pytest.mark.parametrize(
+    ("option", "value"), [("--state", "scheduled"), ("--queue", "other"), ("--task", "tasks.other")]
+)
+def test_list_what_is_asked_for(
+    shell: Shell, app: Windlass, job_id: str, option: str, value: str
+) -> None:
+    task = app.task(name="tasks.other", queue="other")(give)
+    wanted = task.using(run_after="1h").enqueue().id
+    found = shell.type("job", "list", option, value, "--json", "--url", shell.url).json
+    assert [job["id"] for job in found] == [wanted]
+
+
+def test_a_longer_list_says_so(shell: Shell, app: Windlass) -> None:
+    ids = [app.tasks["tasks.add"].enqueue(number).id for number in range(3)]
+    ran = shell.type("job", "list", "--limit", "2", "--url", shell.url)
+    assert ids[2] in ran.out
+    assert ids[0] not in ran.out
+    assert "There are more than these 2" in ran.err
+    assert "No such jobs" in shell.type("job", "list", "--state", "dead", "--url", shell.url).err
+
+
 # -------------------------------------------------------------------------------------------- show
 
 

@@ -187,7 +187,7 @@ class Model:
                 self._move(job, Event.EXPIRE, reason=Reason.EXPIRED)
                 expired += 1
                 continue
-            self._move(job, Event.CLAIM, session=session, started_ms=self.now_ms)
+            self._move(job, Event.CLAIM, session=session, started_ms=self.now_ms, progress=None)
             job.token = nonce
             leased.append(job)
             self.expiries[session] = self.now_ms + self.options.lease_ms

@@ -367,3 +367,12 @@ def test_losses_are_counted_without_end(world: World) -> None:
         record = world.get(id)
         assert record.counters == Counters(starts=number + 1, losses=number + 1)
         assert (record.state, record.suspect) == (State.READY, number + 1 >= 2)
+
+
+def test_progress_begins_anew_with_every_start(world: World) -> None:
+    claim, _ = running(world)
+    world.finish(Progressed(id=claim.id, token=claim.token, progress=b"half"))
+    world.finish(Released(id=claim.id, token=claim.token, started=True))
+    assert world.get(claim.id).progress == b"half"
+    world.take("another")
+    assert world.get(claim.id).progress is None

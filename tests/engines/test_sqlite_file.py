@@ -103,6 +103,8 @@ def test_durability_is_the_one_of_the_url(path: Path, durability: str, level: in
         ("sqlite:///jobs.db?durability=maybe", "durability=full or durability=normal"),
         ("sqlite:///jobs.db?speed=high", "knows the option durability, found speed"),
         ("mongodb://user:secret@host/db", r"begins with sqlite:///, found 'mongodb://\*\*\*@host"),
+        ("sqlit:///jobs.db", "found 'sqlit:///jobs.db'"),
+        ("redis://:secret@host/0", r"redis urls such as 'redis://\*\*\*@host/0' are planned"),
     ],
 )
 def test_a_wrong_url_is_told_what_is_right(url: str, message: str) -> None:
@@ -115,6 +117,12 @@ def test_a_missing_folder_is_named(tmp_path: Path) -> None:
     engine = SQLiteEngine(tmp_path / "absent" / "jobs.db", EngineOptions())
     with pytest.raises(EngineError, match=r"The folder .*absent .* does not exist"):
         engine.stats()
+
+
+def test_a_folder_is_no_database(tmp_path: Path) -> None:
+    engine = SQLiteEngine(tmp_path, EngineOptions())
+    with pytest.raises(EngineError, match=r"found the folder .*for example .*jobs\.db"):
+        engine.put([new_job()])
 
 
 def test_looking_takes_no_lock(path: Path, engine: SQLiteEngine, open_engine: OpenEngine) -> None:

@@ -28,7 +28,7 @@ from windlass.app import Windlass
 from windlass.engine.contract import Capability
 from windlass.errors import AppNotFound, EngineError, WindlassError
 from windlass.loading import load_app
-from windlass.settings import Source
+from windlass.settings import Source, absolute_url
 
 
 class AppPath(NamedTuple):
@@ -161,6 +161,7 @@ def connect(app_path: str | None, url: str | None) -> Iterator[Windlass]:
 @contextmanager
 def connect_to_enqueue(app_path: str | None, url: str | None) -> Iterator[Windlass]:
     """The app that has the tasks; a url takes the place of its own."""
+    url = url and absolute_url(url)  # before the app is imported, which may change the folder
     app = import_app(require_app_path(app_path))
     if url is not None:
         app.close()  # its module may have used the engine already

@@ -4,23 +4,26 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from itertools import islice
-from typing import Any, Final, NamedTuple
+from typing import Any, NamedTuple
 
 import click
 
 from windlass.cli.connecting import connect
 from windlass.cli.group import SuggestingGroup
 from windlass.cli.output import print_json, print_table, printable, progress, say, tell
-from windlass.cli.parameters import connection_options, id_argument, ids_argument, json_option
-from windlass.cli.records import call_text, describe, print_record
+from windlass.cli.parameters import (
+    connection_options,
+    id_argument,
+    ids_argument,
+    json_option,
+    limit_option,
+)
+from windlass.cli.records import PAGE, call_text, describe, find_all, print_record
 from windlass.cli.wording import age, count, summary_of
 from windlass.core.states import State
 from windlass.engine.contract import ChangeCode, Engine, Filter, JobRecord
 from windlass.errors import JobNotFound
 from windlass.job import JobInfo
-
-#: So many jobs are looked up and changed at a time.
-_CHUNK: Final = 200
 
 
 @click.group(cls=SuggestingGroup)
@@ -33,14 +36,7 @@ def dead() -> None:
 
 @dead.command("list")
 @click.option("--task", metavar="NAME", help="Only dead jobs of this task.")
-@click.option(
-    "--limit",
-    default=50,
-    show_default=True,
-    type=click.IntRange(1),
-    metavar="N",
-    help="List at most so many.",
-)
+@limit_option
 @connection_options
 @json_option
 def list_(
@@ -109,7 +105,7 @@ def _chosen(ids: Sequence[str], task: str | None, everything: bool) -> _Selectio
 def _chunks(engine: Engine, chosen: _Selection) -> Iterator[list[JobRecord]]:
     """The chosen jobs, a bounded number at a time."""
     records = iter(_by_id(engine, chosen.ids)) if chosen.ids else _find(engine, chosen.task)
-    while chunk := list(islice(records, _CHUNK)):
+    while chunk := list(islice(records, PAGE)):
         yield chunk
 
 
@@ -126,13 +122,7 @@ def _by_id(engine: Engine, ids: Sequence[str]) -> list[JobRecord]:
 
 
 def _find(engine: Engine, task: str | None) -> Iterator[JobRecord]:
-    cursor: str | None = None
-    while True:
-        page = engine.find(Filter(state=State.DEAD, task=task), cursor, _CHUNK)
-        yield from page.records
-        if page.cursor is None:
-            return
-        cursor = page.cursor
+    return find_all(engine, Filter(state=State.DEAD, task=task))
 
 
 # ---------------------------------------------------------------------------------------- changing

@@ -1,24 +1,79 @@
-"""`windlass job`: look at single jobs and act on them."""
+"""`windlass job`: look at jobs and act on them."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from itertools import islice
 
 import click
 
 from windlass.cli.connecting import connect
 from windlass.cli.group import SuggestingGroup
 from windlass.cli.output import print_json, print_table, say
-from windlass.cli.parameters import connection_options, ids_argument, json_option
-from windlass.cli.records import describe, print_record
-from windlass.cli.wording import count
-from windlass.engine.contract import CancelCode, ChangeCode, Engine, JobRecord
+from windlass.cli.parameters import (
+    connection_options,
+    ids_argument,
+    json_option,
+    limit_option,
+    queue_name,
+)
+from windlass.cli.records import describe, find_all, print_record
+from windlass.cli.wording import age, count
+from windlass.core.states import Hold, State
+from windlass.engine.contract import CancelCode, ChangeCode, Engine, Filter, JobRecord
 from windlass.errors import JobNotFound
+from windlass.job import JobInfo
 
 
 @click.group(cls=SuggestingGroup)
 def job() -> None:
-    """Show, cancel or retry single jobs by id."""
+    """List jobs; show, cancel or retry single ones by id."""
+
+
+@job.command("list")
+@click.option(
+    "--state", type=click.Choice([str(state) for state in State]), help="Only jobs in this state."
+)
+@click.option("--queue", type=queue_name, metavar="NAME", help="Only jobs of this queue.")
+@click.option("--task", metavar="NAME", help="Only jobs of this task.")
+@limit_option
+@connection_options
+@json_option
+def list_(
+    state: str | None,
+    queue: str | None,
+    task: str | None,
+    limit: int,
+    app_path: str | None,
+    url: str | None,
+    as_json: bool,
+) -> None:
+    """List jobs, the one enqueued last first.
+
+    \b
+    windlass job list --state retrying
+    windlass job list --task shop.tasks.charge --limit 10
+    """
+    wanted = Filter(state=State(state) if state else None, queue=queue, task=task)
+    with connect(app_path, url) as app:
+        found = list(islice(find_all(app.engine, wanted), limit + 1))
+    shown = found[:limit]
+    if as_json:
+        print_json([JobInfo.of(record) for record in shown])
+    elif shown:
+        columns = ["id", "task", "queue", "state", "held", ">attempts", "enqueued"]
+        print_table(columns, map(_row, shown))
+    else:
+        say("No such jobs.")
+    if len(found) > limit:
+        say(f"There are more than these {limit:,}: give a larger --limit to see them.")
+
+
+def _row(record: JobRecord) -> tuple[object, ...]:
+    info = JobInfo.of(record)
+    held = "" if info.hold is Hold.NONE else info.hold
+    enqueued = age(info.enqueued_at)
+    return (info.id, info.task, info.queue, info.state, held, info.attempts, enqueued)
 
 
 @job.command()

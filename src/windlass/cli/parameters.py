@@ -42,6 +42,17 @@ def json_option(command: F) -> F:
     return click.option("--json", "as_json", is_flag=True, help="Print JSON.")(command)
 
 
+def limit_option(command: F) -> F:
+    return click.option(
+        "--limit",
+        default=50,
+        show_default=True,
+        type=click.IntRange(1),
+        metavar="N",
+        help="List at most so many.",
+    )(command)
+
+
 def connection_options(command: F) -> F:
     return app_option(url_option(command))
 

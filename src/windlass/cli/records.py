@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from datetime import UTC, datetime
 from typing import Any, Final
 
@@ -13,10 +14,12 @@ from windlass.core.codec import decode_json
 from windlass.core.envelope import unpack
 from windlass.core.failure import FailureText
 from windlass.core.states import Event, Hold, State
-from windlass.engine.contract import Failure, JobRecord
+from windlass.engine.contract import Engine, Failure, Filter, JobRecord
 from windlass.errors import DecodeError
 from windlass.job import JobInfo
 
+#: So many jobs are looked up, and changed, at a time.
+PAGE: Final = 200
 #: What happened, in the words of a history; an event that is not here has its own.
 _PAST: Final = {
     Event.RETRY: "failed",
@@ -25,6 +28,17 @@ _PAST: Final = {
     Event.SUSPECT: "was in a process that died",
     Event.LOSE: "was lost with its worker",
 }
+
+
+def find_all(engine: Engine, filter: Filter) -> Iterator[JobRecord]:
+    """Every job that fits, newest first, read a page at a time as they are asked for."""
+    cursor: str | None = None
+    while True:
+        page = engine.find(filter, cursor, PAGE)
+        yield from page.records
+        if page.cursor is None:
+            return
+        cursor = page.cursor
 
 
 def describe(record: JobRecord) -> dict[str, Any]:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 from urllib.parse import parse_qsl, unquote, urlsplit
 
 from windlass.errors import EngineError
@@ -11,7 +12,9 @@ from windlass.errors import EngineError
 if TYPE_CHECKING:
     from windlass.engine.contract import Engine, EngineOptions
 
-_MEMORY = "/:memory:"
+_MEMORY: Final = "/:memory:"
+#: Engines that this version does not have yet.
+PLANNED: Final = frozenset({"redis", "rediss", "postgres", "postgresql"})
 
 
 def open_engine(url: str, options: EngineOptions) -> Engine:
@@ -19,6 +22,11 @@ def open_engine(url: str, options: EngineOptions) -> Engine:
     scheme = urlsplit(url).scheme
     if scheme == "sqlite":
         return _open_sqlite(url, options)
+    if scheme in PLANNED:
+        raise EngineError(
+            f"This version keeps jobs in SQLite only; {scheme} urls such as {_safe(url)!r} are "
+            "planned. Write for example sqlite:///jobs.db (a file in the current folder)."
+        )
     raise EngineError(
         f"Expected a url that begins with sqlite:///, found {_safe(url)!r}. "
         "Write for example sqlite:///jobs.db (a file in the current folder)."
@@ -54,7 +62,5 @@ def _sqlite_options(url: str) -> str:
 
 
 def _safe(url: str) -> str:
-    """The url without what may be a password."""
-    parts = urlsplit(url)
-    host = parts.netloc.rpartition("@")[2]
-    return parts._replace(netloc=f"***@{host}" if "@" in parts.netloc else host).geturl()
+    """The url as it was given, without what may be a password."""
+    return re.sub(r"//[^/@]*@", "//***@", url)

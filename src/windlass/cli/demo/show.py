@@ -38,6 +38,8 @@ LONGEST_S: Final = 55.0
 KILL_AT: Final = 0.25
 #: How long the worker may take to stop, in seconds.
 STOP_S: Final = 10.0
+#: The worker that runs the shop.
+WORKER: Final = "worker windlass.cli.demo.shop:app"
 #: How often the terminal is refreshed, in seconds.
 REFRESH_S: Final = 0.1
 
@@ -164,7 +166,7 @@ def print_summary(out: Console, proof: Proof, folder: Path) -> None:
         out.print(f"  {line}", markup=False)
     out.print(f"\n{verdict}\n")
     out.print("Look at what is left of it:", style="bold")
-    for command in ("status", "dead list", "dead retry --all", "check"):
+    for command in ("status", "job list", "dead list", "dead retry --all", WORKER, "check"):
         out.print(f"  {program()} {command} --url sqlite:///{folder / 'demo.db'}", markup=False)
     out.print("Write your own:", style="bold")
     out.print("  docs/quickstart.md takes five minutes")

@@ -34,6 +34,11 @@ class Place:
                 f"The folder {folder} for the SQLite database does not exist. "
                 "Create it, or give another path in the url."
             )
+        if self.path.is_dir():
+            raise EngineError(
+                f"Expected a file for the SQLite database, found the folder {self.path}. "
+                f"Give a path in it, for example {self.path / 'jobs.db'}."
+            )
         refuse_network_file_system(folder)
         # Never open an existing database by hand: closing it would cancel the locks that SQLite
         # holds on it in this process. With O_EXCL only a file that nobody uses yet is touched.
