@@ -49,12 +49,16 @@ def table(results: Results) -> str:
     ]
     machine = results.machine
     note = (
-        f"Medians of {results.runs} runs on {machine.cores} cores, {machine.system}, "
+        f"{_runs(results.runs)} on {machine.cores} cores, {machine.system}, "
         f"Python {machine.python}, SQLite {machine.sqlite}. A job is a no-op with one argument. "
         "Pick-up is counted from the call of `enqueue`, its commit included. *full* and *normal* "
         "are the durability of the database."
     )
     return "\n".join(["| what | figure | unit |", "| --- | ---: | --- |", *rows, "", note, ""])
+
+
+def _runs(number: int) -> str:
+    return "One run" if number == 1 else f"Medians of {number} runs"
 
 
 def shown(value: float) -> str:
