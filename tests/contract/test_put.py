@@ -74,7 +74,8 @@ def test_a_known_id_is_left_as_it_is(world: World) -> None:
 
 
 def test_a_known_id_does_not_bind_a_key(world: World) -> None:
-    id = world.put()
+    id = world.new(idempotency_key="key").id
+    world.put(id=id)
     world.put(id=id, idempotency_key="key")
     (placed,) = world.engine.put([world.new(idempotency_key="key")])
     assert placed.code is PutCode.CREATED
