@@ -16,6 +16,7 @@ import threading
 import time
 import weakref
 from collections.abc import Callable
+from enum import Enum
 from typing import Final
 
 import redis
@@ -28,11 +29,17 @@ POLL_FLOOR_MS: Final = 500
 _PATIENCE_S: Final = 1.0
 
 
+class Woken(Enum):
+    RUNG = 1
+    NUDGED = 2
+
+
 class Bell:
     """The waiting and waking of one engine object."""
 
-    def __init__(self, server: Server) -> None:
+    def __init__(self, server: Server, *, is_spread: bool) -> None:
         self._server = server
+        self._is_spread = is_spread  # over several lists: one who rings takes it off one of them
         self._opening = threading.Lock()
         self._inside: _Inside | None = None
         _BELLS.add(self)
@@ -47,12 +54,11 @@ class Bell:
         inside = self._open()
         inside.subscribe()
         block_ms = max(0, min(timeout_ms, POLL_FLOOR_MS))
-        if register(inside.channel, block_ms):
+        found = register(inside.channel, block_ms)
+        woken = None if found else inside.block(block_ms)
+        is_listed = woken is Woken.NUDGED or (self._is_spread and (found or woken is Woken.RUNG))
+        if is_listed:  # whoever rings next should not waste it on somebody who is awake
             unregister(inside.channel)
-            return
-        if not inside.block(block_ms):
-            return  # its time is over, and with that its place on every list
-        unregister(inside.channel)
 
     def nudge(self) -> None:
         with contextlib.suppress(BlockingIOError):  # a full pipe wakes just as well
@@ -99,6 +105,7 @@ class _Inside:
         os.set_blocking(self.nudge_in, False)
         self._server = server
         self._connection: Link | None = None
+        self._draining = threading.Lock()  # several threads may wait
 
     def subscribe(self) -> None:
         """Listen on the channel; while that fails, looking by itself remains."""
@@ -111,24 +118,20 @@ class _Inside:
             connection.read_response()
             self._connection = connection
 
-    def block(self, timeout_ms: int) -> bool:
-        """Whether something came before the time was over."""
+    def block(self, timeout_ms: int) -> Woken | None:
+        """What came before the time was over; after that it is on no list any more."""
         deadline = time.monotonic() + timeout_ms / 1000
-        heard = self._drain()
-        while not heard:
-            sources: list[int] = [self.nudge_out]
-            if (socket := self._socket()) is not None:
-                sources.append(socket)
-            left_s = max(0.0, deadline - time.monotonic())
-            ready = select.select(sources, (), (), left_s)[0]
-            if not ready:
-                return False
+        while not self._drain():
+            socket = self._socket()
+            sources = [self.nudge_out] if socket is None else [self.nudge_out, socket]
+            ready = select.select(sources, (), (), max(0.0, deadline - time.monotonic()))[0]
             if self.nudge_out in ready:
                 with contextlib.suppress(BlockingIOError):
                     os.read(self.nudge_out, 4096)
-                heard = True
-            heard = self._drain() or heard
-        return True
+                return Woken.NUDGED
+            if not ready:
+                return None
+        return Woken.RUNG
 
     def _socket(self) -> int | None:
         connection = self._connection
@@ -139,13 +142,14 @@ class _Inside:
     def _drain(self) -> bool:
         """Read what was published; a connection that broke is opened again by the next wait."""
         heard = False
-        try:
-            while self._connection is not None and self._connection.can_read(0):
-                self._connection.read_response()
+        with self._draining:
+            try:
+                while self._connection is not None and self._connection.can_read(0):
+                    self._connection.read_response()
+                    heard = True
+            except (redis.exceptions.RedisError, OSError):
+                self._drop()
                 heard = True
-        except (redis.exceptions.RedisError, OSError):
-            self._drop()
-            heard = True
         return heard
 
     def _drop(self) -> None:

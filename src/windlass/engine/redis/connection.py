@@ -100,9 +100,9 @@ class Server:
         """The replies to all calls, which go to the server together."""
         return self._exchange([call.packed() for call in calls], calls)
 
-    def ask(self, command: bytes) -> Reply:
-        """The reply to one plain command."""
-        return self._exchange([command], None)[0]
+    def ask(self, commands: Sequence[bytes]) -> list[Reply]:
+        """The replies to plain commands."""
+        return self._exchange(list(commands), None)
 
     def connect(self, timeout_s: float) -> Link:
         """A connection that belongs to the caller."""
@@ -130,6 +130,7 @@ class Server:
             if trouble is None:
                 return [replies[number] for number in range(len(commands))]
             if isinstance(trouble, redis.exceptions.NoScriptError) and calls is not None:
+                self.has_forgotten = True
                 for number in left:
                     commands[number] = calls[number].packed_whole()
                 continue
@@ -149,14 +150,15 @@ class Server:
             connection = self._take(deadline)
             connection.send_packed_command([commands[n] for n in left], check_health=False)
             trouble = self._read(connection, left, replies, deadline)
-            self._give_back(connection)
-            connection = None
+            if trouble is None or isinstance(trouble, redis.exceptions.NoScriptError):
+                self._give_back(connection)
+                connection = None  # otherwise a new one may lead to another server
         except (redis.exceptions.ConnectionError, redis.exceptions.TimeoutError, OSError) as error:
             return self._passing_or_raise(error)
         finally:
             self._slots.release()
             if connection is not None:
-                connection.disconnect()  # a reply may be under way: nobody else must get it
+                connection.disconnect()  # a reply may be under way, which nobody else must get
         return trouble
 
     def _read(
@@ -221,6 +223,7 @@ class Server:
             self._idle.append(connection)
 
     def _reset(self) -> None:
+        self.has_forgotten = False  # a script: so it was restarted, or is another server
         self._lock = threading.Lock()
         self._slots = threading.Semaphore(MOST_CALLS)
         self._idle = []

@@ -64,7 +64,7 @@ class RedisEngine:
         self._server = Server(address, options.timeout_ms)
         self._partitions = Partitions(address.partitions)
         self._claiming = Claiming(self._partitions, self._call, self._run)
-        self._bell = Bell(self._server)
+        self._bell = Bell(self._server, is_spread=address.partitions > 1)
         self._prefixes: dict[tuple[str, int], tuple[Prefix, Prefix]] = {}
         self._fitness: Fitness | None = None  # known once the server was found to be fit
 
@@ -186,7 +186,8 @@ class RedisEngine:
 
     def fitness(self) -> Fitness:
         """What the server says of itself."""
-        info = b"\r\n".join(self._info(part) for part in (b"server", b"memory", b"persistence"))
+        parts = (b"server", b"memory", b"persistence")
+        info = b"\r\n".join(self._server.ask([scripts.pack(b"INFO", part) for part in parts]))
         return opening.judge(opening.read_info(info), self._address)
 
     # ------------------------------------------------------------------------------- waiting
@@ -199,9 +200,9 @@ class RedisEngine:
         self._bell.wait(register, self._unregister, timeout_ms)
 
     def _unregister(self, channel: str) -> None:
-        for partition in range(self._partitions.number):
-            name = keys.key(self._address.namespace, partition, "wait")
-            self._server.ask(scripts.pack(b"ZREM", name.encode(), channel.encode()))
+        numbers = range(self._partitions.number)
+        names = [keys.key(self._address.namespace, number, "wait") for number in numbers]
+        self._server.ask([scripts.pack(b"ZREM", name.encode(), channel.encode()) for name in names])
 
     def nudge(self) -> None:
         self._bell.nudge()
@@ -209,6 +210,7 @@ class RedisEngine:
     # ---------------------------------------------------------------------- format and ending
 
     def migrate(self) -> int:
+        self._server.has_forgotten = False
         fitness = self.fitness()
         packed = [b"%d" % opening.FORMAT, b"%d" % self._partitions.number, *keys.sentinel_scores()]
         for partition in range(self._partitions.number):
@@ -224,10 +226,6 @@ class RedisEngine:
 
     # ---------------------------------------------------------------------------------- calls
 
-    def _info(self, part: bytes) -> bytes:
-        text: bytes = self._server.ask(scripts.pack(b"INFO", part))
-        return text
-
     def _prefixes_of(self, name: str, partition: int) -> tuple[Prefix, Prefix]:
         found = self._prefixes.get((name, partition))
         if found is None:
@@ -240,7 +238,7 @@ class RedisEngine:
         return Call(self._prefixes_of(name, partition), [clock, *self._limits, *packed])
 
     def _run(self, calls: Sequence[Call]) -> list[Reply]:
-        if self._fitness is None:
+        if self._fitness is None or self._server.has_forgotten:
             self.migrate()
         return self._server.run(calls) if calls else []
 

@@ -6,7 +6,7 @@ partitions than there are, goes by a checksum of its text, which never changes e
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from typing import TypeVar
 from zlib import crc32
 
@@ -22,9 +22,6 @@ class Partitions:
     def __init__(self, number: int) -> None:
         self.number = number
         self._next = 0
-
-    def __iter__(self) -> Iterable[int]:
-        return iter(range(self.number))
 
     def of_id(self, job_id: str) -> int:
         if self.number == 1:

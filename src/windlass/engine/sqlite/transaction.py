@@ -159,7 +159,7 @@ class Transaction:
         elif suspected or (event is Event.LOSE and job.losses >= SUSPECT_AFTER_LOSSES):
             job.suspect = 1
         if target.is_final:
-            self._end(job, target, reason)
+            self._end(job, event, target, reason)
         elif delay_ms is not None:
             job.due_ms = self.now_ms + delay_ms
         job.state = target
@@ -168,8 +168,8 @@ class Transaction:
             self.totals[_TOTALS[event]] += 1
         self.save(job)
 
-    def _end(self, job: JobRow, target: State, reason: Reason | None) -> None:
-        if target is State.CANCELLED and reason is not Reason.EXPIRED:
+    def _end(self, job: JobRow, event: Event, target: State, reason: Reason | None) -> None:
+        if target is State.CANCELLED and event is not Event.EXPIRE:
             reason = Reason.CANCELLED
         job.reason = reason
         job.finished_ms = self.now_ms

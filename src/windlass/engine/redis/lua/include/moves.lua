@@ -116,10 +116,10 @@ local function charge(record, event, started)
   end
 end
 
-local function finish_record(record, target, reason)
+local function finish_record(record, event, target, reason)
   record[FINISHED_MS] = now_ms
   record[KEEP_MS] = now_ms + math.max(dead_ttl_ms, MIN_RECORD_MS)
-  if target == 'cancelled' and reason ~= 'expired' then
+  if target == 'cancelled' and event ~= 'expire' then
     reason = 'cancelled'
   end
   record[REASON] = reason or ''
@@ -152,7 +152,7 @@ local function move(id, record, event, given)
     record[SUSPECT] = 1
   end
   if FINAL[target] then
-    finish_record(record, target, given.reason)
+    finish_record(record, event, target, given.reason)
   elseif given.delay_ms then
     record[DUE_MS] = now_ms + given.delay_ms
   end
