@@ -24,12 +24,20 @@ end
 
 -- Wake as many waiters as there is work for, each on a channel of its own. Whoever is woken is
 -- taken off the list, so that two calls never spend their wake-ups on the same one.
+-- They are on the lists of other partitions too: all begin at another place in the list, lest they
+-- all wake the same one.
 local function ring(number)
   if number <= 0 or call('ZCARD', key.wait) <= 1 then
     return
   end
-  local last = '(' .. string.format('%.0f', server_ms())
-  local found = call('ZREVRANGEBYSCORE', key.wait, '+inf', last, 'LIMIT', 0, math.min(number, CHUNK))
+  local time = call('TIME')
+  local last = '(' .. string.format('%.0f', time[1] * 1000 + math.floor(time[2] / 1000))
+  local waiting = call('ZCOUNT', key.wait, last, '+inf')
+  local wanted, from = math.min(number, waiting, CHUNK), 0
+  if wanted > 0 then
+    from = math.min(time[2] % waiting, waiting - wanted)
+  end
+  local found = call('ZREVRANGEBYSCORE', key.wait, '+inf', last, 'LIMIT', from, wanted)
   for _, channel in ipairs(found) do
     call('ZREM', key.wait, channel)
     call('PUBLISH', channel, '')
