@@ -33,7 +33,9 @@ def variants_with(needed: frozenset[Capability]) -> list[str]:
     return [name for name, (_, capabilities) in VARIANTS.items() if needed <= capabilities]
 
 
-def _place(url: str, folder: Path) -> str:
+def fresh_url(name: str, folder: Path) -> str:
+    """A place of its own for a variant; a file is in the folder."""
+    url = VARIANTS[name][0]
     redis = shared_server().url() if "{redis}" in url else ""
     return url.format(folder=folder, redis=redis)
 
@@ -57,7 +59,7 @@ class Variant:
         if self.opened and Capability.MANY_PROCESSES not in self.capabilities:
             return self.opened[0]
         if not self.url:
-            self.url = _place(VARIANTS[self.name][0], self.folder)
+            self.url = fresh_url(self.name, self.folder)
         engine = open_engine(self.url, OPTIONS)
         self.opened.append(engine)
         return engine

@@ -124,6 +124,7 @@ class Server:
         deadline = started + self._timeout_s
         replies: dict[int, Reply] = {}
         pause_s = _FIRST_PAUSE_S
+        cause: Exception | None = None
         while True:
             left = [number for number in range(len(commands)) if number not in replies]
             trouble = self._attempt(commands, left, replies, deadline)
@@ -134,9 +135,11 @@ class Server:
                 for number in left:
                     commands[number] = calls[number].packed_whole()
                 continue
+            if cause is None or not isinstance(trouble, redis.exceptions.TimeoutError):
+                cause = trouble  # the last try may only have had too little time
             pause_s = min(pause_s * 2, _MOST_PAUSE_S) * random.uniform(0.5, 1.0)
             if time.monotonic() + pause_s >= deadline:
-                raise self._unavailable(trouble, time.monotonic() - started) from trouble
+                raise self._unavailable(cause, time.monotonic() - started) from cause
             time.sleep(pause_s)
 
     def _attempt(

@@ -66,9 +66,7 @@ def check_stored(stored: Sequence[int], address: Address) -> None:
 def _persistence(info: dict[str, str]) -> str:
     if info.get("aof_enabled") == "1":
         return "append-only file: what was put survives a restart, as far as it was synced to disk"
-    if info.get("rdb_last_save_time", "0") != "0" or info.get("rdb_saves", "0") != "0":
-        return "snapshots at most: what was put since the last one is lost when the server ends"
-    return "nothing is written to disk that is known of: all is lost when the server ends"
+    return "snapshots at most: what was put since the last one is lost when the server ends"
 
 
 def _numbers(version: str) -> tuple[int, ...]:
