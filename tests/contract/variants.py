@@ -7,9 +7,12 @@ engine's own.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
+
+import pytest
 
 from tests.redis_server import shared_server
 from windlass.engine.contract import Capability, Engine, EngineOptions
@@ -29,8 +32,14 @@ VARIANTS: Final[dict[str, tuple[str, frozenset[Capability]]]] = {
 }
 
 
-def variants_with(needed: frozenset[Capability]) -> list[str]:
-    return [name for name, (_, capabilities) in VARIANTS.items() if needed <= capabilities]
+def parametrize(metafunc: pytest.Metafunc, argument: str, names: Iterable[str] = VARIANTS) -> None:
+    """Run a test on those of the variants that can do what it needs."""
+    if argument not in metafunc.fixturenames:
+        return
+    marks = metafunc.definition.iter_markers("needs")
+    needed = frozenset(capability for mark in marks for capability in mark.args)
+    able = [name for name in names if needed <= VARIANTS[name][1]]
+    metafunc.parametrize(argument, able, indirect=True)
 
 
 def fresh_url(name: str, folder: Path) -> str:

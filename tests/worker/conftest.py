@@ -7,13 +7,17 @@ from pathlib import Path
 
 import pytest
 
-from tests.contract.variants import fresh_url
+from tests.contract.variants import fresh_url, parametrize
 from tests.worker.yard import Yard
 
 MakeYard = Callable[..., Yard]
 
 
-@pytest.fixture(params=["sqlite-file", "redis", "redis-4"])
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    parametrize(metafunc, "url", ["sqlite-file", "redis", "redis-4"])
+
+
+@pytest.fixture
 def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     """Where the jobs of a test are; a worker must be good for every engine."""
     return fresh_url(request.param, tmp_path)
@@ -25,7 +29,7 @@ def make_yard(tmp_path: Path, url: str) -> Iterator[MakeYard]:
     yards: list[Yard] = []
 
     def make(*, lease: str = "30s", grace: str = "10s", max_crashes: int = 3) -> Yard:
-        yards.append(Yard(tmp_path, url, lease, grace, max_crashes))
+        yards.append(Yard(tmp_path, lease, grace, max_crashes, url))
         return yards[-1]
 
     yield make
