@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
+from itertools import islice
 
 import pytest
 
@@ -114,3 +115,21 @@ def test_a_put_wakes_as_many_waiters_as_it_has_jobs(
         waiter.join()
     floor_s = POLL_FLOOR_MS / 1000
     assert sorted(seconds < 0.9 * floor_s for seconds in woken) == [False, True, True]
+
+
+def test_a_partition_that_never_runs_dry_does_not_starve_the_others(engine: RedisEngine) -> None:
+    partitions = Partitions(4)
+    busy = partitions.of_session("worker")
+    engine.put([new_job(id=id) for id in ids_in(partitions, busy, 200)])
+    (waiting,) = ids_in(partitions, (busy + 1) % 4, 1)
+    engine.put([new_job(id=waiting)])
+    claimed: list[str] = []
+    for number in range(100):
+        batch = engine.claim("worker", f"{number:08x}", Plan(), 1)
+        claimed += [claim.id for claim in batch.claims]
+    assert waiting in claimed
+
+
+def ids_in(partitions: Partitions, partition: int, number: int) -> list[str]:
+    ids = (f"id-{n}" for n in range(100_000))
+    return list(islice((id for id in ids if partitions.of_id(id) == partition), number))

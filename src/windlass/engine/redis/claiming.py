@@ -1,10 +1,11 @@
 """Claiming over partitions: outcomes go where their jobs are, then one partition after the other is
 asked until there is enough.
 
-A session stays with a partition as long as that gives all it is asked for, so that a worker under
-load has one round trip for a turn. A claim that is repeated must not begin elsewhere: a partition
-that knows nothing of the nonce would lease again. So the nonce of each session's latest claim is
-remembered here, and a repeat asks every partition for what is held under it, and for nothing new.
+A session stays with a partition while that gives all it is asked for, so that a worker under load
+has one round trip for a turn, but not for ever: others may have more urgent jobs. A claim that is
+repeated must not begin elsewhere: a partition that knows nothing of the nonce would lease again. So
+the nonce of each session's latest claim is remembered here, and a repeat asks every partition for
+what is held under it, and for nothing new.
 """
 
 from __future__ import annotations
@@ -22,6 +23,8 @@ from windlass.engine.redis.partitions import Partitions
 MOST_CLAIMS: Final = 500
 #: So many sessions are remembered; a child has one.
 _MOST_TRAILS: Final = 1000
+#: After so many turns a session goes on to the next partition.
+_MOST_STAYS: Final = 20
 _HELD_ONLY: Final = -1
 
 
@@ -31,6 +34,7 @@ class _Trail:
     def __init__(self, partition: int) -> None:
         self.partition = partition
         self.nonce = ""
+        self.stays = 0  # how often this partition alone was enough
 
 
 class Claiming:
@@ -78,11 +82,14 @@ class Claiming:
         self._collect(turn, [*elsewhere, ask(first, limit)])
         for partition in others:
             if turn.is_gone or (limit and len(turn.claims) >= limit):
-                return
+                break
             before = len(turn.claims)
             self._collect(turn, [ask(partition, limit - before, with_outcomes=False)])
             if len(turn.claims) > before:
-                trail.partition = partition
+                trail.partition, trail.stays = partition, 0
+        trail.stays += 1
+        if trail.stays >= _MOST_STAYS:
+            trail.partition, trail.stays = (trail.partition + 1) % self._partitions.number, 0
 
     def _finishing(
         self, turn: _Collected, partition: int, positions: list[int]

@@ -30,6 +30,8 @@ from windlass.errors import EngineError, EngineUnavailable
 
 #: So many calls of one process are under way at a time; others wait for their turn.
 MOST_CALLS: Final = 3
+#: One that was not used for longer may have been cut somewhere on the way without a word.
+_MOST_IDLE_S: Final = 60.0
 _FIRST_PAUSE_S: Final = 0.01
 _MOST_PAUSE_S: Final = 0.25
 #: How replies begin that may be different in a moment.
@@ -84,7 +86,7 @@ def prefixes(script: Script, namespace: str, partition: int) -> tuple[Prefix, Pr
 class Server:
     """One server, as this process sees it."""
 
-    _idle: list[Link]
+    _idle: list[tuple[Link, float]]  # and since when, the one used last at the end
 
     def __init__(self, address: Address, timeout_ms: int) -> None:
         self.address = address
@@ -114,7 +116,7 @@ class Server:
         """Let go of the connections that are not in use; the next call opens new ones."""
         with self._lock:
             idle, self._idle = self._idle, []
-        for connection in idle:
+        for connection, _ in idle:
             connection.disconnect()
 
     # ------------------------------------------------------------------------------- the loop
@@ -156,7 +158,7 @@ class Server:
             if trouble is None or isinstance(trouble, redis.exceptions.NoScriptError):
                 self._give_back(connection)
                 connection = None  # otherwise a new one may lead to another server
-        except (redis.exceptions.ConnectionError, redis.exceptions.TimeoutError, OSError) as error:
+        except (redis.exceptions.RedisError, OSError) as error:
             return self._passing_or_raise(error)
         finally:
             self._slots.release()
@@ -216,14 +218,18 @@ class Server:
     # ---------------------------------------------------------------------------- connections
 
     def _take(self, deadline: float) -> Link:
+        now = time.monotonic()
         with self._lock:
-            if self._idle:
-                return self._idle.pop()
-        return self.connect(deadline - time.monotonic())
+            connection, since = self._idle.pop() if self._idle else (None, now)
+        if connection is not None:
+            if now - since < _MOST_IDLE_S:
+                return connection
+            connection.disconnect()
+        return self.connect(deadline - now)
 
     def _give_back(self, connection: Link) -> None:
         with self._lock:
-            self._idle.append(connection)
+            self._idle.append((connection, time.monotonic()))
 
     def _reset(self) -> None:
         self.has_forgotten = False  # a script: so it was restarted, or is another server
