@@ -36,7 +36,7 @@ class RedisServer:
         if executable is None:
             raise FileNotFoundError(ABSENT)
         self.folder = Path(tempfile.mkdtemp(prefix="windlass-redis-"))
-        self.port = _free_port()
+        self.port = free_port()
         self._command = [
             *(executable, "--port", str(self.port), "--bind", "127.0.0.1"),
             *("--dir", str(self.folder), "--logfile", str(self.folder / "log")),
@@ -105,7 +105,7 @@ def private_server(*settings: str) -> RedisServer:
         pytest.skip(ABSENT)
 
 
-def _free_port() -> int:
+def free_port() -> int:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return int(probe.getsockname()[1])

@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import subprocess
 import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
 from tests.engines.conftest import OpenRedis, new_job
-from tests.redis_server import RedisServer, private_server
-from windlass.engine.contract import Capability, EngineOptions
+from tests.redis_server import RedisServer, free_port, private_server
+from windlass.engine.contract import Capability, EngineOptions, Plan
 from windlass.engine.redis.address import Address, read_address
 from windlass.engine.redis.opening import judge, read_info
 from windlass.engine.url import open_engine
-from windlass.errors import EngineError, FormatTooNew
+from windlass.errors import EngineError, EngineUnavailable, FormatTooNew
 
 
 @pytest.mark.parametrize(
@@ -86,6 +89,44 @@ def test_a_unix_socket(server: RedisServer, open_redis: OpenRedis) -> None:
     engine = open_redis(f"unix://{server.folder}/socket?namespace=by-socket")
     engine.put([new_job()])
     assert engine.get(["job-000000"]) != [None]
+
+
+@pytest.fixture
+def tls_server(tmp_path: Path) -> Iterator[tuple[RedisServer, int, Path]]:
+    """A server with a certificate for localhost that it signed itself."""
+    certificate, key = tmp_path / "certificate.pem", tmp_path / "key.pem"
+    subprocess.run(
+        [
+            *("openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "1"),
+            *("-keyout", key, "-out", certificate, "-subj", "/CN=localhost"),
+            *("-addext", "subjectAltName=DNS:localhost"),
+        ],
+        check=True,
+        capture_output=True,
+    )
+    port = free_port()
+    server = private_server(
+        *("--tls-port", str(port), "--tls-cert-file", str(certificate), "--tls-key-file", str(key)),
+        *("--tls-ca-cert-file", str(certificate), "--tls-auth-clients", "no"),
+    )
+    yield server, port, certificate
+    server.end()
+
+
+def test_a_certificate_is_verified(
+    tls_server: tuple[RedisServer, int, Path], open_redis: OpenRedis
+) -> None:
+    _, port, certificate = tls_server
+    engine = open_redis(f"rediss://localhost:{port}?ca_file={certificate}")
+    engine.put([new_job()])
+    engine.wait(Plan(queues=("other",)), 10)
+    assert engine.get(["job-000000"]) != [None]
+    for url in (f"rediss://localhost:{port}", f"rediss://127.0.0.1:{port}?ca_file={certificate}"):
+        started = time.monotonic()
+        with pytest.raises(EngineError, match="not to be trusted") as caught:
+            open_redis(url).stats()
+        assert not isinstance(caught.value, EngineUnavailable)
+        assert time.monotonic() - started < 1.5
 
 
 # ------------------------------------------------------------------------------- what is refused

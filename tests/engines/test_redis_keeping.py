@@ -89,3 +89,22 @@ def test_the_rights_that_are_told_of_suffice(own_server: RedisServer, tmp_path: 
     assert time.monotonic() - started < 0.45, "it was woken, and did not only look"
     producer.join()
     variant.shutdown()
+
+
+def test_work_is_found_without_any_wake_up(own_server: RedisServer, open_redis: OpenRedis) -> None:
+    """Nobody may publish or subscribe: nothing but speed depends on it."""
+    rights = ("~*", "+@all", "resetchannels")
+    own_server.tell("ACL", "SETUSER", "deaf", "on", ">secret", *rights)
+    url = own_server.url().replace("redis://", "redis://deaf:secret@")
+    waiting, putting = open_redis(url), open_redis(url)
+    waiting.wait(Plan(), 0)
+    producer = threading.Timer(0.1, putting.put, ([new_job()],))
+    producer.start()
+    found: list[str] = []
+    deadline = time.monotonic() + 10
+    while not found and time.monotonic() < deadline:
+        waiting.wait(Plan(), 10_000)
+        found = [claim.id for claim in waiting.claim("worker", "nonce", Plan(), 1).claims]
+    producer.join()
+    assert found == ["job-000000"]
+    assert putting.check() == []

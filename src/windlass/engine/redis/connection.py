@@ -195,6 +195,12 @@ class Server:
                     location=self.location,
                 ) from error
             return error
+        if "certificate verify failed" in text.lower():
+            raise EngineError(
+                f"The certificate of the Redis server at {self.address} is not to be trusted "
+                f"({text}). Use the name that is in it, or name who signed it with ?ca_file=.",
+                location=self.location,
+            ) from error
         if not isinstance(error, redis.exceptions.ResponseError):
             return error
         if isinstance(error, (*_PASSING, redis.exceptions.NoScriptError)) or text.startswith(

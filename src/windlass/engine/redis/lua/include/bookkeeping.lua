@@ -40,7 +40,7 @@ local function ring(number)
   local found = call('ZREVRANGEBYSCORE', key.wait, '+inf', last, 'LIMIT', from, wanted)
   for _, channel in ipairs(found) do
     call('ZREM', key.wait, channel)
-    call('PUBLISH', channel, '')
+    redis.pcall('PUBLISH', channel, '')  -- without the right to, looking by itself remains
   end
 end
 
