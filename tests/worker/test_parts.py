@@ -1,8 +1,10 @@
-"""The small parts of a worker, each alone: slot table, channel, line, pace, nonces, options."""
+"""The small parts of a worker, each alone: slot table, channel, line, pace, nonces, options,
+reactor."""
 
 from __future__ import annotations
 
 import os
+import socket
 import subprocess
 import sys
 import time
@@ -24,6 +26,7 @@ from windlass.worker.nonces import Nonces
 from windlass.worker.options import WorkerOptions
 from windlass.worker.pace import MAX_LOOK_AHEAD, SAMPLE, Pace
 from windlass.worker.process import _is_stopped
+from windlass.worker.reactor import Reactor
 from windlass.worker.slots import RECORD_BYTES, SlotTable
 
 LONGEST_ID = "x" * RECORD_BYTES
@@ -237,3 +240,24 @@ def test_a_nonce_is_known_from_before_its_claim_until_its_last_job_is_settled() 
     assert first < second
     nonces.begin(second, 0)
     assert not nonces.are_held()
+
+
+def test_a_reactor_leaves_alone_what_was_closed_in_the_same_round() -> None:
+    """The end of a child is told by a signal and by its channel, often at once."""
+    ends = [socket.socketpair() for _ in range(2)]
+    heard: list[socket.socket] = []
+    with Reactor([]) as reactor:
+
+        def hear(source: socket.socket) -> None:
+            heard.append(source)
+            for other, _ in ends:
+                reactor.unwatch(other)
+                other.close()
+
+        for here, there in ends:
+            reactor.watch(here, partial(hear, here))
+            there.send(b"x")
+        reactor.wait()
+    assert len(heard) == 1
+    for _, there in ends:
+        there.close()

@@ -81,7 +81,9 @@ class Reactor:
     def wait(self) -> None:
         """Handle what comes next."""
         for key, _ in self._selector.select(self._until_timer()):
-            key.data()
+            # One of those that came before may have unwatched and closed it.
+            if self._selector.get_map().get(key.fd) is key:
+                key.data()
         while self._timers and self._timers[0][0] <= monotonic():
             heapq.heappop(self._timers)[2]()
 
