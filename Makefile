@@ -18,7 +18,7 @@ TESTING := $(VENV)/.testing-installed
 USABLE := import sys, ensurepip, venv; sys.exit(sys.version_info < (3, 11))
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test test-all lint types layers pytest proofs bench format clean
+.PHONY: help install demo test test-all lint types layers pytest redis-server proofs bench format clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -44,8 +44,20 @@ layers: $(TESTING) ## Check who may import whom
 	$(BIN)/lint-imports --no-logo
 
 SELECTED := -m "not slow"
-pytest: $(TESTING) ## Run the tests alone
+pytest: $(TESTING) redis-server ## Run the tests alone
 	$(BIN)/python -m pytest $(SELECTED)
+
+# The tests start a server of their own. Without one those that need it are left out, and fail in
+# continuous integration.
+redis-server:
+	@if command -v redis-server >/dev/null; then exit 0; fi; \
+	if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
+	  echo "Installing redis-server for the tests"; \
+	  apt-get install --yes redis-server >/dev/null 2>&1 && exit 0; \
+	  apt-get update >/dev/null 2>&1 && apt-get install --yes redis-server >/dev/null 2>&1 && exit 0; \
+	fi; \
+	echo "There is no redis-server here, and tests that need it are left out. To run them, install it" >&2; \
+	echo "(on Debian and Ubuntu: apt install redis-server; on macOS: brew install redis)." >&2
 
 proofs: $(TESTING) ## Kill, freeze and overload real workers, and count what was lost
 	$(BIN)/python -m proofs

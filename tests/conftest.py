@@ -5,6 +5,7 @@ Keeps the settings of the person running the tests out of them, and gives hypoth
 
 import os
 
+import pytest
 from hypothesis import settings
 
 # No deadline: a shared machine stalls for longer than any example takes, and a hang is caught by
@@ -13,6 +14,9 @@ settings.register_profile("windlass", deadline=None, print_blob=True)
 settings.load_profile("windlass")
 
 
-def pytest_configure() -> None:
+def pytest_configure(config: pytest.Config) -> None:
+    config.addinivalue_line(
+        "markers", "needs(*capabilities): run only on engines that have these capabilities"
+    )
     for name in [name for name in os.environ if name.startswith("WINDLASS_")]:
         del os.environ[name]

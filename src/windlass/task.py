@@ -189,10 +189,11 @@ class Task(Generic[P, R_co]):
         check_size(payload, self.app.settings.max_payload, f"The call of {self.name}")
         run_after = choices.run_after or _NO_MOMENT
         expires = choices.expires or _NO_MOMENT
+        queue = choices.queue or DEFAULT_QUEUE
         return NewJob(
-            id=new_id(time.time_ns() // 1_000_000),
+            id=self.app.engine.new_id(self.name, queue, choices.idempotency_key),
             task=self.name,
-            queue=choices.queue or DEFAULT_QUEUE,
+            queue=queue,
             payload=payload,
             priority=choices.priority or DEFAULT_PRIORITY,
             run_after_ms=run_after.at_ms,

@@ -7,23 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from tests.contract.variants import Variant, variants_with
+from tests.contract.variants import Variant, parametrize
 from tests.contract.world import World
 from windlass.engine.contract import Engine
 
 
-def pytest_configure(config: pytest.Config) -> None:
-    config.addinivalue_line(
-        "markers", "needs(*capabilities): run only on engines that have these capabilities"
-    )
-
-
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    if "variant" not in metafunc.fixturenames:
-        return
-    marks = metafunc.definition.iter_markers("needs")
-    needed = frozenset(capability for mark in marks for capability in mark.args)
-    metafunc.parametrize("variant", variants_with(needed), indirect=True)
+    parametrize(metafunc, "variant")
 
 
 @pytest.fixture

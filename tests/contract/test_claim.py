@@ -109,6 +109,7 @@ def test_a_limit(world: World) -> None:
     assert [len(world.claim(limit=limit).claims) for limit in (0, 2, 1, 9)] == [0, 2, 1, 2]
 
 
+@in_strict_order
 def test_a_limit_over_several_queues(world: World) -> None:
     for queue in ("a", "b", "c"):
         world.put_many(2, queue=queue)
@@ -228,6 +229,7 @@ def test_an_expired_job_is_not_started(world: World, after_ms: int, starts: bool
         assert (record.finished_ms, record.counters) == (world.now_ms, Counters())
 
 
+@in_strict_order
 def test_expired_jobs_do_not_count_toward_the_limit(world: World) -> None:
     for _ in range(3):
         world.put(expires_in_ms=0)
@@ -368,6 +370,7 @@ def test_a_turn_of_a_dead_session_still_reports(world: World) -> None:
     assert turn == Turn(verdicts=(Verdict.OK,), batch=Batch(gone=True))
 
 
+@pytest.mark.needs(Capability.STRICT_ORDER)
 def test_expiring_is_bounded(world: World) -> None:
     """However many jobs have expired, a claim ends; the next one goes on."""
     world.put_many(BITE + 5, expires_in_ms=1)

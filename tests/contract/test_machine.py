@@ -384,7 +384,7 @@ def _known_totals(stats: Stats) -> tuple[object, object, dict[str, int]]:
 
 
 @pytest.mark.timeout(600)  # so that a failure is made small before it is shown
-@pytest.mark.parametrize("name", ["sqlite-memory", "sqlite-file-normal"])
+@pytest.mark.parametrize("name", ["sqlite-memory", "sqlite-file-normal", "redis"])
 def test_an_engine_does_what_the_model_does(name: str) -> None:
     machine = type("Machine", (QueueMachine,), {"variant_name": name})
     run_state_machine_as_test(machine, settings=settings(max_examples=100, stateful_step_count=50))

@@ -3,6 +3,7 @@
 import pytest
 
 from tests.contract.world import START_MS, World
+from windlass.core.ids import check_id
 from windlass.core.states import Counters, Hold, State
 from windlass.engine.contract import IDEMPOTENCY_MS, JobRecord, Placed, PutCode, Succeeded
 
@@ -25,6 +26,15 @@ def test_stores_what_was_given(world: World) -> None:
         expires_ms=START_MS + 500,
         payload=b"\x00\xff",
     )
+
+
+@pytest.mark.parametrize("key", [None, "key"])
+def test_the_engine_makes_ids(world: World, key: str | None) -> None:
+    """Two for one key are different, and lead to the same place."""
+    ids = [world.engine.new_id("task", "queue", key) for _ in range(2)]
+    assert len({check_id(id) for id in ids}) == 2
+    placed = [world.engine.put([world.new(id=id, idempotency_key=key)])[0] for id in ids]
+    assert [item.id for item in placed] == (ids if key is None else [ids[0]] * 2)
 
 
 def test_nothing_is_put(world: World) -> None:
@@ -74,7 +84,8 @@ def test_a_known_id_is_left_as_it_is(world: World) -> None:
 
 
 def test_a_known_id_does_not_bind_a_key(world: World) -> None:
-    id = world.put()
+    id = world.new(idempotency_key="key").id
+    world.put(id=id)
     world.put(id=id, idempotency_key="key")
     (placed,) = world.engine.put([world.new(idempotency_key="key")])
     assert placed.code is PutCode.CREATED

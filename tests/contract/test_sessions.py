@@ -134,6 +134,7 @@ def test_a_claim_that_arrives_late_leases_nothing(world: World) -> None:
     world.finish(Retried(id=first.id, token=first.token, delay_ms=0, error=b""))
     world.put()
     second = world.claim("worker").claims
+    world.put()
     late = world.claim("worker", nonce=first.token)
     assert (len(second), late.claims) == (2, ())
 

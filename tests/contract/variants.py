@@ -7,26 +7,46 @@ engine's own.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
+import pytest
+
+from tests.redis_server import shared_server
 from windlass.engine.contract import Capability, Engine, EngineOptions
 from windlass.engine.url import open_engine
 
 EVERYTHING: Final = frozenset(Capability)
 OPTIONS: Final = EngineOptions(lease_ms=30_000, dead_ttl_ms=7 * 24 * 60 * 60 * 1000)
 
-#: name -> URL, in which {folder} is a fresh folder, and capabilities.
+#: name -> URL, in which {folder} is a fresh folder and {redis} a fresh namespace on a server that
+#: is started for it, and capabilities.
 VARIANTS: Final[dict[str, tuple[str, frozenset[Capability]]]] = {
     "sqlite-file": ("sqlite:///{folder}/jobs.db", EVERYTHING),
     "sqlite-file-normal": ("sqlite:///{folder}/jobs.db?durability=normal", EVERYTHING),
     "sqlite-memory": ("sqlite:///:memory:", frozenset({Capability.STRICT_ORDER})),
+    "redis": ("{redis}", EVERYTHING),
+    "redis-4": ("{redis}&partitions=4", EVERYTHING - {Capability.STRICT_ORDER}),
 }
 
 
-def variants_with(needed: frozenset[Capability]) -> list[str]:
-    return [name for name, (_, capabilities) in VARIANTS.items() if needed <= capabilities]
+def parametrize(metafunc: pytest.Metafunc, argument: str, names: Iterable[str] = VARIANTS) -> None:
+    """Run a test on those of the variants that can do what it needs."""
+    if argument not in metafunc.fixturenames:
+        return
+    marks = metafunc.definition.iter_markers("needs")
+    needed = frozenset(capability for mark in marks for capability in mark.args)
+    able = [name for name in names if needed <= VARIANTS[name][1]]
+    metafunc.parametrize(argument, able, indirect=True)
+
+
+def fresh_url(name: str, folder: Path) -> str:
+    """A place of its own for a variant; a file is in the folder."""
+    url = VARIANTS[name][0]
+    redis = shared_server().url() if "{redis}" in url else ""
+    return url.format(folder=folder, redis=redis)
 
 
 @dataclass
@@ -35,6 +55,7 @@ class Variant:
 
     name: str
     folder: Path
+    url: str = ""  # of the place, once it was opened
     opened: list[Engine] = field(default_factory=list)
 
     @property
@@ -46,8 +67,9 @@ class Variant:
         twice, the one that there is."""
         if self.opened and Capability.MANY_PROCESSES not in self.capabilities:
             return self.opened[0]
-        url = VARIANTS[self.name][0].format(folder=self.folder)
-        engine = open_engine(url, OPTIONS)
+        if not self.url:
+            self.url = fresh_url(self.name, self.folder)
+        engine = open_engine(self.url, OPTIONS)
         self.opened.append(engine)
         return engine
 

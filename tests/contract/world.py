@@ -9,6 +9,7 @@ from itertools import count
 from typing import Any, Final
 
 from tests.contract.variants import OPTIONS, Variant
+from windlass.core.ids import new_id, partition_of
 from windlass.engine.contract import (
     Batch,
     Beat,
@@ -41,12 +42,16 @@ class StandingStill(int):
 
     __radd__ = __add__
 
+    def __str__(self) -> str:
+        """For engines whose clock is that of a server: the instant, and nothing to be added to."""
+        return f"={int(self)}"
+
 
 class World:
     def __init__(self, variant: Variant) -> None:
         self.variant = variant
         self.now_ms = START_MS
-        self._ids = (f"job-{number:06}" for number in count(1))
+        self._numbers = count(1)
         self._nonces = (f"nonce-{number:06}" for number in count(1))
         self.engine = self.open()
 
@@ -91,8 +96,14 @@ class World:
     # ------------------------------------------------------------------------------- the words
 
     def new(self, **fields: Any) -> NewJob:
-        defaults = {"id": next(self._ids), "task": "task", "queue": "queue", "payload": b"{}"}
-        return NewJob(**{**defaults, **fields})
+        given = {"task": "task", "queue": "queue", "payload": b"{}", **fields}
+        return NewJob(**{"id": self.new_id(given), **given})
+
+    def new_id(self, fields: dict[str, Any]) -> str:
+        """An id in the partition that the engine chooses; later ones sort after earlier ones."""
+        key = fields.get("idempotency_key")
+        partition = partition_of(self.engine.new_id(fields["task"], fields["queue"], key))
+        return new_id(next(self._numbers), partition)
 
     def put(self, **fields: Any) -> str:
         new = self.new(**fields)

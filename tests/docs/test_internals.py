@@ -9,10 +9,12 @@ from pathlib import Path
 
 from tests.docs.pages import DOCS, PROJECT, blocks, code_in, table_rows
 from windlass.core.states import MAX_INTERRUPTIONS, MAX_LOSSES, TABLE, Counters, Reason
+from windlass.engine.redis.keys import KINDS
 
 SOURCE = PROJECT / "src" / "windlass"
 LIFE = DOCS / "internals" / "life-of-a-job.md"
 SQLITE = DOCS / "internals" / "sqlite.md"
+REDIS = DOCS / "internals" / "redis.md"
 OPERATIONS = DOCS / "operations.md"
 FAILURES = DOCS / "guides" / "failures.md"
 
@@ -48,6 +50,10 @@ def test_every_table_and_index_is_told_of() -> None:
     names = set(re.findall(r"^CREATE (?:UNIQUE )?(?:TABLE|INDEX) (\w+)", schema, re.MULTILINE))
     told = {code for row in table_rows(SQLITE) for code in code_in(row[0])}
     assert {name for name in told if re.fullmatch(r"[a-z_]+", name)} == names
+
+
+def test_every_key_is_told_of() -> None:
+    assert {code_in(row[0])[0] for row in table_rows(REDIS) if len(row) == 3} == set(KINDS)
 
 
 def test_every_reason_of_a_death_is_told_of() -> None:

@@ -1,4 +1,5 @@
-"""A SQLite engine on a file of its own, and further engines on the same file."""
+"""A SQLite engine on a file of its own, and further engines on the same file; a Redis server that
+tests leave as it is, one that they may kill, and engines on both."""
 
 from __future__ import annotations
 
@@ -10,7 +11,10 @@ from pathlib import Path
 
 import pytest
 
+from tests.redis_server import RedisServer, private_server, shared_server
 from windlass.engine.contract import EngineOptions, NewJob
+from windlass.engine.redis.address import read_address
+from windlass.engine.redis.engine import RedisEngine
 from windlass.engine.sqlite.engine import SQLiteEngine
 
 OpenEngine = Callable[[], SQLiteEngine]
@@ -37,6 +41,36 @@ def open_engine(path: Path) -> Iterator[OpenEngine]:
 @pytest.fixture
 def engine(open_engine: OpenEngine) -> SQLiteEngine:
     return open_engine()
+
+
+OpenRedis = Callable[..., RedisEngine]
+
+
+@pytest.fixture
+def server() -> RedisServer:
+    return shared_server()
+
+
+@pytest.fixture
+def own_server() -> Iterator[RedisServer]:
+    own = private_server()
+    yield own
+    own.end()
+
+
+@pytest.fixture
+def open_redis() -> Iterator[OpenRedis]:
+    """Opens an engine on a url; all are shut down at the end."""
+    opened: list[RedisEngine] = []
+
+    def open_another(url: str, timeout_ms: int = 2_000) -> RedisEngine:
+        options = EngineOptions(lease_ms=2_000, timeout_ms=timeout_ms)
+        opened.append(RedisEngine(read_address(url), options))
+        return opened[-1]
+
+    yield open_another
+    for engine in opened:
+        engine.shutdown()
 
 
 @contextmanager

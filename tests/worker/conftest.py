@@ -7,18 +7,29 @@ from pathlib import Path
 
 import pytest
 
+from tests.contract.variants import fresh_url, parametrize
 from tests.worker.yard import Yard
 
 MakeYard = Callable[..., Yard]
 
 
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    parametrize(metafunc, "url", ["sqlite-file", "redis", "redis-4"])
+
+
 @pytest.fixture
-def make_yard(tmp_path: Path) -> Iterator[MakeYard]:
+def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    """Where the jobs of a test are; a worker must be good for every engine."""
+    return fresh_url(request.param, tmp_path)
+
+
+@pytest.fixture
+def make_yard(tmp_path: Path, url: str) -> Iterator[MakeYard]:
     """Make the yard of a test with other settings than the usual ones."""
     yards: list[Yard] = []
 
     def make(*, lease: str = "30s", grace: str = "10s", max_crashes: int = 3) -> Yard:
-        yards.append(Yard(tmp_path, lease, grace, max_crashes))
+        yards.append(Yard(tmp_path, lease, grace, max_crashes, url))
         return yards[-1]
 
     yield make

@@ -4,10 +4,16 @@ from __future__ import annotations
 
 import time
 
+import pytest
+
 from tests.worker.yard import Yard, until
 from windlass.core.states import State
+from windlass.engine.contract import Capability
+
+in_strict_order = pytest.mark.needs(Capability.STRICT_ORDER)
 
 
+@in_strict_order
 def test_jobs_start_by_priority_and_then_in_order(yard: Yard) -> None:
     for label, priority in [("low", -5), ("a", 0), ("b", 0), ("high", 7), ("c", 0)]:
         yard.script.plain.using(priority=priority).enqueue(label, [])
@@ -16,6 +22,7 @@ def test_jobs_start_by_priority_and_then_in_order(yard: Yard) -> None:
     assert [line.label for line in yard.events("start")] == ["high", "a", "b", "c", "low"]
 
 
+@in_strict_order
 def test_queues_are_served_in_strict_order_and_others_not_at_all(yard: Yard) -> None:
     for queue in ("other", "second", "first"):
         yard.script.plain.using(queue=queue).enqueue(queue, [])
@@ -69,6 +76,7 @@ def test_what_was_claimed_ahead_is_handed_back_when_slow_jobs_come(yard: Yard) -
         assert (counters.attempt, counters.starts, counters.interruptions) == (1, 1, 0)
 
 
+@in_strict_order
 def test_a_coroutine_that_blocks_the_loop_does_not_imprison_others(yard: Yard) -> None:
     yard.coroutine("blocker", "block:3")
     for number in range(3):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -170,9 +171,19 @@ def test_the_url_of_the_worker_wins_for_what_its_tasks_enqueue_too(
     other.close()
 
 
+@pytest.fixture
+def yard_on_a_file(tmp_path: Path) -> Iterator[Yard]:
+    yard = Yard(tmp_path, "30s", "10s", 3, f"sqlite:///{tmp_path / 'jobs.db'}")
+    yield yard
+    yard.close()
+
+
 @pytest.mark.parametrize("by_option", [False, True])
-def test_a_relative_url_starts_in_the_folder_of_the_worker(yard: Yard, by_option: bool) -> None:
+def test_a_relative_url_starts_in_the_folder_of_the_worker(
+    yard_on_a_file: Yard, by_option: bool
+) -> None:
     """Wherever the app goes while it is imported."""
+    yard = yard_on_a_file
     url = f"sqlite:///{os.path.relpath(yard.folder / 'jobs.db', PROJECT)}"
     elsewhere = yard.folder / "far" / "away"
     elsewhere.mkdir(parents=True)

@@ -101,12 +101,14 @@ class Worker:
 class Yard:
     """One test's app, ledger and workers."""
 
-    def __init__(self, folder: Path, lease: str, grace: str, max_crashes: int) -> None:
+    def __init__(
+        self, folder: Path, lease: str, grace: str, max_crashes: int, url: str | None = None
+    ) -> None:
         self.folder = folder
         self.ledger = folder / "ledger"
         self.trap = folder / "trap"
         self.ledger.touch()
-        url = f"sqlite:///{folder / 'jobs.db'}"
+        url = url or f"sqlite:///{folder / 'jobs.db'}"
         self._environment = {
             "WINDLASS_URL": url,
             "WINDLASS_LEASE": lease,

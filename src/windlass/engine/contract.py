@@ -302,9 +302,14 @@ class Engine(Protocol):
     #: Added to the engine's clock. The one seam through which tests move time; otherwise 0.
     clock_offset_ms: int
 
+    def new_id(self, task: str, queue: str, idempotency_key: str | None) -> str:
+        """An id for a job to be put, which carries the partition that the job belongs to. Asks
+        nobody. Other ids may be put too, but not with an idempotency key."""
+
     def put(self, jobs: Sequence[NewJob]) -> list[Placed]:
-        """Store jobs; all of them, or none when it raises. A known id is left as it is. At most
-        500 at a time: more than that need not fit into one transaction of every engine."""
+        """Store jobs; in each partition all of them, or none when it raises. A known id is left as
+        it is. At most 500 at a time: more than that need not fit into one transaction of every
+        engine."""
 
     def claim(self, session: str, nonce: str, plan: Plan, limit: int) -> Batch:
         """Promote what is due, take back what is lost, then lease up to `limit` jobs to `session`

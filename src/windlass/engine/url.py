@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 _MEMORY: Final = "/:memory:"
 #: Engines that this version does not have yet.
-PLANNED: Final = frozenset({"redis", "rediss", "postgres", "postgresql"})
+PLANNED: Final = frozenset({"postgres", "postgresql"})
 
 
 def open_engine(url: str, options: EngineOptions) -> Engine:
@@ -22,15 +22,33 @@ def open_engine(url: str, options: EngineOptions) -> Engine:
     scheme = urlsplit(url).scheme
     if scheme == "sqlite":
         return _open_sqlite(url, options)
+    if scheme in ("redis", "rediss", "unix"):
+        return _open_redis(url, options)
     if scheme in PLANNED:
         raise EngineError(
-            f"This version keeps jobs in SQLite only; {scheme} urls such as {_safe(url)!r} are "
+            f"This version keeps jobs in SQLite or Redis; {scheme} urls such as {_safe(url)!r} are "
             "planned. Write for example sqlite:///jobs.db (a file in the current folder)."
         )
     raise EngineError(
-        f"Expected a url that begins with sqlite:///, found {_safe(url)!r}. "
-        "Write for example sqlite:///jobs.db (a file in the current folder)."
+        f"Expected a url that begins with sqlite:///, redis://, rediss:// or unix://, found "
+        f"{_safe(url)!r}. Write for example sqlite:///jobs.db (a file in the current folder) or "
+        "redis://localhost:6379/0."
     )
+
+
+def _open_redis(url: str, options: EngineOptions) -> Engine:
+    try:
+        from windlass.engine.redis.engine import RedisEngine
+    except ModuleNotFoundError as error:
+        if (error.name or "").partition(".")[0] != "redis":
+            raise
+        raise EngineError(
+            f"The url {_safe(url)!r} needs the Redis driver, which is not installed here. "
+            "Install it with: pip install windlass[redis]"
+        ) from error
+    from windlass.engine.redis.address import read_address
+
+    return RedisEngine(read_address(url), options)
 
 
 def _open_sqlite(url: str, options: EngineOptions) -> Engine:

@@ -14,6 +14,7 @@ from typing import Final, TypeVar
 
 import apsw
 
+from windlass.core.ids import new_id
 from windlass.engine.contract import (
     Batch,
     Beat,
@@ -83,6 +84,9 @@ class SQLiteEngine:
         if self._database.place is None:
             return frozenset({Capability.STRICT_ORDER})
         return frozenset(Capability)
+
+    def new_id(self, task: str, queue: str, idempotency_key: str | None) -> str:
+        return new_id(time.time_ns() // 1_000_000)  # a file has one partition, whatever the job
 
     # ----------------------------------------------------------------------------- hot paths
 

@@ -1,0 +1,109 @@
+"""Where a Redis server is, read from a URL: `redis://`, `rediss://` (certificates verified) and
+`unix://`, with the options that may follow the question mark."""
+
+from __future__ import annotations
+
+import re
+from typing import Any, Final
+from urllib.parse import SplitResult, parse_qsl, unquote, urlsplit
+
+import msgspec
+
+from windlass.core.ids import PARTITIONS
+from windlass.errors import EngineError
+
+DEFAULT_PORT: Final = 6379
+DEFAULT_NAMESPACE: Final = "windlass"
+#: A brace or a colon in it would change which slot a key belongs to, or which key it is.
+_NAMESPACE: Final = re.compile(r"[A-Za-z0-9_.-]{1,100}")
+
+
+class Address(msgspec.Struct, frozen=True, kw_only=True):
+    """A server, how to log in, and what is ours on it."""
+
+    host: str = ""
+    port: int = DEFAULT_PORT
+    path: str = ""  # of a unix socket, instead of host and port
+    database: int = 0
+    username: str | None = None
+    password: str | None = None
+    is_encrypted: bool = False
+    namespace: str = DEFAULT_NAMESPACE
+    partitions: int = 1  # settled at the first use, for good
+    allow_eviction: bool = False
+    ca_file: str | None = None  # certificates to trust, besides those of the system
+
+    def __str__(self) -> str:
+        """For people; never a secret."""
+        place = self.path or f"{self.host}:{self.port}"
+        return f"{place}/{self.database}"
+
+    def __repr__(self) -> str:
+        return f"<Address {self}>"
+
+
+def read_address(url: str) -> Address:
+    parts = urlsplit(url)
+    options = dict(parse_qsl(parts.query, keep_blank_values=True))
+    place = _socket_place(parts, options) if parts.scheme == "unix" else _network_place(parts)
+    address = Address(
+        **place,
+        username=unquote(parts.username) if parts.username else None,
+        password=unquote(parts.password) if parts.password else None,
+        is_encrypted=parts.scheme == "rediss",
+        namespace=_namespace(options.pop("namespace", DEFAULT_NAMESPACE)),
+        partitions=_partitions(options.pop("partitions", "1")),
+        allow_eviction=_flag(options.pop("allow_eviction", "0")),
+        ca_file=options.pop("ca_file", None),
+    )
+    if options:
+        raise EngineError(
+            "A redis url knows the options namespace, partitions, allow_eviction, ca_file and, "
+            f"after unix://, database; found {', '.join(sorted(options))}."
+        )
+    return address
+
+
+def _network_place(parts: SplitResult) -> dict[str, Any]:
+    database = parts.path.strip("/")
+    try:
+        port = parts.port
+    except ValueError:
+        port = -1
+    if not parts.hostname or port == -1 or (database and not database.isdecimal()):
+        raise EngineError(
+            f"Expected a url such as redis://localhost:6379/0 (host, port, number of the "
+            f"database), found host {parts.hostname!r} and path {parts.path!r}."
+        )
+    return {"host": parts.hostname, "port": port or DEFAULT_PORT, "database": int(database or 0)}
+
+
+def _socket_place(parts: SplitResult, options: dict[str, str]) -> dict[str, Any]:
+    database = options.pop("database", "0")
+    if parts.hostname or not parts.path.strip("/") or not database.isdecimal():
+        raise EngineError(
+            "Expected a url such as unix:///run/redis/redis.sock?database=0, with three slashes "
+            f"before the path, found host {parts.hostname!r} and path {parts.path!r}."
+        )
+    return {"path": unquote(parts.path), "database": int(database)}
+
+
+def _namespace(text: str) -> str:
+    if not _NAMESPACE.fullmatch(text):
+        raise EngineError(
+            "Expected a namespace of 1 to 100 letters, digits, '-', '_' and '.', found "
+            f"{text[:120]!r}."
+        )
+    return text
+
+
+def _partitions(text: str) -> int:
+    if not text.isdecimal() or not 1 <= int(text) <= PARTITIONS:
+        raise EngineError(f"Expected partitions=1 to {PARTITIONS} in the url, found {text!r}.")
+    return int(text)
+
+
+def _flag(text: str) -> bool:
+    if text not in ("0", "1"):
+        raise EngineError(f"Expected allow_eviction=0 or allow_eviction=1, found {text!r}.")
+    return text == "1"

@@ -1,0 +1,107 @@
+"""From values of the contract to the arguments of a script, packed flat.
+
+What Lua has to look into travels as one MessagePack head per item; bodies, results and errors
+travel beside it as they are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+import msgspec
+
+from windlass.core.states import Event
+from windlass.engine.contract import (
+    Beat,
+    Buried,
+    NewJob,
+    Outcome,
+    Plan,
+    Progressed,
+    Released,
+    Retried,
+    Snoozed,
+    Succeeded,
+    Unroutable,
+)
+from windlass.errors import EngineError
+
+_encode = msgspec.msgpack.Encoder().encode
+_NOT_SET: Final = -1
+
+
+def of_jobs(jobs: Sequence[NewJob]) -> list[bytes]:
+    arguments: list[bytes] = []
+    for job in jobs:
+        check_name("queue", job.queue)
+        head = (
+            job.id,
+            job.task,
+            job.queue,
+            job.priority,
+            _instant(job.run_after_ms),
+            job.run_in_ms,
+            _instant(job.expires_ms),
+            _instant(job.expires_in_ms),
+            False if job.idempotency_key is None else job.idempotency_key,
+            job.fingerprint,
+        )
+        arguments += (_encode(head), job.payload)
+    return arguments
+
+
+def of_outcomes(outcomes: Sequence[Outcome]) -> list[bytes]:
+    arguments: list[bytes] = []
+    for outcome in outcomes:
+        (event, *details), body = _details(outcome)
+        arguments += (_encode((outcome.id, outcome.token, event, *details)), body)
+    return arguments
+
+
+def _details(outcome: Outcome) -> tuple[tuple[object, ...], bytes]:
+    match outcome:
+        case Succeeded(result=result, result_ttl_ms=ttl_ms):
+            return (Event.SUCCEED, result is not None, ttl_ms), result or b""
+        case Retried(delay_ms=delay_ms, error=error):
+            return (Event.RETRY, delay_ms), error
+        case Buried(reason=reason, error=error, started=started):
+            return (Event.BURY, reason, started), error
+        case Released(started=started):
+            return (Event.RELEASE, started), b""
+        case Snoozed(delay_ms=delay_ms):
+            return (Event.SNOOZE, delay_ms), b""
+        case Unroutable():
+            return (Event.UNROUTABLE,), b""
+        case Progressed(progress=progress):
+            return (Event.PROGRESS,), progress
+        case _:
+            raise TypeError(f"Expected one of the outcomes of the contract, found {outcome!r}.")
+
+
+def of_plan(plan: Plan) -> list[bytes]:
+    queues = [queue.encode() for queue in plan.queues]
+    return [b"1" if plan.suspects else b"0", b"%d" % len(queues), *queues]
+
+
+def of_beats(beats: Sequence[Beat]) -> list[bytes]:
+    arguments: list[bytes] = []
+    for beat in beats:
+        nonces = [nonce.encode() for nonce in beat.nonces or ()]
+        number = -1 if beat.nonces is None else len(nonces)
+        arguments += (beat.session.encode(), beat.newest.encode(), b"%d" % number, *nonces)
+    return arguments
+
+
+def of_texts(texts: Sequence[str]) -> list[bytes]:
+    return [text.encode() for text in texts]
+
+
+def check_name(what: str, name: str) -> None:
+    """Names are cut at a zero byte inside the indexes."""
+    if "\0" in name:
+        raise EngineError(f"Expected a {what} without a zero byte, found {name[:80]!r}.")
+
+
+def _instant(milliseconds: int | None) -> int:
+    return _NOT_SET if milliseconds is None else max(0, milliseconds)

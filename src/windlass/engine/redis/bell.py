@@ -1,0 +1,163 @@
+"""The bell: a waiter sleeps on a channel of its own until somebody has work for it.
+
+A waiter puts its channel on the list of every partition in the same step in which it looks for
+work, so no wake-up is lost in between. Whoever makes n jobs ready takes up to n channels off the
+list and publishes to each. Nothing depends on the bell but speed: a wait is never longer than the
+poll floor.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import secrets
+import select
+import threading
+import time
+import weakref
+from collections.abc import Callable
+from enum import Enum
+from typing import Final
+
+import redis
+
+from windlass.engine.redis import keys, scripts
+from windlass.engine.redis.connection import Link, Server
+
+#: A waiter looks by itself at least this often.
+POLL_FLOOR_MS: Final = 500
+_PATIENCE_S: Final = 1.0
+
+
+class Woken(Enum):
+    RUNG = 1
+    NUDGED = 2
+
+
+class Bell:
+    """The waiting and waking of one engine object."""
+
+    def __init__(self, server: Server, *, is_spread: bool) -> None:
+        self._server = server
+        self._is_spread = is_spread  # over several lists: one who rings takes it off one of them
+        self._opening = threading.Lock()
+        self._inside: _Inside | None = None
+        _BELLS.add(self)
+
+    def wait(
+        self,
+        register: Callable[[str, int], bool],
+        unregister: Callable[[str], None],
+        timeout_ms: int,
+    ) -> None:
+        """Return when rung or nudged, when `register` finds work, or after a time."""
+        inside = self._open()
+        inside.subscribe()
+        block_ms = max(0, min(timeout_ms, POLL_FLOOR_MS))
+        found = register(inside.channel, block_ms)
+        woken = None if found else inside.block(block_ms)
+        is_listed = woken is Woken.NUDGED or (self._is_spread and (found or woken is Woken.RUNG))
+        if is_listed:  # whoever rings next should not waste it on somebody who is awake
+            unregister(inside.channel)
+
+    def nudge(self) -> None:
+        with contextlib.suppress(BlockingIOError):  # a full pipe wakes just as well
+            os.write(self._open().nudge_in, b"1")
+
+    def close(self) -> None:
+        with self._opening:
+            if self._inside is not None and self._inside.pid == os.getpid():
+                self._inside.close()
+            self._inside = None
+
+    def _open(self) -> _Inside:
+        """What this process waits with; a forked child makes its own."""
+        inside = self._inside
+        if inside is not None and inside.pid == os.getpid():
+            return inside
+        with self._opening:
+            if self._inside is None or self._inside.pid != os.getpid():
+                self._inside = _Inside(self._server)
+            return self._inside
+
+
+#: A lock may be held by a thread that a forked child does not have.
+_BELLS: Final[weakref.WeakSet[Bell]] = weakref.WeakSet()
+
+
+def _unlock_in_child() -> None:
+    for bell in list(_BELLS):
+        bell._opening = threading.Lock()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_unlock_in_child)
+
+
+class _Inside:
+    """The subscription and the pipe of one bell in one process."""
+
+    def __init__(self, server: Server) -> None:
+        self.pid = os.getpid()
+        self.channel = keys.channel(server.address.namespace, secrets.token_hex(8))
+        self.nudge_out, self.nudge_in = os.pipe()
+        os.set_blocking(self.nudge_out, False)
+        os.set_blocking(self.nudge_in, False)
+        self._server = server
+        self._connection: Link | None = None
+        self._draining = threading.Lock()  # several threads may wait
+
+    def subscribe(self) -> None:
+        """Listen on the channel; while that fails, looking by itself remains."""
+        if self._connection is not None:
+            return
+        command = scripts.pack(b"SUBSCRIBE", self.channel.encode())
+        with contextlib.suppress(redis.exceptions.RedisError, OSError):
+            connection = self._server.connect(_PATIENCE_S)
+            connection.send_packed_command([command], check_health=False)
+            connection.read_response()
+            self._connection = connection
+
+    def block(self, timeout_ms: int) -> Woken | None:
+        """What came before the time was over; after that it is on no list any more."""
+        deadline = time.monotonic() + timeout_ms / 1000
+        while not self._drain():
+            socket = self._socket()
+            sources = [self.nudge_out] if socket is None else [self.nudge_out, socket]
+            ready = select.select(sources, (), (), max(0.0, deadline - time.monotonic()))[0]
+            if self.nudge_out in ready:
+                with contextlib.suppress(BlockingIOError):
+                    os.read(self.nudge_out, 4096)
+                return Woken.NUDGED
+            if not ready:
+                return None
+        return Woken.RUNG
+
+    def _socket(self) -> int | None:
+        connection = self._connection
+        if connection is None or connection._sock is None:
+            return None
+        return int(connection._sock.fileno())
+
+    def _drain(self) -> bool:
+        """Read what was published; a connection that broke is opened again by the next wait."""
+        heard = False
+        with self._draining:
+            try:
+                while self._connection is not None and self._connection.can_read(0):
+                    self._connection.read_response()
+                    heard = True
+            except (redis.exceptions.RedisError, OSError):
+                self._drop()
+                heard = True
+        return heard
+
+    def _drop(self) -> None:
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            connection.disconnect()
+
+    def close(self) -> None:
+        self._drop()
+        for descriptor in (self.nudge_out, self.nudge_in):
+            os.close(descriptor)

@@ -1,0 +1,34 @@
+"""`check`: prove that indexes, counters and records agree, a bounded bite at a time.
+
+Every bite is one script, so what it says was true at one instant, whatever others do meanwhile.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Final
+
+#: What is looked through from its beginning to its end: every job, then every index.
+WALKS: Final = ("ids", "ready", "due", "parked", "held", "asked", "keep", "dead", "lease")
+
+#: (partition, what, how far) -> how far now, or nothing at the end; then a sentence for each fault
+Ask = Callable[[int, str, str], Sequence[bytes]]
+
+
+def check(ask: Ask, partitions: int) -> list[str]:
+    return [sentence for number in range(partitions) for sentence in _check(ask, number)]
+
+
+def _check(ask: Ask, partition: int) -> Iterator[str]:
+    yield from _sentences(ask(partition, "counts", ""))
+    for walk in WALKS:
+        far: str | None = "0"
+        while far:
+            reply = ask(partition, walk, far)
+            far = reply[0].decode()
+            yield from _sentences(reply)
+
+
+def _sentences(reply: Sequence[bytes]) -> Iterator[str]:
+    for text in reply[1:]:
+        yield text.decode("utf-8", "replace")

@@ -1,0 +1,184 @@
+"""Claiming over partitions: outcomes go where their jobs are, then one partition after the other is
+asked until there is enough.
+
+A session stays with a partition while that gives all it is asked for, so that a worker under load
+has one round trip for a turn, but not for ever: others may have more urgent jobs. A claim that is
+repeated must not begin elsewhere: a partition that knows nothing of the nonce would lease again. So
+the nonce of each session's latest claim is remembered here, and a repeat asks every partition for
+what is held under it, and for nothing new.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Callable, Sequence
+from typing import Any, Final
+
+from windlass.engine.contract import Batch, Claim, Outcome, Plan, Turn, Verdict
+from windlass.engine.redis import arguments, records
+from windlass.engine.redis.connection import Call, Reply
+from windlass.engine.redis.partitions import Partitions
+
+#: More are not leased by one call, however many are asked for.
+MOST_CLAIMS: Final = 500
+#: So many sessions are remembered; a child has one.
+_MOST_TRAILS: Final = 1000
+#: After so many turns a session goes on to the next partition.
+_MOST_STAYS: Final = 20
+_HELD_ONLY: Final = -1
+
+
+class _Trail:
+    """Where a session was last served, and under which nonce."""
+
+    def __init__(self, partition: int) -> None:
+        self.partition = partition
+        self.nonce = ""
+        self.stays = 0  # how often this partition alone was enough
+
+
+class Claiming:
+    """The turns of one engine object."""
+
+    def __init__(
+        self,
+        partitions: Partitions,
+        make_call: Callable[[int, str, Sequence[bytes]], Call],
+        run: Callable[[Sequence[Call]], list[Reply]],
+    ) -> None:
+        self._partitions = partitions
+        self._make_call = make_call
+        self._run = run
+        self._trails: OrderedDict[str, _Trail] = OrderedDict()
+
+    def finish(self, outcomes: Sequence[Outcome]) -> list[Verdict]:
+        turn = _Collected(outcomes, Plan())
+        groups = self._partitions.group(outcomes, lambda outcome: outcome.id)
+        self._collect(turn, [self._finishing(turn, *group) for group in groups.items()])
+        return turn.verdicts()
+
+    def turn(
+        self, session: str, outcomes: Sequence[Outcome], nonce: str, plan: Plan, limit: int
+    ) -> Turn:
+        trail = self._trail(session)
+        is_repeat = self._partitions.number > 1 and nonce <= trail.nonce
+        trail.nonce = max(nonce, trail.nonce)
+        turn = _Collected(outcomes, plan)
+        groups = self._partitions.group(outcomes, lambda outcome: outcome.id)
+        ask = _Asking(self._make_call, turn, groups, session, nonce)
+        if is_repeat:
+            self._collect(
+                turn, [ask(number, _HELD_ONLY) for number in range(self._partitions.number)]
+            )
+        else:
+            self._ask_in_turn(turn, ask, trail, min(limit, MOST_CLAIMS))
+        return Turn(verdicts=tuple(turn.verdicts()), batch=turn.batch())
+
+    def _ask_in_turn(self, turn: _Collected, ask: _Asking, trail: _Trail, limit: int) -> None:
+        first, *others = self._partitions.from_on(trail.partition)
+        elsewhere = [
+            self._finishing(turn, *group) for group in ask.groups.items() if group[0] != first
+        ]
+        self._collect(turn, [*elsewhere, ask(first, limit)])
+        for partition in others:
+            if turn.is_gone or (limit and len(turn.claims) >= limit):
+                break
+            before = len(turn.claims)
+            self._collect(turn, [ask(partition, limit - before, with_outcomes=False)])
+            if len(turn.claims) > before:
+                trail.partition, trail.stays = partition, 0
+        trail.stays += 1
+        if trail.stays >= _MOST_STAYS:
+            trail.partition, trail.stays = (trail.partition + 1) % self._partitions.number, 0
+
+    def _finishing(
+        self, turn: _Collected, partition: int, positions: list[int]
+    ) -> tuple[Call, list[int]]:
+        ask = _Asking(self._make_call, turn, {partition: positions}, "", "")
+        return ask(partition, 0)
+
+    def _collect(self, turn: _Collected, asked: Sequence[tuple[Call, list[int]]]) -> None:
+        replies = self._run([call for call, _ in asked])
+        for (_, positions), reply in zip(asked, replies, strict=True):
+            turn.add(positions, reply)
+
+    def _trail(self, session: str) -> _Trail:
+        trail = self._trails.pop(session, None) or _Trail(self._partitions.of_session(session))
+        self._trails[session] = trail
+        if len(self._trails) > _MOST_TRAILS:
+            self._trails.popitem(last=False)
+        return trail
+
+
+class _Asking:
+    """Makes the call for one partition: its outcomes, and a claim."""
+
+    def __init__(
+        self,
+        make_call: Callable[[int, str, Sequence[bytes]], Call],
+        turn: _Collected,
+        groups: dict[int, list[int]],
+        session: str,
+        nonce: str,
+    ) -> None:
+        self.groups = groups
+        self._make_call = make_call
+        self._turn = turn
+        self._head = [session.encode(), nonce.encode()]
+        self._plan = arguments.of_plan(turn.plan)
+
+    def __call__(
+        self, partition: int, limit: int, *, with_outcomes: bool = True
+    ) -> tuple[Call, list[int]]:
+        positions = self.groups.get(partition, []) if with_outcomes else []
+        outcomes = [self._turn.outcomes[position] for position in positions]
+        packed = [*self._head, b"%d" % limit, *self._plan, *arguments.of_outcomes(outcomes)]
+        return self._make_call(partition, "turn", packed), positions
+
+
+class _Collected:
+    """What the partitions have said so far."""
+
+    def __init__(self, outcomes: Sequence[Outcome], plan: Plan) -> None:
+        self.outcomes = outcomes
+        self.plan = plan
+        self.claims: list[tuple[records.Record, Claim]] = []
+        self.is_gone = False
+        self._verdicts = [Verdict.STALE] * len(outcomes)
+        self._suspects = False
+        self._next_in_ms: int | None = None
+
+    def add(self, positions: Sequence[int], reply: Sequence[Any]) -> None:
+        verdicts, gone, next_in_ms, suspects, *claims = reply
+        for position, verdict in zip(positions, verdicts, strict=True):
+            if verdict == ord("1"):
+                self._verdicts[position] = Verdict.OK
+        self.is_gone |= bool(gone)
+        self._suspects |= bool(suspects)
+        if next_in_ms >= 0:
+            known = self._next_in_ms
+            self._next_in_ms = next_in_ms if known is None else min(known, next_in_ms)
+        for at in range(0, len(claims), 3):
+            record = records.decode(claims[at + 1])
+            claim = records.to_claim(claims[at].decode(), record, claims[at + 2])
+            self.claims.append((record, claim))
+
+    def verdicts(self) -> list[Verdict]:
+        return self._verdicts
+
+    def batch(self) -> Batch:
+        if self.is_gone:
+            return Batch(gone=True)
+        return Batch(
+            claims=tuple(claim for _, claim in self._in_turn()),
+            next_in_ms=self._next_in_ms,
+            suspects=self._suspects,
+        )
+
+    def _in_turn(self) -> list[tuple[records.Record, Claim]]:
+        """Queue by queue where the plan names them, then by priority and place."""
+        turns = {queue: -number for number, queue in enumerate(reversed(self.plan.queues))}
+        return sorted(
+            self.claims,
+            key=lambda held: (turns.get(held[0].queue, 1), -held[0].priority, held[0].place),
+        )

@@ -1,0 +1,299 @@
+"""The Redis engine: the contract's verbs, each one script per partition that it concerns.
+
+Arguments are made in `arguments`, replies read in `records`; claiming over several partitions is in
+`claiming`, what can be seen in `seeing`, the first use of a server in `opening`. This class sends
+every verb to the partitions it concerns, all at once, and puts the answers together.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from typing import Final, TypeVar
+
+from windlass.core.ids import new_id
+from windlass.core.states import Event
+from windlass.engine.contract import (
+    BITE,
+    Batch,
+    Beat,
+    CancelCode,
+    Capability,
+    ChangeCode,
+    Closed,
+    EngineOptions,
+    Filter,
+    JobRecord,
+    NewJob,
+    Outcome,
+    Page,
+    Placed,
+    Plan,
+    Pulse,
+    PutCode,
+    SessionRecord,
+    Stats,
+    Tended,
+    Turn,
+    Verdict,
+)
+from windlass.engine.redis import arguments, checking, keys, opening, records, scripts, seeing
+from windlass.engine.redis.address import Address
+from windlass.engine.redis.bell import Bell
+from windlass.engine.redis.claiming import Claiming
+from windlass.engine.redis.connection import Call, Reply, Server, prefixes
+from windlass.engine.redis.opening import Fitness
+from windlass.engine.redis.partitions import Partitions
+from windlass.engine.redis.scripts import Prefix
+
+T = TypeVar("T")
+R = TypeVar("R")
+
+#: At most so many items go into one call.
+CHUNK: Final = 500
+
+
+class RedisEngine:
+    """Jobs in one Redis server, under one namespace."""
+
+    def __init__(self, address: Address, options: EngineOptions) -> None:
+        self.clock_offset_ms = 0
+        self._address = address
+        self._options = options
+        self._limits = [b"%d" % options.lease_ms, b"%d" % options.dead_ttl_ms]
+        self._server = Server(address, options.timeout_ms)
+        self._partitions = Partitions(address.partitions)
+        self._claiming = Claiming(self._partitions, self._call, self._run)
+        self._bell = Bell(self._server, is_spread=address.partitions > 1)
+        self._prefixes: dict[tuple[str, int], tuple[Prefix, Prefix]] = {}
+        self._fitness: Fitness | None = None  # known once the server was found to be fit
+
+    @property
+    def location(self) -> str:
+        return self._server.location
+
+    @property
+    def capabilities(self) -> frozenset[Capability]:
+        if self._partitions.number == 1:
+            return frozenset(Capability)
+        return frozenset(Capability) - {Capability.STRICT_ORDER}
+
+    def new_id(self, task: str, queue: str, idempotency_key: str | None) -> str:
+        wall_ms = time.time_ns() // 1_000_000
+        if idempotency_key is None:
+            return new_id(wall_ms, self._partitions.next_free())
+        return new_id(wall_ms, self._partitions.of_key(task, idempotency_key))
+
+    # ----------------------------------------------------------------------------- hot paths
+
+    def put(self, jobs: Sequence[NewJob]) -> list[Placed]:
+        for job in jobs:
+            if job.idempotency_key is not None:
+                self._partitions.check_key(job.id, job.task, job.idempotency_key)
+        self._partitions.advance()
+        return self._spread("put", jobs, lambda job: job.id, arguments.of_jobs, _to_placed)
+
+    def claim(self, session: str, nonce: str, plan: Plan, limit: int) -> Batch:
+        return self.turn(session, (), nonce, plan, limit).batch
+
+    def finish(self, outcomes: Sequence[Outcome]) -> list[Verdict]:
+        verdicts: list[Verdict] = []
+        for chunk in _chunks(outcomes):
+            verdicts += self._claiming.finish(chunk)
+        return verdicts
+
+    def turn(
+        self, session: str, outcomes: Sequence[Outcome], nonce: str, plan: Plan, limit: int
+    ) -> Turn:
+        arguments.check_name("session", session)
+        arguments.check_name("nonce", nonce)
+        *early, last = _chunks(outcomes) or [()]
+        verdicts = tuple(verdict for chunk in early for verdict in self._claiming.finish(chunk))
+        turn = self._claiming.turn(session, last, nonce, plan, limit)
+        return Turn(verdicts=verdicts + turn.verdicts, batch=turn.batch)
+
+    # ------------------------------------------------------------------------------ sessions
+
+    def release(self, session: str, nonce: str) -> int:
+        return sum(self._broadcast("release", arguments.of_texts((session, nonce))))
+
+    def beat(self, beats: Sequence[Beat]) -> list[Pulse]:
+        replies = self._broadcast("beat", arguments.of_beats(beats))
+        by_beat = zip(*replies, strict=True) if beats else ()
+        return [_to_pulse(beat, answers) for beat, answers in zip(beats, by_beat, strict=True)]
+
+    def close(self, session: str, suspects: Sequence[str], cause: str) -> Closed:
+        """One suspect is the culprit; several have to run alone until it is known which it is."""
+        event = Event.CRASH if len(set(suspects)) == 1 else Event.SUSPECT
+        replies = self._broadcast("close", arguments.of_texts((session, event, cause, *suspects)))
+        blamed, released = (sum(numbers) for numbers in zip(*replies, strict=True))
+        if event is Event.CRASH:
+            return Closed(crashed=blamed, released=released)
+        return Closed(suspected=blamed, released=released)
+
+    def sessions(self) -> list[SessionRecord]:
+        return seeing.merge_sessions(self._broadcast("sessions"))
+
+    # ----------------------------------------------------------------------------- operators
+
+    def cancel(self, ids: Sequence[str]) -> list[CancelCode]:
+        return self._spread("cancel", ids, str, arguments.of_texts, _each(CancelCode))
+
+    def retry(self, ids: Sequence[str]) -> list[ChangeCode]:
+        return self._spread("retry", ids, str, arguments.of_texts, _each(ChangeCode))
+
+    def discard(self, ids: Sequence[str]) -> list[ChangeCode]:
+        return self._spread("discard", ids, str, arguments.of_texts, _each(ChangeCode))
+
+    def adopt(self, tasks: Sequence[str]) -> int:
+        adopted = 0
+        for partition in range(self._partitions.number):
+            packed = [b"%d" % (BITE - adopted), *arguments.of_texts(tasks)]
+            (number,) = self._run([self._call(partition, "adopt", packed)])
+            adopted += number
+        return adopted
+
+    def tend(self) -> Tended:
+        replies = self._broadcast("tend")
+        reaped, purged, more = (list(column) for column in zip(*replies, strict=True))
+        return Tended(reaped=sum(reaped), purged=sum(purged), more=any(more))
+
+    # -------------------------------------------------------------------------------- seeing
+
+    def get(self, ids: Sequence[str]) -> list[JobRecord | None]:
+        return self._spread("get", ids, str, arguments.of_texts, _to_records)
+
+    def find(self, filter: Filter, cursor: str | None = None, limit: int = 100) -> Page:
+        def ask(partition: int, index: str, below: str, number: int) -> Sequence[Reply]:
+            packed = [*arguments.of_texts((index, below)), b"%d" % number]
+            (reply,) = self._run([self._call(partition, "find", packed)])
+            found: Sequence[Reply] = reply
+            return found
+
+        return seeing.find(ask, self._partitions.number, filter, cursor, limit)
+
+    def stats(self) -> Stats:
+        return seeing.merge_stats(self._broadcast("stats"))
+
+    def check(self) -> list[str]:
+        def ask(partition: int, what: str, after: str) -> Sequence[bytes]:
+            packed = arguments.of_texts((what, after))
+            (reply,) = self._run([self._call(partition, "check", packed)])
+            found: Sequence[bytes] = reply
+            return found
+
+        return checking.check(ask, self._partitions.number)
+
+    def fitness(self) -> Fitness:
+        """What the server says of itself."""
+        parts = (b"server", b"memory", b"persistence")
+        info = b"\r\n".join(self._server.ask([scripts.pack(b"INFO", part) for part in parts]))
+        return opening.judge(opening.read_info(info), self._address)
+
+    # ------------------------------------------------------------------------------- waiting
+
+    def wait(self, plan: Plan, timeout_ms: int) -> None:
+        def register(channel: str, block_ms: int) -> bool:
+            packed = [channel.encode(), b"%d" % block_ms, *arguments.of_plan(plan)]
+            return any(self._broadcast("look", packed))
+
+        self._bell.wait(register, self._unregister, timeout_ms)
+
+    def _unregister(self, channel: str) -> None:
+        numbers = range(self._partitions.number)
+        names = [keys.key(self._address.namespace, number, "wait") for number in numbers]
+        self._server.ask([scripts.pack(b"ZREM", name.encode(), channel.encode()) for name in names])
+
+    def nudge(self) -> None:
+        self._bell.nudge()
+
+    # ---------------------------------------------------------------------- format and ending
+
+    def migrate(self) -> int:
+        self._server.has_forgotten = False
+        fitness = self.fitness()
+        packed = [b"%d" % opening.FORMAT, b"%d" % self._partitions.number, *keys.sentinel_scores()]
+        for partition in range(self._partitions.number):
+            call = Call(self._prefixes_of("open", partition), packed)
+            opening.check_stored(self._server.run([call])[0], self._address)
+        self._fitness = fitness
+        return opening.FORMAT
+
+    def shutdown(self) -> None:
+        self._bell.close()
+        self._server.close()
+        self._fitness = None
+
+    # ---------------------------------------------------------------------------------- calls
+
+    def _prefixes_of(self, name: str, partition: int) -> tuple[Prefix, Prefix]:
+        found = self._prefixes.get((name, partition))
+        if found is None:
+            found = prefixes(scripts.load(name), self._address.namespace, partition)
+            self._prefixes[name, partition] = found
+        return found
+
+    def _call(self, partition: int, name: str, packed: Sequence[bytes]) -> Call:
+        clock = str(self.clock_offset_ms).encode()
+        return Call(self._prefixes_of(name, partition), [clock, *self._limits, *packed])
+
+    def _run(self, calls: Sequence[Call]) -> list[Reply]:
+        if self._fitness is None or self._server.has_forgotten:
+            self.migrate()
+        return self._server.run(calls) if calls else []
+
+    def _broadcast(self, name: str, packed: Sequence[bytes] = ()) -> list[Reply]:
+        """The same call in every partition."""
+        numbers = range(self._partitions.number)
+        return self._run([self._call(number, name, packed) for number in numbers])
+
+    def _spread(
+        self,
+        name: str,
+        items: Sequence[T],
+        id_of: Callable[[T], str],
+        pack: Callable[[Sequence[T]], list[bytes]],
+        unpack: Callable[[Sequence[T], Sequence[Reply]], Sequence[R]],
+    ) -> list[R]:
+        """One call for each partition that has some of the items; the answers in their order."""
+        calls: list[Call] = []
+        where: list[Sequence[int]] = []
+        for partition, positions in self._partitions.group(items, id_of).items():
+            for chunk in _chunks(positions):
+                calls.append(self._call(partition, name, pack([items[at] for at in chunk])))
+                where.append(chunk)
+        answers: dict[int, R] = {}
+        for chunk, reply in zip(where, self._run(calls), strict=True):
+            asked = [items[at] for at in chunk]
+            answers.update(zip(chunk, unpack(asked, reply), strict=True))
+        return [answers[at] for at in range(len(items))]
+
+
+def _chunks(items: Sequence[T]) -> list[Sequence[T]]:
+    return [items[at : at + CHUNK] for at in range(0, len(items), CHUNK)]
+
+
+def _each(code: Callable[[str], R]) -> Callable[[Sequence[str], Sequence[bytes]], list[R]]:
+    return lambda _ids, reply: [code(text.decode()) for text in reply]
+
+
+def _to_placed(jobs: Sequence[NewJob], reply: Sequence[bytes]) -> list[Placed]:
+    return [
+        Placed(reply[2 * at].decode(), PutCode(reply[2 * at + 1].decode()))
+        for at in range(len(jobs))
+    ]
+
+
+def _to_records(ids: Sequence[str], reply: Sequence[Reply]) -> list[JobRecord | None]:
+    now_ms, *found = reply
+    return [
+        None if parts is None else records.to_whole_record(job_id, parts, now_ms)
+        for job_id, parts in zip(ids, found, strict=True)
+    ]
+
+
+def _to_pulse(beat: Beat, answers: Sequence[Sequence[Reply]]) -> Pulse:
+    """Dead in one partition is dead."""
+    alive = all(answer[0] for answer in answers)
+    cancel = sorted(job_id.decode() for answer in answers for job_id in answer[1:])
+    return Pulse(session=beat.session, alive=alive, cancel=tuple(cancel) if alive else ())

@@ -1,0 +1,23 @@
+-- Offer at once jobs of these tasks that were held because no worker knew them.
+-- ARGV: 1-3 clock, 4 at most so many, then tasks
+-- Returns: how many
+--@include moves
+
+local left, adopted = tonumber(ARGV[4]), 0
+for number = 5, #ARGV do
+  local task = ARGV[number]
+  local from, to = '[' .. task .. '\0', '(' .. task .. '\1'
+  local members = call('ZRANGEBYLEX', key.parked, from, to, 'LIMIT', 0, left - adopted)
+  local ids = {}
+  for at, member in ipairs(members) do
+    ids[at] = string.sub(member, #task + 9)
+  end
+  fetch(ids)
+  for _, id in ipairs(ids) do
+    offer_again(id, load(id))
+  end
+  flush()
+  adopted = adopted + #ids
+end
+settle()
+return adopted

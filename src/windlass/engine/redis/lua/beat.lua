@@ -1,0 +1,72 @@
+-- Signs of life. Claims under nonces that their child does not know were lost on their way, and
+-- nobody will ever finish them: they are given back.
+-- ARGV: 1-3 clock, then for each beat: session, newest, number of nonces (-1 = none were listed),
+--       nonces
+-- Returns: for each beat {alive, ids whose cancellation was requested}
+--@include sessions
+
+local function give_back_unknown(session, newest, known)
+  local prefix = session .. '\0'
+  local from, to = '[' .. prefix, '(' .. session .. '\1'
+  while true do
+    local members = call('ZRANGEBYLEX', key.held, from, to, 'LIMIT', 0, CHUNK)
+    local ids = {}
+    for _, member in ipairs(members) do
+      local stop = string.find(member, '\0', #prefix + 1, true)
+      local nonce = string.sub(member, #prefix + 1, stop - 1)
+      if not known[nonce] and not is_before(newest, nonce) then
+        ids[#ids + 1] = string.sub(member, stop + 1)
+      end
+    end
+    fetch(ids)
+    for _, id in ipairs(ids) do
+      local record = load(id)
+      if record[STARTED_MS] <= now_ms - UNKNOWN_NONCE_MS then
+        move(id, record, 'release', { unstarted = true })
+      end
+    end
+    if #members < CHUNK then
+      break
+    end
+    from = '(' .. members[#members]
+  end
+  flush()
+end
+
+local function cancel_requests(session)
+  local prefix = session .. '\0'
+  local found = call('ZRANGEBYLEX', key.asked, '[' .. prefix, '(' .. session .. '\1', 'LIMIT', 0, CHUNK)
+  local reply = { 1 }
+  for number, member in ipairs(found) do
+    reply[number + 1] = string.sub(member, #prefix + 1)
+  end
+  return reply
+end
+
+local function beat(session, newest, known)
+  local is_known, is_gone = find_session(session)
+  if is_gone or not is_known then
+    return { is_gone and 0 or 1 }
+  end
+  call('ZADD', key.lease, 'XX', now_ms + lease_ms, session)
+  if known then
+    give_back_unknown(session, newest, known)
+  end
+  return cancel_requests(session)
+end
+
+notice()
+local reply, at = {}, 4
+while at <= #ARGV do
+  local number, known = tonumber(ARGV[at + 2]), nil
+  if number >= 0 then
+    known = {}
+    for nonce = at + 3, at + 2 + number do
+      known[ARGV[nonce]] = true
+    end
+  end
+  reply[#reply + 1] = beat(ARGV[at], ARGV[at + 1], known)
+  at = at + 3 + math.max(number, 0)
+end
+settle()
+return reply

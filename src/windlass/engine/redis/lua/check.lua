@@ -1,0 +1,168 @@
+-- One bite of the comparison of indexes, counters and records.
+-- KEYS: body ids keys key_expiry
+-- ARGV: 1-3 clock, 4 "counts" or the index to walk through, 5 how far it was walked through
+-- Returns: {how far it is walked through now ("" = to the end), a sentence for each disagreement}
+--@include sessions
+
+local reply = { '' }
+
+local function say(sentence, ...)
+  reply[#reply + 1] = string.format(sentence, ...)
+end
+
+local SENTINELS = {
+  hash = { 'meta', 'job', 'body', 'extra', 'sessions', 'keys', 'count', 'total' },
+  set = {
+    'ids', 'ready', 'due', 'parked', 'held', 'asked', 'keep', 'dead', 'lease', 'forget',
+    'key_expiry', 'wait',
+  },
+}
+
+local function check_sentinels()
+  for _, name in ipairs(SENTINELS.hash) do
+    if call('HEXISTS', key[name], '') == 0 then
+      say('The hash %s has lost its sentinel.', name)
+    end
+  end
+  for _, name in ipairs(SENTINELS.set) do
+    if not call('ZSCORE', key[name], '') then
+      say('The set %s has lost its sentinel.', name)
+    end
+  end
+end
+
+local function compare(what, counted, found)
+  if counted ~= found then
+    say('The counters say %d jobs %s, but there are %d.', counted, what, found)
+  end
+end
+
+local function check_counts()
+  local size = {}
+  for _, name in ipairs({ 'ids', 'ready', 'due', 'parked', 'held', 'keep', 'dead', 'key_expiry' }) do
+    size[name] = call('ZCARD', key[name]) - 1
+  end
+  local states = {}
+  local sum = 0
+  local counters = call('HGETALL', key.count)
+  for at = 1, #counters, 2 do
+    local state = string.match(counters[at], '%z(.*)$')
+    if state then
+      states[state] = (states[state] or 0) + tonumber(counters[at + 1])
+      sum = sum + tonumber(counters[at + 1])
+    end
+  end
+  local function counted(...)
+    local number = 0
+    for _, state in ipairs({ ... }) do
+      number = number + (states[state] or 0)
+    end
+    return number
+  end
+  compare('exist', sum, call('HLEN', key.job) - 1)
+  compare('have a body', sum, call('HLEN', key.body) - 1)
+  compare('are listed', sum, size.ids)
+  compare('are ready', counted('ready'), size.ready + size.parked)
+  compare('wait for an instant', counted('scheduled', 'retrying') + size.parked, size.due)
+  compare('run', counted('running'), size.held)
+  compare('are dead', counted('dead'), size.dead)
+  compare('have ended', counted('succeeded', 'dead', 'cancelled'), size.keep)
+  local keys = call('HLEN', key.keys) - 1
+  if keys ~= size.key_expiry then
+    say('%d idempotency keys are known, but %d are to be forgotten.', keys, size.key_expiry)
+  end
+end
+
+local function check_set(id, record, name, member, is_expected)
+  local score = call('ZSCORE', key[name], member)
+  if is_expected and not score then
+    say('Job %s is %s (held: %s), but not listed in %s.', id, record[STATE], record[HOLD], name)
+  elseif score and not is_expected then
+    say('Job %s is %s (held: %s), but listed in %s.', id, record[STATE], record[HOLD], name)
+  end
+end
+
+local function check_record(id, record)
+  local state, hold = record[STATE], record[HOLD]
+  local waits = state == 'scheduled' or state == 'retrying' or hold == 'unroutable'
+  local is_final = FINAL[state] or false
+  check_set(id, record, 'ready', ready_member(id, record), state == 'ready' and hold == 'none')
+  check_set(id, record, 'due', due_member(id, record), waits)
+  check_set(id, record, 'parked', parked_member(id, record), hold == 'unroutable')
+  check_set(id, record, 'keep', id, is_final)
+  check_set(id, record, 'dead', id, state == 'dead')
+  if state == 'running' then
+    check_set(id, record, 'held', held_member(id, record), true)
+    check_set(id, record, 'asked', record[SESSION] .. '\0' .. id, record[CANCEL_REQUESTED] == 1)
+    if not call('ZSCORE', key.lease, record[SESSION]) then
+      say('Job %s runs for session %s, which is unknown: nobody will ever take it back.', id, record[SESSION])
+    end
+  end
+  if (state == 'running') ~= (record[TOKEN] ~= '') then
+    say('Job %s is %s, and its token is "%s".', id, state, record[TOKEN])
+  end
+  if (record[DUE_MS] >= 0) ~= waits then
+    say('Job %s is %s, held as %s, and its due time is %.0f.', id, state, hold, record[DUE_MS])
+  end
+  if hold ~= 'none' and state ~= 'ready' then
+    say('Job %s is held as %s in state %s.', id, hold, state)
+  end
+  if record[PLACE] > sequence or record[ROW] > sequence then
+    say('Job %s has a place or row beyond the sequence.', id)
+  end
+  local accounted = record[ATTEMPT] + record[CRASHES] + record[LOSSES] + record[INTERRUPTIONS]
+    + record[SNOOZES]
+  if record[STARTS] ~= accounted then
+    say('Job %s was started %d times, but its budgets account for %d.', id, record[STARTS], accounted)
+  end
+  if call('HEXISTS', key.body, id) == 0 then
+    say('Job %s has no body.', id)
+  end
+end
+
+local function check_lease(session)
+  if call('HEXISTS', key.sessions, session) == 0 then
+    say('Session %s has a lease, but is not known.', session)
+  end
+end
+
+-- The id at the end of a member of an index.
+local ID_OF = {
+  ids = function(member) return member end,
+  keep = function(member) return member end,
+  dead = function(member) return member end,
+  due = function(member) return string.sub(member, 8) end,
+  ready = function(member) return string.sub(member, string.find(member, '\0', 2, true) + 9) end,
+  parked = function(member) return string.sub(member, string.find(member, '\0', 1, true) + 8) end,
+  held = function(member) return string.match(member, '([^%z]*)$') end,
+  asked = function(member) return string.match(member, '([^%z]*)$') end,
+}
+
+-- Everything that its record says must be listed; what is listed besides shows in the counts.
+local function walk(name, from)
+  local members = call('ZRANGE', key[name], from, from + BITE - 1)
+  for _, member in ipairs(members) do
+    if member ~= '' and name == 'lease' then
+      check_lease(member)
+    elseif member ~= '' then
+      local id = ID_OF[name](member)
+      local record = load(id)
+      if not record then
+        say('%s lists job %s, which does not exist.', name, id)
+      else
+        check_record(id, record)
+      end
+    end
+  end
+  if #members == BITE then
+    reply[1] = tostring(from + BITE)
+  end
+end
+
+if ARGV[4] == 'counts' then
+  check_sentinels()
+  check_counts()
+else
+  walk(ARGV[4], tonumber(ARGV[5]))
+end
+return reply

@@ -1,0 +1,17 @@
+-- A stretch of records below an id, newest first.
+-- KEYS: ids dead extra
+-- ARGV: 1-3 clock, 4 "ids" or "dead", 5 below this id ("" = from the newest), 6 at most so many
+-- Returns: {now_ms, id, record, progress, id, record, progress ...}
+--@include records
+
+local below = ARGV[5] == '' and '+' or '(' .. ARGV[5]
+local ids = call('ZREVRANGEBYLEX', key[ARGV[4]], below, '(', 'LIMIT', 0, tonumber(ARGV[6]))
+fetch(ids)
+local reply = { now_ms }
+for _, id in ipairs(ids) do
+  local has_progress = load(id)[HAS_PROGRESS] == 1
+  reply[#reply + 1] = id
+  reply[#reply + 1] = packed[id]
+  reply[#reply + 1] = has_progress and call('HGET', key.extra, 'p:' .. id)
+end
+return reply

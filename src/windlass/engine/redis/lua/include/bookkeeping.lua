@@ -1,0 +1,71 @@
+-- What a call leaves behind besides records: sequence, counters, totals, signs of life, wake-ups.
+-- KEYS: meta count total wait
+--@include records
+local stored = call('HMGET', key.meta, 'sequence', 'last_seen', 'reap_after')
+local sequence = tonumber(stored[1] or 0)
+local last_seen_ms = tonumber(stored[2] or -1)
+local reap_after_ms = tonumber(stored[3] or 0)
+local counts, totals = {}, {}
+local made_ready = 0  -- how many waiters have a reason to look
+
+local function next_number()
+  sequence = sequence + 1
+  return sequence
+end
+
+local function count(queue, state, by)
+  local field = queue .. '\0' .. state
+  counts[field] = (counts[field] or 0) + by
+end
+
+local function total(name)
+  totals[name] = (totals[name] or 0) + 1
+end
+
+-- Wake as many waiters as there is work for, each on a channel of its own. Whoever is woken is
+-- taken off the list, so that two calls never spend their wake-ups on the same one.
+-- They are on the lists of other partitions too: all begin at another place in the list, lest they
+-- all wake the same one.
+local function ring(number)
+  if number <= 0 or call('ZCARD', key.wait) <= 1 then
+    return
+  end
+  local time = call('TIME')
+  local last = '(' .. string.format('%.0f', time[1] * 1000 + math.floor(time[2] / 1000))
+  local waiting = call('ZCOUNT', key.wait, last, '+inf')
+  local wanted, from = math.min(number, waiting, CHUNK), 0
+  if wanted > 0 then
+    from = math.min(time[2] % waiting, waiting - wanted)
+  end
+  local found = call('ZREVRANGEBYSCORE', key.wait, '+inf', last, 'LIMIT', from, wanted)
+  for _, channel in ipairs(found) do
+    call('ZREM', key.wait, channel)
+    redis.pcall('PUBLISH', channel, '')  -- without the right to, looking by itself remains
+  end
+end
+
+local function add(name, field, by)
+  if by ~= 0 and call('HINCRBY', name, field, by) == 0 then
+    call('HDEL', name, field)
+  end
+end
+
+local function text_of(number)
+  return string.format('%.0f', number)
+end
+
+-- The last thing that a call does. A call that found nothing to do writes nothing.
+local function settle()
+  flush()
+  for field, by in pairs(counts) do
+    add(key.count, field, by)
+  end
+  for name, by in pairs(totals) do
+    add(key.total, name, by)
+  end
+  local meta = { text_of(sequence), text_of(last_seen_ms), text_of(reap_after_ms) }
+  if meta[1] ~= stored[1] or meta[2] ~= stored[2] or meta[3] ~= stored[3] then
+    call('HSET', key.meta, 'sequence', meta[1], 'last_seen', meta[2], 'reap_after', meta[3])
+  end
+  ring(made_ready)
+end

@@ -1,0 +1,18 @@
+-- The engine's clock. ARGV[1] is added to the server's time; with a leading "=" it is the time
+-- itself, for tests in which the clock stands still.
+-- ARGV: 1 clock, 2 lease_ms, 3 dead_ttl_ms; what a script is about begins at 4.
+local call = redis.call
+
+local function server_ms()
+  local time = call('TIME')
+  return time[1] * 1000 + math.floor(time[2] / 1000)
+end
+
+local now_ms
+if string.sub(ARGV[1], 1, 1) == '=' then
+  now_ms = tonumber(string.sub(ARGV[1], 2))
+else
+  now_ms = server_ms() + tonumber(ARGV[1])
+end
+local lease_ms = tonumber(ARGV[2])
+local dead_ttl_ms = tonumber(ARGV[3])

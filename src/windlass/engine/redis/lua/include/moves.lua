@@ -1,0 +1,183 @@
+-- The one move through which a job changes its state, as windlass.core.states says.
+-- Where a job stands in an index follows from its record alone: `leave` takes it out of every index
+-- that its record names, `enter` puts it in again after the record was changed.
+-- KEYS: ready due parked held asked keep dead extra
+--@include bookkeeping
+local TARGETS = {
+  due = 'ready', claim = 'running', succeed = 'succeeded', retry = 'retrying', bury = 'dead',
+  release = 'ready', snooze = 'scheduled', unroutable = 'ready', lose = 'ready', crash = 'ready',
+  suspect = 'ready', cancel = 'cancelled', expire = 'cancelled', revive = 'ready',
+}
+local FINAL = { succeeded = true, dead = true, cancelled = true }
+local AFTER_CANCEL_REQUEST = {
+  retry = true, bury = true, release = true, snooze = true, unroutable = true, lose = true,
+  crash = true, suspect = true,
+}
+local CHARGES = {
+  claim = { [ATTEMPT] = 1, [STARTS] = 1 },
+  release = { [ATTEMPT] = -1, [INTERRUPTIONS] = 1 },
+  suspect = { [ATTEMPT] = -1, [INTERRUPTIONS] = 1 },
+  snooze = { [ATTEMPT] = -1, [SNOOZES] = 1 },
+  unroutable = { [ATTEMPT] = -1, [STARTS] = -1, [STRAYS] = 1 },
+  lose = { [ATTEMPT] = -1, [LOSSES] = 1 },
+  crash = { [ATTEMPT] = -1, [CRASHES] = 1 },
+}
+local UNSTARTED = {
+  release = { [ATTEMPT] = -1, [STARTS] = -1 },
+  bury = { [ATTEMPT] = -1, [STARTS] = -1 },
+}
+local REQUEUEING = { due = true, revive = true }
+local CLEARING = { succeed = true, retry = true, bury = true, snooze = true, revive = true }
+local SUSPECTING = { crash = true, suspect = true }
+local COUNTED = {
+  retry = 'retried', lose = 'lost', crash = 'crashed', expire = 'expired', snooze = 'snoozed',
+  unroutable = 'unroutable',
+}
+
+local function ready_member(id, record)
+  local rank = string.char(100 - record[PRIORITY])
+  local place = struct.pack('>I7', record[PLACE])
+  return record[SUSPECT] .. record[QUEUE] .. '\0' .. rank .. place .. id
+end
+
+local function due_member(id, record)
+  return struct.pack('>I7', record[ROW]) .. id
+end
+
+local function parked_member(id, record)
+  return record[TASK] .. '\0' .. struct.pack('>I7', record[ROW]) .. id
+end
+
+local function held_member(id, record)
+  return record[SESSION] .. '\0' .. record[TOKEN] .. '\0' .. id
+end
+
+local function leave(id, record)
+  local state = record[STATE]
+  if state == 'running' then
+    write('ZREM', key.held, held_member(id, record))
+    if record[CANCEL_REQUESTED] == 1 then
+      write('ZREM', key.asked, record[SESSION] .. '\0' .. id)
+    end
+  elseif FINAL[state] then
+    write('ZREM', key.keep, id)
+    if state == 'dead' then
+      write('ZREM', key.dead, id)
+    end
+  elseif state == 'ready' and record[HOLD] == 'none' then
+    write('ZREM', key.ready, ready_member(id, record))
+  else
+    write('ZREM', key.due, due_member(id, record))
+    if record[HOLD] == 'unroutable' then
+      write('ZREM', key.parked, parked_member(id, record))
+    end
+  end
+end
+
+local function enter(id, record)
+  local state = record[STATE]
+  if state == 'running' then
+    write('ZADD', key.held, 0, held_member(id, record))
+  elseif FINAL[state] then
+    write('ZADD', key.keep, record[KEEP_MS], id)
+    if state == 'dead' then
+      write('ZADD', key.dead, 0, id)
+    end
+  elseif state == 'ready' and record[HOLD] == 'none' then
+    write('ZADD', key.ready, 0, ready_member(id, record))
+    made_ready = made_ready + 1
+  else
+    write('ZADD', key.due, record[DUE_MS], due_member(id, record))
+    if record[HOLD] == 'unroutable' then
+      write('ZADD', key.parked, 0, parked_member(id, record))
+    end
+    if record[DUE_MS] - now_ms <= POLL_FLOOR_MS then
+      made_ready = made_ready + 1  -- a waiter would not look again before
+    end
+  end
+  save(id)
+end
+
+-- One more entry in the history; the oldest one makes room.
+local function remember(id, record, event, cause)
+  local head = cmsgpack.pack({ now_ms, event, record[ATTEMPT], record[SESSION] })
+  local field = 'f:' .. (record[FAILURES] % MAX_FAILURES) .. ':' .. id
+  write('HSET', key.extra, field, struct.pack('>I2', #head) .. head .. cause)
+  record[FAILURES] = record[FAILURES] + 1
+end
+
+local function charge(record, event, started)
+  local charges = CHARGES[event]
+  if not started then
+    charges = UNSTARTED[event]
+  end
+  for field, by in pairs(charges or {}) do
+    record[field] = record[field] + by
+  end
+end
+
+local function finish_record(record, event, target, reason)
+  record[FINISHED_MS] = now_ms
+  record[KEEP_MS] = now_ms + math.max(dead_ttl_ms, MIN_RECORD_MS)
+  if target == 'cancelled' and event ~= 'expire' then
+    reason = 'cancelled'
+  end
+  record[REASON] = reason or ''
+  total(target)
+end
+
+-- Let an event happen to a job in a state that allows it. `given` may hold: unstarted, cause (text
+-- for the history), delay_ms, reason; keep_ms for a success; session and nonce for a claim.
+local function move(id, record, event, given)
+  given = given or {}
+  leave(id, record)
+  if given.cause then
+    remember(id, record, event, given.cause)
+  end
+  local source, target = record[STATE], TARGETS[event]
+  if record[CANCEL_REQUESTED] == 1 and AFTER_CANCEL_REQUEST[event] then
+    target = 'cancelled'
+  end
+  charge(record, event, not given.unstarted)
+  record[TOKEN], record[HOLD], record[DUE_MS] = '', 'none', -1
+  if event == 'claim' then
+    record[SESSION], record[TOKEN], record[STARTED_MS] = given.session, given.nonce, now_ms
+    if record[HAS_PROGRESS] == 1 then
+      record[HAS_PROGRESS] = 0
+      write('HDEL', key.extra, 'p:' .. id)
+    end
+  end
+  if REQUEUEING[event] then
+    record[PLACE], record[READY_MS] = next_number(), now_ms
+  end
+  if CLEARING[event] then
+    record[SUSPECT] = 0
+  elseif SUSPECTING[event] or event == 'lose' and record[LOSSES] >= SUSPECT_AFTER_LOSSES then
+    record[SUSPECT] = 1
+  end
+  if FINAL[target] then
+    finish_record(record, event, target, given.reason)
+  elseif given.delay_ms then
+    record[DUE_MS] = now_ms + given.delay_ms
+  end
+  if event == 'unroutable' and target == 'ready' then
+    record[HOLD] = 'unroutable'
+  end
+  if given.keep_ms then
+    record[KEEP_MS] = given.keep_ms
+  end
+  record[STATE] = target
+  count(record[QUEUE], source, -1)
+  count(record[QUEUE], target, 1)
+  if COUNTED[event] then
+    total(COUNTED[event])
+  end
+  enter(id, record)
+end
+
+-- End the hold of a job that no worker knew: it is still in its old place.
+local function offer_again(id, record)
+  leave(id, record)
+  record[HOLD], record[DUE_MS] = 'none', -1
+  enter(id, record)
+end

@@ -1,0 +1,16 @@
+-- Give back, uncharged, what a session holds under a nonce, and use the nonce up.
+-- ARGV: 1-3 clock, 4 session, 5 nonce
+-- Returns: how many jobs were given back
+--@include sessions
+
+local session, nonce = ARGV[4], ARGV[5]
+use_up(session, nonce)
+local ids = held_ids(session, nonce, CHUNK)
+fetch(ids)
+for _, id in ipairs(ids) do
+  local record = load(id)
+  record[LAST_TOKEN], record[LAST_EVENT] = nonce, 'release'
+  move(id, record, 'release', { unstarted = true })
+end
+settle()
+return #ids

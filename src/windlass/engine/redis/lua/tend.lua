@@ -1,0 +1,56 @@
+-- One bounded bite of upkeep: take back what silent sessions hold, then forget what was kept long
+-- enough.
+-- KEYS: keys key_expiry
+-- ARGV: 1-3 clock
+-- Returns: {how many jobs were taken back, how many records were removed, whether there is more}
+--@include sessions
+--@include removing
+
+local function until_now(name)
+  return call('ZRANGEBYSCORE', name, '-inf', now_ms, 'LIMIT', 0, BITE)
+end
+
+-- Remove a record, or only its result while the record is still needed.
+local function purge(id, record)
+  local record_until_ms = record[FINISHED_MS] + MIN_RECORD_MS
+  if record[RESULT_MS] >= 0 and record_until_ms > now_ms then
+    write('HDEL', key.extra, 'r:' .. id)
+    record[RESULT_MS], record[KEEP_MS] = -1, record_until_ms
+    enter(id, record)
+    return 0
+  end
+  remove(id, record)
+  return 1
+end
+
+local function forget(session)
+  local _, is_gone = find_session(session)
+  if not is_gone and call('ZSCORE', key.lease, session) then
+    write('ZREM', key.forget, session)  -- it has got something since, and lives
+  elseif #held_ids(session, nil, 1) == 0 then
+    write('ZREM', key.forget, session)
+    write('ZREM', key.lease, session)
+    write('HDEL', key.sessions, session)
+  end
+end
+
+notice()
+local reaped, more = reap()
+local ended, purged = until_now(key.keep), 0
+fetch(ended)
+for _, id in ipairs(ended) do
+  purged = purged + purge(id, load(id))
+end
+local fields = until_now(key.key_expiry)
+for _, field in ipairs(fields) do
+  write('ZREM', key.key_expiry, field)
+  write('HDEL', key.keys, field)
+end
+flush()
+local sessions = until_now(key.forget)
+for _, session in ipairs(sessions) do
+  forget(session)
+end
+settle()
+local is_full = #ended == BITE or #fields == BITE or #sessions == BITE
+return { reaped, purged, (more or is_full) and 1 or 0 }

@@ -1,0 +1,28 @@
+-- End claims, then lease what is next in line.
+-- ARGV: 1-3 clock, 4 session, 5 nonce ("" = lease nothing), 6 limit (negative = give again what is
+--       held under the nonce, and use it up), 7 suspects, 8 number of queues, queues, then for each
+--       outcome its head {id, token, event, ...} and its bytes
+-- Returns: {verdicts, a 1 or 0 for each outcome; gone; next_in_ms or -1; suspects wait; then for each
+--          claim its id, record, body}
+--@include finishing
+--@include claiming
+
+local suspects, queues, first = read_plan(7)
+local heads, ids = {}, {}
+for at = first, #ARGV, 2 do
+  heads[#heads + 1] = cmsgpack.unpack(ARGV[at])
+  ids[#ids + 1] = heads[#heads][1]
+end
+fetch(ids)
+local verdicts = {}
+for number, head in ipairs(heads) do
+  verdicts[number] = finish(head, ARGV[first + 2 * number - 1]) and '1' or '0'
+end
+flush()
+local reply = { 0, -1, 0 }
+if ARGV[5] ~= '' then
+  reply = claim(ARGV[4], ARGV[5], suspects, queues, tonumber(ARGV[6]))
+end
+settle()
+table.insert(reply, 1, table.concat(verdicts))
+return reply

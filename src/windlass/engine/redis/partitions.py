@@ -1,0 +1,73 @@
+"""Which partition a job belongs to.
+
+An id that windlass made carries its partition. Any other id, and one that was made for more
+partitions than there are, goes by a checksum of its text, which never changes either.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TypeVar
+from zlib import crc32
+
+from windlass.core.ids import partition_of
+from windlass.errors import EngineError
+
+T = TypeVar("T")
+
+
+class Partitions:
+    """The partitions of one namespace."""
+
+    def __init__(self, number: int) -> None:
+        self.number = number
+        self._next = 0
+
+    def of_id(self, job_id: str) -> int:
+        if self.number == 1:
+            return 0
+        try:
+            carried = partition_of(job_id)
+        except ValueError:
+            return self._spread(job_id)
+        return carried if carried < self.number else self._spread(job_id)
+
+    def of_key(self, task: str, idempotency_key: str) -> int:
+        """Where all jobs that could share a key have to be."""
+        return self._spread(f"{task}\0{idempotency_key}")
+
+    def of_session(self, session: str) -> int:
+        """Where a session looks first."""
+        return self._spread(session)
+
+    def next_free(self) -> int:
+        """For jobs that may be anywhere: the same until something was put, so that a batch stays
+        together."""
+        return self._next % self.number
+
+    def advance(self) -> None:
+        self._next += 1
+
+    def from_on(self, first: int) -> list[int]:
+        """All of them, in turn, beginning with one."""
+        return [(first + step) % self.number for step in range(self.number)]
+
+    def group(self, items: Sequence[T], id_of: Callable[[T], str]) -> dict[int, list[int]]:
+        """partition -> the positions of the items that belong there, in their order."""
+        if self.number == 1:
+            return {0: list(range(len(items)))} if items else {}
+        groups: dict[int, list[int]] = {}
+        for position, item in enumerate(items):
+            groups.setdefault(self.of_id(id_of(item)), []).append(position)
+        return groups
+
+    def check_key(self, job_id: str, task: str, idempotency_key: str) -> None:
+        """A job must be where the others that could share its key are."""
+        if self.number > 1 and self.of_id(job_id) != self.of_key(task, idempotency_key):
+            raise EngineError(
+                f"The id {job_id} puts the job of task {task} where its idempotency key is not "
+                "looked for. Make the id with Engine.new_id, and tell it the key."
+            )
+
+    def _spread(self, text: str) -> int:
+        return crc32(text.encode()) % self.number

@@ -1,0 +1,102 @@
+"""The Lua of this engine: one file for each operation in `lua/`, shared parts in `lua/include/`.
+
+1. A file names its keys in its header (`-- KEYS: meta job`) and the parts it stands on
+   (`--@include records`). Every part is put in once, before what needs it.
+2. A script declares the keys of all its parts. In Lua they are `key.meta`, `key.job` and so on.
+3. `Script.prefix` is the unchanging head of a call in Redis's protocol, made once per partition.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Callable, Iterator, Sequence
+from functools import cache
+from importlib.resources import files
+from typing import Final
+
+from windlass.engine.redis import keys
+
+_LUA: Final = files("windlass.engine.redis").joinpath("lua")
+_KEYS: Final = re.compile(r"^-- KEYS:(.*)$", re.MULTILINE)
+_INCLUDE: Final = re.compile(r"^--@include (\w+)$", re.MULTILINE)
+
+
+class Script:
+    """One operation: its text as the server gets it, and the keys it declares."""
+
+    def __init__(self, name: str, read: Callable[[str], str]) -> None:
+        parts = list(_parts(name, read, set()))
+        self.name = name
+        self.keys = _declared(parts)
+        table = ", ".join(f"{key} = KEYS[{number}]" for number, key in enumerate(self.keys, 1))
+        self.text = f"local key = {{{table}}}\n{_without_comments(parts)}".encode()
+        self.sha = hashlib.sha1(self.text, usedforsecurity=False).hexdigest().encode()
+
+    def prefix(self, namespace: str, partition: int, *, whole: bool = False) -> Prefix:
+        """The head of a call: by digest, or with the whole text for a server that forgot it."""
+        names = [keys.key(namespace, partition, name).encode() for name in self.keys]
+        head = (b"EVAL", self.text) if whole else (b"EVALSHA", self.sha)
+        return Prefix((*head, b"%d" % len(names), *names))
+
+
+class Prefix:
+    """The first arguments of a command, packed once."""
+
+    __slots__ = ("_number", "_packed")
+
+    def __init__(self, arguments: Sequence[bytes]) -> None:
+        self._number = len(arguments)
+        self._packed = _pack_all(arguments)
+
+    def command(self, arguments: Sequence[bytes]) -> bytes:
+        """The command in Redis's protocol."""
+        number = self._number + len(arguments)
+        return b"*%d\r\n%b%b" % (number, self._packed, _pack_all(arguments))
+
+
+def pack(*arguments: bytes) -> bytes:
+    """A plain command in Redis's protocol."""
+    return Prefix(arguments).command(())
+
+
+@cache
+def load(name: str) -> Script:
+    return Script(name, _read)
+
+
+def names() -> list[str]:
+    """Every script that there is."""
+    found = (file.name for file in _LUA.iterdir())
+    return sorted(name.removesuffix(".lua") for name in found if name.endswith(".lua"))
+
+
+def _pack_all(arguments: Sequence[bytes]) -> bytes:
+    return b"".join([b"$%d\r\n%b\r\n" % (len(argument), argument) for argument in arguments])
+
+
+def _read(path: str) -> str:
+    return _LUA.joinpath(f"{path}.lua").read_text(encoding="utf-8")
+
+
+def _parts(path: str, read: Callable[[str], str], seen: set[str]) -> Iterator[str]:
+    """The text of a file after those of the parts that it stands on, each of them once."""
+    seen.add(path)
+    text = read(path)
+    for included in _INCLUDE.findall(text):
+        if f"include/{included}" not in seen:
+            yield from _parts(f"include/{included}", read, seen)
+    yield text
+
+
+def _declared(parts: Sequence[str]) -> tuple[str, ...]:
+    declared = {name for part in parts for line in _KEYS.findall(part) for name in line.split()}
+    unknown = declared.difference(keys.KINDS)
+    if unknown:
+        raise ValueError(f"a script declares keys that do not exist: {', '.join(sorted(unknown))}")
+    return tuple(name for name in keys.KINDS if name in declared)
+
+
+def _without_comments(parts: Sequence[str]) -> str:
+    lines = (line for part in parts for line in part.splitlines())
+    return "\n".join(line for line in lines if line.strip() and not line.lstrip().startswith("--"))

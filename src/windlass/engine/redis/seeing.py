@@ -1,0 +1,129 @@
+"""What can be seen over all partitions: pages of records, counters, sessions."""
+
+from __future__ import annotations
+
+import heapq
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from itertools import islice
+from typing import Any, Final
+
+import msgspec
+
+from windlass.core.states import State
+from windlass.engine.contract import Filter, JobRecord, Page, SessionRecord, Stats
+from windlass.engine.redis import records
+
+#: A page that filters by more than an index looks at no more than this many records.
+SCAN_BUDGET: Final = 10_000
+_CHUNK: Final = 500
+
+#: (partition, index, below, at most so many) -> the reply of `find`
+Find = Callable[[int, str, str, int], Sequence[Any]]
+
+
+def find(ask: Find, partitions: int, filter: Filter, cursor: str | None, limit: int) -> Page:
+    """The streams of all partitions, merged; one record more than asked for is looked at, to know
+    whether there is another page."""
+    streams = [
+        _Stream(ask, number, partitions, filter, cursor, limit) for number in range(partitions)
+    ]
+    merged = heapq.merge(*streams, key=lambda record: record.id, reverse=True)
+    found = list(islice(merged, limit + 1))
+    stops = [stream.stopped_at for stream in streams if stream.stopped_at is not None]
+    if stops:  # below the highest of them something may be missing
+        found = [record for record in found if record.id >= max(stops)]
+    if len(found) > limit:
+        return Page(tuple(found[:limit]), found[limit - 1].id)
+    return Page(tuple(found), max(stops) if stops else None)
+
+
+class _Stream:
+    """The records of one partition that pass a filter, newest first."""
+
+    def __init__(
+        self,
+        ask: Find,
+        partition: int,
+        partitions: int,
+        filter: Filter,
+        cursor: str | None,
+        limit: int,
+    ) -> None:
+        self._ask = ask
+        self._partition = partition
+        self._filter = filter
+        self._below = cursor or ""
+        self._budget = SCAN_BUDGET // partitions
+        self._chunk = min(limit + 1, _CHUNK) if filter == Filter() else _CHUNK
+        self.stopped_at: str | None = None  # where the budget ran out
+
+    def __iter__(self) -> Iterator[JobRecord]:
+        index = "dead" if self._filter.state is State.DEAD else "ids"
+        while self._budget > 0:
+            now_ms, *found = self._ask(self._partition, index, self._below, self._chunk)
+            for at in range(0, len(found), 3):
+                record = _to_page_record(found[at : at + 3], now_ms)
+                if _matches(record, self._filter):
+                    yield record
+            if len(found) < 3 * self._chunk:
+                return
+            self._below = found[-3].decode()
+            self._budget -= self._chunk
+        self.stopped_at = self._below
+
+
+def _to_page_record(found: Sequence[Any], now_ms: int) -> JobRecord:
+    job_id, packed, progress = found
+    record = records.to_record(job_id.decode(), records.decode(packed), now_ms)
+    return record if progress is None else msgspec.structs.replace(record, progress=progress)
+
+
+def _matches(record: JobRecord, filter: Filter) -> bool:
+    return (
+        (filter.task is None or record.task == filter.task)
+        and (filter.queue is None or record.queue == filter.queue)
+        and (filter.state is None or record.state is filter.state)
+    )
+
+
+def merge_stats(replies: Sequence[Sequence[Sequence[Any]]]) -> Stats:
+    queues: dict[str, Counter[State]] = {}
+    totals: Counter[str] = Counter()
+    heads: dict[str, tuple[int, int]] = {}  # queue -> rank and age of the next in line
+    for counts, happened, standing in replies:
+        for field, number in _pairs(counts):
+            queue, state = field.rsplit("\0", 1)
+            queues.setdefault(queue, Counter())[State(state)] += int(number)
+        for name, number in _pairs(happened):
+            totals[name] += int(number)
+        for at in range(0, len(standing), 3):
+            queue, rank, age_ms = standing[at].decode(), standing[at + 1], standing[at + 2]
+            # Of equals, the one that has been ready for longer comes first.
+            heads[queue] = min(heads.get(queue, (rank, -age_ms)), (rank, -age_ms))
+    return Stats(
+        queues={queue: dict(states) for queue, states in queues.items()},
+        oldest_ready_ms={queue: -age_ms for queue, (_, age_ms) in heads.items()},
+        totals=dict(totals),
+    )
+
+
+def _pairs(flat: Sequence[bytes]) -> Iterator[tuple[str, bytes]]:
+    """Fields and values of a hash, without the sentinel."""
+    for at in range(0, len(flat), 2):
+        if flat[at]:
+            yield flat[at].decode(), flat[at + 1]
+
+
+def merge_sessions(replies: Sequence[Sequence[Any]]) -> list[SessionRecord]:
+    """A session lives in each partition that it has claimed from; beats keep all of it."""
+    found: dict[str, SessionRecord] = {}
+    for reply in replies:
+        for at in range(0, len(reply), 3):
+            name, expires_in_ms, jobs = reply[at].decode(), reply[at + 1], reply[at + 2]
+            known = found.get(name)
+            if known is not None:
+                expires_in_ms = max(expires_in_ms, known.expires_in_ms)
+                jobs += known.jobs
+            found[name] = SessionRecord(session=name, expires_in_ms=expires_in_ms, jobs=jobs)
+    return [found[name] for name in sorted(found)]

@@ -1,0 +1,135 @@
+"""Several partitions: where jobs go, and what a verb over all of them says."""
+
+from __future__ import annotations
+
+import threading
+import time
+from itertools import islice
+
+import pytest
+
+from tests.engines.conftest import OpenRedis, new_job
+from tests.redis_server import RedisServer
+from windlass.core.ids import partition_of
+from windlass.engine.contract import NewJob, Plan, PutCode
+from windlass.engine.redis.bell import POLL_FLOOR_MS
+from windlass.engine.redis.engine import RedisEngine
+from windlass.engine.redis.partitions import Partitions
+from windlass.errors import EngineError
+
+
+@pytest.fixture
+def engine(server: RedisServer, open_redis: OpenRedis) -> RedisEngine:
+    return open_redis(server.url(partitions=4))
+
+
+def made(engine: RedisEngine, key: str | None = None) -> NewJob:
+    return new_job(id=engine.new_id("t", "q", key), idempotency_key=key)
+
+
+def test_a_batch_stays_together_and_the_next_goes_elsewhere(engine: RedisEngine) -> None:
+    seen = []
+    for _ in range(4):
+        jobs = [made(engine) for _ in range(5)]
+        (partition,) = {partition_of(job.id) for job in jobs}
+        seen.append(partition)
+        engine.put(jobs)
+    assert sorted(seen) == [0, 1, 2, 3]
+
+
+def test_a_key_leads_to_one_partition(engine: RedisEngine) -> None:
+    for key in ("a", "b", "c"):
+        jobs = [made(engine, key) for _ in range(5)]
+        codes = [placed.code for job in jobs for placed in engine.put([job])]
+        assert codes == [PutCode.CREATED, *[PutCode.EXISTING] * 4]
+
+
+def test_a_key_at_the_wrong_place_is_refused(engine: RedisEngine) -> None:
+    partitions = Partitions(4)
+    right = partitions.of_key("t", "key")
+    wrong = next(f"id-{n}" for n in range(99) if partitions.of_id(f"id-{n}") != right)
+    with pytest.raises(EngineError, match=r"Engine\.new_id"):
+        engine.put([new_job(id=wrong, idempotency_key="key")])
+
+
+def test_any_id_has_a_place_that_never_changes() -> None:
+    """These numbers are stored in every job's place: if they change, jobs are not found again."""
+    places = [Partitions(4).of_id(f"job-{number}") for number in range(8)]
+    assert places == [1, 3, 1, 3, 0, 2, 0, 2]
+    assert {Partitions(1).of_id(id) for id in ("x", "job-1")} == {0}
+
+
+def test_an_id_made_for_more_partitions_has_a_place(engine: RedisEngine) -> None:
+    wide = RedisEngine(engine._address.__class__(host="h", partitions=1024), engine._options)
+    for _ in range(50):
+        job = made(wide)
+        engine.put([job])
+        assert engine.get([job.id]) != [None]
+
+
+def test_a_repeated_claim_leases_nothing_in_partitions_that_do_not_know_it(
+    engine: RedisEngine,
+) -> None:
+    engine.put([new_job(number) for number in range(12)])
+    first = engine.claim("worker", "nonce-1", Plan(), 5)
+    again = engine.claim("worker", "nonce-1", Plan(), 12)
+    assert (len(first.claims), again.claims) == (5, first.claims)
+
+
+def test_a_released_nonce_is_used_up_where_the_session_is_not_known(
+    server: RedisServer, open_redis: OpenRedis
+) -> None:
+    """A claim that was delayed on its way, by another engine object, comes after its release."""
+    url = server.url(partitions=4)
+    releasing, delayed = open_redis(url), open_redis(url)
+    releasing.put([new_job(number) for number in range(12)])
+    releasing.release("worker", "nonce-1")
+    assert delayed.claim("worker", "nonce-1", Plan(), 12).claims == ()
+    assert len(delayed.claim("worker", "nonce-2", Plan(), 12).claims) == 12
+
+
+def test_a_put_wakes_as_many_waiters_as_it_has_jobs(
+    server: RedisServer, open_redis: OpenRedis
+) -> None:
+    url = server.url(partitions=4)
+    producer = open_redis(url)
+    producer.stats()
+    woken: list[float] = []
+
+    def wait() -> None:
+        engine = open_redis(url)
+        engine.stats()
+        ready.wait()
+        started = time.monotonic()
+        engine.wait(Plan(queues=("other",)), 10_000)
+        woken.append(time.monotonic() - started)
+
+    ready = threading.Barrier(4)
+    waiters = [threading.Thread(target=wait) for _ in range(3)]
+    for waiter in waiters:
+        waiter.start()
+    ready.wait()
+    time.sleep(0.1)  # there is no sign that others are on the list
+    producer.put([made(producer), made(producer)])
+    for waiter in waiters:
+        waiter.join()
+    floor_s = POLL_FLOOR_MS / 1000
+    assert sorted(seconds < 0.9 * floor_s for seconds in woken) == [False, True, True]
+
+
+def test_a_partition_that_never_runs_dry_does_not_starve_the_others(engine: RedisEngine) -> None:
+    partitions = Partitions(4)
+    busy = partitions.of_session("worker")
+    engine.put([new_job(id=id) for id in ids_in(partitions, busy, 200)])
+    (waiting,) = ids_in(partitions, (busy + 1) % 4, 1)
+    engine.put([new_job(id=waiting)])
+    claimed: list[str] = []
+    for number in range(100):
+        batch = engine.claim("worker", f"{number:08x}", Plan(), 1)
+        claimed += [claim.id for claim in batch.claims]
+    assert waiting in claimed
+
+
+def ids_in(partitions: Partitions, partition: int, number: int) -> list[str]:
+    ids = (f"id-{n}" for n in range(100_000))
+    return list(islice((id for id in ids if partitions.of_id(id) == partition), number))

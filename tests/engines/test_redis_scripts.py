@@ -1,0 +1,124 @@
+"""The Lua files: how they are put together, what they declare, and that their numbers are ours."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+
+import pytest
+from redis.crc import key_slot
+
+from windlass.core import states
+from windlass.engine import contract
+from windlass.engine.redis import bell, keys, scripts
+from windlass.engine.redis.records import Record
+from windlass.engine.redis.scripts import Prefix, Script
+
+FILES = {
+    "verb": "-- Does something.\n-- KEYS: due\n--@include two\n--@include one\nreturn one + two\n",
+    "include/one": "-- KEYS: job\nlocal one = key.job  -- why\n",
+    "include/two": "--@include one\nlocal two = 2\n",
+}
+
+
+def test_parts_come_once_and_before_what_needs_them() -> None:
+    script = Script("verb", FILES.__getitem__)
+    lines = script.text.decode().splitlines()
+    assert lines[1:] == ["local one = key.job  -- why", "local two = 2", "return one + two"]
+
+
+def test_the_keys_of_all_parts_are_declared() -> None:
+    script = Script("verb", FILES.__getitem__)
+    assert script.keys == ("job", "due")
+    assert script.text.startswith(b"local key = {job = KEYS[1], due = KEYS[2]}\n")
+
+
+def test_an_unknown_key_is_refused() -> None:
+    with pytest.raises(ValueError, match="do not exist: nothing"):
+        Script("verb", {"verb": "-- KEYS: nothing\n"}.__getitem__)
+
+
+def test_the_digest_is_that_of_the_text() -> None:
+    script = Script("verb", FILES.__getitem__)
+    assert script.sha == hashlib.sha1(script.text).hexdigest().encode()
+
+
+def test_a_command_in_the_protocol_of_redis() -> None:
+    prefix = Prefix((b"EVALSHA", b"abc"))
+    assert prefix.command((b"", b"\x00\r\n")) == (
+        b"*4\r\n$7\r\nEVALSHA\r\n$3\r\nabc\r\n$0\r\n\r\n$3\r\n\x00\r\n\r\n"
+    )
+    assert scripts.pack(b"PING") == b"*1\r\n$4\r\nPING\r\n"
+
+
+@pytest.mark.parametrize("name", scripts.names())
+def test_a_script_says_what_it_is_for(name: str) -> None:
+    header = scripts._read(name)
+    assert header.startswith("-- ")
+    for word in ("ARGV:", "Returns:"):
+        assert f"\n-- {word}" in header
+
+
+@pytest.mark.parametrize("name", scripts.names())
+def test_a_script_touches_only_keys_that_it_declares(name: str) -> None:
+    script = scripts.load(name)
+    touched = set(re.findall(r"\bkey\.(\w+)", script.text.decode()))
+    assert touched <= set(script.keys)
+
+
+@pytest.mark.parametrize("name", scripts.names())
+def test_no_script_searches_or_expires(name: str) -> None:
+    """Work is bounded, and nothing ends by itself: a key that vanishes would cut a script off."""
+    text = scripts.load(name).text.decode()
+    commands = set(re.findall(r"(?:call|write)\('(\w+)'", text))
+    assert commands
+    assert commands.isdisjoint({"KEYS", "SCAN", "HSCAN", "ZSCAN", "DEL", "EXPIRE", "RENAME"})
+    assert commands.isdisjoint({"ZPOPMIN", "ZPOPMAX", "ZREMRANGEBYLEX"})
+
+
+@pytest.mark.parametrize("partition", [0, 1, 1023])
+def test_the_keys_of_a_partition_are_in_one_slot(partition: int) -> None:
+    slots = {key_slot(keys.key("windlass", partition, name).encode()) for name in keys.KINDS}
+    assert len(slots) == 1
+
+
+def test_the_numbers_in_lua_are_those_of_the_contract() -> None:
+    text = scripts._read("include/constants")
+    found = {name: int(number) for name, number in re.findall(r"local (\w+) = (\d+)", text)}
+    stray = {"STRAY_BASE_MS": states.stray_delay_ms(0), "STRAY_CAP_MS": states.stray_delay_ms(99)}
+    assert found == {
+        "BITE": contract.BITE,
+        "CHUNK": 500,
+        "MAX_FAILURES": contract.MAX_FAILURES,
+        "MIN_RECORD_MS": contract.MIN_RECORD_MS,
+        "IDEMPOTENCY_MS": contract.IDEMPOTENCY_MS,
+        "UNKNOWN_NONCE_MS": contract.UNKNOWN_NONCE_MS,
+        "GONE_SESSION_MS": 60 * 60 * 1000,
+        "SUSPECT_AFTER_LOSSES": states.SUSPECT_AFTER_LOSSES,
+        "POLL_FLOOR_MS": bell.POLL_FLOOR_MS,
+        **stray,
+    }
+
+
+def test_the_fields_of_a_record_are_in_the_order_that_lua_knows() -> None:
+    text = scripts._read("include/records")
+    pairs = re.findall(r"^local ([A-Z_, ]+) = ([\d, ]+)$", text, re.MULTILINE)
+    names = [name.lower() for left, _ in pairs for name in left.split(", ")]
+    numbers = [int(number) for _, right in pairs for number in right.split(", ")]
+    assert numbers == list(range(1, len(names) + 1))
+    assert names == list(Record.__struct_fields__)
+
+
+def test_the_state_machine_in_lua_is_the_one_in_python() -> None:
+    text = scripts._read("include/moves")
+    (block,) = re.findall(r"local TARGETS = \{(.*?)\}", text, re.DOTALL)
+    targets = dict(re.findall(r"(\w+) = '(\w+)'", block))
+    events = {
+        str(event): str(target)
+        for (state, event), target in states.TABLE.items()
+        if target is not None and (state, event) != (states.State.RUNNING, states.Event.CANCEL)
+    }
+    del events["progress"]  # not a move
+    assert targets == events
+    (block,) = re.findall(r"local AFTER_CANCEL_REQUEST = \{(.*?)\}", text, re.DOTALL)
+    assert set(re.findall(r"(\w+) = true", block)) == states.AFTER_CANCEL_REQUEST

@@ -1,0 +1,151 @@
+"""What a server can do to an engine: forget, close connections, freeze, restart, refuse."""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+
+import pytest
+
+from tests.engines.conftest import OpenRedis, new_job
+from tests.redis_server import RedisServer
+from windlass.engine.contract import Placed, Plan, PutCode, Succeeded, Verdict
+from windlass.errors import EngineError, EngineUnavailable
+
+JOB = "job-000000"
+
+
+def test_a_server_that_forgot_its_scripts(own_server: RedisServer, open_redis: OpenRedis) -> None:
+    engine = open_redis(own_server.url(partitions=4))
+    engine.put([new_job(number) for number in range(20)])
+    own_server.tell("SCRIPT", "FLUSH")
+    assert len(engine.claim("worker", "nonce", Plan(), 100).claims) == 20
+    assert engine.check() == []
+
+
+def test_connections_that_were_closed(own_server: RedisServer, open_redis: OpenRedis) -> None:
+    engine = open_redis(own_server.url())
+    for number in range(20):
+        own_server.tell("CLIENT", "KILL", "TYPE", "normal")
+        assert engine.put([new_job(number)])[0].code is PutCode.CREATED
+    assert engine.stats().totals == {"enqueued": 20}
+
+
+def test_a_server_that_is_not_there(own_server: RedisServer, open_redis: OpenRedis) -> None:
+    engine = open_redis(own_server.url(), timeout_ms=300)
+    engine.put([new_job()])
+    own_server.kill()
+    started = time.monotonic()
+    with pytest.raises(EngineUnavailable, match=f"127.0.0.1:{own_server.port}") as caught:
+        engine.get([JOB])
+    assert 0.1 < time.monotonic() - started < 1.5
+    assert caught.value.location == engine.location
+    assert caught.value.seconds is not None
+    own_server.start()
+    assert engine.get([JOB]) != [None]
+
+
+def test_a_restart_is_outlasted(own_server: RedisServer, open_redis: OpenRedis) -> None:
+    engine = open_redis(own_server.url(), timeout_ms=10_000)
+    engine.put([new_job()])
+    own_server.kill()
+    restart = threading.Timer(0.3, own_server.start)
+    restart.start()
+    assert [claim.id for claim in engine.claim("worker", "nonce", Plan(), 1).claims] == [JOB]
+    restart.join()
+
+
+def test_a_frozen_server_costs_the_time_of_one_call(
+    own_server: RedisServer, open_redis: OpenRedis
+) -> None:
+    engine = open_redis(own_server.url(), timeout_ms=300)
+    engine.put([new_job()])
+    own_server.freeze()
+    for _ in range(2):  # on a connection that stands, and on a new one
+        started = time.monotonic()
+        with pytest.raises(EngineUnavailable):
+            engine.put([new_job(1)])
+        assert 0.25 < time.monotonic() - started < 1.5
+    own_server.thaw()
+    assert engine.put([new_job(1)]) == [Placed("job-000001", PutCode.CREATED)]
+    assert engine.stats().totals == {"enqueued": 2}
+
+
+def test_no_reply_is_taken_for_another(own_server: RedisServer, open_redis: OpenRedis) -> None:
+    """The reply to a call that was given up comes on a connection that is not used any more."""
+    engine = open_redis(own_server.url(), timeout_ms=200)
+    engine.claim("worker", "early", Plan(), 1)
+    for _ in range(2):  # once more, so that the server knows all scripts by now
+        engine.put([new_job()])
+    own_server.freeze()
+    with pytest.raises(EngineUnavailable):
+        engine.claim("worker", "first", Plan(), 1)
+    own_server.thaw()
+    assert engine.sessions()[0].session == "worker"
+    assert [claim.id for claim in engine.claim("worker", "first", Plan(), 1).claims] == [JOB]
+    assert engine.finish([Succeeded(id=JOB, token="first")]) == [Verdict.OK]
+
+
+def test_a_replica_that_takes_no_writes(own_server: RedisServer, open_redis: OpenRedis) -> None:
+    engine = open_redis(own_server.url(), timeout_ms=5_000)
+    engine.put([new_job()])
+    own_server.tell("REPLICAOF", "127.0.0.1", "1")
+    promote = threading.Timer(0.3, own_server.tell, ("REPLICAOF", "NO", "ONE"))
+    promote.start()
+    assert engine.put([new_job(1)])[0].code is PutCode.CREATED
+    promote.join()
+
+
+def test_a_full_memory_changes_nothing(own_server: RedisServer, open_redis: OpenRedis) -> None:
+    engine = open_redis(own_server.url(), timeout_ms=300)
+    engine.put([new_job()])
+    own_server.tell("CONFIG", "SET", "maxmemory", "1")
+    with pytest.raises(EngineUnavailable, match="maxmemory"):
+        engine.put([new_job(1)])
+    own_server.tell("CONFIG", "SET", "maxmemory", "0")
+    assert engine.check() == []
+    assert engine.get(["job-000001"]) == [None]
+
+
+def test_a_wrong_password_is_told_at_once(own_server: RedisServer, open_redis: OpenRedis) -> None:
+    engine = open_redis(own_server.url().replace("redis://", "redis://:wrong@"), timeout_ms=5_000)
+    own_server.tell("CONFIG", "SET", "requirepass", "right")
+    started = time.monotonic()
+    with pytest.raises(EngineError, match="refused the login") as caught:
+        engine.stats()
+    assert not isinstance(caught.value, EngineUnavailable)
+    assert time.monotonic() - started < 2.0
+    assert "wrong" not in str(caught.value)
+
+
+def test_a_process_has_four_connections(own_server: RedisServer, open_redis: OpenRedis) -> None:
+    engine = open_redis(own_server.url())
+    engine.wait(Plan(), 0)
+    callers = [threading.Thread(target=engine.stats) for _ in range(20)]
+    for caller in callers:
+        caller.start()
+    for caller in callers:
+        caller.join()
+    lines = own_server.tell("CLIENT", "LIST").splitlines()
+    connections = [line for line in lines if b"addr=" in line]
+    assert len(connections) - 1 <= 4  # one of them is asking
+
+
+def test_a_forked_child_has_connections_of_its_own(
+    server: RedisServer, open_redis: OpenRedis
+) -> None:
+    engine = open_redis(server.url())
+    engine.put([new_job()])
+    child = os.fork()
+    if child == 0:
+        try:
+            engine.put([new_job(1)])
+            engine.wait(Plan(), 10)
+        except BaseException:  # noqa: BLE001  # told by the exit code, and never to pytest
+            os._exit(1)
+        os._exit(0)
+    for _ in range(50):
+        assert engine.get([JOB]) != [None]
+    assert os.waitpid(child, 0)[1] == 0
+    assert engine.stats().totals == {"enqueued": 2}
