@@ -10,6 +10,7 @@ import fcntl
 import json
 import os
 import pty
+import signal
 import struct
 import subprocess
 import sys
@@ -88,16 +89,22 @@ class Shell:
         return self.type(*arguments, answer=answer, WINDLASS_APP="tasks:app")
 
     def start(self, *arguments: str, **environment: str) -> subprocess.Popen[str]:
-        """The same for a command that goes on; whoever starts it ends it."""
-        return subprocess.Popen(
-            [SCRIPT, *arguments],
-            cwd=self.folder,
-            env=self.environment(environment),
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-        )
+        """The same for a command that goes on; whoever starts it ends it.
+
+        It heeds Ctrl-C, as at a shell, even where the tests run in the background and ignore it."""
+        before = signal.signal(signal.SIGINT, signal.default_int_handler)
+        try:
+            return subprocess.Popen(
+                [SCRIPT, *arguments],
+                cwd=self.folder,
+                env=self.environment(environment),
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                text=True,
+            )
+        finally:
+            signal.signal(signal.SIGINT, before)
 
     def type_on_terminal(self, *arguments: str, columns: int) -> str:
         """What a terminal of this width is sent, both streams together."""
