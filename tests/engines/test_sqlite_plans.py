@@ -31,6 +31,7 @@ WHOLE = {
 @pytest.fixture(scope="module")
 def connection() -> apsw.Connection:
     database = apsw.Connection(":memory:")
+    database.config(apsw.SQLITE_DBCONFIG_ENABLE_QPSG, 1)  # as the engine does
     for _, text in migrations():
         database.execute(text)
     return database
@@ -44,8 +45,14 @@ def test_no_statement_scans(connection: apsw.Connection, name: str) -> None:
     plan = connection.execute(f"EXPLAIN QUERY PLAN {text}", (None,) * bindings)
     steps = [row[3] for row in plan]
     scans = [step for step in steps if isinstance(step, str) and step.startswith("SCAN ")]
-    harmless = ("SCAN CONSTANT ROW", "SCAN found")
-    assert name in WHOLE or not [scan for scan in scans if scan not in harmless], steps
+    harmless = (
+        "SCAN CONSTANT ROW",
+        "SCAN found",
+        # Arrays that are given as a parameter.
+        "SCAN given VIRTUAL TABLE",
+        "SCAN json_each VIRTUAL TABLE",
+    )
+    assert name in WHOLE or not [scan for scan in scans if not scan.startswith(harmless)], steps
 
 
 @pytest.mark.parametrize("name", ["list_ready", "load_due", "list_kept_too_long"])

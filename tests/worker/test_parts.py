@@ -132,7 +132,22 @@ def test_look_ahead_is_a_moment_of_work() -> None:
     assert pace.look_ahead(2, 0.0) == 37  # 75 ms of work for two slots
 
 
-@pytest.mark.parametrize(("latest", "running"), [(0.006, 0.0), (0.001, 0.026)])
+def test_a_job_that_had_to_wait_for_a_processor_does_not_end_it() -> None:
+    pace = Pace()
+    for _ in range(SAMPLE):
+        pace.record(0.001)
+    pace.record(0.02)
+    assert pace.look_ahead(4, 0.0) == MAX_LOOK_AHEAD
+
+
+def test_there_is_none_for_jobs_of_some_length() -> None:
+    pace = Pace()
+    for _ in range(SAMPLE):
+        pace.record(0.006)
+    assert pace.look_ahead(4, 0.0) == 0
+
+
+@pytest.mark.parametrize(("latest", "running"), [(0.026, 0.0), (0.001, 0.026)])
 def test_one_slow_job_ends_it(latest: float, running: float) -> None:
     pace = Pace()
     for _ in range(SAMPLE):

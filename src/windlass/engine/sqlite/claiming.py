@@ -10,7 +10,7 @@ import msgspec
 
 from windlass.core.states import Counters, Event, Hold, Reason, State
 from windlass.engine.contract import BITE, GONE_SESSION_MS, Batch, Claim, Plan
-from windlass.engine.sqlite.statements import Row, first, sql
+from windlass.engine.sqlite.statements import Row, as_array, first
 from windlass.engine.sqlite.transaction import JobRow, Transaction
 
 #: A session that was declared dead: its jobs are being taken back, or all have been.
@@ -75,8 +75,8 @@ def claim(tx: Transaction, session: str, nonce: str, plan: Plan, limit: int) -> 
     look = Look(tx.connection, tx.now_ms, tx.reap_after_ms)
     if nonce > last_nonce and look.has_work(plan):
         return _claim_anew(tx, session, nonce, plan, limit)
-    held = _in_turn(tx.rows("list_claims", session, nonce), plan)
-    return _with_claims(tx, look.idle_batch(session, plan), nonce, held)
+    held = _held(tx, session, nonce, plan)
+    return msgspec.structs.replace(look.idle_batch(session, plan), claims=held)
 
 
 def _claim_anew(tx: Transaction, session: str, nonce: str, plan: Plan, limit: int) -> Batch:
@@ -85,15 +85,11 @@ def _claim_anew(tx: Transaction, session: str, nonce: str, plan: Plan, limit: in
     reap(tx)
     if is_gone(tx.connection, session):
         return Batch(gone=True)
-    leased, is_cut_short = _lease(tx, session, nonce, plan, limit)
-    look = Look(tx.connection, tx.now_ms, tx.reap_after_ms)
-    batch = _with_claims(tx, look.idle_batch(session, plan), nonce, leased)
-    return msgspec.structs.replace(batch, next_in_ms=0) if is_cut_short else batch
-
-
-def _with_claims(tx: Transaction, batch: Batch, nonce: str, held: list[Row]) -> Batch:
-    claims = tuple(_to_claim(tx, nonce, row) for row in held)
-    return msgspec.structs.replace(batch, claims=claims)
+    number, is_cut_short = _lease(tx, session, nonce, plan, limit)
+    held = _held(tx, session, nonce, plan) if number else ()
+    batch = Look(tx.connection, tx.now_ms, tx.reap_after_ms).idle_batch(session, plan)
+    next_in_ms = 0 if is_cut_short else batch.next_in_ms
+    return msgspec.structs.replace(batch, claims=held, next_in_ms=next_in_ms)
 
 
 def promote(tx: Transaction) -> None:
@@ -130,16 +126,13 @@ def reap(tx: Transaction) -> bool:
     return False
 
 
-def _lease(
-    tx: Transaction, session: str, nonce: str, plan: Plan, limit: int
-) -> tuple[list[Row], bool]:
-    """Lease what is next in line, and expire what is too late, a bounded number; whether that
-    bound cut it short."""
-    taken: list[Row] = []
-    expired = 0
+def _lease(tx: Transaction, session: str, nonce: str, plan: Plan, limit: int) -> tuple[int, bool]:
+    """Lease what is next in line, and expire what is too late, a bounded number; how much was
+    leased, and whether that bound cut it short."""
+    taken = expired = 0
     is_cut_short = is_done = False
-    while len(taken) < limit and not is_done:
-        found = _next_in_line(tx, plan, limit - len(taken))
+    while taken < limit and not is_done:
+        found = _next_in_line(tx, plan, limit - taken)
         fresh: list[Row] = []
         is_done = True
         for row in found:
@@ -153,18 +146,16 @@ def _lease(
                 is_done = is_cut_short = True
                 break
         _take(tx, session, nonce, fresh)
-        taken += [_counted(row) for row in fresh]
+        taken += len(fresh)
     if taken:
         tx.run("note_claim", session, tx.now_ms + tx.options.lease_ms, nonce)
-        tx.made_ready = max(0, tx.made_ready - len(taken))
+        tx.made_ready = max(0, tx.made_ready - taken)
     return taken, is_cut_short
 
 
 def _take(tx: Transaction, session: str, nonce: str, fresh: list[Row]) -> None:
-    tx.connection.executemany(
-        sql("take_job"), ((session, nonce, tx.now_ms, row[2]) for row in fresh)
-    )
-    for queue, number in Counter(row[5] for row in fresh).items():
+    tx.run("take_jobs", session, nonce, tx.now_ms, as_array([row[2] for row in fresh]))
+    for queue, number in Counter(row[4] for row in fresh).items():
         tx.count_move(queue, State.READY, State.RUNNING, number)
 
 
@@ -190,14 +181,17 @@ def _best_queues(tx: Transaction, queues: list[str], plan: Plan, limit: int) -> 
     return [queue for head, queue in sorted(pair for pair in heads if pair[0])[:limit]]
 
 
-def _in_turn(held: list[Row], plan: Plan) -> list[Row]:
+def _held(tx: Transaction, session: str, nonce: str, plan: Plan) -> tuple[Claim, ...]:
     """Claims in the order in which they were given: queue by queue where the plan names them."""
-    precedence = {queue: number for number, queue in enumerate(reversed(plan.queues))}
-    return sorted(held, key=lambda row: (-precedence.get(row[5], -1), row[0], row[1]))
+    held = tx.rows("list_claims", session, nonce)
+    if plan.queues:
+        precedence = {queue: -number for number, queue in enumerate(reversed(plan.queues))}
+        held.sort(key=lambda row: precedence.get(row[4], 1))
+    return tuple(_to_claim(nonce, row) for row in held)
 
 
 def _is_expired(tx: Transaction, row: Row) -> bool:
-    expires_ms: int | None = row[14]
+    expires_ms: int | None = row[5]
     return expires_ms is not None and expires_ms <= tx.now_ms
 
 
@@ -207,20 +201,15 @@ def _expire(tx: Transaction, job_id: str) -> None:
     tx.move(job, Event.EXPIRE, reason=Reason.EXPIRED)
 
 
-def _counted(row: Row) -> Row:
-    """The row as it is after the claim: one attempt and one start more."""
-    return (*row[:6], row[6] + 1, row[7] + 1, *row[8:])
-
-
-def _to_claim(tx: Transaction, nonce: str, row: Row) -> Claim:
-    rank, _place, number, job_id, task, queue, *counters, created_ms, _expires, suspect = row
+def _to_claim(nonce: str, row: Row) -> Claim:
+    rank, _place, job_id, task, queue, *counters, created_ms, suspect, payload = row
     return Claim(
         id=job_id,
         token=nonce,
         task=task,
         queue=queue,
         priority=-rank,
-        payload=first(tx.connection, "read_payload", number),
+        payload=payload,
         counters=Counters(*counters),
         created_ms=created_ms,
         suspect=bool(suspect),

@@ -56,6 +56,9 @@ Work = Callable[[apsw.Connection], T]
 DURABILITY: Final = {"full": "FULL", "normal": "NORMAL"}
 #: How often to look whether the file is still the same one, in seconds.
 FILE_LOOK_S: Final = 1.0
+#: How many prepared statements are kept. Each run of one takes the next place in a ring, so that
+#: the many runs of a batch push out all others unless there is room for the batch.
+STATEMENT_CACHE: Final = 500
 #: How long a fork waits for a transaction under way, in seconds.
 FORK_PATIENCE_S: Final = 5.0
 _OPEN: Final[weakref.WeakSet[Database]] = weakref.WeakSet()
@@ -296,11 +299,15 @@ class Database:
     def _connect(self) -> apsw.Connection:
         if self.place is not None:
             self.place.prepare()
-        connection = apsw.Connection(str(self.place.path) if self.place else ":memory:")
+        connection = apsw.Connection(
+            str(self.place.path) if self.place else ":memory:", statementcachesize=STATEMENT_CACHE
+        )
         connection.set_busy_timeout(self._timeout_ms)
         connection.execute(f"PRAGMA synchronous = {self._durability}")
         connection.execute("PRAGMA fullfsync = ON")  # macOS: a plain fsync does not reach the disk
         connection.execute("PRAGMA temp_store = MEMORY")
+        # Plans that do not depend on the values: else some statements are planned anew each time.
+        connection.config(apsw.SQLITE_DBCONFIG_ENABLE_QPSG, 1)
         connection.execute("PRAGMA cache_size = -16384")
         return connection
 

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import cache
 from importlib.resources import files
 from typing import Any, Final
 
 import apsw
+import msgspec
 
 Row = tuple[Any, ...]
 
@@ -28,6 +29,12 @@ def migrations() -> Iterator[tuple[int, str]]:
     for file in sorted(found, key=lambda file: file.name):
         if file.name.endswith(".sql"):
             yield int(file.name.split("_")[0]), file.read_text(encoding="utf-8")
+
+
+def as_array(values: Sequence[Any]) -> str:
+    """Values as one parameter, for `json_each`. One statement for a whole batch: each step of a
+    statement lets the threads of running jobs in, and waits for them."""
+    return msgspec.json.encode(values).decode()
 
 
 def rows(connection: apsw.Connection, name: str, *values: Any) -> list[Row]:

@@ -1,2 +1,2 @@
--- What a success needs to know of a job.
-SELECT row, queue, token, last_token, last_event FROM jobs WHERE id = ?
+-- How the last claim of a job was ended by its own holder.
+SELECT last_token, last_event FROM jobs WHERE id = ?
