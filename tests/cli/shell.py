@@ -124,7 +124,9 @@ class Shell:
         return sent.replace("\r\n", "\n")
 
     def environment(self, more: dict[str, str]) -> dict[str, str]:
-        return {**os.environ, "WINDLASS_ENQUEUE_TIMEOUT": "300ms", **more}
+        """Ours, without the size of whatever terminal the tests were started on."""
+        ours = {**os.environ, "WINDLASS_ENQUEUE_TIMEOUT": "300ms", **more}
+        return {name: value for name, value in ours.items() if name not in ("COLUMNS", "LINES")}
 
 
 def _read_all(descriptor: int) -> str:

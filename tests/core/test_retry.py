@@ -2,6 +2,7 @@
 
 import copy
 import json
+import re
 from collections.abc import Sequence
 from datetime import timedelta
 from random import Random
@@ -336,7 +337,7 @@ async def asynchronous(error: BaseException) -> bool:
         ({"retry_if": 5}, TypeError, "retry_if must be a plain function .*found 5"),
         ({"retry_if": asynchronous}, TypeError, "retry_if must be a plain function"),
     ],
-    ids=repr,
+    ids=lambda value: re.sub(" at 0x.*?>", ">", repr(value)),
 )
 def test_a_mistake_is_told_when_the_policy_is_made(
     options: dict[str, Any], kind: type[Exception], message: str
