@@ -9,6 +9,7 @@ from windlass.core.states import Hold, Reason, State
 from windlass.errors import (
     AnnotationError,
     AppNotFound,
+    ArgumentMismatch,
     DecodeError,
     EncodeError,
     EngineError,
@@ -34,6 +35,7 @@ from windlass.task import Call, Task
 __all__ = [
     "AnnotationError",
     "AppNotFound",
+    "ArgumentMismatch",
     "Call",
     "Context",
     "DecodeError",

@@ -12,6 +12,7 @@ too. All of them can be copied and pickled.
     ├── EncodeError             a value cannot be stored
     │   └── PayloadTooLarge     ... because it is too large
     ├── DecodeError             stored bytes make no value
+    │   ├── ArgumentMismatch    ... that the function of this version takes
     │   └── NewerFormat         ... because a newer windlass wrote them
     ├── EngineError             the engine refused or is not usable as it is
     │   ├── EngineUnavailable   the engine did not answer in time: repeat later
@@ -100,6 +101,10 @@ class DecodeError(WindlassError):
         self.task = task
         self.parameter = parameter
         self.path = path
+
+
+class ArgumentMismatch(DecodeError):
+    """A stored call was made for another version of its task, which takes other arguments."""
 
 
 class NewerFormat(DecodeError):

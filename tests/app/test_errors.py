@@ -15,6 +15,7 @@ EXAMPLES = [
     errors.AnnotationError("text", task="shop.f", parameter="x"),
     errors.EncodeError("text", task="shop.f", parameter="x", path="$"),
     errors.PayloadTooLarge("text", size=2, limit=1),
+    errors.ArgumentMismatch("text", task="shop.f"),
     errors.DecodeError("text", task="shop.f", parameter="x", path="$"),
     errors.NewerFormat("text", found=2, supported=1),
     errors.EngineError("text", location="here"),

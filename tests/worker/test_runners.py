@@ -17,8 +17,8 @@ from windlass.app import Windlass
 from windlass.core.envelope import Envelope, pack
 from windlass.core.failure import FailureText
 from windlass.core.retry import Retry
-from windlass.core.states import MAX_INTERRUPTIONS, Counters, Reason
-from windlass.engine.contract import Buried, Claim, Outcome, Retried, Succeeded
+from windlass.core.states import MAX_INTERRUPTIONS, Counters, Reason, stray_delay_ms
+from windlass.engine.contract import Buried, Claim, Outcome, Retried, Succeeded, Unroutable
 from windlass.task import Task
 from windlass.worker.execution import Execution, Run
 from windlass.worker.lease import Lease
@@ -217,6 +217,20 @@ def test_an_argument_that_leaves_makes_no_call() -> None:
     outcome = prepare(take, b'{"args":[{"name":"x"}]}', first)
     assert isinstance(outcome, Buried)
     assert (outcome.reason, outcome.started) == (Reason.UNDECODABLE, False)
+
+
+def test_a_call_that_fits_nobody_for_a_day_is_buried() -> None:
+    rests_ms = count = 0
+    while rests_ms < 24 * 3_600_000:
+        outcome = prepare(look, b'{"args":[]}', Counters(1, 1, strays=count))
+        assert isinstance(outcome, Unroutable)
+        rests_ms += stray_delay_ms(count)
+        count += 1
+    outcome = prepare(look, b'{"args":[]}', Counters(1, 1, strays=count))
+    assert isinstance(outcome, Buried)
+    assert (outcome.reason, outcome.started) == (Reason.UNDECODABLE, False)
+    message = FailureText.unpack(outcome.error).message
+    assert "stored for another version of the task" in message
 
 
 @pytest.mark.parametrize("spent", [0, 1])

@@ -116,7 +116,6 @@ def test_a_job_of_an_unknown_task_is_kept(yard: Yard) -> None:
 
 UNDECODABLE = [
     b"\xff\x00 not json",
-    b'{"version":1,"task":"plain","call":{"args":["only one"]}}',
     b'{"version":1,"task":"plain","call":{"args":[1,2]}}',
     b'{"version":1,"task":"plain","call":{"args":["x",[]]},"options":{"retry":{"no":1}}}',
 ]
@@ -133,6 +132,17 @@ def test_bytes_that_make_no_call_are_dead_and_were_never_started(yard: Yard) -> 
         record = yard.await_state(job.id, State.DEAD)
         assert (record.reason, record.counters.starts) == (Reason.UNDECODABLE, 0)
     assert yard.events("start") == []
+
+
+def test_a_call_for_another_version_of_the_function_is_left_to_workers_of_it(yard: Yard) -> None:
+    payload = b'{"version":1,"task":"plain","call":{"args":["only one"]}}'
+    other = NewJob(id=new_id(1), task="plain", queue="default", payload=payload)
+    yard.app.engine.put([other])
+    worker = yard.start()
+    until(lambda: yard.record(other.id).hold is Hold.UNROUTABLE, "the hold")
+    record = yard.record(other.id)
+    assert (record.state, record.counters.attempt, record.counters.starts) == (State.READY, 0, 0)
+    worker.await_log("a job of task plain is kept for workers of another version: plain(): missing")
 
 
 def test_a_newer_format_is_left_to_newer_workers(yard: Yard) -> None:

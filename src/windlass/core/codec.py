@@ -32,7 +32,7 @@ import msgspec
 from windlass.core.nesting import MAX_DEPTH, too_deep
 from windlass.core.signature import Signature, Slot
 from windlass.core.values import ValueRefused, read_json, to_json
-from windlass.errors import DecodeError, PayloadTooLarge
+from windlass.errors import ArgumentMismatch, DecodeError, PayloadTooLarge
 
 #: An argument stands inside the object of the call and its list, or object, of arguments.
 _CALL_DEPTH: Final = MAX_DEPTH + 2
@@ -87,7 +87,9 @@ class CallCodec:
         signature = self._signature
         mismatch = signature.mismatch(len(call.args), call.kwargs)
         if mismatch:
-            raise DecodeError(f"{mismatch}; the call was stored for another version of the task")
+            raise ArgumentMismatch(
+                f"{mismatch}; the call was stored for another version of the task", task=self._name
+            )
         args = [
             slot.decode(raw) for slot, raw in zip(signature.positional, call.args, strict=False)
         ]

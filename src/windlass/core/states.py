@@ -212,3 +212,23 @@ _STRAY_CAP_MS: Final = 60_000
 def stray_delay_ms(strays: int) -> int:
     """How long a job that nobody here knows rests before it is offered again."""
     return int(min(_STRAY_BASE_MS * 2 ** min(strays, 10), _STRAY_CAP_MS))
+
+
+#: A call that fits no worker's version of its task is buried after it has rested for a day.
+MAX_MISMATCHED_MS: Final = 24 * 60 * 60 * 1_000
+
+
+def is_mismatched_for_good(strays: int) -> bool:
+    """Whether the rests of a job that was handed back so often make up a day."""
+    return strays >= _MAX_STRAYS
+
+
+def _strays_in(rest_ms: int) -> int:
+    strays = 0
+    while rest_ms > 0:
+        rest_ms -= stray_delay_ms(strays)
+        strays += 1
+    return strays
+
+
+_MAX_STRAYS: Final = _strays_in(MAX_MISMATCHED_MS)

@@ -33,7 +33,12 @@ from windlass.core.envelope import Envelope, unpack
 from windlass.core.failure import FailureText
 from windlass.core.retry import GiveUp, Retry
 from windlass.core.signals import Snooze
-from windlass.core.states import MAX_INTERRUPTIONS, MAX_LOSSES, Reason
+from windlass.core.states import (
+    MAX_INTERRUPTIONS,
+    MAX_LOSSES,
+    Reason,
+    is_mismatched_for_good,
+)
 from windlass.engine.contract import (
     Buried,
     Claim,
@@ -43,9 +48,10 @@ from windlass.engine.contract import (
     Succeeded,
     Unroutable,
 )
-from windlass.errors import NewerFormat
+from windlass.errors import ArgumentMismatch, DecodeError, NewerFormat
 from windlass.settings import Settings
 from windlass.task import Task
+from windlass.worker.notices import Notices
 
 log = getLogger("windlass.worker")
 
@@ -75,6 +81,7 @@ class Execution:
         self._settings = settings
         self._report_progress = report_progress
         self._random = Random()
+        self._notices = Notices()
 
     # -------------------------------------------------------------------------------- preparing
 
@@ -88,13 +95,25 @@ class Execution:
                 return _bury_unstarted(claim, *spent)
             args, kwargs = task.codec.decode(bytes(envelope.call))
             context = self._build_context(claim, policy)
-        except NewerFormat:
-            return Unroutable(id=claim.id, token=claim.token)
+        except NewerFormat as error:
+            return self._leave_to_others(claim, error)
+        except ArgumentMismatch as error:
+            if is_mismatched_for_good(claim.counters.strays):
+                return _bury_unstarted(claim, Reason.UNDECODABLE, FailureText.of(error))
+            return self._leave_to_others(claim, error)
         except BaseException as error:  # noqa: BLE001  # whatever rebuilding a value raises, it makes no call
             return _bury_unstarted(claim, Reason.UNDECODABLE, FailureText.of(error))
         first = (context,) if task.takes_context else ()
         ttl_ms = self._choose_result_ttl_ms(envelope, task)
         return Run(claim, task, policy, ttl_ms, (*first, *args), kwargs, context)
+
+    def _leave_to_others(self, claim: Claim, error: DecodeError) -> Outcome:
+        """A newer or an older version of the app, in another worker, may be able to run it."""
+        if self._notices.is_due(claim.task):
+            log.warning(
+                "a job of task %s is kept for workers of another version: %s", claim.task, error
+            )
+        return Unroutable(id=claim.id, token=claim.token)
 
     def _choose_policy(self, envelope: Envelope, task: Task[..., Any]) -> Retry:
         policy = task.retry or self._settings.retry

@@ -44,6 +44,7 @@ from windlass.worker.backoff import Backoff
 from windlass.worker.lease import Lease
 from windlass.worker.line import Line
 from windlass.worker.nonces import Nonces
+from windlass.worker.notices import Notices
 from windlass.worker.pace import Pace
 
 log = getLogger("windlass.worker")
@@ -58,8 +59,6 @@ ABSTINENCE_S = 0.25
 PROGRESS_S = 0.2
 #: A child for suspects ends after so many seconds without one.
 SOLO_IDLE_S = 10.0
-#: That a task is unknown is logged at most this often, in seconds.
-UNKNOWN_S = 60.0
 #: The supervisor is told of waiting suspects at most this often, in seconds.
 SUSPECTS_S = 1.0
 
@@ -133,7 +132,7 @@ class Pump:
         self._last_claim_at = monotonic()
         self._last_progress_at = 0.0
         self._last_suspects_at = 0.0
-        self._told_unknown: dict[str, float] = {}
+        self._notices = Notices()
 
     # ----------------------------------------------------------------------- for other threads
 
@@ -353,9 +352,7 @@ class Pump:
         self._line.offer(known)
 
     def _tell_unknown(self, task: str) -> None:
-        now = monotonic()
-        if now - self._told_unknown.get(task, -UNKNOWN_S) >= UNKNOWN_S:
-            self._told_unknown[task] = now
+        if self._notices.is_due(task):
             log.warning(
                 "task %s is not known to this app: its jobs are kept for a worker that knows it",
                 task,
