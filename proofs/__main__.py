@@ -17,7 +17,9 @@ from proofs import (
     killed_workers,
     lost_claim_reply,
     promptness,
+    rolling,
     stopped_worker,
+    stuck_tasks,
     typing_golden,
 )
 
@@ -29,6 +31,9 @@ PROOFS: Final[dict[str, Callable[[Path], Iterator[str]]]] = {
     "slow-among-short": promptness.prove_slow_among_short,
     "priority": promptness.prove_priority,
     "delayed": promptness.prove_delayed,
+    "killed-child": promptness.prove_killed_child,
+    "stuck-tasks": stuck_tasks.prove,
+    "rolling-restart": rolling.prove_restarts,
     "typing": typing_golden.prove,
     "figures": figures.prove,
     "fresh-clone": fresh_clone.prove,

@@ -3,6 +3,7 @@ and delayed jobs start at their time."""
 
 from __future__ import annotations
 
+import os
 import random
 import signal
 import statistics
@@ -11,6 +12,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
+from proofs.everywhere import on_every_engine
 from tests.worker.yard import Yard, until
 from windlass import State
 
@@ -96,5 +98,26 @@ def prove_delayed(folder: Path) -> Iterator[str]:
         )
         assert min(late_ms) >= 0
         assert p99 < 50
+    finally:
+        yard.close()
+
+
+@on_every_engine
+def prove_killed_child(folder: Path, url: str) -> Iterator[str]:
+    """The first job of a child that was killed starts again within a second."""
+    yard = Yard(folder, "30s", "5s", 3, url)
+    try:
+        worker = yard.start(slots=4)
+        for number in range(4):
+            yard.plain(f"job-{number}", "sleep:3")
+        until(lambda: len(yard.events("start")) == 4, "all have started")
+        os.kill(worker.children()[0], signal.SIGKILL)
+        killed_at = time.monotonic()
+        until(lambda: len(yard.events("start")) > 4, "one has started again")
+        took_s = time.monotonic() - killed_at
+        yield f"the first job of a killed child started again after {took_s:.2f} s"
+        yard.await_count(State.SUCCEEDED, 4)
+        assert worker.stop() == 0
+        assert took_s < 1.0
     finally:
         yard.close()

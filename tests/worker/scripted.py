@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import atexit
+import ctypes
 import os
 import signal
 import sys
@@ -137,6 +138,8 @@ def take_step(ctx: Context, name: str, argument: str) -> None:
             ctx.progress(float(argument), "on the way")
         case "spin":
             spin(float(argument))
+        case "hold_gil":
+            ctypes.PyDLL(None).sleep(int(argument))  # a C call that does not let others in
         case "block":
             time.sleep(float(argument))  # also in a coroutine, where it must not be
         case "await":
