@@ -2,12 +2,16 @@
 
 It is started at the first use and ended with the tests. Where there is none, tests that need it are
 left out on a laptop, and fail in continuous integration.
+
+Urls of a server log in as a user that has the rights which the documentation tells of, and no
+others; what the tests themselves do to a server, they do as its administrator.
 """
 
 from __future__ import annotations
 
 import atexit
 import os
+import re
 import secrets
 import shutil
 import signal
@@ -28,6 +32,18 @@ ABSENT = (
 )
 
 
+#: The page with the rule for a user of its own.
+RIGHTS_PAGE = Path(__file__).parent.parent / "docs" / "internals" / "redis.md"
+
+
+def documented_rights(namespace: str) -> list[str]:
+    """The rule that the documentation gives for the namespace `windlass`, for another one."""
+    page = RIGHTS_PAGE.read_text(encoding="utf-8")
+    rules: list[str] = re.findall(r"^ACL SETUSER windlass (.*)$", page, re.MULTILINE)
+    (rule,) = rules
+    return rule.replace("windlass", namespace).split()
+
+
 class RedisServer:
     """One server process, and what the tests do to it."""
 
@@ -37,10 +53,13 @@ class RedisServer:
             raise FileNotFoundError(ABSENT)
         self.folder = Path(tempfile.mkdtemp(prefix="windlass-redis-"))
         self.port = free_port()
+        self._users = self.folder / "users.acl"  # outlasts a restart
+        self._users.touch()
         self._command = [
             *(executable, "--port", str(self.port), "--bind", "127.0.0.1"),
             *("--dir", str(self.folder), "--logfile", str(self.folder / "log")),
             *("--unixsocket", str(self.folder / "socket"), "--save", ""),
+            *("--aclfile", str(self._users)),
             *("--appendonly", "yes", "--appendfsync", "everysec", *settings),
         ]
         self.start()
@@ -54,10 +73,22 @@ class RedisServer:
             time.sleep(0.01)
 
     def url(self, **options: object) -> str:
-        """A place of its own on this server, unless the options name one."""
-        options = {"namespace": f"test-{secrets.token_hex(6)}", **options}
+        """A place of its own on this server, unless the options name one, for a user who has the
+        documented rights to it."""
+        namespace = str(options.setdefault("namespace", f"test-{secrets.token_hex(6)}"))
+        self.add_user(namespace, *documented_rights(namespace))
         query = "&".join(f"{name}={value}" for name, value in options.items())
-        return f"redis://127.0.0.1:{self.port}/0?{query}"
+        return f"{self.url_for(namespace)}?{query}"
+
+    def url_for(self, user: str, database: int = 0) -> str:
+        """For a user whose password is "secret", in the usual namespace."""
+        return f"redis://{user}:secret@127.0.0.1:{self.port}/{database}"
+
+    def add_user(self, name: str, *rights: str) -> None:
+        """Or give a known one other rights, at once and after a restart."""
+        assert self.tell("ACL", "SETUSER", name, "reset", *rights) == b"+OK\r\n"
+        users = [line for line in self._users.read_text().splitlines() if line.split()[1] != name]
+        self._users.write_text("\n".join([*users, f"user {name} {' '.join(rights)}", ""]))
 
     def tell(self, *words: str) -> bytes:
         """One command on a connection of its own, and the beginning of the reply."""
