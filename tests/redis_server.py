@@ -60,7 +60,7 @@ class RedisServer:
             *("--dir", str(self.folder), "--logfile", str(self.folder / "log")),
             *("--unixsocket", str(self.folder / "socket"), "--save", ""),
             *("--aclfile", str(self._users)),
-            *("--appendonly", "yes", "--appendfsync", "everysec", *settings),
+            *("--appendonly", "yes", *settings),
         ]
         self.start()
 
@@ -72,13 +72,13 @@ class RedisServer:
                 raise RuntimeError((self.folder / "log").read_text())
             time.sleep(0.01)
 
-    def url(self, **options: object) -> str:
+    def url(self, *, port: int | None = None, **options: object) -> str:
         """A place of its own on this server, unless the options name one, for a user who has the
-        documented rights to it."""
+        documented rights to it; the port may be that of a proxy before it."""
         namespace = str(options.setdefault("namespace", f"test-{secrets.token_hex(6)}"))
         self.add_user(namespace, *documented_rights(namespace))
         query = "&".join(f"{name}={value}" for name, value in options.items())
-        return f"{self.url_for(namespace)}?{query}"
+        return f"redis://{namespace}:secret@127.0.0.1:{port or self.port}/0?{query}"
 
     def url_for(self, user: str, database: int = 0) -> str:
         """For a user whose password is "secret", in the usual namespace."""
@@ -121,7 +121,7 @@ class RedisServer:
 @cache
 def shared_server() -> RedisServer:
     """The server of all tests that leave it as it is."""
-    server = private_server()
+    server = private_server("--appendfsync", "everysec")
     atexit.register(server.end)
     return server
 
@@ -129,7 +129,7 @@ def shared_server() -> RedisServer:
 def private_server(*settings: str) -> RedisServer:
     """A server for a test that does something to it; the test ends it."""
     try:
-        return RedisServer(*settings)
+        return RedisServer("--appendfsync", "always", *settings)
     except FileNotFoundError:
         if os.environ.get("CI"):
             raise

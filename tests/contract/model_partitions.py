@@ -62,7 +62,7 @@ class PartitionedModel:
 
         def note(partition: int, name: str, packed: Sequence[bytes]) -> Any:
             session, _, limit, *_ = packed
-            self._visits.append(Visit(partition, session.decode(), int(limit)))
+            self._visits.append(Visit(partition, session.decode(), int(limit or 0)))
             return make_call(partition, name, packed)
 
         engine._claiming._make_call = note

@@ -37,7 +37,7 @@ EMPTIES: Final[dict[str, set[str]]] = {
     "beat": {"asked", "held", "wait"},
     "cancel": {"due", "parked", "ready"},
     "check": set(),
-    "close": {"asked", "held", "wait"},
+    "close": {"asked", "held", "lease", "wait"},
     "discard": {
         *("body", "count", "dead", "extra", "ids", "job", "keep", "key_expiry", "keys"),
     },

@@ -328,11 +328,11 @@ def record(engine: RedisEngine, node: Node, recording: Recording) -> Iterator[No
     server = engine._server
     original = server.run
 
-    def run(calls: Sequence[Call]) -> list[Any]:
+    def run(calls: Sequence[Call], *deadline: float) -> list[Any]:
         replies = []
         for call in calls:
             before = node.snapshot()
-            replies += original([call])
+            replies += original([call], *deadline)
             packed = call.packed()
             (script,) = (script for sha, script in _BY_SHA.items() if sha in packed)
             case = Case(script, packed, before, node.values(), replies[-1])

@@ -189,7 +189,7 @@ def test_a_script_with_a_single_key_is_found(pair: Pair, recording: Recording) -
 
 @pytest.mark.parametrize(
     ("script", "name"),
-    [("turn", "ready"), ("turn", "held"), ("tend", "lease"), ("adopt", "parked")],
+    [("turn", "ready"), ("turn", "due"), ("tend", "lease"), ("adopt", "parked"), ("beat", "asked")],
 )
 def test_a_lost_sentinel_is_found(pair: Pair, recording: Recording, script: str, name: str) -> None:
     """Without it the last member takes the key along, and the script is cut off behind that."""
