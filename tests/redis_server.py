@@ -2,12 +2,16 @@
 
 It is started at the first use and ended with the tests. Where there is none, tests that need it are
 left out on a laptop, and fail in continuous integration.
+
+Urls of a server log in as a user that has the rights which the documentation tells of, and no
+others; what the tests themselves do to a server, they do as its administrator.
 """
 
 from __future__ import annotations
 
 import atexit
 import os
+import re
 import secrets
 import shutil
 import signal
@@ -28,6 +32,18 @@ ABSENT = (
 )
 
 
+#: The page with the rule for a user of its own.
+RIGHTS_PAGE = Path(__file__).parent.parent / "docs" / "internals" / "redis.md"
+
+
+def documented_rights(namespace: str) -> list[str]:
+    """The rule that the documentation gives for the namespace `windlass`, for another one."""
+    page = RIGHTS_PAGE.read_text(encoding="utf-8")
+    rules: list[str] = re.findall(r"^ACL SETUSER windlass (.*)$", page, re.MULTILINE)
+    (rule,) = rules
+    return rule.replace("windlass", namespace).split()
+
+
 class RedisServer:
     """One server process, and what the tests do to it."""
 
@@ -37,11 +53,14 @@ class RedisServer:
             raise FileNotFoundError(ABSENT)
         self.folder = Path(tempfile.mkdtemp(prefix="windlass-redis-"))
         self.port = free_port()
+        self._users = self.folder / "users.acl"  # outlasts a restart
+        self._users.touch()
         self._command = [
             *(executable, "--port", str(self.port), "--bind", "127.0.0.1"),
             *("--dir", str(self.folder), "--logfile", str(self.folder / "log")),
             *("--unixsocket", str(self.folder / "socket"), "--save", ""),
-            *("--appendonly", "yes", "--appendfsync", "everysec", *settings),
+            *("--aclfile", str(self._users)),
+            *("--appendonly", "yes", *settings),
         ]
         self.start()
 
@@ -53,11 +72,23 @@ class RedisServer:
                 raise RuntimeError((self.folder / "log").read_text())
             time.sleep(0.01)
 
-    def url(self, **options: object) -> str:
-        """A place of its own on this server, unless the options name one."""
-        options = {"namespace": f"test-{secrets.token_hex(6)}", **options}
+    def url(self, *, port: int | None = None, **options: object) -> str:
+        """A place of its own on this server, unless the options name one, for a user who has the
+        documented rights to it; the port may be that of a proxy before it."""
+        namespace = str(options.setdefault("namespace", f"test-{secrets.token_hex(6)}"))
+        self.add_user(namespace, *documented_rights(namespace))
         query = "&".join(f"{name}={value}" for name, value in options.items())
-        return f"redis://127.0.0.1:{self.port}/0?{query}"
+        return f"redis://{namespace}:secret@127.0.0.1:{port or self.port}/0?{query}"
+
+    def url_for(self, user: str, database: int = 0) -> str:
+        """For a user whose password is "secret", in the usual namespace."""
+        return f"redis://{user}:secret@127.0.0.1:{self.port}/{database}"
+
+    def add_user(self, name: str, *rights: str) -> None:
+        """Or give a known one other rights, at once and after a restart."""
+        assert self.tell("ACL", "SETUSER", name, "reset", *rights) == b"+OK\r\n"
+        users = [line for line in self._users.read_text().splitlines() if line.split()[1] != name]
+        self._users.write_text("\n".join([*users, f"user {name} {' '.join(rights)}", ""]))
 
     def tell(self, *words: str) -> bytes:
         """One command on a connection of its own, and the beginning of the reply."""
@@ -90,7 +121,7 @@ class RedisServer:
 @cache
 def shared_server() -> RedisServer:
     """The server of all tests that leave it as it is."""
-    server = private_server()
+    server = private_server("--appendfsync", "everysec")
     atexit.register(server.end)
     return server
 
@@ -98,7 +129,7 @@ def shared_server() -> RedisServer:
 def private_server(*settings: str) -> RedisServer:
     """A server for a test that does something to it; the test ends it."""
     try:
-        return RedisServer(*settings)
+        return RedisServer("--appendfsync", "always", *settings)
     except FileNotFoundError:
         if os.environ.get("CI"):
             raise
@@ -106,6 +137,10 @@ def private_server(*settings: str) -> RedisServer:
 
 
 def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
+    """In cluster mode a server also listens 10,000 above its port, where there has to be one."""
+    while True:
+        with socket.socket() as probe:
+            probe.bind(("127.0.0.1", 0))
+            port = int(probe.getsockname()[1])
+        if port < 55_000:
+            return port

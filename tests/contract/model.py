@@ -126,7 +126,7 @@ class Model:
     def claim(self, session: str, nonce: str, plan: Plan, limit: int) -> Batch:
         """Due jobs first, then lost ones, then the lease. A claim that finds nothing to do, and one
         that is repeated or arrives late, leave no trace: only others are signs of life."""
-        jobs = _in_turn(plan, self._held_under(session, nonce))
+        jobs = in_turn(plan, self._held_under(session, nonce))
         is_later, is_cut_short = nonce > self.last_nonces.get(session, ""), False
         if is_later and session not in self.gone and self._has_work(plan):
             self._notice_silence()
@@ -171,7 +171,7 @@ class Model:
             and job.record.suspect is plan.suspects
             and (not plan.queues or job.record.queue in plan.queues)
         ]
-        return _in_turn(plan, jobs)
+        return in_turn(plan, jobs)
 
     def _lease(self, session: str, nonce: str, plan: Plan, limit: int) -> tuple[list[Job], bool]:
         """What is leased, and whether there was too much to expire for one call."""
@@ -214,11 +214,14 @@ class Model:
         verdicts = tuple(self.finish(outcomes))
         return Turn(verdicts=verdicts, batch=self.claim(session, nonce, plan, limit))
 
-    def release(self, session: str, nonce: str) -> int:
-        # A claim under this nonce that is still on its way must find nothing.
+    def use_up(self, session: str, nonce: str) -> None:
+        """A claim under this nonce that is still on its way must find nothing."""
         self.last_nonces[session] = max(nonce, self.last_nonces.get(session, ""))
         if session not in self.gone:
             self.expiries.setdefault(session, self.now_ms + self.options.lease_ms)
+
+    def release(self, session: str, nonce: str) -> int:
+        self.use_up(session, nonce)
         held = self._held_under(session, nonce)
         for job in held:
             self._finish(Released(id=job.record.id, token=nonce, started=False))
@@ -392,6 +395,7 @@ class Model:
         for session, until_ms in list(self.gone.items()):
             if until_ms <= self.now_ms and not self._held(session):
                 del self.gone[session]
+                self.last_nonces.pop(session, None)
         return Tended(reaped=reaped, purged=purged, more=BITE in {reaped, purged, len(expired)})
 
     def _purge(self) -> int:
@@ -455,7 +459,7 @@ class Model:
             self.totals[COUNTED[event]] += 1
 
 
-def _in_turn(plan: Plan, jobs: Iterable[Job]) -> list[Job]:
+def in_turn(plan: Plan, jobs: Iterable[Job]) -> list[Job]:
     """Queues in the order of the plan, in each the higher priority first, then by place."""
     turns = {queue: -number for number, queue in enumerate(reversed(plan.queues))}
     return sorted(jobs, key=lambda job: (turns.get(job.record.queue, 1), job.rank))

@@ -12,7 +12,7 @@ import tempfile
 from collections.abc import Callable
 from itertools import cycle
 from pathlib import Path
-from typing import Any, ClassVar, TypeVar
+from typing import Any, ClassVar, Final, TypeVar
 
 import pytest
 from hypothesis import settings
@@ -30,6 +30,7 @@ from hypothesis.stateful import (
 )
 
 from tests.contract.model import Model
+from tests.contract.model_partitions import PartitionedModel
 from tests.contract.variants import OPTIONS, Variant
 from tests.contract.world import LEASE_MS, START_MS, STEP_MS, World
 from windlass.core.states import Reason, State
@@ -53,9 +54,12 @@ from windlass.engine.contract import (
     Succeeded,
     Unroutable,
 )
+from windlass.engine.redis.engine import RedisEngine
 
 T = TypeVar("T")
 
+#: Variants with several partitions, and how many.
+PARTITIONS: Final = {"redis-4": 4}
 DAY_MS = 24 * 60 * 60 * 1000
 
 TOTALS = (
@@ -154,20 +158,29 @@ class QueueMachine(RuleBasedStateMachine):
         super().__init__()
         self.folder = Path(tempfile.mkdtemp(prefix="windlass-machine-"))
         self.world = World(Variant(self.variant_name, self.folder))
-        self.model = Model(OPTIONS, START_MS)
+        self.model = self.make_model()
         self.sessions = ["session-0", "session-1", "session-2"]
         self.known: dict[str, None] = {}
         self.started = len(self.sessions)
         self.open_engines()
 
-    def open_engines(self) -> None:
-        self.engines = cycle([self.world.engine, self.world.open()])
+    def make_model(self) -> Model | PartitionedModel:
+        number = PARTITIONS.get(self.variant_name)
+        return PartitionedModel(OPTIONS, START_MS, number) if number else Model(OPTIONS, START_MS)
 
-    def same(self, verb: Callable[[Engine | Model], T]) -> T:
+    def open_engines(self) -> None:
+        engines = [self.world.engine, self.world.open()]
+        for engine in engines:
+            if isinstance(self.model, PartitionedModel):
+                assert isinstance(engine, RedisEngine)
+                self.model.follow(engine)
+        self.engines = cycle(engines)
+
+    def same(self, verb: Callable[[Engine | Model | PartitionedModel], T]) -> T:
         """Let both do it, and compare what they say."""
-        expected = verb(self.model)
-        assert verb(next(self.engines)) == expected
-        return expected
+        said = verb(next(self.engines))
+        assert said == verb(self.model)
+        return said
 
     def claimed(self, batch: Batch) -> Any:
         return multiple(*batch.claims)
@@ -200,6 +213,8 @@ class QueueMachine(RuleBasedStateMachine):
 
     @rule(id=ids, fields=fields)
     def put_again(self, id: str, fields: dict[str, Any]) -> None:
+        if isinstance(self.model, PartitionedModel):  # the key need not lead to where the id does
+            fields = {**fields, "idempotency_key": None}
         job = self.new_job(fields, id)
         self.same(lambda it: it.put([job, job]))
 
@@ -384,7 +399,11 @@ def _known_totals(stats: Stats) -> tuple[object, object, dict[str, int]]:
 
 
 @pytest.mark.timeout(600)  # so that a failure is made small before it is shown
-@pytest.mark.parametrize("name", ["sqlite-memory", "sqlite-file-normal", "redis"])
-def test_an_engine_does_what_the_model_does(name: str) -> None:
+@pytest.mark.parametrize(
+    ("name", "examples"),
+    [("sqlite-memory", 100), ("sqlite-file-normal", 100), ("redis", 100), ("redis-4", 60)],
+)
+def test_an_engine_does_what_the_model_does(name: str, examples: int) -> None:
     machine = type("Machine", (QueueMachine,), {"variant_name": name})
-    run_state_machine_as_test(machine, settings=settings(max_examples=100, stateful_step_count=50))
+    options = settings(max_examples=examples, stateful_step_count=50)
+    run_state_machine_as_test(machine, settings=options)

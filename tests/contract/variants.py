@@ -55,8 +55,11 @@ class Variant:
 
     name: str
     folder: Path
-    url: str = ""  # of the place, once it was opened
+    url: str = ""  # of the place; a fresh one when none is given
     opened: list[Engine] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.url = self.url or fresh_url(self.name, self.folder)
 
     @property
     def capabilities(self) -> frozenset[Capability]:
@@ -67,8 +70,6 @@ class Variant:
         twice, the one that there is."""
         if self.opened and Capability.MANY_PROCESSES not in self.capabilities:
             return self.opened[0]
-        if not self.url:
-            self.url = fresh_url(self.name, self.folder)
         engine = open_engine(self.url, OPTIONS)
         self.opened.append(engine)
         return engine

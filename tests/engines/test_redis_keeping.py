@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
 import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -13,11 +15,11 @@ from tests.contract.test_check import live_a_life
 from tests.contract.variants import OPTIONS, Variant
 from tests.contract.world import World
 from tests.engines.conftest import OpenRedis, new_job
-from tests.redis_server import RedisServer
-from windlass.engine.contract import Plan
+from tests.redis_server import RedisServer, documented_rights
+from windlass.engine.contract import Engine, Plan
 from windlass.engine.redis.keys import KINDS, Kind, key
+from windlass.errors import EngineError
 
-PROJECT = Path(__file__).parent.parent.parent
 NAMESPACE = "keeping"
 
 
@@ -72,30 +74,70 @@ def test_a_lost_member_is_found_by_the_check(server: RedisServer, open_redis: Op
         assert words in found
 
 
-def test_the_rights_that_are_told_of_suffice(own_server: RedisServer, tmp_path: Path) -> None:
-    page = (PROJECT / "docs/internals/redis.md").read_text()
-    (command,) = re.findall(r"^ACL SETUSER .*$", page, re.MULTILINE)
-    assert own_server.tell(*command.split()) == b"+OK\r\n"
-    url = own_server.url(namespace="windlass").replace("redis://", "redis://windlass:secret@")
-    variant = Variant("redis", tmp_path, url)
-    world = World(variant)
-    live_a_life(world)
-    assert world.engine.check() == []
-    waiting, putting = variant.open(), variant.open()
-    producer = threading.Timer(0.1, putting.put, ([new_job(queue="other")],))
-    producer.start()
-    started = time.monotonic()
-    waiting.wait(Plan(queues=("other",)), 20_000)
-    assert time.monotonic() - started < 0.45, "it was woken, and did not only look"
-    producer.join()
-    variant.shutdown()
+def put_soon(engine: Engine) -> None:
+    time.sleep(0.1)  # there is no sign that others are on the list
+    engine.put([new_job(queue="other")])
+
+
+def live_with_a_waiter(url: str, folder: Path) -> None:
+    """Everything that an engine does, one of them waiting while another puts a job."""
+    variant = Variant("redis", folder, url)
+    try:
+        world = World(variant)
+        live_a_life(world)
+        world.engine.discard(world.ids())
+        world.everything()
+        assert world.engine.check() == []
+        waiting, putting = variant.open(), variant.open()
+        with ThreadPoolExecutor() as pool:
+            soon = pool.submit(put_soon, putting)
+            started = time.monotonic()
+            waiting.wait(Plan(queues=("other",)), 20_000)
+            assert time.monotonic() - started < 0.45, "it only looked, and was not woken"
+            soon.result()
+    finally:
+        variant.shutdown()
+
+
+def refused_by(server: RedisServer) -> set[bytes]:
+    """What a server has refused since it was asked before: commands, keys and channels. In what the
+    driver says of itself to newer servers nobody is interested."""
+    log = server.tell("ACL", "LOG")
+    server.tell("ACL", "LOG", "RESET")
+    return set(re.findall(rb"object\r\n\$\d+\r\n(.*)\r\n", log)) - {b"client|setinfo"}
+
+
+def test_a_life_needs_every_right_that_is_told_of(own_server: RedisServer, tmp_path: Path) -> None:
+    """Without one of them the server has something to refuse. All other tests have shown that they
+    suffice."""
+    rights = documented_rights("windlass")
+    url = own_server.url_for("limited", 1)
+    own_server.add_user("limited", *rights)
+    live_with_a_waiter(url, tmp_path)
+    assert refused_by(own_server) == set()
+    for right in (right for right in rights if right[0] in "~&+"):
+        own_server.tell("FLUSHALL")
+        own_server.tell("SCRIPT", "FLUSH")
+        own_server.add_user("limited", *(other for other in rights if other != right))
+        with contextlib.suppress(EngineError, AssertionError):
+            live_with_a_waiter(url, tmp_path)
+        refused = refused_by(own_server)
+        assert refused, f"{right} is not needed"
+        assert right[0] != "+" or refused == {right[1:].encode()}
+
+
+def test_the_rights_end_at_the_namespace(own_server: RedisServer, open_redis: OpenRedis) -> None:
+    mine = own_server.url(namespace="mine")
+    open_redis(mine).put([new_job()])
+    for other in ("minerals", "other"):
+        with pytest.raises(EngineError, match=r"refused a command.*Check the rights"):
+            open_redis(mine.replace("namespace=mine", f"namespace={other}")).stats()
 
 
 def test_work_is_found_without_any_wake_up(own_server: RedisServer, open_redis: OpenRedis) -> None:
     """Nobody may publish or subscribe: nothing but speed depends on it."""
-    rights = ("~*", "+@all", "resetchannels")
-    own_server.tell("ACL", "SETUSER", "deaf", "on", ">secret", *rights)
-    url = own_server.url().replace("redis://", "redis://deaf:secret@")
+    own_server.add_user("deaf", "on", ">secret", "~*", "+@all", "resetchannels")
+    url = own_server.url_for("deaf")
     waiting, putting = open_redis(url), open_redis(url)
     waiting.wait(Plan(), 0)
     producer = threading.Timer(0.1, putting.put, ([new_job()],))

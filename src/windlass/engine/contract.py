@@ -27,7 +27,8 @@ MIN_RECORD_MS: Final = 10 * 60 * 1000
 IDEMPOTENCY_MS: Final = 24 * 60 * 60 * 1000
 #: Claims under a nonce that their child does not know are given back when older than this.
 UNKNOWN_NONCE_MS: Final = 10_000
-#: At most this many jobs are promoted, reaped, expired, adopted or purged by one call.
+#: At most this many jobs are promoted, reaped, expired, adopted or purged by one call in one
+#: partition.
 BITE: Final = 200
 #: A session that was declared dead is remembered this long, so that its late beats are answered.
 GONE_SESSION_MS: Final = 60 * 60 * 1000

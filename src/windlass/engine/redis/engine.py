@@ -125,8 +125,14 @@ class RedisEngine:
     def close(self, session: str, suspects: Sequence[str], cause: str) -> Closed:
         """One suspect is the culprit; several have to run alone until it is known which it is."""
         event = Event.CRASH if len(set(suspects)) == 1 else Event.SUSPECT
-        replies = self._broadcast("close", arguments.of_texts((session, event, cause, *suspects)))
-        blamed, released = (sum(numbers) for numbers in zip(*replies, strict=True))
+        packed = arguments.of_texts((session, event, cause, *suspects))
+        blamed = released = 0
+        more = True
+        while more:
+            for reply in (replies := self._broadcast("close", packed)):
+                blamed += reply[0]
+                released += reply[1]
+            more = any(reply[2] for reply in replies)
         if event is Event.CRASH:
             return Closed(crashed=blamed, released=released)
         return Closed(suspected=blamed, released=released)

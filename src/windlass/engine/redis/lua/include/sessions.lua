@@ -53,17 +53,22 @@ local function held_ids(session, nonce, limit)
   return ids
 end
 
--- Dead for good. It stays in `lease` until it is found to hold nothing any more.
-local function end_session(session)
+-- Dead for good. While it may hold jobs it stays in `lease`, as one whose lease ran out.
+local function end_session(session, may_hold_jobs)
   local _, _, nonce = find_session(session)
   call('HSET', key.sessions, session, '1' .. nonce)
   call('ZADD', key.forget, now_ms + GONE_SESSION_MS, session)
-  call('ZADD', key.lease, -1, session)
+  if may_hold_jobs then
+    call('ZADD', key.lease, -1, session)
+  else
+    call('ZREM', key.lease, session)
+  end
 end
 
--- A session whose lease ran out, or a dead one that still holds jobs; nil when there is none.
+-- A session whose lease ran out, or a dead one that still holds jobs; nil when there is none among
+-- the first of them.
 local function first_silent()
-  while true do
+  for _ = 1, BITE do
     local session = call('ZRANGEBYSCORE', key.lease, '-inf', now_ms, 'LIMIT', 0, 1)[1]
     if not session then
       return nil
@@ -92,8 +97,9 @@ local function reap()
     if not session then
       return reaped, false
     end
-    end_session(session)
-    local ids = held_ids(session, nil, BITE - reaped)
+    local left = BITE - reaped
+    local ids = held_ids(session, nil, left)
+    end_session(session, #ids == left)
     fetch(ids)
     for _, id in ipairs(ids) do
       move(id, load(id), 'lose', { cause = '' })

@@ -1,0 +1,214 @@
+"""The reference model of a place with several partitions: a model for each, and what a verb over
+all of them says.
+
+Which partitions a claim asks, and in which order, is the engine's own affair: `follow` notes it,
+and the models of these partitions are asked in the same order. What each does is in `model`.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, Final, NamedTuple, TypeVar
+
+from tests.contract.model import Model, in_turn
+from tests.contract.model_job import Job
+from windlass.core.states import State
+from windlass.engine.contract import (
+    Batch,
+    Beat,
+    CancelCode,
+    ChangeCode,
+    Closed,
+    EngineOptions,
+    Filter,
+    JobRecord,
+    NewJob,
+    Outcome,
+    Page,
+    Placed,
+    Plan,
+    Pulse,
+    SessionRecord,
+    Stats,
+    Tended,
+    Turn,
+    Verdict,
+)
+from windlass.engine.redis.engine import RedisEngine
+from windlass.engine.redis.partitions import Partitions
+
+T = TypeVar("T")
+R = TypeVar("R")
+
+
+class Visit(NamedTuple):
+    """One call of `turn` in one partition."""
+
+    partition: int
+    session: str  # none: it only ends claims
+    limit: int  # negative: only what is held already
+
+
+class PartitionedModel:
+    def __init__(self, options: EngineOptions, now_ms: int, number: int) -> None:
+        self._partitions: Final = Partitions(number)
+        self._models: Final = [Model(options, now_ms) for _ in range(number)]
+        self._visits: list[Visit] = []
+
+    def follow(self, engine: RedisEngine) -> None:
+        """Note which partitions this engine asks for claims."""
+        make_call = engine._claiming._make_call
+
+        def note(partition: int, name: str, packed: Sequence[bytes]) -> Any:
+            session, _, limit, *_ = packed
+            self._visits.append(Visit(partition, session.decode(), int(limit or 0)))
+            return make_call(partition, name, packed)
+
+        engine._claiming._make_call = note
+
+    @property
+    def now_ms(self) -> int:
+        return self._models[0].now_ms
+
+    @now_ms.setter
+    def now_ms(self, now_ms: int) -> None:
+        for model in self._models:
+            model.now_ms = now_ms
+
+    @property
+    def jobs(self) -> dict[str, Job]:
+        return {id: job for model in self._models for id, job in model.jobs.items()}
+
+    # ------------------------------------------------------------------- by the partition of an id
+
+    def put(self, jobs: Sequence[NewJob]) -> list[Placed]:
+        return self._each(jobs, lambda job: job.id, lambda model, job: model.put([job])[0])
+
+    def cancel(self, ids: Sequence[str]) -> list[CancelCode]:
+        return self._each(ids, str, lambda model, id: model.cancel([id])[0])
+
+    def retry(self, ids: Sequence[str]) -> list[ChangeCode]:
+        return self._each(ids, str, lambda model, id: model.retry([id])[0])
+
+    def discard(self, ids: Sequence[str]) -> list[ChangeCode]:
+        return self._each(ids, str, lambda model, id: model.discard([id])[0])
+
+    def get(self, ids: Sequence[str]) -> list[JobRecord | None]:
+        return self._each(ids, str, lambda model, id: model.get([id])[0])
+
+    def _each(
+        self, items: Iterable[T], id_of: Callable[[T], str], do: Callable[[Model, T], R]
+    ) -> list[R]:
+        return [do(self._models[self._partitions.of_id(id_of(item))], item) for item in items]
+
+    # ---------------------------------------------------------------------------------- claims
+
+    def finish(self, outcomes: Sequence[Outcome]) -> list[Verdict]:
+        self._visits.clear()
+        return self._each(outcomes, lambda one: one.id, lambda model, one: model.finish([one])[0])
+
+    def claim(self, session: str, nonce: str, plan: Plan, limit: int) -> Batch:
+        return self.turn(session, (), nonce, plan, limit).batch
+
+    def turn(
+        self, session: str, outcomes: Sequence[Outcome], nonce: str, plan: Plan, limit: int
+    ) -> Turn:
+        """A session that is dead in one partition is dead; until there are enough claims all
+        partitions are asked."""
+        visits = [visit for visit in self._visits if visit.session]
+        verdicts = tuple(self.finish(outcomes))
+        batches = [self._visit(visit, nonce, plan) for visit in visits]
+        claims = [claim for batch in batches for claim in batch.claims]
+        if any(batch.gone for batch in batches):
+            return Turn(verdicts=verdicts, batch=Batch(gone=True))
+        is_enough = bool(limit) and len(claims) >= limit
+        assert is_enough or {visit.partition for visit in visits} == set(range(len(self._models)))
+        jobs = self.jobs
+        dues = [batch.next_in_ms for batch in batches if batch.next_in_ms is not None]
+        batch = Batch(
+            claims=tuple(job.as_claim() for job in in_turn(plan, [jobs[c.id] for c in claims])),
+            next_in_ms=min(dues, default=None),
+            suspects=any(batch.suspects for batch in batches),
+        )
+        return Turn(verdicts=verdicts, batch=batch)
+
+    def _visit(self, visit: Visit, nonce: str, plan: Plan) -> Batch:
+        model = self._models[visit.partition]
+        if visit.limit < 0:
+            model.use_up(visit.session, nonce)
+        return model.claim(visit.session, nonce, plan, visit.limit)
+
+    # ------------------------------------------------------------------------ in all partitions
+
+    def release(self, session: str, nonce: str) -> int:
+        return sum(model.release(session, nonce) for model in self._models)
+
+    def beat(self, beats: Sequence[Beat]) -> list[Pulse]:
+        replies = [model.beat(beats) for model in self._models]
+        return [_one_pulse(pulses) for pulses in zip(*replies, strict=True)]
+
+    def close(self, session: str, suspects: Sequence[str], cause: str) -> Closed:
+        closed = [model.close(session, suspects, cause) for model in self._models]
+        return Closed(
+            crashed=sum(one.crashed for one in closed),
+            suspected=sum(one.suspected for one in closed),
+            released=sum(one.released for one in closed),
+        )
+
+    def adopt(self, tasks: Sequence[str]) -> int:
+        return sum(model.adopt(tasks) for model in self._models)
+
+    def tend(self) -> Tended:
+        tended = [model.tend() for model in self._models]
+        return Tended(
+            reaped=sum(one.reaped for one in tended),
+            purged=sum(one.purged for one in tended),
+            more=any(one.more for one in tended),
+        )
+
+    # ----------------------------------------------------------------------------- what is seen
+
+    def find(self, filter: Filter, cursor: str | None = None, limit: int = 100) -> Page:
+        pages = [model.find(filter, cursor, limit + 1).records for model in self._models]
+        found = sorted((record for page in pages for record in page), key=lambda record: record.id)
+        shown = tuple(reversed(found))[:limit]
+        return Page(shown, shown[-1].id if len(found) > limit else None)
+
+    def stats(self) -> Stats:
+        queues: dict[str, Counter[State]] = {}
+        totals: Counter[str] = Counter()
+        for stats in (model.stats() for model in self._models):
+            totals.update(stats.totals)
+            for queue, states in stats.queues.items():
+                queues.setdefault(queue, Counter()).update(states)
+        return Stats(queues=queues, oldest_ready_ms=self._oldest_ready_ms(), totals=totals)
+
+    def _oldest_ready_ms(self) -> dict[str, int]:
+        """Of those that are next in their partition the most urgent one; of equals, the oldest."""
+        heads: dict[str, tuple[int, int]] = {}
+        for model in self._models:
+            first_only: dict[str, Job] = {}
+            for job in model._waiting(Plan()):
+                first_only.setdefault(job.record.queue, job)
+            for queue, job in first_only.items():
+                standing = (-job.record.priority, min(0, job.ready_ms - self.now_ms))
+                heads[queue] = min(heads.get(queue, standing), standing)
+        return {queue: -age_ms for queue, (_, age_ms) in heads.items()}
+
+    def sessions(self) -> list[SessionRecord]:
+        found: dict[str, SessionRecord] = {}
+        for record in (record for model in self._models for record in model.sessions()):
+            known = found.get(record.session, record)
+            jobs = record.jobs + (0 if known is record else known.jobs)
+            expires_in_ms = max(record.expires_in_ms, known.expires_in_ms)
+            found[record.session] = SessionRecord(
+                session=record.session, expires_in_ms=expires_in_ms, jobs=jobs
+            )
+        return [found[name] for name in sorted(found)]
+
+
+def _one_pulse(pulses: Sequence[Pulse]) -> Pulse:
+    alive = all(pulse.alive for pulse in pulses)
+    cancel = sorted(id for pulse in pulses for id in pulse.cancel)
+    return Pulse(session=pulses[0].session, alive=alive, cancel=tuple(cancel) if alive else ())

@@ -1,0 +1,306 @@
+"""What is done to jobs while every call is recorded, so that each script is called with real
+arguments, and at least once takes the last member out of all that it takes something out of.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final
+
+from tests.contract.test_check import live_a_life
+from tests.contract.variants import OPTIONS
+from tests.contract.world import LEASE_MS, World
+from tests.engines.slots import Node, name_of
+from windlass.core.states import Reason, State
+from windlass.engine.contract import (
+    GONE_SESSION_MS,
+    IDEMPOTENCY_MS,
+    UNKNOWN_NONCE_MS,
+    Beat,
+    Buried,
+    Claim,
+    Filter,
+    Outcome,
+    Plan,
+    Progressed,
+    Released,
+    Retried,
+    Snoozed,
+    Succeeded,
+    Unroutable,
+)
+
+#: script -> the keys of which it can leave nothing but the sentinel. `wait` is wherever a job can
+#: become ready: the last waiter is woken.
+EMPTIES: Final[dict[str, set[str]]] = {
+    "adopt": {"due", "parked", "wait"},
+    "beat": {"asked", "held", "wait"},
+    "cancel": {"due", "parked", "ready"},
+    "check": set(),
+    "close": {"asked", "held", "lease", "wait"},
+    "discard": {
+        *("body", "count", "dead", "extra", "ids", "job", "keep", "key_expiry", "keys"),
+    },
+    "find": set(),
+    "get": set(),
+    "look": set(),
+    "open": set(),
+    "put": {"wait"},
+    "release": {"asked", "held", "wait"},
+    "retry": {"dead", "extra", "keep", "wait"},
+    "sessions": set(),
+    "stats": set(),
+    "tend": {
+        *("asked", "body", "count", "dead", "extra", "forget", "held", "ids", "job", "keep"),
+        *("key_expiry", "keys", "lease", "sessions", "wait"),
+    },
+    "turn": {"asked", "due", "extra", "held", "lease", "parked", "ready", "wait"},
+}
+
+
+class Stage:
+    """A world, and somebody who waits for a long time."""
+
+    def __init__(self, world: World, node: Node) -> None:
+        self.world = world
+        self.engine = world.engine
+        self._node = node
+
+    def add_waiter(self) -> None:
+        self._node.tell(b"ZADD", name_of("wait"), b"9000000000000", b"w:wake:somebody")
+
+    def run(self, session: str = "worker") -> Claim:
+        """Put a job and claim it."""
+        self.world.put()
+        return self.world.take(session)
+
+
+def every_move(stage: Stage) -> None:
+    live_a_life(stage.world)
+    stage.engine.migrate()
+
+
+def everything_is_seen(stage: Stage) -> None:
+    live_a_life(stage.world)
+    stage.engine.check()
+    stage.world.everything()
+    stage.engine.find(Filter(state=State.DEAD))
+    stage.engine.get(["unknown", *stage.world.ids()])
+
+
+def somebody_waits(stage: Stage) -> None:
+    stage.engine.wait(Plan(), 1)
+    stage.engine.wait(Plan(), 1)  # the first one has given up
+    stage.add_waiter()
+    stage.world.put()
+    stage.engine.wait(Plan(), 1)
+
+
+def a_job_is_put_twice(stage: Stage) -> None:
+    job = stage.world.new(idempotency_key="key", fingerprint="one")
+    stage.engine.put([job, job])
+    stage.engine.put([stage.world.new(idempotency_key="key", fingerprint="other")])
+
+
+WAYS_TO_END: Final = 6
+
+
+def endings(claim: Claim) -> list[Outcome]:
+    """Every way in which a claim can end."""
+    id, token = claim.id, claim.token
+    return [
+        Succeeded(id=id, token=token, result=b"result", result_ttl_ms=1_000),
+        Retried(id=id, token=token, delay_ms=1_000, error=b"boom"),
+        Buried(id=id, token=token, reason=Reason.REJECTED, error=b"no"),
+        Released(id=id, token=token, started=True),
+        Snoozed(id=id, token=token, delay_ms=0),
+        Unroutable(id=id, token=token),
+    ]
+
+
+def the_only_job_ends(stage: Stage) -> None:
+    """In each way, asked to stop or not, with somebody waiting; with the next one in the same call,
+    and without."""
+    for is_asked in (False, True):
+        for number in range(WAYS_TO_END):
+            claim = stage.run()
+            stage.engine.finish([Progressed(id=claim.id, token=claim.token, progress=b"half")])
+            if is_asked:
+                stage.engine.cancel([claim.id])
+            stage.add_waiter()
+            stage.engine.finish([endings(claim)[number]] * 2)
+            leave_nothing(stage)
+            claim, nonce = stage.run(), stage.world.nonce()
+            stage.world.put()
+            stage.engine.turn("worker", [endings(claim)[number]], nonce, Plan(queues=("queue",)), 5)
+            leave_nothing(stage)
+
+
+def the_only_claim_is_given_back(stage: Stage) -> None:
+    for is_asked in (False, True):
+        for give_back in (release, beat_without_nonces, close, crash):
+            claim = stage.run()
+            if is_asked:
+                stage.engine.cancel([claim.id])
+            stage.add_waiter()
+            give_back(stage, claim)
+            leave_nothing(stage)
+
+
+def release(stage: Stage, claim: Claim) -> None:
+    stage.engine.release("worker", claim.token)
+
+
+def beat_without_nonces(stage: Stage, claim: Claim) -> None:
+    stage.world.advance(UNKNOWN_NONCE_MS)
+    stage.engine.beat([Beat(session="worker", nonces=(), newest=claim.token)])
+
+
+def close(stage: Stage, claim: Claim) -> None:
+    stage.engine.close("worker", [], "ended")
+
+
+def crash(stage: Stage, claim: Claim) -> None:
+    stage.engine.close("worker", [claim.id], "killed")
+
+
+def the_only_job_becomes_ready(stage: Stage) -> None:
+    stage.world.put(run_in_ms=1_000)
+    stage.world.advance(1_000)
+    stage.world.claim()
+    leave_nothing(stage)
+    for offer in (stage.world.claim, lambda: stage.engine.adopt(["task", "other"])):
+        claim = stage.run()
+        stage.engine.finish([Unroutable(id=claim.id, token=claim.token)])
+        stage.add_waiter()
+        stage.world.advance(1_000)
+        offer()
+        leave_nothing(stage)
+
+
+def the_only_job_expires(stage: Stage) -> None:
+    stage.world.put(expires_in_ms=0)
+    stage.world.claim()
+
+
+def the_only_session_falls_silent(stage: Stage) -> None:
+    for notice in (lambda: stage.world.claim("other", limit=0), stage.engine.tend):
+        for is_asked in (False, True):
+            claim = stage.run()
+            if is_asked:
+                stage.engine.cancel([claim.id])
+            stage.world.pass_time(LEASE_MS)
+            stage.add_waiter()
+            notice()
+            leave_nothing(stage)
+
+
+def the_only_session_is_forgotten(stage: Stage) -> None:
+    for notice in (lambda: stage.world.claim("other", limit=0), stage.engine.tend):
+        stage.engine.release("worker", stage.world.nonce())
+        stage.engine.close("worker", [], "ended")
+        notice()
+        stage.world.advance(GONE_SESSION_MS)
+        stage.engine.tend()
+
+
+def the_clock_goes_back(stage: Stage) -> None:
+    stage.run()
+    stage.world.advance(-10 * LEASE_MS)
+    stage.engine.beat([Beat(session="worker")])
+
+
+def an_operator_changes_the_only_job(stage: Stage) -> None:
+    for change in (stage.engine.retry, stage.engine.discard):
+        for kill in (bury, cancel_ready, cancel_scheduled, cancel_parked, cancel_with_progress):
+            id = kill(stage)
+            stage.add_waiter()
+            change([id, id, "unknown"])
+            leave_nothing(stage)
+
+
+def bury(stage: Stage) -> str:
+    id = stage.world.put(idempotency_key="key")
+    claim = stage.world.take()
+    stage.engine.finish([Buried(id=id, token=claim.token, reason=Reason.REJECTED, error=b"no")])
+    return id
+
+
+def cancel_ready(stage: Stage) -> str:
+    id = stage.world.put()
+    stage.engine.cancel([id])
+    return id
+
+
+def cancel_scheduled(stage: Stage) -> str:
+    id = stage.world.put(run_in_ms=1_000)
+    stage.engine.cancel([id])
+    return id
+
+
+def cancel_parked(stage: Stage) -> str:
+    claim = stage.run()
+    stage.engine.finish([Unroutable(id=claim.id, token=claim.token)])
+    stage.engine.cancel([claim.id])
+    return claim.id
+
+
+def cancel_with_progress(stage: Stage) -> str:
+    claim = stage.run()
+    progress = Progressed(id=claim.id, token=claim.token, progress=b"half")
+    stage.engine.finish([progress, Released(id=claim.id, token=claim.token, started=True)])
+    stage.engine.cancel([claim.id])
+    return claim.id
+
+
+def the_only_progress_is_dropped(stage: Stage) -> None:
+    """When the job begins anew."""
+    claim = stage.run()
+    progress = Progressed(id=claim.id, token=claim.token, progress=b"half")
+    stage.engine.finish([progress, Released(id=claim.id, token=claim.token, started=True)])
+    stage.world.take()
+
+
+def the_only_result_is_dropped(stage: Stage) -> None:
+    """Before its record, which is kept for longer."""
+    claim = stage.run()
+    token, ttl_ms = claim.token, 1_000
+    stage.engine.finish([Succeeded(id=claim.id, token=token, result=b"r", result_ttl_ms=ttl_ms)])
+    stage.world.advance(ttl_ms)
+    stage.engine.tend()
+
+
+def more_than_one_bite(stage: Stage) -> None:
+    jobs = [stage.world.new(queue="ab"[number % 2]) for number in range(510)]
+    stage.engine.put(jobs)
+    stage.world.claim()
+    stage.world.claim()
+    stage.engine.close("worker", [jobs[0].id, jobs[1].id], "killed")
+
+
+def leave_nothing(stage: Stage) -> None:
+    """End whatever there is, and let everything be kept long enough."""
+    stage.engine.close("worker", [], "ended")
+    stage.engine.cancel(stage.world.ids())
+    stage.world.advance(max(OPTIONS.dead_ttl_ms, IDEMPOTENCY_MS, GONE_SESSION_MS))
+    while stage.engine.tend().more:
+        pass
+
+
+SCENARIOS: Final[tuple[Callable[[Stage], None], ...]] = (
+    every_move,
+    everything_is_seen,
+    somebody_waits,
+    a_job_is_put_twice,
+    the_only_job_ends,
+    the_only_claim_is_given_back,
+    the_only_job_becomes_ready,
+    the_only_job_expires,
+    the_only_session_falls_silent,
+    the_only_session_is_forgotten,
+    the_clock_goes_back,
+    an_operator_changes_the_only_job,
+    the_only_progress_is_dropped,
+    the_only_result_is_dropped,
+    more_than_one_bite,
+)
