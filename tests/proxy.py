@@ -47,6 +47,7 @@ class Then(Enum):
 
     RESET = "reset"
     HOLD = "hold"  # it stands, and no byte passes in either direction any more
+    FREEZE = "freeze"  # no byte passes on any connection until the proxy is healed
 
 
 class Proxy:
@@ -77,7 +78,7 @@ class Proxy:
     # ------------------------------------------------------------------------ what can be done
 
     def heal(self) -> None:
-        """Pass everything on again, beginning with what was frozen. What was cut stays cut."""
+        """Pass everything on again, beginning with what was frozen. What is held stays held."""
         self._do(self._heal)
 
     def freeze(self) -> None:
@@ -163,15 +164,13 @@ class Proxy:
 
     def _heal(self) -> None:
         self._is_frozen, self._delay_s, self._cut = False, 0.0, None
-        if not self._is_listening:
-            self._close_listener()
-            self._listener = _bound(self.port)
-            self._listen()
+        self._open_listener()
         for pair in self._pairs:
             self._watch(pair)
 
     def _freeze(self) -> None:
         self._is_frozen = True
+        self._open_listener()
         for pair in self._pairs:
             self._watch(pair)
 
@@ -197,6 +196,12 @@ class Proxy:
             self._end(pair, with_reset=True)
 
     # ------------------------------------------------------------------------------ connections
+
+    def _open_listener(self) -> None:
+        if not self._is_listening:
+            self._close_listener()
+            self._listener = _bound(self.port)
+            self._listen()
 
     def _listen(self) -> None:
         self._listener.listen(_BACKLOG)
@@ -282,9 +287,12 @@ class Proxy:
         self.cuts += 1
         if cut.then is Then.RESET:
             self._end(pair, with_reset=True)
-        else:
+        elif cut.then is Then.HOLD:
             pair.is_held = True
             self._watch(pair)
+        else:
+            flow.pending.append((0.0, data[cut.left :]))
+            self._freeze()
 
     # -------------------------------------------------------------------------------- passing on
 

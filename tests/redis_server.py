@@ -53,11 +53,12 @@ class RedisServer:
                 raise RuntimeError((self.folder / "log").read_text())
             time.sleep(0.01)
 
-    def url(self, **options: object) -> str:
-        """A place of its own on this server, unless the options name one."""
+    def url(self, *, port: int | None = None, **options: object) -> str:
+        """A place of its own on this server, unless the options name one; the port may be that of
+        a proxy before it."""
         options = {"namespace": f"test-{secrets.token_hex(6)}", **options}
         query = "&".join(f"{name}={value}" for name, value in options.items())
-        return f"redis://127.0.0.1:{self.port}/0?{query}"
+        return f"redis://127.0.0.1:{port or self.port}/0?{query}"
 
     def tell(self, *words: str) -> bytes:
         """One command on a connection of its own, and the beginning of the reply."""

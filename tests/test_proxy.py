@@ -202,6 +202,28 @@ def test_a_reply_that_is_swallowed_and_held(proxy: Proxy, echo: EchoServer) -> N
         assert hears_nothing(connection)  # what was cut stays cut
 
 
+def test_a_reply_that_is_swallowed_by_a_freeze(proxy: Proxy, echo: EchoServer) -> None:
+    with connect(proxy) as connection, connect(proxy) as other:
+        proxy.swallow_reply(Then.FREEZE)
+        connection.sendall(b"hello")
+        assert hears_nothing(connection)
+        other.sendall(b"other")
+        assert hears_nothing(other)
+        assert echo.heard == b"hello"
+        proxy.heal()
+        assert (hear(connection, 5), hear(other, 5)) == (b"hello", b"other")
+
+
+def test_from_refused_to_frozen(proxy: Proxy) -> None:
+    proxy.refuse()
+    proxy.freeze()
+    with connect(proxy) as connection:
+        connection.sendall(b"hello")
+        assert hears_nothing(connection)
+        proxy.heal()
+        assert hear(connection, 5) == b"hello"
+
+
 def test_a_target_that_is_not_there() -> None:
     with ExitStack() as stack:
         probe = stack.enter_context(socket.socket())
