@@ -5,7 +5,7 @@ that it serves every engine. What can be done, from any other thread:
 
 1. `refuse`, `freeze`, `vanish`: connections are refused, are accepted and get no byte through, or
    are not even answered when they knock; `heal` ends that.
-2. `delay`: every byte arrives later.
+2. `delay`: every byte arrives later; `drip`: replies arrive in pieces, one after the other.
 3. `reset`: all living connections end, for the client with an RST.
 4. `cut`: so many more bytes pass in one direction, over all connections; the next one ends its
    connection, or holds it. `swallow_reply` is a cut before the first byte of the next reply: then
@@ -62,6 +62,7 @@ class Proxy:
         self._is_frozen = False
         self._is_listening = False
         self._delay_s = 0.0
+        self._drip: tuple[int, float] | None = None
         self._cut: _Cut | None = None
         self._knocking: list[socket.socket] = []
         self._actions: deque[tuple[Callable[[], None], Future[None]]] = deque()
@@ -100,6 +101,10 @@ class Proxy:
     def delay(self, seconds: float) -> None:
         """Let all that comes from now on arrive so much later."""
         self._do(lambda: setattr(self, "_delay_s", seconds))
+
+    def drip(self, piece_bytes: int, every_s: float) -> None:
+        """Let replies arrive in pieces of so many bytes, each so much later than the last one."""
+        self._do(lambda: setattr(self, "_drip", (piece_bytes, every_s)))
 
     def cut(self, side: Side, after_bytes: int, then: Then = Then.RESET) -> None:
         """Once so many bytes have passed in one direction, let the next one end its connection."""
@@ -163,7 +168,7 @@ class Proxy:
     # ----------------------------------------------------------------------------- the faults
 
     def _heal(self) -> None:
-        self._is_frozen, self._delay_s, self._cut = False, 0.0, None
+        self._is_frozen, self._delay_s, self._drip, self._cut = False, 0.0, None, None
         self._open_listener()
         for pair in self._pairs:
             self._watch(pair)
@@ -274,6 +279,8 @@ class Proxy:
             self._watch(pair)
         elif (cut := self._cut) is not None and cut.side is flow.side:
             self._receive_before_cut(pair, flow, data, cut)
+        elif self._drip is not None and flow.side is Side.REPLIES:
+            flow.drip(data, *self._drip)
         else:
             flow.pending.append((time.monotonic() + self._delay_s, data))
 
@@ -346,6 +353,12 @@ class _Flow:
         self.is_ended = False  # the source says no more
         self.is_closed = False  # and the sink was told
         self.is_blocked = False
+
+    def drip(self, data: bytes, piece_bytes: int, every_s: float) -> None:
+        due = self.pending[-1][0] if self.pending else time.monotonic()
+        for at in range(0, len(data), piece_bytes):
+            due += every_s
+            self.pending.append((due, data[at : at + piece_bytes]))
 
     def send(self, now: float) -> None:
         while self.pending and self.pending[0][0] <= now and not self.is_blocked:

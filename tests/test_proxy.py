@@ -157,6 +157,17 @@ def test_delayed(proxy: Proxy) -> None:
         assert time.monotonic() - started < 0.05
 
 
+def test_dripping(proxy: Proxy) -> None:
+    with connect(proxy) as connection:
+        say(connection, b"hello")
+        proxy.drip(2, 0.05)
+        started = time.monotonic()
+        connection.sendall(b"12345")
+        assert connection.recv(9) == b"12"
+        assert hear(connection, 3) == b"345"
+        assert 0.15 <= time.monotonic() - started < SOON_S
+
+
 def test_reset(proxy: Proxy) -> None:
     with connect(proxy) as connection:
         say(connection, b"hello")
