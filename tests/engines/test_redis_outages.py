@@ -116,6 +116,18 @@ def test_opening_a_server_shares_the_time_of_the_call(
     assert time.monotonic() - started < 0.9
 
 
+def test_who_gets_no_answer_knocks_again(
+    server: RedisServer, proxy: Proxy, open_redis: OpenRedis
+) -> None:
+    """Before the system does so for the first time, after a second."""
+    engine = open_redis(server.url(port=proxy.port), timeout_ms=3_000)
+    proxy.vanish()
+    healing = threading.Timer(0.1, proxy.heal)
+    healing.start()
+    assert seconds_of(lambda: engine.put([new_job()])) < 0.95
+    healing.join()
+
+
 @pytest.mark.parametrize("after_bytes", [0, 3, 9])
 def test_a_connection_that_was_cut_without_a_word_costs_half_the_time(
     server: RedisServer, proxy: Proxy, open_redis: OpenRedis, after_bytes: int

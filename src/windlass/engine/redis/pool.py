@@ -82,7 +82,8 @@ class Pool:
             self._idle.append((link, time.monotonic()))
 
     def connect(self, timeout_s: float) -> Link:
-        """A new one, which belongs to the caller."""
+        """A new one, which belongs to the caller. Half of the time may be spent on being let in:
+        whoever gets no answer should rather knock again."""
         link = _make(self._address, max(timeout_s, 0.001))
         link.connect()
         return link
@@ -109,7 +110,7 @@ def _make(address: Address, timeout_s: float) -> Link:
         "db": address.database,
         "username": address.username,
         "password": address.password,
-        "socket_connect_timeout": timeout_s,
+        "socket_connect_timeout": timeout_s / 2,
         "socket_timeout": timeout_s,
         "retry": Retry(NoBackoff(), 0),
         "protocol": 2,
