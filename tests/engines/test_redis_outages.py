@@ -3,6 +3,7 @@ well or as unavailable, and the next one finds everything as it should be."""
 
 from __future__ import annotations
 
+import socket
 import threading
 import time
 from collections.abc import Callable
@@ -23,6 +24,7 @@ from windlass.engine.redis import bell, connection
 from windlass.engine.redis.bell import POLL_FLOOR_MS
 from windlass.engine.redis.keys import key
 from windlass.engine.redis.pool import MOST_CALLS
+from windlass.engine.redis.scripts import pack
 from windlass.errors import EngineError
 
 OUTAGES: Final[dict[str, Callable[[Proxy], None]]] = {
@@ -281,6 +283,22 @@ def test_the_error_says_what_helps(
         engine.put([new_job(1)])
     own_server.tell(*undo.split())
     assert engine.put([new_job(1)])[0].code is PutCode.CREATED
+
+
+def test_a_script_of_somebody_else_that_runs_for_long(
+    own_server: RedisServer, open_redis: OpenRedis
+) -> None:
+    own_server.tell("CONFIG", "SET", "lua-time-limit", "10")
+    engine = open_redis(own_server.url(), timeout_ms=300)
+    engine.put([new_job()])
+    with socket.create_connection(("127.0.0.1", own_server.port)) as somebody:
+        somebody.sendall(pack(b"EVAL", b"while true do end", b"0"))
+        until(lambda: own_server.tell("PING").startswith(b"-BUSY"), "a server that is busy")
+        with pytest.raises(EngineUnavailable, match=r"did no work for .* SCRIPT KILL"):
+            engine.put([new_job(1)])
+        own_server.tell("SCRIPT", "KILL")
+    assert engine.put([new_job(1)])[0].code is PutCode.CREATED
+    assert engine.stats().totals == {"enqueued": 2}
 
 
 def test_a_server_that_was_emptied_is_prepared_again_even_if_the_first_try_fails(

@@ -103,6 +103,27 @@ def test_a_job_outlives_an_outage_of_more_than_a_lease(
     assert workers[1].stop() == 0
 
 
+@pytest.mark.slow
+def test_a_worker_starts_and_stops_while_its_server_is_away(
+    server: RedisServer, proxy: Proxy, tmp_path: Path
+) -> None:
+    url = server.url(namespace="outages")
+    yard = Yard(tmp_path, "2s", "1s", 3, url)
+    proxy.refuse()
+    worker = yard.start(url=url.replace(str(server.port), str(proxy.port)))
+    worker.await_log("the engine is away")
+    proxy.heal()
+    resume(yard, "first")
+    yard.plain("running", "sleep:60")
+    yard.await_start("running")
+    proxy.vanish()
+    started = time.monotonic()
+    assert worker.stop() == 0
+    assert time.monotonic() - started < 12.5  # ten seconds after its grace
+    proxy.heal()
+    yard.close()
+
+
 def test_the_processes_of_a_worker_have_at_most_four_connections_each(
     server: RedisServer, yard: Yard
 ) -> None:

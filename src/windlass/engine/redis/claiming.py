@@ -5,7 +5,8 @@ A session stays with a partition while that gives all it is asked for, so that a
 has one round trip for a turn, but not for ever: others may have more urgent jobs. A claim that is
 repeated must not begin elsewhere: a partition that knows nothing of the nonce would lease again. So
 the nonce of each session's latest claim is remembered here, and a repeat asks every partition for
-what is held under it, and for nothing new.
+what is held under it, and for nothing new. That is enough because a session belongs to one engine
+object, that of its child: no other one repeats its claims.
 """
 
 from __future__ import annotations
