@@ -330,6 +330,15 @@ def test_suspects_are_claimed_by_those_who_ask_for_them(world: World) -> None:
     assert (ids_of(batch), batch.suspects) == (suspects[1:], False)
 
 
+def test_a_look_by_nobody_says_whether_suspects_wait(world: World) -> None:
+    """Workers that are busy do not claim; their supervisor looks for them."""
+    assert world.engine.claim("", "", Plan(suspects=True), 0).suspects is False
+    make_suspects(world, 2)
+    before = world.everything()
+    assert world.engine.claim("", "", Plan(suspects=True), 0).suspects is True
+    assert world.everything() == before
+
+
 def test_suspects_of_other_queues_are_not_mentioned(world: World) -> None:
     make_suspects(world, 1)
     assert world.claim(queues=("other",)).suspects is False

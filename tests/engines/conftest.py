@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.proxy import Proxy
 from tests.redis_server import RedisServer, private_server, shared_server
 from windlass.engine.contract import EngineOptions, NewJob
 from windlass.engine.redis.address import read_address
@@ -56,6 +57,13 @@ def own_server() -> Iterator[RedisServer]:
     own = private_server()
     yield own
     own.end()
+
+
+@pytest.fixture
+def proxy(server: RedisServer) -> Iterator[Proxy]:
+    """Before the server that tests leave as it is."""
+    with Proxy(server.port) as proxy:
+        yield proxy
 
 
 @pytest.fixture

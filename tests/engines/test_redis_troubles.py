@@ -119,19 +119,6 @@ def test_a_wrong_password_is_told_at_once(own_server: RedisServer, open_redis: O
     assert "wrong" not in str(caught.value)
 
 
-def test_a_process_has_four_connections(own_server: RedisServer, open_redis: OpenRedis) -> None:
-    engine = open_redis(own_server.url())
-    engine.wait(Plan(), 0)
-    callers = [threading.Thread(target=engine.stats) for _ in range(20)]
-    for caller in callers:
-        caller.start()
-    for caller in callers:
-        caller.join()
-    lines = own_server.tell("CLIENT", "LIST").splitlines()
-    connections = [line for line in lines if b"addr=" in line]
-    assert len(connections) - 1 <= 4  # one of them is asking
-
-
 def test_a_forked_child_has_connections_of_its_own(
     server: RedisServer, open_redis: OpenRedis
 ) -> None:

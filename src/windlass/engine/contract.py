@@ -291,7 +291,9 @@ class Tended(msgspec.Struct, frozen=True, kw_only=True):
 
 class Engine(Protocol):
     """Where jobs live. Failing verbs raise `EngineUnavailable`; then the effect is unknown and the
-    caller repeats the same call, which is harmless."""
+    caller repeats the same call, which is harmless. An engine whose connection breaks may repeat a
+    call by itself; the answer is then that of the repeat, which for some verbs is another one:
+    `retry` says refused, `release` that nothing was held."""
 
     @property
     def location(self) -> str:

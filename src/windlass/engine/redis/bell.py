@@ -4,6 +4,9 @@ A waiter puts its channel on the list of every partition in the same step in whi
 work, so no wake-up is lost in between. Whoever makes n jobs ready takes up to n channels off the
 list and publishes to each. Nothing depends on the bell but speed: a wait is never longer than the
 poll floor.
+
+A connection on which nothing is published looks like one that was cut on the way without a word. So
+the waiter subscribes again every few seconds, and opens a new one if that was not answered.
 """
 
 from __future__ import annotations
@@ -22,11 +25,14 @@ from typing import Final
 import redis
 
 from windlass.engine.redis import keys, scripts
-from windlass.engine.redis.connection import Link, Server
+from windlass.engine.redis.connection import Server
+from windlass.engine.redis.pool import Link
 
 #: A waiter looks by itself at least this often.
 POLL_FLOOR_MS: Final = 500
 _PATIENCE_S: Final = 1.0
+#: How often to see whether the connection still stands.
+PULSE_S: Final = 5.0
 
 
 class Woken(Enum):
@@ -105,18 +111,32 @@ class _Inside:
         os.set_blocking(self.nudge_in, False)
         self._server = server
         self._connection: Link | None = None
+        self._asked_at = 0.0  # when the subscription was last sent
+        self._is_answered = False
         self._draining = threading.Lock()  # several threads may wait
 
     def subscribe(self) -> None:
         """Listen on the channel; while that fails, looking by itself remains."""
-        if self._connection is not None:
+        if self._connection is not None and time.monotonic() < self._asked_at + PULSE_S:
             return
+        self._drain()
+        with self._draining:
+            if not self._is_answered:
+                self._drop()
+            is_new = self._connection is None
+            try:
+                self._ask()
+                if is_new:
+                    self._hear()  # only then may the channel be put on a list
+            except (redis.exceptions.RedisError, OSError):
+                self._drop()
+
+    def _ask(self) -> None:
+        if self._connection is None:
+            self._connection = self._server.connect(_PATIENCE_S)
         command = scripts.pack(b"SUBSCRIBE", self.channel.encode())
-        with contextlib.suppress(redis.exceptions.RedisError, OSError):
-            connection = self._server.connect(_PATIENCE_S)
-            connection.send_packed_command([command], check_health=False)
-            connection.read_response()
-            self._connection = connection
+        self._connection.send_packed_command([command], check_health=False)
+        self._asked_at, self._is_answered = time.monotonic(), False
 
     def block(self, timeout_ms: int) -> Woken | None:
         """What came before the time was over; after that it is on no list any more."""
@@ -141,16 +161,22 @@ class _Inside:
 
     def _drain(self) -> bool:
         """Read what was published; a connection that broke is opened again by the next wait."""
-        heard = False
+        is_rung = False
         with self._draining:
             try:
                 while self._connection is not None and self._connection.can_read(0):
-                    self._connection.read_response()
-                    heard = True
+                    is_rung |= self._hear()
             except (redis.exceptions.RedisError, OSError):
                 self._drop()
-                heard = True
-        return heard
+                is_rung = True
+        return is_rung
+
+    def _hear(self) -> bool:
+        """Read one thing: whether it is a ring, and not the answer to a subscription."""
+        assert self._connection is not None
+        kind = self._connection.read_response()[0]
+        self._is_answered = True
+        return bool(kind == b"message")
 
     def _drop(self) -> None:
         connection, self._connection = self._connection, None

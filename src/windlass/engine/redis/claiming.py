@@ -5,7 +5,8 @@ A session stays with a partition while that gives all it is asked for, so that a
 has one round trip for a turn, but not for ever: others may have more urgent jobs. A claim that is
 repeated must not begin elsewhere: a partition that knows nothing of the nonce would lease again. So
 the nonce of each session's latest claim is remembered here, and a repeat asks every partition for
-what is held under it, and for nothing new.
+what is held under it, and for nothing new. That is enough because a session belongs to one engine
+object, that of its child: no other one repeats its claims.
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ _MOST_TRAILS: Final = 1000
 #: After so many turns a session goes on to the next partition.
 _MOST_STAYS: Final = 20
 _HELD_ONLY: Final = -1
+_NO_CLAIM: Final = None
 
 
 class _Trail:
@@ -95,7 +97,7 @@ class Claiming:
         self, turn: _Collected, partition: int, positions: list[int]
     ) -> tuple[Call, list[int]]:
         ask = _Asking(self._make_call, turn, {partition: positions}, "", "")
-        return ask(partition, 0)
+        return ask(partition, _NO_CLAIM)
 
     def _collect(self, turn: _Collected, asked: Sequence[tuple[Call, list[int]]]) -> None:
         replies = self._run([call for call, _ in asked])
@@ -128,11 +130,12 @@ class _Asking:
         self._plan = arguments.of_plan(turn.plan)
 
     def __call__(
-        self, partition: int, limit: int, *, with_outcomes: bool = True
+        self, partition: int, limit: int | None, *, with_outcomes: bool = True
     ) -> tuple[Call, list[int]]:
+        packed_limit = b"" if limit is None else b"%d" % limit
         positions = self.groups.get(partition, []) if with_outcomes else []
         outcomes = [self._turn.outcomes[position] for position in positions]
-        packed = [*self._head, b"%d" % limit, *self._plan, *arguments.of_outcomes(outcomes)]
+        packed = [*self._head, packed_limit, *self._plan, *arguments.of_outcomes(outcomes)]
         return self._make_call(partition, "turn", packed), positions
 
 

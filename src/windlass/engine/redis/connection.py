@@ -1,65 +1,48 @@
-"""The connections of one process to one server, and the one loop that outlasts its troubles.
+"""The one loop that outlasts the troubles of a server.
 
 1. `Server.run` sends commands in Redis's protocol and gives their replies. Every failure that may
    pass (a connection that breaks, a server that loads, fails over or is busy) is tried again until
    the deadline; then the call fails as unavailable. All commands may be repeated.
-2. At most `MOST_CALLS` connections are in use at a time; with the waiter's a process has four. One
-   that may still have a reply under way is closed, and never used again.
-3. A forked child begins with none: sockets of its parent are left alone.
+2. A connection that was used before is given half of the time: it may have been cut on the way
+   without a word, and then the other half is left for a new one.
+3. A connection that may still have a reply under way is closed, and never used again.
 """
 
 from __future__ import annotations
 
-import os
 import random
-import socket
-import threading
 import time
-import weakref
 from collections.abc import Sequence
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 import redis
-from redis.backoff import NoBackoff
-from redis.connection import Connection, SSLConnection, UnixDomainSocketConnection
-from redis.retry import Retry
 
 from windlass.engine.redis.address import Address
+from windlass.engine.redis.pool import MOST_CALLS, Link, allow, pool_of
 from windlass.engine.redis.scripts import Prefix, Script
 from windlass.errors import EngineError, EngineUnavailable
 
-#: So many calls of one process are under way at a time; others wait for their turn.
-MOST_CALLS: Final = 3
-#: One that was not used for longer may have been cut somewhere on the way without a word.
-_MOST_IDLE_S: Final = 60.0
 _FIRST_PAUSE_S: Final = 0.01
 _MOST_PAUSE_S: Final = 0.25
-#: How replies begin that may be different in a moment.
-_PASSING: Final = (
-    redis.exceptions.ReadOnlyError,
-    redis.exceptions.MasterDownError,
-    redis.exceptions.ClusterDownError,
-    redis.exceptions.TryAgainError,
-    redis.exceptions.OutOfMemoryError,
-)
+#: Replies that may be different in a moment, and what helps if they never are.
+_PASSING: Final[dict[type[Exception], str]] = {
+    redis.exceptions.ReadOnlyError: "Give the address of the primary, or make this server one.",
+    redis.exceptions.BusyLoadingError: "Wait until it has read its data.",
+    redis.exceptions.MasterDownError: "Wait until it has found its primary, or name that one.",
+    redis.exceptions.ClusterDownError: "Wait until the cluster has a new owner for these slots.",
+    redis.exceptions.TryAgainError: "Wait until the slot has moved.",
+    redis.exceptions.OutOfMemoryError: "Its memory is full: raise maxmemory, or remove jobs.",
+    redis.exceptions.AuthenticationError: "It asks for a password: add one to the url.",
+    redis.exceptions.NoScriptError: "It forgets scripts at once: find out who flushes them.",
+}
+#: The same for replies that the driver has no class for, by their first word.
+_PASSING_WORDS: Final = {
+    "BUSY": "Somebody's script runs for long: wait for it, or end it with SCRIPT KILL.",
+    "MISCONF": "It cannot write to its disk: mend that; its log says what is wrong.",
+}
+_UNREACHED: Final = "Check that it runs and can be reached from here."
 
 Reply = Any
-
-
-class Link(Protocol):
-    """What is used of the driver's connections, which have no types of their own."""
-
-    _sock: socket.socket | None
-
-    def connect(self) -> None: ...
-
-    def disconnect(self) -> None: ...
-
-    def send_packed_command(self, command: Sequence[bytes], check_health: bool) -> None: ...
-
-    def can_read(self, timeout: float) -> bool: ...
-
-    def read_response(self) -> Any: ...
 
 
 class Call:
@@ -84,48 +67,45 @@ def prefixes(script: Script, namespace: str, partition: int) -> tuple[Prefix, Pr
 
 
 class Server:
-    """One server, as this process sees it."""
-
-    _idle: list[tuple[Link, float]]  # and since when, the one used last at the end
+    """One server, as one engine object sees it."""
 
     def __init__(self, address: Address, timeout_ms: int) -> None:
         self.address = address
+        self.has_forgotten = False  # a script: so it was restarted, or is another server
         self._timeout_s = timeout_ms / 1000
-        self._reset()
-        _OPEN.add(self)
+        self._pool = pool_of(address)
 
     @property
     def location(self) -> str:
         return f"redis {self.address}"
 
-    def run(self, calls: Sequence[Call]) -> list[Reply]:
-        """The replies to all calls, which go to the server together."""
-        return self._exchange([call.packed() for call in calls], calls)
+    def deadline(self) -> float:
+        """Of a call that begins now."""
+        return time.monotonic() + self._timeout_s
 
-    def ask(self, commands: Sequence[bytes]) -> list[Reply]:
+    def run(self, calls: Sequence[Call], deadline: float) -> list[Reply]:
+        """The replies to all calls, which go to the server together."""
+        return self._exchange([call.packed() for call in calls], calls, deadline)
+
+    def ask(self, commands: Sequence[bytes], deadline: float) -> list[Reply]:
         """The replies to plain commands."""
-        return self._exchange(list(commands), None)
+        return self._exchange(list(commands), None, deadline)
 
     def connect(self, timeout_s: float) -> Link:
         """A connection that belongs to the caller."""
-        connection = _make(self.address, max(timeout_s, 0.001), self._timeout_s)
-        connection.connect()
-        return connection
+        return self._pool.connect(timeout_s)
 
     def close(self) -> None:
         """Let go of the connections that are not in use; the next call opens new ones."""
-        with self._lock:
-            idle, self._idle = self._idle, []
-        for connection, _ in idle:
-            connection.disconnect()
+        self._pool.close()
 
     # ------------------------------------------------------------------------------- the loop
 
-    def _exchange(self, commands: list[bytes], calls: Sequence[Call] | None) -> list[Reply]:
-        started = time.monotonic()
-        deadline = started + self._timeout_s
+    def _exchange(
+        self, commands: list[bytes], calls: Sequence[Call] | None, deadline: float
+    ) -> list[Reply]:
         replies: dict[int, Reply] = {}
-        pause_s = _FIRST_PAUSE_S
+        pause_s = 0.0  # most connections break while nobody uses them
         cause: Exception | None = None
         while True:
             left = [number for number in range(len(commands)) if number not in replies]
@@ -139,50 +119,59 @@ class Server:
                 continue
             if cause is None or not isinstance(trouble, redis.exceptions.TimeoutError):
                 cause = trouble  # the last try may only have had too little time
-            pause_s = min(pause_s * 2, _MOST_PAUSE_S) * random.uniform(0.5, 1.0)
             if time.monotonic() + pause_s >= deadline:
-                raise self._unavailable(cause, time.monotonic() - started) from cause
-            time.sleep(pause_s)
+                raise self._unavailable(cause, deadline) from cause
+            time.sleep(pause_s * random.uniform(0.5, 1.0))
+            pause_s = min(pause_s * 2 or _FIRST_PAUSE_S, _MOST_PAUSE_S)
 
     def _attempt(
         self, commands: list[bytes], left: list[int], replies: dict[int, Reply], deadline: float
     ) -> Exception | None:
         """Send what has no reply yet; the trouble that may pass, or None when all is answered."""
-        if not self._slots.acquire(timeout=max(0.0, deadline - time.monotonic())):
+        if not self._pool.take_turn(deadline - time.monotonic()):
             return TimeoutError(f"{MOST_CALLS} other calls of this process are under way")
-        connection: Link | None = None
+        link: Link | None = None
         try:
-            connection = self._take(deadline)
-            connection.send_packed_command([commands[n] for n in left], check_health=False)
-            trouble = self._read(connection, left, replies, deadline)
+            link = self._pool.find()
+            if link is not None:
+                deadline = min(deadline, time.monotonic() + self._timeout_s / 2)
+            else:
+                link = self._pool.connect(min(self._timeout_s / 2, deadline - time.monotonic()))
+            allowed_s = allow(link, deadline - time.monotonic())
+            link.send_packed_command([commands[n] for n in left], check_health=False)
+            trouble = self._read(link, left, replies, deadline, allowed_s)
             if trouble is None or isinstance(trouble, redis.exceptions.NoScriptError):
-                self._give_back(connection)
-                connection = None  # otherwise a new one may lead to another server
+                self._pool.keep(link)
+                link = None  # otherwise a new one may lead to another server
         except (redis.exceptions.RedisError, OSError) as error:
+            self._pool.close()  # the others have most likely broken with this one
             return self._passing_or_raise(error)
         finally:
-            self._slots.release()
-            if connection is not None:
-                connection.disconnect()  # a reply may be under way, which nobody else must get
+            if link is not None:
+                link.disconnect()  # a reply may be under way, which nobody else must get
+            self._pool.end_turn()
         return trouble
 
     def _read(
-        self, connection: Link, left: list[int], replies: dict[int, Reply], deadline: float
+        self,
+        link: Link,
+        left: list[int],
+        replies: dict[int, Reply],
+        deadline: float,
+        allowed_s: float,
     ) -> Exception | None:
         trouble: Exception | None = None
         for number in left:
-            self._wait_for_reply(connection, deadline)
+            left_s = deadline - time.monotonic()
+            if left_s < 0.9 * allowed_s:  # replies came, but slowly
+                allowed_s = allow(link, left_s)
             try:
-                replies[number] = connection.read_response()
+                replies[number] = link.read_response()
             except redis.exceptions.ResponseError as error:
                 trouble = self._passing_or_raise(error)
         return trouble
 
-    def _wait_for_reply(self, connection: Link, deadline: float) -> None:
-        """The socket's own patience is that of a whole call; late in a call there is less."""
-        left_s = deadline - time.monotonic()
-        if left_s < 0.9 * self._timeout_s and not connection.can_read(max(0.0, left_s)):
-            raise redis.exceptions.TimeoutError("no reply in time")
+    # ------------------------------------------------------------------------------- troubles
 
     def _passing_or_raise(self, error: Exception) -> Exception:
         """The error itself if it may pass; otherwise it is raised in our words."""
@@ -201,11 +190,7 @@ class Server:
                 f"({text}). Use the name that is in it, or name who signed it with ?ca_file=.",
                 location=self.location,
             ) from error
-        if not isinstance(error, redis.exceptions.ResponseError):
-            return error
-        if isinstance(error, (*_PASSING, redis.exceptions.NoScriptError)) or text.startswith(
-            ("BUSY ", "LOADING ", "MISCONF ")
-        ):
+        if not isinstance(error, redis.exceptions.ResponseError) or _advice(error) is not None:
             return error
         raise EngineError(
             f"The Redis server at {self.address} refused a command ({text}). Check the rights of "
@@ -213,75 +198,21 @@ class Server:
             location=self.location,
         ) from error
 
-    def _unavailable(self, cause: Exception, seconds: float) -> EngineUnavailable:
+    def _unavailable(self, cause: Exception, deadline: float) -> EngineUnavailable:
+        seconds = self._timeout_s + time.monotonic() - deadline
+        advice = _advice(cause)
+        did = "did not answer" if advice is None else "did no work"
         return EngineUnavailable(
-            f"The Redis server at {self.address} did not answer within {seconds:.1f} s "
-            f"({str(cause) or type(cause).__name__}). Check that it runs and can be reached.",
+            f"The Redis server at {self.address} {did} for {seconds:.1f} s "
+            f"({str(cause) or type(cause).__name__}). {advice or _UNREACHED}",
             location=self.location,
             seconds=round(seconds, 3),
         )
 
-    # ---------------------------------------------------------------------------- connections
 
-    def _take(self, deadline: float) -> Link:
-        now = time.monotonic()
-        with self._lock:
-            connection, since = self._idle.pop() if self._idle else (None, now)
-        if connection is not None:
-            if now - since < _MOST_IDLE_S:
-                return connection
-            connection.disconnect()
-        return self.connect(deadline - now)
-
-    def _give_back(self, connection: Link) -> None:
-        with self._lock:
-            self._idle.append((connection, time.monotonic()))
-
-    def _reset(self) -> None:
-        self.has_forgotten = False  # a script: so it was restarted, or is another server
-        self._lock = threading.Lock()
-        self._slots = threading.Semaphore(MOST_CALLS)
-        self._idle = []
-
-
-def _make(address: Address, connect_s: float, reply_s: float) -> Link:
-    """A connection that speaks the old protocol, tries once and raises what goes wrong."""
-    common: dict[str, Any] = {
-        "db": address.database,
-        "username": address.username,
-        "password": address.password,
-        "socket_connect_timeout": connect_s,
-        "socket_timeout": reply_s,
-        "retry": Retry(NoBackoff(), 0),
-        "protocol": 2,
-    }
-    if address.path:
-        return _driver(UnixDomainSocketConnection, path=address.path, **common)
-    network: dict[str, Any] = {"host": address.host, "port": address.port, **common}
-    if address.is_encrypted:
-        return _driver(
-            SSLConnection,
-            ssl_cert_reqs="required",
-            ssl_check_hostname=True,
-            ssl_ca_certs=address.ca_file,
-            **network,
-        )
-    return _driver(Connection, **network)
-
-
-def _driver(make: Any, **options: Any) -> Link:
-    link: Link = make(**options)
-    return link
-
-
-#: Locks may be held by a thread, and sockets be in use, that a forked child does not have.
-_OPEN: Final[weakref.WeakSet[Server]] = weakref.WeakSet()
-
-
-def _forget_in_child() -> None:
-    for server in list(_OPEN):
-        server._reset()
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_forget_in_child)
+def _advice(error: Exception) -> str | None:
+    """What helps against a reply that may pass; None for any other error."""
+    for kind, advice in _PASSING.items():
+        if isinstance(error, kind):
+            return advice
+    return _PASSING_WORDS.get(str(error).partition(" ")[0])

@@ -192,8 +192,11 @@ class RedisEngine:
 
     def fitness(self) -> Fitness:
         """What the server says of itself."""
-        parts = (b"server", b"memory", b"persistence")
-        info = b"\r\n".join(self._server.ask([scripts.pack(b"INFO", part) for part in parts]))
+        return self._judge(self._server.deadline())
+
+    def _judge(self, deadline: float) -> Fitness:
+        asked = [scripts.pack(b"INFO", part) for part in (b"server", b"memory", b"persistence")]
+        info = b"\r\n".join(self._server.ask(asked, deadline))
         return opening.judge(opening.read_info(info), self._address)
 
     # ------------------------------------------------------------------------------- waiting
@@ -208,7 +211,8 @@ class RedisEngine:
     def _unregister(self, channel: str) -> None:
         numbers = range(self._partitions.number)
         names = [keys.key(self._address.namespace, number, "wait") for number in numbers]
-        self._server.ask([scripts.pack(b"ZREM", name.encode(), channel.encode()) for name in names])
+        asked = [scripts.pack(b"ZREM", name.encode(), channel.encode()) for name in names]
+        self._server.ask(asked, self._server.deadline())
 
     def nudge(self) -> None:
         self._bell.nudge()
@@ -216,12 +220,16 @@ class RedisEngine:
     # ---------------------------------------------------------------------- format and ending
 
     def migrate(self) -> int:
+        return self._open(self._server.deadline())
+
+    def _open(self, deadline: float) -> int:
+        self._fitness = None  # also when this fails: then it is tried again
         self._server.has_forgotten = False
-        fitness = self.fitness()
+        fitness = self._judge(deadline)
         packed = [b"%d" % opening.FORMAT, b"%d" % self._partitions.number, *keys.sentinel_scores()]
         for partition in range(self._partitions.number):
             call = Call(self._prefixes_of("open", partition), packed)
-            opening.check_stored(self._server.run([call])[0], self._address)
+            opening.check_stored(self._server.run([call], deadline)[0], self._address)
         self._fitness = fitness
         return opening.FORMAT
 
@@ -244,9 +252,10 @@ class RedisEngine:
         return Call(self._prefixes_of(name, partition), [clock, *self._limits, *packed])
 
     def _run(self, calls: Sequence[Call]) -> list[Reply]:
+        deadline = self._server.deadline()
         if self._fitness is None or self._server.has_forgotten:
-            self.migrate()
-        return self._server.run(calls) if calls else []
+            self._open(deadline)
+        return self._server.run(calls, deadline) if calls else []
 
     def _broadcast(self, name: str, packed: Sequence[bytes] = ()) -> list[Reply]:
         """The same call in every partition."""

@@ -1,5 +1,5 @@
 -- End claims, then lease what is next in line.
--- ARGV: 1-3 clock, 4 session, 5 nonce ("" = lease nothing), 6 limit (negative = give again what is
+-- ARGV: 1-3 clock, 4 session, 5 nonce, 6 limit ("" = claim nothing; negative = give again what is
 --       held under the nonce, and use it up), 7 suspects, 8 number of queues, queues, then for each
 --       outcome its head {id, token, event, ...} and its bytes
 -- Returns: {verdicts, a 1 or 0 for each outcome; gone; next_in_ms or -1; suspects wait; then for each
@@ -20,7 +20,7 @@ for number, head in ipairs(heads) do
 end
 flush()
 local reply = { 0, -1, 0 }
-if ARGV[5] ~= '' then
+if ARGV[6] ~= '' then
   reply = claim(ARGV[4], ARGV[5], suspects, queues, tonumber(ARGV[6]))
 end
 settle()

@@ -1,0 +1,177 @@
+"""Workers under load on a private Redis server, and the account of what became of every job.
+
+1. A server with `appendfsync always`, a yard with workers and, for some proofs, a proxy between
+   them. Who watches goes to the server directly.
+2. A producer enqueues jobs all the time, and repeats an enqueue that failed under the same key.
+3. `resume` says how long it takes, from now, until a new job has been enqueued, claimed, run and
+   reported.
+4. At the end every job has ended, workers stop by themselves, and every start of a job beyond its
+   first is found in the counters of its record.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Final
+
+from tests.proxy import Proxy
+from tests.redis_server import RedisServer
+from tests.worker.yard import Worker, Yard, until
+from windlass import EngineUnavailable, State
+from windlass.engine.contract import JobRecord
+from windlass.task import Task
+
+LEASE: Final = "5s"
+#: After an outage work goes on within so many seconds.
+RESUMED_S: Final = 5.0
+#: So many jobs are there before anything happens.
+BACKLOG: Final = 1_000
+#: How long a job runs, and how long the producer waits after each, in seconds.
+JOB_S: Final = 0.05
+EVERY_S: Final = 0.02
+
+
+class Scene:
+    """A server, a proxy, workers behind it, and a producer."""
+
+    def __init__(self, folder: Path, partitions: int, *, is_proxied: bool) -> None:
+        self.server = RedisServer("--appendfsync", "always")
+        self.proxy = Proxy(self.server.port)
+        url = self.server.url(partitions=partitions)
+        self.yard = Yard(folder, LEASE, "10s", 3, url)
+        self._workers_url = url
+        if is_proxied:
+            self._workers_url = url.replace(str(self.server.port), str(self.proxy.port))
+        self.workers: list[Worker] = []
+        self._labels: dict[str, str] = {}  # label -> id of the job
+        self._probes = 0
+        self._is_over = threading.Event()
+        self._producer = threading.Thread(target=self._produce, daemon=True)
+
+    def start_workers(self, number: int, *, processes: int = 1, slots: int = 4) -> None:
+        for _ in range(number):
+            started = self.yard.start(processes=processes, slots=slots, url=self._workers_url)
+            self.workers.append(started)
+        for worker in self.workers:
+            worker.await_log("ready: ")
+
+    def load(self) -> None:
+        """Let there be more jobs than workers can run, and some more all the time."""
+        calls = {
+            label: self._call(label).bind(label, [f"sleep:{JOB_S}"])
+            for label in (f"early-{number}" for number in range(BACKLOG))
+        }
+        jobs = self.yard.script.plain.enqueue_many(calls.values())
+        self._labels |= {label: job.id for label, job in zip(calls, jobs, strict=True)}
+        self._producer.start()
+        self.work(20)
+
+    def work(self, number: int) -> None:
+        """Let so many more jobs succeed."""
+        before = self.yard.count(State.SUCCEEDED)
+        until(lambda: self.yard.count(State.SUCCEEDED) >= before + number, "workers under load")
+
+    def enqueue(self, label: str, *steps: str, priority: int = 0) -> str:
+        """The id of a job that was confirmed. Under its key it is never enqueued twice."""
+        call = self._call(label, priority)
+        while True:
+            with suppress(EngineUnavailable):
+                self._labels[label] = call.enqueue(label, list(steps)).id
+                return self._labels[label]
+
+    def _call(self, label: str, priority: int = 0) -> Task[[str, list[str]], str]:
+        return self.yard.script.plain.using(idempotency_key=label, priority=priority)
+
+    def _produce(self) -> None:
+        number = 0
+        while not self._is_over.wait(EVERY_S):
+            self.enqueue(f"job-{number}", f"sleep:{JOB_S}")
+            number += 1
+
+    def resume(self) -> float:
+        """How long it takes until a job that is enqueued now has succeeded, in seconds."""
+        self._probes += 1
+        started = time.monotonic()
+        id = self.enqueue(f"probe-{self._probes}", priority=100)
+        until(lambda: self.yard.record(id).state is State.SUCCEEDED, "a probe that succeeds", 60.0)
+        return time.monotonic() - started
+
+    # ------------------------------------------------------------------------------ the account
+
+    def finish(self) -> Iterator[str]:
+        """Let everything end, and count."""
+        self._is_over.set()
+        if self._producer.is_alive():
+            self._producer.join()
+        until(self._all_ended, "an end of all jobs", 120.0)
+        codes = [worker.stop() for worker in self.workers]
+        yield f"exit codes of the workers after SIGTERM: {codes}"
+        assert not any(codes)
+        yield from self._account()
+
+    def _all_ended(self) -> bool:
+        ended = self.yard.count(State.SUCCEEDED) + self.yard.count(State.DEAD)
+        return ended == len(self._labels)
+
+    def _account(self) -> Iterator[str]:
+        starts = Counter(line.label for line in self.yard.events("start"))
+        ended = {line.label for line in self.yard.events("end")}
+        records = self._records()
+        lost = [label for label in self._labels if label not in ended]
+        extra = {label: number - 1 for label, number in starts.items() if number > 1}
+        unexplained = {
+            label: number
+            for label, number in extra.items()
+            if number > charged_again(records[label])
+        }
+        totals = self.yard.app.engine.stats().totals
+        yield (
+            f"{len(self._labels)} jobs, lost {len(lost)}, extra starts {sum(extra.values())}, of "
+            f"which unexplained {sum(unexplained.values())}; taken back from silent sessions "
+            f"{totals.get('lost', 0)}, stale reports {totals.get('stale', 0)}"
+        )
+        assert not lost, lost[:10]
+        assert not unexplained, unexplained
+        assert totals["enqueued"] == len(self._labels), "an enqueue was repeated, and not known"
+
+    def _records(self) -> dict[str, JobRecord]:
+        labels, ids = list(self._labels), list(self._labels.values())
+        found: list[JobRecord | None] = []
+        for at in range(0, len(ids), 500):
+            found += self.yard.app.engine.get(ids[at : at + 500])
+        return {label: record for label, record in zip(labels, found, strict=True) if record}
+
+    def close(self) -> None:
+        self._is_over.set()
+        try:
+            self.yard.close()
+        finally:
+            self.proxy.close()
+            self.server.end()
+
+
+def charged_again(record: JobRecord) -> int:
+    """How often, by its counters, a job was begun and did not end by itself."""
+    counters = record.counters
+    return counters.losses + counters.interruptions + counters.crashes + counters.attempt - 1
+
+
+@contextmanager
+def scene(folder: Path, partitions: int = 1, *, is_proxied: bool = False) -> Iterator[Scene]:
+    opened = Scene(folder, partitions, is_proxied=is_proxied)
+    try:
+        yield opened
+    finally:
+        opened.close()
+
+
+def told(seconds: Sequence[float]) -> str:
+    """Resumptions in words, held against what is promised."""
+    assert max(seconds) < RESUMED_S, f"resumed after {max(seconds):.2f} s"
+    middle = sorted(seconds)[len(seconds) // 2]
+    return f"resumed after {middle:.2f} s (median), {max(seconds):.2f} s (longest)"

@@ -1,0 +1,162 @@
+"""The connections of this process to one server, shared by all engine objects that use it.
+
+1. At most `MOST_CALLS` are in use at a time; with the one that a waiter listens on, a process has
+   four. Who finds all of them in use waits for its turn.
+2. One that was not used for long is closed: it may have been cut on the way without a word.
+3. A forked child begins with none: sockets of its parent are left alone.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+import threading
+import time
+import weakref
+from collections.abc import Sequence
+from typing import Any, Final, Protocol
+
+import msgspec
+from redis.backoff import NoBackoff
+from redis.connection import Connection, SSLConnection, UnixDomainSocketConnection
+from redis.retry import Retry
+
+from windlass.engine.redis.address import Address
+
+#: So many calls of one process are under way at a time.
+MOST_CALLS: Final = 3
+_MOST_IDLE_S: Final = 60.0
+#: What the driver would tell the server of itself, at the cost of a round trip each.
+_INTRODUCTIONS: Final = ("driver_info", "lib_name", "lib_version")
+
+
+class Link(Protocol):
+    """What is used of the driver's connections, which have no types of their own."""
+
+    _sock: socket.socket | None
+
+    def connect(self) -> None: ...
+
+    def disconnect(self) -> None: ...
+
+    def send_packed_command(self, command: Sequence[bytes], check_health: bool) -> None: ...
+
+    def can_read(self, timeout: float) -> bool: ...
+
+    def read_response(self) -> Any: ...
+
+
+class Pool:
+    """The connections to one server with one login."""
+
+    _idle: list[tuple[Link, float]]  # and since when, the one used last at the end
+
+    def __init__(self, address: Address) -> None:
+        self._address = address
+        self.begin_anew()
+
+    def begin_anew(self) -> None:
+        """Forget all connections. Another process may use them: they are not closed."""
+        self._lock = threading.Lock()
+        self._turns = threading.Semaphore(MOST_CALLS)
+        self._idle = []
+
+    def take_turn(self, timeout_s: float) -> bool:
+        return self._turns.acquire(timeout=max(0.0, timeout_s))
+
+    def end_turn(self) -> None:
+        self._turns.release()
+
+    def find(self) -> Link | None:
+        """One that is open and has nothing under way."""
+        with self._lock:
+            link, since = self._idle.pop() if self._idle else (None, 0.0)
+        if link is None or time.monotonic() - since < _MOST_IDLE_S:
+            return link
+        link.disconnect()
+        return None
+
+    def keep(self, link: Link) -> None:
+        """For the next call. There must be no reply under way on it, nor may there ever be."""
+        with self._lock:
+            self._idle.append((link, time.monotonic()))
+
+    def connect(self, timeout_s: float) -> Link:
+        """A new one, which belongs to the caller. Half of the time may be spent on being let in:
+        whoever gets no answer should rather knock again."""
+        link = _make(self._address, max(timeout_s, 0.001))
+        link.connect()
+        return link
+
+    def close(self) -> None:
+        """Let go of those that are not in use; the next call opens new ones."""
+        with self._lock:
+            idle, self._idle = self._idle, []
+        for link, _ in idle:
+            link.disconnect()
+
+
+def allow(link: Link, seconds: float) -> float:
+    """How long each step on this connection may take from now on."""
+    seconds = max(seconds, 0.001)
+    if link._sock is not None and link._sock.gettimeout() != seconds:
+        link._sock.settimeout(seconds)
+    return seconds
+
+
+def _make(address: Address, timeout_s: float) -> Link:
+    """A connection that speaks the old protocol, tries once and raises what goes wrong."""
+    common: dict[str, Any] = {
+        "db": address.database,
+        "username": address.username,
+        "password": address.password,
+        "socket_connect_timeout": timeout_s / 2,
+        "socket_timeout": timeout_s,
+        "retry": Retry(NoBackoff(), 0),
+        "protocol": 2,
+    }
+    if address.path:
+        return _driver(UnixDomainSocketConnection, path=address.path, **common)
+    network: dict[str, Any] = {"host": address.host, "port": address.port, **common}
+    if address.is_encrypted:
+        return _driver(
+            SSLConnection,
+            ssl_cert_reqs="required",
+            ssl_check_hostname=True,
+            ssl_ca_certs=address.ca_file,
+            **network,
+        )
+    return _driver(Connection, **network)
+
+
+def _driver(make: Any, **options: Any) -> Link:
+    link: Link = make(**options)
+    for name in _INTRODUCTIONS:
+        setattr(link, name, None)
+    return link
+
+
+_POOLS: Final[weakref.WeakValueDictionary[Address, Pool]] = weakref.WeakValueDictionary()
+_making = threading.Lock()
+
+
+def pool_of(address: Address) -> Pool:
+    """The pool of this process for a server, whatever is ours on it."""
+    place = msgspec.structs.replace(address, namespace="", partitions=1, allow_eviction=False)
+    with _making:
+        pool = _POOLS.get(place)
+        if pool is None:
+            pool = _POOLS[place] = Pool(place)
+    return pool
+
+
+def _begin_anew_in_child() -> None:
+    """Locks may be held by a thread, and sockets be in use, that a forked child does not have."""
+    global _making  # noqa: PLW0603  # the lock is a property of the process
+    _making = threading.Lock()
+    for pool in list(_POOLS.values()):
+        pool.begin_anew()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_begin_anew_in_child)

@@ -1,0 +1,406 @@
+"""A TCP proxy for tests: it stands before any server and does to its connections what networks do.
+
+It runs in a thread of its own, on plain sockets, and knows nothing of what is said through it, so
+that it serves every engine. What can be done, from any other thread:
+
+1. `refuse`, `freeze`, `vanish`: connections are refused, are accepted and get no byte through, or
+   are not even answered when they knock; `heal` ends that.
+2. `delay`: every byte arrives later; `drip`: replies arrive in pieces, one after the other.
+3. `reset`: all living connections end, for the client with an RST.
+4. `cut`: so many more bytes pass in one direction, over all connections; the next one ends its
+   connection, or holds it. `swallow_reply` is a cut before the first byte of the next reply: then
+   the server has done what it was asked, and nobody is told.
+
+Every method returns when it is done.
+"""
+
+from __future__ import annotations
+
+import socket
+import struct
+import threading
+import time
+from collections import deque
+from collections.abc import Callable
+from concurrent.futures import Future
+from enum import Enum
+from selectors import EVENT_READ, EVENT_WRITE, DefaultSelector
+from types import TracebackType
+from typing import Final, Self
+
+_HOST: Final = "127.0.0.1"
+_CHUNK: Final = 65536
+#: So many connections may knock before they are accepted.
+_BACKLOG: Final = 128
+_PATIENCE_S: Final = 5.0
+#: A socket that is closed with this option sends an RST.
+_NO_LINGER: Final = struct.pack("ii", 1, 0)
+
+
+class Side(Enum):
+    REQUESTS = "requests"
+    REPLIES = "replies"
+
+
+class Then(Enum):
+    """What becomes of a connection that was cut."""
+
+    RESET = "reset"
+    HOLD = "hold"  # it stands, and no byte passes in either direction any more
+    FREEZE = "freeze"  # no byte passes on any connection until the proxy is healed
+
+
+class Proxy:
+    """A server at `port` that passes everything on to another one."""
+
+    def __init__(self, target_port: int, target_host: str = _HOST) -> None:
+        self.passed = dict.fromkeys(Side, 0)  # bytes that came, since the beginning
+        self.accepted = 0
+        self.cuts = 0  # how many were carried out
+        self._target = (target_host, target_port)
+        self._pairs: list[_Pair] = []
+        self._is_frozen = False
+        self._is_listening = False
+        self._delay_s = 0.0
+        self._drip: tuple[int, float] | None = None
+        self._cut: _Cut | None = None
+        self._knocking: list[socket.socket] = []
+        self._actions: deque[tuple[Callable[[], None], Future[None]]] = deque()
+        self._is_closed = False
+        self._selector = DefaultSelector()
+        self._wake_in, self._wake_out = socket.socketpair()
+        self._selector.register(self._wake_out, EVENT_READ, self._heed)
+        self._listener = _bound(0)
+        self.port: int = self._listener.getsockname()[1]
+        self._listen()
+        self._thread = threading.Thread(target=self._run, name="proxy", daemon=True)
+        self._thread.start()
+
+    # ------------------------------------------------------------------------ what can be done
+
+    def heal(self) -> None:
+        """Pass everything on again, beginning with what was frozen. What is held stays held."""
+        self._do(self._heal)
+
+    def freeze(self) -> None:
+        """Accept connections, and let no byte through."""
+        self._do(self._freeze)
+
+    def refuse(self) -> None:
+        """Refuse new connections, and reset the living ones."""
+        self._do(self._refuse)
+
+    def vanish(self) -> None:
+        """Be as a host behind a broken cable: who knocks gets no answer, who is inside neither."""
+        self._do(self._vanish)
+
+    def reset(self) -> None:
+        """End all living connections with an RST."""
+        self._do(self._reset_all)
+
+    def delay(self, seconds: float) -> None:
+        """Let all that comes from now on arrive so much later."""
+        self._do(lambda: setattr(self, "_delay_s", seconds))
+
+    def drip(self, piece_bytes: int, every_s: float) -> None:
+        """Let replies arrive in pieces of so many bytes, each so much later than the last one."""
+        self._do(lambda: setattr(self, "_drip", (piece_bytes, every_s)))
+
+    def cut(self, side: Side, after_bytes: int, then: Then = Then.RESET) -> None:
+        """Once so many bytes have passed in one direction, let the next one end its connection."""
+        self._do(lambda: setattr(self, "_cut", _Cut(side, after_bytes, then)))
+
+    def swallow_reply(self, then: Then = Then.RESET) -> None:
+        """Pass the next request on, and drop the answer to it."""
+        self.cut(Side.REPLIES, 0, then)
+
+    @property
+    def living(self) -> int:
+        """How many connections there are."""
+        return len(self._pairs)
+
+    def close(self) -> None:
+        self._do(lambda: setattr(self, "_is_closed", True))
+        self._thread.join()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    # --------------------------------------------------- from here on all is in the own thread
+
+    def _do(self, action: Callable[[], None]) -> None:
+        done: Future[None] = Future()
+        self._actions.append((action, done))
+        self._wake_in.send(b"1")
+        done.result(_PATIENCE_S)
+
+    def _heed(self, _mask: int) -> None:
+        self._wake_out.recv(_CHUNK)
+        while self._actions:
+            action, done = self._actions.popleft()
+            try:
+                action()
+            except OSError as error:
+                done.set_exception(error)
+            else:
+                done.set_result(None)
+
+    def _run(self) -> None:
+        while not self._is_closed:
+            for key, mask in self._selector.select(self._next_due_s()):
+                key.data(mask)
+            for pair in list(self._pairs):
+                self._send(pair)
+        self._reset_all()
+        self._close_listener()
+        self._wake_in.close()
+        self._wake_out.close()
+        self._selector.close()
+
+    # ----------------------------------------------------------------------------- the faults
+
+    def _heal(self) -> None:
+        self._is_frozen, self._delay_s, self._drip, self._cut = False, 0.0, None, None
+        self._open_listener()
+        for pair in self._pairs:
+            self._watch(pair)
+
+    def _freeze(self) -> None:
+        self._is_frozen = True
+        self._open_listener()
+        for pair in self._pairs:
+            self._watch(pair)
+
+    def _refuse(self) -> None:
+        self._reset_all()
+        self._close_listener()
+        self._listener = _bound(self.port)  # it does not listen: the port stays ours, and refuses
+
+    def _vanish(self) -> None:
+        """A listener whose queue is full does not answer: the system drops who knocks."""
+        self._freeze()
+        self._close_listener()
+        self._listener = _bound(self.port)
+        self._listener.listen(0)
+        for _ in range(3):
+            knocking = socket.socket()
+            knocking.setblocking(False)
+            knocking.connect_ex((_HOST, self.port))
+            self._knocking.append(knocking)
+
+    def _reset_all(self) -> None:
+        for pair in list(self._pairs):
+            self._end(pair, with_reset=True)
+
+    # ------------------------------------------------------------------------------ connections
+
+    def _open_listener(self) -> None:
+        if not self._is_listening:
+            self._close_listener()
+            self._listener = _bound(self.port)
+            self._listen()
+
+    def _listen(self) -> None:
+        self._listener.listen(_BACKLOG)
+        self._listener.setblocking(False)
+        self._selector.register(self._listener, EVENT_READ, self._accept)
+        self._is_listening = True
+
+    def _close_listener(self) -> None:
+        if self._is_listening:
+            self._selector.unregister(self._listener)
+        self._is_listening = False
+        self._listener.close()
+        for knocking in self._knocking:
+            knocking.close()
+        self._knocking.clear()
+
+    def _accept(self, _mask: int) -> None:
+        try:
+            client = self._listener.accept()[0]
+        except OSError:
+            return  # it has gone away before
+        self.accepted += 1
+        try:
+            server = socket.create_connection(self._target, timeout=_PATIENCE_S)
+        except OSError:
+            _close(client, with_reset=True)  # nobody is there to pass anything on to
+            return
+        pair = _Pair(client, server)
+        self._pairs.append(pair)
+        self._watch(pair)
+
+    def _watch(self, pair: _Pair) -> None:
+        """Ask to be told of what can be done now."""
+        for end in pair.ends:
+            mask = 0
+            if not self._is_frozen and not pair.is_held:
+                reading, writing = pair.flow_from(end), pair.flow_to(end)
+                mask |= 0 if reading.is_ended else EVENT_READ
+                mask |= EVENT_WRITE if writing.is_blocked else 0
+            self._select(pair, end, mask)
+
+    def _select(self, pair: _Pair, end: socket.socket, mask: int) -> None:
+        is_known = end in pair.watched
+        if mask and is_known:
+            self._selector.modify(end, mask, lambda given: self._serve(pair, end, given))
+        elif mask:
+            self._selector.register(end, mask, lambda given: self._serve(pair, end, given))
+            pair.watched.add(end)
+        elif is_known:
+            self._selector.unregister(end)
+            pair.watched.discard(end)
+
+    def _serve(self, pair: _Pair, end: socket.socket, mask: int) -> None:
+        if mask & EVENT_WRITE:
+            pair.flow_to(end).is_blocked = False
+        if mask & EVENT_READ and pair in self._pairs:
+            self._receive(pair, pair.flow_from(end))
+
+    def _receive(self, pair: _Pair, flow: _Flow) -> None:
+        try:
+            data = flow.source.recv(_CHUNK)
+        except BlockingIOError:
+            return
+        except OSError:
+            self._end(pair, with_reset=True)
+            return
+        self.passed[flow.side] += len(data)
+        if not data:
+            flow.is_ended = True
+            self._watch(pair)
+        elif (cut := self._cut) is not None and cut.side is flow.side:
+            self._receive_before_cut(pair, flow, data, cut)
+        elif self._drip is not None and flow.side is Side.REPLIES:
+            flow.drip(data, *self._drip)
+        else:
+            flow.pending.append((time.monotonic() + self._delay_s, data))
+
+    def _receive_before_cut(self, pair: _Pair, flow: _Flow, data: bytes, cut: _Cut) -> None:
+        flow.pending.append((0.0, data[: cut.left]))
+        if len(data) <= cut.left:
+            cut.left -= len(data)
+            return
+        self._cut = None
+        self._send(pair)
+        self.cuts += 1
+        if cut.then is Then.RESET:
+            self._end(pair, with_reset=True)
+        elif cut.then is Then.HOLD:
+            pair.is_held = True
+            self._watch(pair)
+        else:
+            flow.pending.append((0.0, data[cut.left :]))
+            self._freeze()
+
+    # -------------------------------------------------------------------------------- passing on
+
+    def _next_due_s(self) -> float | None:
+        if self._is_frozen:
+            return None
+        flows = (flow for pair in self._pairs for flow in pair.flows)
+        dues = [flow.pending[0][0] for flow in flows if flow.pending and not flow.is_blocked]
+        return max(0.0, min(dues) - time.monotonic()) if dues else None
+
+    def _send(self, pair: _Pair) -> None:
+        """Pass on what is due, then what is to be said of the end."""
+        if self._is_frozen or pair.is_held or pair not in self._pairs:
+            return
+        try:
+            for flow in pair.flows:
+                flow.send(time.monotonic())
+        except OSError:
+            self._end(pair, with_reset=True)
+            return
+        if all(flow.is_closed for flow in pair.flows):
+            self._end(pair, with_reset=False)
+        elif any(flow.is_blocked for flow in pair.flows):
+            self._watch(pair)
+
+    def _end(self, pair: _Pair, *, with_reset: bool) -> None:
+        """The server hears of an ordinary end, which does not overtake what was passed on to it."""
+        self._pairs.remove(pair)
+        for end in pair.ends:
+            self._select(pair, end, 0)
+        client, server = pair.ends
+        _close(client, with_reset=with_reset)
+        server.close()
+
+
+class _Cut:
+    def __init__(self, side: Side, left: int, then: Then) -> None:
+        self.side = side
+        self.left = left  # bytes that may pass before
+        self.then = then
+
+
+class _Flow:
+    """One direction of a connection."""
+
+    def __init__(self, side: Side, source: socket.socket, sink: socket.socket) -> None:
+        self.side = side
+        self.source = source
+        self.sink = sink
+        self.pending: deque[tuple[float, bytes]] = deque()  # when each is due
+        self.is_ended = False  # the source says no more
+        self.is_closed = False  # and the sink was told
+        self.is_blocked = False
+
+    def drip(self, data: bytes, piece_bytes: int, every_s: float) -> None:
+        due = self.pending[-1][0] if self.pending else time.monotonic()
+        for at in range(0, len(data), piece_bytes):
+            due += every_s
+            self.pending.append((due, data[at : at + piece_bytes]))
+
+    def send(self, now: float) -> None:
+        while self.pending and self.pending[0][0] <= now and not self.is_blocked:
+            due, data = self.pending.popleft()
+            try:
+                sent = self.sink.send(data)
+            except BlockingIOError:
+                sent, self.is_blocked = 0, True
+            if sent < len(data):
+                self.pending.appendleft((due, data[sent:]))
+        if self.is_ended and not self.pending and not self.is_closed:
+            self.is_closed = True
+            self.sink.shutdown(socket.SHUT_WR)
+
+
+class _Pair:
+    """A client's connection, and ours to the server on its behalf."""
+
+    def __init__(self, client: socket.socket, server: socket.socket) -> None:
+        self.ends = (client, server)
+        self.flows = (_Flow(Side.REQUESTS, client, server), _Flow(Side.REPLIES, server, client))
+        self.watched: set[socket.socket] = set()
+        self.is_held = False
+        for end in self.ends:
+            end.setblocking(False)
+            end.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+
+    def flow_from(self, end: socket.socket) -> _Flow:
+        return self.flows[self.ends.index(end)]
+
+    def flow_to(self, end: socket.socket) -> _Flow:
+        return self.flows[1 - self.ends.index(end)]
+
+
+def _bound(port: int) -> socket.socket:
+    bound = socket.socket()
+    bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    bound.bind((_HOST, port))
+    return bound
+
+
+def _close(end: socket.socket, *, with_reset: bool) -> None:
+    if with_reset:
+        end.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _NO_LINGER)
+    end.close()
