@@ -21,6 +21,7 @@ import msgspec
 
 from windlass.cli.wording import age
 from windlass.core.states import State
+from windlass.engine.contract import Grade
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -38,6 +39,7 @@ STATE_STYLES: Final = {
     State.DEAD: "red",
     State.CANCELLED: "dim",
 }
+GRADE_STYLES: Final = {Grade.OK: "green", Grade.ADVICE: "yellow", Grade.PROBLEM: "bold red"}
 #: The last column of a table is wrapped on a terminal, but not to less than this.
 _LEAST_WIDTH: Final = 24
 #: Between two columns.
@@ -172,6 +174,8 @@ def _cell(value: object) -> Text:
         return Text()
     if isinstance(value, State):
         return Text(str(value), style=STATE_STYLES[value])
+    if isinstance(value, Grade):
+        return Text(str(value), style=GRADE_STYLES[value])
     if isinstance(value, datetime):
         shown = value.astimezone().isoformat(sep=" ", timespec="milliseconds")
         return Text(f"{shown} ({age(value)})")

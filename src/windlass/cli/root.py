@@ -16,6 +16,7 @@ import click
 from windlass.cli.check import check
 from windlass.cli.dead import dead
 from windlass.cli.demo import demo
+from windlass.cli.doctor import doctor
 from windlass.cli.enqueue import enqueue
 from windlass.cli.group import SuggestingGroup
 from windlass.cli.job import job
@@ -48,7 +49,7 @@ def windlass() -> None:
     """A task queue: enqueue calls, run them later, lose none."""
 
 
-for command in (demo, worker, enqueue, status, job, dead, check):
+for command in (demo, worker, enqueue, status, job, dead, check, doctor):
     windlass.add_command(command)
 
 

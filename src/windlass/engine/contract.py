@@ -7,8 +7,8 @@ milliseconds: `_ms` is an instant of the engine's own clock, `_in_ms` and `_afte
 that the engine resolves, so that no client's clock decides anything.
 
 In order: what goes in (`NewJob`, `Plan`), what a worker holds (`Claim`, `Batch`), how it reports
-(`Outcome`, `Verdict`), liveness (`Beat`, `Pulse`), what can be seen (`JobRecord`, `Stats`), and
-the protocol itself.
+(`Outcome`, `Verdict`), liveness (`Beat`, `Pulse`), what can be seen (`JobRecord`, `Stats`,
+`Finding`), and the protocol itself.
 """
 
 from __future__ import annotations
@@ -280,6 +280,22 @@ class Stats(msgspec.Struct, frozen=True, kw_only=True):
     totals: Mapping[str, int]
 
 
+class Grade(StrEnum):
+    """How much a finding matters."""
+
+    OK = "ok"
+    ADVICE = "advice"  # it works, and could be safer or faster
+    PROBLEM = "problem"  # it does not work, or will lose jobs
+
+
+class Finding(msgspec.Struct, frozen=True):
+    """One thing that was looked at in the place where jobs live."""
+
+    grade: Grade
+    subject: str  # a word or two: the same whatever the grade
+    text: str  # what was found and, unless it is ok, what to do
+
+
 class Tended(msgspec.Struct, frozen=True, kw_only=True):
     reaped: int = 0
     purged: int = 0
@@ -375,6 +391,11 @@ class Engine(Protocol):
 
     def check(self) -> list[str]:
         """Compare indexes, counters and records; a sentence for each disagreement."""
+
+    def examine(self) -> list[Finding]:
+        """Look at the place itself, as `windlass doctor` shows it: versions, durability, room and
+        rights. It changes nothing and makes nothing. What a first use would refuse is a problem
+        among the findings, and only a place that does not answer raises."""
 
     def migrate(self) -> int:
         """Bring the stored format up to date; the version now stored."""

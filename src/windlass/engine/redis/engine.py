@@ -23,6 +23,7 @@ from windlass.engine.contract import (
     Closed,
     EngineOptions,
     Filter,
+    Finding,
     JobRecord,
     NewJob,
     Outcome,
@@ -189,6 +190,23 @@ class RedisEngine:
             return found
 
         return checking.check(ask, self._partitions.number)
+
+    def examine(self) -> list[Finding]:
+        from windlass.engine.redis import examining  # slow to import, and seldom needed
+
+        channel = keys.channel(self._address.namespace, "doctor").encode()
+
+        def ask(commands: Sequence[bytes]) -> list[Reply]:
+            return self._server.ask(commands, self._server.deadline())
+
+        def look(commands: Sequence[bytes]) -> list[Reply]:
+            """Not by `_run`, which would set up what is not there."""
+            numbers = range(self._partitions.number)
+            packed = [channel, *commands]
+            calls = [Call(self._prefixes_of("examine", number), packed) for number in numbers]
+            return self._server.run(calls, self._server.deadline())
+
+        return list(examining.examine(ask, look, self._address, self.clock_offset_ms))
 
     def fitness(self) -> Fitness:
         """What the server says of itself."""

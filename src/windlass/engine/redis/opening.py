@@ -1,8 +1,11 @@
-"""The first use of a server: is it fit to keep jobs, and are its partitions those of the url."""
+"""The first use of a server: is it fit to keep jobs, and are its partitions those of the url.
+
+`examining` says the same things and more, without refusing anything.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 import msgspec
@@ -29,22 +32,59 @@ def read_info(text: bytes) -> dict[str, str]:
     return {name: value for name, colon, value in lines if colon}
 
 
-def judge(info: dict[str, str], address: Address) -> Fitness:
+def judge(info: Mapping[str, str], address: Address) -> Fitness:
     """Refuse a server that is too old, or that may drop keys when its memory is full."""
+    for refusal in (why_too_old(info, address), why_dropping(info, address)):
+        if refusal is not None:
+            raise EngineError(refusal)
+    return Fitness(
+        version=info.get("redis_version", "0"),
+        eviction=eviction_policy(info),
+        persistence=describe_persistence(info, None),
+    )
+
+
+def why_too_old(info: Mapping[str, str], address: Address) -> str | None:
     version = info.get("redis_version", "0")
-    if _numbers(version) < OLDEST_VERSION:
-        raise EngineError(
-            f"windlass needs Redis 6.2 or newer, or Valkey; {address} runs {version}. "
-            "Upgrade the server, or give another one in the url."
+    if version_numbers(version) >= OLDEST_VERSION:
+        return None
+    return (
+        f"windlass needs Redis 6.2 or newer, or Valkey; {address} runs {version}. "
+        "Upgrade the server, or give another one in the url."
+    )
+
+
+def why_dropping(info: Mapping[str, str], address: Address) -> str | None:
+    """Other policies drop only keys with a time to live, and we have none."""
+    if not drops_keys(info) or address.allow_eviction:
+        return None
+    return (
+        f"The Redis server at {address} drops keys when its memory is full (maxmemory-policy "
+        f"{eviction_policy(info)}): jobs would be lost without a trace. Set maxmemory-policy "
+        "noeviction, or accept the loss with ?allow_eviction=1 in the url."
+    )
+
+
+def drops_keys(info: Mapping[str, str]) -> bool:
+    return eviction_policy(info).startswith("allkeys")
+
+
+def eviction_policy(info: Mapping[str, str]) -> str:
+    return info.get("maxmemory_policy", "unknown")
+
+
+def has_append_only_file(info: Mapping[str, str]) -> bool:
+    return info.get("aof_enabled") == "1"
+
+
+def describe_persistence(info: Mapping[str, str], fsync: str | None) -> str:
+    """What is lost on what; `fsync` is the server's setting, None where it may not be asked for."""
+    if not has_append_only_file(info):
+        return (
+            "snapshots at most: all that was confirmed since the last one is lost when the server "
+            "ends, whatever ends it"
         )
-    policy = info.get("maxmemory_policy", "unknown")
-    if policy.startswith("allkeys") and not address.allow_eviction:
-        raise EngineError(
-            f"The Redis server at {address} drops keys when its memory is full (maxmemory-policy "
-            f"{policy}): jobs would be lost without a trace. Set maxmemory-policy noeviction, or "
-            "accept the loss with ?allow_eviction=1 in the url."
-        )
-    return Fitness(version=version, eviction=policy, persistence=_persistence(info))
+    return f"append-only file, {_SYNCED.get(fsync or '', _SYNCED_SOMEHOW)}"
 
 
 def check_stored(stored: Sequence[int], address: Address) -> None:
@@ -63,12 +103,27 @@ def check_stored(stored: Sequence[int], address: Address) -> None:
         )
 
 
-def _persistence(info: dict[str, str]) -> str:
-    if info.get("aof_enabled") == "1":
-        return "append-only file: what was put survives a restart, as far as it was synced to disk"
-    return "snapshots at most: what was put since the last one is lost when the server ends"
-
-
-def _numbers(version: str) -> tuple[int, ...]:
-    parts = version.split(".")[:2]
+def version_numbers(version: str) -> tuple[int, ...]:
+    parts = version.split(".")[:3]
     return tuple(int(part) if part.isdecimal() else 0 for part in parts)
+
+
+#: appendfsync -> what survives
+_SYNCED: Final = {
+    "always": (
+        "synced before every answer (appendfsync always): what was confirmed survives a crash of "
+        "the server and a power failure"
+    ),
+    "everysec": (
+        "synced every second (appendfsync everysec): up to about 2 s of confirmed jobs are lost "
+        "when the power fails, and when the server crashes while its disk is slow"
+    ),
+    "no": (
+        "synced when the system likes (appendfsync no): what was confirmed in the last half minute "
+        "or so is lost when the power fails"
+    ),
+}
+_SYNCED_SOMEHOW: Final = (
+    "whose appendfsync this user may not ask for: with always nothing that was confirmed is lost, "
+    "with everysec up to about 2 s of it when the power fails"
+)

@@ -19,6 +19,7 @@ from windlass.engine.redis import keys
 
 _LUA: Final = files("windlass.engine.redis").joinpath("lua")
 _KEYS: Final = re.compile(r"^-- KEYS:(.*)$", re.MULTILINE)
+_COMMAND: Final = re.compile(rb"\b(?:p?call|write)\('([A-Z]+)'")
 _INCLUDE: Final = re.compile(r"^--@include (\w+)$", re.MULTILINE)
 
 
@@ -69,6 +70,11 @@ def names() -> list[str]:
     """Every script that there is."""
     found = (file.name for file in _LUA.iterdir())
     return sorted(name.removesuffix(".lua") for name in found if name.endswith(".lua"))
+
+
+def commands() -> list[bytes]:
+    """Every command that a script sends, for whoever has to be allowed it."""
+    return sorted({command for name in names() for command in _COMMAND.findall(load(name).text)})
 
 
 def _pack_all(arguments: Sequence[bytes]) -> bytes:

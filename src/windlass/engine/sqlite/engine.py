@@ -24,6 +24,7 @@ from windlass.engine.contract import (
     Closed,
     EngineOptions,
     Filter,
+    Finding,
     JobRecord,
     NewJob,
     Outcome,
@@ -158,6 +159,11 @@ class SQLiteEngine:
     def check(self) -> list[str]:
         return self._read(lambda db, _now: checking.check(db))
 
+    def examine(self) -> list[Finding]:
+        from windlass.engine.sqlite import examining  # slow to import, and seldom needed
+
+        return list(examining.examine(self._database, _check_owner))
+
     # ------------------------------------------------------------------------------- waiting
 
     def wait(self, plan: Plan, timeout_ms: int) -> None:
@@ -231,8 +237,8 @@ def _stored_version(connection: apsw.Connection) -> int:
     return int(connection.pragma("user_version")) if is_ours else 0
 
 
-def _migrate(connection: apsw.Connection) -> int:
-    """Apply what is missing; refuse a file that is not ours or that a newer windlass wrote."""
+def _check_owner(connection: apsw.Connection) -> int:
+    """The stored format; refuse a file that is not ours or that a newer windlass wrote."""
     version = _stored_version(connection)
     if version > NEWEST_FORMAT:
         raise FormatTooNew(
@@ -246,6 +252,12 @@ def _migrate(connection: apsw.Connection) -> int:
             "The file is a SQLite database of another program. "
             "Give the path of a new file, or of a windlass database, in the url."
         )
+    return version
+
+
+def _migrate(connection: apsw.Connection) -> int:
+    """Apply what is missing."""
+    version = _check_owner(connection)
     for number, text in migrations():
         if number > version:
             connection.execute(text)

@@ -1,0 +1,300 @@
+"""`examine`: whether a server is fit to keep jobs, one finding for each thing that matters.
+
+1. What it says of itself (INFO): version, eviction, persistence, role, memory, connections. What a
+   first use would refuse is taken from `opening`.
+2. What is ours on it: the map of partitions, and the rights of our user.
+3. The way to it: login, encryption, clock and round trips.
+
+Nothing is changed, and nothing but the commands of the documented rights is needed. One more is
+tried: CONFIG GET tells how often the append-only file is synced.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import statistics
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, Final
+
+from windlass.core.sizes import describe_bytes
+from windlass.engine.contract import Finding, Grade
+from windlass.engine.redis import opening, scripts
+from windlass.engine.redis.address import Address
+from windlass.engine.redis.pool import MOST_CALLS
+from windlass.errors import EngineError, EngineUnavailable
+
+PARTS: Final = (b"server", b"clients", b"memory", b"persistence", b"replication")
+#: Commands that are sent outside of scripts; those that take a channel are asked for apart.
+_PLAIN: Final = {b"INFO", b"EVALSHA", b"EVAL", b"SELECT"}
+_OF_CHANNELS: Final = {b"PUBLISH"}
+#: Of what there is, this much may be used before it is time to act.
+MOST_USED: Final = 0.8
+#: Due times follow the server's clock; people read those of their own machine.
+MOST_SKEW_MS: Final = 1_000
+#: Each turn of a worker and each enqueue costs a round trip.
+MOST_ROUND_TRIP_MS: Final = 5.0
+_ROUND_TRIPS: Final = 7
+#: release -> its first version in which CVE-2025-49844 is mended: who may run scripts could run
+#: anything on the server. Later releases have the repair from their beginning.
+_MENDED_REDIS: Final = {(6, 2): 20, (7, 2): 11, (7, 4): 6, (8, 0): 4, (8, 2): 2}
+_MENDED_VALKEY: Final = {(7, 2): 11, (8, 0): 6, (8, 1): 4}
+
+#: Plain commands -> their replies
+Ask = Callable[[Sequence[bytes]], list[Any]]
+#: Commands to be allowed -> for each partition the reply of `examine.lua`
+Look = Callable[[Sequence[bytes]], list[Any]]
+Info = Mapping[str, str]
+
+
+def examine(ask: Ask, look: Look, address: Address, clock_offset_ms: int) -> Iterator[Finding]:
+    replies = ask([scripts.pack(b"INFO", part) for part in PARTS])
+    info = opening.read_info(b"\r\n".join(replies))
+    yield _version(info, address)
+    yield _eviction(info, address)
+    yield _persistence(info, _setting(ask, b"appendfsync"))
+    yield _role(info)
+    yield _memory(info)
+    yield _connections(info)
+    try:
+        seen = look(sorted({*scripts.commands(), *_PLAIN} - _OF_CHANNELS))
+    except EngineUnavailable:
+        raise
+    except EngineError as error:
+        yield Finding(Grade.PROBLEM, "rights", str(error))
+    else:
+        yield _partitions(seen, address)
+        yield _rights(seen, address)
+    yield _access(address)
+    yield from _times(ask, clock_offset_ms)
+
+
+def _setting(ask: Ask, name: bytes) -> str | None:
+    """A setting of the server, or None where this user may not ask for it."""
+    try:
+        (reply,) = ask([scripts.pack(b"CONFIG", b"GET", name)])
+    except EngineUnavailable:
+        raise
+    except EngineError:
+        return None
+    return reply[1].decode() if len(reply) == 2 else None
+
+
+# -------------------------------------------------------------------------- what it says of itself
+
+
+def _version(info: Info, address: Address) -> Finding:
+    refusal = opening.why_too_old(info, address)
+    if refusal is not None:
+        return Finding(Grade.PROBLEM, "version", refusal)
+    is_valkey = "valkey_version" in info
+    version = info.get("valkey_version") or info["redis_version"]
+    name = f"{'Valkey' if is_valkey else 'Redis'} {version}"
+    mended = _MENDED_VALKEY if is_valkey else _MENDED_REDIS
+    if _is_mended(opening.version_numbers(version), mended):
+        return Finding(Grade.OK, "version", name)
+    first = ", ".join(f"{major}.{minor}.{patch}" for (major, minor), patch in mended.items())
+    return Finding(
+        Grade.ADVICE,
+        "version",
+        f"{name} has CVE-2025-49844, with which whoever may run scripts can take over the server, "
+        f"unless your distribution has mended it under the old number: see its security notes, or "
+        f"install one of {first} or newer",
+    )
+
+
+def _is_mended(version: tuple[int, ...], mended: Mapping[tuple[int, int], int]) -> bool:
+    major, minor, patch = (*version, 0, 0, 0)[:3]
+    if (major, minor) > max(mended):
+        return True
+    return (major, minor) in mended and patch >= mended[major, minor]
+
+
+def _eviction(info: Info, address: Address) -> Finding:
+    policy = f"maxmemory-policy {opening.eviction_policy(info)}"
+    refusal = opening.why_dropping(info, address)
+    if refusal is not None:
+        return Finding(Grade.PROBLEM, "eviction", refusal)
+    if opening.drops_keys(info):
+        return Finding(
+            Grade.ADVICE,
+            "eviction",
+            f"{policy}, accepted by allow_eviction=1: jobs are lost without a trace when the "
+            "memory is full. Set noeviction",
+        )
+    return Finding(Grade.OK, "eviction", f"{policy}: no job is dropped when the memory is full")
+
+
+def _persistence(info: Info, fsync: str | None) -> Finding:
+    broken = _broken_persistence(info)
+    if broken:
+        return Finding(Grade.PROBLEM, "persistence", broken)
+    described = opening.describe_persistence(info, fsync)
+    if not opening.has_append_only_file(info):
+        return Finding(
+            Grade.PROBLEM, "persistence", f"{described}. Set appendonly yes on the server"
+        )
+    if fsync == "always":
+        return Finding(Grade.OK, "persistence", described)
+    return Finding(
+        Grade.ADVICE, "persistence", f"{described}. If that is too much, set appendfsync always"
+    )
+
+
+def _broken_persistence(info: Info) -> str:
+    if info.get("aof_last_write_status", "ok") != "ok":
+        return "the append-only file could not be written: look at the server's disk and log"
+    if info.get("rdb_last_bgsave_status", "ok") != "ok":
+        return (
+            "the last snapshot failed, and until one succeeds the server may refuse all writes: "
+            "look at its disk and log"
+        )
+    return ""
+
+
+def _role(info: Info) -> Finding:
+    if info.get("role", "master") != "master":
+        return Finding(
+            Grade.PROBLEM,
+            "role",
+            f"a replica of {info.get('master_host')}:{info.get('master_port')}, which takes no "
+            "writes: give the primary in the url",
+        )
+    return Finding(Grade.OK, "role", f"primary, {info.get('connected_slaves', '0')} replicas")
+
+
+def _memory(info: Info) -> Finding:
+    used, limit = int(info.get("used_memory", 0)), int(info.get("maxmemory", 0))
+    whole = limit or int(info.get("total_system_memory", 0))
+    of_what = "maxmemory" if limit else "the machine's; maxmemory is not set"
+    described = f"{describe_bytes(used)} used of {describe_bytes(whole)} ({of_what})"
+    if limit and used >= limit:
+        return Finding(
+            Grade.PROBLEM,
+            "memory",
+            f"{described}: nothing can be enqueued. Raise maxmemory, or let workers catch up",
+        )
+    if whole and used >= MOST_USED * whole:
+        return Finding(
+            Grade.ADVICE,
+            "memory",
+            f"{described}: when it is full nothing can be enqueued. Raise it in time",
+        )
+    return Finding(Grade.OK, "memory", described)
+
+
+def _connections(info: Info) -> Finding:
+    used, most = int(info.get("connected_clients", 0)), int(info.get("maxclients", 0))
+    if not most:
+        return Finding(Grade.OK, "connections", f"{used} in use; the server does not tell its most")
+    described = f"{used} of {most} in use"
+    if used >= MOST_USED * most:
+        return Finding(
+            Grade.ADVICE,
+            "connections",
+            f"{described}: each process of a worker has up to {MOST_CALLS + 1}, and whoever comes "
+            "when there are no more is refused. Raise maxclients",
+        )
+    return Finding(Grade.OK, "connections", described)
+
+
+# ---------------------------------------------------------------------------- what is ours on it
+
+
+def _partitions(seen: Sequence[Sequence[Any]], address: Address) -> Finding:
+    where = f"namespace {address.namespace}"
+    if any(partitions < 0 for _, partitions, *_ in seen):
+        return Finding(
+            Grade.OK,
+            "partitions",
+            f"{where} is not used yet; its first use settles {address.partitions}, for good",
+        )
+    try:
+        for stored in seen:
+            opening.check_stored(stored[:2], address)
+    except EngineError as error:
+        return Finding(Grade.PROBLEM, "partitions", str(error))
+    return Finding(
+        Grade.OK, "partitions", f"{where} has {address.partitions}, in format {opening.FORMAT}"
+    )
+
+
+def _rights(seen: Sequence[Sequence[Any]], address: Address) -> Finding:
+    user = f"the user {address.username or 'default'}"
+    missing = dict.fromkeys(text.decode() for _, _, _, *texts in seen for text in texts)
+    if missing:
+        return Finding(
+            Grade.PROBLEM,
+            "rights",
+            f"{user} is not allowed {', '.join(missing)}: a script that needs it is cut off in the "
+            "middle. Give it the rights that the documentation lists",
+        )
+    if not all(was_asked for _, _, was_asked, *_ in seen):
+        return Finding(
+            Grade.OK, "rights", f"{user} may run scripts; a server before 7.0 does not tell more"
+        )
+    return Finding(Grade.OK, "rights", f"{user} may do all that is needed")
+
+
+# --------------------------------------------------------------------------------- the way to it
+
+
+def _access(address: Address) -> Finding:
+    if address.path:
+        return Finding(Grade.OK, "access", "through a socket on this machine")
+    if _is_this_machine(address.host):
+        return Finding(Grade.OK, "access", "on this machine")
+    advice = []
+    if not address.is_encrypted:
+        advice.append("what is sent can be read on the way (rediss:// encrypts it)")
+    if address.password is None:
+        advice.append("nobody is asked for a password, so whoever reaches it can run your tasks")
+    if advice:
+        return Finding(Grade.ADVICE, "access", f"over the network: {'; '.join(advice)}")
+    return Finding(Grade.OK, "access", "over the network, encrypted, with a password")
+
+
+def _is_this_machine(host: str) -> bool:
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
+
+
+def _times(ask: Ask, clock_offset_ms: int) -> Iterator[Finding]:
+    """A clock is compared on the fastest of several round trips: half of it is the uncertainty."""
+    trips = []
+    for _ in range(_ROUND_TRIPS):
+        before_ns = time.time_ns()
+        ((seconds, microseconds),) = ask([scripts.pack(b"TIME")])
+        after_ns = time.time_ns()
+        here_ms = (before_ns + after_ns) / 2e6
+        there_ms = int(seconds) * 1000 + int(microseconds) / 1000 + clock_offset_ms
+        trips.append(((after_ns - before_ns) / 1e6, there_ms - here_ms))
+    yield _clock(min(trips)[1])
+    yield _round_trip(statistics.median(trip_ms for trip_ms, _ in trips))
+
+
+def _clock(ahead_ms: float) -> Finding:
+    if abs(ahead_ms) <= MOST_SKEW_MS:
+        return Finding(
+            Grade.OK, "clock", f"the server's is within {max(1, round(abs(ahead_ms)))} ms of ours"
+        )
+    return Finding(
+        Grade.ADVICE,
+        "clock",
+        f"the server's is {abs(ahead_ms) / 1000:.1f} s {'ahead of' if ahead_ms > 0 else 'behind'} "
+        "ours. Jobs are due by the server's: set both by a time service",
+    )
+
+
+def _round_trip(milliseconds: float) -> Finding:
+    described = f"{milliseconds:.2f} ms"
+    if milliseconds <= MOST_ROUND_TRIP_MS:
+        return Finding(Grade.OK, "round trip", described)
+    return Finding(
+        Grade.ADVICE,
+        "round trip",
+        f"{described}: every enqueue and every turn of a worker waits for one. Bring them closer, "
+        "or enqueue many at a time",
+    )

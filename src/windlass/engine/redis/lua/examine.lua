@@ -1,0 +1,29 @@
+-- Look at a partition and change nothing: what was settled at its first use, and which of our
+-- commands this user may not send. A script that meets such a command is cut off in the middle.
+-- KEYS: meta job body extra ids ready due parked held asked keep dead lease sessions forget keys
+-- KEYS: key_expiry count total wait
+-- ARGV: 1 a channel that we publish to, then commands that take a key first
+-- Returns: {format, partitions (-1 = not used yet), 1 if rights could be asked for, then what is
+--          not allowed}
+local stored = redis.pcall('HMGET', key.meta, 'format', 'partitions')
+local reply = { tonumber(stored[1] or -1), tonumber(stored[2] or -1), 0 }
+if not redis.acl_check_cmd then
+  return reply
+end
+reply[3] = 1
+for number = 2, #ARGV do
+  if not redis.acl_check_cmd(ARGV[number], key.meta) then
+    reply[#reply + 1] = ARGV[number]
+  end
+end
+for _, name in ipairs(KEYS) do
+  if not redis.acl_check_cmd('HGET', name) then
+    reply[#reply + 1] = 'the key ' .. name
+  end
+end
+for _, command in ipairs({ 'PUBLISH', 'SUBSCRIBE' }) do
+  if not redis.acl_check_cmd(command, ARGV[1]) then
+    reply[#reply + 1] = command .. ' ' .. ARGV[1]
+  end
+end
+return reply
