@@ -63,7 +63,7 @@ redis-server:
 proofs: $(TESTING) ## Kill, freeze and overload real workers, and count what was lost
 	$(BIN)/python -m proofs
 
-bench: $(TESTING) ## Measure throughput, latency and idle cost on this machine
+bench: $(TESTING) redis-server ## Measure throughput, latency and idle cost on this machine
 	$(BIN)/python -m benchmarks --runs 3 --json bench.json
 
 format: $(TESTING) ## Format the code and mend what can be mended by itself

@@ -5,20 +5,39 @@ from __future__ import annotations
 import argparse
 import os
 import platform
+import shutil
 import statistics
+import subprocess
 import sys
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import apsw
-import msgspec
 
-from benchmarks.measures import MEASURES, Figure
-from benchmarks.page import Machine, Results, shown, write_results
+from benchmarks.measures import MEASURES, NO_ENGINE, Taken
+from benchmarks.page import Figure, Machine, Results, encode, shown, write_results
+from benchmarks.stage import SETTINGS
 
 
 def main() -> None:
+    arguments = _arguments()
+    settings = [*(arguments.on or _possible_settings()), NO_ENGINE]
+    names = arguments.measures or list(MEASURES)
+    figures = [figure for name in names for figure in measure(name, settings, arguments.runs)]
+    results = Results(machine(), arguments.runs, figures)
+    print_table(figures)
+    if arguments.json:
+        arguments.json.write_bytes(encode(results))
+    if arguments.publish:
+        write_results(results)
+
+
+def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
     parser.add_argument("measures", nargs="*", metavar="MEASURE", help=", ".join(MEASURES))
+    parser.add_argument(
+        "--on", action="append", choices=SETTINGS, metavar="SETTING", help=", ".join(SETTINGS)
+    )
     parser.add_argument("--runs", type=int, default=1, help="repeat, and give the median")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the figures to a file")
     parser.add_argument("--publish", action="store_true", help="renew the figures in the README")
@@ -26,35 +45,44 @@ def main() -> None:
     unknown = set(arguments.measures) - set(MEASURES)
     if unknown:
         parser.error(f"expected some of {', '.join(MEASURES)}, found {', '.join(unknown)}")
-    if arguments.publish and arguments.measures:
-        parser.error("--publish takes all measures: leave out their names")
-    names = arguments.measures or list(MEASURES)
-    figures = [figure for name in names for figure in repeat(name, arguments.runs)]
-    results = Results(machine(), arguments.runs, figures)
-    print_table(figures)
-    if arguments.json:
-        arguments.json.write_bytes(msgspec.json.format(msgspec.json.encode(results)) + b"\n")
-    if arguments.publish:
-        write_results(results)
+    if arguments.publish and (arguments.measures or arguments.on or not _redis_version()):
+        parser.error("--publish takes all measures on all settings: it needs a redis-server")
+    return arguments
 
 
-def repeat(name: str, runs: int) -> list[Figure]:
-    """The median of every figure of a measure over so many runs."""
-    taken: dict[str, list[Figure]] = {}
+def _possible_settings() -> list[str]:
+    if _redis_version():
+        return list(SETTINGS)
+    print("There is no redis-server here: only SQLite is measured.", file=sys.stderr)
+    return [setting for setting in SETTINGS if setting.startswith("sqlite")]
+
+
+def measure(name: str, settings: Sequence[str], runs: int) -> Iterator[Figure]:
+    for setting in MEASURES[name].settings:
+        if setting in settings:
+            yield from repeat(name, setting, runs)
+
+
+def repeat(name: str, setting: str, runs: int) -> Iterator[Figure]:
+    """The median of every figure of a measure over so many runs, and its range."""
+    taken: dict[str, list[Taken]] = {}
     for run in range(runs):
-        print(f"{name}, run {run + 1} of {runs} ...", file=sys.stderr)
-        for figure in MEASURES[name]():
+        print(f"{name} {setting}, run {run + 1} of {runs} ...", file=sys.stderr)
+        for figure in MEASURES[name].take(setting):
             taken.setdefault(figure.name, []).append(figure)
-    return [
-        Figure(name, statistics.median(figure.value for figure in figures), figures[0].unit)
-        for name, figures in taken.items()
-    ]
+    for figures in taken.values():
+        values = [figure.value for figure in figures]
+        median = statistics.median(values)
+        yield Figure(figures[0].name, setting, median, min(values), max(values), figures[0].unit)
 
 
-def print_table(figures: list[Figure]) -> None:
-    width = max(len(figure.name) for figure in figures)
-    for figure in figures:
-        print(f"{figure.name.ljust(width)}  {shown(figure.value).rjust(10)}  {figure.unit}")
+def print_table(figures: Sequence[Figure]) -> None:
+    """A line for each: the median, then the least and the most."""
+    names = [f"{figure.name}, {figure.setting}".rstrip(", ") for figure in figures]
+    width = max(map(len, names))
+    for name, figure in zip(names, figures, strict=True):
+        spread = f"({shown(figure.least)} .. {shown(figure.most)})"
+        print(f"{name.ljust(width)}  {shown(figure.value).rjust(9)} {figure.unit}  {spread}")
 
 
 def machine() -> Machine:
@@ -63,7 +91,17 @@ def machine() -> Machine:
         python=platform.python_version(),
         system=platform.system(),
         sqlite=apsw.sqlite_lib_version(),
+        redis=_redis_version(),
     )
+
+
+def _redis_version() -> str:
+    """Of the server that is started here; nothing where there is none."""
+    executable = shutil.which("redis-server")
+    if executable is None:
+        return ""
+    told = subprocess.run([executable, "--version"], capture_output=True, text=True, check=True)
+    return told.stdout.split("v=")[1].split()[0]
 
 
 main()

@@ -1,7 +1,7 @@
-"""The measures, each on a database of its own.
+"""The measures, each on a stage of its own, and on which settings each is taken.
 
 Rates are jobs a second. A drain is timed from the moment the first jobs have ended until all have,
-so that the start of the interpreter does not count.
+so that the start of the interpreter does not count; its worker has one child with ten slots.
 """
 
 from __future__ import annotations
@@ -12,73 +12,82 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
-
-import msgspec
+from typing import Final, NamedTuple
 
 from benchmarks.stage import (
+    SETTINGS,
     await_succeeded,
     cpu_s,
     family,
-    fresh_app,
+    on_stage,
     succeeded,
     worker,
 )
 
-DRAIN_JOBS = 20_000
-SINGLE_ENQUEUES = 3_000
-BULK_JOBS = 50_000
-PICK_UPS = 300
-IDLE_S = 10.0
-IMPORTS = 9
+DRAIN_JOBS: Final = 20_000
+SINGLE_ENQUEUES: Final = 3_000
+BULK_JOBS: Final = 50_000
+PICK_UPS: Final = 300
+IDLE_S: Final = 10.0
+IMPORTS: Final = 9
+#: The setting of what has to do with no engine.
+NO_ENGINE: Final = ""
 
 
-class Figure(msgspec.Struct, frozen=True):
-    """One measured number."""
+class Taken(NamedTuple):
+    """One number, taken once."""
 
     name: str
     value: float
     unit: str
 
 
-def enqueue_single(durability: str) -> Iterator[Figure]:
-    with fresh_app(durability) as app:
-        task = app.tasks["benchmarks.tasks.nothing"]
+class Measure(NamedTuple):
+    take: Callable[[str], Iterator[Taken]]
+    settings: tuple[str, ...]
+
+
+def enqueue_single(setting: str) -> Iterator[Taken]:
+    with on_stage(setting) as stage:
+        task = stage.app.tasks["benchmarks.tasks.nothing"]
         task.enqueue(0)
         started = time.perf_counter()
         for number in range(SINGLE_ENQUEUES):
             task.enqueue(number)
         elapsed = time.perf_counter() - started
-    yield Figure(f"enqueue one by one, {durability}", SINGLE_ENQUEUES / elapsed, "jobs/s")
+    yield Taken("enqueue one by one", SINGLE_ENQUEUES / elapsed, "jobs/s")
 
 
-def enqueue_bulk(durability: str) -> Iterator[Figure]:
-    with fresh_app(durability) as app:
-        task = app.tasks["benchmarks.tasks.nothing"]
+def enqueue_bulk(setting: str) -> Iterator[Taken]:
+    with on_stage(setting) as stage:
+        task = stage.app.tasks["benchmarks.tasks.nothing"]
         started = time.perf_counter()
         task.enqueue_many(task.bind(number) for number in range(BULK_JOBS))
         elapsed = time.perf_counter() - started
-    yield Figure(f"enqueue in bulk, {durability}", BULK_JOBS / elapsed, "jobs/s")
+    yield Taken("enqueue in bulk", BULK_JOBS / elapsed, "jobs/s")
 
 
-def drain(task_name: str, durability: str) -> Iterator[Figure]:
-    with fresh_app(durability) as app:
-        task = app.tasks[f"benchmarks.tasks.{task_name}"]
+def drain(setting: str, task_name: str, kind: str) -> Iterator[Taken]:
+    with on_stage(setting) as stage:
+        task = stage.app.tasks[f"benchmarks.tasks.{task_name}"]
         task.enqueue_many(task.bind(number) for number in range(DRAIN_JOBS))
         with worker(processes=1) as process:
-            first = await_succeeded(app, 1)
-            before, cpu_before = succeeded(app), cpu_s(process)
-            last = await_succeeded(app, DRAIN_JOBS)
-            cpu = cpu_s(process) - cpu_before
+            first = await_succeeded(stage.app, 1)
+            before = succeeded(stage.app)
+            cpu_before, server_before = cpu_s(process), stage.server_cpu_s()
+            last = await_succeeded(stage.app, DRAIN_JOBS)
+            cpu, server = cpu_s(process) - cpu_before, stage.server_cpu_s() - server_before
         done = DRAIN_JOBS - before
-    kind = "async" if task_name.endswith("async") else "sync"
-    yield Figure(f"drain, one child, {kind}, {durability}", done / (last - first), "jobs/s")
-    yield Figure(f"worker CPU, {kind}, {durability}", cpu / done * 1e6, "us/job")
+    yield Taken(f"drain, one child, {kind}", done / (last - first), "jobs/s")
+    yield Taken(f"worker CPU, {kind}", cpu / done * 1e6, "us/job")
+    if server:
+        yield Taken(f"server CPU, {kind}", server / done * 1e6, "us/job")
 
 
-def pick_up() -> Iterator[Figure]:
+def pick_up(setting: str) -> Iterator[Taken]:
     """From the call of enqueue to the first line of the task, with an idle worker."""
-    with fresh_app() as app, worker(processes=1):
-        task = app.tasks["benchmarks.tasks.started_at"]
+    with on_stage(setting) as stage, worker(processes=1):
+        task = stage.app.tasks["benchmarks.tasks.started_at"]
         task.enqueue().result(timeout=30)
         latencies = []
         for _ in range(PICK_UPS):
@@ -86,14 +95,29 @@ def pick_up() -> Iterator[Figure]:
             enqueued_ns = time.time_ns()
             latencies.append((task.enqueue().result(timeout=30) - enqueued_ns) / 1e6)
     cuts = statistics.quantiles(latencies, n=100)
-    yield Figure("pick-up p50", statistics.median(latencies), "ms")
-    yield Figure("pick-up p99", cuts[98], "ms")
+    yield Taken("pick-up p50", statistics.median(latencies), "ms")
+    yield Taken("pick-up p99", cuts[98], "ms")
 
 
-def idle() -> Iterator[Figure]:
-    """A worker with one child and nothing to do, against an interpreter that only sleeps."""
-    with fresh_app() as app, worker(processes=1) as process:
-        app.tasks["benchmarks.tasks.nothing"].enqueue(0).result(timeout=30)
+def stored(setting: str) -> Iterator[Taken]:
+    """What one job takes while it waits, and when it has ended and its result is kept."""
+    with on_stage(setting) as stage:
+        task = stage.app.tasks["benchmarks.tasks.nothing"]
+        empty = stage.stored_bytes()
+        task.enqueue_many(task.bind(number) for number in range(DRAIN_JOBS))
+        queued = stage.stored_bytes()
+        with worker(processes=1):
+            await_succeeded(stage.app, DRAIN_JOBS)
+        finished = stage.stored_bytes()
+    yield Taken("stored for a queued job", (queued - empty) / DRAIN_JOBS, "bytes")
+    yield Taken("stored for a finished job", (finished - empty) / DRAIN_JOBS, "bytes")
+
+
+def idle(setting: str) -> Iterator[Taken]:
+    """A whole worker with one child and nothing to do. Another interpreter sleeps beside it, so
+    that pages which all interpreters share are not counted for the worker alone."""
+    with on_stage(setting) as stage, worker(processes=1) as process:
+        stage.app.tasks["benchmarks.tasks.nothing"].enqueue(0).result(timeout=30)
         interpreter = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"])
         try:
             time.sleep(1)
@@ -104,27 +128,29 @@ def idle() -> Iterator[Figure]:
         finally:
             interpreter.kill()
             interpreter.wait()
-    yield Figure("idle CPU of a whole worker", used / IDLE_S * 100, "% of a core")
-    yield Figure("idle memory of a whole worker", memory / 1e6, "MB")
+    yield Taken("idle CPU of a whole worker", used / IDLE_S * 100, "% of a core")
+    yield Taken("idle memory of a whole worker", memory / 1e6, "MB")
 
 
-def import_time() -> Iterator[Figure]:
+def import_time(_setting: str) -> Iterator[Taken]:
     code = "import time; t = time.perf_counter(); import windlass; print(time.perf_counter() - t)"
     runs = [
         float(subprocess.run([sys.executable, "-c", code], capture_output=True, check=True).stdout)
         for _ in range(IMPORTS)
     ]
-    yield Figure("import windlass", statistics.median(runs) * 1000, "ms")
+    yield Taken("import windlass", statistics.median(runs) * 1000, "ms")
 
 
-MEASURES: dict[str, Callable[[], Iterator[Figure]]] = {
-    "enqueue-single-full": lambda: enqueue_single("full"),
-    "enqueue-single-normal": lambda: enqueue_single("normal"),
-    "enqueue-bulk-full": lambda: enqueue_bulk("full"),
-    "drain-sync-full": lambda: drain("nothing", "full"),
-    "drain-async-full": lambda: drain("nothing_async", "full"),
-    "drain-sync-normal": lambda: drain("nothing", "normal"),
-    "pick-up": pick_up,
-    "idle": idle,
-    "import": import_time,
+_ALL: Final = tuple(SETTINGS)
+_USUAL: Final = ("sqlite full", "redis everysec")
+
+MEASURES: Final[dict[str, Measure]] = {
+    "enqueue-single": Measure(enqueue_single, _ALL),
+    "enqueue-bulk": Measure(enqueue_bulk, _ALL),
+    "drain-sync": Measure(lambda setting: drain(setting, "nothing", "sync"), _ALL),
+    "drain-async": Measure(lambda setting: drain(setting, "nothing_async", "async"), _USUAL),
+    "pick-up": Measure(pick_up, _USUAL),
+    "stored": Measure(stored, _USUAL),
+    "idle": Measure(idle, _USUAL),
+    "import": Measure(import_time, (NO_ENGINE,)),
 }

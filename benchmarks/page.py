@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
 import msgspec
 
-from benchmarks.measures import Figure
+from benchmarks.measures import NO_ENGINE
+from benchmarks.stage import SETTINGS
 
 ROOT: Final = Path(__file__).parent.parent
 RESULTS: Final = ROOT / "benchmarks" / "results.json"
 README: Final = ROOT / "README.md"
 BEGIN: Final = "<!-- figures:begin -->\n"
 END: Final = "<!-- figures:end -->"
+_ENGINES: Final = {"sqlite": "SQLite", "redis": "Redis"}
 
 
 class Machine(msgspec.Struct, frozen=True):
@@ -21,6 +24,18 @@ class Machine(msgspec.Struct, frozen=True):
     python: str
     system: str
     sqlite: str
+    redis: str
+
+
+class Figure(msgspec.Struct, frozen=True):
+    """One measured number: the median of all runs, and how far they went apart."""
+
+    name: str
+    setting: str
+    value: float
+    least: float
+    most: float
+    unit: str
 
 
 class Results(msgspec.Struct, frozen=True):
@@ -37,24 +52,58 @@ def read_results() -> Results:
 
 def write_results(results: Results) -> None:
     """Keep the results, and put them into the README."""
-    RESULTS.write_bytes(msgspec.json.format(msgspec.json.encode(results)) + b"\n")
+    RESULTS.write_bytes(encode(results))
     before, rest = README.read_text(encoding="utf-8").split(BEGIN)
     _, after = rest.split(END)
     README.write_text(before + BEGIN + table(results) + END + after, encoding="utf-8")
 
 
+def encode(results: Results) -> bytes:
+    return msgspec.json.format(msgspec.json.encode(results)) + b"\n"
+
+
 def table(results: Results) -> str:
-    rows = [
-        f"| {figure.name} | {shown(figure.value)} | {figure.unit} |" for figure in results.figures
+    heads = [_head(setting) for setting in SETTINGS]
+    lines = [
+        f"| what | unit | {' | '.join(heads)} |",
+        f"| --- | --- |{' ---: |' * len(heads)}",
+        *_rows(results.figures),
     ]
+    return "\n".join([*lines, "", _note(results), ""])
+
+
+def _rows(figures: list[Figure]) -> Iterator[str]:
+    rows: dict[tuple[str, str], dict[str, Figure]] = {}
+    for figure in figures:
+        if figure.setting != NO_ENGINE:
+            rows.setdefault((figure.name, figure.unit), {})[figure.setting] = figure
+    for (name, unit), taken in rows.items():
+        cells = [shown(taken[setting].value) if setting in taken else "" for setting in SETTINGS]
+        yield f"| {name} | {unit} | {' | '.join(cells)} |"
+
+
+def _head(setting: str) -> str:
+    engine, care = setting.split()
+    return f"{_ENGINES[engine]} *{care}*"
+
+
+def _note(results: Results) -> str:
     machine = results.machine
-    note = (
-        f"{_runs(results.runs)} on {machine.cores} cores, {machine.system}, "
-        f"Python {machine.python}, SQLite {machine.sqlite}. A job is a no-op with one argument. "
-        "Pick-up is counted from the call of `enqueue`, its commit included. *full* and *normal* "
-        "are the durability of the database."
-    )
-    return "\n".join(["| what | figure | unit |", "| --- | ---: | --- |", *rows, "", note, ""])
+    alone = [
+        f"`{figure.name}` takes {shown(figure.value)} {figure.unit}."
+        for figure in results.figures
+        if figure.setting == NO_ENGINE
+    ]
+    sentences = [
+        f"{_runs(results.runs)} on {machine.cores} cores, {machine.system}, Python "
+        f"{machine.python}, SQLite {machine.sqlite}, Redis {machine.redis}; server, worker and "
+        "producer share the cores.",
+        "A job is a no-op with one argument, a drain has one child with ten slots, and pick-up is "
+        "counted from the call of `enqueue`, its commit included.",
+        "*full* and *always* sync to the disk before they confirm, *normal* and *everysec* later.",
+        *alone,
+    ]
+    return " ".join(sentences)
 
 
 def _runs(number: int) -> str:

@@ -1,39 +1,121 @@
-"""A place to measure in: a fresh database in a folder of its own, and a worker on it."""
+"""Places to measure in: a fresh database or server in a folder of its own, and a worker on it.
+
+A setting is an engine and how careful it is: `sqlite full`, `redis everysec` and so on. Each one is
+a `Stage`: it gives the app of `benchmarks.tasks`, and knows how much it stores and, where there is
+a server, how much of a processor that has used.
+"""
 
 from __future__ import annotations
 
 import importlib
 import os
+import re
 import signal
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Final
 
+import apsw
 import psutil
 
+from tests.redis_server import RedisServer
 from windlass import State, Windlass
 
-ROOT = Path(__file__).parent.parent
+ROOT: Final = Path(__file__).parent.parent
+#: How often to look whether jobs have ended, in seconds: seldom enough to cost next to nothing.
+LOOK_S: Final = 0.01
+
+
+class Stage(ABC):
+    """One engine with nothing in it, and an app on it."""
+
+    url: str
+    app: Windlass
+
+    @abstractmethod
+    def stored_bytes(self) -> int:
+        """What is stored now, whatever it is."""
+
+    def server_cpu_s(self) -> float:
+        """What a server of its own has used; an embedded engine has none."""
+        return 0.0
+
+    @abstractmethod
+    def close(self) -> None: ...
+
+
+class SQLiteStage(Stage):
+    def __init__(self, durability: str) -> None:
+        self._folder = tempfile.TemporaryDirectory(prefix="windlass-bench-")
+        self._path = f"{self._folder.name}/bench.db"
+        self.url = f"sqlite:///{self._path}?durability={durability}"
+
+    def stored_bytes(self) -> int:
+        self.app.engine.migrate()
+        connection = apsw.Connection(self._path)
+        used = int(connection.pragma("page_count")) - int(connection.pragma("freelist_count"))
+        size = used * int(connection.pragma("page_size"))
+        connection.close()
+        return size
+
+    def close(self) -> None:
+        self._folder.cleanup()
+
+
+class RedisStage(Stage):
+    def __init__(self, fsync: str) -> None:
+        self._server = RedisServer("--appendfsync", fsync)
+        self.url = self._server.url(namespace="bench")
+
+    def stored_bytes(self) -> int:
+        self.app.engine.migrate()
+        return int(self._info("memory", "used_memory"))
+
+    def server_cpu_s(self) -> float:
+        return float(self._info("cpu", "used_cpu_user")) + float(self._info("cpu", "used_cpu_sys"))
+
+    def close(self) -> None:
+        self._server.end()
+
+    def _info(self, part: str, field: str) -> str:
+        (value,) = re.findall(
+            rf"^{field}:(\S+)", self._server.tell("INFO", part).decode(), re.MULTILINE
+        )
+        return str(value)
+
+
+#: In the order in which they are shown.
+SETTINGS: Final[dict[str, Callable[[], Stage]]] = {
+    "sqlite full": lambda: SQLiteStage("full"),
+    "sqlite normal": lambda: SQLiteStage("normal"),
+    "redis everysec": lambda: RedisStage("everysec"),
+    "redis always": lambda: RedisStage("always"),
+}
 
 
 @contextmanager
-def fresh_app(durability: str = "full") -> Iterator[Windlass]:
-    """The app of `benchmarks.tasks` on a database of its own."""
-    with tempfile.TemporaryDirectory(prefix="windlass-bench-") as folder:
-        os.environ["WINDLASS_URL"] = f"sqlite:///{folder}/bench.db?durability={durability}"
+def on_stage(setting: str) -> Iterator[Stage]:
+    """A stage of its own, gone at the end; workers started meanwhile are on it too."""
+    stage = SETTINGS[setting]()
+    try:
+        os.environ["WINDLASS_URL"] = stage.url
         sys.modules.pop("benchmarks.tasks", None)
-        app: Windlass = importlib.import_module("benchmarks.tasks").app
-        with app:
-            yield app
+        stage.app = importlib.import_module("benchmarks.tasks").app
+        with stage.app:
+            yield stage
+    finally:
+        stage.close()
 
 
 @contextmanager
 def worker(processes: int = 1, slots: int = 10) -> Iterator[psutil.Process]:
-    """A worker on the current database; it is told to stop at the end."""
+    """A worker on the current stage; it is told to stop at the end."""
     command = [sys.executable, "-m", "windlass", "worker", "benchmarks.tasks:app"]
     process = subprocess.Popen(
         [*command, "-p", str(processes), "-c", str(slots)],
@@ -69,5 +151,5 @@ def await_succeeded(app: Windlass, number: int, timeout_s: float = 120) -> float
     while succeeded(app) < number:
         if time.monotonic() > deadline:
             raise TimeoutError(f"{succeeded(app)} of {number} jobs after {timeout_s} s")
-        time.sleep(0.01)
+        time.sleep(LOOK_S)
     return time.monotonic()
