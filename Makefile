@@ -14,6 +14,7 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 # Stamps: their age says when each set of packages was last brought in line with pyproject.toml.
 RUNTIME := $(VENV)/.runtime-installed
 TESTING := $(VENV)/.testing-installed
+DRIVER := $(VENV)/.driver-installed
 
 USABLE := import sys, ensurepip, venv; sys.exit(sys.version_info < (3, 11))
 
@@ -25,7 +26,8 @@ help: ## List the targets
 
 install: $(TESTING) ## Set up the private environment with all that the other targets need
 
-demo: $(RUNTIME) ## Watch jobs run, fail, retry and survive a kill -9 (under a minute)
+# With WINDLASS_URL=redis://... it runs on that server, and needs the driver.
+demo: $(RUNTIME) $(if $(filter redis% unix%,$(WINDLASS_URL)),$(DRIVER)) ## Watch jobs run, fail, retry and survive a kill -9 (under a minute)
 	@$(BIN)/windlass demo
 
 test: lint types layers pytest ## Check style, types, layers and behaviour (under ten minutes)
@@ -93,6 +95,11 @@ $(RUNTIME): pyproject.toml
 	exit 1
 	@echo "Installing windlass into $(VENV)"
 	@$(PIP) install --editable .
+	@touch $@
+
+$(DRIVER): $(RUNTIME)
+	@echo "Installing the driver for Redis into $(VENV)"
+	@$(PIP) install --editable '.[redis]'
 	@touch $@
 
 $(TESTING): $(RUNTIME)

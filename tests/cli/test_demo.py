@@ -10,11 +10,13 @@ import pytest
 
 from tests.app.hand import Hand
 from tests.cli.shell import Shell
+from tests.redis_server import free_port, private_server
 from windlass import Windlass
 from windlass.cli.demo.proof import Proof, prove
-from windlass.cli.demo.show import farewell
+from windlass.cli.demo.show import choose_url, farewell, removals
 from windlass.core.ids import new_nonce
 from windlass.engine.contract import Plan, Succeeded
+from windlass.engine.redis.address import read_address
 
 
 def test_nothing_is_lost(shell: Shell) -> None:
@@ -29,6 +31,52 @@ def test_nothing_is_lost(shell: Shell) -> None:
     for hint in re.findall(r"^  (\S+ (?:status|dead list|check) --url .*)$", ran.out, re.MULTILINE):
         subprocess.run(["bash", "-c", hint], cwd=shell.folder, check=True, capture_output=True)
     assert "  docs/quickstart.md" in ran.out
+
+
+@pytest.mark.slow
+def test_nothing_is_lost_on_a_server(shell: Shell) -> None:
+    server = private_server()
+    server.tell("CONFIG", "SET", "requirepass", "secret")
+    try:
+        url = f"redis://default:secret@127.0.0.1:{server.port}/1?partitions=2"
+        ran = shell.type("demo", TMPDIR=str(shell.folder), WINDLASS_URL=url)
+        assert (ran.code, ran.err) == (0, ""), ran.out
+        assert "Nothing was lost." in ran.out
+        assert "was killed with SIGKILL while it held" in ran.out
+        assert "secret" not in ran.out
+        printed = ran.out.replace("***", "default:secret")
+        [check] = re.findall(r"^  (\S+ check --url .*)$", printed, re.MULTILINE)
+        [remove] = re.findall(r"^  (redis-cli .*)$", printed, re.MULTILINE)
+        left = ["bash", "-euc", f"redis-cli -u {url.split('?')[0]} dbsize"]
+        assert subprocess.check_output(left, stderr=subprocess.DEVNULL) == b"40\n"
+        for hint in (check, remove):
+            subprocess.run(["bash", "-euc", hint], check=True, capture_output=True)
+        assert subprocess.check_output(left, stderr=subprocess.DEVNULL) == b"0\n"
+    finally:
+        server.end()
+
+
+def test_a_server_that_is_away_leaves_nothing(shell: Shell) -> None:
+    url = f"redis://127.0.0.1:{free_port()}/0"
+    ran = shell.type("demo", TMPDIR=str(shell.folder), WINDLASS_URL=url)
+    assert (ran.code, ran.out) == (3, "")
+    assert "did not answer" in ran.err
+    assert "Traceback" not in ran.err
+    assert not list(shell.folder.glob("windlass-demo-*"))
+
+
+@pytest.mark.parametrize("given", ["", "sqlite:///mine.db"])
+def test_an_own_database_is_left_alone(tmp_path: Path, given: str) -> None:
+    assert choose_url(given, tmp_path) == f"sqlite:///{tmp_path}/demo.db"
+
+
+def test_an_own_namespace_is_left_alone(tmp_path: Path) -> None:
+    url = choose_url("unix:///run/redis.sock?database=3&namespace=mine&partitions=4", tmp_path)
+    address = read_address(url)
+    assert (address.database, address.partitions) == (3, 4)
+    assert address.namespace.startswith("windlass-demo-")
+    *_, removal = removals(url, tmp_path)
+    assert removal.startswith("redis-cli -s /run/redis.sock -n 3 --scan --pattern '{windlass-demo-")
 
 
 # --------------------------------------------------------------------------------------- the proof

@@ -1,4 +1,4 @@
-"""`windlass demo`: everything, in one minute, on the embedded engine."""
+"""`windlass demo`: everything, in one minute, on the embedded engine or on a Redis server."""
 
 from __future__ import annotations
 
@@ -12,6 +12,8 @@ def demo(ctx: click.Context) -> None:
 
     It needs no server, touches nothing outside a folder of its own, and ends by itself in less
     than a minute. Exits with 1 if any job was lost.
+
+    With WINDLASS_URL=redis://... it does the same on that server, under a namespace of its own.
     """
     from windlass.cli.demo.show import run_show
 

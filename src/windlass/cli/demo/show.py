@@ -1,6 +1,7 @@
 """The show: enqueue, run, kill, watch, and prove that nothing was lost.
 
-1. A few hundred jobs of the shop are enqueued, on a database in a folder of its own.
+1. A few hundred jobs of the shop are enqueued: on a database in a folder of its own or, where
+   WINDLASS_URL names a server, under a namespace of its own there.
 2. A worker with two children runs them; the terminal shows how far it is.
 3. While they run, a child is killed with SIGKILL.
 4. When every job has ended, the worker is stopped, and the ledger that the tasks wrote is compared
@@ -11,6 +12,9 @@ from __future__ import annotations
 
 import os
 import random
+import secrets
+import shlex
+import shutil
 import signal
 import subprocess
 import sys
@@ -19,6 +23,7 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final
+from urllib.parse import SplitResult, parse_qsl, urlencode, urlsplit
 
 from rich.console import Console
 
@@ -29,7 +34,9 @@ from windlass.cli.output import console
 from windlass.cli.wording import program
 from windlass.core.states import FINAL
 from windlass.engine.contract import Stats
+from windlass.errors import EngineError
 from windlass.job import Job
+from windlass.settings import without_secrets
 from windlass.task import Call
 
 #: The show is over after this long, whatever happens, in seconds.
@@ -49,14 +56,19 @@ def run_show() -> int:
     folder = Path(tempfile.mkdtemp(prefix="windlass-demo-"))
     ledger = folder / "ledger.txt"
     ledger.touch(mode=0o600)
+    url = choose_url(os.environ.get("WINDLASS_URL", ""), folder)
     # The worker's children read these too, each in an interpreter of its own.
-    os.environ["WINDLASS_URL"] = f"sqlite:///{folder / 'demo.db'}"
+    os.environ["WINDLASS_URL"] = url
     os.environ["DEMO_LEDGER"] = str(ledger)
     from windlass.cli.demo import shop
 
     out = console()
     with shop.app, Screen(out) as screen:
-        jobs = enqueue_all(screen)
+        try:
+            jobs = enqueue_all(screen)
+        except EngineError:
+            shutil.rmtree(folder)  # there is nothing to look at
+            raise
         worker = start_worker(folder / "worker.log")
         try:
             watch(shop.app, len(jobs), worker, screen)
@@ -64,8 +76,17 @@ def run_show() -> int:
             exit_code = stop(worker)
             screen.note(farewell(exit_code, folder / "worker.log"))
         proof = prove(shop.app.engine, [job.id for job in jobs], ledger, exit_code)
-    print_summary(out, proof, folder)
+    print_summary(out, proof, url, folder)
     return 0 if proof.holds else 1
+
+
+def choose_url(given: str, folder: Path) -> str:
+    """A place where nothing else is: what is there already is left alone."""
+    parts = urlsplit(given)
+    if parts.scheme in ("", "sqlite"):
+        return f"sqlite:///{folder / 'demo.db'}"
+    own = {"namespace": f"windlass-demo-{secrets.token_hex(4)}"}
+    return parts._replace(query=urlencode(dict(parse_qsl(parts.query)) | own)).geturl()
 
 
 def enqueue_all(screen: Screen) -> list[Job[Any]]:
@@ -75,7 +96,7 @@ def enqueue_all(screen: Screen) -> list[Job[Any]]:
     for task, calls in all_calls():
         jobs += task.enqueue_many(calls)
     elapsed_ms = (time.perf_counter() - started) * 1000
-    screen.note(f"{len(jobs)} jobs enqueued in {elapsed_ms:.0f} ms, each one on disk")
+    screen.note(f"{len(jobs)} jobs enqueued in {elapsed_ms:.0f} ms, each one stored")
     return jobs
 
 
@@ -159,16 +180,37 @@ def kill_a_child(app: Windlass, screen: Screen) -> bool:
     return False
 
 
-def print_summary(out: Console, proof: Proof, folder: Path) -> None:
+def print_summary(out: Console, proof: Proof, url: str, folder: Path) -> None:
     verdict = "[bold green]Nothing was lost." if proof.holds else "[bold red]Something is wrong."
+    shown = shlex.quote(without_secrets(url))
     out.print()
     for line in proof.lines():
         out.print(f"  {line}", markup=False)
     out.print(f"\n{verdict}\n")
     out.print("Look at what is left of it:", style="bold")
     for command in ("status", "job list", "dead list", "dead retry --all", WORKER, "check"):
-        out.print(f"  {program()} {command} --url sqlite:///{folder / 'demo.db'}", markup=False)
+        out.print(f"  {program()} {command} --url {shown}", markup=False)
     out.print("Write your own:", style="bold")
     out.print("  docs/quickstart.md takes five minutes")
-    out.print("Everything that this made is in one folder, which you may delete:", style="bold")
-    out.print(f"  rm -r {folder}", markup=False)
+    out.print("Everything that this made, which you may delete:", style="bold")
+    for command in removals(url, folder):
+        out.print(f"  {command}", markup=False)
+    if "***" in shown:
+        out.print("With your password in the place of ***.", markup=False)
+
+
+def removals(url: str, folder: Path) -> Iterator[str]:
+    """Commands that remove what the show has left."""
+    yield f"rm -r {folder}"
+    parts = urlsplit(url)
+    if parts.scheme != "sqlite":
+        client = f"redis-cli {redis_cli_options(parts)}"
+        namespace = dict(parse_qsl(parts.query))["namespace"]
+        yield f"{client} --scan --pattern '{{{namespace}:p*' | xargs {client} unlink"
+
+
+def redis_cli_options(parts: SplitResult) -> str:
+    if parts.scheme == "unix":
+        database = dict(parse_qsl(parts.query)).get("database", "0")
+        return f"-s {shlex.quote(parts.path)} -n {database}"
+    return f"-u {shlex.quote(without_secrets(parts._replace(query='').geturl()))}"
