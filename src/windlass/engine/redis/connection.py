@@ -184,6 +184,16 @@ class Server:
                     location=self.location,
                 ) from error
             return error
+        if "DB index is out of range" in text:
+            raise EngineError(
+                f"The Redis server at {self.address} has no database {self.address.database}. "
+                "Give a lower number in the url (0 is always there), or raise databases on it.",
+                location=self.location,
+            ) from error
+        if self.address.is_encrypted and _speaks_no_tls(error):
+            return redis.exceptions.TimeoutError(
+                f"{text}; if it does not speak TLS on this port, write redis:// in the url"
+            )
         if "certificate verify failed" in text.lower():
             raise EngineError(
                 f"The certificate of the Redis server at {self.address} is not to be trusted "
@@ -216,3 +226,9 @@ def _advice(error: Exception) -> str | None:
         if isinstance(error, kind):
             return advice
     return _PASSING_WORDS.get(str(error).partition(" ")[0])
+
+
+def _speaks_no_tls(error: Exception) -> bool:
+    """Perhaps: a server that takes our greeting for a command waits for its end, or answers it."""
+    text = str(error).lower()
+    return "timeout connecting" in text or "wrong version number" in text

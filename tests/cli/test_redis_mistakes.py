@@ -1,0 +1,112 @@
+"""What a new user of Redis meets: each mistake gets a sentence and an exit code, no traceback."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from tests.cli.shell import Ran, Shell
+from tests.redis_server import RedisServer, free_port, private_server, shared_server
+
+APP = "from windlass import Windlass\napp = Windlass()\n\n@app.task\ndef nothing() -> None: ...\n"
+#: Run before anything else by every interpreter that has its folder on the path.
+WITHOUT_DRIVER = """
+import sys
+
+class NoDriver:
+    def find_spec(self, name, path=None, target=None):
+        if name.partition(".")[0] in ("redis", "hiredis"):
+            raise ModuleNotFoundError(f"No module named {name!r}", name=name)
+
+sys.meta_path.insert(0, NoDriver())
+"""
+
+
+@pytest.fixture
+def shell(shell: Shell) -> Shell:
+    """Its app takes the url from the environment."""
+    (shell.folder / "tasks.py").write_text(APP, encoding="utf-8")
+    return shell
+
+
+@pytest.fixture(scope="module")
+def locked() -> Iterator[RedisServer]:
+    """A server that asks for a password."""
+    server = private_server()
+    server.tell("CONFIG", "SET", "requirepass", "right")
+    yield server
+    server.end()
+
+
+def try_all(shell: Shell, url: str, **environment: str) -> Iterator[Ran]:
+    """A look, a worker and an enqueue."""
+    for arguments in (
+        ("status",),
+        ("worker", "tasks:app", "-p", "1"),
+        ("enqueue", "tasks.nothing"),
+    ):
+        app = {} if arguments == ("status",) else {"WINDLASS_APP": "tasks:app"}
+        ran = shell.type(*arguments, WINDLASS_URL=url, **app, **environment)
+        assert "Traceback" not in ran.out + ran.err
+        assert ran.code != 0
+        yield ran
+
+
+def test_a_wrong_password(shell: Shell, locked: RedisServer) -> None:
+    for ran in try_all(shell, f"redis://:wrong@127.0.0.1:{locked.port}/0"):
+        assert "refused the login" in ran.err
+        assert "Check user name and password in the url." in ran.err
+        assert "wrong" not in ran.err.replace("WRONGPASS", "")
+
+
+def test_a_wrong_database(shell: Shell) -> None:
+    for ran in try_all(shell, f"redis://127.0.0.1:{shared_server().port}/99"):
+        assert "has no database 99. Give a lower number in the url" in ran.err
+
+
+def test_no_driver(shell: Shell) -> None:
+    (shell.folder / "sitecustomize.py").write_text(WITHOUT_DRIVER, encoding="utf-8")
+    url = "redis://:secret@127.0.0.1:6379/0"
+    for ran in try_all(shell, url, PYTHONPATH=str(shell.folder)):
+        assert ran.code == 2
+        assert "needs the Redis driver, which is not installed here" in ran.err
+        assert "pip install windlass[redis]" in ran.err
+        assert "secret" not in ran.err
+
+
+def test_the_rest_works_without_a_driver(shell: Shell) -> None:
+    (shell.folder / "sitecustomize.py").write_text(WITHOUT_DRIVER, encoding="utf-8")
+    environment = {"WINDLASS_APP": "tasks:app", "WINDLASS_URL": shell.url}
+    ran = shell.type("enqueue", "tasks.nothing", PYTHONPATH=str(shell.folder), **environment)
+    assert ran.code == 0, ran.err
+
+
+@pytest.mark.parametrize(
+    ("scheme", "hint"),
+    [("redis", "Check that it runs"), ("rediss", "write redis:// in the url")],
+    ids=["nobody there", "TLS to a plain port"],
+)
+def test_no_answer(shell: Shell, scheme: str, hint: str) -> None:
+    port = free_port() if scheme == "redis" else shared_server().port
+    url = f"{scheme}://127.0.0.1:{port}/0"
+    ran = shell.type("status", "--url", url)
+    assert (ran.code, ran.out) == (3, "")
+    assert f"The Redis server at 127.0.0.1:{port}/0 did not answer" in ran.err
+    assert hint in ran.err
+    assert "Traceback" not in ran.err
+
+
+@pytest.mark.slow
+def test_a_worker_waits_for_a_server_and_says_so(shell: Shell) -> None:
+    """Slow: it tries for five seconds before it says that nobody is there."""
+    port = free_port()
+    url = f"redis://127.0.0.1:{port}/0"
+    worker = shell.start("worker", "tasks:app", "-p", "1", "--url", url)
+    assert worker.stderr is not None
+    lines = [next(worker.stderr) for _ in range(3)]
+    worker.kill()  # its children end with it
+    lines += worker.communicate()[1].splitlines()
+    assert "the engine is away; trying" in lines[2] or "cannot reach the engine" in lines[2]
+    assert f"127.0.0.1:{port}/0 did not answer" in lines[2]
+    assert not any("Traceback" in line for line in lines)
