@@ -38,6 +38,13 @@ def test_an_unknown_key_is_refused() -> None:
         Script("verb", {"verb": "-- KEYS: nothing\n"}.__getitem__)
 
 
+def test_numbers_stand_in_the_place_of_their_names() -> None:
+    text = "local LAST, FIRST = 10, 2\nlocal LATER = other\nreturn LAST + FIRST + AT_LAST, 'LAST'"
+    script = Script("verb", {"verb": text}.__getitem__)
+    lines = [line for line in script.text.decode().splitlines()[1:] if line]
+    assert lines == ["local LATER = other", "return 10 + 2 + AT_LAST, 'LAST'"]
+
+
 def test_the_digest_is_that_of_the_text() -> None:
     script = Script("verb", FILES.__getitem__)
     assert script.sha == hashlib.sha1(script.text).hexdigest().encode()

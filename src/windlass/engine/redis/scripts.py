@@ -20,6 +20,8 @@ from windlass.engine.redis import keys
 _LUA: Final = files("windlass.engine.redis").joinpath("lua")
 _KEYS: Final = re.compile(r"^-- KEYS:(.*)$", re.MULTILINE)
 _COMMAND: Final = re.compile(rb"\b(?:p?call|write)\('([A-Z]+)'")
+_CONSTANTS: Final = re.compile(r"^local ([A-Z_]+(?:, [A-Z_]+)*) = (\d+(?:, \d+)*)$", re.MULTILINE)
+_WORD_OR_TEXT: Final = re.compile(r"'[^'\n]*'|\b[A-Z][A-Z_]+\b")
 _INCLUDE: Final = re.compile(r"^--@include (\w+)$", re.MULTILINE)
 
 
@@ -31,7 +33,7 @@ class Script:
         self.name = name
         self.keys = _declared(parts)
         table = ", ".join(f"{key} = KEYS[{number}]" for number, key in enumerate(self.keys, 1))
-        self.text = f"local key = {{{table}}}\n{_without_comments(parts)}".encode()
+        self.text = f"local key = {{{table}}}\n{_inlined(_without_comments(parts))}".encode()
         self.sha = hashlib.sha1(self.text, usedforsecurity=False).hexdigest().encode()
 
     def prefix(self, namespace: str, partition: int, *, whole: bool = False) -> Prefix:
@@ -106,3 +108,12 @@ def _declared(parts: Sequence[str]) -> tuple[str, ...]:
 def _without_comments(parts: Sequence[str]) -> str:
     lines = (line for part in parts for line in part.splitlines())
     return "\n".join(line for line in lines if line.strip() and not line.lstrip().startswith("--"))
+
+
+def _inlined(text: str) -> str:
+    """Numbers in the place of their names. A function that uses a name from outside has to look it
+    up among all others when it is made, and all are made anew by every call."""
+    numbers: dict[str, str] = {}
+    for names, values in _CONSTANTS.findall(text):
+        numbers.update(zip(names.split(", "), values.split(", "), strict=True))
+    return _WORD_OR_TEXT.sub(lambda word: numbers.get(word[0], word[0]), _CONSTANTS.sub("", text))
