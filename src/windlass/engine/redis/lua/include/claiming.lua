@@ -139,19 +139,22 @@ local function claim(session, nonce, suspects, queues, limit)
   if is_gone then
     return { 1, -1, 0 }
   end
-  local ids, is_cut_short = held_ids(session, nonce, CHUNK), false
+  local ids, is_cut_short, in_ms = held_ids(session, nonce, CHUNK), false, next_in_ms()
   if limit < 0 then
     use_up(session, nonce)
-  elseif is_before(latest, nonce) and has_work(suspects, queues) then
+  elseif is_before(latest, nonce) and (in_ms == 0 or is_any_ready(suspects, queues)) then
     notice()
-    promote()
-    reap()
-    if select(2, find_session(session)) then
-      return { 1, -1, 0 }
+    if in_ms == 0 then  -- otherwise nothing is due and nobody is silent
+      promote()
+      reap()
+      if select(2, find_session(session)) then
+        return { 1, -1, 0 }
+      end
+      in_ms = next_in_ms()
     end
     ids, is_cut_short = lease(session, nonce, suspects, queues, limit)
   end
-  local reply = { 0, is_cut_short and 0 or next_in_ms(), is_any_ready('1', queues) and 1 or 0 }
+  local reply = { 0, is_cut_short and 0 or in_ms, is_any_ready('1', queues) and 1 or 0 }
   fetch(ids)
   local bodies = read_fields(key.body, ids)
   for number, id in ipairs(ids) do

@@ -16,19 +16,22 @@ local packed = {}   -- id -> the record as it is stored
 local changed = {}
 local pending, order = {}, {}
 
--- Gather a write; it is sent by flush.
-local function write(command, name, ...)
-  local which = command .. name
-  local entry = pending[which]
-  if not entry then
-    entry = { command, name, {} }
-    pending[which] = entry
-    order[#order + 1] = entry
+-- Gather a write of one or two words; it is sent by flush.
+local function write(command, name, one, two)
+  local by_name = pending[command]
+  if not by_name then
+    by_name = {}
+    pending[command] = by_name
   end
-  local arguments = entry[3]
-  for number = 1, select('#', ...) do
-    arguments[#arguments + 1] = (select(number, ...))
+  local arguments = by_name[name]
+  if not arguments then
+    arguments = {}
+    by_name[name] = arguments
+    order[#order + 1] = { command, name, arguments }
   end
+  local last = #arguments
+  arguments[last + 1] = one
+  arguments[last + 2] = two
 end
 
 local function save(id)

@@ -6,7 +6,8 @@ local function remove(id, record)
   write('HDEL', key.job, id)
   write('HDEL', key.body, id)
   write('ZREM', key.ids, id)
-  write('HDEL', key.extra, 'r:' .. id, 'p:' .. id, 'k:' .. id)
+  write('HDEL', key.extra, 'r:' .. id, 'p:' .. id)
+  write('HDEL', key.extra, 'k:' .. id)
   for number = 0, math.min(record[FAILURES], MAX_FAILURES) - 1 do
     write('HDEL', key.extra, 'f:' .. number .. ':' .. id)
   end
