@@ -12,7 +12,7 @@ object, that of its child: no other one repeats its claims.
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
 from windlass.engine.contract import Batch, Claim, Outcome, Plan, Turn, Verdict
@@ -62,8 +62,10 @@ class Claiming:
     def turn(
         self, session: str, outcomes: Sequence[Outcome], nonce: str, plan: Plan, limit: int
     ) -> Turn:
+        if self._partitions.number == 1:
+            return self._turn_alone(session, outcomes, nonce, plan, min(limit, MOST_CLAIMS))
         trail = self._trail(session)
-        is_repeat = self._partitions.number > 1 and nonce <= trail.nonce
+        is_repeat = nonce <= trail.nonce
         trail.nonce = max(nonce, trail.nonce)
         turn = _Collected(outcomes, plan)
         groups = self._partitions.group(outcomes, lambda outcome: outcome.id)
@@ -74,6 +76,18 @@ class Claiming:
             )
         else:
             self._ask_in_turn(turn, ask, trail, min(limit, MOST_CLAIMS))
+        return Turn(verdicts=tuple(turn.verdicts()), batch=turn.batch())
+
+    def _turn_alone(
+        self, session: str, outcomes: Sequence[Outcome], nonce: str, plan: Plan, limit: int
+    ) -> Turn:
+        """With one partition there is nobody else to ask, and it knows which nonces it has seen."""
+        turn = _Collected(outcomes, plan)
+        positions = range(len(outcomes))
+        ask = _Asking(self._make_call, turn, {0: positions}, session, nonce)
+        call, _ = ask(0, limit)
+        (reply,) = self._run([call])
+        turn.add(positions, reply)
         return Turn(verdicts=tuple(turn.verdicts()), batch=turn.batch())
 
     def _ask_in_turn(self, turn: _Collected, ask: _Asking, trail: _Trail, limit: int) -> None:
@@ -94,12 +108,12 @@ class Claiming:
             trail.partition, trail.stays = (trail.partition + 1) % self._partitions.number, 0
 
     def _finishing(
-        self, turn: _Collected, partition: int, positions: list[int]
-    ) -> tuple[Call, list[int]]:
+        self, turn: _Collected, partition: int, positions: Sequence[int]
+    ) -> tuple[Call, Sequence[int]]:
         ask = _Asking(self._make_call, turn, {partition: positions}, "", "")
         return ask(partition, _NO_CLAIM)
 
-    def _collect(self, turn: _Collected, asked: Sequence[tuple[Call, list[int]]]) -> None:
+    def _collect(self, turn: _Collected, asked: Sequence[tuple[Call, Sequence[int]]]) -> None:
         replies = self._run([call for call, _ in asked])
         for (_, positions), reply in zip(asked, replies, strict=True):
             turn.add(positions, reply)
@@ -119,7 +133,7 @@ class _Asking:
         self,
         make_call: Callable[[int, str, Sequence[bytes]], Call],
         turn: _Collected,
-        groups: dict[int, list[int]],
+        groups: Mapping[int, Sequence[int]],
         session: str,
         nonce: str,
     ) -> None:
@@ -131,7 +145,7 @@ class _Asking:
 
     def __call__(
         self, partition: int, limit: int | None, *, with_outcomes: bool = True
-    ) -> tuple[Call, list[int]]:
+    ) -> tuple[Call, Sequence[int]]:
         packed_limit = b"" if limit is None else b"%d" % limit
         positions = self.groups.get(partition, []) if with_outcomes else []
         outcomes = [self._turn.outcomes[position] for position in positions]
@@ -180,6 +194,8 @@ class _Collected:
 
     def _in_turn(self) -> list[tuple[records.Record, Claim]]:
         """Queue by queue where the plan names them, then by priority and place."""
+        if len(self.claims) < 2:
+            return self.claims
         turns = {queue: -number for number, queue in enumerate(reversed(self.plan.queues))}
         return sorted(
             self.claims,

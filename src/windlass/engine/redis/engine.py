@@ -289,6 +289,9 @@ class RedisEngine:
         unpack: Callable[[Sequence[T], Sequence[Reply]], Sequence[R]],
     ) -> list[R]:
         """One call for each partition that has some of the items; the answers in their order."""
+        if self._partitions.number == 1 and 0 < len(items) <= CHUNK:
+            (reply,) = self._run([self._call(0, name, pack(items))])
+            return list(unpack(items, reply))
         calls: list[Call] = []
         where: list[Sequence[int]] = []
         for partition, positions in self._partitions.group(items, id_of).items():
