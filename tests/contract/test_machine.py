@@ -401,7 +401,7 @@ def _known_totals(stats: Stats) -> tuple[object, object, dict[str, int]]:
 @pytest.mark.timeout(600)  # so that a failure is made small before it is shown
 @pytest.mark.parametrize(
     ("name", "examples"),
-    [("sqlite-memory", 100), ("sqlite-file-normal", 100), ("redis", 100), ("redis-4", 60)],
+    [("sqlite-memory", 100), ("sqlite-file-normal", 100), ("redis", 100), ("redis-4", 40)],
 )
 def test_an_engine_does_what_the_model_does(name: str, examples: int) -> None:
     machine = type("Machine", (QueueMachine,), {"variant_name": name})

@@ -98,14 +98,16 @@ def test_a_replica_that_takes_no_writes(own_server: RedisServer, open_redis: Ope
 
 
 def test_a_full_memory_changes_nothing(own_server: RedisServer, open_redis: OpenRedis) -> None:
-    engine = open_redis(own_server.url(), timeout_ms=300)
-    engine.put([new_job()])
+    url = own_server.url()
+    patient, hasty = open_redis(url, timeout_ms=20_000), open_redis(url, timeout_ms=1_000)
+    patient.put([new_job()])
+    hasty.stats()  # so that the refusal alone has to be within its time
     own_server.tell("CONFIG", "SET", "maxmemory", "1")
     with pytest.raises(EngineUnavailable, match="maxmemory"):
-        engine.put([new_job(1)])
+        hasty.put([new_job(1)])
     own_server.tell("CONFIG", "SET", "maxmemory", "0")
-    assert engine.check() == []
-    assert engine.get(["job-000001"]) == [None]
+    assert patient.check() == []
+    assert patient.get(["job-000001"]) == [None]
 
 
 def test_a_wrong_password_is_told_at_once(own_server: RedisServer, open_redis: OpenRedis) -> None:

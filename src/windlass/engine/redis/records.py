@@ -36,7 +36,6 @@ class Record(msgspec.Struct, array_like=True, frozen=True):
     expires_ms: int
     started_ms: int
     finished_ms: int
-    keep_ms: int
     result_ms: int
     session: str
     token: str

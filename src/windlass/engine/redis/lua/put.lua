@@ -51,7 +51,7 @@ local function store(head, body)
   local state = is_ready and 'ready' or 'scheduled'
   records[id] = {
     head[2], queue, head[4], now_ms, number, number, state, 'none', '', 0, 0, 0, 0, 0, 0, 0, 0, 0,
-    is_ready and now_ms or -1, is_ready and -1 or due_ms, expires_ms(head), -1, -1, -1, -1,
+    is_ready and now_ms or -1, is_ready and -1 or due_ms, expires_ms(head), -1, -1, -1,
     '', '', '', '', 0, 0,
   }
   save(id)

@@ -8,7 +8,7 @@ local function revive(id, record)
   for field = ATTEMPT, STRAYS do
     record[field] = 0
   end
-  record[REASON], record[FINISHED_MS], record[KEEP_MS] = '', -1, -1
+  record[REASON], record[FINISHED_MS] = '', -1
   record[EXPIRES_MS] = -1  -- it would only expire again
   record[CANCEL_REQUESTED] = 0
   if record[HAS_PROGRESS] == 1 then

@@ -15,8 +15,8 @@ local function purge(id, record)
   local record_until_ms = record[FINISHED_MS] + MIN_RECORD_MS
   if record[RESULT_MS] >= 0 and record_until_ms > now_ms then
     write('HDEL', key.extra, 'r:' .. id)
-    record[RESULT_MS], record[KEEP_MS] = -1, record_until_ms
-    enter(id, record)
+    record[RESULT_MS] = -1
+    enter(id, record, record_until_ms)
     return 0
   end
   remove(id, record)

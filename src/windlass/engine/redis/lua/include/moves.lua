@@ -1,6 +1,7 @@
 -- The one move through which a job changes its state, as windlass.core.states says.
 -- Where a job stands in an index follows from its record alone: `leave` takes it out of every index
--- that its record names, `enter` puts it in again after the record was changed.
+-- that its record names, `enter` puts it in again after the record was changed; one that has ended
+-- with the instant at which the purge visits it, which the index alone remembers.
 -- KEYS: ready due parked held asked keep dead extra
 --@include bookkeeping
 local TARGETS = {
@@ -74,12 +75,12 @@ local function leave(id, record)
   end
 end
 
-local function enter(id, record)
+local function enter(id, record, keep_ms)
   local state = record[STATE]
   if state == 'running' then
     write('ZADD', key.held, 0, held_member(id, record))
   elseif FINAL[state] then
-    write('ZADD', key.keep, record[KEEP_MS], id)
+    write('ZADD', key.keep, keep_ms, id)
     if state == 'dead' then
       write('ZADD', key.dead, 0, id)
     end
@@ -118,7 +119,7 @@ end
 
 local function finish_record(record, event, target, reason)
   record[FINISHED_MS] = now_ms
-  record[KEEP_MS] = now_ms + math.max(dead_ttl_ms, MIN_RECORD_MS)
+  record[READY_MS] = -1
   if target == 'cancelled' and event ~= 'expire' then
     reason = 'cancelled'
   end
@@ -163,16 +164,13 @@ local function move(id, record, event, given)
   if event == 'unroutable' and target == 'ready' then
     record[HOLD] = 'unroutable'
   end
-  if given.keep_ms then
-    record[KEEP_MS] = given.keep_ms
-  end
   record[STATE] = target
   count(record[QUEUE], source, -1)
   count(record[QUEUE], target, 1)
   if COUNTED[event] then
     total(COUNTED[event])
   end
-  enter(id, record)
+  enter(id, record, given.keep_ms or now_ms + math.max(dead_ttl_ms, MIN_RECORD_MS))
 end
 
 -- End the hold of a job that no worker knew: it is still in its old place.

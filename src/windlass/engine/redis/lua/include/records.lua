@@ -7,9 +7,9 @@ local TASK, QUEUE, PRIORITY, CREATED_MS, ROW, PLACE, STATE, HOLD, REASON = 1, 2,
 local SUSPECT, CANCEL_REQUESTED = 10, 11
 local ATTEMPT, STARTS, CRASHES, LOSSES, INTERRUPTIONS, SNOOZES, STRAYS = 12, 13, 14, 15, 16, 17, 18
 local READY_MS, DUE_MS, EXPIRES_MS, STARTED_MS, FINISHED_MS = 19, 20, 21, 22, 23
-local KEEP_MS, RESULT_MS = 24, 25
-local SESSION, TOKEN, LAST_TOKEN, LAST_EVENT = 26, 27, 28, 29
-local FAILURES, HAS_PROGRESS = 30, 31
+local RESULT_MS = 24
+local SESSION, TOKEN, LAST_TOKEN, LAST_EVENT = 25, 26, 27, 28
+local FAILURES, HAS_PROGRESS = 29, 30
 
 local records = {}  -- id -> record, or false when there is none
 local packed = {}   -- id -> the record as it is stored
