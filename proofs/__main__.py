@@ -34,6 +34,7 @@ PROOFS: Final[dict[str, Callable[[Path], Iterator[str]]]] = {
     "delayed": promptness.prove_delayed,
     "killed-child": promptness.prove_killed_child,
     "stuck-tasks": stuck_tasks.prove,
+    "rolling-deploy": rolling.prove_deploy,
     "rolling-restart": rolling.prove_restarts,
     "redis-enqueue-outage": redis_outages.prove_enqueue,
     "redis-killed": redis_outages.prove_killed,

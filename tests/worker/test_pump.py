@@ -22,6 +22,7 @@ from windlass.engine.contract import Engine, JobRecord, Outcome, Plan, Succeeded
 from windlass.errors import EngineUnavailable
 from windlass.job import Job
 from windlass.worker import pump as pump_module
+from windlass.worker.adoption import Adoption
 from windlass.worker.execution import Execution
 from windlass.worker.lease import Lease
 from windlass.worker.line import Line
@@ -67,8 +68,9 @@ class Rig:
         lease, pace = Lease(self.table, 30_000), self.pace
         line = Line(SLOTS, lease)
         engine, nonces = cast(Engine, self.faulty), Nonces(self.table)
-        self.pump = Pump(engine, plan, line, lease, nonces, pace, self.app.tasks, self)
-        execution = Execution(self.app.settings, self.pump.report_progress)
+        adoption = Adoption(engine, self.app.tasks)
+        self.pump = Pump(engine, plan, line, lease, nonces, pace, self.app.tasks, adoption, self)
+        execution = Execution(self.app.settings, self.pump.report_progress, adoption.leave)
         ThreadRunner(line, self.table, execution, pace, self.pump.report)
         self.thread = Thread(target=self._run_pump, daemon=True)
         self.thread.start()

@@ -77,7 +77,7 @@ async def run_all(
     lease = Lease(table, 30_000)
     lease.confirm(monotonic())
     line = Line(slots, lease)
-    executing = execution(app.settings, lambda claim, progress: None)
+    executing = execution(app.settings, lambda claim, progress: None, lambda task: None)
     for runner in (ThreadRunner, LoopRunner):
         runner(line, table, executing, Pace(), report)
     line.offer([(claim_of(task, name), task) for name in names])
@@ -209,7 +209,9 @@ def prepare(function: Callable[..., Any], call: bytes, counters: Counters) -> Ru
         counters=counters,
         created_ms=0,
     )
-    return Execution(app.settings, lambda claim, progress: None).prepare(claim, task)
+    return Execution(app.settings, lambda claim, progress: None, lambda task: None).prepare(
+        claim, task
+    )
 
 
 def test_an_argument_that_leaves_makes_no_call() -> None:
@@ -294,7 +296,7 @@ def test_a_thread_that_cannot_be_started_is_tried_again(
     lease = Lease(table, 30_000)
     lease.confirm(monotonic())
     line = Line(1, lease)
-    execution = Execution(app.settings, lambda claim, progress: None)
+    execution = Execution(app.settings, lambda claim, progress: None, lambda task: None)
     ThreadRunner(line, table, execution, Pace(), report)
     line.offer([(claim_of(task, "refused"), task)])
     assert "a thread for jobs could not be started" in caplog.text

@@ -30,11 +30,12 @@ import msgspec
 
 from windlass.app import Windlass
 from windlass.core.ids import new_session
-from windlass.engine.contract import BITE, Engine, EngineOptions, Plan
+from windlass.engine.contract import Engine, EngineOptions, Plan
 from windlass.engine.url import open_engine
 from windlass.errors import EngineUnavailable, WindlassError
 from windlass.loading import load_app
 from windlass.settings import absolute_url
+from windlass.worker.adoption import Adoption
 from windlass.worker.control import (
     Channel,
     Command,
@@ -146,8 +147,7 @@ class Child:
         engine = open_engine(settings.url, options)
         # An engine that is away costs time only; one that refuses us is for a person to see.
         with suppress(EngineUnavailable):
-            while engine.adopt(list(app.tasks)) == BITE:
-                pass  # a full bite: there may be more
+            engine.migrate()
         self._channel.send(
             Ready(
                 url=settings.url,
@@ -167,8 +167,9 @@ class Child:
         lease = Lease(self._table, app.settings.lease_ms)
         line, pace = Line(self._slots, lease), Pace()
         nonces = Nonces(self._table)
-        pump = Pump(engine, self._plan, line, lease, nonces, pace, app.tasks, self)
-        execution = Execution(app.settings, pump.report_progress)
+        adoption = Adoption(engine, app.tasks)
+        pump = Pump(engine, self._plan, line, lease, nonces, pace, app.tasks, adoption, self)
+        execution = Execution(app.settings, pump.report_progress, adoption.leave)
         for runner in (ThreadRunner, LoopRunner):
             runner(line, self._table, execution, pace, pump.report)
         self._pump = pump

@@ -75,11 +75,17 @@ class Run(msgspec.Struct, frozen=True, gc=False):
 
 class Execution:
     """Turns claims into outcomes. Used by all the slots of a child at once; `report_progress` is
-    told of the progress of the job under a claim."""
+    told of the progress of the job under a claim, and `leave` of tasks whose calls do not fit."""
 
-    def __init__(self, settings: Settings, report_progress: Callable[[Claim, bytes], None]) -> None:
+    def __init__(
+        self,
+        settings: Settings,
+        report_progress: Callable[[Claim, bytes], None],
+        leave: Callable[[str], None],
+    ) -> None:
         self._settings = settings
         self._report_progress = report_progress
+        self._leave = leave
         self._random = Random()
         self._notices = Notices()
 
@@ -109,6 +115,7 @@ class Execution:
 
     def _leave_to_others(self, claim: Claim, error: DecodeError) -> Outcome:
         """A newer or an older version of the app, in another worker, may be able to run it."""
+        self._leave(claim.task)
         if self._notices.is_due(claim.task):
             log.warning(
                 "a job of task %s is kept for workers of another version: %s", claim.task, error

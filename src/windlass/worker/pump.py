@@ -40,6 +40,7 @@ from windlass.engine.contract import (
 )
 from windlass.errors import EngineError
 from windlass.task import Task
+from windlass.worker.adoption import Adoption
 from windlass.worker.backoff import Backoff
 from windlass.worker.lease import Lease
 from windlass.worker.line import Line
@@ -104,6 +105,7 @@ class Pump:
         nonces: Nonces,
         pace: Pace,
         tasks: Mapping[str, Task[..., Any]],
+        adoption: Adoption,
         owner: Owner,
     ) -> None:
         self._engine = engine
@@ -113,6 +115,7 @@ class Pump:
         self._nonces = nonces
         self._pace = pace
         self._tasks = tasks
+        self._adoption = adoption
         self._owner = owner
         self._session = owner.new_session()
         # What other threads bring. Appending to a deque and storing into a dict are atomic.
@@ -245,11 +248,20 @@ class Pump:
     def _turn(self, outcomes: list[Outcome], room: int) -> None:
         call = self._unsettled = Call(self._session, outcomes)  # now they are in no other place
         if room:
+            if not self._plan.suspects:
+                self._adopt()
             nonce = self._nonces.announce()
             call = self._unsettled = Call(self._session, outcomes, nonce, room)
         turn, call = self._repeat(call)
         self._unsettled = None
         self._settle(call, turn)
+
+    def _adopt(self) -> None:
+        """Right before a claim, which then finds what was adopted before others do."""
+        try:
+            self._adoption.ask()
+        except EngineError:
+            return  # the claim that follows tells of it
 
     def _repeat(self, call: Call) -> tuple[Turn, Call]:
         """Make the call until its reply is known."""

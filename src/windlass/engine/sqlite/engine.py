@@ -140,6 +140,8 @@ class SQLiteEngine:
         return self._write(lambda tx: operating.discard(tx, ids))
 
     def adopt(self, tasks: Sequence[str]) -> int:
+        if not self._read(lambda db, _now: operating.can_adopt(db, tasks)):
+            return 0  # the usual case, without the write lock
         return self._write(lambda tx: operating.adopt(tx, tasks))
 
     def tend(self) -> Tended:

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import apsw
+
 from windlass.core.states import Event, State, is_allowed
 from windlass.engine.contract import BITE, MIN_RECORD_MS, CancelCode, ChangeCode, Tended
 from windlass.engine.sqlite import claiming
+from windlass.engine.sqlite.statements import as_array, first
 from windlass.engine.sqlite.transaction import JobRow, Transaction
 
 
@@ -54,6 +57,10 @@ def _revive(tx: Transaction, job: JobRow) -> None:
     job.expires_ms = None  # it would only expire again
     job.cancel_requested = 0
     tx.move(job, Event.REVIVE)
+
+
+def can_adopt(connection: apsw.Connection, tasks: Sequence[str]) -> bool:
+    return bool(first(connection, "any_unroutable", as_array(tasks)))
 
 
 def adopt(tx: Transaction, tasks: Sequence[str]) -> int:
