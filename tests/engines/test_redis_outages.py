@@ -21,10 +21,10 @@ from tests.worker.yard import until
 from windlass import EngineUnavailable, Windlass
 from windlass.engine.contract import Beat, Plan, PutCode
 from windlass.engine.redis import bell, connection
-from windlass.engine.redis.bell import POLL_FLOOR_MS
 from windlass.engine.redis.keys import key
 from windlass.engine.redis.pool import MOST_CALLS
 from windlass.engine.redis.scripts import pack
+from windlass.engine.waiting import POLL_FLOOR_MS
 from windlass.errors import EngineError
 
 OUTAGES: Final[dict[str, Callable[[Proxy], None]]] = {

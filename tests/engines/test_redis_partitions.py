@@ -12,9 +12,9 @@ from tests.engines.conftest import OpenRedis, new_job
 from tests.redis_server import RedisServer
 from windlass.core.ids import partition_of
 from windlass.engine.contract import NewJob, Plan, PutCode
-from windlass.engine.redis.bell import POLL_FLOOR_MS
 from windlass.engine.redis.engine import RedisEngine
 from windlass.engine.redis.partitions import Partitions
+from windlass.engine.waiting import POLL_FLOOR_MS
 from windlass.errors import EngineError
 
 

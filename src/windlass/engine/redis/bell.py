@@ -11,13 +11,10 @@ the waiter subscribes again every few seconds, and opens a new one if that was n
 
 from __future__ import annotations
 
-import contextlib
-import os
 import secrets
 import select
 import threading
 import time
-import weakref
 from collections.abc import Callable
 from enum import Enum
 from typing import Final
@@ -27,9 +24,8 @@ import redis
 from windlass.engine.redis import keys, scripts
 from windlass.engine.redis.connection import Server
 from windlass.engine.redis.pool import Link
+from windlass.engine.waiting import POLL_FLOOR_MS, Nudge, OfThisProcess
 
-#: A waiter looks by itself at least this often.
-POLL_FLOOR_MS: Final = 500
 _PATIENCE_S: Final = 1.0
 #: How often to see whether the connection still stands.
 PULSE_S: Final = 5.0
@@ -44,11 +40,8 @@ class Bell:
     """The waiting and waking of one engine object."""
 
     def __init__(self, server: Server, *, is_spread: bool) -> None:
-        self._server = server
         self._is_spread = is_spread  # over several lists: one who rings takes it off one of them
-        self._opening = threading.Lock()
-        self._inside: _Inside | None = None
-        _BELLS.add(self)
+        self._inside = OfThisProcess(lambda: _Inside(server))
 
     def wait(
         self,
@@ -57,7 +50,7 @@ class Bell:
         timeout_ms: int,
     ) -> None:
         """Return when rung or nudged, when `register` finds work, or after a time."""
-        inside = self._open()
+        inside = self._inside.get()
         inside.subscribe()
         block_ms = max(0, min(timeout_ms, POLL_FLOOR_MS))
         found = register(inside.channel, block_ms)
@@ -67,48 +60,18 @@ class Bell:
             unregister(inside.channel)
 
     def nudge(self) -> None:
-        with contextlib.suppress(BlockingIOError):  # a full pipe wakes just as well
-            os.write(self._open().nudge_in, b"1")
+        self._inside.get().nudge.give()
 
     def close(self) -> None:
-        with self._opening:
-            if self._inside is not None and self._inside.pid == os.getpid():
-                self._inside.close()
-            self._inside = None
-
-    def _open(self) -> _Inside:
-        """What this process waits with; a forked child makes its own."""
-        inside = self._inside
-        if inside is not None and inside.pid == os.getpid():
-            return inside
-        with self._opening:
-            if self._inside is None or self._inside.pid != os.getpid():
-                self._inside = _Inside(self._server)
-            return self._inside
-
-
-#: A lock may be held by a thread that a forked child does not have.
-_BELLS: Final[weakref.WeakSet[Bell]] = weakref.WeakSet()
-
-
-def _unlock_in_child() -> None:
-    for bell in list(_BELLS):
-        bell._opening = threading.Lock()
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_unlock_in_child)
+        self._inside.close()
 
 
 class _Inside:
     """The subscription and the pipe of one bell in one process."""
 
     def __init__(self, server: Server) -> None:
-        self.pid = os.getpid()
         self.channel = keys.channel(server.address.namespace, secrets.token_hex(8))
-        self.nudge_out, self.nudge_in = os.pipe()
-        os.set_blocking(self.nudge_out, False)
-        os.set_blocking(self.nudge_in, False)
+        self.nudge = Nudge()
         self._server = server
         self._connection: Link | None = None
         self._asked_at = 0.0  # when the subscription was last sent
@@ -143,11 +106,11 @@ class _Inside:
         deadline = time.monotonic() + timeout_ms / 1000
         while not self._drain():
             socket = self._socket()
-            sources = [self.nudge_out] if socket is None else [self.nudge_out, socket]
+            nudged = self.nudge.descriptor
+            sources = [nudged] if socket is None else [nudged, socket]
             ready = select.select(sources, (), (), max(0.0, deadline - time.monotonic()))[0]
-            if self.nudge_out in ready:
-                with contextlib.suppress(BlockingIOError):
-                    os.read(self.nudge_out, 4096)
+            if nudged in ready:
+                self.nudge.take()
                 return Woken.NUDGED
             if not ready:
                 return None
@@ -185,5 +148,4 @@ class _Inside:
 
     def close(self) -> None:
         self._drop()
-        for descriptor in (self.nudge_out, self.nudge_in):
-            os.close(descriptor)
+        self.nudge.close()

@@ -15,14 +15,12 @@ import random
 import secrets
 import select
 import socket
-import threading
-import weakref
 from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
-#: A waiter looks by itself at least this often.
-POLL_FLOOR_MS: Final = 500
+from windlass.engine.waiting import POLL_FLOOR_MS, Nudge, OfThisProcess
+
 _LONGEST_SOCKET_PATH: Final = 100
 
 
@@ -31,13 +29,11 @@ class Bell:
 
     def __init__(self, folder: Path | None) -> None:
         self._folder = folder
-        self._opening = threading.Lock()
-        self._inside: _Inside | None = None
-        _BELLS.add(self)
+        self._inside = OfThisProcess(lambda: _Inside(folder))
 
     def wait(self, has_work: Callable[[], bool], timeout_ms: int) -> None:
         """Return when rung or nudged, when `has_work` says so at the start, or after a time."""
-        inside = self._open()
+        inside = self._inside.get()
         inside.bind()
         inside.show("idle")
         try:
@@ -47,8 +43,7 @@ class Bell:
             inside.show("busy")
 
     def nudge(self) -> None:
-        with contextlib.suppress(BlockingIOError):  # a full pipe wakes just as well
-            os.write(self._open().nudge_in, b"1")
+        self._inside.get().nudge.give()
 
     def ring(self, waiters: int) -> None:
         """Wake up to so many waiters, in whatever process."""
@@ -57,53 +52,24 @@ class Bell:
         if self._folder is None:
             self.nudge()
             return
-        inside = self._open()
+        inside = self._inside.get()
         for name in inside.idle_names():
             if waiters and inside.ring_one(name):
                 waiters -= 1
 
     def close(self) -> None:
-        with self._opening:
-            if self._inside is not None and self._inside.pid == os.getpid():
-                self._inside.close()
-            self._inside = None
-
-    def _open(self) -> _Inside:
-        """What this process waits and rings with; a forked child makes its own."""
-        inside = self._inside
-        if inside is not None and inside.pid == os.getpid():
-            return inside
-        with self._opening:
-            if self._inside is None or self._inside.pid != os.getpid():
-                self._inside = _Inside(self._folder)
-            return self._inside
-
-
-#: A lock may be held by a thread that a forked child does not have.
-_BELLS: Final[weakref.WeakSet[Bell]] = weakref.WeakSet()
-
-
-def _unlock_in_child() -> None:
-    for bell in list(_BELLS):
-        bell._opening = threading.Lock()
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_unlock_in_child)
+        self._inside.close()
 
 
 class _Inside:
     """The sockets and the pipe of one bell in one process."""
 
     def __init__(self, folder: Path | None) -> None:
-        self.pid = os.getpid()
-        self.nudge_out, self.nudge_in = os.pipe()
-        os.set_blocking(self.nudge_out, False)
-        os.set_blocking(self.nudge_in, False)
+        self.nudge = Nudge()
         self._folder = folder if hasattr(socket, "AF_UNIX") else None
         self._folder_fd: int | None = None  # opened when a path is too long for a socket
         self._bound: socket.socket | None = None  # made at the first wait
-        self._name = f"{self.pid}-{secrets.token_hex(4)}"
+        self._name = f"{os.getpid()}-{secrets.token_hex(4)}"
         self._sender: socket.socket | None = None
 
     # ---------------------------------------------------------------------------- the waiter
@@ -144,7 +110,7 @@ class _Inside:
             os.rename(self._path(f"{self._name}.{before}"), self._path(f"{self._name}.{ending}"))
 
     def block(self, timeout_ms: int) -> None:
-        sources = [self.nudge_out, *([self._bound.fileno()] if self._bound else [])]
+        sources = [self.nudge.descriptor, *([self._bound.fileno()] if self._bound else [])]
         for source in select.select(sources, (), (), max(0, timeout_ms) / 1000)[0]:
             with contextlib.suppress(BlockingIOError):
                 os.read(source, 4096)
@@ -197,6 +163,6 @@ class _Inside:
         for owned in (self._bound, self._sender):
             if owned is not None:
                 owned.close()
-        for descriptor in (self.nudge_out, self.nudge_in, self._folder_fd):
-            if descriptor is not None:
-                os.close(descriptor)
+        if self._folder_fd is not None:
+            os.close(self._folder_fd)
+        self.nudge.close()

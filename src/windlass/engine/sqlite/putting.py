@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from windlass.core.states import State
 from windlass.engine.contract import IDEMPOTENCY_MS, NewJob, Placed, PutCode
-from windlass.engine.sqlite.bell import POLL_FLOOR_MS
 from windlass.engine.sqlite.transaction import Transaction
+from windlass.engine.waiting import POLL_FLOOR_MS
 
 
 def put(tx: Transaction, job: NewJob) -> Placed:

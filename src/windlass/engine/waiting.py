@@ -1,0 +1,85 @@
+"""What the bells of all engines share: the poll floor, a pipe that wakes a waiter of this process,
+and a holder of what each process makes for itself."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import threading
+import weakref
+from collections.abc import Callable
+from typing import Any, Final, Generic, Protocol, TypeVar
+
+#: A waiter looks by itself at least this often.
+POLL_FLOOR_MS: Final = 500
+
+
+class Nudge:
+    """A pipe: what is written on one side makes the other readable."""
+
+    def __init__(self) -> None:
+        self.descriptor, self._entrance = os.pipe()
+        os.set_blocking(self.descriptor, False)
+        os.set_blocking(self._entrance, False)
+
+    def give(self) -> None:
+        with contextlib.suppress(BlockingIOError):  # a full pipe wakes just as well
+            os.write(self._entrance, b"1")
+
+    def take(self) -> None:
+        """Make it unreadable again."""
+        with contextlib.suppress(BlockingIOError):
+            os.read(self.descriptor, 4096)
+
+    def close(self) -> None:
+        os.close(self.descriptor)
+        os.close(self._entrance)
+
+
+class Closable(Protocol):
+    def close(self) -> None: ...
+
+
+T = TypeVar("T", bound=Closable)
+
+
+class OfThisProcess(Generic[T]):
+    """Something with descriptors, made at its first use; a forked child makes its own."""
+
+    def __init__(self, make: Callable[[], T]) -> None:
+        self._make = make
+        self._opening = threading.Lock()
+        self._made: tuple[int, T] | None = None
+        _ALL.add(self)
+
+    def get(self) -> T:
+        made = self._made
+        if made is not None and made[0] == os.getpid():
+            return made[1]
+        with self._opening:
+            if self._made is None or self._made[0] != os.getpid():
+                self._made = os.getpid(), self._make()
+            return self._made[1]
+
+    def close(self) -> None:
+        """The next use makes a new one."""
+        with self._opening:
+            if self._made is not None and self._made[0] == os.getpid():
+                self._made[1].close()
+            self._made = None
+
+    def unlock(self) -> None:
+        self._opening = threading.Lock()
+
+
+#: A lock may be held by a thread that a forked child does not have.
+_ALL: Final[weakref.WeakSet[OfThisProcess[Any]]] = weakref.WeakSet()
+
+
+def _unlock_in_child() -> None:
+    for holder in list(_ALL):
+        holder.unlock()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_unlock_in_child)
