@@ -30,8 +30,17 @@ from tests.proxy import Proxy, Side, Then
 from tests.redis_server import shared_server
 from windlass.core.ids import new_id
 from windlass.core.states import State
-from windlass.engine.contract import Batch, Filter, Plan, Turn
+from windlass.engine.contract import (
+    Batch,
+    EngineOptions,
+    Filter,
+    NewJob,
+    Plan,
+    PutCode,
+    Turn,
+)
 from windlass.engine.redis.engine import RedisEngine
+from windlass.engine.url import open_engine
 from windlass.errors import EngineUnavailable
 
 Call = Callable[[], Any]
@@ -137,6 +146,7 @@ class Laboratory:
         variant = Variant(self._name, self._folder, url)
         self._opened.append(variant)
         world = RepeatableWorld(variant)
+        world.engine.migrate()  # of another length each time: what the server says of itself
         return (*self._scenario(world), world)
 
     def _see(self) -> Seen:
@@ -251,6 +261,25 @@ def test_a_lost_reply_changes_nothing(laboratory: Laboratory) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(600)  # in some scenarios much has to happen before the call
 @pytest.mark.parametrize("name", SCENARIOS)
 def test_two_hundred_lost_replies_change_nothing(laboratory: Laboratory) -> None:
     lose_all(laboratory, swallowed=100, cut=45, given_up=10)
+
+
+@pytest.mark.parametrize("partitions", [1, 4])
+def test_the_first_use_of_a_place_with_lost_replies(partitions: int) -> None:
+    """The server is examined and prepared, and something is put, all in one call."""
+    server = shared_server()
+    with Proxy(server.port) as proxy:
+        for after_bytes in (0, 1, 1_000, 3_000, 5_000):
+            url = server.url(port=proxy.port, partitions=partitions)
+            engine = open_engine(url, EngineOptions())
+            jobs = [NewJob(id=f"job-{n}", task="t", queue="q", payload=b"") for n in range(8)]
+            proxy.cut(Side.REPLIES, after_bytes)
+            assert {placed.code for placed in engine.put(jobs)} == {PutCode.CREATED}
+            proxy.heal()
+            assert engine.stats().totals == {"enqueued": 8}
+            assert engine.check() == []
+            engine.shutdown()
+        assert proxy.cuts >= 4

@@ -55,7 +55,7 @@ def test_a_call_in_an_outage_fails_in_its_time(
     started = time.monotonic()
     with pytest.raises(EngineUnavailable, match="Check that it runs and can be reached"):
         engine.put([new_job(1)])
-    assert 0.1 < time.monotonic() - started < 1.0
+    assert 0.1 < time.monotonic() - started < 1.5
     proxy.heal()
     assert engine.put([new_job(1)])[0].code is PutCode.CREATED
 
@@ -115,18 +115,18 @@ def test_opening_a_server_shares_the_time_of_the_call(
     started = time.monotonic()
     with pytest.raises(EngineUnavailable):
         engine.put([new_job()])
-    assert time.monotonic() - started < 0.9
+    assert time.monotonic() - started < 1.5
 
 
 def test_who_gets_no_answer_knocks_again(
     server: RedisServer, proxy: Proxy, open_redis: OpenRedis
 ) -> None:
     """Before the system does so for the first time, after a second."""
-    engine = open_redis(server.url(port=proxy.port), timeout_ms=3_000)
+    engine = open_redis(server.url(port=proxy.port), timeout_ms=1_200)
     proxy.vanish()
     healing = threading.Timer(0.1, proxy.heal)
     healing.start()
-    assert seconds_of(lambda: engine.put([new_job()])) < 0.95
+    assert seconds_of(lambda: engine.put([new_job()])) < 0.9
     healing.join()
 
 
@@ -140,7 +140,7 @@ def test_a_connection_that_was_cut_without_a_word_costs_half_the_time(
     proxy.cut(Side.REPLIES, after_bytes, Then.HOLD)
     seconds = seconds_of(lambda: engine.put([new_job(1)]))
     assert proxy.cuts == 1
-    assert 0.4 < seconds < 0.9
+    assert 0.4 < seconds < 1.0
     assert engine.stats().totals == {"enqueued": 2}
 
 
@@ -156,7 +156,7 @@ def test_replies_that_come_slowly_share_the_time(
     started = time.monotonic()
     with pytest.raises(EngineUnavailable):
         engine.beat(beats)
-    assert time.monotonic() - started < 0.8
+    assert time.monotonic() - started < 1.5
 
 
 # -------------------------------------------------------------------------------- connections
@@ -219,7 +219,8 @@ def test_broken_connections_are_replaced_at_once(
     server: RedisServer, proxy: Proxy, open_redis: OpenRedis, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """All that were open have broken; after the first none of the others is tried."""
-    monkeypatch.setattr(connection, "_FIRST_PAUSE_S", 1.0)
+    for name in ("_FIRST_PAUSE_S", "_MOST_PAUSE_S"):
+        monkeypatch.setattr(connection, name, 2.0)
     engine = open_redis(server.url(port=proxy.port), timeout_ms=5_000)
     engine.put([new_job()])
     proxy.delay(0.02)
@@ -228,7 +229,7 @@ def test_broken_connections_are_replaced_at_once(
     proxy.heal()
     assert proxy.living == MOST_CALLS
     proxy.reset()
-    assert seconds_of(lambda: engine.put([new_job()])) < 0.12  # without a pause
+    assert seconds_of(lambda: engine.put([new_job()])) < 0.8  # without a pause
 
 
 # ----------------------------------------------------------------------------- what servers say
