@@ -15,7 +15,6 @@ import os
 import re
 import sys
 import threading
-import weakref
 from collections.abc import Callable, Coroutine, Mapping
 from pathlib import Path
 from types import FunctionType, MappingProxyType, TracebackType
@@ -95,8 +94,6 @@ class Windlass:
         self._unnamed_url = _unnamed(self.settings)
         self._engine: Engine | None = None
         self._batcher: Batcher | None = None
-        self._opening = threading.Lock()
-        _APPS.add(self)
 
     @property
     def tasks(self) -> Mapping[str, Task[..., Any]]:
@@ -130,7 +127,7 @@ class Windlass:
         The app can be used again afterwards; jobs that were kept in memory are gone."""
         if self._batcher is not None and not self._batcher.close():
             _warn(f"{self!r} was closed before all coroutines had their answers.")
-        with self._opening:
+        with _opening:
             engine, self._engine = self._engine, None
         if engine is not None:
             engine.shutdown()
@@ -210,9 +207,9 @@ class Windlass:
     # -------------------------------------------------------------------------------- opening
 
     def _open_engine(self) -> Engine:
-        from windlass.engine.url import open_engine
+        with _opening:
+            from windlass.engine.url import open_engine
 
-        with self._opening:
             if self._engine is None:
                 settings = self.settings
                 options = EngineOptions(
@@ -229,9 +226,9 @@ class Windlass:
             return self._engine
 
     def _make_batcher(self) -> Batcher:
-        from windlass.batching import Batcher  # imports asyncio, which is slow
+        with _opening:
+            from windlass.batching import Batcher  # imports asyncio, which is slow
 
-        with self._opening:
             if self._batcher is None:
                 self._batcher = Batcher(lambda: self.engine)
             return self._batcher
@@ -315,13 +312,40 @@ def _place_of(function: Callable[..., Any]) -> str:
 
 # ----------------------------------------------------------------------------------------- forking
 
-_APPS: Final[weakref.WeakSet[Windlass]] = weakref.WeakSet()
+#: How long a fork waits for an opening, in seconds. Only one in the middle of it is in vain.
+FORK_PATIENCE_S: Final = 5.0
 
 
-def _forget_parent() -> None:
-    for app in list(_APPS):
-        app._opening = threading.Lock()  # a thread that is not in the child may have held it
+class _Opening:
+    """A lock that is held by whoever opens something, for all apps. A fork waits for it: what is
+    opened is imported first, and a child would wait for ever for an import that a thread of its
+    parent had begun."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._is_held_for_fork = False
+
+    def __enter__(self) -> None:
+        self._lock.acquire()
+
+    def __exit__(self, *_: object) -> None:
+        self._lock.release()
+
+    def before_fork(self) -> None:
+        self._is_held_for_fork = self._lock.acquire(timeout=FORK_PATIENCE_S)
+
+    def after_in_parent(self) -> None:
+        if self._is_held_for_fork:
+            self._lock.release()
+
+    def after_in_child(self) -> None:
+        self._lock = threading.Lock()
 
 
+_opening = _Opening()
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_forget_parent)
+    os.register_at_fork(
+        before=_opening.before_fork,
+        after_in_parent=_opening.after_in_parent,
+        after_in_child=_opening.after_in_child,
+    )
