@@ -106,11 +106,41 @@ print(made + 10)
     assert count_jobs(tmp_path) == int(out)
 
 
-@pytest.mark.parametrize("lock", ["app._opening", "app.batcher._changed"])
+def test_a_fork_waits_for_an_import_under_way(tmp_path: Path) -> None:
+    """The child would wait for it for ever: the thread that imports is not there."""
+    run_script(
+        tmp_path,
+        """
+import sys, time
+begun, seen = threading.Event(), []
+class Slow:
+    def find_spec(self, name, path, target=None):
+        if name == "windlass.engine.sqlite.engine":
+            begun.set()
+            time.sleep(0.5)
+            seen.append(name)
+sys.meta_path.insert(0, Slow())
+thread = threading.Thread(target=lambda: note.enqueue("parent"))
+thread.start()
+begun.wait()
+def child():
+    signal.alarm(20)
+    assert seen
+    note.enqueue("child")
+import signal
+run_forked(child)
+thread.join()
+""",
+    )
+    assert count_jobs(tmp_path) == 2
+
+
+@pytest.mark.parametrize("lock", ["windlass.app._opening", "app.batcher._changed"])
 def test_a_lock_of_the_parent_does_not_hold_the_child(tmp_path: Path, lock: str) -> None:
     run_script(
         tmp_path,
         f"""
+import windlass.app
 asyncio.run(note.aenqueue("parent"))
 app.close()
 held, done = threading.Event(), threading.Event()
