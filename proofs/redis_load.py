@@ -46,7 +46,7 @@ class Scene:
         self.yard = Yard(folder, LEASE, "10s", 3, url)
         self._workers_url = url
         if is_proxied:
-            self._workers_url = url.replace(str(self.server.port), str(self.proxy.port))
+            self._workers_url = url.replace(f":{self.server.port}/", f":{self.proxy.port}/")
         self.workers: list[Worker] = []
         self._labels: dict[str, str] = {}  # label -> id of the job
         self._probes = 0

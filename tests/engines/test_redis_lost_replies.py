@@ -13,6 +13,7 @@ between the engine and the server:
 
 from __future__ import annotations
 
+import secrets
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -27,7 +28,7 @@ from tests.contract.test_lost_replies import SAME, VERBS, a_claim
 from tests.contract.variants import Variant
 from tests.contract.world import StandingStill, World
 from tests.proxy import Proxy, Side, Then
-from tests.redis_server import shared_server
+from tests.redis_server import documented_rights, shared_server
 from windlass.core.ids import new_id
 from windlass.core.states import State
 from windlass.engine.contract import (
@@ -138,11 +139,15 @@ class Laboratory:
         self._partitions = partitions
         self._folder = folder
         self._opened: list[Variant] = []
+        self._user = f"lab-{secrets.token_hex(6)}"
+        rights = documented_rights(f"{self._user}*")  # to all places whose names begin so
+        shared_server().add_user(self._user, *rights)
         self._prepare()[0]()  # from here on the server knows all scripts
         self.seen = self._see()
 
     def _prepare(self) -> tuple[Call, object, World]:
-        url = shared_server().url(port=self.proxy.port, partitions=self._partitions)
+        query = f"namespace={self._user}-{len(self._opened)}&partitions={self._partitions}"
+        url = f"redis://{self._user}:secret@127.0.0.1:{self.proxy.port}/0?{query}"
         variant = Variant(self._name, self._folder, url)
         self._opened.append(variant)
         world = RepeatableWorld(variant)
@@ -194,7 +199,7 @@ class Laboratory:
 
     def _look_directly(self, world: World) -> None:
         """Past the proxy, which only costs time from here on."""
-        direct = world.variant.url.replace(str(self.proxy.port), str(shared_server().port))
+        direct = world.variant.url.replace(f":{self.proxy.port}/", f":{shared_server().port}/")
         self._opened.append(Variant(self._name, self._folder, direct))
         world.engine = self._opened[-1].open()
         world.engine.clock_offset_ms = StandingStill(world.now_ms)

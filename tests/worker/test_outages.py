@@ -110,7 +110,7 @@ def test_a_worker_starts_and_stops_while_its_server_is_away(
     url = server.url(namespace="outages")
     yard = Yard(tmp_path, "2s", "1s", 3, url)
     proxy.refuse()
-    worker = yard.start(url=url.replace(str(server.port), str(proxy.port)))
+    worker = yard.start(url=url.replace(f":{server.port}/", f":{proxy.port}/"))
     worker.await_log("the engine is away")
     proxy.heal()
     resume(yard, "first")
