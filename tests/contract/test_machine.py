@@ -350,6 +350,19 @@ class QueueMachine(RuleBasedStateMachine):
             self.jump(STEP_MS)
             self.same(lambda it: it.beat(beats))
 
+    @rule(slot=slots)
+    def lose_a_session(self, slot: int) -> None:
+        """All others beat meanwhile; it is declared dead, and stays so."""
+        self.pass_a_lease({0, 1, 2} - {slot})
+        self.tend()
+        self.beat({slot})
+
+    @rule()
+    def keep_for_long_enough(self) -> None:
+        """What had ended by now is forgotten."""
+        self.jump(OPTIONS.dead_ttl_ms)
+        self.tend()
+
     @precondition(lambda self: Capability.DURABLE in self.world.variant.capabilities)
     @rule()
     def reopen(self) -> None:
