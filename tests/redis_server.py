@@ -38,10 +38,15 @@ RIGHTS_PAGE = Path(__file__).parent.parent / "docs" / "internals" / "redis.md"
 
 def documented_rights(namespace: str) -> list[str]:
     """The rule that the documentation gives for the namespace `windlass`, for another one."""
+    return _documented_rule().replace("windlass", namespace).split()
+
+
+@cache
+def _documented_rule() -> str:
     page = RIGHTS_PAGE.read_text(encoding="utf-8")
     rules: list[str] = re.findall(r"^ACL SETUSER windlass (.*)$", page, re.MULTILINE)
     (rule,) = rules
-    return rule.replace("windlass", namespace).split()
+    return rule
 
 
 class RedisServer:
@@ -53,8 +58,8 @@ class RedisServer:
             raise FileNotFoundError(ABSENT)
         self.folder = Path(tempfile.mkdtemp(prefix="windlass-redis-"))
         self.port = free_port()
-        self._users = self.folder / "users.acl"  # outlasts a restart
-        self._users.touch()
+        self._users = self.folder / "users.acl"
+        self._rights: dict[str, tuple[str, ...]] = {}  # of every user
         self._command = [
             *(executable, "--port", str(self.port), "--bind", "127.0.0.1"),
             *("--dir", str(self.folder), "--logfile", str(self.folder / "log")),
@@ -65,6 +70,8 @@ class RedisServer:
         self.start()
 
     def start(self) -> None:
+        users = (f"user {name} {' '.join(rights)}\n" for name, rights in self._rights.items())
+        self._users.write_text("".join(users))
         self._process = subprocess.Popen(self._command, stdout=subprocess.DEVNULL)
         deadline = time.monotonic() + PATIENCE_S
         while not self._answers():
@@ -86,9 +93,10 @@ class RedisServer:
 
     def add_user(self, name: str, *rights: str) -> None:
         """Or give a known one other rights, at once and after a restart."""
+        if self._rights.get(name) == rights:
+            return
+        self._rights[name] = rights
         assert self.tell("ACL", "SETUSER", name, "reset", *rights) == b"+OK\r\n"
-        users = [line for line in self._users.read_text().splitlines() if line.split()[1] != name]
-        self._users.write_text("\n".join([*users, f"user {name} {' '.join(rights)}", ""]))
 
     def tell(self, *words: str) -> bytes:
         """One command on a connection of its own, and the beginning of the reply."""

@@ -134,16 +134,17 @@ def test_a_call_follows_its_keys_as_they_really_move(
 def test_the_old_owner_runs_nothing_any_more(pair: Pair, recording: Recording) -> None:
     pair.begin(recording.most_changing("put").before, (), EVERY_KEY)
     pair.hand_over(pair.source, pair.target)
-    for name in scripts.names():
-        case = recording.most_changing(name)
-        pair.target.place(case.before, EVERY_KEY, RESTING)
-        (reply,) = pair.source.send([case.command])
-        assert isinstance(reply, MovedError)
-        (reply,) = pair.target.send([case.command])
-        assert is_same(reply, case.reply)
-        assert pair.target.values() == case.after
-    pair.target.tell(b"FLUSHALL")
-    pair.hand_over(pair.target, pair.source)
+    try:
+        for name in scripts.names():
+            case = recording.most_changing(name)
+            pair.target.place(case.before, EVERY_KEY, RESTING)
+            assert isinstance(pair.call_source(case), MovedError)
+            (reply,) = pair.target.send([case.command])
+            assert is_same(reply, case.reply)
+            assert pair.target.values() == case.after
+    finally:
+        pair.target.tell(b"FLUSHALL")
+        pair.hand_over(pair.target, pair.source)
 
 
 # ---------------------------------------------------------------------------------- planted bugs
