@@ -41,6 +41,7 @@ EMPTIES: Final[dict[str, set[str]]] = {
     "discard": {
         *("body", "count", "dead", "extra", "ids", "job", "keep", "key_expiry", "keys"),
     },
+    "examine": set(),
     "find": set(),
     "get": set(),
     "look": set(),
@@ -83,6 +84,7 @@ def every_move(stage: Stage) -> None:
 def everything_is_seen(stage: Stage) -> None:
     live_a_life(stage.world)
     stage.engine.check()
+    stage.engine.examine()
     stage.world.everything()
     stage.engine.find(Filter(state=State.DEAD))
     stage.engine.get(["unknown", *stage.world.ids()])
