@@ -74,7 +74,7 @@ def test_a_server_that_is_away_is_a_finding(shell: Shell, options: tuple[str, ..
 
 
 def test_a_wrong_password_is_a_finding(shell: Shell) -> None:
-    ran = shell.type("doctor", "--url", shared_server().url().replace("//", "//x:secret@"))
+    ran = shell.type("doctor", "--url", shared_server().url_for("nobody"))
     assert ran.code == 1
     assert "problem  connection" in ran.out
     assert "refused the login" in ran.out

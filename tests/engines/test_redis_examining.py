@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 import re
-import select
 import socket
-import threading
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 
 import pytest
 
-from tests.docs.pages import DOCS, read
 from tests.engines.conftest import OpenRedis, new_job
-from tests.redis_server import RedisServer, free_port, private_server
+from tests.proxy import Proxy
+from tests.redis_server import RedisServer, documented_rights, free_port, private_server
 from tests.worker.yard import until
 from windlass.engine.contract import Finding, Grade
 from windlass.engine.redis import examining
@@ -29,6 +26,12 @@ def bare() -> Iterator[RedisServer]:
     server = private_server()
     yield server
     server.end()
+
+
+def full_url(server: RedisServer, **options: object) -> str:
+    """For somebody who may ask the server for its settings."""
+    query = "&".join(f"{name}={value}" for name, value in options.items())
+    return f"redis://127.0.0.1:{server.port}/0?{query}"
 
 
 def found(engine: RedisEngine) -> dict[str, Finding]:
@@ -88,12 +91,12 @@ def test_the_version_of_valkey_is_its_own() -> None:
 
 
 def test_eviction(bare: RedisServer, open_redis: OpenRedis) -> None:
-    assert found(open_redis(bare.url()))["eviction"].grade is Grade.OK
+    assert found(open_redis(full_url(bare)))["eviction"].grade is Grade.OK
     with setting(bare, "maxmemory-policy", "volatile-lru"):
-        assert found(open_redis(bare.url()))["eviction"].grade is Grade.OK
+        assert found(open_redis(full_url(bare)))["eviction"].grade is Grade.OK
     with setting(bare, "maxmemory-policy", "allkeys-lru"):
-        refused = found(open_redis(bare.url()))["eviction"]
-        accepted = found(open_redis(bare.url(allow_eviction=1)))["eviction"]
+        refused = found(open_redis(full_url(bare)))["eviction"]
+        accepted = found(open_redis(full_url(bare, allow_eviction=1)))["eviction"]
     assert refused.grade is Grade.PROBLEM
     assert "drops keys" in refused.text
     assert accepted.grade is Grade.ADVICE
@@ -113,7 +116,7 @@ def test_persistence(
     bare: RedisServer, open_redis: OpenRedis, name: str, value: str, grade: Grade, words: str
 ) -> None:
     with setting(bare, name, value):
-        finding = found(open_redis(bare.url()))["persistence"]
+        finding = found(open_redis(full_url(bare)))["persistence"]
     assert finding.grade is grade
     assert words in finding.text
 
@@ -122,15 +125,15 @@ def test_a_snapshot_that_failed(own_server: RedisServer, open_redis: OpenRedis) 
     (own_server.folder / "dump.rdb").mkdir()  # in the way of the file of that name
     own_server.tell("BGSAVE")
     until(lambda: b"bgsave_status:err" in own_server.tell("INFO", "persistence"), "it fails")
-    finding = found(open_redis(own_server.url()))["persistence"]
+    finding = found(open_redis(full_url(own_server)))["persistence"]
     assert finding.grade is Grade.PROBLEM
     assert "snapshot failed" in finding.text
 
 
 def test_a_replica(own_server: RedisServer, open_redis: OpenRedis) -> None:
-    assert found(open_redis(own_server.url()))["role"].text == "primary, 0 replicas"
+    assert found(open_redis(full_url(own_server)))["role"].text == "primary, 0 replicas"
     own_server.tell("REPLICAOF", "127.0.0.1", "1")
-    finding = found(open_redis(own_server.url()))["role"]
+    finding = found(open_redis(full_url(own_server)))["role"]
     assert finding.grade is Grade.PROBLEM
     assert "replica of 127.0.0.1:1" in finding.text
 
@@ -138,7 +141,7 @@ def test_a_replica(own_server: RedisServer, open_redis: OpenRedis) -> None:
 def test_memory(bare: RedisServer, open_redis: OpenRedis) -> None:
     def graded(limit: str) -> Grade:
         with setting(bare, "maxmemory", limit):
-            return found(open_redis(bare.url()))["memory"].grade
+            return found(open_redis(full_url(bare)))["memory"].grade
 
     (used,) = re.findall(rb"used_memory:(\d+)", bare.tell("INFO", "memory"))
     assert graded("0") is Grade.OK
@@ -148,10 +151,10 @@ def test_memory(bare: RedisServer, open_redis: OpenRedis) -> None:
 
 
 def test_connections(bare: RedisServer, open_redis: OpenRedis) -> None:
-    assert found(open_redis(bare.url()))["connections"].grade is Grade.OK
+    assert found(open_redis(full_url(bare)))["connections"].grade is Grade.OK
     with setting(bare, "maxclients", "10"):
         idle = [socket.create_connection(("127.0.0.1", bare.port)) for _ in range(8)]
-        finding = found(open_redis(bare.url()))["connections"]
+        finding = found(open_redis(full_url(bare)))["connections"]
         for connection in idle:
             connection.close()
     assert finding.grade is Grade.ADVICE
@@ -173,10 +176,7 @@ def test_partitions(server: RedisServer, open_redis: OpenRedis) -> None:
 
 
 def test_the_documented_rights_are_enough(own_server: RedisServer, open_redis: OpenRedis) -> None:
-    page = read(DOCS / "internals" / "redis.md")
-    (rights,) = re.findall(r"^ACL SETUSER .*$", page, re.MULTILINE)
-    own_server.tell(rights)
-    url = f"redis://windlass:secret@127.0.0.1:{own_server.port}/0"
+    url = own_server.url(namespace="windlass")
     findings = found(open_redis(url))
     assert findings["rights"] == Finding(
         Grade.OK, "rights", "the user windlass may do all that is needed"
@@ -188,16 +188,15 @@ def test_the_documented_rights_are_enough(own_server: RedisServer, open_redis: O
         ("-evalsha", "'evalsha'"),
         ("resetchannels", "PUBLISH windlass:wake:doctor, SUBSCRIBE windlass:wake:doctor"),
     ):
-        own_server.tell(rights)
-        own_server.tell("ACL", "SETUSER", "windlass", less)
+        own_server.add_user("windlass", *documented_rights("windlass"), less)
         finding = found(open_redis(url))["rights"]
         assert finding.grade is Grade.PROBLEM
         assert missing in finding.text, less
 
 
 def test_keys_of_others_are_no_place(own_server: RedisServer, open_redis: OpenRedis) -> None:
-    own_server.tell("ACL", "SETUSER", "other", "on", ">secret", "~other:*", "&*", "+@all")
-    engine = open_redis(f"redis://other:secret@127.0.0.1:{own_server.port}/0")
+    own_server.add_user("other", "on", ">secret", "~other:*", "&*", "+@all")
+    engine = open_redis(own_server.url_for("other"))
     finding = found(engine)["rights"]
     assert finding.grade is Grade.PROBLEM
     assert "refused a command" in finding.text
@@ -236,35 +235,12 @@ def test_a_clock_that_differs(
 
 
 def test_a_long_way(server: RedisServer, open_redis: OpenRedis) -> None:
-    assert found(open_redis(server.url()))["round trip"].grade is Grade.OK
-    with slow_way(server.port, delay_s=0.01) as port:
-        url = server.url().replace(f":{server.port}", f":{port}")
-        finding = found(open_redis(url))["round trip"]
+    assert examining._round_trip(1.5) == Finding(Grade.OK, "round trip", "1.50 ms")
+    with Proxy(server.port) as proxy:
+        proxy.delay(0.01)
+        finding = found(open_redis(server.url(port=proxy.port)))["round trip"]
     assert finding.grade is Grade.ADVICE
     assert "Bring them closer" in finding.text
-
-
-@contextmanager
-def slow_way(port: int, delay_s: float) -> Iterator[int]:
-    """Carries one connection to the server, and everything on it so much later."""
-    listener = socket.create_server(("127.0.0.1", 0))
-    is_over = threading.Event()
-
-    def carry() -> None:
-        here, _ = listener.accept()
-        with here, socket.create_connection(("127.0.0.1", port)) as there:
-            others = {here: there, there: here}
-            while not is_over.is_set():
-                for source in select.select(list(others), (), (), 0.05)[0]:
-                    time.sleep(delay_s)
-                    others[source].sendall(source.recv(65536))
-
-    carrier = threading.Thread(target=carry)
-    carrier.start()
-    yield listener.getsockname()[1]
-    is_over.set()
-    carrier.join()
-    listener.close()
 
 
 def test_a_server_that_is_away_raises(open_redis: OpenRedis) -> None:

@@ -1,8 +1,6 @@
 -- Look at a partition and change nothing: what was settled at its first use, and which of our
--- commands this user may not send: a script that meets one is cut off in the middle. Keys that it
--- may not touch refuse this script itself, which declares all of them.
--- KEYS: meta job body extra ids ready due parked held asked keep dead lease sessions forget keys
--- KEYS: key_expiry count total wait
+-- commands this user may not send: a script that meets one is cut off in the middle.
+-- KEYS: meta job
 -- ARGV: 1 a channel that we publish to, then commands that take a key first
 -- Returns: {format, partitions (-1 = not used yet), 1 if rights could be asked for, then what is
 --          not allowed}
