@@ -39,6 +39,7 @@ from windlass.worker.control import (
     Channel,
     Command,
     Drain,
+    Draining,
     Failed,
     HandBack,
     Ready,
@@ -223,6 +224,8 @@ class Child:
                 os._exit(0)  # nothing was claimed yet, or all is reported
             case Drain() if pump is not None:
                 pump.drain()
+                with suppress(OSError):  # nobody is there to hear it: the next read tells
+                    self._channel.send(Draining())
             case HandBack() if pump is not None:
                 pump.hand_back()
             case SessionGone(session) if pump is not None:

@@ -72,7 +72,11 @@ class SuspectsSeen(msgspec.Struct, frozen=True, tag="suspects_seen"):
     """Jobs are waiting that must run alone."""
 
 
-Report = Ready | Failed | SessionStarted | SuspectsSeen
+class Draining(msgspec.Struct, frozen=True, tag="draining"):
+    """It has heard that it is to drain."""
+
+
+Report = Ready | Failed | SessionStarted | SuspectsSeen | Draining
 
 # ------------------------------------------------------------------------------------------ channel
 

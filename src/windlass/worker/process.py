@@ -22,6 +22,8 @@ class ChildProcess:
         self.is_solo = is_solo
         self.session = ""  # until it has one
         self.was_killed = False
+        self.is_retiring = False  # it is being replaced, and is beside the number asked for
+        self.has_heard = False  # that it is to drain
         self.failure: str | None = None
         self.started_at = monotonic()
         slots = 1 if is_solo else options.slots

@@ -6,7 +6,8 @@
    is to be said to the engine is said by `upkeep`, in a thread of its own.
 3. A child that dies is replaced at once, and its session closed with the jobs that ran in it as
    suspects. Suspects run in a child of their own, one at a time.
-4. On the first SIGTERM or SIGINT children drain; when the grace is over, or on a second signal,
+4. A child that is to be replaced while the worker goes on is handed to `retiring`.
+5. On the first SIGTERM or SIGINT children drain; when the grace is over, or on a second signal,
    they hand back what runs; whoever is still there 5 s later is killed.
 """
 
@@ -22,6 +23,7 @@ from windlass.engine.url import open_engine
 from windlass.worker.control import (
     Command,
     Drain,
+    Draining,
     Failed,
     HandBack,
     Ready,
@@ -34,6 +36,7 @@ from windlass.worker.logs import configure_logging
 from windlass.worker.options import WorkerOptions
 from windlass.worker.process import ChildProcess
 from windlass.worker.reactor import Reactor
+from windlass.worker.retiring import KILL_S, Retirements
 from windlass.worker.upkeep import Closing, Upkeep
 
 log = getLogger("windlass.worker")
@@ -41,8 +44,6 @@ log = getLogger("windlass.worker")
 #: A signal that comes this soon after the first, in seconds, is its echo: programs such as
 #: `timeout` signal a process and then its group.
 ECHO_S = 0.25
-#: How long children may take to hand back before they are killed, in seconds.
-KILL_S = 5.0
 #: How long the last sessions may take to be closed, in seconds.
 CLOSE_S = 5.0
 #: A child that lives for less than this, in seconds, is not replaced at once for ever.
@@ -52,6 +53,8 @@ FIRST_RESPAWN_S = 0.1
 MOST_RESPAWN_S = 5.0
 #: How long a child that closed its channel may take to end, in seconds.
 SILENT_S = 1.0
+#: For each of the processes that were asked for, so many more may be retiring.
+MOST_RETIRING = 2
 
 EXIT_OK = 0
 EXIT_FAILED = 1
@@ -67,6 +70,12 @@ class Supervisor:
         self._options = options
         self._reactor = Reactor([*_STOPPING, signal.SIGCHLD])
         self._children: dict[int, ChildProcess] = {}
+        self._retirements = Retirements(
+            self._reactor,
+            MOST_RETIRING * options.processes,
+            replace=lambda: self._start_later(is_solo=False),
+            kill=self._kill,
+        )
         self._upkeep: Upkeep | None = None  # from the moment the first child is ready
         self._grace_s = 0.0
         self._respawns = 0  # children that are to be started in a moment
@@ -136,7 +145,7 @@ class Supervisor:
         """The first child has told the settings."""
         options = EngineOptions(lease_ms=ready.lease_ms, dead_ttl_ms=ready.dead_ttl_ms)
         engine = open_engine(ready.url, options)
-        self._grace_s = ready.shutdown_grace_ms / 1000
+        self._grace_s = self._retirements.grace_s = ready.shutdown_grace_ms / 1000
         self._upkeep = Upkeep(
             engine,
             ready.lease_ms,
@@ -175,6 +184,10 @@ class Supervisor:
             case Ready():
                 if self._upkeep is None:
                     self._begin(report)
+                else:
+                    self._retirements.notice_ready()
+            case Draining():
+                child.has_heard = True
             case Failed():
                 child.failure = report.text
             case SessionStarted():
@@ -202,6 +215,7 @@ class Supervisor:
             self._reactor.unwatch(child.channel)
             child.channel.close()
             del self._children[child.pid]
+            self._retirements.forget(child)
             self._bury(child)
 
     def _hear_last_words(self, child: ChildProcess) -> None:
@@ -221,6 +235,8 @@ class Supervisor:
             self._upkeep.close(Closing(child.session, suspects, child.cause()))
         if suspects or not self._ended_well(child):
             self._tell_death(child, suspects)
+        if child.is_retiring:
+            return  # its replacement is there, or on its way
         self._count_life(child)
         if not self._stops and not child.is_solo:
             self._start_later(is_solo=False)  # one for suspects is started when there are some
@@ -234,8 +250,10 @@ class Supervisor:
             log.error("cannot serve %s: %s", self._options.app, child.failure or child.cause())
 
     def _ended_well(self, child: ChildProcess) -> bool:
-        """A child ends by itself only when it was told to, or when it is the one for suspects."""
-        return (child.is_solo or self._stops > 0) and child.cause() == "exit code 0"
+        """A child ends by itself only when it was told to, or when it is the one for suspects. Of
+        one that was killed on purpose was told already."""
+        may_end = child.is_solo or child.is_retiring or self._stops > 0
+        return child.was_killed or (may_end and child.cause() == "exit code 0")
 
     def _tell_death(self, child: ChildProcess, suspects: tuple[str, ...]) -> None:
         if child.failure is not None:
