@@ -5,8 +5,10 @@
 2. It waits for signals, words of children, deaths of children and timers, all in one place. What
    is to be said to the engine is said by `upkeep`, in a thread of its own.
 3. A child that dies is replaced at once, and its session closed with the jobs that ran in it as
-   suspects. Suspects run in a child of their own, one at a time.
-4. A child that is to be replaced while the worker goes on is handed to `retiring`.
+   suspects. Suspects, and jobs whose tasks want it, run alone: in *solo* children, which are
+   started when there is something for them, and end when there is nothing.
+4. A child that is to be replaced while the worker goes on is handed to `retiring`; what went beyond
+   its time-out, or was cancelled, is dealt with by `enforcing`.
 5. On the first SIGTERM or SIGINT children drain; when the grace is over, or on a second signal,
    they hand back what runs; whoever is still there 5 s later is killed.
 """
@@ -26,12 +28,15 @@ from windlass.worker.control import (
     Draining,
     Failed,
     HandBack,
+    Limited,
+    Look,
     Ready,
     Report,
     SessionGone,
     SessionStarted,
     SuspectsSeen,
 )
+from windlass.worker.enforcing import Enforcement
 from windlass.worker.logs import configure_logging
 from windlass.worker.options import WorkerOptions
 from windlass.worker.process import ChildProcess
@@ -76,7 +81,9 @@ class Supervisor:
             replace=lambda: self._start_later(is_solo=False),
             kill=self._kill,
         )
-        self._upkeep: Upkeep | None = None  # from the moment the first child is ready
+        # From the moment the first child is ready:
+        self._upkeep: Upkeep | None = None
+        self._enforcement: Enforcement | None = None
         self._grace_s = 0.0
         self._respawns = 0  # children that are to be started in a moment
         self._is_solo_coming = False
@@ -136,9 +143,15 @@ class Supervisor:
         if not self._stops:
             self._start_child(is_solo=is_solo)
 
-    def _start_solo(self) -> None:
-        is_there = self._is_solo_coming or any(child.is_solo for child in self._children.values())
-        if not self._stops and not is_there:
+    def _serve_alone(self) -> None:
+        """Jobs wait that must run alone: whoever is idle is told, and if all are busy there is one
+        more, up to the number of processes."""
+        solo = [child for child in self._children.values() if child.is_solo]
+        idle = [child for child in solo if not child.table.occupied()]
+        for child in idle:
+            child.tell(Look())
+        has_room = len(solo) < self._options.processes and not idle
+        if not self._stops and not self._is_solo_coming and has_room:
             self._start_later(is_solo=True)
 
     def _begin(self, ready: Ready) -> None:
@@ -146,15 +159,24 @@ class Supervisor:
         options = EngineOptions(lease_ms=ready.lease_ms, dead_ttl_ms=ready.dead_ttl_ms)
         engine = open_engine(ready.url, options)
         self._grace_s = self._retirements.grace_s = ready.shutdown_grace_ms / 1000
-        self._upkeep = Upkeep(
+        upkeep = self._upkeep = Upkeep(
             engine,
             ready.lease_ms,
             self._options.queues,
             living=lambda: list(self._children.values()),
             on_gone=lambda session: self._reactor.post(partial(self._tell_gone, session)),
-            on_suspects=lambda: self._reactor.post(self._start_solo),
+            on_cancel=lambda session, ids: self._reactor.post(partial(self._cancel, session, ids)),
+            on_suspects=lambda: self._reactor.post(self._serve_alone),
         )
-        self._upkeep.start()
+        self._enforcement = Enforcement(
+            self._reactor,
+            ready.kill_after_ms,
+            living=lambda: list(self._children.values()),
+            retirements=self._retirements,
+            finish=upkeep.finish,
+            kill=self._kill,
+        )
+        upkeep.start()
         log.info("ready: %s, %d tasks", engine.location, ready.tasks)
         if not ready.tasks:
             log.warning(
@@ -188,18 +210,26 @@ class Supervisor:
                     self._retirements.notice_ready()
             case Draining():
                 child.has_heard = True
+            case Limited():
+                if self._enforcement is not None:
+                    self._enforcement.watch(child)
             case Failed():
                 child.failure = report.text
             case SessionStarted():
                 child.session = report.session
             case SuspectsSeen():
-                self._start_solo()
+                self._serve_alone()
 
     def _tell_gone(self, session: str) -> None:
         for child in self._children.values():
             if child.session == session:
                 log.warning("session %s of child %d is gone", session, child.pid)
                 child.tell(SessionGone(session))
+
+    def _cancel(self, session: str, ids: tuple[str, ...]) -> None:
+        for child in self._children.values():
+            if child.session == session and self._enforcement is not None:
+                self._enforcement.cancel(child, ids)
 
     # ----------------------------------------------------------------------------------- deaths
 
