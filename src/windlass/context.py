@@ -14,6 +14,7 @@ from typing import Final
 
 import msgspec
 
+from windlass.core.signals import Interruption
 from windlass.errors import NoContext
 
 #: A longer progress message is cut to this many characters.
@@ -30,7 +31,15 @@ class Progress(msgspec.Struct, frozen=True):
 class Context:
     """The job that is running. `attempt` is 1 for the first try."""
 
-    __slots__ = ("_sink", "attempt", "job_id", "max_attempts", "queue", "task")
+    __slots__ = (
+        "_sink",
+        "attempt",
+        "interruption",
+        "job_id",
+        "max_attempts",
+        "queue",
+        "task",
+    )
 
     def __init__(
         self,
@@ -47,7 +56,15 @@ class Context:
         self.queue = queue
         self.attempt = attempt
         self.max_attempts = max_attempts
+        self.interruption: Interruption | None = None  # set by the worker, and by nobody else
         self._sink = sink
+
+    @property
+    def cancelled(self) -> bool:
+        """Whether to stop: the job was cancelled, its time is over, or another worker has it.
+
+        Always False in a plain call."""
+        return self.interruption is not None
 
     def progress(self, value: float, message: str = "") -> None:
         """Tell how far the job is, from 0 to 1. Seen in `job.info().progress` a moment later."""

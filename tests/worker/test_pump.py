@@ -25,6 +25,7 @@ from windlass.worker import pump as pump_module
 from windlass.worker.adoption import Adoption
 from windlass.worker.execution import Execution
 from windlass.worker.lease import Lease
+from windlass.worker.limits import Limits
 from windlass.worker.line import Line
 from windlass.worker.nonces import Nonces
 from windlass.worker.pace import SAMPLE, Pace
@@ -71,7 +72,8 @@ class Rig:
         adoption = Adoption(engine, self.app.tasks)
         self.pump = Pump(engine, plan, line, lease, nonces, pace, self.app.tasks, adoption, self)
         execution = Execution(self.app.settings, self.pump.report_progress, adoption.leave)
-        ThreadRunner(line, self.table, execution, pace, self.pump.report)
+        self.limits = Limits(self.table, 1_000, lambda: None, is_solo=False)
+        ThreadRunner(line, self.table, self.limits, execution, pace, self.pump.report)
         self.thread = Thread(target=self._run_pump, daemon=True)
         self.thread.start()
         return self.pump
@@ -85,6 +87,9 @@ class Rig:
     def new_session(self) -> str:
         self.sessions.append(f"session-{len(self.sessions)}")
         return self.sessions[-1]
+
+    def note_loss(self) -> None:
+        self.limits.note_loss()
 
     def see_suspects(self) -> None:
         self.saw_suspects.set()

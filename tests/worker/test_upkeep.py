@@ -42,12 +42,14 @@ class Office:
         self.child = Living("session")
         self.gone: list[str] = []
         self.suspects: list[bool] = []
+        self.cancelled: list[tuple[str, tuple[str, ...]]] = []
         self.upkeep = Upkeep(
             cast(Engine, self.faulty),
             LEASE_MS,
             ("default",),
             living=lambda: [cast(ChildProcess, self.child)],
             on_gone=self.gone.append,
+            on_cancel=lambda session, ids: self.cancelled.append((session, ids)),
             on_suspects=lambda: self.suspects.append(True),
         )
 

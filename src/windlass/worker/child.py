@@ -37,11 +37,16 @@ from windlass.loading import load_app
 from windlass.settings import absolute_url
 from windlass.worker.adoption import Adoption
 from windlass.worker.control import (
+    Cancel,
     Channel,
     Command,
+    Disown,
     Drain,
+    Draining,
     Failed,
     HandBack,
+    Limited,
+    Look,
     Ready,
     SessionGone,
     SessionStarted,
@@ -50,7 +55,9 @@ from windlass.worker.control import (
     join_pair,
 )
 from windlass.worker.execution import Execution
+from windlass.worker.guards import shield_engine
 from windlass.worker.lease import Lease
+from windlass.worker.limits import Limits
 from windlass.worker.line import Line
 from windlass.worker.logs import configure_logging
 from windlass.worker.nonces import Nonces
@@ -142,6 +149,7 @@ class Child:
             app.close()  # its module may have used the engine of its own url already
             # For the app too: what a task enqueues belongs where its worker claims.
             app.settings = msgspec.structs.replace(app.settings, url=url)
+        app.wrap_engine(shield_engine)
         settings = app.settings
         options = EngineOptions(lease_ms=settings.lease_ms, dead_ttl_ms=settings.dead_ttl_ms)
         engine = open_engine(settings.url, options)
@@ -153,6 +161,7 @@ class Child:
                 url=settings.url,
                 lease_ms=settings.lease_ms,
                 shutdown_grace_ms=settings.shutdown_grace_ms,
+                kill_after_ms=settings.kill_after_ms,
                 dead_ttl_ms=settings.dead_ttl_ms,
                 tasks=len(app.tasks),
             )
@@ -164,14 +173,18 @@ class Child:
     async def _serve(self, app: Windlass, engine: Engine) -> None:
         """Begin: from here on the loop, the pump and the runners go on by themselves."""
         self._farewell = [app.close, engine.shutdown, atexit._run_exitfuncs, _flush]
-        lease = Lease(self._table, app.settings.lease_ms)
+        is_solo = self._plan.suspects
+        lease = Lease(self._table, app.settings.lease_ms, is_solo=is_solo)
         line, pace = Line(self._slots, lease), Pace()
         nonces = Nonces(self._table)
         adoption = Adoption(engine, app.tasks)
         pump = Pump(engine, self._plan, line, lease, nonces, pace, app.tasks, adoption, self)
         execution = Execution(app.settings, pump.report_progress, adoption.leave)
+        kill_after_ms = app.settings.kill_after_ms
+        limits = Limits(self._table, kill_after_ms, self._tell_limited, is_solo=is_solo)
         for runner in (ThreadRunner, LoopRunner):
-            runner(line, self._table, execution, pace, pump.report)
+            runner(line, self._table, limits, execution, pace, pump.report)
+        self._limits = limits
         self._pump = pump
         Thread(target=pump.run, name="pump", daemon=True).start()
 
@@ -184,6 +197,9 @@ class Child:
 
     def see_suspects(self) -> None:
         self._channel.send(SuspectsSeen())
+
+    def note_loss(self) -> None:
+        self._limits.note_loss()
 
     def end(self) -> NoReturn:
         """Everything is reported. This is the pump's thread, because the main one may be blocked by
@@ -224,10 +240,26 @@ class Child:
                 os._exit(0)  # nothing was claimed yet, or all is reported
             case Drain() if pump is not None:
                 pump.drain()
+                self._tell(Draining())
+            case Look() if pump is not None:
+                pump.look()
+            case Cancel(ids) if pump is not None:
+                pump.cancel_waiting(ids)
+                self._limits.cancel(ids)
+            case Disown(id, token) if pump is not None:
+                pump.disown(id, token)
             case HandBack() if pump is not None:
                 pump.hand_back()
             case SessionGone(session) if pump is not None:
                 pump.lose_session(session)
+
+    def _tell_limited(self) -> None:
+        self._tell(Limited())
+
+    def _tell(self, report: Draining | Limited) -> None:
+        """When nobody is there to hear it, the next read tells."""
+        with suppress(OSError):
+            self._channel.send(report)
 
 
 def _leave_signals_to_supervisor() -> None:

@@ -9,7 +9,7 @@ one number of slots for both.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from enum import IntEnum
 from threading import Lock
 from time import monotonic
@@ -90,6 +90,19 @@ class Line:
                     taken.append(waiting.popleft().claim)
             counts = self._startable() if taken else (0, 0)
         # What was taken back may have stood in front of something that can start.
+        self._hint(counts)
+        return taken
+
+    def take_out(self, ids: Collection[str]) -> list[Claim]:
+        """Remove the claims of these jobs."""
+        taken: list[Claim] = []
+        with self._lock:
+            for kind, waiting in enumerate(self._waiting):
+                kept = [entry for entry in waiting if entry.claim.id not in ids]
+                taken += (entry.claim for entry in waiting if entry.claim.id in ids)
+                self._waiting[kind].clear()
+                self._waiting[kind].extend(kept)
+            counts = self._startable() if taken else (0, 0)
         self._hint(counts)
         return taken
 

@@ -22,6 +22,10 @@ class ChildProcess:
         self.is_solo = is_solo
         self.session = ""  # until it has one
         self.was_killed = False
+        self.is_retiring = False  # it is being replaced, and is beside the number asked for
+        self.has_heard = False  # that it is to drain
+        self.has_limits = False  # runs in it may go too far
+        self.disowned: set[int] = set()  # runs whose jobs were taken from it, by generation
         self.failure: str | None = None
         self.started_at = monotonic()
         slots = 1 if is_solo else options.slots
@@ -77,8 +81,9 @@ class ChildProcess:
             return f"signal {-code}"
 
     def suspects(self) -> tuple[str, ...]:
-        """The jobs whose code ran when it ended."""
-        return () if self.was_killed else tuple(self.table.occupied())
+        """The jobs whose code ran when it ended. If one of them had gone too far before, that one
+        has lost its job, and the others are not to blame."""
+        return () if self.was_killed or self.disowned else tuple(self.table.occupied())
 
 
 def _start(control: int, table: int) -> subprocess.Popen[bytes]:
