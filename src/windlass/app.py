@@ -124,7 +124,7 @@ class Windlass:
 
     def wrap_engine(self, wrap: Callable[[Engine], Engine]) -> None:
         """Put something around the engine; for a worker, which must not leave calls half done."""
-        with self._opening:
+        with _opening:
             self._wrap = wrap
             if self._engine is not None:
                 self._engine = wrap(self._engine)
