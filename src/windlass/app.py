@@ -346,7 +346,7 @@ def _place_of(function: Callable[..., Any]) -> str:
 # ----------------------------------------------------------------------------------------- forking
 
 #: How long a fork waits for an opening, in seconds. Only one in the middle of it is in vain.
-FORK_PATIENCE_S: Final = 5.0
+FORK_PATIENCE_S: Final = 10.0
 
 
 class _Opening:
