@@ -11,8 +11,8 @@ import pytest
 from tests.worker.faulty import Faulty, lose_request, once
 from tests.worker.yard import until
 from windlass.app import Windlass
-from windlass.core.states import State
-from windlass.engine.contract import UNKNOWN_NONCE_MS, Engine, Plan, Tended
+from windlass.core.states import Reason, State
+from windlass.engine.contract import UNKNOWN_NONCE_MS, Buried, Engine, Plan, Tended
 from windlass.worker.process import ChildProcess
 from windlass.worker.slots import SlotTable
 from windlass.worker.upkeep import Closing, Upkeep
@@ -139,3 +139,26 @@ def test_a_closing_that_was_asked_for_is_done_before_the_end(office: Office) -> 
     office.upkeep.close(Closing("session", (), "exit code 0"))
     office.upkeep.stop(10)
     assert office.state(job) is State.READY
+
+
+def test_a_job_that_was_ended_by_force_is_reported_before_its_session_is_closed(
+    office: Office,
+) -> None:
+    job = office.claim("nonce")
+    office.faulty.faults["finish"] = once(lose_request)
+    outcome = Buried(id=job, token="nonce", reason=Reason.TIMED_OUT, error=b"")
+    office.upkeep.finish(outcome)
+    office.upkeep.close(Closing("session", (), "signal 9 (SIGKILL)"))
+    office.upkeep.start()
+    until(lambda: "close" in office.faulty.calls, "the closing")
+    assert office.state(job) is State.DEAD
+    errands = [call for call in office.faulty.calls if call in ("finish", "close")]
+    assert errands == ["finish", "finish", "close"]
+
+
+def test_cancellations_are_told_of(office: Office) -> None:
+    job = office.claim("nonce")
+    office.engine.cancel([job])
+    office.upkeep.start()
+    until(lambda: office.cancelled, "the news")
+    assert office.cancelled[0] == ("session", (job,))

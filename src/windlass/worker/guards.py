@@ -19,7 +19,7 @@ import ctypes
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from typing import Any, Protocol, cast
+from typing import Any, Final, Protocol, cast
 
 from windlass.context import Context
 from windlass.core.signals import Interrupted, Interruption
@@ -38,7 +38,7 @@ class ThreadGuard:
     before somebody catches it; `interrupt` alone is called from other threads."""
 
     def __init__(self) -> None:
-        self._thread = threading.get_ident()
+        self._thread = ctypes.c_ulong(threading.get_ident())
         self._lock = threading.Lock()
         self._run: Context | None = None
         self._is_sent = False
@@ -58,7 +58,7 @@ class ThreadGuard:
             self._run = None
             self._is_shielded = self._is_put_off = False
             if self._is_sent:
-                _send(self._thread, None)
+                _send(self._thread, None)  # one call of C, which nothing can meet half way
                 self._is_sent = False
 
     def interrupt(self, run: Context, cause: Interruption) -> None:
@@ -69,7 +69,7 @@ class ThreadGuard:
                 self._is_put_off = True
             else:
                 self._is_sent = True
-                _send(self._thread, Interrupted)
+                _send(self._thread, _INTERRUPTED)
 
     def raise_shield(self) -> None:
         """An exception that was sent before meets this call; from then on it is put off."""
@@ -158,8 +158,6 @@ def _note(run: Context, cause: Interruption) -> bool:
     return True
 
 
-def _send(thread: int, error: type[BaseException] | None) -> None:
-    """Have an exception raised in a thread at its next step, or take it back."""
-    ctypes.pythonapi.PyThreadState_SetAsyncExc(
-        ctypes.c_ulong(thread), None if error is None else ctypes.py_object(error)
-    )
+#: Has an exception raised in a thread at its next step; None takes back what has not arrived.
+_send: Final = ctypes.pythonapi.PyThreadState_SetAsyncExc
+_INTERRUPTED: Final = ctypes.py_object(Interrupted)
