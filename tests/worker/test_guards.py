@@ -45,7 +45,7 @@ def prepare(
 ) -> tuple[Execution, Run]:
     app = Windlass("sqlite:///:memory:", **settings)
     task: Task[..., Any] = app.task(name="task", timeout=timeout, retry=retry or Retry())(function)
-    execution = Execution(app.settings, lambda claim, progress: None)
+    execution = Execution(app.settings, lambda claim, progress: None, lambda task: None)
     run = execution.prepare(claim_of(task, name), task)
     assert isinstance(run, Run)
     return execution, run
@@ -328,7 +328,7 @@ def test_what_becomes_of_a_killed_run_is_decided_before(retry: Retry, expected: 
 
 def test_the_time_out_of_the_call_comes_before_the_tasks_and_that_before_the_apps() -> None:
     app = Windlass("sqlite:///:memory:", timeout="3s")
-    execution = Execution(app.settings, lambda claim, progress: None)
+    execution = Execution(app.settings, lambda claim, progress: None, lambda task: None)
     plain: Task[..., Any] = app.task(name="plain")(spend_a_moment)
     limited: Task[..., Any] = app.task(name="limited", timeout="2s")(spend_a_moment)
     found = []
