@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import atexit
+import ctypes
 import os
 import signal
 import sys
@@ -47,6 +48,7 @@ class Unprintable(Exception):
 
 executor = ThreadPoolExecutor(1)
 background: set[asyncio.Task[None]] = set()
+hoard: list[bytes] = []
 
 
 class Script:
@@ -139,6 +141,14 @@ def take_step(ctx: Context, name: str, argument: str) -> None:
             spin(float(argument))
         case "block":
             time.sleep(float(argument))  # also in a coroutine, where it must not be
+        case "hold":
+            hold_interpreter(float(argument))
+        case "hoard":
+            hoard.append(b"x" * (int(argument) * 1024 * 1024))
+        case "end_pump":
+            if not Path(argument).exists():
+                Path(argument).touch()
+                end_thread("pump")
         case "await":
             await_file(Path(argument))
         case "enqueue":
@@ -183,6 +193,19 @@ def spin(seconds: float) -> None:
     end = time.monotonic() + seconds
     while time.monotonic() < end:
         pass
+
+
+def hold_interpreter(seconds: float) -> None:
+    """As an extension does that computes for long and lets nobody else run meanwhile."""
+    ctypes.PyDLL(None).usleep(int(seconds * 1_000_000))
+
+
+def end_thread(name: str) -> None:
+    """As an exception does that is no `Exception`."""
+    [thread] = [thread for thread in threading.enumerate() if thread.name == name]
+    ctypes.pythonapi.PyThreadState_SetAsyncExc(
+        ctypes.c_ulong(thread.ident or 0), ctypes.py_object(SystemExit)
+    )
 
 
 def await_file(path: Path) -> None:

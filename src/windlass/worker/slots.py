@@ -3,7 +3,8 @@
 The memory is a file without a name whose descriptor the child inherits: a mapping without a file
 does not survive the start of a fresh interpreter. It holds records of 64 bytes:
 
-- one header: until when the supervisor's last beat is known to have been good;
+- one header: until when the supervisor's last beat is known to have been good; when the child last
+  ran Python, and how many jobs have ended in it;
 - for each slot, the id of the job whose code runs in it: after a death these are the suspects;
 - the nonces under which the child holds claims, or has asked for some, and the newest of all.
 """
@@ -22,6 +23,8 @@ RECORD_BYTES = 64
 SPARE_NONCES = 202
 
 _HEADER = struct.Struct("d")
+_PULSE = struct.Struct("dQ")
+_PULSE_AT = 16
 
 
 class Records:
@@ -99,6 +102,18 @@ class SlotTable:
 
     def confirmed_beat(self) -> float:
         return float(_HEADER.unpack_from(self._memory, 0)[0])
+
+    def note_pulse(self, monotonic: float, ended: int) -> None:
+        """Note that the child runs Python at this moment, and how many jobs have ended in it."""
+        _PULSE.pack_into(self._memory, _PULSE_AT, monotonic, ended)
+
+    def pulse(self) -> float:
+        """When the child last ran Python; 0 when nothing is known of that."""
+        return float(_PULSE.unpack_from(self._memory, _PULSE_AT)[0])
+
+    def ended(self) -> int:
+        """How many jobs had ended then."""
+        return int(_PULSE.unpack_from(self._memory, _PULSE_AT)[1])
 
 
 def _size(slots: int) -> int:

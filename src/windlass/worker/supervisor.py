@@ -6,7 +6,8 @@
    is to be said to the engine is said by `upkeep`, in a thread of its own.
 3. A child that dies is replaced at once, and its session closed with the jobs that ran in it as
    suspects. Suspects run in a child of their own, one at a time.
-4. A child that is to be replaced while the worker goes on is handed to `retiring`.
+4. A child that is to be replaced while the worker goes on is handed to `retiring`; `oversight`
+   finds those that have served long enough.
 5. On the first SIGTERM or SIGINT children drain; when the grace is over, or on a second signal,
    they hand back what runs; whoever is still there 5 s later is killed.
 """
@@ -31,11 +32,14 @@ from windlass.worker.control import (
     SessionGone,
     SessionStarted,
     SuspectsSeen,
+    Wedged,
 )
 from windlass.worker.logs import configure_logging
 from windlass.worker.options import WorkerOptions
+from windlass.worker.oversight import Oversight
 from windlass.worker.process import ChildProcess
 from windlass.worker.reactor import Reactor
+from windlass.worker.recycling import Recycling
 from windlass.worker.retiring import KILL_S, Retirements
 from windlass.worker.upkeep import Closing, Upkeep
 
@@ -75,6 +79,11 @@ class Supervisor:
             MOST_RETIRING * options.processes,
             replace=lambda: self._start_later(is_solo=False),
             kill=self._kill,
+        )
+        self._oversight = Oversight(
+            self._reactor,
+            Recycling(options, self._retirements),
+            living=lambda: [] if self._stops else list(self._children.values()),
         )
         self._upkeep: Upkeep | None = None  # from the moment the first child is ready
         self._grace_s = 0.0
@@ -155,6 +164,7 @@ class Supervisor:
             on_suspects=lambda: self._reactor.post(self._start_solo),
         )
         self._upkeep.start()
+        self._oversight.start()
         log.info("ready: %s, %d tasks", engine.location, ready.tasks)
         if not ready.tasks:
             log.warning(
@@ -194,6 +204,9 @@ class Supervisor:
                 child.session = report.session
             case SuspectsSeen():
                 self._start_solo()
+            case Wedged():
+                log.error("child %d reports nothing any more, %s", child.pid, report.text)
+                self._kill(child)
 
     def _tell_gone(self, session: str) -> None:
         for child in self._children.values():
