@@ -112,6 +112,10 @@ def take_step(ctx: Context, name: str, argument: str) -> None:
     match name:
         case "fail":
             raise ValueError("told to fail")
+        case "fail_burdened":
+            burden = b"x" * (int(argument) * 1024 * 1024)
+            error = ValueError(len(burden))  # this frame holds it, and it holds this frame
+            raise error
         case "fail_before":
             if ctx.attempt < int(argument):
                 raise ValueError("told to fail at first")

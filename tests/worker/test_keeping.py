@@ -15,8 +15,11 @@ from typing import Any, NoReturn
 import pytest
 
 from tests.worker.test_runners import run_all
+from tests.worker.yard import Yard
 from windlass.core.signals import Reject, Snooze
+from windlass.core.states import State
 from windlass.engine.contract import Outcome
+from windlass.worker.process import _memory_of
 
 
 class Big:
@@ -173,6 +176,22 @@ def without_collector() -> Iterator[None]:
     alive.clear()
     yield
     gc.enable()
+
+
+def test_a_worker_does_not_grow_with_what_its_jobs_held(yard: Yard) -> None:
+    worker = yard.start()
+    yard.await_state(yard.plain("warm"), State.SUCCEEDED)
+    [child] = worker.children()
+    before = _memory_of(child)
+    for number in range(50):  # three attempts each
+        yard.plain(f"plain{number}", "fail_burdened:1")
+        yard.coroutine(f"coroutine{number}", "fail_burdened:1")
+    yard.await_count(State.DEAD, 100)
+    after = _memory_of(child)
+    assert worker.children() == [child]
+    assert before is not None
+    assert after is not None
+    assert after - before < 50 * 1024 * 1024
 
 
 JOBS = [f"job{number}" for number in range(3)]
