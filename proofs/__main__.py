@@ -18,6 +18,7 @@ from proofs import (
     lost_claim_reply,
     memory,
     promptness,
+    recycling,
     stopped_worker,
     typing_golden,
 )
@@ -30,6 +31,7 @@ PROOFS: Final[dict[str, Callable[[Path], Iterator[str]]]] = {
     "slow-among-short": promptness.prove_slow_among_short,
     "priority": promptness.prove_priority,
     "delayed": promptness.prove_delayed,
+    "recycling": recycling.prove,
     "memory": memory.prove,
     "typing": typing_golden.prove,
     "figures": figures.prove,

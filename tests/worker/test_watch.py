@@ -54,7 +54,7 @@ def test_a_job_that_runs_for_very_long_is_reported_once(yard: Yard) -> None:
 
 
 def test_the_jobs_of_a_child_whose_pump_is_gone_go_on(yard: Yard) -> None:
-    worker = yard.start(app="tests.worker.hasty:app")
+    worker = yard.start()
     job = yard.plain("saboteur", f"end_pump:{yard.folder / 'flag'}", "sleep:0.1")
     first = yard.await_start("saboteur").pid
     assert job.result(timeout=20) == "saboteur done"
