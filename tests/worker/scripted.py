@@ -48,6 +48,7 @@ class Unprintable(Exception):
 
 executor = ThreadPoolExecutor(1)
 background: set[asyncio.Task[None]] = set()
+hoard: list[bytes] = []
 
 
 class Script:
@@ -119,6 +120,10 @@ def take_step(ctx: Context, name: str, argument: str) -> None:
     match name:
         case "fail":
             raise ValueError("told to fail")
+        case "fail_burdened":
+            burden = b"x" * (int(argument) * 1024 * 1024)
+            error = ValueError(len(burden))  # this frame holds it, and it holds this frame
+            raise error
         case "fail_before":
             if ctx.attempt < int(argument):
                 raise ValueError("told to fail at first")
@@ -162,6 +167,12 @@ def take_step(ctx: Context, name: str, argument: str) -> None:
         case "stuck_before":
             if ctx.attempt < int(argument):
                 time.sleep(60)
+        case "hoard":
+            hoard.append(b"x" * (int(argument) * 1024 * 1024))
+        case "end_pump":
+            if not Path(argument).exists():
+                Path(argument).touch()
+                end_thread("pump")
         case "await":
             await_file(Path(argument))
         case "enqueue":
@@ -225,6 +236,14 @@ def until_cancelled(ctx: Context) -> None:
         with suppress(Interrupted):
             time.sleep(0.01)
     note(f"heard {ctx.job_id}")
+
+
+def end_thread(name: str) -> None:
+    """As an exception does that is no `Exception`."""
+    [thread] = [thread for thread in threading.enumerate() if thread.name == name]
+    ctypes.pythonapi.PyThreadState_SetAsyncExc(
+        ctypes.c_ulong(thread.ident or 0), ctypes.py_object(SystemExit)
+    )
 
 
 def await_file(path: Path) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from itertools import count
 from typing import cast
 
@@ -24,7 +24,7 @@ class Wooden:
     def __init__(self, *, is_solo: bool = False, hears: bool = True) -> None:
         self.pid = next(pids)
         self.is_solo = is_solo
-        self.is_retiring = False
+        self.is_retiring = self.is_patient = False
         self.has_heard = hears
         self.told: list[Command] = []
 
@@ -33,8 +33,9 @@ class Wooden:
 
 
 class Scene:
+    reactor: Reactor  # of the test
+
     def __init__(self, *, grace_s: float = 60.0, most: int = 2) -> None:
-        self.reactor = Reactor([])
         self.replacements = 0
         self.killed: list[Wooden] = []
         self._retirements = Retirements(self.reactor, most, self._replace, self._kill)
@@ -47,8 +48,9 @@ class Scene:
     def _kill(self, child: ChildProcess) -> None:
         self.killed.append(cast(Wooden, child))
 
-    def retire(self, child: Wooden, *, at_once: bool = False) -> None:
-        self._retirements.retire(cast(ChildProcess, child), "for a test", at_once=at_once)
+    def retire(self, child: Wooden, *, at_once: bool = False, is_patient: bool = False) -> None:
+        retiring = cast(ChildProcess, child)
+        self._retirements.retire(retiring, "for a test", at_once=at_once, is_patient=is_patient)
 
     def forget(self, child: Wooden) -> None:
         self._retirements.forget(cast(ChildProcess, child))
@@ -59,8 +61,14 @@ class Scene:
             self.reactor.wait()
             return happened()
 
-        with self.reactor:
-            until(look, "what was waited for")
+        until(look, "what was waited for")
+
+
+@pytest.fixture(autouse=True)
+def reactor(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    with Reactor([]) as reactor:
+        monkeypatch.setattr(Scene, "reactor", reactor, raising=False)
+        yield
 
 
 def test_a_child_goes_on_until_its_replacement_is_ready() -> None:
@@ -121,6 +129,30 @@ def test_with_too_many_the_oldest_hands_back_at_once() -> None:
     for child in children:
         scene.retire(child, at_once=True)
     assert [HandBack() in child.told for child in children] == [True, True, False, False]
+
+
+def test_with_patience_it_may_take_its_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(retiring, "DEAF_S", 0.01)
+    monkeypatch.setattr(retiring, "KILL_S", 0.01)
+    scene = Scene(grace_s=0.01, most=1)
+    patient, other, last = Wooden(hears=False), Wooden(), Wooden()
+    scene.retire(patient, is_patient=True)
+    scene.notice_ready()
+    scene.retire(other, at_once=True)
+    scene.retire(last, at_once=True)
+    scene.wait_for(lambda: len(scene.killed) == 2)
+    assert (patient.told, scene.killed) == ([Drain()], [other, last])
+
+
+@pytest.mark.parametrize("is_ready", [False, True])
+def test_the_patience_is_over_when_there_is_a_hurry(is_ready: bool) -> None:
+    scene, child = Scene(grace_s=0.01), Wooden()
+    scene.retire(child, is_patient=True)
+    if is_ready:
+        scene.notice_ready()
+    scene.retire(child, at_once=True)
+    scene.wait_for(lambda: HandBack() in child.told)
+    assert (scene.replacements, child.told) == (1, [Drain(), HandBack()])
 
 
 def test_those_that_have_ended_do_not_count() -> None:

@@ -136,9 +136,13 @@ class Yard:
         processes: int = 1,
         slots: int = 4,
         url: str | None = None,
+        max_jobs: int | None = None,
+        max_memory: int | None = None,
         environment: dict[str, str] | None = None,
     ) -> Worker:
-        options = WorkerOptions(app, tuple(queues), processes, slots, url)
+        options = WorkerOptions(
+            app, tuple(queues), processes, slots, url, max_jobs=max_jobs, max_memory=max_memory
+        )
         log = self.folder / f"worker-{len(self._workers)}.log"
         worker = Worker(options, {**self._environment, **(environment or {})}, log)
         self._workers.append(worker)

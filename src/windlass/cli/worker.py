@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
+from datetime import timedelta
 
 import click
 
 from windlass.cli.connecting import let_children_import, require_app_path
-from windlass.cli.parameters import served_queue, url_option
+from windlass.cli.parameters import duration, memory_size, served_queue, url_option
 
 
 @click.command()
@@ -40,6 +41,24 @@ from windlass.cli.parameters import served_queue, url_option
     metavar="N",
     help="Jobs that one child runs at a time.",
 )
+@click.option(
+    "--max-jobs",
+    type=click.IntRange(1),
+    metavar="N",
+    help="Replace a child that has ended about so many jobs. [default: never]",
+)
+@click.option(
+    "--max-age",
+    type=duration,
+    metavar="DURATION",
+    help="Replace a child that is about so old, for example 6h. [default: never]",
+)
+@click.option(
+    "--max-memory",
+    type=memory_size,
+    metavar="SIZE",
+    help="Replace a child that uses more memory, for example 512MB. [default: never]",
+)
 @click.pass_context
 def worker(
     ctx: click.Context,
@@ -49,6 +68,9 @@ def worker(
     queues: Sequence[str],
     processes: int | None,
     slots: int,
+    max_jobs: int | None,
+    max_age: timedelta | None,
+    max_memory: int | None,
 ) -> None:
     """Run the jobs of an app.
 
@@ -69,6 +91,9 @@ def worker(
         processes=processes or os.cpu_count() or 1,
         slots=slots,
         url=url,
+        max_jobs=max_jobs,
+        max_age_ms=None if max_age is None else max_age // timedelta(milliseconds=1),
+        max_memory=max_memory,
     )
     ctx.exit(Supervisor(options).run())
 

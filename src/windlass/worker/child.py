@@ -4,7 +4,8 @@
    a thread listens to what it says.
 2. The app is loaded and its engine opened; what goes wrong is told to the supervisor.
 3. The pump claims and reports in a thread of its own, plain functions run in threads, and
-   coroutines on the event loop of the main thread, until the pump is done.
+   coroutines on the event loop of the main thread, until the pump is done. One more thread watches
+   over them.
 4. Then the process takes leave and ends, in a few seconds at most, whatever tasks have left behind:
    threads, background coroutines, a blocked event loop.
 """
@@ -52,6 +53,7 @@ from windlass.worker.control import (
     SessionStarted,
     Start,
     SuspectsSeen,
+    Wedged,
     join_pair,
 )
 from windlass.worker.execution import Execution
@@ -60,11 +62,14 @@ from windlass.worker.lease import Lease
 from windlass.worker.limits import Limits
 from windlass.worker.line import Line
 from windlass.worker.logs import configure_logging
+from windlass.worker.loop_watch import LoopWatch
 from windlass.worker.nonces import Nonces
 from windlass.worker.pace import Pace
 from windlass.worker.pump import Pump
+from windlass.worker.pump_watch import PumpWatch
 from windlass.worker.runners import LoopRunner, ThreadRunner
 from windlass.worker.slots import SlotTable
+from windlass.worker.watch import Watch
 
 log = getLogger("windlass.worker")
 
@@ -186,7 +191,14 @@ class Child:
             runner(line, self._table, limits, execution, pace, pump.report)
         self._limits = limits
         self._pump = pump
-        Thread(target=pump.run, name="pump", daemon=True).start()
+        thread = Thread(target=pump.run, name="pump", daemon=True)
+        thread.start()
+        pump_watch = PumpWatch(thread, lambda: pump.rounds)
+        Watch(line, self._table, LoopWatch(), pump_watch, self._tell_wedged).start()
+
+    def _tell_wedged(self, text: str) -> None:
+        with suppress(OSError):  # nobody is there to hear it, and this process ends
+            self._channel.send(Wedged(text))
 
     # ----------------------------------------------------------------------- asked by the pump
 

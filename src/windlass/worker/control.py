@@ -98,7 +98,13 @@ class Draining(msgspec.Struct, frozen=True, tag="draining"):
     """It has heard that it is to drain."""
 
 
-Report = Ready | Failed | SessionStarted | SuspectsSeen | Limited | Draining
+class Wedged(msgspec.Struct, frozen=True, tag="wedged"):
+    """It can report nothing any more; the text says where it stands still."""
+
+    text: str
+
+
+Report = Ready | Failed | SessionStarted | SuspectsSeen | Limited | Draining | Wedged
 
 # ------------------------------------------------------------------------------------------ channel
 

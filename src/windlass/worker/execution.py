@@ -33,7 +33,7 @@ from windlass.context import Context, running
 from windlass.core.codec import check_size
 from windlass.core.durations import describe_ms
 from windlass.core.envelope import Envelope, unpack
-from windlass.core.failure import FailureText
+from windlass.core.failure import FailureText, clear_frames
 from windlass.core.retry import GiveUp, Retry
 from windlass.core.signals import Interrupted, Interruption, Snooze
 from windlass.core.states import (
@@ -235,6 +235,8 @@ class Execution:
             return self._judge(run, error)
         except BaseException as slip:  # noqa: BLE001  # of a predicate, or of the error's own class
             return self.conclude_escape(run.claim, slip, run.policy.max_attempts)
+        finally:
+            clear_frames(error)  # also of what makes no text, as a snooze
 
     def conclude_escape(
         self, claim: Claim, error: BaseException, max_attempts: int | None = None

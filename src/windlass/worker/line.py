@@ -56,6 +56,7 @@ class Line:
 
     def __init__(self, slots: int, lease: Lease) -> None:
         self.slots = slots
+        self.ended = 0  # so many have freed their slot
         self._lease = lease
         self._lock = Lock()
         self._waiting: tuple[deque[Waiting], deque[Waiting]] = (deque(), deque())
@@ -126,6 +127,9 @@ class Line:
     def running(self) -> list[Claim]:
         return [started.claim for started in self._started if started is not None]
 
+    def started(self) -> list[Started]:
+        return [started for started in self._started if started is not None]
+
     def longest_running_s(self) -> float:
         now = monotonic()
         return max((now - started.since for started in self._started if started), default=0.0)
@@ -144,6 +148,7 @@ class Line:
     def follow(self, kind: Kind, ended: Started, now: float) -> Started | None:
         """Free a slot, and take the next claim of a kind."""
         with self._lock:
+            self.ended += 1
             self._started[ended.slot] = None
             self._free.append(ended.slot)
             started = self._begin(kind, now)

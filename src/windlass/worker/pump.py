@@ -127,6 +127,7 @@ class Pump:
         self._commands: deque[Callable[[], None]] = deque()
         self._wake: Callable[[], None] | None = None
         self._news = Event()
+        self.rounds = 0  # it grows as long as the pump goes on, be the engine there or away
         self._handing_back = Event()  # cuts a back-off short
         # What only the pump's own thread touches.
         self._unsettled: Call | None = None
@@ -215,6 +216,7 @@ class Pump:
         self._owner.end()
 
     def _round(self) -> None:
+        self.rounds += 1
         self._heed()
         self._hand_back_impatient()
         room = self._find_room()
@@ -288,6 +290,7 @@ class Pump:
         """Make the call until its reply is known."""
         backoff = Backoff(0.05, 2.0)
         while True:
+            self.rounds += 1
             try:
                 if self._is_away:
                     call = self._unsettled = self._come_back(call)

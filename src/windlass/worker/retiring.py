@@ -4,8 +4,9 @@
 2. The old child stops claiming: at once, or when a replacement has loaded the app.
 3. It has the grace to finish what runs. Then it hands the rest back, and `KILL_S` later it is
    killed; what it held goes back uncharged either way.
+   A patient retirement, for which there is no hurry, leaves it all the time that its jobs take.
 4. A child that does not even say that it has heard is killed after `DEAF_S`: its jobs cannot go on
-   either, because one of them keeps the interpreter to itself.
+   either, because one of them keeps the interpreter to itself. Again, not with patience.
 
 Children that retire are beside the number that was asked for, and so there are never many of them:
 with more than `most` the oldest hands back at once.
@@ -45,17 +46,26 @@ class Retirements:
         self._waiting: list[ChildProcess] = []  # for a replacement to be ready
         self._draining: list[ChildProcess] = []
 
-    def retire(self, child: ChildProcess, why: str, *, at_once: bool = False) -> None:
+    def retire(
+        self, child: ChildProcess, why: str, *, at_once: bool = False, is_patient: bool = False
+    ) -> None:
         """Replace a child. Unless `at_once`, it goes on claiming until its replacement is ready.
         To ask again does no harm, and can only hurry it."""
+        if child.is_retiring and child.is_patient and not is_patient:
+            self._hurry(child)
         if not child.is_retiring:
             child.is_retiring = True
+            child.is_patient = is_patient
             log.info("child %d retires: %s", child.pid, why)
             self._waiting.append(child)
             if not child.is_solo:  # one for jobs that run alone is started when there are some
                 self._replace()
         if (at_once or child.is_solo) and child in self._waiting:
             self._drain(child)
+
+    def are_waiting(self) -> bool:
+        """Whether a child goes on until its replacement is ready."""
+        return bool(self._waiting)
 
     def notice_ready(self) -> None:
         """A child has loaded the app: it takes the place of the oldest that waits for one."""
@@ -70,8 +80,17 @@ class Retirements:
 
     def _drain(self, child: ChildProcess) -> None:
         self._waiting.remove(child)
-        self._draining.append(child)
         child.tell(Drain())
+        if not child.is_patient:
+            self._set_deadlines(child)
+
+    def _hurry(self, child: ChildProcess) -> None:
+        child.is_patient = False
+        if child not in self._waiting:
+            self._set_deadlines(child)
+
+    def _set_deadlines(self, child: ChildProcess) -> None:
+        self._draining.append(child)
         self._reactor.after(DEAF_S, partial(self._kill_if_deaf, child))
         self._reactor.after(self.grace_s, partial(self._hand_back, child))
         for oldest in self._draining[: -self._most]:

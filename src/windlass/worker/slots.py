@@ -4,7 +4,8 @@ The memory is a file without a name whose descriptor the child inherits: a mappi
 does not survive the start of a fresh interpreter. It holds records:
 
 - one header: when the supervisor's last beat was known to be good, and whether nothing more is to
-  be started, which the supervisor writes and the child reads;
+  be started, which the supervisor writes and the child reads; when the child last ran Python, and
+  how many jobs have ended in it, which the child writes;
 - for each slot, the id of the job whose code runs in it: after a death these are the suspects;
 - the nonces under which the child holds claims, or has asked for some, and the newest of all;
 - for each slot whose job the supervisor has to look after, its limit. Each has a generation of its
@@ -43,6 +44,10 @@ class Limit(NamedTuple):
     delay_ms: int  # before the next attempt; negative for none
     id: str
     token: str
+
+
+_PULSE = struct.Struct("dQ")
+_PULSE_AT = 16
 
 
 class Records:
@@ -122,6 +127,18 @@ class SlotTable:
 
     def confirmed_beat(self) -> float:
         return float(_HEADER.unpack_from(self._memory, 0)[0])
+
+    def note_pulse(self, monotonic: float, ended: int) -> None:
+        """Note that the child runs Python at this moment, and how many jobs have ended in it."""
+        _PULSE.pack_into(self._memory, _PULSE_AT, monotonic, ended)
+
+    def pulse(self) -> float:
+        """When the child last ran Python; 0 when nothing is known of that."""
+        return float(_PULSE.unpack_from(self._memory, _PULSE_AT)[0])
+
+    def ended(self) -> int:
+        """How many jobs had ended then."""
+        return int(_PULSE.unpack_from(self._memory, _PULSE_AT)[1])
 
     # --------------------------------------------------------------------------------- limits
 

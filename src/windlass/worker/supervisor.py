@@ -7,8 +7,9 @@
 3. A child that dies is replaced at once, and its session closed with the jobs that ran in it as
    suspects. Suspects, and jobs whose tasks want it, run alone: in *solo* children, which are
    started when there is something for them, and end when there is nothing.
-4. A child that is to be replaced while the worker goes on is handed to `retiring`; what went beyond
-   its time-out, or was cancelled, is dealt with by `enforcing`.
+4. A child that is to be replaced while the worker goes on is handed to `retiring`; `oversight`
+   finds those that have served long enough. What went beyond its time-out, or was cancelled, is
+   dealt with by `enforcing`.
 5. On the first SIGTERM or SIGINT children drain; when the grace is over, or on a second signal,
    they hand back what runs; whoever is still there 5 s later is killed.
 """
@@ -35,12 +36,15 @@ from windlass.worker.control import (
     SessionGone,
     SessionStarted,
     SuspectsSeen,
+    Wedged,
 )
 from windlass.worker.enforcing import Enforcement
 from windlass.worker.logs import configure_logging
 from windlass.worker.options import WorkerOptions
+from windlass.worker.oversight import Oversight
 from windlass.worker.process import ChildProcess
 from windlass.worker.reactor import Reactor
+from windlass.worker.recycling import Recycling
 from windlass.worker.retiring import KILL_S, Retirements
 from windlass.worker.upkeep import Closing, Upkeep
 
@@ -80,6 +84,11 @@ class Supervisor:
             MOST_RETIRING * options.processes,
             replace=lambda: self._start_later(is_solo=False),
             kill=self._kill,
+        )
+        self._oversight = Oversight(
+            self._reactor,
+            Recycling(options, self._retirements),
+            living=lambda: [] if self._stops else list(self._children.values()),
         )
         # From the moment the first child is ready:
         self._upkeep: Upkeep | None = None
@@ -177,6 +186,7 @@ class Supervisor:
             kill=self._kill,
         )
         upkeep.start()
+        self._oversight.start()
         log.info("ready: %s, %d tasks", engine.location, ready.tasks)
         if not ready.tasks:
             log.warning(
@@ -219,6 +229,9 @@ class Supervisor:
                 child.session = report.session
             case SuspectsSeen():
                 self._serve_alone()
+            case Wedged():
+                log.error("child %d reports nothing any more, %s", child.pid, report.text)
+                self._kill(child)
 
     def _tell_gone(self, session: str) -> None:
         for child in self._children.values():
