@@ -192,7 +192,7 @@ def test_memory_counts_once_a_job_was_there(caplog: pytest.LogCaptureFixture) ->
     )
     child.table.running.append("job")
     assert office.look(child) == [1]
-    assert office.retired.reasons[1] == "it uses 101MB of memory"
+    assert office.retired.reasons[1] == "it uses 101 MB of memory"
 
 
 def test_memory_that_nobody_knows_is_no_reason() -> None:
