@@ -21,6 +21,7 @@ from proofs import (
     rolling,
     stopped_worker,
     stuck_tasks,
+    timeouts,
     typing_golden,
 )
 
@@ -42,6 +43,7 @@ PROOFS: Final[dict[str, Callable[[Path], Iterator[str]]]] = {
     "redis-readonly": redis_outages.prove_readonly,
     "redis-long-job": redis_outages.prove_long_job,
     "redis-frozen": redis_outages.prove_frozen,
+    "timeouts": timeouts.prove,
     "typing": typing_golden.prove,
     "figures": figures.prove,
     "fresh-clone": fresh_clone.prove,

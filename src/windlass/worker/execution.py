@@ -148,10 +148,10 @@ class Execution:
         return self._settings.result_ttl_ms
 
     def _choose_timeout_ms(self, envelope: Envelope, task: Task[..., Any]) -> int:
-        for chosen in (envelope.options.timeout_ms, task.timeout_ms):
-            if chosen is not None:
-                return chosen
-        return self._settings.timeout_ms
+        chosen = envelope.options.timeout_ms
+        if chosen is None:
+            chosen = task.timeout_ms
+        return self._settings.timeout_ms if chosen is None else chosen
 
     def _delay_if_killed_ms(self, policy: Retry, claim: Claim, timeout_ms: int) -> int:
         """Decided beforehand, because later nobody may be there to do it; and without a predicate,
