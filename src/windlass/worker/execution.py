@@ -256,11 +256,12 @@ class Execution:
         claim = run.claim
         if isinstance(error, Snooze):
             return self._snooze(run, error)
-        cause = run.context.interruption
-        if cause is not None and isinstance(error, Interrupted | CancelledError):
+        if isinstance(error, Interrupted | CancelledError):
+            cause = run.context.interruption
             if cause is Interruption.CANCELLED:
                 return _give_up_cancelled(claim)
-            error = _timed_out(run.timeout_ms, error)
+            if cause is Interruption.TIMED_OUT:
+                error = _timed_out(run.timeout_ms, error)
         # The verdict comes first: a predicate that fails adds a note to the error.
         decision = run.policy.decide(error, claim.counters.attempt, self._random)
         text = FailureText.of(error)
