@@ -23,6 +23,7 @@ from proofs import (
     rolling,
     stopped_worker,
     stuck_tasks,
+    timeouts,
     typing_golden,
 )
 
@@ -46,6 +47,7 @@ PROOFS: Final[dict[str, Callable[[Path], Iterator[str]]]] = {
     "redis-frozen": redis_outages.prove_frozen,
     "recycling": recycling.prove,
     "memory": memory.prove,
+    "timeouts": timeouts.prove,
     "typing": typing_golden.prove,
     "figures": figures.prove,
     "fresh-clone": fresh_clone.prove,

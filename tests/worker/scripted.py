@@ -155,6 +155,8 @@ def take_step(ctx: Context, name: str, argument: str) -> None:
             ctypes.PyDLL(None).sleep(int(argument))  # a C call that does not let others in
         case "block":
             time.sleep(float(argument))  # also in a coroutine, where it must not be
+        case "call":
+            ctypes.CDLL(None).usleep(int(float(argument) * 1_000_000))
         case "hold":
             hold_interpreter(float(argument))
         case "swallow":

@@ -308,6 +308,21 @@ def test_what_else_a_task_raises_is_judged_by_itself() -> None:
     assert FailureText.unpack(outcome.error).type == "ValueError"
 
 
+def test_a_cancellation_by_itself_is_a_failure_like_any_other() -> None:
+    for cause in (None, Interruption.LOST):
+        execution, run = prepare(raise_cancelled, "x")
+        run.context.interruption = cause
+        guard = ThreadGuard()
+        guard.begin(run.context)
+        outcome = execution.run(run, guard)
+        assert isinstance(outcome, Retried)
+        assert FailureText.unpack(outcome.error).type == "asyncio.exceptions.CancelledError"
+
+
+def raise_cancelled(name: str) -> None:
+    raise asyncio.CancelledError
+
+
 def raise_value_error(name: str) -> None:
     raise ValueError(name)
 

@@ -148,10 +148,10 @@ class Execution:
         return self._settings.result_ttl_ms
 
     def _choose_timeout_ms(self, envelope: Envelope, task: Task[..., Any]) -> int:
-        for chosen in (envelope.options.timeout_ms, task.timeout_ms):
-            if chosen is not None:
-                return chosen
-        return self._settings.timeout_ms
+        chosen = envelope.options.timeout_ms
+        if chosen is None:
+            chosen = task.timeout_ms
+        return self._settings.timeout_ms if chosen is None else chosen
 
     def _delay_if_killed_ms(self, policy: Retry, claim: Claim, timeout_ms: int) -> int:
         """Decided beforehand, because later nobody may be there to do it; and without a predicate,
@@ -258,11 +258,12 @@ class Execution:
         claim = run.claim
         if isinstance(error, Snooze):
             return self._snooze(run, error)
-        cause = run.context.interruption
-        if cause is not None and isinstance(error, Interrupted | CancelledError):
+        if isinstance(error, Interrupted | CancelledError):
+            cause = run.context.interruption
             if cause is Interruption.CANCELLED:
                 return _give_up_cancelled(claim)
-            error = _timed_out(run.timeout_ms, error)
+            if cause is Interruption.TIMED_OUT:
+                error = _timed_out(run.timeout_ms, error)
         # The verdict comes first: a predicate that fails adds a note to the error.
         decision = run.policy.decide(error, claim.counters.attempt, self._random)
         text = FailureText.of(error)

@@ -47,9 +47,10 @@ class ThreadGuard:
         _of_thread.guard = self
 
     def begin(self, run: Context) -> None:
-        with self._lock:
-            self._is_shielded, self._is_put_off = True, False
-            self._run = run
+        """Without the lock: nobody knows this run yet, and of others nothing is heard any more."""
+        self._is_put_off = False
+        self._is_shielded = True
+        self._run = run
 
     def end(self) -> None:
         """From here on nothing arrives any more. An exception may meet this very call; then it is

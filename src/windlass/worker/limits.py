@@ -25,7 +25,7 @@ from windlass.worker.slots import NEVER, Limit, SlotTable
 
 
 class Stint(NamedTuple):
-    """One run in one slot."""
+    """One run with a limit."""
 
     run: Run
     guard: Guard
@@ -43,7 +43,8 @@ class Limits:
         self._kill_after_s = kill_after_ms / 1000
         self._on_first = on_first
         self._is_solo = is_solo
-        self._stints: list[Stint | None] = [None] * table.slots
+        self._runs: list[Run | None] = [None] * table.slots
+        self._guards: list[Guard | None] = [None] * table.slots
         self._limited: list[Stint | None] = [None] * table.slots
         self._generations = count(1)
         self._starting = Lock()
@@ -52,12 +53,16 @@ class Limits:
         self._wake = Event()
 
     def begin(self, slot: int, run: Run, guard: Guard, since: float) -> None:
-        """Just before the code of a job."""
-        if not run.timeout_ms and not self._is_solo:
-            self._stints[slot] = Stint(run, guard, NEVER)
-            return
+        """Just before the code of a job. Whoever takes this run for that of another guard does no
+        harm: guards know their own."""
+        self._guards[slot] = guard
+        self._runs[slot] = run
+        if run.timeout_ms or self._is_solo:
+            self._limit(slot, run, guard, since)
+
+    def _limit(self, slot: int, run: Run, guard: Guard, since: float) -> None:
         ends_at = since + run.timeout_ms / 1000 if run.timeout_ms else NEVER
-        stint = self._stints[slot] = Stint(run, guard, ends_at)
+        stint = Stint(run, guard, ends_at)
         self._table.limit(slot, self._limit_of(stint))
         self._limited[slot] = stint
         if not self._is_watching:
@@ -67,22 +72,22 @@ class Limits:
 
     def end(self, slot: int) -> None:
         """Its code has ended."""
-        self._stints[slot] = None
+        self._runs[slot] = None
         if self._limited[slot] is not None:
             self._limited[slot] = None
             self._table.lift(slot)
 
     def cancel(self, ids: Collection[str]) -> None:
         """Interrupt the runs of these jobs."""
-        for stint in self._stints:
-            if stint is not None and stint.run.claim.id in ids:
-                stint.guard.interrupt(stint.run.context, Interruption.CANCELLED)
+        for run, guard in zip(self._runs, self._guards, strict=True):
+            if run is not None and guard is not None and run.claim.id in ids:
+                guard.interrupt(run.context, Interruption.CANCELLED)
 
     def note_loss(self) -> None:
         """What runs has been given to others. It is not interrupted, and can learn of it."""
-        for stint in self._stints:
-            if stint is not None and stint.run.context.interruption is None:
-                stint.run.context.interruption = Interruption.LOST
+        for run in self._runs:
+            if run is not None and run.context.interruption is None:
+                run.context.interruption = Interruption.LOST
 
     def _limit_of(self, stint: Stint) -> Limit:
         run = stint.run
