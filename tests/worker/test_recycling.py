@@ -19,7 +19,7 @@ from windlass.worker.process import LEAST_SHARE, ChildProcess, _ask_memory_of, _
 from windlass.worker.recycling import Recycling
 from windlass.worker.retiring import Retirements
 
-MB = 1024 * 1024
+MB = 1_000_000
 
 # -------------------------------------------------------------------------------- whole workers
 
@@ -187,12 +187,12 @@ def test_memory_counts_once_a_job_was_there(caplog: pytest.LogCaptureFixture) ->
     with caplog.at_level(WARNING, "windlass.worker"):
         assert office.look(child) == office.look(child) == []
     [record] = caplog.records
-    assert "uses 101MB of memory before its first job, more than its limit of 100MB" in (
+    assert "uses 101 MB of memory before its first job, more than its limit of 100 MB" in (
         record.getMessage()
     )
     child.table.running.append("job")
     assert office.look(child) == [1]
-    assert office.retired.reasons[1] == "it uses 101MB of memory"
+    assert office.retired.reasons[1] == "it uses 101 MB of memory"
 
 
 def test_memory_that_nobody_knows_is_no_reason() -> None:
