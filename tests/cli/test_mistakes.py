@@ -64,7 +64,7 @@ AT_ONCE = {
         ("worker", "tasks:app", "--max-memory", "much"), "a size such as 512MB"
     ),
     "less memory than there is": Mistake(
-        ("worker", "tasks:app", "--max-memory", "15MB"), "at least 16MB, found '15MB'"
+        ("worker", "tasks:app", "--max-memory", "15MB"), "at least 16 MB, found '15MB'"
     ),
     "no id": Mistake(("job", "show"), "Missing argument"),
     "id that is none": Mistake(("job", "cancel", "a b"), "an id must be 1 to 64 characters"),
