@@ -194,7 +194,7 @@ class Child:
         thread = Thread(target=pump.run, name="pump", daemon=True)
         thread.start()
         pump_watch = PumpWatch(thread, lambda: pump.rounds)
-        Watch(line, self._table, LoopWatch(), pump_watch, self._tell_wedged).start()
+        Watch(line, limits, self._table, LoopWatch(), pump_watch, self._tell_wedged).start()
 
     def _tell_wedged(self, text: str) -> None:
         with suppress(OSError):  # nobody is there to hear it, and this process ends

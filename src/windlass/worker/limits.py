@@ -77,6 +77,11 @@ class Limits:
             self._limited[slot] = None
             self._table.lift(slot)
 
+    def has_end(self, slot: int) -> bool:
+        """Whether the run in a slot has a time-out."""
+        stint = self._stints[slot]
+        return stint is not None and stint.run.timeout_ms > 0
+
     def cancel(self, ids: Collection[str]) -> None:
         """Interrupt the runs of these jobs."""
         for run, guard in zip(self._runs, self._guards, strict=True):

@@ -216,7 +216,7 @@ class Supervisor:
             case Ready():
                 if self._upkeep is None:
                     self._begin(report)
-                else:
+                elif not child.is_solo:  # which takes nobody's place
                     self._retirements.notice_ready()
             case Draining():
                 child.has_heard = True

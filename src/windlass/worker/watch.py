@@ -3,7 +3,7 @@
 1. It notes in shared memory that this process runs Python, and how many jobs have ended in it.
 2. It tells the supervisor of a pump that stands still (`pump_watch`).
 3. It names what blocks the event loop (`loop_watch`).
-4. It reports each job that runs for very long, once.
+4. It reports each job that runs for very long without a time-out, once.
 
 What it finds counts only if it came to look in time itself: when another thread kept the
 interpreter, or the whole process stood still, the others had no chance to go on either.
@@ -18,6 +18,7 @@ from threading import Thread
 from time import monotonic, sleep
 
 from windlass.core.durations import describe_ms
+from windlass.worker.limits import Limits
 from windlass.worker.line import Line, Started
 from windlass.worker.loop_watch import LoopWatch
 from windlass.worker.pump_watch import PumpWatch
@@ -30,7 +31,7 @@ LOOK_S = 0.5
 IDLE_S = 1.0
 #: Whoever comes to look this much too late, in seconds, was kept from it.
 LATE_S = 0.25
-#: A job that runs for longer than this, in seconds, is reported.
+#: A job without a time-out that runs for longer than this, in seconds, is reported.
 LONG_S = 3600.0
 
 
@@ -40,12 +41,14 @@ class Watch:
     def __init__(
         self,
         line: Line,
+        limits: Limits,
         table: SlotTable,
         loop: LoopWatch,
         pump: PumpWatch,
         on_wedged: Callable[[str], None],
     ) -> None:
         self._line = line
+        self._limits = limits
         self._table = table
         self._loop = loop
         self._pump = pump
@@ -84,14 +87,14 @@ class Watch:
         now = monotonic()
         long = [run for run in self._line.started() if now - run.since > LONG_S]
         for run in long:
-            if not any(run is told for told in self._told):
+            if not self._limits.has_end(run.slot) and not any(run is told for told in self._told):
                 self._report(run, now - run.since)
         self._told = long
 
     def _report(self, run: Started, ran_s: float) -> None:
         since = datetime.now(UTC) - timedelta(seconds=ran_s)
         log.warning(
-            "job %s of task %s has been running for longer than %s, since %s",
+            "job %s of task %s has been running for longer than %s without a time-out, since %s",
             run.claim.id,
             run.claim.task,
             describe_ms(round(LONG_S * 1000)),
