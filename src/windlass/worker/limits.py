@@ -79,7 +79,7 @@ class Limits:
 
     def has_end(self, slot: int) -> bool:
         """Whether the run in a slot has a time-out."""
-        stint = self._stints[slot]
+        stint = self._limited[slot]
         return stint is not None and stint.run.timeout_ms > 0
 
     def cancel(self, ids: Collection[str]) -> None:
