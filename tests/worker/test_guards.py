@@ -261,8 +261,9 @@ def test_on_the_loop_a_late_interruption_leaves_the_next_run_alone() -> None:
                 guard.end()
 
         await asyncio.create_task(run(first, 0))
-        guard.interrupt(first, Interruption.CANCELLED)
-        await asyncio.create_task(run(second, 0.01))
+        following = asyncio.create_task(run(second, 0.01))
+        guard.interrupt(first, Interruption.CANCELLED)  # arrives when the second has begun
+        await following
         third = context()
         task = asyncio.create_task(run(third, 60))
         await asyncio.sleep(0)
