@@ -16,6 +16,7 @@ import pytest
 
 from tests.worker.test_runners import claim_of
 from windlass import Context, Interrupted, Retry, Windlass
+from windlass.context import running
 from windlass.core.failure import FailureText
 from windlass.core.signals import Interruption
 from windlass.core.states import Reason, State
@@ -28,6 +29,14 @@ from windlass.worker.slots import Limit, SlotTable
 
 #: Runs that follow each other in one thread. Every second one is interrupted about when it ends.
 RUNS = 2_000
+
+
+@pytest.fixture(autouse=True)
+def _no_job_is_left_here() -> Iterator[None]:
+    """These tests run jobs in the thread of all tests, as a worker never does."""
+    token = running.set(context())
+    yield
+    running.reset(token)
 
 
 def spend_a_moment(name: str) -> str:
