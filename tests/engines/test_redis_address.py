@@ -180,3 +180,11 @@ def test_a_newer_format_is_refused(server: RedisServer, open_redis: OpenRedis) -
     server.tell("HSET", "{newer:p0}:meta", "format", "99")
     with pytest.raises(FormatTooNew, match="format 99"):
         open_redis(url).stats()
+
+
+def test_an_older_format_is_refused(server: RedisServer, open_redis: OpenRedis) -> None:
+    url = server.url(namespace="older")
+    open_redis(url).stats()
+    server.tell("HSET", "{older:p0}:meta", "format", "1")
+    with pytest.raises(EngineError, match=r"format 1; this one reads 2.*another namespace"):
+        open_redis(url).stats()

@@ -110,10 +110,15 @@ def test_the_numbers_in_lua_are_those_of_the_contract() -> None:
 def test_the_fields_of_a_record_are_in_the_order_that_lua_knows() -> None:
     text = scripts._read("include/records")
     pairs = re.findall(r"^local ([A-Z_, ]+) = ([\d, ]+)$", text, re.MULTILINE)
-    names = [name.lower() for left, _ in pairs for name in left.split(", ")]
-    numbers = [int(number) for _, right in pairs for number in right.split(", ")]
-    assert numbers == list(range(1, len(names) + 1))
-    assert names == list(Record.__struct_fields__)
+    numbers = {
+        name.lower(): int(number)
+        for names, values in pairs
+        for name, number in zip(names.split(", "), values.split(", "), strict=True)
+        if not name.endswith("_AT")  # where something begins in the bytes
+    }
+    assert list(numbers) == list(Record.__struct_fields__)
+    sizes_of_texts = {*range(10, 17), 29, 30}
+    assert sorted([*numbers.values(), *sizes_of_texts]) == list(range(1, 40))
 
 
 def test_the_state_machine_in_lua_is_the_one_in_python() -> None:
@@ -126,6 +131,7 @@ def test_the_state_machine_in_lua_is_the_one_in_python() -> None:
         if target is not None and (state, event) != (states.State.RUNNING, states.Event.CANCEL)
     }
     del events["progress"]  # not a move
+    del events["claim"], events["succeed"]  # moves of their own, held by the tests of the contract
     assert targets == events
     (block,) = re.findall(r"local AFTER_CANCEL_REQUEST = \{(.*?)\}", text, re.DOTALL)
     assert set(re.findall(r"(\w+) = true", block)) == states.AFTER_CANCEL_REQUEST

@@ -54,8 +54,9 @@ def of_jobs(jobs: Sequence[NewJob]) -> list[bytes]:
 def of_outcomes(outcomes: Sequence[Outcome]) -> list[bytes]:
     arguments: list[bytes] = []
     for outcome in outcomes:
-        (event, *details), body = _details(outcome)
-        arguments += (_encode((outcome.id, outcome.token, event, *details)), body)
+        details, body = _details(outcome)
+        # Without its first byte an array is its items one after the other, which Lua takes as such.
+        arguments += (_encode((outcome.id, outcome.token, *details))[1:], body)
     return arguments
 
 

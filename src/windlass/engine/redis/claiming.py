@@ -54,7 +54,7 @@ class Claiming:
         self._trails: OrderedDict[str, _Trail] = OrderedDict()
 
     def finish(self, outcomes: Sequence[Outcome]) -> list[Verdict]:
-        turn = _Collected(outcomes, Plan())
+        turn = _Collected(outcomes, Plan(), nonce="")
         groups = self._partitions.group(outcomes, lambda outcome: outcome.id)
         self._collect(turn, [self._finishing(turn, *group) for group in groups.items()])
         return turn.verdicts()
@@ -67,7 +67,7 @@ class Claiming:
         trail = self._trail(session)
         is_repeat = nonce <= trail.nonce
         trail.nonce = max(nonce, trail.nonce)
-        turn = _Collected(outcomes, plan)
+        turn = _Collected(outcomes, plan, nonce)
         groups = self._partitions.group(outcomes, lambda outcome: outcome.id)
         ask = _Asking(self._make_call, turn, groups, session, nonce)
         if is_repeat:
@@ -82,7 +82,7 @@ class Claiming:
         self, session: str, outcomes: Sequence[Outcome], nonce: str, plan: Plan, limit: int
     ) -> Turn:
         """With one partition there is nobody else to ask, and it knows which nonces it has seen."""
-        turn = _Collected(outcomes, plan)
+        turn = _Collected(outcomes, plan, nonce)
         positions = range(len(outcomes))
         ask = _Asking(self._make_call, turn, {0: positions}, session, nonce)
         call, _ = ask(0, limit)
@@ -156,11 +156,12 @@ class _Asking:
 class _Collected:
     """What the partitions have said so far."""
 
-    def __init__(self, outcomes: Sequence[Outcome], plan: Plan) -> None:
+    def __init__(self, outcomes: Sequence[Outcome], plan: Plan, nonce: str) -> None:
         self.outcomes = outcomes
         self.plan = plan
-        self.claims: list[tuple[records.Record, Claim]] = []
+        self.claims: list[tuple[int, Claim]] = []  # with their places in line
         self.is_gone = False
+        self._nonce = nonce
         self._verdicts = [Verdict.STALE] * len(outcomes)
         self._suspects = False
         self._next_in_ms: int | None = None
@@ -176,9 +177,8 @@ class _Collected:
             known = self._next_in_ms
             self._next_in_ms = next_in_ms if known is None else min(known, next_in_ms)
         for at in range(0, len(claims), 3):
-            record = records.decode(claims[at + 1])
-            claim = records.to_claim(claims[at].decode(), record, claims[at + 2])
-            self.claims.append((record, claim))
+            job_id, packed, body = claims[at : at + 3]
+            self.claims.append(records.to_claim(job_id.decode(), packed, body, self._nonce))
 
     def verdicts(self) -> list[Verdict]:
         return self._verdicts
@@ -192,12 +192,12 @@ class _Collected:
             suspects=self._suspects,
         )
 
-    def _in_turn(self) -> list[tuple[records.Record, Claim]]:
+    def _in_turn(self) -> list[tuple[int, Claim]]:
         """Queue by queue where the plan names them, then by priority and place."""
         if len(self.claims) < 2:
             return self.claims
         turns = {queue: -number for number, queue in enumerate(reversed(self.plan.queues))}
         return sorted(
             self.claims,
-            key=lambda held: (turns.get(held[0].queue, 1), -held[0].priority, held[0].place),
+            key=lambda held: (turns.get(held[1].queue, 1), -held[1].priority, held[0]),
         )

@@ -13,8 +13,8 @@ import msgspec
 from windlass.engine.redis.address import Address
 from windlass.errors import EngineError, FormatTooNew
 
-#: The stored format that this windlass writes, and the newest that it reads.
-FORMAT: Final = 1
+#: The stored format that this windlass writes and reads.
+FORMAT: Final = 2
 OLDEST_VERSION: Final = (6, 2)
 
 
@@ -94,6 +94,12 @@ def check_stored(stored: Sequence[int], address: Address) -> None:
         raise FormatTooNew(
             f"The jobs in {address} were stored by a newer windlass (format {stored_format}; this "
             f"one knows up to {FORMAT}). Upgrade windlass here, or give another namespace."
+        )
+    if stored_format < FORMAT:
+        raise EngineError(
+            f"The jobs in {address} were stored before the first release of windlass (format "
+            f"{stored_format}; this one reads {FORMAT}). Let workers of that version end them, "
+            "then give another namespace."
         )
     if partitions != address.partitions:
         raise EngineError(

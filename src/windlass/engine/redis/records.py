@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import struct
+from collections.abc import Iterator, Sequence
+from itertools import islice
+from typing import Any, Final
 
 import msgspec
 
@@ -10,39 +13,39 @@ from windlass.core.states import Counters, Hold, Reason, State
 from windlass.engine.contract import Claim, Failure, JobRecord
 
 
-class Record(msgspec.Struct, array_like=True, frozen=True):
+class Record(msgspec.Struct, frozen=True):
     """A record as the scripts store it: the fields in the order of `include/records.lua`."""
 
-    task: str
-    queue: str
+    attempt: int
+    starts: int
+    started_ms: int
+    has_progress: int
+    suspect: int
+    cancel_requested: int
+    due_ms: int
+    finished_ms: int
+    result_ms: int
     priority: int
     created_ms: int
     row: int
     place: int
-    state: str
-    hold: str
-    reason: str
-    suspect: int
-    cancel_requested: int
-    attempt: int
-    starts: int
+    expires_ms: int
+    ready_ms: int
     crashes: int
     losses: int
     interruptions: int
     snoozes: int
     strays: int
-    ready_ms: int
-    due_ms: int
-    expires_ms: int
-    started_ms: int
-    finished_ms: int
-    result_ms: int
+    failures: int
+    queue: str
+    task: str
+    last_event: str
+    last_token: str
+    state: str
+    hold: str
+    reason: str
     session: str
     token: str
-    last_token: str
-    last_event: str
-    failures: int
-    has_progress: int
 
     @property
     def counters(self) -> Counters:
@@ -64,22 +67,51 @@ class _FailureHead(msgspec.Struct, array_like=True, frozen=True):
     session: str
 
 
-_record = msgspec.msgpack.Decoder(Record)
 _failure_head = msgspec.msgpack.Decoder(_FailureHead)
-decode = _record.decode
+
+#: The numbers of a record. Those of six bytes are read as two and four.
+_NUMBERS: Final = struct.Struct(">2IhI3B" + "hI" * 3 + "BH3B2H" + "b" + "hI" * 5 + "6I2H")
 
 
-def to_claim(job_id: str, record: Record, body: bytes) -> Claim:
-    return Claim(
+def decode(packed: bytes) -> Record:
+    values = iter(_NUMBERS.unpack_from(packed))
+
+    def numbers(count: int) -> list[int]:
+        return list(islice(values, count))
+
+    def long_numbers(count: int) -> list[int]:
+        return [next(values) << 32 | next(values) for _ in range(count)]
+
+    head = numbers(2) + long_numbers(1) + numbers(3) + long_numbers(3)
+    last_sizes = numbers(7)
+    rest = numbers(1) + long_numbers(5) + numbers(6)
+    fields: list[Any] = [*head, *rest, *_cut(packed, numbers(2) + last_sizes)]
+    return Record(*fields)
+
+
+def _cut(packed: bytes, sizes: Sequence[int]) -> Iterator[str]:
+    """The texts behind the numbers."""
+    at = _NUMBERS.size
+    for size in sizes:
+        yield packed[at : at + size].decode()
+        at += size
+
+
+def to_claim(job_id: str, packed: bytes, body: bytes, token: str) -> tuple[int, Claim]:
+    """The place in line, and the claim. Of the record only what is needed is looked at, because
+    this is done for every job."""
+    numbers = _NUMBERS.unpack_from(packed)
+    task_at = _NUMBERS.size + numbers[37]
+    return numbers[25] << 32 | numbers[26], Claim(
         id=job_id,
-        token=record.token,
-        task=record.task,
-        queue=record.queue,
-        priority=record.priority,
+        token=token,
+        task=packed[task_at : task_at + numbers[38]].decode(),
+        queue=packed[_NUMBERS.size : task_at].decode(),
+        priority=numbers[20],
         payload=body,
-        counters=record.counters,
-        created_ms=record.created_ms,
-        suspect=bool(record.suspect),
+        counters=Counters(*numbers[:2], *numbers[31:36]),
+        created_ms=numbers[21] << 32 | numbers[22],
+        suspect=bool(numbers[5]),
     )
 
 

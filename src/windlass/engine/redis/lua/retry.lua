@@ -5,7 +5,7 @@
 
 local function revive(id, record)
   move(id, record, 'revive')
-  for field = ATTEMPT, STRAYS do
+  for _, field in ipairs({ ATTEMPT, STARTS, CRASHES, LOSSES, INTERRUPTIONS, SNOOZES, STRAYS }) do
     record[field] = 0
   end
   record[REASON], record[FINISHED_MS] = '', -1

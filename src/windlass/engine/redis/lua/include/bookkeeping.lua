@@ -18,8 +18,8 @@ local function count(queue, state, by)
   counts[field] = (counts[field] or 0) + by
 end
 
-local function total(name)
-  totals[name] = (totals[name] or 0) + 1
+local function total(name, by)
+  totals[name] = (totals[name] or 0) + (by or 1)
 end
 
 -- Wake as many waiters as there is work for, each on a channel of its own. Whoever is woken is

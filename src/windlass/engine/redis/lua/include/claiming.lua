@@ -42,28 +42,37 @@ local function next_of_line(line)
   end
 end
 
--- One line for each queue that has something, by jumping from one to the next.
-local function lines_of_all(suspects, limit)
-  local lines = {}
+-- The queues that have something, by jumping from one to the next.
+local function queues_with_some(suspects)
+  local queues = {}
   local from, to = bounds(suspects)
   while true do
     local head = range(from, to, 0, 1)[1]
     if not head then
-      return lines
+      return queues
     end
-    local queue = string.sub(head, 2, string.find(head, '\0', 2, true) - 1)
-    local first, last = bounds(suspects, queue)
-    local chunk = math.min(limit, 32)
-    local members = range(first, last, 0, chunk)
-    local line = { from = first, to = last, offset = 0, chunk = chunk, members = members, at = 1 }
-    next_of_line(line)
-    lines[#lines + 1] = line
+    local queue = sub(head, 2, string.find(head, '\0', 2, true) - 1)
+    queues[#queues + 1] = queue
+    local _, last = bounds(suspects, queue)
     from = last
   end
 end
 
-local function merge(suspects, limit)
-  local ids, lines = {}, lines_of_all(suspects, limit)
+local function line_of(suspects, queue, limit)
+  local from, to = bounds(suspects, queue)
+  local chunk = math.min(limit, 32)
+  local members = range(from, to, 0, chunk)
+  local line = { from = from, to = to, offset = 0, chunk = chunk, members = members, at = 1 }
+  next_of_line(line)
+  return line
+end
+
+-- Over several queues, whoever stands first in any of them.
+local function merge(suspects, queues, limit)
+  local ids, members, lines = {}, {}, {}
+  for number, queue in ipairs(queues) do
+    lines[number] = line_of(suspects, queue, limit)
+  end
   while #ids < limit do
     local best
     for _, line in ipairs(lines) do
@@ -75,46 +84,74 @@ local function merge(suspects, limit)
       break
     end
     ids[#ids + 1] = best.id
+    members[#members + 1] = best.members[best.at]
     best.at = best.at + 1
     next_of_line(best)
   end
-  return ids
+  return ids, members
 end
 
--- The next ids under a plan, in the order in which they should start.
+-- The next ids under a plan, in the order in which they should start, and their members of `ready`.
 local function next_in_line(suspects, queues, limit)
   if #queues == 0 then
-    return merge(suspects, limit)
+    queues = queues_with_some(suspects)
+    if #queues > 1 then
+      return merge(suspects, queues, limit)
+    end
   end
-  local ids = {}
+  local ids, members = {}, {}
   for _, queue in ipairs(queues) do
     local from, to = bounds(suspects, queue)
+    local id_at = #queue + 11  -- behind the mark of suspects, the queue, a zero, rank and place
     for _, member in ipairs(range(from, to, 0, limit - #ids)) do
-      local _, id = parse(member)
-      ids[#ids + 1] = id
+      ids[#ids + 1] = sub(member, id_at)
+      members[#members + 1] = member
     end
     if #ids == limit then
       break
     end
   end
-  return ids
+  return ids, members
+end
+
+-- The move of a claim, on the bytes of the record: what they are now. `sizes` and `tail` are those of
+-- the texts that a claim changes.
+local function claimed(id, bytes, sizes, tail)
+  local attempt, starts, _, has_progress = unpack_numbers(COUNTS, bytes)
+  if has_progress == 1 then
+    write('HDEL', key.extra, 'p:' .. id)
+  end
+  local state_size, hold_size, reason_size, session_size, token_size =
+    unpack_numbers('>BBBHH', bytes, SIZES_AT + 3)
+  local texts = state_size + hold_size + reason_size + session_size + token_size
+  return pack_numbers(COUNTS, attempt + 1, starts + 1, now_ms, 0) .. sub(bytes, MARKS_AT, SIZES_AT + 2)
+    .. sizes .. sub(bytes, REST_AT, -texts - 1) .. tail
 end
 
 -- Lease up to `limit` jobs. Those that expired are cancelled on the way and do not count; a bounded
 -- number: what was leased, and whether that bound cut it short.
 local function lease(session, nonce, suspects, queues, limit)
-  local taken, expired, is_done, is_cut_short = {}, 0, false, false
+  local taken, by_queue, expired, is_done, is_cut_short = {}, {}, 0, false, false
+  local prefix, tail = session .. '\0' .. nonce .. '\0', 'runningnone' .. session .. nonce
+  local sizes = pack_numbers('>BBBHH', 7, 4, 0, #session, #nonce)
   while #taken < limit and not is_done do
-    local ids = next_in_line(suspects, queues, limit - #taken)
+    local ids, members = next_in_line(suspects, queues, limit - #taken)
     fetch(ids)
     is_done = true
-    for _, id in ipairs(ids) do
-      local record = load(id)
-      if record[EXPIRES_MS] < 0 or record[EXPIRES_MS] > now_ms then
-        move(id, record, 'claim', { session = session, nonce = nonce })
+    local ready, held = gather('ZREM', key.ready), gather('ZADD', key.held)
+    for number, id in ipairs(ids) do
+      local bytes = bytes_of(id)
+      local expires_ms = unpack_numbers('>i6', bytes, EXPIRES_AT)
+      if expires_ms < 0 or expires_ms > now_ms then
+        save_bytes(id, claimed(id, bytes, sizes, tail))
+        ready[#ready + 1] = members[number]
+        local last = #held
+        held[last + 1], held[last + 2] = '0', prefix .. id
+        local queue = queue_of(bytes)
+        by_queue[queue] = (by_queue[queue] or 0) + 1
         taken[#taken + 1] = id
       elseif expired < BITE then
-        move(id, record, 'expire', { reason = 'expired' })
+        move(id, load(id), 'expire', { reason = 'expired' })
         expired = expired + 1
         is_done = false  -- others may move up
       else
@@ -123,6 +160,10 @@ local function lease(session, nonce, suspects, queues, limit)
       end
     end
     flush()
+  end
+  for queue, number in pairs(by_queue) do
+    count(queue, 'ready', -number)
+    count(queue, 'running', number)
   end
   if #taken > 0 then
     call('ZADD', key.lease, now_ms + lease_ms, session)
@@ -156,7 +197,7 @@ local function claim(session, nonce, suspects, queues, limit)
   end
   local reply = { 0, is_cut_short and 0 or in_ms, is_any_ready('1', queues) and 1 or 0 }
   fetch(ids)
-  local bodies = read_fields(key.body, ids)
+  local bodies = read_fields(key.body, ids)  -- none of the bytes are in a table only: all was flushed
   for number, id in ipairs(ids) do
     reply[#reply + 1] = id
     reply[#reply + 1] = packed[id]

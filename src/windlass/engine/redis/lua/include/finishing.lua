@@ -5,54 +5,103 @@ local function stray_delay_ms(strays)
   return math.min(STRAY_BASE_MS * 2 ^ math.min(strays, 10), STRAY_CAP_MS)
 end
 
--- Each takes the job, its record, the head {id, token, event, ...} and the bytes of an outcome.
+-- Each takes the job, its record, the bytes of an outcome and what else it says.
 local ENDINGS = {}
+local succeeded = {}  -- queue -> how many
+local same = {}       -- what the last success shares with others
 
-function ENDINGS.succeed(id, record, head, bytes)
-  local has_result, ttl_ms = head[4], head[5]
-  local keep_ms = now_ms + math.max(ttl_ms, MIN_RECORD_MS)
-  record[RESULT_MS] = -1
-  if has_result and ttl_ms > 0 then
-    record[RESULT_MS] = now_ms + ttl_ms
-    keep_ms = math.min(keep_ms, record[RESULT_MS])  -- the purge first drops the result alone
-    write('HSET', key.extra, 'r:' .. id, bytes)
-  end
-  move(id, record, 'succeed', { keep_ms = keep_ms })
-  record[CANCEL_REQUESTED] = 0
+function ENDINGS.retry(id, record, bytes, delay_ms)
+  move(id, record, 'retry', { delay_ms = delay_ms, cause = bytes })
 end
 
-function ENDINGS.retry(id, record, head, bytes)
-  move(id, record, 'retry', { delay_ms = head[4], cause = bytes })
+function ENDINGS.bury(id, record, bytes, reason, has_started)
+  move(id, record, 'bury', { reason = reason, unstarted = not has_started, cause = bytes })
 end
 
-function ENDINGS.bury(id, record, head, bytes)
-  move(id, record, 'bury', { reason = head[4], unstarted = not head[5], cause = bytes })
+function ENDINGS.release(id, record, _, has_started, is_alone)
+  move(id, record, 'release', { unstarted = not has_started, alone = is_alone })
 end
 
-function ENDINGS.release(id, record, head)
-  move(id, record, 'release', { unstarted = not head[4], alone = head[5] })
-end
-
-function ENDINGS.snooze(id, record, head)
-  move(id, record, 'snooze', { delay_ms = head[4] })
+function ENDINGS.snooze(id, record, _, delay_ms)
+  move(id, record, 'snooze', { delay_ms = delay_ms })
 end
 
 function ENDINGS.unroutable(id, record)
   move(id, record, 'unroutable', { delay_ms = stray_delay_ms(record[STRAYS]) })
 end
 
+-- What is the same in all successes of one claim.
+local function alike(session, token, has_result, ttl_ms)
+  local result_ms, keep_ms = -1, now_ms + math.max(ttl_ms, MIN_RECORD_MS)
+  if has_result and ttl_ms > 0 then
+    result_ms = now_ms + ttl_ms
+    keep_ms = math.min(keep_ms, result_ms)  -- the purge first drops the result alone
+  end
+  return {
+    session = session, token = token, has_result = has_result, ttl_ms = ttl_ms,
+    stores_result = result_ms >= 0,
+    keep = text_of(keep_ms),
+    held = session .. '\0' .. token .. '\0',
+    middle = pack_numbers('>' .. MARKS .. SIZES, 0, 0, -1, now_ms, result_ms,
+      7, #token, 9, 4, 0, #session, 0),
+    tail = 'succeed' .. token .. 'succeedednone' .. session,
+  }
+end
+
+-- The move of a success, on the bytes of the record. False when the token is not the current one.
+local function succeed(id, token, result, has_result, ttl_ms)
+  local bytes = bytes_of(id)
+  if not bytes then
+    return false
+  end
+  local event_size, last_size, state_size, hold_size, reason_size, session_size, token_size =
+    unpack_numbers('>BHBBBHH', bytes, SIZES_AT)
+  if token_size ~= #token or sub(bytes, -token_size) ~= token then
+    return false
+  end
+  local session = sub(bytes, -token_size - session_size, -token_size - 1)
+  if same.token ~= token or same.session ~= session or same.has_result ~= has_result
+      or same.ttl_ms ~= ttl_ms then
+    same = alike(session, token, has_result, ttl_ms)
+  end
+  write('ZREM', key.held, same.held .. id)
+  if string.byte(bytes, ASKED_AT) == 1 then
+    write('ZREM', key.asked, session .. '\0' .. id)
+  end
+  if same.stores_result then
+    write('HSET', key.extra, 'r:' .. id, result)
+  end
+  write('ZADD', key.keep, same.keep, id)
+  local texts = event_size + last_size + state_size + hold_size + reason_size + session_size + token_size
+  save_bytes(id, sub(bytes, 1, MARKS_AT - 1) .. same.middle .. sub(bytes, REST_AT, -texts - 1) .. same.tail)
+  local queue = queue_of(bytes)
+  succeeded[queue] = (succeeded[queue] or 0) + 1
+  return true
+end
+
+-- What is said once for all successes of a call.
+local function count_successes()
+  for queue, number in pairs(succeeded) do
+    count(queue, 'running', -number)
+    count(queue, 'succeeded', number)
+    total('succeeded', number)
+  end
+end
+
 -- Whether an outcome was accepted, now or by an earlier call; otherwise it is stale.
-local function finish(head, bytes)
-  local id, token, event = head[1], head[2], head[3]
+local function finish(id, token, event, bytes, ...)
+  if event == 'succeed' and succeed(id, token, bytes, ...) then
+    return true
+  end
   local record = load(id)
-  if record and record[TOKEN] == token then
+  if record and record[TOKEN] == token and event ~= 'succeed' then
     if event == 'progress' then
       record[HAS_PROGRESS] = 1
       write('HSET', key.extra, 'p:' .. id, bytes)
       save(id)
     else
       record[LAST_TOKEN], record[LAST_EVENT] = token, event
-      ENDINGS[event](id, record, head, bytes)
+      ENDINGS[event](id, record, bytes, ...)
     end
     return true
   end

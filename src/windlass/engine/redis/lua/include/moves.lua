@@ -1,12 +1,12 @@
--- The one move through which a job changes its state, as windlass.core.states says.
+-- The one move through which a job changes its state, as windlass.core.states says; only a claim and a
+-- success have their own, in claiming and finishing, because they happen to every job.
 -- Where a job stands in an index follows from its record alone: `leave` takes it out of every index
 -- that its record names, `enter` puts it in again after the record was changed; one that has ended
 -- with the instant at which the purge visits it, which the index alone remembers.
 -- KEYS: ready due parked held asked keep dead extra
 --@include bookkeeping
 local TARGETS = {
-  due = 'ready', claim = 'running', succeed = 'succeeded', retry = 'retrying', bury = 'dead',
-  release = 'ready', snooze = 'scheduled', unroutable = 'ready', lose = 'ready', crash = 'ready',
+  due = 'ready', retry = 'retrying', bury = 'dead', release = 'ready', snooze = 'scheduled', unroutable = 'ready', lose = 'ready', crash = 'ready',
   suspect = 'ready', cancel = 'cancelled', expire = 'cancelled', revive = 'ready',
 }
 local FINAL = { succeeded = true, dead = true, cancelled = true }
@@ -15,7 +15,6 @@ local AFTER_CANCEL_REQUEST = {
   crash = true, suspect = true,
 }
 local CHARGES = {
-  claim = { [ATTEMPT] = 1, [STARTS] = 1 },
   release = { [ATTEMPT] = -1, [INTERRUPTIONS] = 1 },
   suspect = { [ATTEMPT] = -1, [INTERRUPTIONS] = 1 },
   snooze = { [ATTEMPT] = -1, [SNOOZES] = 1 },
@@ -28,7 +27,7 @@ local UNSTARTED = {
   bury = { [ATTEMPT] = -1, [STARTS] = -1 },
 }
 local REQUEUEING = { due = true, revive = true }
-local CLEARING = { succeed = true, retry = true, bury = true, snooze = true, revive = true }
+local CLEARING = { retry = true, bury = true, snooze = true, revive = true }
 local SUSPECTING = { crash = true, suspect = true }
 local COUNTED = {
   retry = 'retried', lose = 'lost', crash = 'crashed', expire = 'expired', snooze = 'snoozed',
@@ -119,7 +118,6 @@ end
 
 local function finish_record(record, event, target, reason)
   record[FINISHED_MS] = now_ms
-  record[READY_MS] = -1
   if target == 'cancelled' and event ~= 'expire' then
     reason = 'cancelled'
   end
@@ -128,7 +126,7 @@ local function finish_record(record, event, target, reason)
 end
 
 -- Let an event happen to a job in a state that allows it. `given` may hold: unstarted, cause (text
--- for the history), delay_ms, reason, alone (it must run alone from now on); keep_ms for a success; session and nonce for a claim.
+-- for the history), delay_ms, reason, alone (it must run alone from now on).
 local function move(id, record, event, given)
   given = given or {}
   leave(id, record)
@@ -141,13 +139,6 @@ local function move(id, record, event, given)
   end
   charge(record, event, not given.unstarted)
   record[TOKEN], record[HOLD], record[DUE_MS] = '', 'none', -1
-  if event == 'claim' then
-    record[SESSION], record[TOKEN], record[STARTED_MS] = given.session, given.nonce, now_ms
-    if record[HAS_PROGRESS] == 1 then
-      record[HAS_PROGRESS] = 0
-      write('HDEL', key.extra, 'p:' .. id)
-    end
-  end
   if REQUEUEING[event] then
     record[PLACE], record[READY_MS] = next_number(), now_ms
   end
@@ -171,7 +162,7 @@ local function move(id, record, event, given)
   if COUNTED[event] then
     total(COUNTED[event])
   end
-  enter(id, record, given.keep_ms or now_ms + math.max(dead_ttl_ms, MIN_RECORD_MS))
+  enter(id, record, now_ms + math.max(dead_ttl_ms, MIN_RECORD_MS))
 end
 
 -- End the hold of a job that no worker knew: it is still in its old place.

@@ -1,23 +1,60 @@
 -- Records of jobs, read once and written once per call; writes are gathered and sent in chunks.
--- An instant that is not set is -1, text that is not set is empty.
+-- A record is a table here, and in the store these bytes: numbers, then texts, whose sizes are among
+-- the numbers. What a claim and a success change stands at the beginning and at the end: these two
+-- rewrite a record without taking it apart. An instant that is not set is -1, text is then empty.
 -- KEYS: job
 --@include constants
 --@include clock
-local TASK, QUEUE, PRIORITY, CREATED_MS, ROW, PLACE, STATE, HOLD, REASON = 1, 2, 3, 4, 5, 6, 7, 8, 9
-local SUSPECT, CANCEL_REQUESTED = 10, 11
-local ATTEMPT, STARTS, CRASHES, LOSSES, INTERRUPTIONS, SNOOZES, STRAYS = 12, 13, 14, 15, 16, 17, 18
-local READY_MS, DUE_MS, EXPIRES_MS, STARTED_MS, FINISHED_MS = 19, 20, 21, 22, 23
-local RESULT_MS = 24
-local SESSION, TOKEN, LAST_TOKEN, LAST_EVENT = 25, 26, 27, 28
-local FAILURES, HAS_PROGRESS = 29, 30
+local ATTEMPT, STARTS, STARTED_MS, HAS_PROGRESS = 1, 2, 3, 4
+local SUSPECT, CANCEL_REQUESTED, DUE_MS, FINISHED_MS, RESULT_MS = 5, 6, 7, 8, 9
+-- 10 to 16 are the sizes of the texts from LAST_EVENT on
+local PRIORITY, CREATED_MS, ROW, PLACE, EXPIRES_MS, READY_MS = 17, 18, 19, 20, 21, 22
+local CRASHES, LOSSES, INTERRUPTIONS, SNOOZES, STRAYS, FAILURES = 23, 24, 25, 26, 27, 28
+-- 29 and 30 are the sizes of the first two texts
+local QUEUE, TASK, LAST_EVENT, LAST_TOKEN, STATE, HOLD, REASON = 31, 32, 33, 34, 35, 36, 37
+local SESSION, TOKEN = 38, 39
+local COUNTS, MARKS, SIZES = '>I4I4i6B', 'BBi6i6i6', 'BHBBBHH'
+local NUMBERS = COUNTS .. MARKS .. SIZES .. 'bi6i6i6i6i6I4I4I4I4I4I4HH'
+-- Where they begin.
+local MARKS_AT, ASKED_AT, SIZES_AT, REST_AT, EXPIRES_AT = 16, 17, 36, 46, 65
+local QUEUE_SIZE_AT, QUEUE_AT = 101, 105
 
-local records = {}  -- id -> record, or false when there is none
-local packed = {}   -- id -> the record as it is stored
-local changed = {}
+local records = {}  -- id -> record, false when there is none, nil when it was not taken apart
+local packed = {}   -- id -> the record as it is stored, or false
+local changed = {}  -- id -> true when its table was changed since it was packed
 local pending, order = {}, {}
+local pack_numbers, unpack_numbers, sub = struct.pack, struct.unpack, string.sub
 
--- Gather a write of one or two words; it is sent by flush.
-local function write(command, name, one, two)
+local function pack(record)
+  local numbers = pack_numbers(NUMBERS,
+    record[ATTEMPT], record[STARTS], record[STARTED_MS], record[HAS_PROGRESS],
+    record[SUSPECT], record[CANCEL_REQUESTED], record[DUE_MS], record[FINISHED_MS], record[RESULT_MS],
+    #record[LAST_EVENT], #record[LAST_TOKEN], #record[STATE], #record[HOLD], #record[REASON],
+    #record[SESSION], #record[TOKEN],
+    record[PRIORITY], record[CREATED_MS], record[ROW], record[PLACE], record[EXPIRES_MS],
+    record[READY_MS], record[CRASHES], record[LOSSES], record[INTERRUPTIONS], record[SNOOZES],
+    record[STRAYS], record[FAILURES], #record[QUEUE], #record[TASK])
+  return numbers .. table.concat(record, '', QUEUE, TOKEN)
+end
+
+local function take_apart(bytes)
+  local record = { unpack_numbers(NUMBERS, bytes) }
+  local at = record[31]  -- behind the numbers
+  for number, size in ipairs({ 29, 30, 10, 11, 12, 13, 14, 15, 16 }) do
+    local after = at + record[size]
+    record[QUEUE + number - 1] = sub(bytes, at, after - 1)
+    at = after
+  end
+  return record
+end
+
+local function queue_of(bytes)
+  local size = unpack_numbers('>H', bytes, QUEUE_SIZE_AT)
+  return sub(bytes, QUEUE_AT, QUEUE_AT + size - 1)
+end
+
+-- The list to which the words of a command on a key are added; it is sent by flush.
+local function gather(command, name)
   local by_name = pending[command]
   if not by_name then
     by_name = {}
@@ -29,20 +66,37 @@ local function write(command, name, one, two)
     by_name[name] = arguments
     order[#order + 1] = { command, name, arguments }
   end
+  return arguments
+end
+
+-- Gather a write of one or two words.
+local function write(command, name, one, two)
+  local arguments = gather(command, name)
   local last = #arguments
   arguments[last + 1] = one
   arguments[last + 2] = two
 end
 
+-- The table of a record was changed.
 local function save(id)
   changed[id] = true
+end
+
+-- The bytes of a record were changed.
+local function save_bytes(id, bytes)
+  packed[id], records[id] = bytes, nil
+  write('HSET', key.job, id, bytes)
+end
+
+local function pack_again(id)
+  packed[id], changed[id] = pack(records[id]), nil
+  write('HSET', key.job, id, packed[id])
 end
 
 -- Send what was gathered. An index must not be read between a write to it and this.
 local function flush()
   for id in pairs(changed) do
-    packed[id] = cmsgpack.pack(records[id])
-    write('HSET', key.job, id, packed[id])
+    pack_again(id)
   end
   for _, entry in ipairs(order) do
     local arguments = entry[3]
@@ -50,10 +104,13 @@ local function flush()
       call(entry[1], entry[2], unpack(arguments, from, math.min(from + CHUNK - 1, #arguments)))
     end
   end
-  changed, pending, order = {}, {}, {}
+  pending, order = {}, {}
 end
 
 local function read_fields(name, fields)
+  if #fields > 0 and #fields <= CHUNK then
+    return call('HMGET', name, unpack(fields))
+  end
   local values = {}
   for from = 1, #fields, CHUNK do
     local found = call('HMGET', name, unpack(fields, from, math.min(from + CHUNK - 1, #fields)))
@@ -64,25 +121,39 @@ local function read_fields(name, fields)
   return values
 end
 
--- Read many records at once, for load.
+-- Read many records at once.
 local function fetch(ids)
   local missing = {}
   for _, id in ipairs(ids) do
-    if records[id] == nil then
+    if packed[id] == nil and records[id] == nil then
       missing[#missing + 1] = id
     end
   end
   local found = read_fields(key.job, missing)
   for number, id in ipairs(missing) do
     packed[id] = found[number]
-    records[id] = found[number] and cmsgpack.unpack(found[number])
   end
 end
 
 -- The record of a job, or false.
 local function load(id)
-  if records[id] == nil then
+  local record = records[id]
+  if record == nil then
+    if packed[id] == nil then
+      fetch({ id })
+    end
+    record = packed[id] and take_apart(packed[id])
+    records[id] = record
+  end
+  return record
+end
+
+-- The bytes of a record as it is now, or false.
+local function bytes_of(id)
+  if changed[id] then
+    pack_again(id)
+  elseif packed[id] == nil then
     fetch({ id })
   end
-  return records[id]
+  return packed[id]
 end

@@ -12,5 +12,5 @@ local function remove(id, record)
     write('HDEL', key.extra, 'f:' .. number .. ':' .. id)
   end
   count(record[QUEUE], record[STATE], -1)
-  records[id] = false
+  records[id], packed[id], changed[id] = false, false, nil
 end
