@@ -39,6 +39,7 @@ from windlass.core.signals import Interrupted, Interruption, Snooze
 from windlass.core.states import (
     MAX_INTERRUPTIONS,
     MAX_LOSSES,
+    Counters,
     Reason,
     is_mismatched_for_good,
 )
@@ -167,7 +168,7 @@ class Execution:
             return None  # every start was an attempt, and one is left: nothing else to look at
         budgets = (
             (Reason.EXHAUSTED, had.attempt - 1, policy.max_attempts, "failed attempts"),
-            (Reason.CRASHED, had.crashes, self._settings.max_crashes, "crashes of its process"),
+            (Reason.CRASHED, _crashes(had), self._settings.max_crashes, "crashes of its process"),
             (Reason.LOST, had.losses, MAX_LOSSES, "losses of its worker"),
             (
                 Reason.EXHAUSTED,
@@ -293,6 +294,12 @@ class Execution:
     def _bury(self, run: Run, reason: Reason, text: FailureText) -> Outcome:
         _tell_burial(run.claim, reason, text)
         return Buried(id=run.claim.id, token=run.claim.token, reason=reason, error=text.pack())
+
+
+def _crashes(had: Counters) -> int:
+    """A job that has crashed alone and was interrupted before is taken to have done that too: then
+    it was one of several that ran when their process died."""
+    return had.crashes + 1 if had.crashes and had.interruptions else had.crashes
 
 
 def _timed_out(timeout_ms: int, error: BaseException | None = None) -> TimedOut:

@@ -11,6 +11,7 @@ from pathlib import Path
 from random import uniform
 from time import monotonic
 
+from windlass.core.sizes import describe_bytes
 from windlass.worker.control import Channel, Command, Report, Start, open_pair
 from windlass.worker.options import WorkerOptions
 from windlass.worker.slots import SlotTable
@@ -19,6 +20,8 @@ from windlass.worker.slots import SlotTable
 LEAST_SHARE = 0.9
 #: How long a program that knows the memory of a process may take to tell it, in seconds.
 ASK_S = 1.0
+#: In what the system counts the memory that a process had at most.
+_MAXRSS_UNIT = 1 if sys.platform == "darwin" else 1024
 
 
 class ChildProcess:
@@ -35,6 +38,7 @@ class ChildProcess:
         self.has_limits = False  # runs in it may go too far
         self.disowned: set[int] = set()  # runs whose jobs were taken from it, by generation
         self.failure: str | None = None
+        self._peak_bytes = 0  # the most memory it had, known when it has ended
         self.started_at = monotonic()
         self.share = uniform(LEAST_SHARE, 1.0)
         slots = 1 if is_solo else options.slots
@@ -68,6 +72,14 @@ class ChildProcess:
             return
 
     def has_ended(self) -> bool:
+        """Asked of the system here and not of `subprocess`, which would throw away what the child
+        has used."""
+        if self._process.returncode is None:
+            with suppress(ChildProcessError):
+                pid, status, usage = os.wait4(self.pid, os.WNOHANG)
+                if pid:
+                    self._process.returncode = os.waitstatus_to_exitcode(status)
+                    self._peak_bytes = usage.ru_maxrss * _MAXRSS_UNIT
         return self._process.poll() is not None
 
     def is_running(self) -> bool:
@@ -84,14 +96,12 @@ class ChildProcess:
         self._process.kill()
 
     def cause(self) -> str:
-        """What ended it, in words."""
+        """What ended it, in words. To a signal belongs the memory, for which the system may have
+        sent it."""
         code = self._process.returncode
         if code >= 0:
             return f"exit code {code}"
-        try:
-            return f"signal {-code} ({signal.Signals(-code).name})"
-        except ValueError:
-            return f"signal {-code}"
+        return f"{_name_signal(-code)}, at up to {describe_bytes(self._peak_bytes)} of memory"
 
     def suspects(self) -> tuple[str, ...]:
         """The jobs whose code ran when it ended. If one of them had gone too far before, that one
@@ -112,6 +122,13 @@ def _start(control: int, table: int) -> subprocess.Popen[bytes]:
         stdin=subprocess.DEVNULL,
         pass_fds=(control, table),
     )
+
+
+def _name_signal(number: int) -> str:
+    try:
+        return f"signal {number} ({signal.Signals(number).name})"
+    except ValueError:
+        return f"signal {number}"
 
 
 def _is_stopped(pid: int) -> bool:
