@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from contextvars import ContextVar
-from typing import Final
+from typing import Any, Final
 
 import msgspec
 
@@ -28,9 +28,10 @@ class Progress(msgspec.Struct, frozen=True):
 
 
 class Context:
-    """The job that is running. `attempt` is 1 for the first try."""
+    """The job that is running. `attempt` is 1 for the first try; `state` is what the lifespan of
+    the app gave to this process, or None."""
 
-    __slots__ = ("_sink", "attempt", "job_id", "max_attempts", "queue", "task")
+    __slots__ = ("_sink", "attempt", "job_id", "max_attempts", "queue", "state", "task")
 
     def __init__(
         self,
@@ -41,12 +42,14 @@ class Context:
         attempt: int,
         max_attempts: int,
         sink: Callable[[bytes], None],
+        state: Any = None,
     ) -> None:
         self.job_id = job_id
         self.task = task
         self.queue = queue
         self.attempt = attempt
         self.max_attempts = max_attempts
+        self.state = state
         self._sink = sink
 
     def progress(self, value: float, message: str = "") -> None:

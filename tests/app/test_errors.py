@@ -11,6 +11,7 @@ EXAMPLES = [
     errors.SettingError("text"),
     errors.AppNotFound("text"),
     errors.InvalidTask("text"),
+    errors.InvalidSurroundings("text"),
     errors.NoContext(),
     errors.AnnotationError("text", task="shop.f", parameter="x"),
     errors.EncodeError("text", task="shop.f", parameter="x", path="$"),

@@ -42,4 +42,4 @@ def files_of(page: Path) -> dict[str, str]:
 
 
 def test_every_guide_with_code_is_run() -> None:
-    assert [page.stem for page in GUIDES] == ["async", "failures", "tasks"]
+    assert [page.stem for page in GUIDES] == ["async", "failures", "tasks", "workers"]

@@ -2,11 +2,12 @@
 
 1. Before any user code is imported: signals are left to the supervisor, the child dies with it, and
    a thread listens to what it says.
-2. The app is loaded and its engine opened; what goes wrong is told to the supervisor.
+2. The app is loaded, its engine opened and its lifespan entered; what goes wrong is told to the
+   supervisor.
 3. The pump claims and reports in a thread of its own, plain functions run in threads, and
    coroutines on the event loop of the main thread, until the pump is done.
-4. Then the process takes leave and ends, in a few seconds at most, whatever tasks have left behind:
-   threads, background coroutines, a blocked event loop.
+4. Then the lifespan is left, and the process takes leave and ends, in a few seconds at most,
+   whatever tasks have left behind: threads, background coroutines, a blocked event loop.
 """
 
 from __future__ import annotations
@@ -35,7 +36,6 @@ from windlass.engine.url import open_engine
 from windlass.errors import EngineUnavailable, WindlassError
 from windlass.loading import load_app
 from windlass.settings import absolute_url
-from windlass.worker.adoption import Adoption
 from windlass.worker.control import (
     Channel,
     Command,
@@ -49,20 +49,18 @@ from windlass.worker.control import (
     SuspectsSeen,
     join_pair,
 )
-from windlass.worker.execution import Execution
-from windlass.worker.lease import Lease
-from windlass.worker.line import Line
+from windlass.worker.crew import assemble
+from windlass.worker.lifespan import HeldLifespan
 from windlass.worker.logs import configure_logging
-from windlass.worker.nonces import Nonces
-from windlass.worker.pace import Pace
 from windlass.worker.pump import Pump
-from windlass.worker.runners import LoopRunner, ThreadRunner
 from windlass.worker.slots import SlotTable
 
 log = getLogger("windlass.worker")
 
 #: With the default of 5 ms, one spinning task makes every step of the other threads wait that long.
 SWITCH_INTERVAL_S = 0.0005
+#: How long it may take to leave the lifespan, in seconds.
+LEAVE_S = 5.0
 #: How long taking leave may take, in seconds: more than an app takes to close, and less than the
 #: supervisor waits.
 FAREWELL_S = 3.0
@@ -93,7 +91,6 @@ class Child:
         self._options = start.options
         self._plan = Plan(queues=start.options.queues, suspects=start.is_solo)
         self._table = SlotTable.attach(table, start.slots)
-        self._slots = start.slots
 
     def _first_command(self) -> Start:
         """The supervisor begins with this one; a stop may come right behind it."""
@@ -148,6 +145,10 @@ class Child:
         # An engine that is away costs time only; one that refuses us is for a person to see.
         with suppress(EngineUnavailable):
             engine.migrate()
+        return app, engine
+
+    def _tell_ready(self, app: Windlass) -> None:
+        settings = app.settings
         self._channel.send(
             Ready(
                 url=settings.url,
@@ -157,23 +158,23 @@ class Child:
                 tasks=len(app.tasks),
             )
         )
-        return app, engine
 
     # ---------------------------------------------------------------------------------- serving
 
     async def _serve(self, app: Windlass, engine: Engine) -> None:
         """Begin: from here on the loop, the pump and the runners go on by themselves."""
         self._farewell = [app.close, engine.shutdown, atexit._run_exitfuncs, _flush]
-        lease = Lease(self._table, app.settings.lease_ms)
-        line, pace = Line(self._slots, lease), Pace()
-        nonces = Nonces(self._table)
-        adoption = Adoption(engine, app.tasks)
-        pump = Pump(engine, self._plan, line, lease, nonces, pace, app.tasks, adoption, self)
-        execution = Execution(app.settings, pump.report_progress, adoption.leave)
-        for runner in (ThreadRunner, LoopRunner):
-            runner(line, self._table, execution, pace, pump.report)
+        self._lifespan = HeldLifespan(app.lifespan, on_loss=self._lose_lifespan)
+        state = await self._lifespan.enter()
+        self._tell_ready(app)
+        pump = assemble(app, engine, self._plan, self._table, self, state)
         self._pump = pump
         Thread(target=pump.run, name="pump", daemon=True).start()
+
+    def _lose_lifespan(self) -> None:
+        pump = self._pump
+        if pump is not None:
+            pump.drain()
 
     # ----------------------------------------------------------------------- asked by the pump
 
@@ -189,6 +190,8 @@ class Child:
         """Everything is reported. This is the pump's thread, because the main one may be blocked by
         what a task left on the event loop; an ordinary exit would wait for other leftovers."""
         self._pump = None  # from here on a hand-back has nothing to wait for
+        with suppress(BaseException):  # whatever it is, it ends with the process
+            self._lifespan.leave(LEAVE_S)
         farewell = Thread(target=self._take_leave, name="farewell", daemon=True)
         try:
             farewell.start()

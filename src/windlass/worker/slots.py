@@ -57,6 +57,7 @@ class SlotTable:
 
     def __init__(self, descriptor: int, slots: int) -> None:
         self.descriptor = descriptor
+        self.slots = slots
         self._memory = mmap.mmap(descriptor, _size(slots))
         self._jobs = Records(self._memory, RECORD_BYTES, slots)
         self.nonces = Records(self._memory, RECORD_BYTES * (1 + slots), slots + SPARE_NONCES)
