@@ -32,6 +32,7 @@ from windlass.errors import (
     SettingError,
     WindlassError,
 )
+from windlass.settings import mask_urls
 
 FAILED: Final = 1
 USAGE: Final = 2
@@ -68,10 +69,10 @@ def exit_code_of(arguments: Sequence[str]) -> int:
         say("Stopped; nothing more was done.")
         return FAILED
     except click.ClickException as error:
-        say(_shown(error))
+        say(mask_urls(_shown(error)))
         return error.exit_code
     except WindlassError as error:
-        say("\n".join([f"Error: {error}", *getattr(error, "__notes__", ())]))
+        say(mask_urls("\n".join([f"Error: {error}", *getattr(error, "__notes__", ())])))
         return _code_of(error)
     return code if isinstance(code, int) else 0
 

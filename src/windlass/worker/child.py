@@ -35,7 +35,7 @@ from windlass.engine.contract import Engine, EngineOptions, Plan
 from windlass.engine.url import open_engine
 from windlass.errors import EngineUnavailable, WindlassError
 from windlass.loading import load_app
-from windlass.settings import absolute_url
+from windlass.settings import absolute_url, describe_unusual
 from windlass.worker.control import (
     Channel,
     Command,
@@ -51,7 +51,7 @@ from windlass.worker.control import (
 )
 from windlass.worker.crew import assemble
 from windlass.worker.lifespan import HeldLifespan
-from windlass.worker.logs import configure_logging
+from windlass.worker.logs import configure_all, configure_early
 from windlass.worker.pump import Pump
 from windlass.worker.slots import SlotTable
 
@@ -76,7 +76,7 @@ def main(arguments: Sequence[str]) -> NoReturn:
     control, table, supervisor = map(int, arguments)
     _leave_signals_to_supervisor()
     _die_with(supervisor)
-    configure_logging()
+    configure_early()
     sys.setswitchinterval(SWITCH_INTERVAL_S)
     Child(join_pair(control), table).run()
 
@@ -133,6 +133,7 @@ class Child:
         # Before the app is imported, which may change the current folder.
         url = None if self._options.url is None else absolute_url(self._options.url)
         app = load_app(self._options.app)
+        configure_all(app.settings.log_level, app.settings.log_format)
         for task in app.tasks.values():
             task.codec.resolve()  # a task that no call can reach is for a person to see now
         if url is not None:
@@ -155,7 +156,10 @@ class Child:
                 lease_ms=settings.lease_ms,
                 shutdown_grace_ms=settings.shutdown_grace_ms,
                 dead_ttl_ms=settings.dead_ttl_ms,
-                tasks=len(app.tasks),
+                tasks=tuple(app.tasks),
+                log_level=settings.log_level,
+                log_format=settings.log_format,
+                unusual=describe_unusual(settings),
             )
         )
 

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from contextvars import Context as Variables
 from functools import partial
-from logging import getLogger
+from logging import DEBUG, getLogger
 from queue import SimpleQueue
 from threading import Lock, Thread
 from time import monotonic
@@ -42,6 +42,8 @@ class Runner:
         self._execution = execution
         self._record_pace = pace.record
         self._report = report
+        # Looked at once: a line for each job that ended is much at hundreds a second.
+        self._tell_end = tell_end if log.isEnabledFor(DEBUG) else None
         line.serve(self.kind, self.hint)
 
     def hint(self, count: int) -> None:
@@ -53,9 +55,24 @@ class Runner:
         self._table.vacate(started.slot)
         now = monotonic()
         self._record_pace(now - started.since)
+        if self._tell_end is not None:
+            self._tell_end(started, outcome, now - started.since)
         following = self._line.follow(self.kind, started, now)
         self._report(outcome)
         return following
+
+
+def tell_end(started: Started, outcome: Outcome, seconds: float) -> None:
+    claim = started.claim
+    with suppress(BaseException):  # a handler of the app may be what fails
+        log.debug(
+            "job %s of task %s ended as %s in attempt %d after %d ms",
+            claim.id,
+            claim.task,
+            type(outcome).__name__.lower(),
+            claim.counters.attempt,
+            round(seconds * 1000),
+        )
 
 
 class ThreadRunner(Runner):

@@ -19,6 +19,7 @@ from time import monotonic
 
 from windlass.engine.contract import EngineOptions
 from windlass.engine.url import open_engine
+from windlass.worker.banner import show_banner
 from windlass.worker.control import (
     Command,
     Drain,
@@ -30,7 +31,7 @@ from windlass.worker.control import (
     SessionStarted,
     SuspectsSeen,
 )
-from windlass.worker.logs import configure_logging
+from windlass.worker.logs import configure_early, configure_own
 from windlass.worker.options import WorkerOptions
 from windlass.worker.process import ChildProcess
 from windlass.worker.reactor import Reactor
@@ -78,7 +79,7 @@ class Supervisor:
         self._exit_code = EXIT_OK
 
     def run(self) -> int:
-        configure_logging()
+        configure_early()
         with self._reactor:
             self._reactor.on_signal(self._on_signal)
             log.info("started: %s", self._describe())
@@ -134,6 +135,7 @@ class Supervisor:
 
     def _begin(self, ready: Ready) -> None:
         """The first child has told the settings."""
+        configure_own(ready.log_level, ready.log_format)
         options = EngineOptions(lease_ms=ready.lease_ms, dead_ttl_ms=ready.dead_ttl_ms)
         engine = open_engine(ready.url, options)
         self._grace_s = ready.shutdown_grace_ms / 1000
@@ -146,12 +148,7 @@ class Supervisor:
             on_suspects=lambda: self._reactor.post(self._start_solo),
         )
         self._upkeep.start()
-        log.info("ready: %s, %d tasks", engine.location, ready.tasks)
-        if not ready.tasks:
-            log.warning(
-                "the app %s knows no task: where it is made, import the modules that declare them",
-                self._options.app,
-            )
+        show_banner(self._options.app, engine.location, ready)
         for _ in range(0 if self._stops else self._options.processes - 1):
             self._start_child(is_solo=False)
 
