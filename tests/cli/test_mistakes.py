@@ -240,5 +240,5 @@ def test_a_folder_that_was_removed_is_named(shell: Shell) -> None:
 def test_no_password_is_shown(capsys: pytest.CaptureFixture[str], url: str) -> None:
     assert exit_code_of(["status", "--url", url]) in (1, 2)
     printed = capsys.readouterr()
-    assert "***@host" in printed.err or "host" not in printed.err
+    assert "Error: " in printed.err
     assert "ter2" not in printed.out + printed.err
