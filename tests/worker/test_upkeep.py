@@ -13,7 +13,6 @@ from tests.worker.yard import until
 from windlass.app import Windlass
 from windlass.core.states import State
 from windlass.engine.contract import UNKNOWN_NONCE_MS, Engine, Plan, Tended
-from windlass.worker.process import ChildProcess
 from windlass.worker.slots import SlotTable
 from windlass.worker.upkeep import Closing, Upkeep
 
@@ -28,6 +27,8 @@ class Living:
         self.session = session
         self.table = SlotTable.create(2)
         self.runs = True
+        self.introduction = b"it is me"
+        self.introduced = ""
 
     def is_running(self) -> bool:
         return self.runs
@@ -46,7 +47,7 @@ class Office:
             cast(Engine, self.faulty),
             LEASE_MS,
             ("default",),
-            living=lambda: [cast(ChildProcess, self.child)],
+            living=lambda: [self.child],
             on_gone=self.gone.append,
             on_suspects=lambda: self.suspects.append(True),
         )
@@ -137,3 +138,13 @@ def test_a_closing_that_was_asked_for_is_done_before_the_end(office: Office) -> 
     office.upkeep.close(Closing("session", (), "exit code 0"))
     office.upkeep.stop(10)
     assert office.state(job) is State.READY
+
+
+def test_a_session_is_introduced_before_it_claims(office: Office) -> None:
+    office.upkeep.start()
+    until(office.engine.sessions, "the session to be known")
+    office.child.session = "another"
+    office.upkeep.beat_soon()
+    until(lambda: len(office.engine.sessions()) == 2, "the other one to be known")
+    known = {record.session: record.info for record in office.engine.sessions()}
+    assert known == {"session": b"it is me", "another": b"it is me"}

@@ -22,7 +22,9 @@ from windlass.cli.group import SuggestingGroup
 from windlass.cli.job import job
 from windlass.cli.output import say
 from windlass.cli.status import status
+from windlass.cli.top import top
 from windlass.cli.worker import worker
+from windlass.cli.workers import workers
 from windlass.errors import (
     AnnotationError,
     AppNotFound,
@@ -50,7 +52,7 @@ def windlass() -> None:
     """A task queue: enqueue calls, run them later, lose none."""
 
 
-for command in (demo, worker, enqueue, status, job, dead, check, doctor):
+for command in (demo, worker, enqueue, status, workers, top, job, dead, check, doctor):
     windlass.add_command(command)
 
 

@@ -176,6 +176,8 @@ class Supervisor:
                 child.failure = report.text
             case SessionStarted():
                 child.session = report.session
+                if self._upkeep is not None:
+                    self._upkeep.beat_soon()
             case SuspectsSeen():
                 self._start_solo()
 

@@ -1,7 +1,8 @@
 """What a supervisor says to the engine, in one thread of its own.
 
 1. Close the sessions of children that died, so that their jobs go on at once.
-2. Beat for the children that live, every third of a lease; every third beat tells the nonces too.
+2. Beat for the children that live, every third of a lease; every third beat, and the first one of
+   a session, tells who they are, and every third one the nonces too.
 3. Tend: reap silent sessions and purge what was kept long enough, a bite at a time.
 4. Look whether suspects wait: children that are busy for long do not ask the engine.
 
@@ -19,12 +20,13 @@ from logging import getLogger
 from random import uniform
 from threading import Event, Thread
 from time import monotonic
+from typing import Protocol
 
 import msgspec
 
 from windlass.engine.contract import Beat, Engine, Plan
 from windlass.errors import EngineError
-from windlass.worker.process import ChildProcess
+from windlass.worker.slots import SlotTable
 
 log = getLogger("windlass.worker")
 
@@ -51,6 +53,17 @@ class Closing(msgspec.Struct, frozen=True):
     cause: str
 
 
+class Living(Protocol):
+    """Somebody to beat for."""
+
+    session: str  # empty as long as there is none
+    table: SlotTable
+    introduction: bytes
+    introduced: str  # the session that the engine knows it by
+
+    def is_running(self) -> bool: ...
+
+
 class Duty:
     """Something to be done when it is due; `action` gives the seconds until the next time."""
 
@@ -68,7 +81,7 @@ class Upkeep:
         engine: Engine,
         lease_ms: int,
         queues: tuple[str, ...],
-        living: Callable[[], Sequence[ChildProcess]],
+        living: Callable[[], Sequence[Living]],
         on_gone: Callable[[str], None],
         on_suspects: Callable[[], None],
     ) -> None:
@@ -84,8 +97,9 @@ class Upkeep:
         self._is_stopping = False
         self._is_away = False
         self._closing = Duty(self._close_all, NEVER)
-        actions = (self._beat, self._tend, self._look)
-        self._duties = [self._closing, *(Duty(action, 0.0) for action in actions)]
+        self._beating = Duty(self._beat, 0.0)
+        actions = (self._tend, self._look)
+        self._duties = [self._closing, self._beating, *(Duty(action, 0.0) for action in actions)]
         self._thread = Thread(target=self._run, name="upkeep", daemon=True)
 
     def start(self) -> None:
@@ -95,6 +109,11 @@ class Upkeep:
         """Close a session as soon as possible."""
         self._closings.append(closing)
         self._closing.due = 0.0
+        self._wake.set()
+
+    def beat_soon(self) -> None:
+        """There is a new session, which nobody has heard of."""
+        self._beating.due = 0.0
         self._wake.set()
 
     def stop(self, timeout_s: float) -> None:
@@ -164,6 +183,7 @@ class Upkeep:
         sent_at = monotonic()
         pulses = self._engine.beat([_beat_of(child, tells_nonces) for child in children])
         for child, pulse in zip(children, pulses, strict=True):
+            child.introduced = pulse.session
             if pulse.alive:
                 child.table.confirm_beat(sent_at)
             else:
@@ -180,11 +200,13 @@ class Upkeep:
         return LOOK_S
 
 
-def _beat_of(child: ChildProcess, tells_nonces: bool) -> Beat:
+def _beat_of(child: Living, tells_nonces: bool) -> Beat:
+    session = child.session
+    info = child.introduction if tells_nonces or child.introduced != session else b""
     if not tells_nonces:
-        return Beat(session=child.session)
+        return Beat(session=session, info=info)
     # The newest is read first: a nonce that is announced meanwhile is later than it, and is then
     # none of this beat's business.
     newest = "".join(child.table.newest_nonce.read())
     nonces = tuple(child.table.nonces.read())
-    return Beat(session=child.session, nonces=nonces, newest=newest)
+    return Beat(session=session, nonces=nonces, newest=newest, info=info)

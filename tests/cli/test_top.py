@@ -1,0 +1,97 @@
+"""`windlass top` and `windlass workers` at a shell."""
+
+from __future__ import annotations
+
+import os
+import pty
+import signal
+import subprocess
+import time
+from typing import Any
+
+import msgspec
+
+from tests.app.hand import Hand
+from tests.cli.shell import SCRIPT, Shell
+from windlass import Windlass
+from windlass.cli.top import Looks
+from windlass.engine.contract import Beat
+from windlass.worker.introduction import Introduction
+
+
+def test_without_workers_it_says_so(shell: Shell, app: Windlass) -> None:
+    app.engine.migrate()
+    ran = shell.type("workers", "--url", shell.url)
+    assert (ran.code, ran.out, ran.err) == (0, "", "No workers.\n")
+    assert shell.type("workers", "--json", "--url", shell.url).json == []
+
+
+def test_what_a_worker_says_of_itself_is_inert(shell: Shell, app: Windlass) -> None:
+    info = Introduction(host="\x1b[31mevil\n", worker=7, app="[red]x[/red]").pack()
+    app.engine.beat([Beat(session="host.7.abc", info=info), Beat(session="s", info=b"no JSON")])
+    for command in (("workers",), ("top", "--once", "--interval", "10ms")):
+        ran = shell.type(*command, "--url", shell.url)
+        assert r"\x1b[31mevil" in ran.out
+        assert "[red]x[/red]" in ran.out
+        assert all(char.isprintable() or char == "\n" for char in ran.out)
+
+
+def test_rates_are_the_difference_of_two_looks(app: Windlass, hand: Hand) -> None:
+    looks = Looks(app.engine)
+    looks.take()
+    begin = time.monotonic()
+    for _ in range(10):
+        app.tasks["tasks.add"].enqueue(1)
+    rates = looks.take().rates
+    assert 10 / (time.monotonic() - begin + 0.1) <= rates["enqueued"] <= 10 / 0.001
+    assert rates["succeeded"] == 0
+    assert looks.take().rates["enqueued"] == 0
+
+
+def test_in_a_pipe_it_wants_to_be_told_when_to_end(shell: Shell, app: Windlass) -> None:
+    app.engine.migrate()
+    ran = shell.type("top", "--url", shell.url)
+    assert ran.code == 2
+    assert "Use --once or --json in scripts" in ran.err
+
+
+def test_an_interval_of_nothing_is_refused(shell: Shell) -> None:
+    ran = shell.type("top", "--interval", "0", "--url", shell.url)
+    assert ran.code == 2
+    assert "--interval" in ran.err
+
+
+def test_on_a_terminal_it_goes_on_until_interrupted(shell: Shell, app: Windlass) -> None:
+    app.tasks["tasks.add"].enqueue(1)
+    ours, theirs = pty.openpty()
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)  # else it may be ignored
+    watching = subprocess.Popen(
+        [SCRIPT, "top", "--interval", "50ms", "--url", shell.url],
+        env={**shell.environment({"TERM": "xterm"}), "COLUMNS": "120", "LINES": "30"},
+        stdin=theirs,
+        stdout=theirs,
+        stderr=theirs,
+    )
+    signal.signal(signal.SIGINT, before)
+    os.close(theirs)
+    sent = ""
+    while sent.count("next waits") < 3:  # drawn again and again
+        sent += os.read(ours, 65536).decode()
+    watching.send_signal(signal.SIGINT)
+    try:
+        while chunk := os.read(ours, 65536):
+            sent += chunk.decode()
+    except OSError:
+        pass  # the other end is closed
+    os.close(ours)
+    assert watching.wait(20) == 0
+    assert "default" in sent
+    assert "No longer watching" in sent
+
+
+def test_one_document(shell: Shell, app: Windlass) -> None:
+    app.tasks["tasks.add"].enqueue(1)
+    ran = shell.type("top", "--json", "--interval", "10ms", "--url", shell.url)
+    document: Any = msgspec.json.decode(ran.out)
+    assert document.keys() == {"engine", "stats", "rates", "workers"}
+    assert document["stats"]["queues"] == {"default": {"ready": 1}}
