@@ -24,7 +24,7 @@ from windlass.errors import SettingError
 
 PREFIX: Final = "WINDLASS_"
 #: Variables with our prefix that are not settings: the command line's own.
-OTHER_VARIABLES: Final = frozenset({"WINDLASS_APP"})
+OTHER_VARIABLES: Final = frozenset({"WINDLASS_APP", "WINDLASS_RUNTIME_DIR"})
 #: What Kubernetes adds to every container beside a service that is called windlass.
 _OF_KUBERNETES: Final = re.compile(r"WINDLASS_(SERVICE_(HOST|PORT.*)|PORT(_\d+_.*)?)")
 

@@ -19,6 +19,7 @@ from windlass.cli.demo import demo
 from windlass.cli.doctor import doctor
 from windlass.cli.enqueue import enqueue
 from windlass.cli.group import SuggestingGroup
+from windlass.cli.health import health
 from windlass.cli.job import job
 from windlass.cli.output import say
 from windlass.cli.status import status
@@ -52,7 +53,7 @@ def windlass() -> None:
     """A task queue: enqueue calls, run them later, lose none."""
 
 
-for command in (demo, worker, enqueue, status, workers, top, job, dead, check, doctor):
+for command in (demo, worker, enqueue, status, workers, top, health, job, dead, check, doctor):
     windlass.add_command(command)
 
 

@@ -31,6 +31,7 @@ EVENTS: Final[Mapping[str, Event]] = {
     ),
     "stopping: handing back what still runs": Event("worker_handing_back"),
     "stopped": Event("worker_stopped"),
+    "windlass health cannot see this worker: %s": Event("health_unserved", ("why",)),
     # jobs
     "job %s of task %s ended as %s in attempt %d after %d ms": Event(
         "job_ended", ("job_id", "task", "outcome", "attempt", "duration_ms")

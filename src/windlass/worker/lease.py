@@ -17,7 +17,7 @@ class Lease:
     """Times are those of the monotonic clock, which the processes of a machine share."""
 
     def __init__(self, table: SlotTable, lease_ms: int) -> None:
-        self._table = table
+        self.table = table
         self._reliable_s = lease_ms / 1000 * RELIABLE
         self._claimed_at = 0.0
 
@@ -28,4 +28,4 @@ class Lease:
     def is_held(self, now: float) -> bool:
         if now - self._claimed_at < self._reliable_s:
             return True
-        return now - self._table.confirmed_beat() < self._reliable_s
+        return now - self.table.confirmed_beat() < self._reliable_s

@@ -3,7 +3,8 @@
 The memory is a file without a name whose descriptor the child inherits: a mapping without a file
 does not survive the start of a fresh interpreter. It holds records of 64 bytes:
 
-- one header: until when the supervisor's last beat is known to have been good;
+- one header: until when the supervisor's last beat is known to have been good, when the engine
+  answered the child last, and since when claims have found nothing;
 - for each slot, the id of the job whose code runs in it: after a death these are the suspects;
 - the nonces under which the child holds claims, or has asked for some, and the newest of all.
 """
@@ -22,6 +23,9 @@ RECORD_BYTES = 64
 SPARE_NONCES = 202
 
 _HEADER = struct.Struct("d")
+#: In the header too, and written by the child.
+_PULSE, _PULSE_AT = struct.Struct("d"), 16
+_IDLE, _IDLE_AT = struct.Struct("dd"), 24
 
 
 class Records:
@@ -90,6 +94,21 @@ class SlotTable:
 
     def vacate_all(self) -> None:
         self._jobs.clear_all()
+
+    def note_answer(self, monotonic: float) -> None:
+        """The engine answered this child, or there was nothing to ask it for."""
+        _PULSE.pack_into(self._memory, _PULSE_AT, monotonic)
+
+    def answered_at(self) -> float:
+        return float(_PULSE.unpack_from(self._memory, _PULSE_AT)[0])
+
+    def note_idle(self, since: float, at: float) -> None:
+        """A claim sent at `at` found nothing, and so did all since `since`; zeros when busy."""
+        _IDLE.pack_into(self._memory, _IDLE_AT, since, at)
+
+    def idle(self) -> tuple[float, float]:
+        since, at = _IDLE.unpack_from(self._memory, _IDLE_AT)
+        return since, at
 
     def occupied(self) -> list[str]:
         return self._jobs.read()

@@ -12,6 +12,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 from functools import partial
 from logging import getLogger
@@ -35,6 +36,7 @@ from windlass.worker.logs import configure_early, configure_own
 from windlass.worker.options import WorkerOptions
 from windlass.worker.process import ChildProcess
 from windlass.worker.reactor import Reactor
+from windlass.worker.status import ChildStatus, WorkerStatus, age, answer_probes, judge
 from windlass.worker.upkeep import Closing, Upkeep
 
 log = getLogger("windlass.worker")
@@ -77,10 +79,11 @@ class Supervisor:
         self._stopped_at = 0.0
         self._is_handing_back = False
         self._exit_code = EXIT_OK
+        self._location = ""
 
     def run(self) -> int:
         configure_early()
-        with self._reactor:
+        with self._reactor, answer_probes(self._reactor, self._status):
             self._reactor.on_signal(self._on_signal)
             log.info("started: %s", self._describe())
             try:
@@ -98,6 +101,37 @@ class Supervisor:
         options = self._options
         queues = f"queues {', '.join(options.queues)}" if options.queues else "every queue"
         return f"app {options.app}, {options.processes} x {options.slots} slots, {queues}"
+
+    def _status(self) -> WorkerStatus:
+        children = [
+            ChildStatus(
+                pid=child.pid,
+                is_solo=child.is_solo,
+                jobs=len(child.table.occupied()),
+                answered_s=age(child.table.answered_at()),
+            )
+            for child in self._children.values()
+        ]
+        upkeep, is_stopping = self._upkeep, self._stops > 0
+        answered_s = None if upkeep is None else age(upkeep.answered_at)
+        why = judge(
+            is_loaded=upkeep is not None,
+            is_stopping=is_stopping,
+            answered_s=answered_s,
+            children=children,
+        )
+        return WorkerStatus(
+            pid=os.getpid(),
+            app=self._options.app,
+            queues=self._options.queues,
+            engine=self._location,
+            live=True,
+            ready=not why,
+            why=why,
+            stopping=is_stopping,
+            answered_s=answered_s,
+            children=tuple(children),
+        )
 
     # --------------------------------------------------------------------------------- starting
 
@@ -148,6 +182,7 @@ class Supervisor:
             on_suspects=lambda: self._reactor.post(self._start_solo),
         )
         self._upkeep.start()
+        self._location = engine.location
         show_banner(self._options.app, engine.location, ready)
         for _ in range(0 if self._stops else self._options.processes - 1):
             self._start_child(is_solo=False)

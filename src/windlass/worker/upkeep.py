@@ -96,6 +96,7 @@ class Upkeep:
         self._wake = Event()
         self._is_stopping = False
         self._is_away = False
+        self.answered_at = 0.0  # when the engine did, by the monotonic clock
         self._closing = Duty(self._close_all, NEVER)
         self._beating = Duty(self._beat, 0.0)
         actions = (self._tend, self._look)
@@ -191,7 +192,10 @@ class Upkeep:
         return self._lease_s / BEATS
 
     def _tend(self) -> float:
-        return TEND_ON_S if self._engine.tend().more else TEND_S
+        """It writes, on every engine: an engine that can only be read from has not answered."""
+        tended = self._engine.tend()
+        self.answered_at = monotonic()
+        return TEND_ON_S if tended.more else TEND_S
 
     def _look(self) -> float:
         """A claim of nothing, by no session: its answer says whether suspects wait."""
