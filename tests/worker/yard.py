@@ -129,9 +129,10 @@ class Yard:
         processes: int = 1,
         slots: int = 4,
         url: str | None = None,
+        burst: bool = False,
         environment: dict[str, str] | None = None,
     ) -> Worker:
-        options = WorkerOptions(app, tuple(queues), processes, slots, url)
+        options = WorkerOptions(app, tuple(queues), processes, slots, url, burst)
         log = self.folder / f"worker-{len(self._workers)}.log"
         worker = Worker(options, {**self._environment, **(environment or {})}, log)
         self._workers.append(worker)

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
+from pathlib import Path
 
 import click
 
-from windlass.cli.connecting import let_children_import, require_app_path
+from windlass.cli.connecting import AppPath, let_children_import, require_app_path
 from windlass.cli.parameters import served_queue, url_option
+from windlass.cli.reload import Reloader
 
 
 @click.command()
@@ -40,6 +42,8 @@ from windlass.cli.parameters import served_queue, url_option
     metavar="N",
     help="Jobs that one child runs at a time.",
 )
+@click.option("--burst", is_flag=True, help="End when nothing is left to do.")
+@click.option("--reload", is_flag=True, help="Start anew when a source file changes.")
 @click.pass_context
 def worker(
     ctx: click.Context,
@@ -49,6 +53,8 @@ def worker(
     queues: Sequence[str],
     processes: int | None,
     slots: int,
+    burst: bool,
+    reload: bool,
 ) -> None:
     """Run the jobs of an app.
 
@@ -63,14 +69,27 @@ def worker(
 
     path = require_app_path(_named_once(app_argument, app_path))
     let_children_import(path)
+    if reload:
+        if burst:
+            raise click.UsageError("Expected --burst or --reload, found both: one ends by itself.")
+        ctx.exit(_reloader(ctx, path).run())
     options = WorkerOptions(
         app=path.target,
         queues=_each_once(queues),
         processes=processes or os.cpu_count() or 1,
         slots=slots,
         url=url,
+        burst=burst,
     )
     ctx.exit(Supervisor(options).run())
+
+
+def _reloader(ctx: click.Context, path: AppPath) -> Reloader:
+    given = ctx.params
+    arguments = ["worker", path.target, f"--slots={given['slots']}"]
+    arguments += [f"--queue={queue}" for queue in given["queues"]]
+    arguments += [f"--{name}={given[name]}" for name in ("url", "processes") if given[name]]
+    return Reloader(arguments, list(dict.fromkeys([Path.cwd(), path.folder])))
 
 
 def _named_once(argument: str | None, option: str | None) -> str | None:

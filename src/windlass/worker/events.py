@@ -29,6 +29,7 @@ EVENTS: Final[Mapping[str, Event]] = {
     "stopping on %s: jobs have %g s to finish; another signal hands them back now": Event(
         "worker_stopping", ("signal", "grace_s")
     ),
+    "stopping: nothing is left to do": Event("worker_done"),
     "stopping: handing back what still runs": Event("worker_handing_back"),
     "stopped": Event("worker_stopped"),
     "windlass health cannot see this worker: %s": Event("health_unserved", ("why",)),

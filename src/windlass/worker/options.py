@@ -15,6 +15,7 @@ class WorkerOptions(msgspec.Struct, frozen=True):
     processes: int = 1
     slots: int = 10  # jobs at a time in each process
     url: str | None = None  # instead of the app's own
+    burst: bool = False  # end when there is nothing left to do
 
     def __post_init__(self) -> None:
         for name in ("processes", "slots"):

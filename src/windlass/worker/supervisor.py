@@ -21,6 +21,7 @@ from time import monotonic
 from windlass.engine.contract import EngineOptions
 from windlass.engine.url import open_engine
 from windlass.worker.banner import show_banner
+from windlass.worker.burst import LOOK_S, is_done
 from windlass.worker.control import (
     Command,
     Drain,
@@ -186,6 +187,8 @@ class Supervisor:
         show_banner(self._options.app, engine.location, ready)
         for _ in range(0 if self._stops else self._options.processes - 1):
             self._start_child(is_solo=False)
+        if self._options.burst:
+            self._end_burst()
 
     # -------------------------------------------------------------------------------- listening
 
@@ -295,10 +298,25 @@ class Supervisor:
                 number.name,
                 self._grace_s,
             )
-            self._tell_all(Drain())
-            self._reactor.after(self._grace_s, self._hand_back)
+            self._drain()
         elif self._stops == 2:
             self._hand_back()
+
+    def _drain(self) -> None:
+        self._tell_all(Drain())
+        self._reactor.after(self._grace_s, self._hand_back)
+
+    def _end_burst(self) -> None:
+        """As soon as nothing is left to do; not while a child is about to be started."""
+        if self._stops:
+            return
+        if self._respawns or not is_done([child.table for child in self._children.values()]):
+            self._reactor.after(LOOK_S, self._end_burst)
+            return
+        log.info("stopping: nothing is left to do")
+        self._stops += 1
+        self._stopped_at = monotonic()
+        self._drain()
 
     def _hand_back(self) -> None:
         if not self._is_handing_back:

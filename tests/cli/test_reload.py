@@ -1,0 +1,86 @@
+"""`windlass worker --reload`."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from collections.abc import Callable
+from pathlib import Path
+from threading import Thread
+
+import pytest
+
+from tests.cli.shell import Shell
+from windlass.cli.reload import changed, snapshot
+
+TASKS = """
+from windlass import Windlass
+
+app = Windlass("sqlite:///jobs.db?durability=normal")
+
+
+@app.task
+def tell() -> str:
+    return "{}"
+"""
+
+
+def test_sources_are_watched_and_nothing_else(tmp_path: Path) -> None:
+    for name in ("a.py", "b/c.py", ".git/d.py", "env/e.py", "__pycache__/f.py", "notes.txt"):
+        path = tmp_path / name
+        path.parent.mkdir(exist_ok=True)
+        path.touch()
+    (tmp_path / "env" / "pyvenv.cfg").touch()
+    before = snapshot([tmp_path])
+    assert set(before) == {str(tmp_path / "a.py"), str(tmp_path / "b/c.py")}
+    assert changed(before, snapshot([tmp_path])) == []
+    (tmp_path / "a.py").write_text("x = 1")
+    (tmp_path / "b/c.py").unlink()
+    (tmp_path / "g.py").touch()
+    names = [os.path.basename(path) for path in changed(before, snapshot([tmp_path]))]
+    assert names == ["a.py", "c.py", "g.py"]
+
+
+def test_not_together_with_a_burst(shell: Shell) -> None:
+    ran = shell.type("worker", "tasks:app", "--burst", "--reload")
+    assert ran.code == 2
+    assert "--burst or --reload" in ran.err
+
+
+@pytest.mark.slow
+def test_a_change_counts_and_a_mistake_waits_for_its_repair(shell: Shell) -> None:
+    source = shell.folder / "tasks.py"
+    source.write_text(TASKS.format("first"))
+    worker = shell.start("worker", "tasks:app", "--reload", "-p", "1")
+    heard: list[str] = []
+    assert worker.stderr is not None
+    Thread(target=heard.extend, args=(worker.stderr,), daemon=True).start()
+    try:
+        assert ask(shell) == "first"
+        source.write_text(TASKS.format("second, and longer"))
+        await_words(heard, "tasks.py changed: starting anew.")
+        until(lambda: ask(shell) == "second, and longer")
+        source.write_text("this is no Python")
+        await_words(heard, "The worker cannot run")
+        source.write_text(TASKS.format("third"))
+        until(lambda: ask(shell) == "third")
+    finally:
+        worker.send_signal(signal.SIGTERM)
+        assert worker.wait(30) == 0
+
+
+def ask(shell: Shell) -> str:
+    ran = shell.type("enqueue", "tasks.tell", "--wait", WINDLASS_APP="tasks:app")
+    return ran.out.split("\n")[1].strip('"')
+
+
+def await_words(heard: list[str], words: str) -> None:
+    until(lambda: any(words in line for line in heard))
+
+
+def until(find: Callable[[], bool]) -> None:
+    end = time.monotonic() + 40
+    while not find():
+        assert time.monotonic() < end
+        time.sleep(0.05)
