@@ -17,6 +17,7 @@ import re
 import sys
 import threading
 from collections.abc import Callable, Coroutine, Mapping, Sequence
+from contextlib import AbstractContextManager
 from pathlib import Path
 from types import FunctionType, MappingProxyType, TracebackType
 from typing import (
@@ -177,6 +178,23 @@ class Windlass:
 
     def __repr__(self) -> str:
         return f"<Windlass at {without_secrets(self.settings.url)}, {len(self._tasks)} tasks>"
+
+    # -------------------------------------------------------------------------------- running
+
+    def worker(
+        self, *, queues: Sequence[str] = (), slots: int = 10
+    ) -> AbstractContextManager[object]:
+        """A worker inside this process: `with app.worker(): ...`. For development and scripts.
+
+        Serves every queue, or the ones named, in strict order, with so many jobs at a time. At the
+        end of the block it claims nothing more and lets running jobs end within `shutdown_grace`.
+        It has no process of its own, so a task that kills it, or holds up all of its threads for a
+        lease, takes its beats along: in production run `windlass worker`."""
+        from windlass.worker.inside import InsideWorker  # imports asyncio, which is slow
+
+        if isinstance(queues, str):
+            raise TypeError(f"queues must be a list of names, found {queues!r}: write [{queues!r}]")
+        return InsideWorker(self, queues, slots)
 
     # ---------------------------------------------------------------------------- registering
 

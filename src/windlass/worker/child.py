@@ -171,7 +171,7 @@ class Child:
         self._lifespan = HeldLifespan(app.lifespan, on_loss=self._lose_lifespan)
         state = await self._lifespan.enter()
         self._tell_ready(app)
-        pump = assemble(app, engine, self._plan, self._table, self, state)
+        pump, _ = assemble(app, engine, self._plan, self._table, self, state)
         self._pump = pump
         Thread(target=pump.run, name="pump", daemon=True).start()
 

@@ -50,6 +50,9 @@ class Runner:
         """That many claims may be startable. Called from any thread."""
         raise NotImplementedError
 
+    def close(self) -> None:
+        """Let go of what waits for jobs: there will be no more."""
+
     def _end(self, started: Started, outcome: Outcome) -> Started | None:
         """The slot is freed before the report: the pump then fills it in the same round trip."""
         self._table.vacate(started.slot)
@@ -87,6 +90,7 @@ class ThreadRunner(Runner):
         self._threads = 0
         self._starting = Lock()
         self._is_short_of_threads = False
+        self._is_closed = False
         super().__init__(line, table, execution, pace, report)
 
     def hint(self, count: int) -> None:
@@ -95,6 +99,11 @@ class ThreadRunner(Runner):
             while self._threads < wanted and self._start_thread():
                 self._threads += 1
         for _ in range(count):
+            self._hints.put(None)
+
+    def close(self) -> None:
+        self._is_closed = True
+        for _ in range(self._threads):
             self._hints.put(None)
 
     def _start_thread(self) -> bool:
@@ -111,7 +120,7 @@ class ThreadRunner(Runner):
         return True
 
     def _serve(self) -> None:
-        while True:
+        while not self._is_closed:
             # Some tasks have exceptions sent into their own thread, which may arrive late.
             with suppress(BaseException):
                 self._hints.get()

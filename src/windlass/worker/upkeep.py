@@ -84,6 +84,8 @@ class Upkeep:
         living: Callable[[], Sequence[Living]],
         on_gone: Callable[[str], None],
         on_suspects: Callable[[], None],
+        *,
+        ends_engine: bool = True,
     ) -> None:
         self._engine = engine
         self._lease_s = lease_ms / 1000
@@ -91,6 +93,7 @@ class Upkeep:
         self._living = living
         self._on_gone = on_gone
         self._on_suspects = on_suspects
+        self._ends_engine = ends_engine
         self._closings: deque[Closing] = deque()
         self._beats = count(1)
         self._wake = Event()
@@ -134,7 +137,8 @@ class Upkeep:
             if self._is_stopping and not self._closings:
                 break
             self._wake.wait(max(0.0, min(duty.due for duty in self._duties) - monotonic()))
-        self._engine.shutdown()
+        if self._ends_engine:
+            self._engine.shutdown()
 
     def _perform(self, duty: Duty) -> None:
         duty.due = NEVER  # before the action: a request that comes meanwhile makes it due again

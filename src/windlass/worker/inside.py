@@ -1,0 +1,180 @@
+"""A worker inside this process, for development and scripts: `with app.worker(): ...`.
+
+It is made of the same parts as a child: pump, line, runners, and an event loop of its own in a
+thread. There is no supervisor: beats come from a thread of this process, so code that holds the
+interpreter for longer than a lease loses its session, and then its jobs run again elsewhere, fenced
+as always. A job that kills the process kills the script, and suspects are left to real workers.
+
+1. Entering it starts the loop, the lifespan of the app, the beats and the pump.
+2. Leaving it claims nothing more and lets jobs end for the grace of the app; what still runs then
+   is handed back, and its thread goes on unheeded until the process ends.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import socket
+import sys
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from threading import Event, Thread
+from types import TracebackType
+from typing import NoReturn, Self
+
+from windlass.app import Windlass
+from windlass.core.ids import new_session
+from windlass.engine.contract import Capability, Engine, EngineOptions, Plan
+from windlass.engine.url import open_engine
+from windlass.worker.crew import Crew, assemble
+from windlass.worker.introduction import introduce
+from windlass.worker.lifespan import HeldLifespan
+from windlass.worker.options import WorkerOptions
+from windlass.worker.pump import Drained
+from windlass.worker.slots import SlotTable
+from windlass.worker.upkeep import Closing, Upkeep
+
+#: How long it may take to leave the lifespan, in seconds.
+LEAVE_S = 5.0
+#: How long what is left may take to be handed back, and then the session to be closed, in seconds.
+CLOSE_S = 5.0
+#: How long coroutines may take to heed their cancellation, in seconds.
+CANCEL_S = 1.0
+
+
+class InsideWorker:
+    """A context manager, to be entered once. The pump asks it what it would ask of a child."""
+
+    def __init__(self, app: Windlass, queues: Sequence[str], slots: int) -> None:
+        self._app = app
+        program = os.path.basename(sys.argv[0]) or "python"
+        self._options = WorkerOptions(f"inside {program}", tuple(queues), 1, slots)
+        self._plan = Plan(queues=self._options.queues)
+        self._loop = asyncio.new_event_loop()
+        self._ended = Event()
+        # What the upkeep wants to know of a child.
+        self.session = ""
+        self.table = SlotTable.create(slots)
+        self.table.close_descriptor()
+        self.introduction = introduce(self._options, os.getpid(), slots, is_solo=False)
+        self.introduced = ""
+
+    def is_running(self) -> bool:
+        return True
+
+    # ----------------------------------------------------------------------------- beginning
+
+    def __enter__(self) -> Self:
+        if self.session:
+            raise RuntimeError("This worker was entered before: make another one by app.worker().")
+        self._engine = self._open_engine()
+        self._loop_thread = self._start(self._loop.run_forever, "loop")
+        self._lifespan = HeldLifespan(self._app.lifespan, on_loss=self._lose_lifespan)
+        try:
+            crew = asyncio.run_coroutine_threadsafe(self._prepare(), self._loop).result()
+        except BaseException:
+            self._stop_loop()
+            raise
+        self._pump, self._runners = crew
+        self._upkeep = Upkeep(
+            self._engine,
+            self._app.settings.lease_ms,
+            self._options.queues,
+            living=lambda: [self],
+            on_gone=self._pump.lose_session,
+            on_suspects=_leave_to_others,
+            ends_engine=not self._is_shared,
+        )
+        self._upkeep.start()
+        self._start(self._pump.run, "pump")
+        return self
+
+    def _open_engine(self) -> Engine:
+        """One of its own, whose waiting nobody else disturbs; but what is kept in the memory of an
+        engine object is nowhere else."""
+        settings, engine = self._app.settings, self._app.engine
+        self._is_shared = Capability.MANY_PROCESSES not in engine.capabilities
+        if self._is_shared:
+            return engine
+        options = EngineOptions(lease_ms=settings.lease_ms, dead_ttl_ms=settings.dead_ttl_ms)
+        return open_engine(settings.url, options)
+
+    async def _prepare(self) -> Crew:
+        for task in self._app.tasks.values():
+            task.codec.resolve()  # a task that no call can reach is for a person to see now
+        state = await self._lifespan.enter()
+        return assemble(self._app, self._engine, self._plan, self.table, self, state)
+
+    def _start(self, target: Callable[[], None], name: str) -> Thread:
+        thread = Thread(target=target, name=f"windlass-{name}", daemon=True)
+        thread.start()
+        return thread
+
+    # -------------------------------------------------------------------- asked by the pump
+
+    def new_session(self) -> str:
+        self.session = new_session(socket.gethostname(), os.getpid())
+        return self.session
+
+    def see_suspects(self) -> None:
+        _leave_to_others()
+
+    def end(self) -> None:
+        self._ended.set()
+
+    def end_at_once(self) -> NoReturn:
+        """What runs was handed back. Its threads cannot be ended, and report to nobody."""
+        raise Drained
+
+    def _lose_lifespan(self) -> None:
+        self._pump.drain()
+
+    # --------------------------------------------------------------------------------- ending
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        impatience: KeyboardInterrupt | None = None
+        self._pump.drain()
+        try:
+            has_ended = self._ended.wait(self._app.settings.shutdown_grace_ms / 1000)
+        except KeyboardInterrupt as interrupt:  # hand back now, and take leave all the same
+            has_ended, impatience = False, interrupt
+        if not has_ended:
+            self._pump.hand_back()
+            self._ended.wait(CLOSE_S)
+        self._take_leave()
+        if impatience is not None and error is None:
+            raise impatience
+
+    def _take_leave(self) -> None:
+        self._lifespan.leave(LEAVE_S)
+        self._upkeep.close(Closing(self.session, (), "the end of its program"))
+        self._upkeep.stop(CLOSE_S)
+        for runner in self._runners:
+            runner.close()
+        self._stop_loop()
+
+    def _stop_loop(self) -> None:
+        """Coroutines that go on were handed back, or were left behind by jobs."""
+        ending = asyncio.run_coroutine_threadsafe(_cancel_others(), self._loop)
+        with suppress(TimeoutError):
+            ending.result(CANCEL_S)
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._loop_thread.join(CLOSE_S)
+        if not self._loop_thread.is_alive():
+            self._loop.close()
+
+
+async def _cancel_others() -> None:
+    others = asyncio.all_tasks() - {asyncio.current_task()}
+    for task in others:
+        task.cancel()
+    await asyncio.gather(*others, return_exceptions=True)
+
+
+def _leave_to_others() -> None:
+    """Jobs that must run alone need a process of their own."""
