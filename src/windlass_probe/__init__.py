@@ -16,7 +16,10 @@ import os
 import socket
 import stat
 import sys
-from typing import Any
+
+TYPE_CHECKING = False  # as in `typing`, which takes as long to import as all the rest here
+if TYPE_CHECKING:
+    from typing import Any
 
 #: How long a supervisor may take to answer, in seconds.
 PATIENCE_S = 2.0
