@@ -242,3 +242,10 @@ def test_no_password_is_shown(capsys: pytest.CaptureFixture[str], url: str) -> N
     printed = capsys.readouterr()
     assert "Error: " in printed.err
     assert "ter2" not in printed.out + printed.err
+
+
+def test_no_password_in_an_error_of_the_app_is_shown(shell: Shell) -> None:
+    (shell.folder / "tasks.py").write_text("raise OSError('no redis://user:hunter2@host/0')")
+    ran = shell.type_with_app("status")
+    assert ran.code == 2
+    assert "no redis://***@host/0" in ran.err

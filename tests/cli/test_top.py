@@ -14,6 +14,7 @@ import msgspec
 from tests.app.hand import Hand
 from tests.cli.shell import SCRIPT, Shell
 from windlass import Windlass
+from windlass.cli.fleet import read_fleet
 from windlass.cli.top import Looks
 from windlass.engine.contract import Beat
 from windlass.worker.introduction import Introduction
@@ -34,6 +35,14 @@ def test_what_a_worker_says_of_itself_is_inert(shell: Shell, app: Windlass) -> N
         assert r"\x1b[31mevil" in ran.out
         assert "[red]x[/red]" in ran.out
         assert all(char.isprintable() or char == "\n" for char in ran.out)
+
+
+def test_a_session_whose_lease_has_run_out_is_not_there(app: Windlass) -> None:
+    app.engine.beat([Beat(session="host.7.abc", info=Introduction(host="h", worker=7).pack())])
+    assert [worker.pid for worker in read_fleet(app.engine)] == [7]
+    app.engine.clock_offset_ms += app.settings.lease_ms + 1_000
+    assert len(app.engine.sessions()) == 1
+    assert read_fleet(app.engine) == []
 
 
 def test_rates_are_the_difference_of_two_looks(app: Windlass, hand: Hand) -> None:

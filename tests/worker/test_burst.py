@@ -14,7 +14,7 @@ from windlass.worker.slots import SlotTable
 
 def test_it_runs_what_there_is_and_ends(yard: Yard) -> None:
     jobs = [yard.plain(f"job{number}", "sleep:0.05") for number in range(10)]
-    jobs += [yard.coroutine("parent", "sleep:0.1", "enqueue:child")]
+    jobs += [yard.coroutine("parent", "sleep:1.5", "enqueue:child")]
     later = yard.script.plain.using(run_after="1h").enqueue("later", [])
     [unknown] = [NewJob(id=new_id(1), task="not.here", queue="default", payload=b"{}")]
     yard.app.engine.put([unknown])

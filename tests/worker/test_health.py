@@ -112,9 +112,9 @@ def test_the_next_worker_tidies_up(yard: Yard, folder: Path) -> None:
     folder.mkdir(mode=0o700)
     with socket.socket(socket.AF_UNIX) as dead:
         dead.bind(str(folder / "1-dead.sock"))
-    start(yard, folder)
-    until(lambda: ask(folder)[0] == 0, "readiness")
+    start(yard, folder).await_log("started")
     assert not (folder / "1-dead.sock").exists()
+    assert len(list(folder.iterdir())) == 1
 
 
 def test_a_folder_of_others_is_not_used(yard: Yard, folder: Path) -> None:

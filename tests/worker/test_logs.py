@@ -52,12 +52,16 @@ def stand_in(text: str) -> str:
 
 def test_records_of_the_app_name_their_job(yard: Yard) -> None:
     plain, coroutine = enqueue(yard, "talk", "paper"), enqueue(yard, "atalk", "once")
+    careless = enqueue(yard, "atalk", f"redis://someone:{CANARY}@host/0")
     worker = start(yard)
+    careless.result(timeout=20)
     plain.result(timeout=20), coroutine.result(timeout=20)
     assert worker.stop() == 0
     log = worker.log()
     assert re.search(rf"INFO shop\[\d+\] working on\n    paper \(job {plain.id}, task talk,", log)
     assert f"at once (job {coroutine.id}, task atalk, attempt 1)" in log
+    assert f"at redis://***@host/0 (job {careless.id}" in log
+    assert CANARY not in log
     assert "ended as" not in log, "a job that succeeds is told of only when asked for"
 
 

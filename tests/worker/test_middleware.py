@@ -156,8 +156,9 @@ def test_an_error_before_the_task_is_a_failed_attempt_that_names_it(
     def outer(ctx: Context) -> Iterator[None]:
         try:
             yield
-        finally:
-            seen.append("outer left")
+        except LookupError as error:
+            seen.append(f"outer saw {error}")
+            raise
 
     @app.around_run
     def broken(ctx: Context) -> Iterator[None]:
@@ -169,7 +170,7 @@ def test_an_error_before_the_task_is_a_failed_attempt_that_names_it(
     assert error_of(outcome).type == "LookupError"
     assert f"Raised by the middleware {__name__}." in error_of(outcome).traceback
     assert "broken, before the task" in error_of(outcome).traceback
-    assert seen == ["outer left"], "the task did not run, and what was entered is left"
+    assert seen == ["outer saw no tenant"], "the task did not run, and what was entered is left"
 
 
 @both

@@ -43,9 +43,12 @@ class Office:
         self.child = Living("session")
         self.gone: list[str] = []
         self.suspects: list[bool] = []
-        self.upkeep = Upkeep(
+        self.upkeep = self.make_upkeep(LEASE_MS)
+
+    def make_upkeep(self, lease_ms: int) -> Upkeep:
+        return Upkeep(
             cast(Engine, self.faulty),
-            LEASE_MS,
+            lease_ms,
             ("default",),
             living=lambda: [self.child],
             on_gone=self.gone.append,
@@ -141,6 +144,8 @@ def test_a_closing_that_was_asked_for_is_done_before_the_end(office: Office) -> 
 
 
 def test_a_session_is_introduced_before_it_claims(office: Office) -> None:
+    """By its first beat, not by the one that tells of nonces."""
+    office.upkeep = office.make_upkeep(lease_ms=30_000)
     office.upkeep.start()
     until(office.engine.sessions, "the session to be known")
     office.child.session = "another"
