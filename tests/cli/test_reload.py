@@ -52,11 +52,11 @@ def test_not_together_with_a_burst(shell: Shell) -> None:
 def test_a_change_counts_and_a_mistake_waits_for_its_repair(shell: Shell) -> None:
     source = shell.folder / "tasks.py"
     source.write_text(TASKS.format("first"))
-    worker = shell.start("worker", "tasks:app", "--reload", "-p", "1")
     heard: list[str] = []
-    assert worker.stderr is not None
-    Thread(target=heard.extend, args=(worker.stderr,), daemon=True).start()
-    try:
+    with shell.start("worker", "tasks:app", "--reload", "-p", "1") as worker:
+        assert worker.stderr is not None
+        listener = Thread(target=heard.extend, args=(worker.stderr,))
+        listener.start()
         assert ask(shell) == "first"
         source.write_text(TASKS.format("second, and longer"))
         await_words(heard, "tasks.py changed: starting anew.")
@@ -65,9 +65,9 @@ def test_a_change_counts_and_a_mistake_waits_for_its_repair(shell: Shell) -> Non
         await_words(heard, "The worker cannot run")
         source.write_text(TASKS.format("third"))
         until(lambda: ask(shell) == "third")
-    finally:
         worker.send_signal(signal.SIGTERM)
         assert worker.wait(30) == 0
+        listener.join()
 
 
 def ask(shell: Shell) -> str:
