@@ -57,22 +57,32 @@ class RedisServer:
         if executable is None:
             raise FileNotFoundError(ABSENT)
         self.folder = Path(tempfile.mkdtemp(prefix="windlass-redis-"))
-        self.port = free_port()
         self._users = self.folder / "users.acl"
         self._rights: dict[str, tuple[str, ...]] = {}  # of every user
         self._command = [
-            *(executable, "--port", str(self.port), "--bind", "127.0.0.1"),
+            *(executable, "--bind", "127.0.0.1"),
             *("--dir", str(self.folder), "--logfile", str(self.folder / "log")),
             *("--unixsocket", str(self.folder / "socket"), "--save", ""),
             *("--aclfile", str(self._users)),
             *("--appendonly", "yes", *settings),
         ]
-        self.start()
+        self._find_port()
+
+    def _find_port(self) -> None:
+        """Between the choice of a port and its use somebody else may take it."""
+        while True:
+            self.port = free_port()
+            try:
+                return self.start()
+            except RuntimeError as error:
+                if "Address already in use" not in str(error):
+                    raise
 
     def start(self) -> None:
         users = (f"user {name} {' '.join(rights)}\n" for name, rights in self._rights.items())
         self._users.write_text("".join(users))
-        self._process = subprocess.Popen(self._command, stdout=subprocess.DEVNULL)
+        command = [*self._command, "--port", str(self.port)]
+        self._process = subprocess.Popen(command, stdout=subprocess.DEVNULL)
         deadline = time.monotonic() + PATIENCE_S
         while not self._answers():
             if self._process.poll() is not None or time.monotonic() > deadline:
@@ -120,8 +130,10 @@ class RedisServer:
         shutil.rmtree(self.folder, ignore_errors=True)
 
     def _answers(self) -> bool:
+        """This one, and not another that has taken its port."""
+        own = f"process_id:{self._process.pid}\r\n".encode()
         try:
-            return self.tell("PING") == b"+PONG\r\n"
+            return self.tell("PING") == b"+PONG\r\n" and own in self.tell("INFO", "server")
         except OSError:
             return False
 

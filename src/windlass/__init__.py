@@ -4,7 +4,7 @@ from windlass.app import Windlass
 from windlass.context import Context, Progress, current_context
 from windlass.core.failure import FailureText
 from windlass.core.retry import Retry
-from windlass.core.signals import Reject, RetryLater, Snooze
+from windlass.core.signals import Interrupted, Reject, RetryLater, Snooze
 from windlass.core.states import Hold, Reason, State
 from windlass.errors import (
     AnnotationError,
@@ -27,6 +27,7 @@ from windlass.errors import (
     PayloadTooLarge,
     ResultExpired,
     SettingError,
+    TimedOut,
     WindlassError,
 )
 from windlass.job import Job, JobInfo
@@ -47,6 +48,7 @@ __all__ = [
     "FormatTooNew",
     "Hold",
     "IdempotencyConflict",
+    "Interrupted",
     "InvalidSurroundings",
     "InvalidTask",
     "Job",
@@ -69,6 +71,7 @@ __all__ = [
     "Snooze",
     "State",
     "Task",
+    "TimedOut",
     "Windlass",
     "WindlassError",
     "current_context",

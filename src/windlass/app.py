@@ -116,6 +116,7 @@ class Windlass:
         self._middleware: list[Middleware] = []
         self._unnamed_url = _unnamed(self.settings)
         self._engine: Engine | None = None
+        self._wrap: Callable[[Engine], Engine] | None = None
         self._batcher: Batcher | None = None
 
     @property
@@ -153,6 +154,13 @@ class Windlass:
         """A stored result, rebuilt by the annotations of its task; as JSON if that is unknown."""
         known = self._tasks.get(task)
         return decode_json(result) if known is None else known.codec.decode_result(result)
+
+    def wrap_engine(self, wrap: Callable[[Engine], Engine]) -> None:
+        """Put something around the engine; for a worker, which must not leave calls half done."""
+        with _opening:
+            self._wrap = wrap
+            if self._engine is not None:
+                self._engine = wrap(self._engine)
 
     def close(self) -> None:
         """Send what coroutines have handed over, for at most 2 s, and let go of the engine.
@@ -206,7 +214,13 @@ class Windlass:
     def task(self, function: Callable[P, R], /) -> SyncTask[P, R]: ...
     @overload
     def task(
-        self, /, *, takes_context: Literal[True], name: str = ..., **options: Unpack[TaskOptions]
+        self,
+        /,
+        *,
+        takes_context: Literal[True],
+        name: str = ...,
+        run_in: Literal["process"] = ...,
+        **options: Unpack[TaskOptions],
     ) -> ContextDecorator: ...
     @overload
     def task(
@@ -215,20 +229,23 @@ class Windlass:
         *,
         takes_context: Literal[False] = ...,
         name: str = ...,
+        run_in: Literal["process"] = ...,
         **options: Unpack[TaskOptions],
     ) -> Decorator: ...
     def task(self, function: Any = None, /, **options: Any) -> Any:
         """Make a task of a function: `@app.task`, or `@app.task(queue="mail", ...)`.
 
-        Takes `name`, `takes_context`, `queue`, `priority`, `retry`, `expires` and `result_ttl`."""
+        Takes `name`, `takes_context`, `run_in`, `queue`, `priority`, `retry`, `timeout`, `expires`
+        and `result_ttl`."""
         name = _checked_name(options.pop("name")) if "name" in options else None
         takes_context = options.pop("takes_context", False)
         if not isinstance(takes_context, bool):
             raise TypeError(f"takes_context must be True or False, found {takes_context!r}")
+        runs_alone = "run_in" in options and _is_process(options.pop("run_in"))
         declared = read_task_options(options)
 
         def register(function: Callable[..., Any]) -> Task[..., Any]:
-            return self._register(function, name, takes_context, declared)
+            return self._register(function, name, takes_context, runs_alone, declared)
 
         return register if function is None else register(function)
 
@@ -237,6 +254,7 @@ class Windlass:
         function: Callable[..., Any],
         name: str | None,
         takes_context: bool,
+        runs_alone: bool,
         declared: Choices,
     ) -> Task[..., Any]:
         plain = _plain_function(function, takes_context)
@@ -249,7 +267,12 @@ class Windlass:
             )
         kind = AsyncTask if inspect.iscoroutinefunction(plain) else SyncTask
         task: Task[..., Any] = kind(
-            self, plain, name=name, takes_context=takes_context, declared=declared
+            self,
+            plain,
+            name=name,
+            takes_context=takes_context,
+            runs_alone=runs_alone,
+            declared=declared,
         )
         self._tasks[name] = task
         return task
@@ -275,7 +298,8 @@ class Windlass:
                     dead_ttl_ms=settings.dead_ttl_ms,
                     timeout_ms=settings.enqueue_timeout_ms,
                 )
-                self._engine = open_engine(settings.url, options)
+                engine = open_engine(settings.url, options)
+                self._engine = engine if self._wrap is None else self._wrap(engine)
                 if settings.url == self._unnamed_url:
                     _warn(
                         f"No url was given: jobs are kept in {settings.url}. Give one with "
@@ -327,6 +351,15 @@ def _plain_function(function: object, takes_context: bool) -> FunctionType:
     return function
 
 
+def _is_process(run_in: object) -> bool:
+    if run_in == "process":
+        return True
+    raise ValueError(
+        f'run_in must be "process", for a process of its own, found {run_in!r}: without it plain '
+        "functions run in threads and coroutines on an event loop."
+    )
+
+
 def _begins_with_context(function: FunctionType) -> bool:
     first = next(iter(inspect.signature(function).parameters.values()), None)
     return first is not None and first.annotation in (Context, "Context", "windlass.Context")
@@ -371,7 +404,7 @@ def _place_of(function: Callable[..., Any]) -> str:
 # ----------------------------------------------------------------------------------------- forking
 
 #: How long a fork waits for an opening, in seconds. Only one in the middle of it is in vain.
-FORK_PATIENCE_S: Final = 5.0
+FORK_PATIENCE_S: Final = 10.0
 
 
 class _Opening:

@@ -130,7 +130,12 @@ class Surrounded:
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        self._leave(error)
+        try:
+            self._leave(error)
+        except BaseException as raised:
+            # An interruption may have met the loop itself, between two of them.
+            self._leave(raised)
+            raise
 
     def _leave(self, error: BaseException | None) -> None:
         """The innermost first. Each is shown the error as those inside it have left it; that it

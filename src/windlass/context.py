@@ -14,6 +14,7 @@ from typing import Any, Final
 
 import msgspec
 
+from windlass.core.signals import Interruption
 from windlass.errors import NoContext
 
 #: A longer progress message is cut to this many characters.
@@ -31,7 +32,16 @@ class Context:
     """The job that is running. `attempt` is 1 for the first try; `state` is what the lifespan of
     the app gave to this process, or None."""
 
-    __slots__ = ("_sink", "attempt", "job_id", "max_attempts", "queue", "state", "task")
+    __slots__ = (
+        "_sink",
+        "attempt",
+        "interruption",
+        "job_id",
+        "max_attempts",
+        "queue",
+        "state",
+        "task",
+    )
 
     def __init__(
         self,
@@ -50,7 +60,15 @@ class Context:
         self.attempt = attempt
         self.max_attempts = max_attempts
         self.state = state
+        self.interruption: Interruption | None = None  # set by the worker, and by nobody else
         self._sink = sink
+
+    @property
+    def cancelled(self) -> bool:
+        """Whether to stop: the job was cancelled, its time is over, or another worker has it.
+
+        Always False in a plain call."""
+        return self.interruption is not None
 
     def progress(self, value: float, message: str = "") -> None:
         """Tell how far the job is, from 0 to 1. Seen in `job.info().progress` a moment later."""

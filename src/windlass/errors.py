@@ -18,6 +18,7 @@ too. All of them can be copied and pickled.
     ├── EngineError             the engine refused or is not usable as it is
     │   ├── EngineUnavailable   the engine did not answer in time: repeat later
     │   └── FormatTooNew        the stored format was written by a newer windlass
+    ├── TimedOut                a job ran for longer than its time-out
     ├── IdempotencyConflict     the key belongs to a job with other arguments
     ├── JobNotFound             no such job
     └── JobError                the job has no result to give
@@ -146,6 +147,14 @@ class FormatTooNew(EngineError):
 
 
 # --------------------------------------------------------------------------------------------- jobs
+
+
+class TimedOut(WindlassError, TimeoutError):
+    """What a retry policy is shown, and history keeps, of an attempt that ran into its time-out."""
+
+    def __init__(self, message: str, *, timeout_ms: int = 0) -> None:
+        super().__init__(message)
+        self.timeout_ms = timeout_ms
 
 
 class IdempotencyConflict(WindlassError):

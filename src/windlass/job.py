@@ -135,9 +135,9 @@ class Job(Generic[R_co]):
     def cancel(self) -> bool:
         """Keep the job from running, or from running again.
 
-        One that runs is not stopped: it ends as cancelled unless it succeeds, and until then
-        `info().cancel_requested` is true. False if it had ended already, else True. Raises
-        `JobNotFound`."""
+        One that runs is interrupted by its worker, a third of a lease later at most. It ends as
+        cancelled unless it succeeds, and until then `info().cancel_requested` is true. False if it
+        had ended already, else True. Raises `JobNotFound`."""
         return self._was_cancelled(self._app.engine.cancel([self.id])[0])
 
     async def acancel(self) -> bool:

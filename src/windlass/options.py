@@ -29,11 +29,12 @@ _QUEUE: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
 
 
 class TaskOptions(TypedDict, total=False):
-    """What `@app.task(...)` takes beside `name` and `takes_context`."""
+    """What `@app.task(...)` takes beside `name`, `takes_context` and `run_in`."""
 
     queue: str
     priority: int
     retry: Retry
+    timeout: Duration
     expires: Duration | datetime
     result_ttl: Duration
 
@@ -58,6 +59,7 @@ class Choices(msgspec.Struct, frozen=True, kw_only=True):
     queue: str | None = None
     priority: int | None = None
     retry: Retry | None = None
+    timeout_ms: int | None = None
     expires: Moment | None = None
     result_ttl_ms: int | None = None
     run_after: Moment | None = None
@@ -76,7 +78,7 @@ NO_CHOICES: Final = Choices()
 
 
 def read_task_options(options: Mapping[str, Any]) -> Choices:
-    """The choices in what `@app.task(...)` was given beside `name` and `takes_context`."""
+    """The choices in what `@app.task(...)` was given, beside what tasks alone are given."""
     return _read(options, _FOR_BOTH, "@app.task(...)", [*_FOR_BOTH, *_TASK_ONLY])
 
 
@@ -95,7 +97,7 @@ def _read(
     for name, value in options.items():
         if name not in readers:
             raise _misplaced(name, place, known)
-        field = "result_ttl_ms" if name == "result_ttl" else name
+        field = f"{name}_ms" if name in _IN_MILLISECONDS else name
         fields[field] = readers[name](name, value)
     return Choices(**fields)
 
@@ -159,11 +161,13 @@ def _wrong(name: str, expected: str, found: object) -> TypeError | ValueError:
     return kind(f"{name} must be {expected}, found {found!r}")
 
 
-_TASK_ONLY: Final = ("name", "takes_context")
+_TASK_ONLY: Final = ("name", "takes_context", "run_in")
+_IN_MILLISECONDS: Final = ("timeout", "result_ttl")
 _FOR_BOTH: Final[Mapping[str, _Reader]] = {
     "queue": _read_queue,
     "priority": _read_priority,
     "retry": _read_retry,
+    "timeout": _read_duration,
     "expires": _read_moment,
     "result_ttl": _read_duration,
 }

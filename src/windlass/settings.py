@@ -42,7 +42,9 @@ class SettingArguments(TypedDict, total=False):
 
     lease: Duration
     shutdown_grace: Duration
+    kill_after: Duration
     retry: Retry
+    timeout: Duration
     result_ttl: Duration
     dead_ttl: Duration
     max_payload: int
@@ -67,7 +69,9 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     url: str
     lease_ms: int  # a worker silent for so long is taken for dead
     shutdown_grace_ms: int  # how long a stopping worker lets its jobs run on
+    kill_after_ms: int  # how long past its time-out, or its cancellation, a job is ended by force
     retry: Retry  # for tasks that have no policy of their own
+    timeout_ms: int  # how long a job may run if its task says nothing; 0 is without end
     result_ttl_ms: int  # how long results are kept; 0 stores none
     dead_ttl_ms: int  # how long dead jobs are kept
     max_payload: int  # the largest call or result, in bytes
@@ -144,7 +148,9 @@ SETTINGS: Final[Mapping[str, _Setting]] = {
     "url": _Setting("url", None, _url),
     "lease": _Setting("lease_ms", "30s", _duration(minimum_ms=100)),
     "shutdown_grace": _Setting("shutdown_grace_ms", "25s", _duration(minimum_ms=0)),
+    "kill_after": _Setting("kill_after_ms", "5s", _duration(minimum_ms=0)),
     "retry": _Setting("retry", Retry(), _retry, from_text=None),
+    "timeout": _Setting("timeout_ms", 0, _duration(minimum_ms=0)),
     "result_ttl": _Setting("result_ttl_ms", "1h", _duration(minimum_ms=0)),
     "dead_ttl": _Setting("dead_ttl_ms", "14d", _duration(minimum_ms=1)),
     "max_payload": _Setting("max_payload", 1024 * 1024, _whole(1), _whole_from_text),

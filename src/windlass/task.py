@@ -5,8 +5,9 @@
 2. `Call` is a call with its arguments, made by `bind` and enqueued by `enqueue_many`.
 3. `SyncTask` and `AsyncTask` differ only in the type of a plain call.
 
-A job stores only what its caller chose. The retry policy and the lifetime of results that the
-decorator names are read by the worker when the job runs, so that a deploy mends queued jobs too.
+A job stores only what its caller chose. The retry policy, the time-out and the lifetime of results
+that the decorator names are read by the worker when the job runs, so that a deploy mends queued
+jobs too.
 """
 
 from __future__ import annotations
@@ -62,6 +63,7 @@ class Task(Generic[P, R_co]):
         *,
         name: str,
         takes_context: bool,
+        runs_alone: bool,
         declared: Choices,
     ) -> None:
         functools.update_wrapper(self, function)
@@ -69,6 +71,7 @@ class Task(Generic[P, R_co]):
         self.name = name
         self.function = function
         self.takes_context = takes_context
+        self.runs_alone = runs_alone  # run_in="process": in a process of its own
         self.is_async = inspect.iscoroutinefunction(function)
         self.codec = CallCodec.of(function, takes_context, name=name)
         self._chosen = NO_CHOICES  # by callers, with using()
@@ -88,6 +91,11 @@ class Task(Generic[P, R_co]):
     def retry(self) -> Retry | None:
         """The policy chosen for this task, or None for the app's."""
         return self._choices.retry
+
+    @property
+    def timeout_ms(self) -> int | None:
+        """How long a job may run, 0 for without end, or None for as long as the app says."""
+        return self._choices.timeout_ms
 
     @property
     def result_ttl_ms(self) -> int | None:
@@ -279,10 +287,13 @@ class Call(Generic[R_co]):
 
 def _envelope(task: str, call: bytes, chosen: Choices) -> Envelope:
     raw = msgspec.Raw(call)
-    if chosen.retry is None and chosen.result_ttl_ms is None:
+    if chosen.retry is None and chosen.result_ttl_ms is None and chosen.timeout_ms is None:
         return Envelope(task=task, call=raw)
-    retry = None if chosen.retry is None else chosen.retry.to_data()
-    overrides = Overrides(retry=retry, result_ttl_ms=chosen.result_ttl_ms)
+    overrides = Overrides(
+        retry=None if chosen.retry is None else chosen.retry.to_data(),
+        result_ttl_ms=chosen.result_ttl_ms,
+        timeout_ms=chosen.timeout_ms,
+    )
     return Envelope(task=task, call=raw, options=overrides)
 
 

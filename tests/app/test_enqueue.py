@@ -142,7 +142,7 @@ def test_a_call_at_an_instant_waits_for_it(charge: Task[..., str]) -> None:
 
 
 def test_a_job_stores_only_what_its_caller_chose(app: Windlass) -> None:
-    @app.task(retry=Retry(max_attempts=9), result_ttl="1d")
+    @app.task(retry=Retry(max_attempts=9), result_ttl="1d", timeout="1h")
     def work() -> None: ...
 
     def chosen(job: Job[None]) -> Any:
@@ -150,11 +150,14 @@ def test_a_job_stores_only_what_its_caller_chose(app: Windlass) -> None:
         assert record is not None
         return unpack(record.payload).options
 
-    assert (chosen(work.enqueue()).retry, chosen(work.enqueue()).result_ttl_ms) == (None, None)
+    plain = chosen(work.enqueue())
+    assert (plain.retry, plain.result_ttl_ms, plain.timeout_ms) == (None, None, None)
     using = work.using(retry=Retry(max_attempts=2)).using(result_ttl="5s").using(priority=1)
     options = chosen(using.enqueue())
     assert Retry.from_data(options.retry) == Retry(max_attempts=2)
     assert options.result_ttl_ms == 5_000
+    assert options.timeout_ms is None
+    assert chosen(work.using(timeout="90s").enqueue()).timeout_ms == 90_000
 
 
 # ----------------------------------------------------------------------------------- idempotency

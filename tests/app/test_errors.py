@@ -13,6 +13,7 @@ EXAMPLES = [
     errors.InvalidTask("text"),
     errors.InvalidSurroundings("text"),
     errors.NoContext(),
+    errors.TimedOut("text", timeout_ms=1),
     errors.AnnotationError("text", task="shop.f", parameter="x"),
     errors.EncodeError("text", task="shop.f", parameter="x", path="$"),
     errors.PayloadTooLarge("text", size=2, limit=1),

@@ -20,11 +20,19 @@ READERS = [read_task_options, read_call_options]
 def test_options_for_both(read: Any) -> None:
     policy = Retry(max_attempts=2)
     assert read(
-        {"queue": "mail", "priority": -100, "retry": policy, "expires": "1h", "result_ttl": 0}
+        {
+            "queue": "mail",
+            "priority": -100,
+            "retry": policy,
+            "timeout": "30s",
+            "expires": "1h",
+            "result_ttl": 0,
+        }
     ) == Choices(
         queue="mail",
         priority=-100,
         retry=policy,
+        timeout_ms=30_000,
         expires=Moment(in_ms=3_600_000),
         result_ttl_ms=0,
     )
@@ -59,6 +67,8 @@ def test_a_moment_is_a_distance_or_an_instant(name: str) -> None:
         ("retry", 3, ValueError, r"retry must be a windlass\.Retry\(\.\.\.\), found 3"),
         ("expires", datetime(2030, 1, 1), ValueError, "expires must be .* the naive 2030"),  # noqa: DTZ001
         ("expires", "tomorrow", ValueError, "expires must be seconds as a number"),
+        ("timeout", -1, ValueError, "timeout must not be negative"),
+        ("timeout", None, TypeError, "timeout must be seconds"),
         ("result_ttl", -1, ValueError, "result_ttl must not be negative"),
         ("result_ttl", None, TypeError, "result_ttl must be seconds"),
     ],
@@ -98,7 +108,7 @@ def test_an_option_of_a_call_is_sent_there(app: Windlass, name: str) -> None:
         app.task(**options)
 
 
-@pytest.mark.parametrize("name", ["name", "takes_context"])
+@pytest.mark.parametrize("name", ["name", "takes_context", "run_in"])
 def test_an_option_of_the_task_is_sent_there(app: Windlass, name: str) -> None:
     @app.task
     def work() -> None: ...
@@ -116,10 +126,9 @@ NOT_YET = [
     "connection",
     "headers",
     "rate",
-    "run_in",
     "schedule",
 ]
-NOT_YET += ["tenant", "timeout", "transaction", "unique"]
+NOT_YET += ["tenant", "transaction", "unique"]
 
 
 @pytest.mark.parametrize("name", [*NOT_YET, "countdown", "path"])
@@ -131,7 +140,7 @@ def test_an_unknown_option_is_refused(app: Windlass, name: str, place: str) -> N
     options: dict[str, Any] = {name: 1}
     with pytest.raises(TypeError, match=rf"{place}\(\.\.\.\) takes no option {name}\.") as caught:
         (app.task if place == "task" else work.using)(**options)
-    assert "It takes queue, priority, retry, expires, result_ttl" in str(caught.value)
+    assert "It takes queue, priority, retry, timeout, expires, result_ttl" in str(caught.value)
 
 
 def test_a_slip_is_told_the_right_name(app: Windlass) -> None:

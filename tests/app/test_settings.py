@@ -21,7 +21,9 @@ from windlass.settings import (
 DEFAULTS = {
     "lease_ms": 30_000,
     "shutdown_grace_ms": 25_000,
+    "kill_after_ms": 5_000,
     "retry": Retry(),
+    "timeout_ms": 0,
     "result_ttl_ms": 3_600_000,
     "dead_ttl_ms": 14 * 86_400_000,
     "max_payload": 1_048_576,
@@ -36,6 +38,8 @@ CHOSEN = {
     "url": ("sqlite:////srv/a.db", "sqlite:////srv/a.db", "sqlite:////srv/a.db"),
     "lease": (timedelta(seconds=2), "2s", 2_000),
     "shutdown_grace": (0, "0", 0),
+    "kill_after": (0.5, "500ms", 500),
+    "timeout": ("5m", "5m", 300_000),
     "result_ttl": ("1d", "1d", 86_400_000),
     "dead_ttl": (1.5, "1.5", 1_500),
     "max_payload": (10, "10", 10),

@@ -234,3 +234,21 @@ def test_takes_context_is_a_yes_or_a_no(app: Windlass) -> None:
     options: dict[str, Any] = {"takes_context": "yes"}
     with pytest.raises(TypeError, match="takes_context must be True or False, found 'yes'"):
         app.task(**options)
+
+
+def test_a_task_says_where_it_runs_and_for_how_long(app: Windlass) -> None:
+    @app.task(run_in="process", timeout="30s")
+    def alone() -> None: ...
+
+    @app.task
+    def plain() -> None: ...
+
+    assert (alone.runs_alone, alone.timeout_ms) == (True, 30_000)
+    assert (plain.runs_alone, plain.timeout_ms) == (False, None)
+    assert alone.using(timeout=0).timeout_ms == 0
+
+
+def test_there_is_one_other_place_to_run_in(app: Windlass) -> None:
+    options: dict[str, Any] = {"run_in": "thread"}
+    with pytest.raises(ValueError, match=r"run_in must be .* found 'thread'"):
+        app.task(**options)

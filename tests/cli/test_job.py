@@ -115,7 +115,7 @@ def test_a_cause_without_a_type_has_no_stray_colon(shell: Shell, hand: Hand, job
     hand.app.engine.close(hand.session, [job_id], "signal 9 (SIGKILL)")
     ran = shell.type("job", "show", job_id, "--url", shell.url)
     assert " ago: signal 9 (SIGKILL)\n" in ran.out
-    assert "alone     yes: a process died while it ran" in ran.out
+    assert "alone     yes: in a process of its own" in ran.out
 
 
 def test_a_call_that_cannot_be_read_is_said_to_be_such(shell: Shell, app: Windlass) -> None:

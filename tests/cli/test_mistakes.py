@@ -57,6 +57,15 @@ AT_ONCE = {
     ),
     "queue named twice": Mistake(("worker", "tasks:app", "-q", "a", "-q", "a"), "named twice"),
     "no processes": Mistake(("worker", "tasks:app", "-p", "0"), "x>=1"),
+    "no jobs": Mistake(("worker", "tasks:app", "--max-jobs", "0"), "x>=1"),
+    "no age": Mistake(("worker", "tasks:app", "--max-age", "0"), "max_age_ms, found 0"),
+    "age that is none": Mistake(("worker", "tasks:app", "--max-age", "x"), "such as 90s"),
+    "memory that is none": Mistake(
+        ("worker", "tasks:app", "--max-memory", "much"), "a size such as 512MB"
+    ),
+    "less memory than there is": Mistake(
+        ("worker", "tasks:app", "--max-memory", "15MB"), "at least 16 MB, found '15MB'"
+    ),
     "no id": Mistake(("job", "show"), "Missing argument"),
     "id that is none": Mistake(("job", "cancel", "a b"), "an id must be 1 to 64 characters"),
     "no selection": Mistake(("dead", "retry"), "one of the three"),

@@ -255,8 +255,9 @@ class Model:
                 self._move(job, Event.RETRY, error=error, due_ms=now_ms + delay_ms)
             case Buried(reason=reason, error=error, started=started):
                 self._move(job, Event.BURY, error=error, started=started, reason=reason)
-            case Released(started=started):
-                self._move(job, Event.RELEASE, started=started)
+            case Released(started=started, alone=alone):
+                suspect = alone or job.record.suspect
+                self._move(job, Event.RELEASE, started=started, suspect=suspect)
             case Snoozed(delay_ms=delay_ms):
                 self._move(job, Event.SNOOZE, due_ms=now_ms + delay_ms)
             case Unroutable():

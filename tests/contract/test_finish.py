@@ -23,6 +23,7 @@ from windlass.engine.contract import (
     Claim,
     Failure,
     JobRecord,
+    Plan,
     Progressed,
     Released,
     Retried,
@@ -107,6 +108,21 @@ def test_released(world: World, started: bool) -> None:
         state=State.READY,
         counters=Counters(starts=1, interruptions=1) if started else Counters(),
     )
+
+
+def test_released_to_run_alone(world: World) -> None:
+    claim, record = running(world)
+    outcome = Released(id=claim.id, token=claim.token, started=False, alone=True)
+    assert world.finish(outcome) is Verdict.OK
+    assert world.get(claim.id) == replace(
+        record, state=State.READY, counters=Counters(), suspect=True
+    )
+    batch = world.engine.claim("s", "nonce-2", Plan(), 1)
+    assert (batch.claims, batch.suspects) == ((), True)
+    [again] = world.engine.claim("s", "nonce-3", Plan(suspects=True), 1).claims
+    retried = Retried(id=again.id, token=again.token, delay_ms=0, error=b"")
+    assert world.finish(retried) is Verdict.OK
+    assert not world.get(claim.id).suspect
 
 
 def test_snoozed(world: World) -> None:

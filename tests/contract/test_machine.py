@@ -130,7 +130,10 @@ endings: st.SearchStrategy[Callable[[Claim], Outcome]] = st.one_of(
         st.booleans(),
     ),
     st.builds(
-        lambda started: lambda claim: Released(id=claim.id, token=claim.token, started=started),
+        lambda started, alone: (
+            lambda claim: Released(id=claim.id, token=claim.token, started=started, alone=alone)
+        ),
+        st.booleans(),
         st.booleans(),
     ),
     st.builds(

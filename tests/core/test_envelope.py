@@ -29,6 +29,7 @@ SHAPES = {
             retry={"max_attempts": 3, "delays_ms": [1_000, 2_000]}, result_ttl_ms=60_000
         )
     ),
+    "timeout": envelope(options=Overrides(timeout_ms=30_000)),
     "everything": envelope(
         b'{"args":["cat.jpg"],"kwargs":{"widths":[100]}}',
         headers={"a": "b"},
@@ -69,6 +70,7 @@ texts = st.text(st.characters(exclude_categories=["Cs"]))
         Overrides,
         retry=st.none() | st.dictionaries(texts, st.integers() | st.lists(st.integers())),
         result_ttl_ms=st.none() | st.integers(0, 2**60),
+        timeout_ms=st.none() | st.integers(0, 2**60),
     ),
 )
 def test_comes_back_as_it_went_in(task: str, headers: dict[str, str], options: Overrides) -> None:

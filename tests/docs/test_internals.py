@@ -62,7 +62,7 @@ def test_every_key_is_told_of() -> None:
 def test_every_reason_of_a_death_is_told_of() -> None:
     told = {code for row in table_rows(FAILURES) for code in code_in(row[0])}
     deaths = set(map(str, Reason)) - {Reason.CANCELLED, Reason.EXPIRED}
-    assert deaths - told == {Reason.TIMED_OUT}, "nothing times out yet"
+    assert deaths <= told
 
 
 def test_every_log_line_is_told_of() -> None:

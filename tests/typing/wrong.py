@@ -70,7 +70,7 @@ def wrong_options() -> None:
     resize.using(takes_context=True)  # expect: call-arg
     resize.using(run_after="1h").enqueue(1, [1])  # expect: arg-type
     app.task(run_after="1h")  # expect: call-overload
-    app.task(timeout="30s")  # expect: call-overload
+    app.task(run_in="thread")  # expect: call-overload
     Windlass(leese="30s")  # expect: call-arg
     Windlass(max_crashes="three")  # expect: arg-type
 

@@ -17,6 +17,14 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     parametrize(metafunc, "url", ["sqlite-file", "redis", "redis-4"])
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """What is marked as local says little about engines: on all but one of them it is slow."""
+    for item in items:
+        variant = getattr(item, "callspec", None)
+        if item.get_closest_marker("local") and variant and variant.params["url"] != "sqlite-file":
+            item.add_marker(pytest.mark.slow)
+
+
 @pytest.fixture
 def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     """Where the jobs of a test are; a worker must be good for every engine."""
@@ -28,8 +36,10 @@ def make_yard(tmp_path: Path, url: str) -> Iterator[MakeYard]:
     """Make the yard of a test with other settings than the usual ones."""
     yards: list[Yard] = []
 
-    def make(*, lease: str = "30s", grace: str = "10s", max_crashes: int = 3) -> Yard:
-        yards.append(Yard(tmp_path, lease, grace, max_crashes, url))
+    def make(
+        *, lease: str = "30s", grace: str = "10s", max_crashes: int = 3, kill_after: str = "5s"
+    ) -> Yard:
+        yards.append(Yard(tmp_path, lease, grace, max_crashes, url, kill_after))
         return yards[-1]
 
     yield make

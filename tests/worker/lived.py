@@ -27,6 +27,9 @@ def enter() -> str:
 
 
 def leave() -> None:
+    if trouble == "leave slowly":
+        note(f"leaving {os.getpid()}")
+        time.sleep(1)
     note(f"left {os.getpid()} {threading.current_thread() is threading.main_thread()}")
     if trouble == "leave":
         raise OSError("cannot close")

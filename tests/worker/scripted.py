@@ -24,7 +24,7 @@ from pathlib import Path
 from windlass.app import Windlass
 from windlass.context import Context
 from windlass.core.retry import Retry
-from windlass.core.signals import Reject, Snooze
+from windlass.core.signals import Interrupted, Reject, Snooze
 from windlass.task import Task
 
 #: Where the worker finds the ledger's path.
@@ -48,6 +48,7 @@ class Unprintable(Exception):
 
 executor = ThreadPoolExecutor(1)
 background: set[asyncio.Task[None]] = set()
+hoard: list[bytes] = []
 
 
 class Script:
@@ -60,6 +61,12 @@ class Script:
         )(plain)
         self.coroutine: Task[[str, list[str]], str] = app.task(
             name="coroutine", takes_context=True, retry=QUICK
+        )(coroutine)
+        self.process: Task[[str, list[str]], str] = app.task(
+            name="process", takes_context=True, run_in="process", retry=QUICK
+        )(plain)
+        self.process_coroutine: Task[[str, list[str]], str] = app.task(
+            name="process_coroutine", takes_context=True, run_in="process", retry=QUICK
         )(coroutine)
         self.clock: Task[[], int] = app.task(name="clock")(clock)
         self.nothing: Task[[], None] = app.task(name="nothing")(nothing)
@@ -84,6 +91,8 @@ async def coroutine(ctx: Context, label: str, steps: list[str]) -> str:
         name, _, argument = step.partition(":")
         if name == "sleep":
             await asyncio.sleep(float(argument))
+        elif name == "swallow":
+            await swallow_cancellation()
         elif name == "cancel":
             raise asyncio.CancelledError
         elif name == "leave_coroutine":
@@ -111,6 +120,10 @@ def take_step(ctx: Context, name: str, argument: str) -> None:
     match name:
         case "fail":
             raise ValueError("told to fail")
+        case "fail_burdened":
+            burden = b"x" * (int(argument) * 1024 * 1024)
+            error = ValueError(len(burden))  # this frame holds it, and it holds this frame
+            raise error
         case "fail_before":
             if ctx.attempt < int(argument):
                 raise ValueError("told to fail at first")
@@ -142,6 +155,26 @@ def take_step(ctx: Context, name: str, argument: str) -> None:
             ctypes.PyDLL(None).sleep(int(argument))  # a C call that does not let others in
         case "block":
             time.sleep(float(argument))  # also in a coroutine, where it must not be
+        case "call":
+            ctypes.CDLL(None).usleep(int(float(argument) * 1_000_000))
+        case "hold":
+            hold_interpreter(float(argument))
+        case "swallow":
+            swallow_everything()
+        case "nap":
+            while True:
+                time.sleep(0.01)
+        case "until_cancelled":
+            until_cancelled(ctx)
+        case "stuck_before":
+            if ctx.attempt < int(argument):
+                time.sleep(60)
+        case "hoard":
+            hoard.append(b"x" * (int(argument) * 1024 * 1024))
+        case "end_pump":
+            if not Path(argument).exists():
+                Path(argument).touch()
+                end_thread("pump")
         case "await":
             await_file(Path(argument))
         case "enqueue":
@@ -186,6 +219,33 @@ def spin(seconds: float) -> None:
     end = time.monotonic() + seconds
     while time.monotonic() < end:
         pass
+
+
+def hold_interpreter(seconds: float) -> None:
+    """A call of C that does not let go of the interpreter: no other thread does anything."""
+    ctypes.PyDLL(None).usleep(int(seconds * 1_000_000))
+
+
+def swallow_everything() -> None:
+    while True:
+        with suppress(BaseException):
+            time.sleep(0.01)
+
+
+def until_cancelled(ctx: Context) -> None:
+    """A task that looks for itself whether to stop, and takes no notice of anything else."""
+    while not ctx.cancelled:
+        with suppress(Interrupted):
+            time.sleep(0.01)
+    note(f"heard {ctx.job_id}")
+
+
+def end_thread(name: str) -> None:
+    """As an exception does that is no `Exception`."""
+    [thread] = [thread for thread in threading.enumerate() if thread.name == name]
+    ctypes.pythonapi.PyThreadState_SetAsyncExc(
+        ctypes.c_ulong(thread.ident or 0), ctypes.py_object(SystemExit)
+    )
 
 
 def await_file(path: Path) -> None:

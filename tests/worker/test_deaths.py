@@ -121,6 +121,16 @@ def test_a_dead_supervisor_takes_its_children_along_and_others_take_over(
     assert (counters.attempt, counters.losses) == (1, 1)
 
 
+@pytest.mark.parametrize("step", ["spin", "hold"])
+def test_a_child_that_hears_nothing_ends_with_its_supervisor(yard: Yard, step: str) -> None:
+    yard.plain("hog", f"{step}:60")
+    worker = yard.start()
+    yard.await_start("hog")
+    [child] = worker.children()
+    os.kill(worker.pid, signal.SIGKILL)
+    until(lambda: not is_alive(child), "the end of the child", seconds=5)
+
+
 @pytest.mark.parametrize("whole_group", [False, True])
 def test_a_stopped_child_loses_its_jobs_and_its_late_outcome_is_refused(
     make_yard: MakeYard, whole_group: bool
@@ -169,7 +179,7 @@ def send(worker: Worker, child: int, whole_group: bool, number: signal.Signals) 
         os.kill(child, number)
 
 
-@pytest.mark.parametrize("step", ["spin", "block"])
+@pytest.mark.parametrize("step", ["spin", "hold", "block"])
 def test_a_job_that_hogs_its_process_for_many_leases_runs_once(
     make_yard: MakeYard, step: str
 ) -> None:

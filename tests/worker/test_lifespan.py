@@ -49,7 +49,7 @@ def test_its_value_is_the_state_of_every_job(yard: Yard, kind: str) -> None:
 
 def test_every_child_has_its_own(yard: Yard) -> None:
     worker = start(yard, "plain", processes=2)
-    until(lambda: len(yard.lines()) == 2, "both children to enter")
+    until(lambda: len(yard.app.engine.sessions()) == 2, "both children to enter")
     assert worker.stop() == 0
     entered, left = ({line.split()[1] for line in yard.lines() if w in line} for w in ("en", "le"))
     assert len(entered) == 2
@@ -89,3 +89,17 @@ def test_one_that_ends_by_itself_ends_its_child(yard: Yard) -> None:
     worker.await_log("the lifespan ended by itself")
     until(lambda: len([line for line in yard.lines() if "entered" in line]) >= 2, "a new child")
     assert "the connection is gone" in worker.log()
+
+
+def test_a_stop_does_not_cut_off_a_child_that_takes_leave(yard: Yard) -> None:
+    """One that has ended its last job is told to drain once more, with the others."""
+    worker = yard.start(
+        app="tests.worker.lived:app",
+        max_jobs=1,
+        environment={KIND: "plain", TROUBLE: "leave slowly"},
+    )
+    enqueue(yard, "tell").result(timeout=20)
+    until(lambda: any("leaving" in line for line in yard.lines()), "the first child to take leave")
+    assert worker.stop() == 0
+    entered, left = (sum(line.startswith(w) for line in yard.lines()) for w in ("entered", "left"))
+    assert entered == left

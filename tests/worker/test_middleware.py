@@ -17,6 +17,7 @@ from windlass.core.failure import FailureText
 from windlass.core.states import Counters
 from windlass.engine.contract import Buried, Claim, Outcome, Retried, Snoozed, Succeeded
 from windlass.worker.execution import Execution, Run
+from windlass.worker.guards import ThreadGuard
 
 seen: list[str] = []
 deposit: ContextVar[str] = ContextVar("deposit")
@@ -68,7 +69,9 @@ def run(app: Windlass, function: Function, text: str = "go", state: object = Non
     assert isinstance(prepared, Run)
     if task.is_async:
         return asyncio.run(execution.run_async(prepared))
-    return execution.run(prepared)
+    guard = ThreadGuard()
+    guard.begin(prepared.context)
+    return execution.run(prepared, guard)
 
 
 def error_of(outcome: Outcome) -> FailureText:

@@ -238,6 +238,15 @@ def test_what_waits_can_be_taken_back_and_what_runs_cannot() -> None:
     assert ground.line.in_hand() == 0
 
 
+def test_what_waits_can_be_taken_out_by_name() -> None:
+    ground = Ground(slots=1)
+    ground.offer("p1", "p2", "p3", "c1")
+    assert ground.line.begin(Kind.THREAD) is not None
+    taken = ground.line.take_out({"p1", "p2", "c1", "unknown"})
+    assert [claim.id for claim in taken] == ["p2", "c1"]
+    assert (ground.line.in_hand(), ground.line.take_out({"p2"})) == (2, [])
+
+
 def test_nothing_starts_without_a_lease() -> None:
     ground = Ground(slots=2)
     ground.offer("p1")

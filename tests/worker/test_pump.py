@@ -18,13 +18,14 @@ from tests.worker.faulty import Faulty, lose_reply, lose_request, once
 from tests.worker.yard import until
 from windlass.app import Windlass
 from windlass.core.states import State
-from windlass.engine.contract import Engine, JobRecord, Outcome, Plan, Succeeded
+from windlass.engine.contract import Engine, JobRecord, Outcome, Plan, Retried, Succeeded
 from windlass.errors import EngineUnavailable
 from windlass.job import Job
 from windlass.worker import pump as pump_module
 from windlass.worker.adoption import Adoption
 from windlass.worker.execution import Execution
 from windlass.worker.lease import Lease
+from windlass.worker.limits import Limits
 from windlass.worker.line import Line
 from windlass.worker.nonces import Nonces
 from windlass.worker.pace import SAMPLE, Pace
@@ -71,7 +72,8 @@ class Rig:
         adoption = Adoption(engine, self.app.tasks)
         self.pump = Pump(engine, plan, line, lease, nonces, pace, self.app.tasks, adoption, self)
         execution = Execution(self.app.settings, self.pump.report_progress, adoption.leave)
-        ThreadRunner(line, self.table, execution, pace, self.pump.report)
+        self.limits = Limits(self.table, 1_000, lambda: None, is_solo=False)
+        ThreadRunner(line, self.table, self.limits, execution, pace, self.pump.report)
         self.thread = Thread(target=self._run_pump, daemon=True)
         self.thread.start()
         return self.pump
@@ -85,6 +87,9 @@ class Rig:
     def new_session(self) -> str:
         self.sessions.append(f"session-{len(self.sessions)}")
         return self.sessions[-1]
+
+    def note_loss(self) -> None:
+        self.limits.note_loss()
 
     def see_suspects(self) -> None:
         self.saw_suspects.set()
@@ -348,3 +353,76 @@ def test_a_drain_releases_at_once_what_was_claimed_ahead(
 
 def _count(rig: Rig, jobs: Sequence[Job[int]], state: State) -> int:
     return [rig.record(job.id).state for job in jobs].count(state)
+
+
+# ------------------------------------------------------------------- jobs that others have ended
+
+
+def test_a_pump_ends_without_a_run_whose_job_was_taken_from_it(
+    rig: Rig, caplog: pytest.LogCaptureFixture
+) -> None:
+    rig.gate.clear()
+    stuck, other = rig.task.enqueue(1), rig.task.enqueue(2)
+    pump = rig.start()
+    until(lambda: len(rig.starts) == 2, "both starts")
+    token = rig.table.nonces.read()[0]
+    pump.disown(stuck.id, token)
+    pump.disown("unknown", token)  # and what it does not run does no harm
+    rig.engine.finish([Retried(id=stuck.id, token=token, delay_ms=60_000, error=b"")])
+    pump.drain()
+    assert not rig.ended.wait(0.3)  # the other one runs
+    [held] = rig.table.nonces.read()
+    assert held == token
+    with caplog.at_level(logging.WARNING):
+        rig.gate.set()
+        rig.await_state(other.id, State.SUCCEEDED)
+        assert rig.ended.wait(20)
+    assert "stale" not in caplog.text
+    assert rig.record(stuck.id).state is State.RETRYING
+
+
+def test_a_hand_back_leaves_out_what_was_taken(rig: Rig) -> None:
+    rig.gate.clear()
+    stuck, other = rig.task.enqueue(1), rig.task.enqueue(2)
+    pump = rig.start()
+    until(lambda: len(rig.starts) == 2, "both starts")
+    token = rig.table.nonces.read()[0]
+    rig.engine.finish([Retried(id=stuck.id, token=token, delay_ms=60_000, error=b"")])
+    pump.disown(stuck.id, token)
+    pump.hand_back()
+    assert rig.ended.wait(20)
+    assert rig.record(other.id).state is State.READY
+    assert rig.record(stuck.id).state is State.RETRYING
+    assert rig.engine.stats().totals.get("stale", 0) == 0
+    rig.table.nonces.clear_all()  # as the end of the process does
+
+
+def test_a_cancelled_job_that_waits_in_line_is_given_back(
+    rig: Rig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pump_module, "IMPATIENCE_S", 60)
+    for _ in range(SAMPLE):
+        rig.pace.record(0.0001)
+    rig.gate.clear()
+    jobs = [rig.task.enqueue(number) for number in range(SLOTS + 2)]
+    pump = rig.start()
+    until(lambda: _count(rig, jobs, State.RUNNING) == SLOTS + 2, "all of them claimed")
+    assert jobs[-1].cancel()
+    pump.cancel_waiting([jobs[-1].id])
+    record = rig.await_state(jobs[-1].id, State.CANCELLED)
+    assert record.counters.starts == 0
+
+
+def test_jobs_that_run_alone_are_sent_away_and_told_of(rig: Rig) -> None:
+    alone = rig.app.task(name="alone", run_in="process")(_alone)
+    job = alone.enqueue()
+    rig.start()
+    assert rig.saw_suspects.wait(20)
+    record = rig.record(job.id)
+    assert (record.state, record.suspect, record.counters.starts) == (State.READY, True, 0)
+    rig.end_pump()
+    rig.start(Plan(suspects=True))
+    assert rig.await_state(job.id, State.SUCCEEDED).counters.starts == 1
+
+
+def _alone() -> None: ...

@@ -21,7 +21,9 @@ from windlass.core.states import MAX_INTERRUPTIONS, Counters, Reason, stray_dela
 from windlass.engine.contract import Buried, Claim, Outcome, Retried, Succeeded, Unroutable
 from windlass.task import Task
 from windlass.worker.execution import Execution, Run
+from windlass.worker.guards import ThreadGuard
 from windlass.worker.lease import Lease
+from windlass.worker.limits import Limits
 from windlass.worker.line import Line
 from windlass.worker.pace import Pace
 from windlass.worker.runners import LoopRunner, ThreadRunner
@@ -55,6 +57,10 @@ def claim_of(task: Task[..., Any], name: str) -> Claim:
     )
 
 
+def unlimited() -> Limits:
+    return Limits(table, 1_000, lambda: None, is_solo=False)
+
+
 async def run_all(
     function: Callable[..., Any],
     names: list[str],
@@ -79,7 +85,7 @@ async def run_all(
     line = Line(slots, lease)
     executing = execution(app.settings, lambda claim, progress: None, lambda task: None)
     for runner in (ThreadRunner, LoopRunner):
-        runner(line, table, executing, Pace(), report)
+        runner(line, table, unlimited(), executing, Pace(), report)
     line.offer([(claim_of(task, name), task) for name in names])
     await asyncio.wait_for(done.wait(), 20)
     assert line.busy() == 0
@@ -122,7 +128,7 @@ class BrokenPreparation(Execution):
 
 
 class BrokenRun(Execution):
-    def run(self, run: Run) -> NoReturn:
+    def run(self, run: Run, guard: ThreadGuard) -> NoReturn:
         raise Leave
 
     async def run_async(self, run: Run) -> NoReturn:
@@ -297,7 +303,7 @@ def test_a_thread_that_cannot_be_started_is_tried_again(
     lease.confirm(monotonic())
     line = Line(1, lease)
     execution = Execution(app.settings, lambda claim, progress: None, lambda task: None)
-    ThreadRunner(line, table, execution, Pace(), report)
+    ThreadRunner(line, table, unlimited(), execution, Pace(), report)
     line.offer([(claim_of(task, "refused"), task)])
     assert "a thread for jobs could not be started" in caplog.text
     assert [claim.id for claim in line.take_back(monotonic())] == ["refused"]

@@ -10,7 +10,8 @@ import pytest
 
 from tests.worker.conftest import MakeYard
 from tests.worker.yard import Yard
-from windlass.core.states import State
+from windlass.core.retry import Retry
+from windlass.core.states import Reason, State
 from windlass.job import Job
 from windlass.worker.supervisor import ECHO_S
 
@@ -142,3 +143,38 @@ def test_a_signal_and_its_echo_are_one(yard: Yard) -> None:
     assert worker.wait() == 0
     assert yard.record(job).state is State.SUCCEEDED
     assert "handing back" not in worker.log()
+
+
+@pytest.mark.local
+def test_time_outs_hold_while_a_worker_stops(make_yard: MakeYard) -> None:
+    yard = make_yard(kill_after="200ms")
+    using = yard.script.plain.using(timeout="1s", retry=Retry(1))
+    stuck, quick = using.enqueue("stuck", ["sleep:60"]), yard.plain("quick", "sleep:1.5")
+    worker = yard.start()
+    yard.await_start("stuck")
+    yard.await_start("quick")
+    began_at = time.monotonic()
+    assert worker.stop() == 0
+    assert time.monotonic() - began_at < 8  # the grace is 10 s
+    assert yard.record(quick).state is State.SUCCEEDED
+    record = yard.record(stuck)
+    assert (record.state, record.reason) == (State.DEAD, Reason.TIMED_OUT)
+    assert "handing back" not in worker.log()
+
+
+@pytest.mark.local
+def test_a_second_signal_hands_back_what_runs_alone_too(yard: Yard) -> None:
+    jobs = [yard.plain("shared", "sleep:60"), yard.process("alone", "sleep:60")]
+    worker = yard.start()
+    for label in ("shared", "alone"):
+        yard.await_start(label)
+    worker.signal(signal.SIGTERM)
+    worker.await_log("stopping on SIGTERM")
+    time.sleep(ECHO_S)
+    began_at = time.monotonic()
+    assert worker.stop() == 0
+    assert time.monotonic() - began_at < 4  # the grace is 10 s
+    for job in jobs:
+        record = yard.record(job)
+        assert (record.state, record.counters.attempt) == (State.READY, 0)
+        assert record.counters.interruptions == 1

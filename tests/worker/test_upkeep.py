@@ -11,8 +11,8 @@ import pytest
 from tests.worker.faulty import Faulty, lose_request, once
 from tests.worker.yard import until
 from windlass.app import Windlass
-from windlass.core.states import State
-from windlass.engine.contract import UNKNOWN_NONCE_MS, Engine, Plan, Tended
+from windlass.core.states import Reason, State
+from windlass.engine.contract import UNKNOWN_NONCE_MS, Buried, Engine, Plan, Tended
 from windlass.worker.slots import SlotTable
 from windlass.worker.upkeep import Closing, Upkeep
 
@@ -43,6 +43,7 @@ class Office:
         self.child = Living("session")
         self.gone: list[str] = []
         self.suspects: list[bool] = []
+        self.cancelled: list[tuple[str, tuple[str, ...]]] = []
         self.upkeep = self.make_upkeep(LEASE_MS)
 
     def make_upkeep(self, lease_ms: int) -> Upkeep:
@@ -52,6 +53,7 @@ class Office:
             ("default",),
             living=lambda: [self.child],
             on_gone=self.gone.append,
+            on_cancel=lambda session, ids: self.cancelled.append((session, ids)),
             on_suspects=lambda: self.suspects.append(True),
         )
 
@@ -153,3 +155,26 @@ def test_a_session_is_introduced_before_it_claims(office: Office) -> None:
     until(lambda: len(office.engine.sessions()) == 2, "the other one to be known")
     known = {record.session: record.info for record in office.engine.sessions()}
     assert known == {"session": b"it is me", "another": b"it is me"}
+
+
+def test_a_job_that_was_ended_by_force_is_reported_before_its_session_is_closed(
+    office: Office,
+) -> None:
+    job = office.claim("nonce")
+    office.faulty.faults["finish"] = once(lose_request)
+    outcome = Buried(id=job, token="nonce", reason=Reason.TIMED_OUT, error=b"")
+    office.upkeep.finish(outcome)
+    office.upkeep.close(Closing("session", (), "signal 9 (SIGKILL)"))
+    office.upkeep.start()
+    until(lambda: "close" in office.faulty.calls, "the closing")
+    assert office.state(job) is State.DEAD
+    errands = [call for call in office.faulty.calls if call in ("finish", "close")]
+    assert errands == ["finish", "finish", "close"]
+
+
+def test_cancellations_are_told_of(office: Office) -> None:
+    job = office.claim("nonce")
+    office.engine.cancel([job])
+    office.upkeep.start()
+    until(lambda: office.cancelled, "the news")
+    assert office.cancelled[0] == ("session", (job,))

@@ -102,7 +102,13 @@ class Yard:
     """One test's app, ledger and workers."""
 
     def __init__(
-        self, folder: Path, lease: str, grace: str, max_crashes: int, url: str | None = None
+        self,
+        folder: Path,
+        lease: str,
+        grace: str,
+        max_crashes: int,
+        url: str | None = None,
+        kill_after: str = "5s",
     ) -> None:
         self.folder = folder
         self.ledger = folder / "ledger"
@@ -114,6 +120,7 @@ class Yard:
             "WINDLASS_LEASE": lease,
             "WINDLASS_SHUTDOWN_GRACE": grace,
             "WINDLASS_MAX_CRASHES": str(max_crashes),
+            "WINDLASS_KILL_AFTER": kill_after,
             LEDGER: str(self.ledger),
             TRAP: str(self.trap),
         }
@@ -129,10 +136,21 @@ class Yard:
         processes: int = 1,
         slots: int = 4,
         url: str | None = None,
+        max_jobs: int | None = None,
+        max_memory: int | None = None,
         burst: bool = False,
         environment: dict[str, str] | None = None,
     ) -> Worker:
-        options = WorkerOptions(app, tuple(queues), processes, slots, url, burst)
+        options = WorkerOptions(
+            app,
+            tuple(queues),
+            processes,
+            slots,
+            url,
+            max_jobs=max_jobs,
+            max_memory=max_memory,
+            burst=burst,
+        )
         log = self.folder / f"worker-{len(self._workers)}.log"
         worker = Worker(options, {**self._environment, **(environment or {})}, log)
         self._workers.append(worker)
@@ -145,6 +163,9 @@ class Yard:
 
     def coroutine(self, label: str, *steps: str) -> Job[str]:
         return self.script.coroutine.enqueue(label, list(steps))
+
+    def process(self, label: str, *steps: str) -> Job[str]:
+        return self.script.process.enqueue(label, list(steps))
 
     def record(self, job: Job[str] | str) -> JobRecord:
         [record] = self.app.engine.get([job if isinstance(job, str) else job.id])

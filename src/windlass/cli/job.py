@@ -120,8 +120,8 @@ def cancel(
 ) -> None:
     """Cancel jobs that have not ended.
 
-    A job that waits is cancelled at once. One that runs is not interrupted: the wish is noted, and
-    the job ends as cancelled unless it succeeds.
+    A job that waits is cancelled at once. One that runs is interrupted by its worker a moment
+    later, and ends as cancelled unless it succeeds.
     """
     codes = _act(ids, app_path, url, as_json, lambda engine: engine.cancel(ids))
     running = codes.count(CancelCode.REQUESTED)

@@ -13,7 +13,11 @@ import click
 
 from windlass.core.durations import MAX_DURATION_MS, describe_ms, to_ms
 from windlass.core.ids import check_id
+from windlass.core.sizes import describe_bytes, to_bytes
 from windlass.options import read_call_options
+
+#: No child is as small as this, in bytes.
+LEAST_MEMORY = 16 * 10**6
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -109,6 +113,21 @@ def duration(value: str) -> timedelta:
             "expected a duration such as 90s, 10m or 1h30m, at most "
             f"{describe_ms(MAX_DURATION_MS)}, found {value!r}."
         ) from error
+
+
+def memory_size(value: str) -> int:
+    try:
+        size = to_bytes(value, name="it")
+    except ValueError as error:
+        raise click.BadParameter(
+            f"expected a size such as 512MB or 2GB, found {value!r}."
+        ) from error
+    if size < LEAST_MEMORY:
+        raise click.BadParameter(
+            f"expected at least {describe_bytes(LEAST_MEMORY)}, found {value!r}: "
+            "an interpreter alone takes more."
+        )
+    return size
 
 
 def instant(value: str) -> datetime:

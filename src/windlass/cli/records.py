@@ -70,7 +70,7 @@ def print_record(record: JobRecord) -> None:
             ("reason", info.reason),
             ("cancel", _cancel_words(record)),
             ("held", info.hold if info.hold is not Hold.NONE else None),
-            ("alone", "yes: a process died while it ran" if record.suspect else None),
+            ("alone", "yes: in a process of its own" if record.suspect else None),
             ("queue", info.queue),
             ("priority", info.priority),
             ("call", call_text(record)),

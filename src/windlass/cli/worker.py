@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
+from datetime import timedelta
 from pathlib import Path
 
 import click
 
 from windlass.cli.connecting import AppPath, let_children_import, require_app_path
-from windlass.cli.parameters import served_queue, url_option
+from windlass.cli.parameters import duration, memory_size, served_queue, url_option
 from windlass.cli.reload import Reloader
 
 
@@ -42,6 +43,24 @@ from windlass.cli.reload import Reloader
     metavar="N",
     help="Jobs that one child runs at a time.",
 )
+@click.option(
+    "--max-jobs",
+    type=click.IntRange(1),
+    metavar="N",
+    help="Replace a child that has ended about so many jobs. [default: never]",
+)
+@click.option(
+    "--max-age",
+    type=duration,
+    metavar="DURATION",
+    help="Replace a child that is about so old, for example 6h. [default: never]",
+)
+@click.option(
+    "--max-memory",
+    type=memory_size,
+    metavar="SIZE",
+    help="Replace a child that uses more memory, for example 512MB. [default: never]",
+)
 @click.option("--burst", is_flag=True, help="End when nothing is left to do.")
 @click.option("--reload", is_flag=True, help="Start anew when a source file changes.")
 @click.pass_context
@@ -53,6 +72,9 @@ def worker(
     queues: Sequence[str],
     processes: int | None,
     slots: int,
+    max_jobs: int | None,
+    max_age: timedelta | None,
+    max_memory: int | None,
     burst: bool,
     reload: bool,
 ) -> None:
@@ -79,6 +101,9 @@ def worker(
         processes=processes or os.cpu_count() or 1,
         slots=slots,
         url=url,
+        max_jobs=max_jobs,
+        max_age_ms=None if max_age is None else max_age // timedelta(milliseconds=1),
+        max_memory=max_memory,
         burst=burst,
     )
     ctx.exit(Supervisor(options).run())
@@ -88,7 +113,11 @@ def _reloader(ctx: click.Context, path: AppPath) -> Reloader:
     given = ctx.params
     arguments = ["worker", path.target, f"--slots={given['slots']}"]
     arguments += [f"--queue={queue}" for queue in given["queues"]]
-    arguments += [f"--{name}={given[name]}" for name in ("url", "processes") if given[name]]
+    if given["max_age"] is not None:
+        given = {**given, "max_age": f"{given['max_age'].total_seconds():.3f}"}
+    for name in ("url", "processes", "max_jobs", "max_age", "max_memory"):
+        if given[name] is not None:
+            arguments.append(f"--{name.replace('_', '-')}={given[name]}")
     return Reloader(arguments, list(dict.fromkeys([Path.cwd(), path.folder])))
 
 

@@ -35,6 +35,7 @@ class Overrides(msgspec.Struct, frozen=True, omit_defaults=True):
 
     retry: dict[str, object] | None = None
     result_ttl_ms: int | None = None
+    timeout_ms: int | None = None
 
 
 _NO_OVERRIDES: Final = Overrides()

@@ -20,6 +20,12 @@ MAX_TRACEBACK: Final = 32 * 1024
 #: The type of an exception that does not even tell its name.
 UNKNOWN: Final = "BaseException"
 
+# Past the code of a class that does not let itself be looked at.
+_TRACEBACK: Final = vars(BaseException)["__traceback__"].__get__
+_CAUSE: Final = vars(BaseException)["__cause__"].__get__
+_CONTEXT: Final = vars(BaseException)["__context__"].__get__
+_EXCEPTIONS: Final = vars(BaseExceptionGroup)["exceptions"].__get__
+
 
 class FailureText(msgspec.Struct, frozen=True):
     """What is known of an exception: `type` is its full name, or "" for a cause found outside."""
@@ -38,9 +44,9 @@ class FailureText(msgspec.Struct, frozen=True):
                 message=_cut(_message_of(error), MAX_MESSAGE),
                 traceback=_cut(_traceback_of(error), MAX_TRACEBACK),
             )
-            _clear_frames(error)
         except BaseException:  # noqa: BLE001  # a class that makes nothing of itself known
-            return cls(type=UNKNOWN, message="<no text: the exception cannot be looked at>")
+            text = cls(type=UNKNOWN, message="<no text: the exception cannot be looked at>")
+        clear_frames(error)
         return text
 
     def pack(self) -> bytes:
@@ -74,7 +80,9 @@ def _traceback_of(error: BaseException) -> str:
         return f"<no traceback: making it raised {type(problem).__name__}>"
 
 
-def _clear_frames(error: BaseException) -> None:
+def clear_frames(error: BaseException) -> None:
+    """Drop the local variables of all frames that `error`, and what led to it, came through: one of
+    them may hold the error, and so everything, until the collector of cycles comes by."""
     seen: set[int] = set()
     chain: list[BaseException | None] = [error]
     while chain:
@@ -82,10 +90,10 @@ def _clear_frames(error: BaseException) -> None:
         if link is None or id(link) in seen:
             continue
         seen.add(id(link))
-        traceback.clear_frames(link.__traceback__)
-        chain += [link.__cause__, link.__context__]
-        if isinstance(link, BaseExceptionGroup):
-            chain += link.exceptions
+        traceback.clear_frames(_TRACEBACK(link))
+        chain += [_CAUSE(link), _CONTEXT(link)]
+        if issubclass(type(link), BaseExceptionGroup):
+            chain += _EXCEPTIONS(link)
 
 
 def _cut(text: str, limit: int) -> str:

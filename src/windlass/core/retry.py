@@ -180,15 +180,17 @@ class Retry:
         for name, value in fields.items():
             object.__setattr__(self, name, value)
 
-    def decide(self, error: BaseException, attempt: int, random: Random) -> Decision:
+    def decide(
+        self, error: BaseException, attempt: int, random: Random, *, ask: bool = True
+    ) -> Decision:
         """The verdict on failed attempt number `attempt`, the first being 1.
 
         To be asked before `error` is turned into text, because it may add a note to it. `Snooze`
-        is no failure and is not for this method.
+        is no failure and is not for this method. Without `ask` no predicate is called.
         """
         if attempt < 1:
             raise ValueError(f"attempt must be 1 for the first try and grow, found {attempt}")
-        if self._is_pointless(error):
+        if self._is_pointless(error, ask):
             return GiveUp(Reason.REJECTED)
         if attempt >= self.max_attempts:
             return GiveUp(Reason.EXHAUSTED)
@@ -196,7 +198,7 @@ class Retry:
             return RetryIn(error.delay_ms)
         return RetryIn(self._spread_ms(self.backoff.delay_ms(attempt), random))
 
-    def _is_pointless(self, error: BaseException) -> bool:
+    def _is_pointless(self, error: BaseException, ask: bool) -> bool:
         if isinstance(error, Reject):
             return True
         if isinstance(error, RetryLater):
@@ -205,7 +207,7 @@ class Retry:
             return True
         if self.retry_on and not isinstance(error, self.retry_on):
             return True
-        return self.retry_if is not None and not _is_worth_it(self.retry_if, error)
+        return ask and self.retry_if is not None and not _is_worth_it(self.retry_if, error)
 
     def _spread_ms(self, delay_ms: int, random: Random) -> int:
         if self.jitter_ms:

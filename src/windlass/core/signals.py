@@ -1,13 +1,18 @@
-"""What a task raises to say what should become of its job.
+"""What a task raises to say what should become of its job, and what is raised in it.
 
 1. `Reject`: repeating is pointless; the job is dead now.
 2. `RetryLater`: an ordinary failed attempt that chooses its own delay.
 3. `Snooze`: not a failure; the job puts itself off and no attempt is charged.
+4. `Interrupted`: raised by the worker in a plain function whose time is over; `Interruption` says
+   why it is.
 
-Each can be raised as it stands or `from` the error behind it, and can be copied and pickled.
+Each of the first three can be raised as it stands or `from` the error behind it, and can be copied
+and pickled.
 """
 
 from __future__ import annotations
+
+from enum import StrEnum
 
 from windlass.core.durations import Duration, describe_ms, to_ms
 
@@ -53,3 +58,17 @@ class Snooze(Exception):
 
     def __str__(self) -> str:
         return f"put off for {describe_ms(self.delay_ms)}"
+
+
+class Interrupted(BaseException):
+    """Raised in the midst of a plain function whose time is over or whose job was cancelled, as
+    `asyncio.CancelledError` is in a coroutine. Not an `Exception`, so that code which catches those
+    does not take it for a failure of its own."""
+
+
+class Interruption(StrEnum):
+    """Why nobody waits for a run any more."""
+
+    TIMED_OUT = "timed out"
+    CANCELLED = "cancelled"
+    LOST = "lost"  # its worker was silent for a lease: another one has the job

@@ -1,10 +1,22 @@
-"""Numbers of bytes in words for people."""
+"""Amounts of memory: as users write them, and in words for people."""
 
 from __future__ import annotations
 
+import re
 from typing import Final
 
 _UNITS: Final = ("kB", "MB", "GB", "TB")
+_FACTORS: Final = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9, "t": 10**12}
+_TEXT: Final = re.compile(r"([0-9]+(?:\.[0-9]+)?)\s*([kmgt]?)b?", re.IGNORECASE)
+
+
+def to_bytes(text: str, *, name: str) -> int:
+    """The number of bytes, of a text such as "512MB". `name` is the option that an error message
+    speaks of."""
+    match = _TEXT.fullmatch(text.strip())
+    if match is None:
+        raise ValueError(f'{name} must be a size such as "512MB" or "2GB", found {text!r}')
+    return int(float(match[1]) * _FACTORS[match[2].lower()])
 
 
 def describe_bytes(number: float) -> str:

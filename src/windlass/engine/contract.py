@@ -146,6 +146,7 @@ class Released(Outcome, frozen=True, kw_only=True):
     """Given back to its old place, uncharged."""
 
     started: bool
+    alone: bool = False  # from now on to be claimed only as suspects are, until it has ended
 
 
 class Snoozed(Outcome, frozen=True, kw_only=True):

@@ -5,7 +5,8 @@
 2. The app is loaded, its engine opened and its lifespan entered; what goes wrong is told to the
    supervisor.
 3. The pump claims and reports in a thread of its own, plain functions run in threads, and
-   coroutines on the event loop of the main thread, until the pump is done.
+   coroutines on the event loop of the main thread, until the pump is done. One more thread watches
+   over them.
 4. Then the lifespan is left, and the process takes leave and ends, in a few seconds at most,
    whatever tasks have left behind: threads, background coroutines, a blocked event loop.
 """
@@ -37,23 +38,33 @@ from windlass.errors import EngineUnavailable, WindlassError
 from windlass.loading import load_app
 from windlass.settings import absolute_url, describe_unusual
 from windlass.worker.control import (
+    Cancel,
     Channel,
     Command,
+    Disown,
     Drain,
+    Draining,
     Failed,
     HandBack,
+    Limited,
+    Look,
     Ready,
     SessionGone,
     SessionStarted,
     Start,
     SuspectsSeen,
+    Wedged,
     join_pair,
 )
 from windlass.worker.crew import assemble
+from windlass.worker.guards import shield_engine
 from windlass.worker.lifespan import HeldLifespan
 from windlass.worker.logs import configure_all, configure_early
+from windlass.worker.loop_watch import LoopWatch
 from windlass.worker.pump import Pump
+from windlass.worker.pump_watch import PumpWatch
 from windlass.worker.slots import SlotTable
+from windlass.worker.watch import Watch
 
 log = getLogger("windlass.worker")
 
@@ -87,6 +98,9 @@ class Child:
     def __init__(self, channel: Channel[Command], table: int) -> None:
         self._channel = channel
         self._pump: Pump | None = None
+        self._lifespan: HeldLifespan | None = None
+        self._is_ending = False
+        self._drains_early = False
         start = self._first_command()
         self._options = start.options
         self._plan = Plan(queues=start.options.queues, suspects=start.is_solo)
@@ -140,6 +154,7 @@ class Child:
             app.close()  # its module may have used the engine of its own url already
             # For the app too: what a task enqueues belongs where its worker claims.
             app.settings = msgspec.structs.replace(app.settings, url=url)
+        app.wrap_engine(shield_engine)
         settings = app.settings
         options = EngineOptions(lease_ms=settings.lease_ms, dead_ttl_ms=settings.dead_ttl_ms)
         engine = open_engine(settings.url, options)
@@ -155,6 +170,7 @@ class Child:
                 url=settings.url,
                 lease_ms=settings.lease_ms,
                 shutdown_grace_ms=settings.shutdown_grace_ms,
+                kill_after_ms=settings.kill_after_ms,
                 dead_ttl_ms=settings.dead_ttl_ms,
                 tasks=tuple(app.tasks),
                 log_level=settings.log_level,
@@ -168,12 +184,23 @@ class Child:
     async def _serve(self, app: Windlass, engine: Engine) -> None:
         """Begin: from here on the loop, the pump and the runners go on by themselves."""
         self._farewell = [app.close, engine.shutdown, atexit._run_exitfuncs, _flush]
-        self._lifespan = HeldLifespan(app.lifespan, on_loss=self._lose_lifespan)
-        state = await self._lifespan.enter()
+        lifespan = self._lifespan = HeldLifespan(app.lifespan, on_loss=self._lose_lifespan)
+        state = await lifespan.enter()
         self._tell_ready(app)
-        pump, _ = assemble(app, engine, self._plan, self._table, self, state)
+        crew = assemble(app, engine, self._plan, self._table, self, state, self._tell_limited)
+        pump, line, limits = crew.pump, crew.line, crew.limits
+        self._limits = limits
         self._pump = pump
-        Thread(target=pump.run, name="pump", daemon=True).start()
+        if self._drains_early:
+            pump.drain()
+        thread = Thread(target=pump.run, name="pump", daemon=True)
+        thread.start()
+        pump_watch = PumpWatch(thread, lambda: pump.rounds)
+        Watch(line, limits, self._table, LoopWatch(), pump_watch, self._tell_wedged).start()
+
+    def _tell_wedged(self, text: str) -> None:
+        with suppress(OSError):  # nobody is there to hear it, and this process ends
+            self._channel.send(Wedged(text))
 
     def _lose_lifespan(self) -> None:
         pump = self._pump
@@ -190,12 +217,17 @@ class Child:
     def see_suspects(self) -> None:
         self._channel.send(SuspectsSeen())
 
+    def note_loss(self) -> None:
+        self._limits.note_loss()
+
     def end(self) -> NoReturn:
         """Everything is reported. This is the pump's thread, because the main one may be blocked by
         what a task left on the event loop; an ordinary exit would wait for other leftovers."""
+        self._is_ending = True
         self._pump = None  # from here on a hand-back has nothing to wait for
         with suppress(BaseException):  # whatever it is, it ends with the process
-            self._lifespan.leave(LEAVE_S)
+            if self._lifespan is not None:
+                self._lifespan.leave(LEAVE_S)
         farewell = Thread(target=self._take_leave, name="farewell", daemon=True)
         try:
             farewell.start()
@@ -227,14 +259,43 @@ class Child:
     def _heed(self, command: Command) -> None:
         pump = self._pump
         match command:
-            case Drain() | HandBack() if pump is None:
+            case HandBack() if pump is None:
                 os._exit(0)  # nothing was claimed yet, or all is reported
+            case Drain() if pump is None:
+                self._drain_early()
             case Drain() if pump is not None:
                 pump.drain()
+                self._tell(Draining())
+            case Look() if pump is not None:
+                pump.look()
+            case Cancel(ids) if pump is not None:
+                pump.cancel_waiting(ids)
+                self._limits.cancel(ids)
+            case Disown(id, token) if pump is not None:
+                pump.disown(id, token)
             case HandBack() if pump is not None:
                 pump.hand_back()
             case SessionGone(session) if pump is not None:
                 pump.lose_session(session)
+
+    def _drain_early(self) -> None:
+        """Nothing was claimed yet, or all is reported. Whoever takes leave goes on with that, and
+        what was entered is left."""
+        if self._is_ending:
+            return
+        if self._lifespan is None or not self._lifespan.is_held:
+            os._exit(0)
+        self._drains_early = True
+        if self._pump is not None:  # it was made meanwhile, and perhaps before it could see this
+            self._pump.drain()
+
+    def _tell_limited(self) -> None:
+        self._tell(Limited())
+
+    def _tell(self, report: Draining | Limited) -> None:
+        """When nobody is there to hear it, the next read tells."""
+        with suppress(OSError):
+            self._channel.send(report)
 
 
 def _leave_signals_to_supervisor() -> None:

@@ -24,7 +24,7 @@ class Start(msgspec.Struct, frozen=True, tag="start"):
 
     options: WorkerOptions
     slots: int
-    is_solo: bool  # run suspects, one at a time, and end when there are none
+    is_solo: bool  # run what must run alone, one at a time, and end when there is nothing
 
 
 class Drain(msgspec.Struct, frozen=True, tag="drain"):
@@ -35,13 +35,30 @@ class HandBack(msgspec.Struct, frozen=True, tag="hand_back"):
     """Give back what runs, and end now."""
 
 
+class Cancel(msgspec.Struct, frozen=True, tag="cancel"):
+    """Interrupt these jobs: their cancellation was requested."""
+
+    ids: tuple[str, ...]
+
+
+class Disown(msgspec.Struct, frozen=True, tag="disown"):
+    """This run went too far, and its job was taken from it."""
+
+    id: str
+    token: str
+
+
+class Look(msgspec.Struct, frozen=True, tag="look"):
+    """There may be something to claim."""
+
+
 class SessionGone(msgspec.Struct, frozen=True, tag="session_gone"):
     """The engine has declared this session dead."""
 
     session: str
 
 
-Command = Start | Drain | HandBack | SessionGone
+Command = Start | Drain | HandBack | Look | Cancel | Disown | SessionGone
 
 # ------------------------------------------------------------------------------ child to supervisor
 
@@ -52,6 +69,7 @@ class Ready(msgspec.Struct, frozen=True, tag="ready"):
     url: str
     lease_ms: int
     shutdown_grace_ms: int
+    kill_after_ms: int
     dead_ttl_ms: int
     tasks: tuple[str, ...]
     log_level: str
@@ -75,7 +93,21 @@ class SuspectsSeen(msgspec.Struct, frozen=True, tag="suspects_seen"):
     """Jobs are waiting that must run alone."""
 
 
-Report = Ready | Failed | SessionStarted | SuspectsSeen
+class Limited(msgspec.Struct, frozen=True, tag="limited"):
+    """From now on there may be runs in its slot table that go too far."""
+
+
+class Draining(msgspec.Struct, frozen=True, tag="draining"):
+    """It has heard that it is to drain."""
+
+
+class Wedged(msgspec.Struct, frozen=True, tag="wedged"):
+    """It can report nothing any more; the text says where it stands still."""
+
+    text: str
+
+
+Report = Ready | Failed | SessionStarted | SuspectsSeen | Limited | Draining | Wedged
 
 # ------------------------------------------------------------------------------------------ channel
 

@@ -40,6 +40,19 @@ EVENTS: Final[Mapping[str, Event]] = {
     "job %s of task %s failed in attempt %d of %d (%s), again in %s": Event(
         "job_failed", ("job_id", "task", "attempt", "max_attempts", "error", "delay")
     ),
+    "job %s of task %s was cancelled while it ran": Event("job_cancelled", ("job_id", "task")),
+    "job %s went on %s after its time-out, %s, and is ended with child %d": Event(
+        "job_ended_by_force", ("job_id", "kill_after", "timeout", "child")
+    ),
+    "job %s went on %s after it was cancelled, and is ended with child %d": Event(
+        "cancelled_job_ended_by_force", ("job_id", "kill_after", "child")
+    ),
+    "job %s of task %s has been running for longer than %s without a time-out, since %s": Event(
+        "job_runs_long", ("job_id", "task", "limit", "since")
+    ),
+    "%s blocks the event loop, for %g s already: %s": Event(
+        "loop_blocked", ("by", "blocked_s", "stack")
+    ),
     "job %s of task %s is dead, %s: %s": Event("job_dead", ("job_id", "task", "reason", "error")),
     "job %s of task %s failed beside its code: %s": Event(
         "job_escaped", ("job_id", "task", "error")
@@ -62,6 +75,15 @@ EVENTS: Final[Mapping[str, Event]] = {
     "child %d died: %s; %s": Event("child_died", ("child", "cause", "jobs")),
     "child %d could not start: %s": Event("child_failed", ("child", "why")),
     "a child could not be started, and is tried again: %s": Event("child_not_started", ("why",)),
+    "child %d retires: %s": Event("child_retires", ("child", "why")),
+    "child %d uses %s of memory before its first job, more than its limit of %s: "
+    "give a larger one": Event("child_too_large", ("child", "memory", "limit")),
+    "child %d has not run Python for %d s, one of its jobs keeps the interpreter to "
+    "itself; running: %s": Event("interpreter_kept", ("child", "stood_s", "job_ids")),
+    "child %d reports nothing any more, %s": Event("child_wedged", ("child", "where")),
+    "the thread that watches over this child could not be started: %s": Event(
+        "watch_not_started", ("why",)
+    ),
     "killing child %d, which does not end by itself": Event("child_killed", ("child",)),
     "a thread for jobs could not be started, and is tried again: %s": Event(
         "thread_not_started", ("why",)
@@ -89,6 +111,7 @@ EVENTS: Final[Mapping[str, Event]] = {
     "the supervisor reaches the engine again: %s": Event("supervisor_engine_back", ("engine",)),
     # bugs
     "the pump of session %s failed and starts anew": Event("pump_failed", ("session",)),
+    "the watch over this child failed, and looks again": Event("watch_failed"),
     "the upkeep of the worker failed and is tried again": Event("upkeep_failed"),
     "claims under nonce %s could not be given back": Event("claims_not_given_back", ("nonce",)),
 }

@@ -1,14 +1,16 @@
 """Running one claim and deciding its fate, in small steps over one record.
 
 1. Open the envelope. Bytes that are none are buried; a newer format is left to newer workers.
-2. Choose the policy: the task's, else the app's, at the job's own pace if it has one.
+2. Choose the policy: the task's, else the app's, at the job's own pace if it has one; and likewise
+   the time-out.
 3. Check the budgets: a job with nothing left is buried, and its code does not run.
 4. Decode the arguments by the annotations of the function as it is now.
 5. Build the context.
 6. Call the function, inside the middleware; whatever they raise is this job's failure and nobody
    else's.
 7. Encode the result.
-8. Decide on a failure: put off, retried, or given up.
+8. Decide on a failure: put off, retried, or given up. A run that was interrupted has timed out, or
+   was cancelled.
 
 Steps 1 to 5 are `prepare`, the others `run` and its twin for coroutines. Code of the user runs in
 most of them (types that are rebuilt, predicates, `__str__`) and may raise anything, even what is no
@@ -18,6 +20,7 @@ and for `conclude_escape` to judge.
 
 from __future__ import annotations
 
+from asyncio import CancelledError
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import partial
@@ -32,9 +35,9 @@ from windlass.context import Context, running
 from windlass.core.codec import check_size
 from windlass.core.durations import describe_ms
 from windlass.core.envelope import Envelope, unpack
-from windlass.core.failure import FailureText
+from windlass.core.failure import FailureText, clear_frames
 from windlass.core.retry import GiveUp, Retry
-from windlass.core.signals import Snooze
+from windlass.core.signals import Interrupted, Interruption, Snooze
 from windlass.core.states import (
     MAX_INTERRUPTIONS,
     MAX_LOSSES,
@@ -45,20 +48,25 @@ from windlass.engine.contract import (
     Buried,
     Claim,
     Outcome,
+    Released,
     Retried,
     Snoozed,
     Succeeded,
     Unroutable,
 )
-from windlass.errors import ArgumentMismatch, DecodeError, NewerFormat
+from windlass.errors import ArgumentMismatch, DecodeError, NewerFormat, TimedOut
 from windlass.settings import Settings
 from windlass.task import Task
+from windlass.worker.guards import ThreadGuard
 from windlass.worker.notices import Notices
 
 log = getLogger("windlass.worker")
 
 #: When an attempt that ended outside the task's own code is tried again.
 ESCAPE_DELAY_MS = 1_000
+
+#: Instead of a delay: there is no next attempt.
+NO_RETRY = -1
 
 _INTERRUPTED = "its process ended before it was reported"
 
@@ -70,9 +78,11 @@ class Run(msgspec.Struct, frozen=True, gc=False):
     task: Task[..., Any]
     policy: Retry
     result_ttl_ms: int
+    timeout_ms: int  # 0 is without end
     args: tuple[Any, ...]
     kwargs: dict[str, Any]
     context: Context
+    delay_if_killed_ms: int  # until the next attempt, if its process is ended for it
 
 
 class Execution:
@@ -118,7 +128,10 @@ class Execution:
             return _bury_unstarted(claim, Reason.UNDECODABLE, FailureText.of(error))
         first = (context,) if task.takes_context else ()
         ttl_ms = self._choose_result_ttl_ms(envelope, task)
-        return Run(claim, task, policy, ttl_ms, (*first, *args), kwargs, context)
+        timeout_ms = self._choose_timeout_ms(envelope, task)
+        delay_ms = self._delay_if_killed_ms(policy, claim, timeout_ms) if timeout_ms else NO_RETRY
+        args = (*first, *args)
+        return Run(claim, task, policy, ttl_ms, timeout_ms, args, kwargs, context, delay_ms)
 
     def _leave_to_others(self, claim: Claim, error: DecodeError) -> Outcome:
         """A newer or an older version of the app, in another worker, may be able to run it."""
@@ -140,6 +153,19 @@ class Execution:
             if chosen is not None:
                 return chosen
         return self._settings.result_ttl_ms
+
+    def _choose_timeout_ms(self, envelope: Envelope, task: Task[..., Any]) -> int:
+        chosen = envelope.options.timeout_ms
+        if chosen is None:
+            chosen = task.timeout_ms
+        return self._settings.timeout_ms if chosen is None else chosen
+
+    def _delay_if_killed_ms(self, policy: Retry, claim: Claim, timeout_ms: int) -> int:
+        """Decided beforehand, because later nobody may be there to do it; and without a predicate,
+        which would be asked about an error that has not happened."""
+        attempt = claim.counters.attempt
+        decision = policy.decide(_timed_out(timeout_ms), attempt, self._random, ask=False)
+        return NO_RETRY if isinstance(decision, GiveUp) else decision.delay_ms
 
     def _find_spent_budget(self, claim: Claim, policy: Retry) -> tuple[Reason, FailureText] | None:
         """The first budget of which nothing is left. The attempt counts the claim under way."""
@@ -175,14 +201,21 @@ class Execution:
 
     # ---------------------------------------------------------------------------------- running
 
-    def run(self, run: Run) -> Outcome:
+    def run(self, run: Run, guard: ThreadGuard) -> Outcome:
         running.set(run.context)
         try:
-            if self._middleware:
-                with Surrounded(self._middleware, run.context):
+            try:
+                guard.lower_shield()
+                if self._middleware:
+                    with Surrounded(self._middleware, run.context):
+                        value = run.task.function(*run.args, **run.kwargs)
+                else:
                     value = run.task.function(*run.args, **run.kwargs)
-            else:
-                value = run.task.function(*run.args, **run.kwargs)
+            finally:
+                try:
+                    guard.end()
+                except Interrupted:  # it came too late, and there is no second one
+                    guard.end()
         except BaseException as error:  # noqa: BLE001  # even SystemExit is the failure of one job
             return self._conclude_failure(run, error)
         return self._conclude_success(run, value)
@@ -218,6 +251,8 @@ class Execution:
             return self._judge(run, error)
         except BaseException as slip:  # noqa: BLE001  # of a predicate, or of the error's own class
             return self.conclude_escape(run.claim, slip, run.policy.max_attempts)
+        finally:
+            clear_frames(error)  # also of what makes no text, as a snooze
 
     def conclude_escape(
         self, claim: Claim, error: BaseException, max_attempts: int | None = None
@@ -239,11 +274,18 @@ class Execution:
         claim = run.claim
         if isinstance(error, Snooze):
             return self._snooze(run, error)
+        if isinstance(error, Interrupted | CancelledError):
+            cause = run.context.interruption
+            if cause is Interruption.CANCELLED:
+                return _give_up_cancelled(claim)
+            if cause is Interruption.TIMED_OUT:
+                error = _timed_out(run.timeout_ms, error)
         # The verdict comes first: a predicate that fails adds a note to the error.
         decision = run.policy.decide(error, claim.counters.attempt, self._random)
         text = FailureText.of(error)
         if isinstance(decision, GiveUp):
-            return self._bury(run, decision.reason, text)
+            is_over = isinstance(error, TimedOut)
+            return self._bury(run, Reason.TIMED_OUT if is_over else decision.reason, text)
         log.warning(
             "job %s of task %s failed in attempt %d of %d (%s), again in %s",
             claim.id,
@@ -267,6 +309,21 @@ class Execution:
     def _bury(self, run: Run, reason: Reason, text: FailureText) -> Outcome:
         _tell_burial(run.claim, reason, text)
         return Buried(id=run.claim.id, token=run.claim.token, reason=reason, error=text.pack())
+
+
+def _timed_out(timeout_ms: int, error: BaseException | None = None) -> TimedOut:
+    """With where the task was when it was interrupted, if that is known."""
+    message = f"The job ran for longer than its time-out, {describe_ms(timeout_ms)}."
+    timed_out = TimedOut(message, timeout_ms=timeout_ms)
+    timed_out.__cause__ = error
+    return timed_out
+
+
+def _give_up_cancelled(claim: Claim) -> Outcome:
+    """Handed back, which ends it as cancelled. If somebody has revived it in between, it is run
+    again, and not lost by a wish that is not valid any more."""
+    log.info("job %s of task %s was cancelled while it ran", claim.id, claim.task)
+    return Released(id=claim.id, token=claim.token, started=True)
 
 
 def _bury_unstarted(claim: Claim, reason: Reason, text: FailureText) -> Outcome:

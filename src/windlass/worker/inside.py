@@ -3,7 +3,8 @@
 It is made of the same parts as a child: pump, line, runners, and an event loop of its own in a
 thread. There is no supervisor: beats come from a thread of this process, so code that holds the
 interpreter for longer than a lease loses its session, and then its jobs run again elsewhere, fenced
-as always. A job that kills the process kills the script, and suspects are left to real workers.
+as always. A job that kills the process kills the script, jobs that must run alone are left to real
+workers, and a run that does not heed its time-out is not ended by force.
 
 1. Entering it starts the loop, the lifespan of the app, the beats and the pump.
 2. Leaving it claims nothing more and lets jobs end for the grace of the app; what still runs then
@@ -16,17 +17,19 @@ import asyncio
 import os
 import socket
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from contextlib import suppress
 from threading import Event, Thread
 from types import TracebackType
-from typing import NoReturn, Self
+from typing import Final, NoReturn, Self
+from weakref import WeakSet
 
 from windlass.app import Windlass
 from windlass.core.ids import new_session
 from windlass.engine.contract import Capability, Engine, EngineOptions, Plan
 from windlass.engine.url import open_engine
 from windlass.worker.crew import Crew, assemble
+from windlass.worker.guards import shield_engine
 from windlass.worker.introduction import introduce
 from windlass.worker.lifespan import HeldLifespan
 from windlass.worker.options import WorkerOptions
@@ -40,6 +43,9 @@ LEAVE_S = 5.0
 CLOSE_S = 5.0
 #: How long coroutines may take to heed their cancellation, in seconds.
 CANCEL_S = 1.0
+
+
+_SHIELDED: Final[WeakSet[Windlass]] = WeakSet()
 
 
 class InsideWorker:
@@ -75,13 +81,14 @@ class InsideWorker:
         except BaseException:
             self._stop_loop()
             raise
-        self._pump, self._runners = crew
+        self._crew, self._pump = crew, crew.pump
         self._upkeep = Upkeep(
             self._engine,
             self._app.settings.lease_ms,
             self._options.queues,
             living=lambda: [self],
             on_gone=self._pump.lose_session,
+            on_cancel=self._cancel,
             on_suspects=_leave_to_others,
             ends_engine=not self._is_shared,
         )
@@ -92,6 +99,9 @@ class InsideWorker:
     def _open_engine(self) -> Engine:
         """One of its own, whose waiting nobody else disturbs; but what is kept in the memory of an
         engine object is nowhere else."""
+        if self._app not in _SHIELDED:
+            self._app.wrap_engine(shield_engine)  # a task may be interrupted, its enqueue not
+            _SHIELDED.add(self._app)
         settings, engine = self._app.settings, self._app.engine
         self._is_shared = Capability.MANY_PROCESSES not in engine.capabilities
         if self._is_shared:
@@ -103,7 +113,9 @@ class InsideWorker:
         for task in self._app.tasks.values():
             task.codec.resolve()  # a task that no call can reach is for a person to see now
         state = await self._lifespan.enter()
-        return assemble(self._app, self._engine, self._plan, self.table, self, state)
+        return assemble(
+            self._app, self._engine, self._plan, self.table, self, state, _leave_to_themselves
+        )
 
     def _start(self, target: Callable[[], None], name: str) -> Thread:
         thread = Thread(target=target, name=f"windlass-{name}", daemon=True)
@@ -119,12 +131,20 @@ class InsideWorker:
     def see_suspects(self) -> None:
         _leave_to_others()
 
+    def note_loss(self) -> None:
+        self._crew.limits.note_loss()
+
     def end(self) -> None:
         self._ended.set()
 
     def end_at_once(self) -> NoReturn:
         """What runs was handed back. Its threads cannot be ended, and report to nobody."""
         raise Drained
+
+    def _cancel(self, session: str, ids: Collection[str]) -> None:
+        if session == self.session:
+            self._pump.cancel_waiting(ids)
+            self._crew.limits.cancel(ids)
 
     def _lose_lifespan(self) -> None:
         self._pump.drain()
@@ -154,7 +174,7 @@ class InsideWorker:
         self._lifespan.leave(LEAVE_S)
         self._upkeep.close(Closing(self.session, (), "the end of its program"))
         self._upkeep.stop(CLOSE_S)
-        for runner in self._runners:
+        for runner in self._crew.runners:
             runner.close()
         self._stop_loop()
 
@@ -174,6 +194,10 @@ async def _cancel_others() -> None:
     for task in others:
         task.cancel()
     await asyncio.gather(*others, return_exceptions=True)
+
+
+def _leave_to_themselves() -> None:
+    """Nobody can end what goes on long after its time-out: it is a part of this process."""
 
 
 def _leave_to_others() -> None:

@@ -27,6 +27,7 @@ class HeldLifespan:
         self._lifespan = lifespan
         self._on_loss = on_loss
         self._left = Event()
+        self.is_held = False  # entered, and not left
 
     async def enter(self) -> Any:
         """What the lifespan yields. An error in it comes through, with a note whose it is."""
@@ -51,10 +52,12 @@ class HeldLifespan:
         error: BaseException | None = None
         try:
             async with _as_async(lifespan.open()) as state:
+                self.is_held = True
                 entered.set_result(state)
                 await self._leaving.wait()
         except BaseException as raised:  # noqa: BLE001  # SystemExit would leave the loop
             error = raised
+        self.is_held = False
         if not entered.done():
             self._refuse(lifespan, entered, error)
         elif not self._leaving.is_set():

@@ -9,7 +9,7 @@ one number of slots for both.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from enum import IntEnum
 from threading import Lock
 from time import monotonic
@@ -56,6 +56,7 @@ class Line:
 
     def __init__(self, slots: int, lease: Lease) -> None:
         self.slots = slots
+        self.ended = 0  # so many have freed their slot
         self._lease = lease
         self._lock = Lock()
         self._waiting: tuple[deque[Waiting], deque[Waiting]] = (deque(), deque())
@@ -93,6 +94,19 @@ class Line:
         self._hint(counts)
         return taken
 
+    def take_out(self, ids: Collection[str]) -> list[Claim]:
+        """Remove the claims of these jobs."""
+        taken: list[Claim] = []
+        with self._lock:
+            for kind, waiting in enumerate(self._waiting):
+                kept = [entry for entry in waiting if entry.claim.id not in ids]
+                taken += (entry.claim for entry in waiting if entry.claim.id in ids)
+                self._waiting[kind].clear()
+                self._waiting[kind].extend(kept)
+            counts = self._startable() if taken else (0, 0)
+        self._hint(counts)
+        return taken
+
     def room(self, look_ahead: int) -> int:
         """How many more claims may be in hand."""
         return self.slots + look_ahead - self.in_hand()
@@ -113,6 +127,9 @@ class Line:
     def running(self) -> list[Claim]:
         return [started.claim for started in self._started if started is not None]
 
+    def started(self) -> list[Started]:
+        return [started for started in self._started if started is not None]
+
     def longest_running_s(self) -> float:
         now = monotonic()
         return max((now - started.since for started in self._started if started), default=0.0)
@@ -131,6 +148,7 @@ class Line:
     def follow(self, kind: Kind, ended: Started, now: float) -> Started | None:
         """Free a slot, and take the next claim of a kind."""
         with self._lock:
+            self.ended += 1
             self._started[ended.slot] = None
             self._free.append(ended.slot)
             started = self._begin(kind, now)

@@ -16,11 +16,15 @@ class WorkerOptions(msgspec.Struct, frozen=True):
     slots: int = 10  # jobs at a time in each process
     url: str | None = None  # instead of the app's own
     burst: bool = False  # end when there is nothing left to do
+    # When a child is replaced by a fresh one; None is never.
+    max_jobs: int | None = None
+    max_age_ms: int | None = None
+    max_memory: int | None = None  # in bytes
 
     def __post_init__(self) -> None:
-        for name in ("processes", "slots"):
-            if getattr(self, name) < 1:
+        for name in ("processes", "slots", "max_jobs", "max_age_ms", "max_memory"):
+            value = getattr(self, name)
+            if value is not None and value < 1:
                 raise SettingError(
-                    f"A worker needs at least 1 for {name}, found {getattr(self, name)}. "
-                    f"Give {name}=1 or more."
+                    f"A worker needs at least 1 for {name}, found {value}. Give {name}=1 or more."
                 )

@@ -6,13 +6,20 @@ import os
 import signal
 import subprocess
 import sys
+from contextlib import suppress
 from pathlib import Path
+from random import uniform
 from time import monotonic
 
 from windlass.worker.control import Channel, Command, Report, Start, open_pair
 from windlass.worker.introduction import introduce
 from windlass.worker.options import WorkerOptions
 from windlass.worker.slots import SlotTable
+
+#: Some children are replaced when they have reached this share of a limit, others later.
+LEAST_SHARE = 0.9
+#: How long a program that knows the memory of a process may take to tell it, in seconds.
+ASK_S = 1.0
 
 
 class ChildProcess:
@@ -23,8 +30,14 @@ class ChildProcess:
         self.is_solo = is_solo
         self.session = ""  # until it has one
         self.was_killed = False
+        self.is_retiring = False  # it is being replaced, and is beside the number asked for
+        self.is_patient = False  # and may take its time for that
+        self.has_heard = False  # that it is to drain
+        self.has_limits = False  # runs in it may go too far
+        self.disowned: set[int] = set()  # runs whose jobs were taken from it, by generation
         self.failure: str | None = None
         self.started_at = monotonic()
+        self.share = uniform(LEAST_SHARE, 1.0)
         slots = 1 if is_solo else options.slots
         self.table = SlotTable.create(slots)
         self.channel: Channel[Report]
@@ -64,6 +77,10 @@ class ChildProcess:
         """Whether it does anything: it has neither ended nor been stopped by a signal."""
         return self._process.returncode is None and not _is_stopped(self.pid)
 
+    def memory(self) -> int | None:
+        """The resident memory, in bytes; None when it has ended, or nobody knows."""
+        return None if self._process.returncode is not None else _memory_of(self.pid)
+
     def kill(self) -> None:
         """On purpose: whatever runs in it is not to blame."""
         self.was_killed = True
@@ -80,8 +97,9 @@ class ChildProcess:
             return f"signal {-code}"
 
     def suspects(self) -> tuple[str, ...]:
-        """The jobs whose code ran when it ended."""
-        return () if self.was_killed else tuple(self.table.occupied())
+        """The jobs whose code ran when it ended. If one of them had gone too far before, that one
+        has lost its job, and the others are not to blame."""
+        return () if self.was_killed or self.disowned else tuple(self.table.occupied())
 
 
 def _start(control: int, table: int) -> subprocess.Popen[bytes]:
@@ -107,3 +125,18 @@ def _is_stopped(pid: int) -> bool:
         return False
     # The name of the program, in parentheses, may contain anything; the state comes after it.
     return status.rpartition(b")")[2].split()[:1] in ([b"T"], [b"t"])
+
+
+def _memory_of(pid: int) -> int | None:
+    with suppress(OSError, ValueError, IndexError):
+        pages = int(Path(f"/proc/{pid}/statm").read_bytes().split()[1])
+        return pages * os.sysconf("SC_PAGE_SIZE")
+    return None if Path("/proc/self/statm").exists() else _ask_memory_of(pid)
+
+
+def _ask_memory_of(pid: int) -> int | None:
+    """Where there is no /proc, as on macOS."""
+    with suppress(OSError, ValueError, subprocess.SubprocessError):
+        command = ["ps", "-o", "rss=", "-p", str(pid)]
+        return int(subprocess.check_output(command, timeout=ASK_S)) * 1024
+    return None

@@ -17,7 +17,7 @@ and the next round started from nothing.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from logging import getLogger
 from threading import Event
 from time import monotonic
@@ -58,7 +58,7 @@ IMPATIENCE_S = 0.25
 ABSTINENCE_S = 0.25
 #: How often, in seconds, the progress of jobs is passed on when nothing else is.
 PROGRESS_S = 0.2
-#: A child for suspects ends after so many seconds without one.
+#: A child for jobs that run alone ends after so many seconds without one.
 SOLO_IDLE_S = 10.0
 #: The supervisor is told of waiting suspects at most this often, in seconds.
 SUSPECTS_S = 1.0
@@ -72,6 +72,9 @@ class Owner(Protocol):
 
     def see_suspects(self) -> None:
         """Jobs are waiting that must run alone."""
+
+    def note_loss(self) -> None:
+        """What runs has been given to others."""
 
     def end(self) -> None:
         """All is reported, and nothing more will be claimed: the end of this process."""
@@ -125,6 +128,7 @@ class Pump:
         self._commands: deque[Callable[[], None]] = deque()
         self._wake: Callable[[], None] | None = None
         self._news = Event()
+        self.rounds = 0  # it grows as long as the pump goes on, be the engine there or away
         self._handing_back = Event()  # cuts a back-off short
         # What only the pump's own thread touches.
         self._unsettled: Call | None = None
@@ -139,6 +143,8 @@ class Pump:
         self._last_progress_at = 0.0
         self._last_suspects_at = 0.0
         self._notices = Notices()
+        self._disowned: set[tuple[str, str]] = set()
+        self._has_sent_away = False  # jobs that must run alone
 
     # ----------------------------------------------------------------------- for other threads
 
@@ -162,6 +168,20 @@ class Pump:
         """Give back everything in hand, and end the process."""
         self._handing_back.set()
         self._command(self._give_back_all)
+
+    def look(self) -> None:
+        """There may be something to claim: rest no longer."""
+        self._command(_do_nothing)
+
+    def cancel_waiting(self, ids: Collection[str]) -> None:
+        """Give back claims of these jobs that have not started, which ends them as cancelled."""
+        for claim in self._line.take_out(ids):
+            self.report(Released(id=claim.id, token=claim.token, started=False))
+
+    def disown(self, id: str, token: str) -> None:
+        """A job that runs was taken from this child: what becomes of the run is nobody's business
+        any more."""
+        self._command(lambda: self._disown(id, token))
 
     def lose_session(self, session: str) -> None:
         """The engine has declared this session dead."""
@@ -199,6 +219,7 @@ class Pump:
         self._owner.end()
 
     def _round(self) -> None:
+        self.rounds += 1
         self._heed()
         self._hand_back_impatient()
         room = self._find_room()
@@ -241,6 +262,8 @@ class Pump:
         if self._progress and (outcomes or self._progress_due_s() <= 0):
             self._last_progress_at = monotonic()
             outcomes[:0] = [self._progress.popitem()[1] for _ in range(len(self._progress))]
+        if self._disowned:
+            return [one for one in outcomes if (one.id, one.token) not in self._disowned]
         return outcomes
 
     def _progress_due_s(self) -> float:
@@ -270,6 +293,7 @@ class Pump:
         """Make the call until its reply is known."""
         backoff = Backoff(0.05, 2.0)
         while True:
+            self.rounds += 1
             try:
                 if self._is_away:
                     call = self._unsettled = self._come_back(call)
@@ -320,6 +344,9 @@ class Pump:
     def _settle(self, call: Call, turn: Turn) -> None:
         self._count_refused(call.outcomes, turn.verdicts)
         self._nonces.end(call.outcomes)
+        if self._has_sent_away:
+            self._has_sent_away = False
+            self._owner.see_suspects()
         if not call.room:
             return
         batch = turn.batch
@@ -374,9 +401,18 @@ class Pump:
             if task is None:
                 self._outcomes.append(Unroutable(id=claim.id, token=claim.token))
                 self._tell_unknown(claim.task)
+            elif task.runs_alone and not self._plan.suspects:
+                self._send_away(claim)
             else:
                 known.append((claim, task))
         self._line.offer(known)
+
+    def _send_away(self, claim: Claim) -> None:
+        """Only a task tells whether it must run alone, and the engine does not know tasks: so the
+        first worker that claims such a job marks it."""
+        outcome = Released(id=claim.id, token=claim.token, started=False, alone=True)
+        self._outcomes.append(outcome)
+        self._has_sent_away = True
 
     def _tell_unknown(self, task: str) -> None:
         if self._notices.is_due(task):
@@ -442,11 +478,18 @@ class Pump:
         is_idle_solo = self._plan.suspects and monotonic() - self._last_claim_at > SOLO_IDLE_S
         return self._is_draining or is_idle_solo
 
+    def _disown(self, id: str, token: str) -> None:
+        """Only what still runs: of anything else the outcome is reported, or was."""
+        if any((claim.id, claim.token) == (id, token) for claim in self._line.running()):
+            self._disowned.add((id, token))
+            self._nonces.drop(token)
+
     def _renew(self, session: str) -> None:
         """Our session is dead: what waits is not ours any more; what runs goes on, and its
         outcomes will be refused."""
         if session != self._session:
             return
+        self._owner.note_loss()
         dropped = self._line.take_back(monotonic())
         for claim in dropped:
             self._nonces.drop(claim.token)
@@ -463,7 +506,9 @@ class Pump:
     def _give_back_all(self) -> NoReturn:
         """The end of this process, whatever runs in it."""
         self._release(self._line.take_back(monotonic()))
-        running = self._line.running()
+        running = [
+            claim for claim in self._line.running() if (claim.id, claim.token) not in self._disowned
+        ]
         unsettled = self._unsettled or Call(self._session, [])
         outcomes = unsettled.outcomes + self._collect()
         outcomes += [Released(id=job.id, token=job.token, started=True) for job in running]
@@ -503,3 +548,7 @@ class Pump:
             self._nonces.drop(outcome.token)
         else:
             self._nonces.end([outcome])
+
+
+def _do_nothing() -> None:
+    """To be heard of is all."""

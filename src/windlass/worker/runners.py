@@ -20,6 +20,8 @@ from time import monotonic
 
 from windlass.engine.contract import Outcome
 from windlass.worker.execution import Execution, Run
+from windlass.worker.guards import LoopGuard, ThreadGuard
+from windlass.worker.limits import Limits
 from windlass.worker.line import Kind, Line, Started
 from windlass.worker.pace import Pace
 from windlass.worker.slots import SlotTable
@@ -35,10 +37,17 @@ class Runner:
     kind: Kind
 
     def __init__(
-        self, line: Line, table: SlotTable, execution: Execution, pace: Pace, report: Report
+        self,
+        line: Line,
+        table: SlotTable,
+        limits: Limits,
+        execution: Execution,
+        pace: Pace,
+        report: Report,
     ) -> None:
         self._line = line
         self._table = table
+        self._limits = limits
         self._execution = execution
         self._record_pace = pace.record
         self._report = report
@@ -55,6 +64,7 @@ class Runner:
 
     def _end(self, started: Started, outcome: Outcome) -> Started | None:
         """The slot is freed before the report: the pump then fills it in the same round trip."""
+        self._limits.end(started.slot)
         self._table.vacate(started.slot)
         now = monotonic()
         self._record_pace(now - started.since)
@@ -84,14 +94,20 @@ class ThreadRunner(Runner):
     kind = Kind.THREAD
 
     def __init__(
-        self, line: Line, table: SlotTable, execution: Execution, pace: Pace, report: Report
+        self,
+        line: Line,
+        table: SlotTable,
+        limits: Limits,
+        execution: Execution,
+        pace: Pace,
+        report: Report,
     ) -> None:
         self._hints: SimpleQueue[None] = SimpleQueue()
         self._threads = 0
         self._starting = Lock()
         self._is_short_of_threads = False
         self._is_closed = False
-        super().__init__(line, table, execution, pace, report)
+        super().__init__(line, table, limits, execution, pace, report)
 
     def hint(self, count: int) -> None:
         with self._starting:
@@ -120,28 +136,31 @@ class ThreadRunner(Runner):
         return True
 
     def _serve(self) -> None:
+        guard = ThreadGuard()
         while not self._is_closed:
             # Some tasks have exceptions sent into their own thread, which may arrive late.
             with suppress(BaseException):
                 self._hints.get()
-                self._serve_line()
+                self._serve_line(guard)
 
-    def _serve_line(self) -> None:
+    def _serve_line(self, guard: ThreadGuard) -> None:
         started = self._line.begin(self.kind)
         while started is not None:
             try:
                 # An empty set of context variables: what one job sets, the next never sees.
-                outcome = Variables().run(self._run, started)
+                outcome = Variables().run(self._run, started, guard)
             except BaseException as error:  # noqa: BLE001  # the slot must be freed
                 outcome = self._execution.conclude_escape(started.claim, error)
             started = self._end(started, outcome)
 
-    def _run(self, started: Started) -> Outcome:
+    def _run(self, started: Started, guard: ThreadGuard) -> Outcome:
         run = self._execution.prepare(started.claim, started.task)
         if not isinstance(run, Run):
             return run
         self._table.occupy(started.slot, run.claim.id)
-        return self._execution.run(run)
+        guard.begin(run.context)
+        self._limits.begin(started.slot, run, guard, started.since)
+        return self._execution.run(run, guard)
 
 
 class LoopRunner(Runner):
@@ -150,13 +169,20 @@ class LoopRunner(Runner):
     kind = Kind.LOOP
 
     def __init__(
-        self, line: Line, table: SlotTable, execution: Execution, pace: Pace, report: Report
+        self,
+        line: Line,
+        table: SlotTable,
+        limits: Limits,
+        execution: Execution,
+        pace: Pace,
+        report: Report,
     ) -> None:
         self._loop = asyncio.get_running_loop()
         self._is_called = False
         # By slot. The loop keeps weak references only, and would let a waiting task be collected.
         self._tasks: list[asyncio.Task[Outcome] | None] = [None] * line.slots
-        super().__init__(line, table, execution, pace, report)
+        self._guards = [LoopGuard(self._loop) for _ in range(line.slots)]
+        super().__init__(line, table, limits, execution, pace, report)
 
     def hint(self, count: int) -> None:
         if not self._is_called:
@@ -185,6 +211,9 @@ class LoopRunner(Runner):
             if not isinstance(run, Run):
                 return run
             self._table.occupy(started.slot, run.claim.id)
+            guard = self._guards[started.slot]
+            guard.begin(run.context)
+            self._limits.begin(started.slot, run, guard, started.since)
             return await self._execution.run_async(run)
         except BaseException as error:  # noqa: BLE001  # SystemExit would leave the loop
             return self._execution.conclude_escape(started.claim, error)
@@ -193,6 +222,7 @@ class LoopRunner(Runner):
         """A callback and not the end of `_run`: a task that another one cancels before its first
         step never enters it."""
         self._tasks[started.slot] = None
+        self._guards[started.slot].end()
         try:
             outcome = task.result()
         except BaseException as error:  # noqa: BLE001  # the slot must be freed

@@ -5,8 +5,12 @@
 2. It waits for signals, words of children, deaths of children and timers, all in one place. What
    is to be said to the engine is said by `upkeep`, in a thread of its own.
 3. A child that dies is replaced at once, and its session closed with the jobs that ran in it as
-   suspects. Suspects run in a child of their own, one at a time.
-4. On the first SIGTERM or SIGINT children drain; when the grace is over, or on a second signal,
+   suspects. Suspects, and jobs whose tasks want it, run alone: in *solo* children, which are
+   started when there is something for them, and end when there is nothing.
+4. A child that is to be replaced while the worker goes on is handed to `retiring`; `oversight`
+   finds those that have served long enough. What went beyond its time-out, or was cancelled, is
+   dealt with by `enforcing`.
+5. On the first SIGTERM or SIGINT children drain; when the grace is over, or on a second signal,
    they hand back what runs; whoever is still there 5 s later is killed.
 """
 
@@ -25,18 +29,26 @@ from windlass.worker.burst import LOOK_S, is_done
 from windlass.worker.control import (
     Command,
     Drain,
+    Draining,
     Failed,
     HandBack,
+    Limited,
+    Look,
     Ready,
     Report,
     SessionGone,
     SessionStarted,
     SuspectsSeen,
+    Wedged,
 )
+from windlass.worker.enforcing import Enforcement
 from windlass.worker.logs import configure_early, configure_own
 from windlass.worker.options import WorkerOptions
+from windlass.worker.oversight import Oversight
 from windlass.worker.process import ChildProcess
 from windlass.worker.reactor import Reactor
+from windlass.worker.recycling import Recycling
+from windlass.worker.retiring import KILL_S, Retirements
 from windlass.worker.status import ChildStatus, WorkerStatus, age, answer_probes, judge
 from windlass.worker.upkeep import Closing, Upkeep
 
@@ -45,8 +57,6 @@ log = getLogger("windlass.worker")
 #: A signal that comes this soon after the first, in seconds, is its echo: programs such as
 #: `timeout` signal a process and then its group.
 ECHO_S = 0.25
-#: How long children may take to hand back before they are killed, in seconds.
-KILL_S = 5.0
 #: How long the last sessions may take to be closed, in seconds.
 CLOSE_S = 5.0
 #: A child that lives for less than this, in seconds, is not replaced at once for ever.
@@ -56,6 +66,8 @@ FIRST_RESPAWN_S = 0.1
 MOST_RESPAWN_S = 5.0
 #: How long a child that closed its channel may take to end, in seconds.
 SILENT_S = 1.0
+#: For each of the processes that were asked for, so many more may be retiring.
+MOST_RETIRING = 2
 
 EXIT_OK = 0
 EXIT_FAILED = 1
@@ -71,7 +83,20 @@ class Supervisor:
         self._options = options
         self._reactor = Reactor([*_STOPPING, signal.SIGCHLD])
         self._children: dict[int, ChildProcess] = {}
-        self._upkeep: Upkeep | None = None  # from the moment the first child is ready
+        self._retirements = Retirements(
+            self._reactor,
+            MOST_RETIRING * options.processes,
+            replace=lambda: self._start_later(is_solo=False),
+            kill=self._kill,
+        )
+        self._oversight = Oversight(
+            self._reactor,
+            Recycling(options, self._retirements),
+            living=lambda: [] if self._stops else list(self._children.values()),
+        )
+        # From the moment the first child is ready:
+        self._upkeep: Upkeep | None = None
+        self._enforcement: Enforcement | None = None
         self._grace_s = 0.0
         self._respawns = 0  # children that are to be started in a moment
         self._is_solo_coming = False
@@ -163,9 +188,15 @@ class Supervisor:
         if not self._stops:
             self._start_child(is_solo=is_solo)
 
-    def _start_solo(self) -> None:
-        is_there = self._is_solo_coming or any(child.is_solo for child in self._children.values())
-        if not self._stops and not is_there:
+    def _serve_alone(self) -> None:
+        """Jobs wait that must run alone: whoever is idle is told, and if all are busy there is one
+        more, up to the number of processes."""
+        solo = [child for child in self._children.values() if child.is_solo]
+        idle = [child for child in solo if not child.table.occupied()]
+        for child in idle:
+            child.tell(Look())
+        has_room = len(solo) < self._options.processes and not idle
+        if not self._stops and not self._is_solo_coming and has_room:
             self._start_later(is_solo=True)
 
     def _begin(self, ready: Ready) -> None:
@@ -173,16 +204,26 @@ class Supervisor:
         configure_own(ready.log_level, ready.log_format)
         options = EngineOptions(lease_ms=ready.lease_ms, dead_ttl_ms=ready.dead_ttl_ms)
         engine = open_engine(ready.url, options)
-        self._grace_s = ready.shutdown_grace_ms / 1000
-        self._upkeep = Upkeep(
+        self._grace_s = self._retirements.grace_s = ready.shutdown_grace_ms / 1000
+        upkeep = self._upkeep = Upkeep(
             engine,
             ready.lease_ms,
             self._options.queues,
             living=lambda: list(self._children.values()),
             on_gone=lambda session: self._reactor.post(partial(self._tell_gone, session)),
-            on_suspects=lambda: self._reactor.post(self._start_solo),
+            on_cancel=lambda session, ids: self._reactor.post(partial(self._cancel, session, ids)),
+            on_suspects=lambda: self._reactor.post(self._serve_alone),
         )
-        self._upkeep.start()
+        self._enforcement = Enforcement(
+            self._reactor,
+            ready.kill_after_ms,
+            living=lambda: list(self._children.values()),
+            retirements=self._retirements,
+            finish=upkeep.finish,
+            kill=self._kill,
+        )
+        upkeep.start()
+        self._oversight.start()
         self._location = engine.location
         show_banner(self._options.app, engine.location, ready)
         for _ in range(0 if self._stops else self._options.processes - 1):
@@ -210,6 +251,13 @@ class Supervisor:
             case Ready():
                 if self._upkeep is None:
                     self._begin(report)
+                elif not child.is_solo:  # which takes nobody's place
+                    self._retirements.notice_ready()
+            case Draining():
+                child.has_heard = True
+            case Limited():
+                if self._enforcement is not None:
+                    self._enforcement.watch(child)
             case Failed():
                 child.failure = report.text
             case SessionStarted():
@@ -217,13 +265,21 @@ class Supervisor:
                 if self._upkeep is not None:
                     self._upkeep.beat_soon()
             case SuspectsSeen():
-                self._start_solo()
+                self._serve_alone()
+            case Wedged():
+                log.error("child %d reports nothing any more, %s", child.pid, report.text)
+                self._kill(child)
 
     def _tell_gone(self, session: str) -> None:
         for child in self._children.values():
             if child.session == session:
                 log.warning("session %s of child %d is gone", session, child.pid)
                 child.tell(SessionGone(session))
+
+    def _cancel(self, session: str, ids: tuple[str, ...]) -> None:
+        for child in self._children.values():
+            if child.session == session and self._enforcement is not None:
+                self._enforcement.cancel(child, ids)
 
     # ----------------------------------------------------------------------------------- deaths
 
@@ -239,6 +295,7 @@ class Supervisor:
             self._reactor.unwatch(child.channel)
             child.channel.close()
             del self._children[child.pid]
+            self._retirements.forget(child)
             self._bury(child)
 
     def _hear_last_words(self, child: ChildProcess) -> None:
@@ -258,6 +315,8 @@ class Supervisor:
             self._upkeep.close(Closing(child.session, suspects, child.cause()))
         if suspects or not self._ended_well(child):
             self._tell_death(child, suspects)
+        if child.is_retiring:
+            return  # its replacement is there, or on its way
         self._count_life(child)
         if not self._stops and not child.is_solo:
             self._start_later(is_solo=False)  # one for suspects is started when there are some
@@ -271,8 +330,10 @@ class Supervisor:
             log.error("cannot serve %s: %s", self._options.app, child.failure or child.cause())
 
     def _ended_well(self, child: ChildProcess) -> bool:
-        """A child ends by itself only when it was told to, or when it is the one for suspects."""
-        return (child.is_solo or self._stops > 0) and child.cause() == "exit code 0"
+        """A child ends by itself only when it was told to, or when it is the one for suspects. Of
+        one that was killed on purpose was told already."""
+        may_end = child.is_solo or child.is_retiring or self._stops > 0
+        return child.was_killed or (may_end and child.cause() == "exit code 0")
 
     def _tell_death(self, child: ChildProcess, suspects: tuple[str, ...]) -> None:
         if child.failure is not None:

@@ -1,6 +1,7 @@
 """What a supervisor says to the engine, in one thread of its own.
 
-1. Close the sessions of children that died, so that their jobs go on at once.
+1. Report jobs that were ended by force, and close the sessions of children that died, so that
+   their jobs go on at once.
 2. Beat for the children that live, every third of a lease; every third beat, and the first one of
    a session, tells who they are, and every third one the nonces too.
 3. Tend: reap silent sessions and purge what was kept long enough, a bite at a time.
@@ -24,7 +25,7 @@ from typing import Protocol
 
 import msgspec
 
-from windlass.engine.contract import Beat, Engine, Plan
+from windlass.engine.contract import Beat, Engine, Outcome, Plan
 from windlass.errors import EngineError
 from windlass.worker.slots import SlotTable
 
@@ -73,7 +74,7 @@ class Duty:
 
 
 class Upkeep:
-    """For the children that serve `queues`; `living` gives those to beat for. The two callbacks are
+    """For the children that serve `queues`; `living` gives those to beat for. The callbacks are
     called in this thread."""
 
     def __init__(
@@ -83,6 +84,7 @@ class Upkeep:
         queues: tuple[str, ...],
         living: Callable[[], Sequence[Living]],
         on_gone: Callable[[str], None],
+        on_cancel: Callable[[str, tuple[str, ...]], None],
         on_suspects: Callable[[], None],
         *,
         ends_engine: bool = True,
@@ -92,18 +94,19 @@ class Upkeep:
         self._suspects = Plan(queues=queues, suspects=True)
         self._living = living
         self._on_gone = on_gone
+        self._on_cancel = on_cancel
         self._on_suspects = on_suspects
         self._ends_engine = ends_engine
-        self._closings: deque[Closing] = deque()
+        self._errands: deque[Closing | Outcome] = deque()
         self._beats = count(1)
         self._wake = Event()
         self._is_stopping = False
         self._is_away = False
         self.answered_at = 0.0  # when the engine did, by the monotonic clock
-        self._closing = Duty(self._close_all, NEVER)
+        self._errand = Duty(self._run_errands, NEVER)
         self._beating = Duty(self._beat, 0.0)
         actions = (self._tend, self._look)
-        self._duties = [self._closing, self._beating, *(Duty(action, 0.0) for action in actions)]
+        self._duties = [self._errand, self._beating, *(Duty(action, 0.0) for action in actions)]
         self._thread = Thread(target=self._run, name="upkeep", daemon=True)
 
     def start(self) -> None:
@@ -111,8 +114,15 @@ class Upkeep:
 
     def close(self, closing: Closing) -> None:
         """Close a session as soon as possible."""
-        self._closings.append(closing)
-        self._closing.due = 0.0
+        self._send(closing)
+
+    def finish(self, outcome: Outcome) -> None:
+        """Report an outcome as soon as possible, and before any session that is closed later."""
+        self._send(outcome)
+
+    def _send(self, errand: Closing | Outcome) -> None:
+        self._errands.append(errand)
+        self._errand.due = 0.0
         self._wake.set()
 
     def beat_soon(self) -> None:
@@ -121,7 +131,7 @@ class Upkeep:
         self._wake.set()
 
     def stop(self, timeout_s: float) -> None:
-        """Let the last sessions be closed, if that is possible in time."""
+        """Let the last errands be run, if that is possible in time."""
         self._is_stopping = True
         self._wake.set()
         self._thread.join(timeout_s)
@@ -134,7 +144,7 @@ class Upkeep:
             for duty in self._duties:
                 if duty.due <= monotonic():
                     self._perform(duty)
-            if self._is_stopping and not self._closings:
+            if self._is_stopping and not self._errands:
                 break
             self._wake.wait(max(0.0, min(duty.due for duty in self._duties) - monotonic()))
         if self._ends_engine:
@@ -165,22 +175,29 @@ class Upkeep:
 
     # ------------------------------------------------------------------------------ the duties
 
-    def _close_all(self) -> float:
-        while self._closings:
-            closing = self._closings[0]
-            closed = self._engine.close(closing.session, closing.suspects, closing.cause)
-            self._closings.popleft()
-            if closed.crashed or closed.suspected:
-                self._on_suspects()
-            if closed.crashed or closed.suspected or closed.released:
-                log.info(
-                    "session %s closed: %d jobs charged a crash, %d to run alone, %d given back",
-                    closing.session,
-                    closed.crashed,
-                    closed.suspected,
-                    closed.released,
-                )
+    def _run_errands(self) -> float:
+        """In their order; one that fails is tried again before the next."""
+        while self._errands:
+            errand = self._errands[0]
+            if isinstance(errand, Closing):
+                self._close(errand)
+            else:
+                self._engine.finish([errand])  # refused when it ended by itself after all
+            self._errands.popleft()
         return NEVER
+
+    def _close(self, closing: Closing) -> None:
+        closed = self._engine.close(closing.session, closing.suspects, closing.cause)
+        if closed.crashed or closed.suspected:
+            self._on_suspects()
+        if closed.crashed or closed.suspected or closed.released:
+            log.info(
+                "session %s closed: %d jobs charged a crash, %d to run alone, %d given back",
+                closing.session,
+                closed.crashed,
+                closed.suspected,
+                closed.released,
+            )
 
     def _beat(self) -> float:
         children = [child for child in self._living() if child.session and child.is_running()]
@@ -193,6 +210,8 @@ class Upkeep:
                 child.table.confirm_beat(sent_at)
             else:
                 self._on_gone(pulse.session)
+            if pulse.cancel:
+                self._on_cancel(pulse.session, pulse.cancel)
         return self._lease_s / BEATS
 
     def _tend(self) -> float:

@@ -67,8 +67,8 @@ def _details(outcome: Outcome) -> tuple[tuple[object, ...], bytes]:
             return (Event.RETRY, delay_ms), error
         case Buried(reason=reason, error=error, started=started):
             return (Event.BURY, reason, started), error
-        case Released(started=started):
-            return (Event.RELEASE, started), b""
+        case Released(started=started, alone=alone):
+            return (Event.RELEASE, started, alone), b""
         case Snoozed(delay_ms=delay_ms):
             return (Event.SNOOZE, delay_ms), b""
         case Unroutable():

@@ -94,7 +94,7 @@ def _move(tx: Transaction, job: JobRow, outcome: Outcome) -> None:
                 error=outcome.error,
             )
         case Released():
-            tx.move(job, Event.RELEASE, started=outcome.started)
+            tx.move(job, Event.RELEASE, started=outcome.started, suspected=outcome.alone)
         case Snoozed():
             tx.move(job, Event.SNOOZE, delay_ms=outcome.delay_ms)
         case Unroutable():

@@ -30,7 +30,7 @@ function ENDINGS.bury(id, record, head, bytes)
 end
 
 function ENDINGS.release(id, record, head)
-  move(id, record, 'release', { unstarted = not head[4] })
+  move(id, record, 'release', { unstarted = not head[4], alone = head[5] })
 end
 
 function ENDINGS.snooze(id, record, head)

@@ -128,7 +128,7 @@ local function finish_record(record, event, target, reason)
 end
 
 -- Let an event happen to a job in a state that allows it. `given` may hold: unstarted, cause (text
--- for the history), delay_ms, reason; keep_ms for a success; session and nonce for a claim.
+-- for the history), delay_ms, reason, alone (it must run alone from now on); keep_ms for a success; session and nonce for a claim.
 local function move(id, record, event, given)
   given = given or {}
   leave(id, record)
@@ -153,7 +153,8 @@ local function move(id, record, event, given)
   end
   if CLEARING[event] then
     record[SUSPECT] = 0
-  elseif SUSPECTING[event] or event == 'lose' and record[LOSSES] >= SUSPECT_AFTER_LOSSES then
+  elseif SUSPECTING[event] or given.alone
+      or event == 'lose' and record[LOSSES] >= SUSPECT_AFTER_LOSSES then
     record[SUSPECT] = 1
   end
   if FINAL[target] then

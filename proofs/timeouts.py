@@ -1,0 +1,109 @@
+"""Many time-outs of each way of being stuck: every job has failed as it should, no slot is lost.
+
+One worker with one child of 4 slots; time-outs of 200 ms, ended by force 200 ms later. Beside every
+stuck job there is one that has nothing to do with it. After each kind, as many jobs as there are
+slots run at once, and the worker has as many processes and open files as before.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from tests.worker.yard import Worker, Yard, until
+from windlass import Reason, Retry, State
+from windlass.job import Job
+
+SLOTS: Final = 4
+TIMEOUT: Final = "200ms"
+
+
+class Kind(NamedTuple):
+    what: str
+    task: str
+    step: str
+    number: int = 200
+
+
+KINDS: Final = (
+    Kind("a coroutine that sleeps", "coroutine", "sleep:60"),
+    Kind("a thread that spins in Python", "plain", "spin:60"),
+    Kind("a thread in time.sleep", "plain", "sleep:60"),
+    Kind("a thread in a call of C that lets go of the interpreter", "plain", "call:60"),
+    Kind("a thread that swallows every exception", "plain", "swallow"),
+    Kind("a coroutine that swallows every cancellation", "coroutine", "swallow"),
+    Kind("a process of its own in time.sleep", "process", "sleep:60"),
+    Kind("a process of its own that swallows every exception", "process", "swallow"),
+    Kind("a coroutine that blocks its loop", "coroutine", "block:60"),
+    # Nothing in that process can answer, which takes five seconds to be sure of.
+    Kind("a call of C that keeps the interpreter to itself", "plain", "hold:60", 20),
+)
+
+
+def prove(folder: Path) -> Iterator[str]:
+    yard = Yard(folder, lease="5s", grace="2s", max_crashes=3, kill_after="200ms")
+    try:
+        worker = yard.start(slots=SLOTS)
+        files: list[int] = []
+        for kind in KINDS:
+            yield from prove_kind(yard, worker, kind)
+            until(lambda: len(worker.children()) == 1, "one child", seconds=60)
+            files.append(open_files(worker))
+        yield f"open files of the supervisor after each of them: {files}"
+        assert max(files) - min(files) <= 2  # the engine opens and closes some of its own
+        assert worker.stop() == 0
+    finally:
+        yard.close()
+    yield "windlass check: records, indexes and counters agree"
+
+
+def prove_kind(yard: Yard, worker: Worker, kind: Kind) -> Iterator[str]:
+    began_at = time.monotonic()
+    children_before = worker.log().count(" retires: ") + worker.log().count("killing child ")
+    stuck = enqueue_stuck(yard, kind)
+    innocent = [yard.plain(f"{kind.step}-innocent-{n}") for n in range(kind.number)]
+    until(lambda: all(is_final(yard, stuck)), f"the end of {kind.what}", seconds=900)
+    until(lambda: all(is_final(yard, innocent)), "the end of the others", seconds=60)
+    reasons = Counter(yard.record(job).reason for job in stuck)
+    charged = sum(yard.record(job).counters.crashes for job in [*stuck, *innocent])
+    failed = sum(yard.record(job).state is not State.SUCCEEDED for job in innocent)
+    replaced = worker.log().count(" retires: ") + worker.log().count("killing child ")
+    assert_all_slots_work(yard)
+    yield (
+        f"{kind.what}: {reasons[Reason.TIMED_OUT]} of {kind.number} timed out, {failed} others "
+        f"failed, {charged} crashes charged, {replaced - children_before} processes replaced, "
+        f"{SLOTS} of {SLOTS} slots work ({time.monotonic() - began_at:.0f} s)"
+    )
+    assert reasons == {Reason.TIMED_OUT: kind.number}
+    assert not failed
+    assert not charged
+    assert all(yard.record(job).counters.attempt == 1 for job in stuck)
+
+
+def enqueue_stuck(yard: Yard, kind: Kind) -> list[Job[str]]:
+    task = getattr(yard.script, kind.task).using(timeout=TIMEOUT, retry=Retry(1))
+    return [task.enqueue(f"{kind.task}-{kind.step}-{n}", [kind.step]) for n in range(kind.number)]
+
+
+def is_final(yard: Yard, jobs: list[Job[str]]) -> Iterator[bool]:
+    for record in yard.app.engine.get([job.id for job in jobs]):
+        yield record is not None and record.state.is_final
+
+
+def assert_all_slots_work(yard: Yard) -> None:
+    """As many jobs as there are slots, each of which waits for all the others to have begun."""
+    gate = yard.folder / f"gate-{time.monotonic_ns()}"
+    jobs = [yard.plain(f"{gate.name}-{n}", f"await:{gate}") for n in range(SLOTS)]
+    for n in range(SLOTS):
+        yard.await_start(f"{gate.name}-{n}")
+    gate.touch()
+    for job in jobs:
+        job.result(timeout=20)
+
+
+def open_files(worker: Worker) -> int:
+    return len(os.listdir(f"/proc/{worker.pid}/fd"))

@@ -1,0 +1,67 @@
+"""Whether the pump of a child goes round.
+
+A pump that stands still reports nothing more: its jobs would be kept by the beats of the supervisor
+for ever. It is wedged when its thread has ended, or when it has made no round for `WEDGED_S`
+although it could have: whoever looks had the interpreter in time at each look, so nobody kept it
+from the pump, and at none of them was the pump inside the engine. A call of an engine that is away
+may take long, and the jobs survive that.
+"""
+
+from __future__ import annotations
+
+import sys
+import traceback
+from collections.abc import Callable
+from pathlib import Path
+from threading import Thread
+from types import FrameType
+
+import windlass.engine
+
+#: How long a pump that could go round may stand still, in seconds.
+WEDGED_S = 60.0
+
+_ENGINES = str(Path(windlass.engine.__file__).parent)
+
+
+class PumpWatch:
+    """Used by one thread."""
+
+    def __init__(self, thread: Thread, rounds: Callable[[], int]) -> None:
+        self._thread = thread
+        self._rounds = rounds
+        self._seen = -1
+        self._stood_s = 0.0
+        self._is_told = False
+
+    def look(self, waited_s: float, *, is_punctual: bool) -> str | None:
+        """Where it stands still; None if it does not, and once it was told."""
+        if self._is_told:
+            return None
+        is_dead = not self._thread.is_alive()
+        frame = self._frame()
+        rounds = self._rounds()
+        if rounds != self._seen or not is_punctual or _is_in_engine(frame):
+            self._seen = rounds
+            self._stood_s = 0.0
+        else:
+            self._stood_s += waited_s
+        self._is_told = is_dead or self._stood_s > WEDGED_S
+        return _describe(frame) if self._is_told else None
+
+    def _frame(self) -> FrameType | None:
+        return sys._current_frames().get(self._thread.ident or 0)
+
+
+def _is_in_engine(frame: FrameType | None) -> bool:
+    while frame is not None:
+        if frame.f_code.co_filename.startswith(_ENGINES):
+            return True
+        frame = frame.f_back
+    return False
+
+
+def _describe(frame: FrameType | None) -> str:
+    if frame is None:
+        return "its thread has ended"
+    return "it stands still in\n" + "".join(traceback.format_stack(frame)).rstrip()

@@ -1,0 +1,12 @@
+"""An app that takes its time to be imported: whoever waits for it leaves a gap."""
+
+import time
+
+from tests.worker.scripted import app
+
+#: In seconds.
+IMPORT_S = 1.2
+
+time.sleep(IMPORT_S)
+
+__all__ = ["app"]
