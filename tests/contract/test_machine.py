@@ -358,7 +358,7 @@ class QueueMachine(RuleBasedStateMachine):
         """All others beat meanwhile; it is declared dead, and stays so."""
         self.pass_a_lease({0, 1, 2} - {slot})
         self.tend()
-        self.beat({slot})
+        self.beat({slot}, b"")
 
     @rule()
     def keep_for_long_enough(self) -> None:

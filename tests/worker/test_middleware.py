@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from contextvars import Context as Variables
 from contextvars import ContextVar
 from typing import Any
 
@@ -71,7 +72,7 @@ def run(app: Windlass, function: Function, text: str = "go", state: object = Non
         return asyncio.run(execution.run_async(prepared))
     guard = ThreadGuard()
     guard.begin(prepared.context)
-    return execution.run(prepared, guard)
+    return Variables().run(execution.run, prepared, guard)
 
 
 def error_of(outcome: Outcome) -> FailureText:
