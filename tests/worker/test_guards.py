@@ -16,6 +16,7 @@ import pytest
 
 from tests.worker.test_runners import claim_of
 from windlass import Context, Interrupted, Retry, Windlass
+from windlass.context import running
 from windlass.core.failure import FailureText
 from windlass.core.signals import Interruption
 from windlass.core.states import Reason, State
@@ -28,6 +29,14 @@ from windlass.worker.slots import Limit, SlotTable
 
 #: Runs that follow each other in one thread. Every second one is interrupted about when it ends.
 RUNS = 2_000
+
+
+@pytest.fixture(autouse=True)
+def _no_job_is_left_here() -> Iterator[None]:
+    """These tests run jobs in the thread of all tests, as a worker never does."""
+    token = running.set(context())
+    yield
+    running.reset(token)
 
 
 def spend_a_moment(name: str) -> str:
@@ -261,8 +270,9 @@ def test_on_the_loop_a_late_interruption_leaves_the_next_run_alone() -> None:
                 guard.end()
 
         await asyncio.create_task(run(first, 0))
-        guard.interrupt(first, Interruption.CANCELLED)
-        await asyncio.create_task(run(second, 0.01))
+        following = asyncio.create_task(run(second, 0.01))
+        guard.interrupt(first, Interruption.CANCELLED)  # arrives when the second has begun
+        await following
         third = context()
         task = asyncio.create_task(run(third, 60))
         await asyncio.sleep(0)

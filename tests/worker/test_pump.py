@@ -413,10 +413,16 @@ def test_a_cancelled_job_that_waits_in_line_is_given_back(
     assert record.counters.starts == 0
 
 
-def test_jobs_that_run_alone_are_sent_away_and_told_of(rig: Rig) -> None:
+def test_jobs_that_run_alone_are_sent_away_and_told_of_at_once(
+    rig: Rig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pump_module, "SUSPECTS_S", 60)
     alone = rig.app.task(name="alone", run_in="process")(_alone)
-    job = alone.enqueue()
     rig.start()
+    alone.enqueue()
+    assert rig.saw_suspects.wait(20)
+    rig.saw_suspects.clear()
+    job = alone.enqueue()
     assert rig.saw_suspects.wait(20)
     record = rig.record(job.id)
     assert (record.state, record.suspect, record.counters.starts) == (State.READY, True, 0)
