@@ -6,7 +6,7 @@
 3. `lifespan` and `@app.around_run` are what surrounds jobs; a worker makes use of them.
 
 After a fork the child has an app of its own: the engine and the I/O thread see to their own
-connections, locks and queues, and this module to its lock.
+connections, locks and queues.
 """
 
 from __future__ import annotations
@@ -15,7 +15,6 @@ import inspect
 import os
 import re
 import sys
-import threading
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
@@ -46,6 +45,7 @@ from windlass.context import Context
 from windlass.core.codec import decode_json
 from windlass.core.ids import check_id
 from windlass.engine.contract import Engine, EngineOptions
+from windlass.engine.forking import opening
 from windlass.errors import InvalidTask
 from windlass.job import Job
 from windlass.options import Choices, TaskOptions, read_task_options
@@ -157,7 +157,7 @@ class Windlass:
 
     def wrap_engine(self, wrap: Callable[[Engine], Engine]) -> None:
         """Put something around the engine; for a worker, which must not leave calls half done."""
-        with _opening:
+        with opening:
             self._wrap = wrap
             if self._engine is not None:
                 self._engine = wrap(self._engine)
@@ -168,7 +168,7 @@ class Windlass:
         The app can be used again afterwards; jobs that were kept in memory are gone."""
         if self._batcher is not None and not self._batcher.close():
             _warn(f"{self!r} was closed before all coroutines had their answers.")
-        with _opening:
+        with opening:
             engine, self._engine = self._engine, None
         if engine is not None:
             engine.shutdown()
@@ -288,7 +288,7 @@ class Windlass:
     # -------------------------------------------------------------------------------- opening
 
     def _open_engine(self) -> Engine:
-        with _opening:
+        with opening:
             from windlass.engine.url import open_engine
 
             if self._engine is None:
@@ -308,7 +308,7 @@ class Windlass:
             return self._engine
 
     def _make_batcher(self) -> Batcher:
-        with _opening:
+        with opening:
             from windlass.batching import Batcher  # imports asyncio, which is slow
 
             if self._batcher is None:
@@ -399,44 +399,3 @@ def _place_of(function: Callable[..., Any]) -> str:
     code = function.__code__ if isinstance(function, FunctionType) else None
     place = f" ({code.co_filename}:{code.co_firstlineno})" if code else ""
     return f"{function.__module__}.{function.__qualname__}{place}"
-
-
-# ----------------------------------------------------------------------------------------- forking
-
-#: How long a fork waits for an opening, in seconds. Only one in the middle of it is in vain.
-FORK_PATIENCE_S: Final = 10.0
-
-
-class _Opening:
-    """A lock that is held by whoever opens something, for all apps. A fork waits for it: what is
-    opened is imported first, and a child would wait for ever for an import that a thread of its
-    parent had begun."""
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._is_held_for_fork = False
-
-    def __enter__(self) -> None:
-        self._lock.acquire()
-
-    def __exit__(self, *_: object) -> None:
-        self._lock.release()
-
-    def before_fork(self) -> None:
-        self._is_held_for_fork = self._lock.acquire(timeout=FORK_PATIENCE_S)
-
-    def after_in_parent(self) -> None:
-        if self._is_held_for_fork:
-            self._lock.release()
-
-    def after_in_child(self) -> None:
-        self._lock = threading.Lock()
-
-
-_opening = _Opening()
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(
-        before=_opening.before_fork,
-        after_in_parent=_opening.after_in_parent,
-        after_in_child=_opening.after_in_child,
-    )

@@ -135,12 +135,12 @@ thread.join()
     assert count_jobs(tmp_path) == 2
 
 
-@pytest.mark.parametrize("lock", ["windlass.app._opening", "app.batcher._changed"])
+@pytest.mark.parametrize("lock", ["windlass.engine.forking.opening", "app.batcher._changed"])
 def test_a_lock_of_the_parent_does_not_hold_the_child(tmp_path: Path, lock: str) -> None:
     run_script(
         tmp_path,
         f"""
-import windlass.app
+import windlass.engine.forking
 asyncio.run(note.aenqueue("parent"))
 app.close()
 held, done = threading.Event(), threading.Event()

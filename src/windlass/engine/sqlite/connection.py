@@ -18,13 +18,13 @@ import os
 import sys
 import threading
 import time
-import weakref
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, Final, TypeVar
 
 import apsw
 
+from windlass.engine import forking
 from windlass.engine.sqlite.place import Place
 from windlass.errors import EngineError, EngineUnavailable
 
@@ -61,7 +61,6 @@ FILE_LOOK_S: Final = 1.0
 STATEMENT_CACHE: Final = 500
 #: How long a fork waits for a transaction under way, in seconds.
 FORK_PATIENCE_S: Final = 5.0
-_OPEN: Final[weakref.WeakSet[Database]] = weakref.WeakSet()
 
 
 class _Request:
@@ -95,7 +94,7 @@ class Database:
         self._timeout_ms = timeout_ms
         self.on_new_file: Callable[[], None] = lambda: None
         self._reset()
-        _OPEN.add(self)
+        forking.watch(self)
 
     @property
     def location(self) -> str:
@@ -382,22 +381,6 @@ class Database:
 
 def _is_empty(connection: apsw.Connection) -> bool:
     return not list(connection.execute("SELECT 1 FROM sqlite_schema LIMIT 1"))
-
-
-def _for_each(name: str) -> Callable[[], None]:
-    def call() -> None:
-        for database in list(_OPEN):
-            getattr(database, name)()
-
-    return call
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(
-        before=_for_each("before_fork"),
-        after_in_parent=_for_each("after_fork_in_parent"),
-        after_in_child=_for_each("after_fork_in_child"),
-    )
 
 
 def _map_error(error: Exception, location: str) -> Exception:
