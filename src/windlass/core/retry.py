@@ -413,6 +413,10 @@ class _Stored(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
                 raise ValueError("expected base_ms, factor and cap_ms together, or delays_ms alone")
 
 
+#: Learnt here and now: two threads that meet a class for the first time at once would crash in it.
+msgspec.json.Decoder(_Stored)
+
+
 # --------------------------------------------------------------------------------------- describing
 
 

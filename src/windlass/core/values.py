@@ -24,6 +24,7 @@ from collections.abc import Callable
 from datetime import date, datetime, timedelta
 from decimal import Decimal
 from pathlib import PurePath
+from threading import RLock
 from typing import Any, Final
 
 import msgspec
@@ -36,6 +37,10 @@ from windlass.errors import AnnotationError
 _FLATTER: Final = "pass a flatter value"
 _FINITE: Final = "pass None or text instead"
 _PLAIN_DATA: Final = "pass plain data, or an id"
+#: msgspec learns the fields of a class when the class is first met, running Python code half way.
+#: A thread that meets the class in that moment would be given a decoder that ends the process.
+_learning: Final = RLock()
+
 _EXPECTED: Final = re.compile(r"Expected `([^`]+)`, got `([^`]+)`")
 
 
@@ -62,8 +67,9 @@ class ValueCodec:
 
     def __init__(self, annotation: Any, *, lenient: bool = False) -> None:
         self._annotation = annotation
-        self._decode = _decoder(annotation)
-        self._traits = traits_of(annotation)
+        with _learning:
+            self._decode = _decoder(annotation)
+            self._traits = traits_of(annotation)
         self._compares = not (lenient and self._traits.is_open)
 
     def encode(self, value: object) -> bytes:
