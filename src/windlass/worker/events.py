@@ -113,7 +113,7 @@ EVENTS: Final[Mapping[str, Event]] = {
     "the pump of session %s failed and starts anew": Event("pump_failed", ("session",)),
     "the watch over this child failed, and looks again": Event("watch_failed"),
     "the upkeep of the worker failed and is tried again": Event("upkeep_failed"),
-    "claims under nonce %s could not be given back": Event("claims_not_given_back", ("nonce",)),
+    "claims of session %s could not be given back": Event("claims_not_given_back", ("session",)),
 }
 
 

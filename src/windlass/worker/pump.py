@@ -536,7 +536,8 @@ class Pump:
             try:
                 self._engine.release(call.session, call.nonce)
             except Exception:
-                log.exception("claims under nonce %s could not be given back", call.nonce)
+                # Without the nonce: whoever knows it could end these jobs.
+                log.exception("claims of session %s could not be given back", call.session)
 
     def _report_alone(self, outcome: Outcome) -> None:
         try:
