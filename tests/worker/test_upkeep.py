@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
+from threading import Event
+from threading import enumerate as enumerate_threads
 from typing import cast
 
 import pytest
@@ -13,6 +15,7 @@ from tests.worker.yard import until
 from windlass.app import Windlass
 from windlass.core.states import Reason, State
 from windlass.engine.contract import UNKNOWN_NONCE_MS, Buried, Engine, Plan, Tended
+from windlass.worker import upkeep as upkeep_module
 from windlass.worker.slots import SlotTable
 from windlass.worker.upkeep import Closing, Upkeep
 
@@ -178,3 +181,33 @@ def test_cancellations_are_told_of(office: Office) -> None:
     office.upkeep.start()
     until(lambda: office.cancelled, "the news")
     assert office.cancelled[0] == ("session", (job,))
+
+
+def test_what_is_asked_for_at_the_last_moment_is_not_forgotten(
+    office: Office, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Between the end of an errand and the moment at which the next one is set."""
+    job = office.claim("nonce")
+    clock = upkeep_module.monotonic
+
+    def ask_and_tell() -> float:
+        if "close" in office.faulty.calls and not asked.is_set():
+            asked.set()
+            office.upkeep.close(Closing("session", (), "exit code 0"))
+        return clock()
+
+    asked = Event()
+    monkeypatch.setattr(upkeep_module, "monotonic", ask_and_tell)
+    office.upkeep = office.make_upkeep(lease_ms=30_000)
+    office.upkeep.close(Closing("another", (), "exit code 0"))
+    office.upkeep.start()
+    until(lambda: office.state(job) is State.READY, "its session to be closed", seconds=5)
+
+
+def test_nobody_is_left_behind_when_the_engine_does_not_come_back(office: Office) -> None:
+    office.faulty.faults["close"] = lambda real, arguments: lose_request(real)
+    office.upkeep.start()
+    office.upkeep.close(Closing("session", (), "exit code 0"))
+    until(lambda: "close" in office.faulty.calls, "a first try")
+    office.upkeep.stop(0.1)
+    until(lambda: "upkeep" not in {thread.name for thread in enumerate_threads()}, "the end")

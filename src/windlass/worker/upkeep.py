@@ -66,11 +66,16 @@ class Living(Protocol):
 
 
 class Duty:
-    """Something to be done when it is due; `action` gives the seconds until the next time."""
+    """Something to be done when it is due, or was asked for; `action` gives the seconds until the
+    next time. Other threads ask, and leave `due` alone: so neither overwrites the other."""
 
     def __init__(self, action: Callable[[], float], due: float) -> None:
         self.action = action
         self.due = due
+        self.is_asked = False
+
+    def is_wanted(self) -> bool:
+        return self.is_asked or self.due <= monotonic()
 
 
 class Upkeep:
@@ -101,6 +106,7 @@ class Upkeep:
         self._beats = count(1)
         self._wake = Event()
         self._is_stopping = False
+        self._is_left = False  # nobody waits for its end any more
         self._is_away = False
         self.answered_at = 0.0  # when the engine did, by the monotonic clock
         self._errand = Duty(self._run_errands, NEVER)
@@ -122,19 +128,24 @@ class Upkeep:
 
     def _send(self, errand: Closing | Outcome) -> None:
         self._errands.append(errand)
-        self._errand.due = 0.0
-        self._wake.set()
+        self._ask(self._errand)
 
     def beat_soon(self) -> None:
         """There is a new session, which nobody has heard of."""
-        self._beating.due = 0.0
+        self._ask(self._beating)
+
+    def _ask(self, duty: Duty) -> None:
+        duty.is_asked = True
         self._wake.set()
 
     def stop(self, timeout_s: float) -> None:
-        """Let the last errands be run, if that is possible in time."""
+        """Let the last errands be run, if that is possible in time. What is left of them is not
+        tried for ever: sessions end by themselves after a lease."""
         self._is_stopping = True
         self._wake.set()
         self._thread.join(timeout_s)
+        self._is_left = True
+        self._wake.set()
 
     # -------------------------------------------------------------------------------- the loop
 
@@ -142,16 +153,16 @@ class Upkeep:
         while True:
             self._wake.clear()  # before the look at what was asked for, never after it
             for duty in self._duties:
-                if duty.due <= monotonic():
+                if duty.is_wanted():
                     self._perform(duty)
-            if self._is_stopping and not self._errands:
+            if self._is_left or (self._is_stopping and not self._errands):
                 break
             self._wake.wait(max(0.0, min(duty.due for duty in self._duties) - monotonic()))
         if self._ends_engine:
             self._engine.shutdown()
 
     def _perform(self, duty: Duty) -> None:
-        duty.due = NEVER  # before the action: a request that comes meanwhile makes it due again
+        duty.is_asked = False  # before the action: a request that comes meanwhile is the next one
         try:
             wait_s = duty.action()
             self._note_back()
@@ -161,7 +172,7 @@ class Upkeep:
         except Exception:
             wait_s = uniform(0.2, AGAIN_S)
             log.exception("the upkeep of the worker failed and is tried again")
-        duty.due = min(duty.due, monotonic() + wait_s)
+        duty.due = monotonic() + wait_s
 
     def _note_away(self, error: EngineError) -> None:
         if not self._is_away:
