@@ -9,8 +9,10 @@ import sys
 import threading
 import time
 from collections.abc import AsyncIterator, Iterator
+from concurrent.futures import Future
 from pathlib import Path
 from threading import Event
+from typing import Any
 
 import pytest
 
@@ -18,6 +20,7 @@ from tests.worker.yard import until
 from windlass import Context, Reject, SettingError, Windlass
 from windlass.cli.fleet import read_fleet
 from windlass.core.states import State
+from windlass.worker.inside import InsideWorker
 
 MEMORY = "sqlite:///:memory:"
 
@@ -64,7 +67,7 @@ def threads() -> set[threading.Thread]:
 
 
 def test_no_thread_is_left() -> None:
-    app = Windlass(MEMORY)
+    app = Windlass(MEMORY, timeout="1h")
     task = app.task(name="plain")(add)
     before = threads()
     with app.worker(slots=2):
@@ -193,6 +196,97 @@ def test_it_is_entered_once() -> None:
         pass
 
 
+def test_a_run_that_is_handed_back_can_learn_of_it() -> None:
+    app = Windlass(MEMORY, shutdown_grace=0)
+    begun, learnt = Event(), Event()
+
+    @app.task(name="patient", takes_context=True)
+    def patient(ctx: Context) -> None:
+        begun.set()
+        until(lambda: ctx.cancelled, "the news")
+        learnt.set()
+
+    with app.worker():
+        patient.enqueue()
+        assert begun.wait(20)
+    assert learnt.wait(20)
+
+
+def test_what_blocks_the_loop_is_named(caplog: pytest.LogCaptureFixture) -> None:
+    app = Windlass(MEMORY)
+
+    @app.task(name="blocker")
+    async def blocker() -> None:
+        until(lambda: "blocks the event loop" in caplog.text, "the news", seconds=5)
+
+    with app.worker():
+        job = blocker.enqueue()
+        job.result(timeout=20)
+    assert f"job {job.id} of task blocker blocks the event loop" in caplog.text
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
+def test_a_worker_whose_pump_is_gone_says_so_and_lets_go_of_its_jobs(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    app = Windlass(MEMORY, shutdown_grace=0.1)
+    worker = InsideWorker(app, (), 1)
+
+    def break_down() -> None:
+        raise SystemExit
+
+    with worker:
+        worker._pump._command(break_down)
+        until(lambda: not worker.is_running(), "the end of its beats")
+        assert "reports nothing any more, its thread has ended" in caplog.text
+
+
+def test_what_leaves_the_loop_in_the_background_does_not_end_it() -> None:
+    app = Windlass(MEMORY)
+    left: list[asyncio.Task[None]] = []
+
+    async def leave() -> None:
+        raise SystemExit
+
+    @app.task(name="saboteur")
+    async def saboteur() -> None:
+        left.append(asyncio.create_task(leave()))
+
+    coroutine = app.task(name="coroutine")(add_async)
+    with app.worker():
+        saboteur.enqueue().result(timeout=20)
+        until(left[0].done, "the exit")
+        assert coroutine.enqueue(1, 1).result(timeout=20) == 2
+
+
+def test_a_lifespan_that_is_lost_at_once_ends_the_work(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Before the thread that enters the block has heard that all is prepared."""
+    left = Event()
+
+    async def collapse() -> None:
+        raise OSError("the connection is gone")
+
+    async def lifespan() -> AsyncIterator[None]:
+        try:
+            async with asyncio.TaskGroup() as group:
+                group.create_task(collapse())
+                yield
+        finally:
+            asyncio.get_running_loop().call_later(0.05, left.set)
+
+    def send_and_wait(coroutine: Any, loop: asyncio.AbstractEventLoop) -> Future[Any]:
+        future = send(coroutine, loop)
+        assert left.wait(20)
+        return future
+
+    send = asyncio.run_coroutine_threadsafe
+    monkeypatch.setattr(asyncio, "run_coroutine_threadsafe", send_and_wait)
+    app = Windlass(MEMORY, lifespan=lifespan)
+    worker = InsideWorker(app, (), 1)
+    with worker:
+        assert worker._ended.wait(5), "the pump was told"
+
+
 SCRIPT = """
 from windlass import Windlass
 
@@ -221,3 +315,23 @@ def test_a_script_serves_its_own_tasks(tmp_path: Path) -> None:
         timeout=60,
     )
     assert (ran.stdout, ran.stderr, ran.returncode) == ("42\n", "", 0)
+
+
+EXIT = """
+import sys
+from windlass import Windlass
+
+
+def lifespan():
+    sys.exit(7)
+    yield
+
+
+with Windlass("sqlite:///:memory:", lifespan=lifespan).worker():
+    pass
+"""
+
+
+def test_a_lifespan_that_exits_ends_the_program() -> None:
+    ran = subprocess.run([sys.executable, "-c", EXIT], check=False, timeout=30)
+    assert ran.returncode == 7

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from threading import Event
 from threading import enumerate as enumerate_threads
+from time import monotonic
 from typing import cast
 
 import pytest
@@ -188,13 +189,12 @@ def test_what_is_asked_for_at_the_last_moment_is_not_forgotten(
 ) -> None:
     """Between the end of an errand and the moment at which the next one is set."""
     job = office.claim("nonce")
-    clock = upkeep_module.monotonic
 
     def ask_and_tell() -> float:
         if "close" in office.faulty.calls and not asked.is_set():
             asked.set()
             office.upkeep.close(Closing("session", (), "exit code 0"))
-        return clock()
+        return monotonic()
 
     asked = Event()
     monkeypatch.setattr(upkeep_module, "monotonic", ask_and_tell)

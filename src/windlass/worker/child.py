@@ -57,6 +57,7 @@ from windlass.worker.control import (
     join_pair,
 )
 from windlass.worker.crew import assemble
+from windlass.worker.event_loop import run_until
 from windlass.worker.guards import shield_engine
 from windlass.worker.lifespan import HeldLifespan
 from windlass.worker.logs import configure_all, configure_early
@@ -127,17 +128,8 @@ class Child:
         except BaseException as error:  # noqa: BLE001  # an import can raise anything, even SystemExit
             self._channel.send(Failed(_explain(error)))
             os._exit(EXIT_FAILED)  # threads that the app has started must not keep us
-        while not loop.is_closed():
-            self._run_loop(loop)
+        run_until(loop.is_closed, loop)  # by a task: the pump ends this process otherwise
         os._exit(EXIT_FAILED)
-
-    def _run_loop(self, loop: asyncio.AbstractEventLoop) -> None:
-        """Until a task stops it, or lets SystemExit escape in the background: then again."""
-        try:
-            loop.run_forever()
-        except BaseException as error:  # noqa: BLE001  # a background task is nobody's crash
-            with suppress(BaseException):  # a handler of the app may be what fails
-                log.error("%s left the event loop, which goes on", type(error).__name__)
 
     # ---------------------------------------------------------------------------------- loading
 

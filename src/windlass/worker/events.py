@@ -81,6 +81,9 @@ EVENTS: Final[Mapping[str, Event]] = {
     "child %d has not run Python for %d s, one of its jobs keeps the interpreter to "
     "itself; running: %s": Event("interpreter_kept", ("child", "stood_s", "job_ids")),
     "child %d reports nothing any more, %s": Event("child_wedged", ("child", "where")),
+    "the worker inside this process reports nothing any more, %s": Event(
+        "inside_wedged", ("where",)
+    ),
     "the thread that watches over this child could not be started: %s": Event(
         "watch_not_started", ("why",)
     ),

@@ -6,7 +6,8 @@ interpreter for longer than a lease loses its session, and then its jobs run aga
 as always. A job that kills the process kills the script, jobs that must run alone are left to real
 workers, and a run that does not heed its time-out is not ended by force.
 
-1. Entering it starts the loop, the lifespan of the app, the beats and the pump.
+1. Entering it starts the loop, the lifespan of the app, the beats, the pump and the watch over
+   them, which names what blocks the loop.
 2. Leaving it claims nothing more and lets jobs end for the grace of the app; what still runs then
    is handed back, and its thread goes on unheeded until the process ends.
 """
@@ -19,6 +20,7 @@ import socket
 import sys
 from collections.abc import Callable, Collection, Sequence
 from contextlib import suppress
+from logging import getLogger
 from threading import Event, Thread
 from types import TracebackType
 from typing import Final, NoReturn, Self
@@ -28,14 +30,20 @@ from windlass.app import Windlass
 from windlass.core.ids import new_session
 from windlass.engine.contract import Capability, Engine, EngineOptions, Plan
 from windlass.engine.url import open_engine
-from windlass.worker.crew import Crew, assemble
+from windlass.worker.crew import assemble
+from windlass.worker.event_loop import run_until
 from windlass.worker.guards import shield_engine
 from windlass.worker.introduction import introduce
 from windlass.worker.lifespan import HeldLifespan
+from windlass.worker.loop_watch import LoopWatch
 from windlass.worker.options import WorkerOptions
 from windlass.worker.pump import Drained
+from windlass.worker.pump_watch import PumpWatch
 from windlass.worker.slots import SlotTable
 from windlass.worker.upkeep import Closing, Upkeep
+from windlass.worker.watch import Watch
+
+log = getLogger("windlass.worker")
 
 #: How long it may take to leave the lifespan, in seconds.
 LEAVE_S = 5.0
@@ -56,8 +64,9 @@ class InsideWorker:
         program = os.path.basename(sys.argv[0]) or "python"
         self._options = WorkerOptions(f"inside {program}", tuple(queues), 1, slots)
         self._plan = Plan(queues=self._options.queues)
-        self._loop = asyncio.new_event_loop()
         self._ended = Event()
+        self._is_over = Event()
+        self._is_wedged = False
         # What the upkeep wants to know of a child.
         self.session = ""
         self.table = SlotTable.create(slots)
@@ -66,7 +75,8 @@ class InsideWorker:
         self.introduced = ""
 
     def is_running(self) -> bool:
-        return True
+        """Nobody beats for jobs that cannot be reported any more: others get them after a lease."""
+        return not self._is_wedged
 
     # ----------------------------------------------------------------------------- beginning
 
@@ -74,14 +84,15 @@ class InsideWorker:
         if self.session:
             raise RuntimeError("This worker was entered before: make another one by app.worker().")
         self._engine = self._open_engine()
-        self._loop_thread = self._start(self._loop.run_forever, "loop")
+        self._loop = asyncio.new_event_loop()
+        self._loop_thread = self._make_thread(self._run_loop, "loop")
+        self._loop_thread.start()
         self._lifespan = HeldLifespan(self._app.lifespan, on_loss=self._lose_lifespan)
         try:
-            crew = asyncio.run_coroutine_threadsafe(self._prepare(), self._loop).result()
+            asyncio.run_coroutine_threadsafe(self._prepare(), self._loop).result()
         except BaseException:
             self._stop_loop()
             raise
-        self._crew, self._pump = crew, crew.pump
         self._upkeep = Upkeep(
             self._engine,
             self._app.settings.lease_ms,
@@ -93,7 +104,8 @@ class InsideWorker:
             ends_engine=not self._is_shared,
         )
         self._upkeep.start()
-        self._start(self._pump.run, "pump")
+        self._pump_thread.start()
+        self._watch.start()
         return self
 
     def _open_engine(self) -> Engine:
@@ -109,18 +121,27 @@ class InsideWorker:
         options = EngineOptions(lease_ms=settings.lease_ms, dead_ttl_ms=settings.dead_ttl_ms)
         return open_engine(settings.url, options)
 
-    async def _prepare(self) -> Crew:
+    async def _prepare(self) -> None:
+        """On the loop, to its end without a pause once the lifespan was entered: whoever hears that
+        it was lost finds a pump to tell."""
         for task in self._app.tasks.values():
             task.codec.resolve()  # a task that no call can reach is for a person to see now
         state = await self._lifespan.enter()
-        return assemble(
+        crew = self._crew = assemble(
             self._app, self._engine, self._plan, self.table, self, state, _leave_to_themselves
         )
+        pump = self._pump = crew.pump
+        self._pump_thread = self._make_thread(pump.run, "pump")
+        pump_watch = PumpWatch(self._pump_thread, lambda: pump.rounds)
+        self._watch = Watch(
+            crew.line, crew.limits, self.table, LoopWatch(), pump_watch, self._tell_wedged
+        )
 
-    def _start(self, target: Callable[[], None], name: str) -> Thread:
-        thread = Thread(target=target, name=f"windlass-{name}", daemon=True)
-        thread.start()
-        return thread
+    def _make_thread(self, target: Callable[[], None], name: str) -> Thread:
+        return Thread(target=target, name=f"windlass-{name}", daemon=True)
+
+    def _run_loop(self) -> None:
+        run_until(lambda: self._is_over.is_set() or self._loop.is_closed(), self._loop)
 
     # -------------------------------------------------------------------- asked by the pump
 
@@ -135,10 +156,13 @@ class InsideWorker:
         self._crew.limits.note_loss()
 
     def end(self) -> None:
+        self._watch.stop()
         self._ended.set()
 
     def end_at_once(self) -> NoReturn:
-        """What runs was handed back. Its threads cannot be ended, and report to nobody."""
+        """What runs was handed back. Its threads cannot be ended, and report to nobody; but those
+        that look at their context can see that they are not needed any more."""
+        self.note_loss()
         raise Drained
 
     def _cancel(self, session: str, ids: Collection[str]) -> None:
@@ -148,6 +172,11 @@ class InsideWorker:
 
     def _lose_lifespan(self) -> None:
         self._pump.drain()
+
+    def _tell_wedged(self, text: str) -> None:
+        self._is_wedged = True
+        log.error("the worker inside this process reports nothing any more, %s", text)
+        self._ended.set()
 
     # --------------------------------------------------------------------------------- ending
 
@@ -176,6 +205,8 @@ class InsideWorker:
         self._upkeep.stop(CLOSE_S)
         for runner in self._crew.runners:
             runner.close()
+        self._crew.limits.close()
+        self._watch.stop()
         self._stop_loop()
 
     def _stop_loop(self) -> None:
@@ -183,6 +214,7 @@ class InsideWorker:
         ending = asyncio.run_coroutine_threadsafe(_cancel_others(), self._loop)
         with suppress(TimeoutError):
             ending.result(CANCEL_S)
+        self._is_over.set()
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._loop_thread.join(CLOSE_S)
         if not self._loop_thread.is_alive():
