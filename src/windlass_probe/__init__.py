@@ -25,8 +25,8 @@ if TYPE_CHECKING:
 PATIENCE_S = 2.0
 #: Where the sockets are, if not in the folder for temporary files.
 VARIABLE = "WINDLASS_RUNTIME_DIR"
-SUFFIX = ".sock"
-
+_PREFIX = "worker-"
+_SUFFIX = ".sock"
 _FLAGS = {"--live", "--json"}
 
 
@@ -59,6 +59,23 @@ def require_own_folder(path: str) -> None:
             f"{path} must be a folder of this user that nobody else can write to. Remove it, or "
             f"name another one in {VARIABLE}."
         )
+
+
+def name_socket() -> str:
+    """The random part: a worker in another container may have the same pid."""
+    return f"{_PREFIX}{os.getpid()}-{os.urandom(4).hex()}{_SUFFIX}"
+
+
+def _find_sockets(path: str) -> list[str]:
+    """Those of workers: others may use the same folder, and theirs are none of our business."""
+    names = [name for name in os.listdir(path) if name.endswith(_SUFFIX) and _pid_of(name)]
+    return sorted(os.path.join(path, name) for name in names)
+
+
+def _pid_of(name: str) -> int:
+    """0 for a socket of somebody else."""
+    pid = name.removeprefix(_PREFIX).partition("-")[0]
+    return int(pid) if name.startswith(_PREFIX) and pid.isdecimal() else 0
 
 
 # ----------------------------------------------------------------------------------------- asking
@@ -100,23 +117,21 @@ def ask_all() -> list[dict[str, Any]]:
     if not os.path.isdir(path):
         return []
     require_own_folder(path)
-    names = sorted(name for name in os.listdir(path) if name.endswith(SUFFIX))
-    answers = [_ask(os.path.join(path, name)) for name in names]
+    answers = [_ask(place) for place in _find_sockets(path)]
     return [answer for answer in answers if answer is not None]
 
 
 def prune(path: str) -> None:
     """Remove the sockets of workers that were killed."""
-    for name in os.listdir(path):
-        if name.endswith(SUFFIX):
-            with socket.socket(socket.AF_UNIX) as connection:
-                connection.setblocking(False)
-                try:
-                    connection.connect(os.path.join(path, name))
-                except ConnectionRefusedError:
-                    remove(os.path.join(path, name))
-                except OSError:
-                    continue  # busy, or gone meanwhile
+    for place in _find_sockets(path):
+        with socket.socket(socket.AF_UNIX) as connection:
+            connection.setblocking(False)
+            try:
+                connection.connect(place)
+            except ConnectionRefusedError:
+                remove(place)
+            except OSError:
+                continue  # busy, or gone meanwhile
 
 
 def _ask(path: str) -> dict[str, Any] | None:
@@ -130,9 +145,8 @@ def _ask(path: str) -> dict[str, Any] | None:
             remove(path)
             return None
         except (OSError, ValueError):
-            pid = os.path.basename(path).partition("-")[0]
-            why = f"it did not answer within {PATIENCE_S:g} s"
-            return {"pid": int(pid), "live": False, "ready": False, "why": why}
+            pid, why = _pid_of(os.path.basename(path)), f"it did not answer within {PATIENCE_S:g} s"
+            return {"pid": pid, "live": False, "ready": False, "why": why}
 
 
 def _read(connection: socket.socket) -> bytes:

@@ -19,7 +19,8 @@ import windlass_probe
 from tests.cli.shell import SCRIPT
 from tests.engines.conftest import hold_the_lock
 from tests.worker.yard import Worker, Yard, until
-from windlass.worker.status import READY_S, ChildStatus, judge
+from windlass.worker.reactor import Reactor
+from windlass.worker.status import READY_S, ChildStatus, WorkerStatus, answer_probes, judge
 
 
 @pytest.fixture
@@ -111,10 +112,45 @@ def test_a_killed_worker_leaves_nothing(yard: Yard, folder: Path) -> None:
 def test_the_next_worker_tidies_up(yard: Yard, folder: Path) -> None:
     folder.mkdir(mode=0o700)
     with socket.socket(socket.AF_UNIX) as dead:
-        dead.bind(str(folder / "1-dead.sock"))
+        dead.bind(str(folder / "worker-1-dead.sock"))
     start(yard, folder).await_log("started")
-    assert not (folder / "1-dead.sock").exists()
+    assert not (folder / "worker-1-dead.sock").exists()
     assert len(list(folder.iterdir())) == 1
+
+
+def test_sockets_of_others_are_left_alone(yard: Yard, folder: Path) -> None:
+    folder.mkdir(mode=0o700)
+    names = {"other.sock", "1-other.sock", "worker-other.sock"}
+    for name in names:
+        with socket.socket(socket.AF_UNIX) as dead:
+            dead.bind(str(folder / name))
+    worker = start(yard, folder)
+    until(lambda: ask(folder) == (0, f"worker {worker.pid}: ready\n"), "readiness")
+    assert {path.name for path in folder.iterdir()} > names
+
+
+def test_a_worker_cannot_be_seen_before_it_listens(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whoever came in between would remove its socket, and it would never be seen."""
+    real = os.chmod
+
+    def look_and_change(path: str, mode: int) -> None:
+        assert windlass_probe.ask_all() == []
+        windlass_probe.prune(str(folder))
+        real(path, mode)
+
+    monkeypatch.setenv(windlass_probe.VARIABLE, str(folder))
+    monkeypatch.setattr(os, "chmod", look_and_change)
+    with Reactor([]) as reactor, answer_probes(reactor, _say_nothing):
+        [found] = folder.iterdir()
+        with socket.socket(socket.AF_UNIX) as connection:
+            connection.connect(str(found))
+    assert list(folder.iterdir()) == []
+
+
+def _say_nothing() -> WorkerStatus:
+    raise AssertionError("nobody is answered here")
 
 
 def test_a_folder_of_others_is_not_used(yard: Yard, folder: Path) -> None:

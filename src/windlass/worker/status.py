@@ -17,7 +17,7 @@ from time import monotonic
 import msgspec
 
 from windlass.worker.reactor import Reactor
-from windlass_probe import SUFFIX, folder, prune, remove, require_own_folder
+from windlass_probe import folder, name_socket, prune, remove, require_own_folder
 
 log = getLogger("windlass.worker")
 
@@ -89,18 +89,29 @@ def _listen() -> tuple[str, socket.socket]:
         os.mkdir(place, 0o700)
     require_own_folder(place)
     prune(place)
-    # The random part: a worker in another container may have the same pid.
-    path = os.path.join(place, f"{os.getpid()}-{os.urandom(4).hex()}{SUFFIX}")
+    path = os.path.join(place, name_socket())
     listener = socket.socket(socket.AF_UNIX)
     try:
         listener.setblocking(False)
-        listener.bind(path)
-        os.chmod(path, 0o600)
-        listener.listen()
+        _appear(listener, path)
     except BaseException:
         listener.close()
         raise
     return path, listener
+
+
+def _appear(listener: socket.socket, path: str) -> None:
+    """Under its name only when somebody listens: whoever is refused takes it for that of a worker
+    which was killed, and removes it."""
+    hidden = f"{path}.new"
+    listener.bind(hidden)
+    try:
+        os.chmod(hidden, 0o600)
+        listener.listen()
+        os.rename(hidden, path)
+    except BaseException:
+        remove(hidden)
+        raise
 
 
 def _answer(listener: socket.socket, status: Callable[[], WorkerStatus]) -> None:
