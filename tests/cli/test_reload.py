@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
+import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -68,6 +70,53 @@ def test_a_change_counts_and_a_mistake_waits_for_its_repair(shell: Shell) -> Non
         worker.send_signal(signal.SIGTERM)
         assert worker.wait(30) == 0
         listener.join()
+
+
+#: Hears signals for a moment, and then says how many came that are no echo of the first.
+HEARING = """
+import signal, sys, time
+heard = []
+for number in (signal.SIGINT, signal.SIGTERM):
+    signal.signal(number, lambda number, frame: heard.append(time.monotonic()))
+print("up", flush=True)
+while not heard or time.monotonic() < heard[0] + 1:
+    time.sleep(0.01)
+print(sum(at - heard[0] > 0.25 for at in heard[1:]), flush=True)
+"""
+#: A reloader that looks seldom.
+RELOADING = f"""
+import sys
+from windlass.cli import reload
+reload.LOOK_S = 0.6
+reloader = reload.Reloader([], [])
+reloader._command = [sys.executable, "-c", {HEARING!r}]
+sys.exit(reloader.run())
+"""
+
+
+def test_a_signal_from_the_terminal_is_not_heard_twice() -> None:
+    """The terminal sends it to both; the second one would hand back what runs."""
+    command = [sys.executable, "-c", RELOADING]
+    with subprocess.Popen(
+        command, stdout=subprocess.PIPE, text=True, start_new_session=True
+    ) as reloader:
+        assert reloader.stdout is not None
+        assert reloader.stdout.readline() == "up\n"
+        os.killpg(reloader.pid, signal.SIGINT)
+        assert reloader.stdout.read() == "0\n"
+        assert reloader.wait(20) == 0
+
+
+def test_every_signal_is_passed_on() -> None:
+    command = [sys.executable, "-c", RELOADING]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as reloader:
+        assert reloader.stdout is not None
+        assert reloader.stdout.readline() == "up\n"
+        reloader.send_signal(signal.SIGTERM)
+        time.sleep(0.4)  # so much later it is no echo
+        reloader.send_signal(signal.SIGTERM)
+        assert reloader.stdout.read() == "1\n"
+        assert reloader.wait(20) == 0
 
 
 def ask(shell: Shell) -> str:

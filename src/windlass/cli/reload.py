@@ -64,20 +64,27 @@ class Reloader:
         self._command = [sys.executable, "-m", "windlass", *arguments]
         self._folders = folders
         self._is_stopping = False
+        self._worker: subprocess.Popen[bytes] | None = None
+        self._told: subprocess.Popen[bytes] | None = None  # who has heard of the stop
 
     def run(self) -> int:
         with _heeding(self._stop):
             while True:
                 before = snapshot(self._folders)
-                worker = subprocess.Popen(self._command)
+                worker = self._worker = subprocess.Popen(self._command)
                 change = self._watch(worker, before)
-                code = _end(worker, PATIENCE_S if change else None)
-                if not change:
+                code = self._replace(worker) if change else self._end(worker)
+                if not change or self._is_stopping:
                     return code
                 say(f"{_named(change)} changed: starting anew.")
 
     def _stop(self, number: int, frame: FrameType | None) -> None:
+        """Passed on at once. A worker that heard it too, from the terminal, takes it for an echo;
+        a moment later it would be the second signal, which hands back what runs."""
         self._is_stopping = True
+        if self._worker is not None:
+            self._told = self._worker
+            self._worker.send_signal(number)
 
     def _watch(self, worker: subprocess.Popen[bytes], before: Snapshot) -> list[str]:
         """What has changed; nothing when it is time to end."""
@@ -95,16 +102,20 @@ class Reloader:
                 return change
         return []
 
+    def _end(self, worker: subprocess.Popen[bytes]) -> int:
+        """As long as it takes."""
+        if self._told is not worker:
+            worker.send_signal(signal.SIGTERM)
+        return worker.wait()
 
-def _end(worker: subprocess.Popen[bytes], patience_s: float | None) -> int:
-    """Ask once, and once more when the patience is over; without one, wait as long as it takes."""
-    if worker.poll() is None:
+    def _replace(self, worker: subprocess.Popen[bytes]) -> int:
+        """Ask once, and once more when the patience is over."""
         worker.send_signal(signal.SIGTERM)
-    if patience_s is not None and _wait(worker, patience_s) is None:
-        worker.send_signal(signal.SIGTERM)
-        if _wait(worker, END_S) is None:
-            worker.kill()
-    return worker.wait()
+        if _wait(worker, PATIENCE_S) is None:
+            worker.send_signal(signal.SIGTERM)
+            if _wait(worker, END_S) is None:
+                worker.kill()
+        return worker.wait()
 
 
 def _wait(worker: subprocess.Popen[bytes], seconds: float) -> int | None:
