@@ -10,7 +10,7 @@ from collections.abc import AsyncIterator, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from tests.worker.scripted import note
+from tests.worker.scripted import LEDGER, note
 from windlass import Context, Windlass
 
 #: The kind of lifespan, and what goes wrong in it.
@@ -23,6 +23,8 @@ def enter() -> str:
     note(f"entered {os.getpid()} {threading.current_thread() is threading.main_thread()}")
     if trouble == "enter":
         raise OSError("no database at redis://user:hunter2@host/0")
+    if trouble == "one only":
+        os.close(os.open(f"{os.environ[LEDGER]}.lock", os.O_CREAT | os.O_EXCL))
     return f"state of {os.getpid()}"
 
 

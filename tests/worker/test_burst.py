@@ -9,7 +9,7 @@ from windlass.core.ids import new_id
 from windlass.core.states import State
 from windlass.engine.contract import NewJob
 from windlass.worker.burst import is_done
-from windlass.worker.slots import SlotTable
+from windlass.worker.slots import NEVER, SlotTable
 
 
 def test_it_runs_what_there_is_and_ends(yard: Yard) -> None:
@@ -41,20 +41,26 @@ def test_with_nothing_to_do_it_ends(yard: Yard) -> None:
 
 
 @pytest.mark.parametrize(
-    ("spans", "done"),
+    ("spans", "settled_at", "done"),
     [
-        ([], False),
-        ([(0, 0)], False),
-        ([(1, 1)], False),
-        ([(1, 2)], True),
-        ([(1, 5), (4, 4)], False),
-        ([(1, 5), (4, 6)], True),
-        ([(1, 3), (4, 6)], False),
-        ([(1, 5), (0, 0)], False),
+        ([], 0, False),
+        ([(0, 0)], 0, False),
+        ([(1, 1)], 0, False),
+        ([(1, 2)], 0, True),
+        ([(1, 2)], 2, False),
+        ([(1, 2)], NEVER, False),
+        ([(1, 5), (4, 4)], 0, False),
+        ([(1, 5), (4, 6)], 0, True),
+        ([(1, 3), (4, 6)], 0, False),
+        ([(1, 5), (0, 0)], 0, False),
     ],
 )
-def test_everybody_has_to_ask_again(spans: list[tuple[float, float]], done: bool) -> None:
+def test_everybody_has_to_ask_again(
+    spans: list[tuple[float, float]], settled_at: float, done: bool
+) -> None:
     tables = [SlotTable.create(1) for _ in spans]
     for table, span in zip(tables, spans, strict=True):
+        table.newest_nonce.write(0, "nonce")
         table.note_idle(*span)
-    assert is_done(tables) is done
+    assert is_done(tables, settled_at) is done
+    assert is_done([SlotTable.create(1), *tables], settled_at) is done, "one that never asked"

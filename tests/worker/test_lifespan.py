@@ -66,6 +66,18 @@ def test_an_error_at_the_beginning_ends_the_worker(yard: Yard, kind: str) -> Non
     assert job.info().attempts == 0
 
 
+def test_a_burst_does_not_wait_for_a_child_that_cannot_enter(yard: Yard) -> None:
+    job = enqueue(yard, "tell")
+    worker = yard.start(
+        app="tests.worker.lived:app",
+        processes=2,
+        burst=True,
+        environment={KIND: "plain", TROUBLE: "one only"},
+    )
+    assert worker.wait() == 0
+    assert job.result(timeout=1)
+
+
 def test_an_error_at_the_end_is_told(yard: Yard) -> None:
     job = enqueue(yard, "tell")
     worker = start(yard, "coroutine", "leave")

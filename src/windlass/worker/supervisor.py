@@ -368,10 +368,11 @@ class Supervisor:
         self._reactor.after(self._grace_s, self._hand_back)
 
     def _end_burst(self) -> None:
-        """As soon as nothing is left to do; not while a child is about to be started."""
-        if self._stops:
+        """As soon as nothing is left to do."""
+        if self._stops or self._upkeep is None:
             return
-        if self._respawns or not is_done([child.table for child in self._children.values()]):
+        tables = [child.table for child in self._children.values()]
+        if not is_done(tables, self._upkeep.settled_at()):
             self._reactor.after(LOOK_S, self._end_burst)
             return
         log.info("stopping: nothing is left to do")

@@ -103,6 +103,7 @@ class Upkeep:
         self._on_suspects = on_suspects
         self._ends_engine = ends_engine
         self._errands: deque[Closing | Outcome] = deque()
+        self._settled_at = 0.0
         self._beats = count(1)
         self._wake = Event()
         self._is_stopping = False
@@ -125,6 +126,10 @@ class Upkeep:
     def finish(self, outcome: Outcome) -> None:
         """Report an outcome as soon as possible, and before any session that is closed later."""
         self._send(outcome)
+
+    def settled_at(self) -> float:
+        """When the last errand was done; as long as there are some, never."""
+        return NEVER if self._errands else self._settled_at
 
     def _send(self, errand: Closing | Outcome) -> None:
         self._errands.append(errand)
@@ -194,6 +199,7 @@ class Upkeep:
                 self._close(errand)
             else:
                 self._engine.finish([errand])  # refused when it ended by itself after all
+            self._settled_at = monotonic()
             self._errands.popleft()
         return NEVER
 
