@@ -34,7 +34,7 @@ LOG_FORMATS: Final = ("text", "json")
 _SQLITE: Final = "sqlite:///"
 #: What stands before the last @ of an authority; with a colon before it, also over slashes: then it
 #: is a password that was not quoted.
-_SECRET: Final = re.compile(r"""://(?:[^\s/'"]*|[^\s/'"@]*:[^\s'"]*)@""")
+_SECRET: Final = re.compile(r"""://(?:[^\s/"]*|[^\s/"@]*:[^\s"]*)@""")
 
 
 class SettingArguments(TypedDict, total=False):

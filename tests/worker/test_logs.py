@@ -156,11 +156,37 @@ def test_no_line_can_be_forged() -> None:
     assert text.isprintable() or text.replace("\n", "").isprintable()
 
 
-def test_what_json_cannot_hold_is_shown_all_the_same() -> None:
-    for value in (object(), {1: {2}}, {(1, 2): 3}, "\ud800", float("nan")):
-        line = JsonFormatter().format(record("odd", odd=value))
-        assert json.loads(line)["message"].strip("'") == "odd"
-        assert "\n" not in line
+class Unshowable:
+    def __repr__(self) -> str:
+        raise RuntimeError("no")
+
+
+def nested(depth: int) -> object:
+    return [nested(depth - 1)] if depth else []
+
+
+ODD = [object(), {1: {2}}, {(1, 2): 3}, "\ud800", float("nan"), Unshowable(), [Unshowable()]]
+
+
+@pytest.mark.parametrize("value", [*ODD, nested(500)], ids=lambda value: type(value).__name__)
+def test_what_json_cannot_hold_is_shown_all_the_same(value: object) -> None:
+    line = JsonFormatter().format(record("odd", odd=value, even=2))
+    shown = json.loads(line)
+    assert (shown["message"], shown["level"], shown["even"]) == ("odd", "info", 2)
+    assert "odd" in shown
+    assert "\n" not in line
+
+
+def test_an_error_in_a_line_is_shown_by_its_words() -> None:
+    line = "the engine is away; trying until it is back: %s"
+    made = record(line, OSError("nobody listens"), name="windlass.worker")
+    shown = json.loads(JsonFormatter().format(made))
+    assert (shown["event"], shown["why"]) == ("engine_away", "nobody listens")
+
+
+def test_only_lines_of_the_worker_are_its_events() -> None:
+    shown = json.loads(JsonFormatter().format(record("stopped", event="the lift")))
+    assert shown["event"] == "the lift"
 
 
 def test_what_a_record_has_already_is_kept() -> None:
@@ -193,6 +219,8 @@ def test_an_exception_is_part_of_the_object() -> None:
         ("redis://:p@ss@h/0", "redis://***@h/0"),
         ("redis://:p/s@h/0", "redis://***@h/0"),
         ("'rediss://u@h'", "'rediss://***@h'"),
+        ("redis://u:it's@h/0", "redis://***@h/0"),
+        ("""{"a":"redis://h/0","b":"c@d"}""", """{"a":"redis://h/0","b":"c@d"}"""),
         ("https://site/@user mail a@b", "https://site/@user mail a@b"),
         ("two redis://a:b@c and redis://d:e@f", "two redis://***@c and redis://***@f"),
     ],

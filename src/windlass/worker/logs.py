@@ -14,6 +14,7 @@ from __future__ import annotations
 import logging
 import os
 import re
+from contextlib import suppress
 from datetime import UTC, datetime
 from typing import Any, Final
 
@@ -27,6 +28,8 @@ FORMAT: Final = "%(asctime)s %(levelname)s %(name)s[%(process)d] %(message)s"
 #: What a record is given of the job in which it was made.
 JOB_FIELDS: Final = ("job_id", "task", "queue", "attempt")
 
+#: The logger of the worker's own lines.
+_OURS: Final = "windlass.worker"
 #: All that the standard library itself puts into a record; the rest is `extra` of whoever logs.
 _STANDARD: Final = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", *JOB_FIELDS}
 #: What a terminal would obey, or take for the end of a line.
@@ -135,7 +138,8 @@ class JsonFormatter(logging.Formatter):
             "pid": record.process,
             "message": record.getMessage(),
         }
-        fields |= describe(record.msg, record.args)
+        if record.name == _OURS:  # others may use the same words
+            fields |= describe(record.msg, record.args)
         for name in JOB_FIELDS:
             if getattr(record, name, None) is not None:
                 fields.setdefault(name, getattr(record, name))
@@ -149,14 +153,26 @@ class JsonFormatter(logging.Formatter):
 
 def _encode(fields: dict[str, object]) -> str:
     try:
-        return msgspec.json.encode(fields, enc_hook=repr).decode()
-    except (
-        TypeError,
-        ValueError,
-        UnicodeError,
-        RecursionError,
-    ):  # keys, or text, that JSON cannot hold
-        return msgspec.json.encode({name: ascii(value) for name, value in fields.items()}).decode()
+        return msgspec.json.encode(fields, enc_hook=str).decode()
+    except Exception:  # noqa: BLE001  # what JSON cannot hold, or what cannot even be shown
+        shown = {ascii(name)[1:-1]: _encode_alone(value) for name, value in fields.items()}
+        return msgspec.json.encode(shown).decode()
+
+
+def _encode_alone(value: object) -> msgspec.Raw:
+    """As it is if that is possible: one odd value leaves the others what they are."""
+    for show in (_as_it_is, ascii, _type_of):
+        with suppress(Exception):  # of the class of the value; the last one never fails
+            return msgspec.Raw(msgspec.json.encode(show(value), enc_hook=str))
+    return msgspec.Raw(b"null")
+
+
+def _as_it_is(value: object) -> object:
+    return value
+
+
+def _type_of(value: object) -> str:
+    return f"a {type(value).__qualname__} that cannot be shown"
 
 
 def _escape(match: re.Match[str]) -> str:
