@@ -15,8 +15,9 @@ from tests.app.hand import Hand
 from tests.cli.shell import SCRIPT, Shell
 from windlass import Windlass
 from windlass.cli.fleet import read_fleet
-from windlass.cli.top import Looks
-from windlass.engine.contract import Beat
+from windlass.cli.top import SHOWN_WORKERS, Looks
+from windlass.core.ids import new_id
+from windlass.engine.contract import Beat, NewJob, Plan
 from windlass.worker.introduction import Introduction
 
 
@@ -62,6 +63,24 @@ def test_in_a_pipe_it_wants_to_be_told_when_to_end(shell: Shell, app: Windlass) 
     ran = shell.type("top", "--url", shell.url)
     assert ran.code == 2
     assert "Use --once or --json in scripts" in ran.err
+
+
+def test_as_many_workers_as_there_is_room_for(shell: Shell, app: Windlass) -> None:
+    app.engine.migrate()
+    command = ("top", "--once", "--interval", "10ms", "--url", shell.url)
+    assert "No workers." in shell.type(*command).out
+    pids = range(1000, 1500)
+    infos = [Introduction(host="h", worker=pid, slots=1).pack() for pid in pids]
+    app.engine.beat(
+        [Beat(session=f"h.{pid}.x", info=info) for pid, info in zip(pids, infos, strict=True)]
+    )
+    app.engine.put([NewJob(id=new_id(1), task="t", queue="default", payload=b"")])
+    app.engine.claim("h.1499.x", "nonce", Plan(), 1)
+    shown = shell.type(*command).out
+    assert "h 1499" in shown, "the busy one"
+    assert shown.count("h 1") == SHOWN_WORKERS
+    assert "and 480 more" in shown
+    assert len(shell.type("workers", "--json", "--url", shell.url).json) == 500
 
 
 def test_an_interval_of_nothing_is_refused(shell: Shell) -> None:

@@ -32,7 +32,8 @@ if TYPE_CHECKING:
 
 #: What is shown as so many a second.
 RATES: Final = ("enqueued", "succeeded", "retried", "dead", "cancelled", "crashed", "lost")
-#: So many running jobs are shown.
+#: So many workers, and so many running jobs, are shown.
+SHOWN_WORKERS: Final = 20
 SHOWN_JOBS: Final = 20
 
 
@@ -124,7 +125,7 @@ def _watch(app: Windlass, looks: Looks, interval_s: float) -> None:
                 try:
                     live.update(_screen(looks.take()), refresh=True)
                 except EngineUnavailable as error:
-                    live.update(printable(f"{error}"), refresh=True)
+                    live.update(_text(f"{error}"), refresh=True)
                 time.sleep(interval_s)
     except KeyboardInterrupt:
         say(f"No longer watching {app.engine.location}.")
@@ -146,14 +147,16 @@ def _screen(snapshot: Snapshot) -> Group:
         Text(),
         _queues(snapshot.stats),
         Text(),
-        _workers(snapshot.workers),
+        *_workers(snapshot.workers),
     ]
     running = list(running_jobs(snapshot.workers))
     if running:
-        parts += [Text(), _running(running[:SHOWN_JOBS])]
-    if len(running) > SHOWN_JOBS:
-        parts.append(Text(f"and {len(running) - SHOWN_JOBS:,} more", style="dim"))
+        parts += [Text(), _running(running[:SHOWN_JOBS]), *_others(len(running) - SHOWN_JOBS)]
     return Group(*parts)
+
+
+def _others(number: int) -> list[RenderableType]:
+    return [_text(f"and {number:,} more", style="dim")] if number > 0 else []
 
 
 def _is_shown(snapshot: Snapshot, name: str) -> bool:
@@ -171,9 +174,14 @@ def _queues(stats: Stats) -> Table:
     return table
 
 
-def _workers(fleet: Sequence[WorkerView]) -> Table:
+def _workers(fleet: Sequence[WorkerView]) -> list[RenderableType]:
+    """The busiest first, if there are more than a screen has room for."""
+    if not fleet:
+        return [_text("No workers.")]
+    if len(fleet) > SHOWN_WORKERS:
+        fleet = sorted(fleet, key=lambda worker: -worker.jobs)
     table = _table(["worker", ">children", ">slots", ">jobs", "started", "app", "queues"])
-    for worker in fleet:
+    for worker in fleet[:SHOWN_WORKERS]:
         busy = "yellow" if worker.jobs else "dim"
         table.add_row(
             _text(f"{worker.host} {worker.pid}"),
@@ -184,7 +192,7 @@ def _workers(fleet: Sequence[WorkerView]) -> Table:
             _text(worker.app),
             _text(queues_of(worker)),
         )
-    return table
+    return [table, *_others(len(fleet) - SHOWN_WORKERS)]
 
 
 def _running(rows: Sequence[tuple[object, ...]]) -> Table:
