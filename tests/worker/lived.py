@@ -12,17 +12,22 @@ from typing import Any
 
 from tests.worker.scripted import LEDGER, note
 from windlass import Context, Windlass
+from windlass.worker import lifespan
 
 #: The kind of lifespan, and what goes wrong in it.
 KIND, TROUBLE = "LIVED_KIND", "LIVED_TROUBLE"
 
 trouble = os.environ.get(TROUBLE, "")
+if trouble == "hang":
+    lifespan.SLOW_S = 0.2
 
 
 def enter() -> str:
     note(f"entered {os.getpid()} {threading.current_thread() is threading.main_thread()}")
     if trouble == "enter":
         raise OSError("no database at redis://user:hunter2@host/0")
+    if trouble == "hang":
+        time.sleep(60)
     if trouble == "one only":
         os.close(os.open(f"{os.environ[LEDGER]}.lock", os.O_CREAT | os.O_EXCL))
     return f"state of {os.getpid()}"

@@ -78,6 +78,12 @@ def test_a_burst_does_not_wait_for_a_child_that_cannot_enter(yard: Yard) -> None
     assert job.result(timeout=1)
 
 
+def test_one_that_hangs_is_told_of_and_can_be_stopped(yard: Yard) -> None:
+    worker = start(yard, "plain", "hang")
+    worker.await_log("the lifespan was not entered within 0.2 s, and is waited for")
+    assert worker.stop() == 0
+
+
 def test_an_error_at_the_end_is_told(yard: Yard) -> None:
     job = enqueue(yard, "tell")
     worker = start(yard, "coroutine", "leave")

@@ -92,6 +92,9 @@ EVENTS: Final[Mapping[str, Event]] = {
         "thread_not_started", ("why",)
     ),
     "%s left the event loop, which goes on": Event("loop_left", ("error",)),
+    "the lifespan was not entered within %g s, and is waited for": Event(
+        "lifespan_slow", ("limit_s",)
+    ),
     "the lifespan failed when it was left": Event("lifespan_failed"),
     "the lifespan was not left within %g s; the process ends": Event(
         "lifespan_lingered", ("limit_s",)

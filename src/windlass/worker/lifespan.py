@@ -11,12 +11,15 @@ import asyncio
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from logging import getLogger
-from threading import Event
+from threading import Event, Timer
 from typing import Any
 
 from windlass.around import Lifespan
 
 log = getLogger("windlass.worker")
+
+#: A lifespan that has not been entered after so many seconds is told of.
+SLOW_S = 10.0
 
 
 class HeldLifespan:
@@ -39,7 +42,13 @@ class HeldLifespan:
         entered: asyncio.Future[Any] = self._loop.create_future()
         # Kept: the loop has weak references only.
         self._task = self._loop.create_task(self._hold(self._lifespan, entered))
-        return await entered
+        slowness = Timer(SLOW_S, _tell_slow)
+        slowness.daemon = True
+        slowness.start()
+        try:
+            return await entered
+        finally:
+            slowness.cancel()
 
     def leave(self, timeout_s: float) -> None:
         if self._left.is_set():
@@ -73,6 +82,11 @@ class HeldLifespan:
         error = error or RuntimeError("it was never entered")
         error.add_note(f"Raised by the lifespan {lifespan.name} of the app, before the first job.")
         entered.set_exception(error)
+
+
+def _tell_slow() -> None:
+    """Until it is entered nothing is claimed, and nothing else is logged."""
+    log.warning("the lifespan was not entered within %g s, and is waited for", SLOW_S)
 
 
 def _as_async(manager: Any) -> AbstractAsyncContextManager[Any]:
