@@ -256,6 +256,7 @@ def test_what_leaves_the_loop_in_the_background_does_not_end_it() -> None:
     with app.worker():
         saboteur.enqueue().result(timeout=20)
         until(left[0].done, "the exit")
+        assert isinstance(left[0].exception(), SystemExit)
         assert coroutine.enqueue(1, 1).result(timeout=20) == 2
 
 
