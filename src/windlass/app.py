@@ -3,6 +3,7 @@
 1. `Windlass` reads the settings, keeps the tasks by name, and opens the engine when it is first
    needed: making an app touches neither disk nor network.
 2. `@app.task` checks the function, finds its name and registers it.
+3. `lifespan` and `@app.around_run` are what surrounds jobs; a worker makes use of them.
 
 After a fork the child has an app of its own: the engine and the I/O thread see to their own
 connections, locks and queues.
@@ -14,7 +15,8 @@ import inspect
 import os
 import re
 import sys
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Callable, Coroutine, Mapping, Sequence
+from contextlib import AbstractContextManager
 from pathlib import Path
 from types import FunctionType, MappingProxyType, TracebackType
 from typing import (
@@ -31,6 +33,14 @@ from typing import (
     overload,
 )
 
+from windlass.around import (
+    AroundRun,
+    Lifespan,
+    LifespanFunction,
+    Middleware,
+    read_lifespan,
+    read_middleware,
+)
 from windlass.context import Context
 from windlass.core.codec import decode_json
 from windlass.core.ids import check_id
@@ -53,6 +63,7 @@ if TYPE_CHECKING:
 
 P = ParamSpec("P")
 R = TypeVar("R")
+Around = TypeVar("Around", bound=AroundRun)
 
 _TASK_NAME: Final = re.compile(r"[^\s\x00-\x1f]{1,200}")
 
@@ -83,14 +94,26 @@ class Windlass:
     """Tasks, and the place where their jobs live.
 
     `url` names that place; further settings are keyword arguments. Each can come from the
-    environment instead, as `WINDLASS_URL`, `WINDLASS_LEASE` and so on."""
+    environment instead, as `WINDLASS_URL`, `WINDLASS_LEASE` and so on.
 
-    def __init__(self, url: str | None = None, **settings: Unpack[SettingArguments]) -> None:
+    `lifespan` is a function that yields once, written with def or async def, or one that gives a
+    context manager: entered by each child of a worker before its first job and left after its last
+    one. What it yields is the `state` of every context."""
+
+    def __init__(
+        self,
+        url: str | None = None,
+        *,
+        lifespan: LifespanFunction | None = None,
+        **settings: Unpack[SettingArguments],
+    ) -> None:
         arguments: dict[str, object] = dict(settings)
         if url is not None:
             arguments["url"] = url
         self.settings: Settings = read_settings(arguments, os.environ)
         self._tasks: dict[str, Task[..., Any]] = {}
+        self._lifespan = None if lifespan is None else read_lifespan(lifespan)
+        self._middleware: list[Middleware] = []
         self._unnamed_url = _unnamed(self.settings)
         self._engine: Engine | None = None
         self._wrap: Callable[[Engine], Engine] | None = None
@@ -100,6 +123,16 @@ class Windlass:
     def tasks(self) -> Mapping[str, Task[..., Any]]:
         """The registered tasks by name."""
         return MappingProxyType(self._tasks)
+
+    @property
+    def lifespan(self) -> Lifespan | None:
+        """What a worker's child lives in."""
+        return self._lifespan
+
+    @property
+    def middleware(self) -> Sequence[Middleware]:
+        """What surrounds every run of a job, the outermost first."""
+        return tuple(self._middleware)
 
     @property
     def engine(self) -> Engine:
@@ -153,6 +186,23 @@ class Windlass:
 
     def __repr__(self) -> str:
         return f"<Windlass at {without_secrets(self.settings.url)}, {len(self._tasks)} tasks>"
+
+    # -------------------------------------------------------------------------------- running
+
+    def worker(
+        self, *, queues: Sequence[str] = (), slots: int = 10
+    ) -> AbstractContextManager[object]:
+        """A worker inside this process: `with app.worker(): ...`. For development and scripts.
+
+        Serves every queue, or the ones named, in strict order, with so many jobs at a time. At the
+        end of the block it claims nothing more and lets running jobs end within `shutdown_grace`.
+        It has no process of its own, so a task that kills it, or holds up all of its threads for a
+        lease, takes its beats along: in production run `windlass worker`."""
+        from windlass.worker.inside import InsideWorker  # imports asyncio, which is slow
+
+        if isinstance(queues, str):
+            raise TypeError(f"queues must be a list of names, found {queues!r}: write [{queues!r}]")
+        return InsideWorker(self, queues, slots)
 
     # ---------------------------------------------------------------------------- registering
 
@@ -226,6 +276,14 @@ class Windlass:
         )
         self._tasks[name] = task
         return task
+
+    def around_run(self, function: Around) -> Around:
+        """Run this around every job: a function that takes the context and yields once.
+
+        It may see what the task raises, or raise something itself, which is then the failure of the
+        attempt; the rules of retries stay. The first one declared is the outermost."""
+        self._middleware.append(read_middleware(function))
+        return function
 
     # -------------------------------------------------------------------------------- opening
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from contextvars import ContextVar
-from typing import Final
+from typing import Any, Final
 
 import msgspec
 
@@ -29,7 +29,8 @@ class Progress(msgspec.Struct, frozen=True):
 
 
 class Context:
-    """The job that is running. `attempt` is 1 for the first try."""
+    """The job that is running. `attempt` is 1 for the first try; `state` is what the lifespan of
+    the app gave to this process, or None."""
 
     __slots__ = (
         "_sink",
@@ -38,6 +39,7 @@ class Context:
         "job_id",
         "max_attempts",
         "queue",
+        "state",
         "task",
     )
 
@@ -50,12 +52,14 @@ class Context:
         attempt: int,
         max_attempts: int,
         sink: Callable[[bytes], None],
+        state: Any = None,
     ) -> None:
         self.job_id = job_id
         self.task = task
         self.queue = queue
         self.attempt = attempt
         self.max_attempts = max_attempts
+        self.state = state
         self.interruption: Interruption | None = None  # set by the worker, and by nobody else
         self._sink = sink
 

@@ -7,6 +7,7 @@ too. All of them can be copied and pickled.
     ├── SettingError            a setting is unknown or has a value that makes no sense
     ├── AppNotFound             `module:attribute` names no app
     ├── InvalidTask             a function or a name that cannot become a task
+    ├── InvalidSurroundings     what was given as middleware or lifespan cannot be one
     ├── NoContext               no job is running here
     ├── AnnotationError         a type that a task's annotation names cannot be stored
     ├── EncodeError             a value cannot be stored
@@ -43,6 +44,10 @@ class AppNotFound(WindlassError):
 
 class InvalidTask(WindlassError, TypeError):
     """A function or a name that cannot become a task."""
+
+
+class InvalidSurroundings(WindlassError, TypeError):
+    """What was given as middleware or as lifespan cannot be one."""
 
 
 class NoContext(WindlassError, RuntimeError):

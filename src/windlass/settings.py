@@ -10,7 +10,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from enum import StrEnum
 from pathlib import Path
 from typing import Any, Final, TypedDict
@@ -18,17 +18,23 @@ from urllib.parse import quote, unquote, urlsplit
 
 import msgspec
 
-from windlass.core.durations import Duration, to_ms
+from windlass.core.durations import Duration, describe_ms, to_ms
 from windlass.core.retry import Retry
 from windlass.errors import SettingError
 
 PREFIX: Final = "WINDLASS_"
 #: Variables with our prefix that are not settings: the command line's own.
-OTHER_VARIABLES: Final = frozenset({"WINDLASS_APP"})
+OTHER_VARIABLES: Final = frozenset({"WINDLASS_APP", "WINDLASS_RUNTIME_DIR"})
 #: What Kubernetes adds to every container beside a service that is called windlass.
 _OF_KUBERNETES: Final = re.compile(r"WINDLASS_(SERVICE_(HOST|PORT.*)|PORT(_\d+_.*)?)")
 
+LOG_LEVELS: Final = ("debug", "info", "warning", "error", "critical")
+LOG_FORMATS: Final = ("text", "json")
+
 _SQLITE: Final = "sqlite:///"
+#: What stands before the last @ of an authority; with a colon before it, also over slashes: then it
+#: is a password that was not quoted.
+_SECRET: Final = re.compile(r"""://(?:[^\s/"]*|[^\s/"@]*:[^\s"]*)@""")
 
 
 class SettingArguments(TypedDict, total=False):
@@ -45,6 +51,8 @@ class SettingArguments(TypedDict, total=False):
     max_crashes: int
     max_snoozes: int
     enqueue_timeout: Duration
+    log_level: str
+    log_format: str
 
 
 class Source(StrEnum):
@@ -70,6 +78,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     max_crashes: int  # so many deaths of its process bury a job
     max_snoozes: int  # so often a job may put itself off
     enqueue_timeout_ms: int  # a call of the engine that takes longer fails
+    log_level: str  # what `windlass worker` shows: one of LOG_LEVELS
+    log_format: str  # and how: one of LOG_FORMATS
     sources: Mapping[str, Source]
 
     def __repr__(self) -> str:
@@ -120,6 +130,15 @@ def _retry(name: str, value: Any) -> Retry:
     raise ValueError(f"{name} must be a windlass.Retry(...), found {value!r}")
 
 
+def _one_of(choices: Sequence[str]) -> Callable[[str, Any], str]:
+    def read(name: str, value: Any) -> str:
+        if isinstance(value, str) and value.lower() in choices:
+            return value.lower()
+        raise ValueError(f"{name} must be one of {', '.join(choices)}, found {value!r}")
+
+    return read
+
+
 def _whole_from_text(text: str) -> object:
     """The number; text that is none is left to be refused in the words of the setting."""
     return int(text) if text.strip().isdecimal() else text
@@ -138,6 +157,8 @@ SETTINGS: Final[Mapping[str, _Setting]] = {
     "max_crashes": _Setting("max_crashes", 3, _whole(1), _whole_from_text),
     "max_snoozes": _Setting("max_snoozes", 100, _whole(0), _whole_from_text),
     "enqueue_timeout": _Setting("enqueue_timeout_ms", "5s", _duration(minimum_ms=1)),
+    "log_level": _Setting("log_level", "info", _one_of(LOG_LEVELS)),
+    "log_format": _Setting("log_format", "text", _one_of(LOG_FORMATS)),
 }
 
 
@@ -185,6 +206,21 @@ def without_secrets(url: str) -> str:
     parts = urlsplit(url)
     host = parts.netloc.rpartition("@")[2]
     return url if host == parts.netloc else parts._replace(netloc=f"***@{host}").geturl()
+
+
+def describe_unusual(settings: Settings) -> dict[str, str]:
+    """Every setting but the url that is not as it would be by default, as text."""
+    unusual = {}
+    for name, setting in SETTINGS.items():
+        value = getattr(settings, setting.field)
+        if name != "url" and value != setting.read(name, setting.default):
+            unusual[name] = describe_ms(value) if setting.field.endswith("_ms") else str(value)
+    return unusual
+
+
+def mask_urls(text: str) -> str:
+    """Any text without the passwords of the urls in it."""
+    return _SECRET.sub("://***@", text) if "://" in text and "@" in text else text
 
 
 def nearest(name: str, known: Iterable[str], prefix: str = "") -> str:

@@ -11,6 +11,7 @@ EXAMPLES = [
     errors.SettingError("text"),
     errors.AppNotFound("text"),
     errors.InvalidTask("text"),
+    errors.InvalidSurroundings("text"),
     errors.NoContext(),
     errors.TimedOut("text", timeout_ms=1),
     errors.AnnotationError("text", task="shop.f", parameter="x"),

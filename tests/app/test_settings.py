@@ -9,7 +9,14 @@ from pathlib import Path
 import pytest
 
 from windlass import Retry, SettingError, Windlass
-from windlass.settings import SETTINGS, Source, default_url, read_settings, without_secrets
+from windlass.settings import (
+    SETTINGS,
+    Source,
+    default_url,
+    describe_unusual,
+    read_settings,
+    without_secrets,
+)
 
 DEFAULTS = {
     "lease_ms": 30_000,
@@ -23,6 +30,8 @@ DEFAULTS = {
     "max_crashes": 3,
     "max_snoozes": 100,
     "enqueue_timeout_ms": 5_000,
+    "log_level": "info",
+    "log_format": "text",
 }
 #: A value as an argument and the same as text, and what becomes of it.
 CHOSEN = {
@@ -37,6 +46,8 @@ CHOSEN = {
     "max_crashes": (1, "1", 1),
     "max_snoozes": (0, "0", 0),
     "enqueue_timeout": ("500ms", "500ms", 500),
+    "log_level": ("Warning", "WARNING", "warning"),
+    "log_format": ("JSON", "json", "json"),
 }
 
 
@@ -73,6 +84,13 @@ def test_a_setting_by_environment(name: str) -> None:
 def test_an_argument_wins_over_the_environment() -> None:
     settings = read_settings({"lease": 7}, {"WINDLASS_LEASE": "9"})
     assert settings.lease_ms == 7_000
+
+
+def test_what_differs_from_the_default_is_told() -> None:
+    chosen = {"lease": "30s", "max_crashes": 1, "dead_ttl": "1h30m", "url": "redis://:secret@h"}
+    settings = read_settings(chosen, {"WINDLASS_LOG_FORMAT": "json"})
+    told = {"max_crashes": "1", "dead_ttl": "1h30m", "log_format": "json"}
+    assert describe_unusual(settings) == told
 
 
 def test_a_retry_policy_comes_by_argument_only() -> None:

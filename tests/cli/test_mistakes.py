@@ -235,3 +235,26 @@ def test_a_folder_that_was_removed_is_named(shell: Shell) -> None:
     assert ran.returncode == 2
     assert "The current folder was removed" in ran.stderr
     assert "Traceback" not in ran.stderr
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "mysql://user:hunter2@host/0",
+        "redis://user:hunter2@host:port/0",
+        "redis://user:hun/ter2@host/0",
+        "redis://user:hunter2@host/0?no=such",
+    ],
+)
+def test_no_password_is_shown(capsys: pytest.CaptureFixture[str], url: str) -> None:
+    assert exit_code_of(["status", "--url", url]) in (1, 2)
+    printed = capsys.readouterr()
+    assert "Error: " in printed.err
+    assert "ter2" not in printed.out + printed.err
+
+
+def test_no_password_in_an_error_of_the_app_is_shown(shell: Shell) -> None:
+    (shell.folder / "tasks.py").write_text("raise OSError('no redis://user:hunter2@host/0')")
+    ran = shell.type_with_app("status")
+    assert ran.code == 2
+    assert "no redis://***@host/0" in ran.err

@@ -30,6 +30,7 @@ from windlass.engine.contract import (
     BITE,
     GONE_SESSION_MS,
     IDEMPOTENCY_MS,
+    MAX_HELD,
     MIN_RECORD_MS,
     UNKNOWN_NONCE_MS,
     Batch,
@@ -95,6 +96,7 @@ class Model:
         self.jobs: dict[str, Job] = {}
         self.keys: dict[tuple[str, str], Key] = {}
         self.expiries: dict[str, int] = {}  # of live sessions
+        self.infos: dict[str, bytes] = {}  # what live sessions say of themselves
         self.last_nonces: dict[str, str] = {}  # by session, the latest under which it got something
         self.gone: dict[str, int] = {}  # dead sessions, and until when they are remembered
         self.totals: Counter[str] = Counter()
@@ -273,7 +275,9 @@ class Model:
     def _beat(self, beat: Beat) -> Pulse:
         if beat.session in self.gone:
             return Pulse(session=beat.session, alive=False)
-        if beat.session in self.expiries:
+        if beat.info:
+            self.infos[beat.session] = beat.info
+        if beat.session in self.expiries or beat.info:
             self.expiries[beat.session] = self.now_ms + self.options.lease_ms
         if beat.nonces is not None:
             self._give_back_unknown(beat, beat.nonces)
@@ -308,6 +312,7 @@ class Model:
 
     def _end_session(self, session: str) -> None:
         self.expiries.pop(session, None)
+        self.infos.pop(session, None)
         self.gone[session] = self.now_ms + GONE_SESSION_MS
 
     def _notice_silence(self) -> None:
@@ -437,6 +442,8 @@ class Model:
                 session=name,
                 expires_in_ms=expires_ms - self.now_ms,
                 jobs=len(self._held(name)),
+                held=tuple(sorted(job.record.id for job in self._held(name))[:MAX_HELD]),
+                info=self.infos.get(name, b""),
             )
             for name, expires_ms in sorted(self.expiries.items())
         ]

@@ -11,10 +11,13 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Final, NamedTuple, TypeVar
 
+from msgspec.structs import replace
+
 from tests.contract.model import Model, in_turn
 from tests.contract.model_job import Job
 from windlass.core.states import State
 from windlass.engine.contract import (
+    MAX_HELD,
     Batch,
     Beat,
     CancelCode,
@@ -145,8 +148,16 @@ class PartitionedModel:
         return sum(model.release(session, nonce) for model in self._models)
 
     def beat(self, beats: Sequence[Beat]) -> list[Pulse]:
-        replies = [model.beat(beats) for model in self._models]
+        """What a session says of itself is kept where it looks first."""
+        replies = [
+            model.beat([self._in_partition(number, beat) for beat in beats])
+            for number, model in enumerate(self._models)
+        ]
         return [_one_pulse(pulses) for pulses in zip(*replies, strict=True)]
+
+    def _in_partition(self, number: int, beat: Beat) -> Beat:
+        is_home = self._partitions.of_session(beat.session) == number
+        return beat if is_home else replace(beat, info=b"")
 
     def close(self, session: str, suspects: Sequence[str], cause: str) -> Closed:
         closed = [model.close(session, suspects, cause) for model in self._models]
@@ -199,11 +210,13 @@ class PartitionedModel:
     def sessions(self) -> list[SessionRecord]:
         found: dict[str, SessionRecord] = {}
         for record in (record for model in self._models for record in model.sessions()):
-            known = found.get(record.session, record)
-            jobs = record.jobs + (0 if known is record else known.jobs)
-            expires_in_ms = max(record.expires_in_ms, known.expires_in_ms)
+            known = found.get(record.session, replace(record, jobs=0, held=()))
             found[record.session] = SessionRecord(
-                session=record.session, expires_in_ms=expires_in_ms, jobs=jobs
+                session=record.session,
+                expires_in_ms=max(record.expires_in_ms, known.expires_in_ms),
+                jobs=known.jobs + record.jobs,
+                held=tuple(sorted({*known.held, *record.held})[:MAX_HELD]),
+                info=known.info or record.info,
             )
         return [found[name] for name in sorted(found)]
 

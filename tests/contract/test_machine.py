@@ -280,9 +280,9 @@ class QueueMachine(RuleBasedStateMachine):
 
     # -------------------------------------------------------------------------------- liveness
 
-    @rule(beating=st.sets(slots))
-    def beat(self, beating: set[int]) -> None:
-        beats = [Beat(session=self.sessions[slot]) for slot in sorted(beating)]
+    @rule(beating=st.sets(slots), info=st.sampled_from([b"", b"info", b"other"]))
+    def beat(self, beating: set[int], info: bytes) -> None:
+        beats = [Beat(session=self.sessions[slot], info=info) for slot in sorted(beating)]
         self.same(lambda it: it.beat(beats))
 
     @rule(slot=slots, known=st.lists(repeatable, max_size=2))
@@ -358,7 +358,7 @@ class QueueMachine(RuleBasedStateMachine):
         """All others beat meanwhile; it is declared dead, and stays so."""
         self.pass_a_lease({0, 1, 2} - {slot})
         self.tend()
-        self.beat({slot})
+        self.beat({slot}, b"")
 
     @rule()
     def keep_for_long_enough(self) -> None:

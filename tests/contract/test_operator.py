@@ -320,12 +320,12 @@ def test_totals_outlive_their_jobs(world: World) -> None:
 
 def test_sessions_are_shown_while_they_live(world: World) -> None:
     world.put_many(3)
-    world.claim("b", limit=2)
+    two = ids_of(world.claim("b", limit=2))
     world.advance(1_000)
-    world.take("a")
+    one = world.take("a").id
     assert world.engine.sessions() == [
-        SessionRecord(session="a", expires_in_ms=LEASE_MS, jobs=1),
-        SessionRecord(session="b", expires_in_ms=LEASE_MS - 1_000, jobs=2),
+        SessionRecord(session="a", expires_in_ms=LEASE_MS, jobs=1, held=(one,)),
+        SessionRecord(session="b", expires_in_ms=LEASE_MS - 1_000, jobs=2, held=tuple(sorted(two))),
     ]
 
 

@@ -6,6 +6,7 @@ from tests.contract.world import LEASE_MS, World, ids_of
 from windlass.core.states import Counters, Event, Reason, State
 from windlass.engine.contract import (
     BITE,
+    MAX_HELD,
     UNKNOWN_NONCE_MS,
     Batch,
     Beat,
@@ -27,13 +28,13 @@ def test_a_beat_of_an_unknown_session_creates_nothing(world: World) -> None:
 
 
 def test_beats_keep_all_claims_for_as_long_as_it_takes(world: World) -> None:
-    world.put_many(3)
+    ids = world.put_many(3)
     world.claim("worker")
     world.pass_time(20 * LEASE_MS, "worker")
     world.claim("other", limit=0)
     assert world.engine.stats().queues == {"queue": {State.RUNNING: 3}}
     assert world.engine.sessions() == [
-        SessionRecord(session="worker", expires_in_ms=LEASE_MS, jobs=3)
+        SessionRecord(session="worker", expires_in_ms=LEASE_MS, jobs=3, held=tuple(sorted(ids)))
     ]
 
 
@@ -69,6 +70,51 @@ def test_a_beat_tells_of_cancellations(world: World) -> None:
     world.engine.cancel(["d", "c", "a"])
     pulses = world.engine.beat([Beat(session="worker"), Beat(session="other")])
     assert [pulse.cancel for pulse in pulses] == [("a", "c"), ("d",)]
+
+
+# -------------------------------------------------------------------------------- introductions
+
+
+def test_a_session_that_says_who_it_is_is_known(world: World) -> None:
+    world.engine.beat([Beat(session="worker", info=b"one"), Beat(session="other")])
+    world.advance(1_000)
+    world.engine.beat([Beat(session="worker", info=b"\x00two")])
+    world.engine.beat([Beat(session="worker")])
+    assert world.engine.sessions() == [
+        SessionRecord(session="worker", expires_in_ms=LEASE_MS, jobs=0, info=b"\x00two")
+    ]
+
+
+def test_what_a_session_says_stays_with_its_claims(world: World) -> None:
+    ids = world.put_many(3)
+    world.engine.beat([Beat(session="worker", info=b"me")])
+    world.claim("worker", limit=2)
+    world.claim("worker", limit=1)
+    assert world.engine.sessions() == [
+        SessionRecord(
+            session="worker", expires_in_ms=LEASE_MS, jobs=3, held=tuple(sorted(ids)), info=b"me"
+        )
+    ]
+
+
+def test_only_so_many_jobs_of_a_session_are_named(world: World) -> None:
+    ids = world.put_many(MAX_HELD + 1)
+    world.claim("worker")
+    [record] = world.engine.sessions()
+    assert record.jobs == MAX_HELD + 1
+    assert len(record.held) == len(set(record.held)) == MAX_HELD
+    assert set(record.held) < set(ids)
+
+
+def test_a_session_that_only_said_who_it_is_ends_as_others_do(world: World) -> None:
+    world.engine.beat([Beat(session="idle", info=b"me"), Beat(session="closed", info=b"me")])
+    world.engine.close("closed", [], "ended")
+    assert [record.session for record in world.engine.sessions()] == ["idle"]
+    world.let_expire("idle")
+    world.engine.beat([Beat(session=name, info=b"again") for name in ("idle", "closed")])
+    assert not world.alive("closed")
+    assert not world.alive("idle")
+    assert world.engine.sessions() == []
 
 
 # ------------------------------------------------------------------------- claims nobody knows
@@ -290,7 +336,7 @@ def test_a_clock_that_goes_back_costs_nobody_a_lease(world: World) -> None:
     world.advance(-60_000)
     world.alive("other")
     assert world.engine.sessions() == [
-        SessionRecord(session="worker", expires_in_ms=LEASE_MS, jobs=1)
+        SessionRecord(session="worker", expires_in_ms=LEASE_MS, jobs=1, held=(id,))
     ]
     assert world.engine.tend() == Tended()
     world.pass_time(LEASE_MS)

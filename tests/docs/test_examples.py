@@ -42,4 +42,5 @@ def files_of(page: Path) -> dict[str, str]:
 
 
 def test_every_guide_with_code_is_run() -> None:
-    assert [page.stem for page in GUIDES] == ["async", "failures", "tasks", "timeouts"]
+    stems = [page.stem for page in GUIDES]
+    assert stems == ["async", "failures", "tasks", "timeouts", "workers"]

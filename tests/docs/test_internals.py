@@ -10,6 +10,7 @@ from pathlib import Path
 from tests.docs.pages import DOCS, PROJECT, blocks, code_in, table_rows
 from windlass.core.states import MAX_INTERRUPTIONS, MAX_LOSSES, TABLE, Counters, Reason
 from windlass.engine.redis.keys import KINDS
+from windlass.worker.events import EVENTS
 
 SOURCE = PROJECT / "src" / "windlass"
 LIFE = DOCS / "internals" / "life-of-a-job.md"
@@ -17,6 +18,8 @@ SQLITE = DOCS / "internals" / "sqlite.md"
 REDIS = DOCS / "internals" / "redis.md"
 OPERATIONS = DOCS / "operations.md"
 FAILURES = DOCS / "guides" / "failures.md"
+LOGGING = re.compile(r"log\.(debug|info|warning|error|exception)")
+NAMES = {event.name for event in EVENTS.values()}
 
 
 def test_the_diagram_is_the_table() -> None:
@@ -69,7 +72,9 @@ def test_every_log_line_is_told_of() -> None:
 
 
 def test_no_other_log_line_is_told_of() -> None:
-    rows = [row for row in table_rows(OPERATIONS) if row[1] in ("info", "warning", "error")]
+    rows = [
+        row for row in table_rows(OPERATIONS) if row[1] in ("debug", "info", "warning", "error")
+    ]
     patterns = [pattern_of(message) for message in log_messages()]
     assert len(rows) == len(patterns)
     for row in rows:
@@ -82,9 +87,15 @@ def log_messages() -> list[str]:
     return [message for file in files for message in _messages(file)]
 
 
+def test_every_event_is_told_of() -> None:
+    rows = [row for row in table_rows(OPERATIONS) if row[0].strip("`") in NAMES]
+    told = {code_in(row[0])[0]: code_in(row[1]) if len(row) > 1 else [] for row in rows}
+    assert told == {event.name: list(event.fields) for event in EVENTS.values()}
+
+
 def _messages(file: Path) -> Iterator[str]:
     for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
-        if isinstance(node, ast.Call) and ast.unparse(node.func).startswith("log."):
+        if isinstance(node, ast.Call) and LOGGING.fullmatch(ast.unparse(node.func)):
             message = ast.literal_eval(node.args[0])
             assert isinstance(message, str), "the text comes first"
             yield message

@@ -13,9 +13,10 @@ import pytest
 
 from tests.engines.conftest import OpenEngine, hold_the_lock, new_job
 from windlass.core.states import Reason, State
-from windlass.engine.contract import Buried, EngineOptions, Filter, Plan, Succeeded
+from windlass.engine.contract import Beat, Buried, EngineOptions, Filter, Plan, Succeeded
 from windlass.engine.sqlite import place
 from windlass.engine.sqlite.engine import APPLICATION_ID, NEWEST_FORMAT, SQLiteEngine
+from windlass.engine.sqlite.statements import migrations
 from windlass.engine.url import open_engine as open_by_url
 from windlass.errors import EngineError, EngineUnavailable, FormatTooNew
 
@@ -72,14 +73,26 @@ def test_a_newer_format_is_refused(path: Path, engine: SQLiteEngine) -> None:
     newer = apsw.Connection(str(path))
     newer.pragma("user_version", 99)
     newer.close()
-    with pytest.raises(FormatTooNew, match=r"format 99; this one knows up to 1.*Upgrade"):
+    with pytest.raises(FormatTooNew, match=r"format 99; this one knows up to 2.*Upgrade"):
         engine.stats()
 
 
+def test_an_older_format_is_brought_up_to_date(path: Path, engine: SQLiteEngine) -> None:
+    older = apsw.Connection(str(path))
+    older.execute(dict(migrations())[1])
+    older.execute("INSERT INTO sessions (session, expires_ms) VALUES ('old', 9000000000000)")
+    older.pragma("user_version", 1)
+    older.pragma("application_id", APPLICATION_ID)
+    older.close()
+    engine.beat([Beat(session="new", info=b"me")])
+    found = {record.session: record.info for record in engine.sessions()}
+    assert found == {"old": b"", "new": b"me"}
+
+
 def test_migrating_again_changes_nothing(path: Path, engine: SQLiteEngine) -> None:
-    assert engine.migrate() == 1
+    assert engine.migrate() == 2
     engine.put([new_job()])
-    assert engine.migrate() == 1
+    assert engine.migrate() == 2
     assert engine.get(["job-000000"]) != [None]
     assert apsw.Connection(str(path)).pragma("application_id") == APPLICATION_ID
 

@@ -91,6 +91,7 @@ def test_a_child_that_cannot_be_started_leaves_no_descriptor(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(sys, "executable", "/no/such/python")
+    gc.collect()  # what other tests left
     before = os.listdir("/proc/self/fd")
     for _ in range(3):
         with pytest.raises(FileNotFoundError):

@@ -236,6 +236,23 @@ def test_an_outcome_that_the_engine_chokes_on_does_not_hold_up_the_others(
     rig.engine.close(rig.sessions[0], (), "the end of the test")
 
 
+def test_claims_that_cannot_be_given_back_are_told_of_without_their_token(
+    rig: Rig, caplog: pytest.LogCaptureFixture
+) -> None:
+    nonces: list[str] = []
+
+    def choke(real: Callable[[], Any], arguments: tuple[Any, ...]) -> NoReturn:
+        nonces.append(arguments[-1] if len(arguments) == 2 else arguments[2])
+        raise ValueError("a bug")
+
+    rig.faulty.faults |= {"turn": choke, "release": choke}
+    rig.start()
+    until(lambda: "could not be given back" in caplog.text, "the news")
+    rig.faulty.faults.clear()
+    assert f"claims of session {rig.sessions[0]} could not be given back" in caplog.text
+    assert all(nonce not in caplog.text for nonce in nonces)
+
+
 def test_outcomes_survive_an_error_before_their_call(
     rig: Rig, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
+from threading import Event
+from threading import enumerate as enumerate_threads
+from time import monotonic
 from typing import cast
 
 import pytest
@@ -13,7 +16,7 @@ from tests.worker.yard import until
 from windlass.app import Windlass
 from windlass.core.states import Reason, State
 from windlass.engine.contract import UNKNOWN_NONCE_MS, Buried, Engine, Plan, Tended
-from windlass.worker.process import ChildProcess
+from windlass.worker import upkeep as upkeep_module
 from windlass.worker.slots import SlotTable
 from windlass.worker.upkeep import Closing, Upkeep
 
@@ -28,6 +31,8 @@ class Living:
         self.session = session
         self.table = SlotTable.create(2)
         self.runs = True
+        self.introduction = b"it is me"
+        self.introduced = ""
 
     def is_running(self) -> bool:
         return self.runs
@@ -43,11 +48,14 @@ class Office:
         self.gone: list[str] = []
         self.suspects: list[bool] = []
         self.cancelled: list[tuple[str, tuple[str, ...]]] = []
-        self.upkeep = Upkeep(
+        self.upkeep = self.make_upkeep(LEASE_MS)
+
+    def make_upkeep(self, lease_ms: int) -> Upkeep:
+        return Upkeep(
             cast(Engine, self.faulty),
-            LEASE_MS,
+            lease_ms,
             ("default",),
-            living=lambda: [cast(ChildProcess, self.child)],
+            living=lambda: [self.child],
             on_gone=self.gone.append,
             on_cancel=lambda session, ids: self.cancelled.append((session, ids)),
             on_suspects=lambda: self.suspects.append(True),
@@ -141,6 +149,18 @@ def test_a_closing_that_was_asked_for_is_done_before_the_end(office: Office) -> 
     assert office.state(job) is State.READY
 
 
+def test_a_session_is_introduced_before_it_claims(office: Office) -> None:
+    """By its first beat, not by the one that tells of nonces."""
+    office.upkeep = office.make_upkeep(lease_ms=30_000)
+    office.upkeep.start()
+    until(office.engine.sessions, "the session to be known")
+    office.child.session = "another"
+    office.upkeep.beat_soon()
+    until(lambda: len(office.engine.sessions()) == 2, "the other one to be known")
+    known = {record.session: record.info for record in office.engine.sessions()}
+    assert known == {"session": b"it is me", "another": b"it is me"}
+
+
 def test_a_job_that_was_ended_by_force_is_reported_before_its_session_is_closed(
     office: Office,
 ) -> None:
@@ -162,3 +182,32 @@ def test_cancellations_are_told_of(office: Office) -> None:
     office.upkeep.start()
     until(lambda: office.cancelled, "the news")
     assert office.cancelled[0] == ("session", (job,))
+
+
+def test_what_is_asked_for_at_the_last_moment_is_not_forgotten(
+    office: Office, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Between the end of an errand and the moment at which the next one is set."""
+    job = office.claim("nonce")
+
+    def ask_and_tell() -> float:
+        if "close" in office.faulty.calls and not asked.is_set():
+            asked.set()
+            office.upkeep.close(Closing("session", (), "exit code 0"))
+        return monotonic()
+
+    asked = Event()
+    monkeypatch.setattr(upkeep_module, "monotonic", ask_and_tell)
+    office.upkeep = office.make_upkeep(lease_ms=30_000)
+    office.upkeep.close(Closing("another", (), "exit code 0"))
+    office.upkeep.start()
+    until(lambda: office.state(job) is State.READY, "its session to be closed", seconds=5)
+
+
+def test_nobody_is_left_behind_when_the_engine_does_not_come_back(office: Office) -> None:
+    office.faulty.faults["close"] = lambda real, arguments: lose_request(real)
+    office.upkeep.start()
+    office.upkeep.close(Closing("session", (), "exit code 0"))
+    until(lambda: "close" in office.faulty.calls, "a first try")
+    office.upkeep.stop(0.1)
+    until(lambda: "upkeep" not in {thread.name for thread in enumerate_threads()}, "the end")

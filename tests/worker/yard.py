@@ -138,10 +138,18 @@ class Yard:
         url: str | None = None,
         max_jobs: int | None = None,
         max_memory: int | None = None,
+        burst: bool = False,
         environment: dict[str, str] | None = None,
     ) -> Worker:
         options = WorkerOptions(
-            app, tuple(queues), processes, slots, url, max_jobs=max_jobs, max_memory=max_memory
+            app,
+            tuple(queues),
+            processes,
+            slots,
+            url,
+            max_jobs=max_jobs,
+            max_memory=max_memory,
+            burst=burst,
         )
         log = self.folder / f"worker-{len(self._workers)}.log"
         worker = Worker(options, {**self._environment, **(environment or {})}, log)

@@ -19,10 +19,13 @@ from windlass.cli.demo import demo
 from windlass.cli.doctor import doctor
 from windlass.cli.enqueue import enqueue
 from windlass.cli.group import SuggestingGroup
+from windlass.cli.health import health
 from windlass.cli.job import job
 from windlass.cli.output import say
 from windlass.cli.status import status
+from windlass.cli.top import top
 from windlass.cli.worker import worker
+from windlass.cli.workers import workers
 from windlass.errors import (
     AnnotationError,
     AppNotFound,
@@ -32,6 +35,7 @@ from windlass.errors import (
     SettingError,
     WindlassError,
 )
+from windlass.settings import mask_urls
 
 FAILED: Final = 1
 USAGE: Final = 2
@@ -49,7 +53,7 @@ def windlass() -> None:
     """A task queue: enqueue calls, run them later, lose none."""
 
 
-for command in (demo, worker, enqueue, status, job, dead, check, doctor):
+for command in (demo, worker, enqueue, status, workers, top, health, job, dead, check, doctor):
     windlass.add_command(command)
 
 
@@ -68,10 +72,10 @@ def exit_code_of(arguments: Sequence[str]) -> int:
         say("Stopped; nothing more was done.")
         return FAILED
     except click.ClickException as error:
-        say(_shown(error))
+        say(mask_urls(_shown(error)))
         return error.exit_code
     except WindlassError as error:
-        say("\n".join([f"Error: {error}", *getattr(error, "__notes__", ())]))
+        say(mask_urls("\n".join([f"Error: {error}", *getattr(error, "__notes__", ())])))
         return _code_of(error)
     return code if isinstance(code, int) else 0
 

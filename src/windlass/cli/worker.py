@@ -5,11 +5,13 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from datetime import timedelta
+from pathlib import Path
 
 import click
 
-from windlass.cli.connecting import let_children_import, require_app_path
+from windlass.cli.connecting import AppPath, let_children_import, require_app_path
 from windlass.cli.parameters import duration, memory_size, served_queue, url_option
+from windlass.cli.reload import Reloader
 
 
 @click.command()
@@ -59,6 +61,8 @@ from windlass.cli.parameters import duration, memory_size, served_queue, url_opt
     metavar="SIZE",
     help="Replace a child that uses more memory, for example 512MB. [default: never]",
 )
+@click.option("--burst", is_flag=True, help="End when nothing is left to do.")
+@click.option("--reload", is_flag=True, help="Start anew when a source file changes.")
 @click.pass_context
 def worker(
     ctx: click.Context,
@@ -71,6 +75,8 @@ def worker(
     max_jobs: int | None,
     max_age: timedelta | None,
     max_memory: int | None,
+    burst: bool,
+    reload: bool,
 ) -> None:
     """Run the jobs of an app.
 
@@ -85,6 +91,10 @@ def worker(
 
     path = require_app_path(_named_once(app_argument, app_path))
     let_children_import(path)
+    if reload:
+        if burst:
+            raise click.UsageError("Expected --burst or --reload, found both: one ends by itself.")
+        ctx.exit(_reloader(ctx, path).run())
     options = WorkerOptions(
         app=path.target,
         queues=_each_once(queues),
@@ -94,8 +104,21 @@ def worker(
         max_jobs=max_jobs,
         max_age_ms=None if max_age is None else max_age // timedelta(milliseconds=1),
         max_memory=max_memory,
+        burst=burst,
     )
     ctx.exit(Supervisor(options).run())
+
+
+def _reloader(ctx: click.Context, path: AppPath) -> Reloader:
+    given = ctx.params
+    arguments = ["worker", path.target, f"--slots={given['slots']}"]
+    arguments += [f"--queue={queue}" for queue in given["queues"]]
+    if given["max_age"] is not None:
+        given = {**given, "max_age": f"{given['max_age'].total_seconds():.3f}"}
+    for name in ("url", "processes", "max_jobs", "max_age", "max_memory"):
+        if given[name] is not None:
+            arguments.append(f"--{name.replace('_', '-')}={given[name]}")
+    return Reloader(arguments, list(dict.fromkeys([Path.cwd(), path.folder])))
 
 
 def _named_once(argument: str | None, option: str | None) -> str | None:

@@ -32,6 +32,8 @@ UNKNOWN_NONCE_MS: Final = 10_000
 BITE: Final = 200
 #: A session that was declared dead is remembered this long, so that its late beats are answered.
 GONE_SESSION_MS: Final = 60 * 60 * 1000
+#: At most this many of the jobs that a session holds are named.
+MAX_HELD: Final = 100
 #: At most this many failures are remembered of one job, the newest ones.
 MAX_FAILURES: Final = 50
 
@@ -177,11 +179,15 @@ class Turn(msgspec.Struct, frozen=True, kw_only=True):
 class Beat(msgspec.Struct, frozen=True, kw_only=True):
     """A sign of life of a session. `nonces`, when given, are all those up to `newest` that its
     child knows. Claims under any other nonce up to `newest` were lost on their way and are given
-    back; later ones are left alone, so that a beat which arrives late does no harm."""
+    back; later ones are left alone, so that a beat which arrives late does no harm.
+
+    `info`, when given, is kept for `sessions` to show, and makes a session known that has not
+    claimed anything yet. No engine looks into it."""
 
     session: str
     nonces: tuple[str, ...] | None = None
     newest: str = ""
+    info: bytes = b""
 
 
 class Pulse(msgspec.Struct, frozen=True, kw_only=True):
@@ -268,9 +274,13 @@ class ChangeCode(StrEnum):
 
 
 class SessionRecord(msgspec.Struct, frozen=True, kw_only=True):
+    """A session that was not declared dead. When its lease has run out, perhaps it is."""
+
     session: str
     expires_in_ms: int
     jobs: int
+    held: tuple[str, ...] = ()  # the ids of its jobs, sorted; at most MAX_HELD of them
+    info: bytes = b""  # what it said of itself last
 
 
 class Stats(msgspec.Struct, frozen=True, kw_only=True):
@@ -382,7 +392,8 @@ class Engine(Protocol):
 
     def stats(self) -> Stats: ...
 
-    def sessions(self) -> list[SessionRecord]: ...
+    def sessions(self) -> list[SessionRecord]:
+        """Who holds jobs, or has said of itself that it is there."""
 
     def wait(self, plan: Plan, timeout_ms: int) -> None:
         """Return when there may be something to claim, on `nudge`, or after the timeout."""

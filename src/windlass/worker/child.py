@@ -2,12 +2,13 @@
 
 1. Before any user code is imported: signals are left to the supervisor, the child dies with it, and
    a thread listens to what it says.
-2. The app is loaded and its engine opened; what goes wrong is told to the supervisor.
+2. The app is loaded, its engine opened and its lifespan entered; what goes wrong is told to the
+   supervisor.
 3. The pump claims and reports in a thread of its own, plain functions run in threads, and
    coroutines on the event loop of the main thread, until the pump is done. One more thread watches
    over them.
-4. Then the process takes leave and ends, in a few seconds at most, whatever tasks have left behind:
-   threads, background coroutines, a blocked event loop.
+4. Then the lifespan is left, and the process takes leave and ends, in a few seconds at most,
+   whatever tasks have left behind: threads, background coroutines, a blocked event loop.
 """
 
 from __future__ import annotations
@@ -35,8 +36,7 @@ from windlass.engine.contract import Engine, EngineOptions, Plan
 from windlass.engine.url import open_engine
 from windlass.errors import EngineUnavailable, WindlassError
 from windlass.loading import load_app
-from windlass.settings import absolute_url
-from windlass.worker.adoption import Adoption
+from windlass.settings import absolute_url, describe_unusual
 from windlass.worker.control import (
     Cancel,
     Channel,
@@ -56,18 +56,14 @@ from windlass.worker.control import (
     Wedged,
     join_pair,
 )
-from windlass.worker.execution import Execution
+from windlass.worker.crew import assemble
+from windlass.worker.event_loop import run_until
 from windlass.worker.guards import shield_engine
-from windlass.worker.lease import Lease
-from windlass.worker.limits import Limits
-from windlass.worker.line import Line
-from windlass.worker.logs import configure_logging
+from windlass.worker.lifespan import HeldLifespan
+from windlass.worker.logs import configure_all, configure_early
 from windlass.worker.loop_watch import LoopWatch
-from windlass.worker.nonces import Nonces
-from windlass.worker.pace import Pace
 from windlass.worker.pump import Pump
 from windlass.worker.pump_watch import PumpWatch
-from windlass.worker.runners import LoopRunner, ThreadRunner
 from windlass.worker.slots import SlotTable
 from windlass.worker.watch import Watch
 
@@ -75,6 +71,8 @@ log = getLogger("windlass.worker")
 
 #: With the default of 5 ms, one spinning task makes every step of the other threads wait that long.
 SWITCH_INTERVAL_S = 0.0005
+#: How long it may take to leave the lifespan, in seconds.
+LEAVE_S = 5.0
 #: How long taking leave may take, in seconds: more than an app takes to close, and less than the
 #: supervisor waits.
 FAREWELL_S = 3.0
@@ -90,7 +88,7 @@ def main(arguments: Sequence[str]) -> NoReturn:
     control, table, supervisor = map(int, arguments)
     _leave_signals_to_supervisor()
     _die_with(supervisor)
-    configure_logging()
+    configure_early()
     sys.setswitchinterval(SWITCH_INTERVAL_S)
     Child(join_pair(control), table).run()
 
@@ -101,11 +99,13 @@ class Child:
     def __init__(self, channel: Channel[Command], table: int) -> None:
         self._channel = channel
         self._pump: Pump | None = None
+        self._lifespan: HeldLifespan | None = None
+        self._is_ending = False
+        self._drains_early = False
         start = self._first_command()
         self._options = start.options
         self._plan = Plan(queues=start.options.queues, suspects=start.is_solo)
         self._table = SlotTable.attach(table, start.slots)
-        self._slots = start.slots
 
     def _first_command(self) -> Start:
         """The supervisor begins with this one; a stop may come right behind it."""
@@ -128,17 +128,8 @@ class Child:
         except BaseException as error:  # noqa: BLE001  # an import can raise anything, even SystemExit
             self._channel.send(Failed(_explain(error)))
             os._exit(EXIT_FAILED)  # threads that the app has started must not keep us
-        while not loop.is_closed():
-            self._run_loop(loop)
+        run_until(loop.is_closed, loop)  # by a task: the pump ends this process otherwise
         os._exit(EXIT_FAILED)
-
-    def _run_loop(self, loop: asyncio.AbstractEventLoop) -> None:
-        """Until a task stops it, or lets SystemExit escape in the background: then again."""
-        try:
-            loop.run_forever()
-        except BaseException as error:  # noqa: BLE001  # a background task is nobody's crash
-            with suppress(BaseException):  # a handler of the app may be what fails
-                log.error("%s left the event loop, which goes on", type(error).__name__)
 
     # ---------------------------------------------------------------------------------- loading
 
@@ -148,6 +139,7 @@ class Child:
         # Before the app is imported, which may change the current folder.
         url = None if self._options.url is None else absolute_url(self._options.url)
         app = load_app(self._options.app)
+        configure_all(app.settings.log_level, app.settings.log_format)
         for task in app.tasks.values():
             task.codec.resolve()  # a task that no call can reach is for a person to see now
         if url is not None:
@@ -161,6 +153,10 @@ class Child:
         # An engine that is away costs time only; one that refuses us is for a person to see.
         with suppress(EngineUnavailable):
             engine.migrate()
+        return app, engine
+
+    def _tell_ready(self, app: Windlass) -> None:
+        settings = app.settings
         self._channel.send(
             Ready(
                 url=settings.url,
@@ -168,29 +164,27 @@ class Child:
                 shutdown_grace_ms=settings.shutdown_grace_ms,
                 kill_after_ms=settings.kill_after_ms,
                 dead_ttl_ms=settings.dead_ttl_ms,
-                tasks=len(app.tasks),
+                tasks=tuple(app.tasks),
+                log_level=settings.log_level,
+                log_format=settings.log_format,
+                unusual=describe_unusual(settings),
             )
         )
-        return app, engine
 
     # ---------------------------------------------------------------------------------- serving
 
     async def _serve(self, app: Windlass, engine: Engine) -> None:
         """Begin: from here on the loop, the pump and the runners go on by themselves."""
         self._farewell = [app.close, engine.shutdown, atexit._run_exitfuncs, _flush]
-        is_solo = self._plan.suspects
-        lease = Lease(self._table, app.settings.lease_ms, is_solo=is_solo)
-        line, pace = Line(self._slots, lease), Pace()
-        nonces = Nonces(self._table)
-        adoption = Adoption(engine, app.tasks)
-        pump = Pump(engine, self._plan, line, lease, nonces, pace, app.tasks, adoption, self)
-        execution = Execution(app.settings, pump.report_progress, adoption.leave)
-        kill_after_ms = app.settings.kill_after_ms
-        limits = Limits(self._table, kill_after_ms, self._tell_limited, is_solo=is_solo)
-        for runner in (ThreadRunner, LoopRunner):
-            runner(line, self._table, limits, execution, pace, pump.report)
+        lifespan = self._lifespan = HeldLifespan(app.lifespan, on_loss=self._lose_lifespan)
+        state = await lifespan.enter()
+        self._tell_ready(app)
+        crew = assemble(app, engine, self._plan, self._table, self, state, self._tell_limited)
+        pump, line, limits = crew.pump, crew.line, crew.limits
         self._limits = limits
         self._pump = pump
+        if self._drains_early:
+            pump.drain()
         thread = Thread(target=pump.run, name="pump", daemon=True)
         thread.start()
         pump_watch = PumpWatch(thread, lambda: pump.rounds)
@@ -199,6 +193,11 @@ class Child:
     def _tell_wedged(self, text: str) -> None:
         with suppress(OSError):  # nobody is there to hear it, and this process ends
             self._channel.send(Wedged(text))
+
+    def _lose_lifespan(self) -> None:
+        pump = self._pump
+        if pump is not None:
+            pump.drain()
 
     # ----------------------------------------------------------------------- asked by the pump
 
@@ -216,7 +215,11 @@ class Child:
     def end(self) -> NoReturn:
         """Everything is reported. This is the pump's thread, because the main one may be blocked by
         what a task left on the event loop; an ordinary exit would wait for other leftovers."""
+        self._is_ending = True
         self._pump = None  # from here on a hand-back has nothing to wait for
+        with suppress(BaseException):  # whatever it is, it ends with the process
+            if self._lifespan is not None:
+                self._lifespan.leave(LEAVE_S)
         farewell = Thread(target=self._take_leave, name="farewell", daemon=True)
         try:
             farewell.start()
@@ -248,8 +251,10 @@ class Child:
     def _heed(self, command: Command) -> None:
         pump = self._pump
         match command:
-            case Drain() | HandBack() if pump is None:
+            case HandBack() if pump is None:
                 os._exit(0)  # nothing was claimed yet, or all is reported
+            case Drain() if pump is None:
+                self._drain_early()
             case Drain() if pump is not None:
                 pump.drain()
                 self._tell(Draining())
@@ -264,6 +269,17 @@ class Child:
                 pump.hand_back()
             case SessionGone(session) if pump is not None:
                 pump.lose_session(session)
+
+    def _drain_early(self) -> None:
+        """Nothing was claimed yet, or all is reported. Whoever takes leave goes on with that, and
+        what was entered is left."""
+        if self._is_ending:
+            return
+        if self._lifespan is None or not self._lifespan.is_held:
+            os._exit(0)
+        self._drains_early = True
+        if self._pump is not None:  # it was made meanwhile, and perhaps before it could see this
+            self._pump.drain()
 
     def _tell_limited(self) -> None:
         self._tell(Limited())

@@ -71,7 +71,10 @@ class Ready(msgspec.Struct, frozen=True, tag="ready"):
     shutdown_grace_ms: int
     kill_after_ms: int
     dead_ttl_ms: int
-    tasks: int
+    tasks: tuple[str, ...]
+    log_level: str
+    log_format: str
+    unusual: dict[str, str]  # settings that are not the default, for people
 
 
 class Failed(msgspec.Struct, frozen=True, tag="failed"):

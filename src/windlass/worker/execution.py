@@ -6,7 +6,8 @@
 3. Check the budgets: a job with nothing left is buried, and its code does not run.
 4. Decode the arguments by the annotations of the function as it is now.
 5. Build the context.
-6. Call the function; whatever it raises is this job's failure and nobody else's.
+6. Call the function, inside the middleware; whatever they raise is this job's failure and nobody
+   else's.
 7. Encode the result.
 8. Decide on a failure: put off, retried, or given up. A run that was interrupted has timed out, or
    was cancelled.
@@ -20,7 +21,7 @@ and for `conclude_escape` to judge.
 from __future__ import annotations
 
 from asyncio import CancelledError
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import partial
 from logging import getLogger
@@ -29,6 +30,7 @@ from typing import Any
 
 import msgspec
 
+from windlass.around import Middleware, Surrounded
 from windlass.context import Context, running
 from windlass.core.codec import check_size
 from windlass.core.durations import describe_ms
@@ -86,17 +88,22 @@ class Run(msgspec.Struct, frozen=True, gc=False):
 
 class Execution:
     """Turns claims into outcomes. Used by all the slots of a child at once; `report_progress` is
-    told of the progress of the job under a claim, and `leave` of tasks whose calls do not fit."""
+    told of the progress of the job under a claim, and `leave` of tasks whose calls do not fit;
+    `state` is what the lifespan gave."""
 
     def __init__(
         self,
         settings: Settings,
         report_progress: Callable[[Claim, bytes], None],
         leave: Callable[[str], None],
+        middleware: Sequence[Middleware] = (),
+        state: object = None,
     ) -> None:
         self._settings = settings
         self._report_progress = report_progress
         self._leave = leave
+        self._middleware = middleware
+        self._state = state
         self._random = Random()
         self._notices = Notices()
 
@@ -190,6 +197,7 @@ class Execution:
             attempt=claim.counters.attempt,
             max_attempts=policy.max_attempts,
             sink=partial(self._report_progress, claim),
+            state=self._state,
         )
 
     # ---------------------------------------------------------------------------------- running
@@ -199,7 +207,11 @@ class Execution:
         try:
             try:
                 guard.lower_shield()
-                value = run.task.function(*run.args, **run.kwargs)
+                if self._middleware:
+                    with Surrounded(self._middleware, run.context):
+                        value = run.task.function(*run.args, **run.kwargs)
+                else:
+                    value = run.task.function(*run.args, **run.kwargs)
             finally:
                 try:
                     guard.end()
@@ -212,7 +224,11 @@ class Execution:
     async def run_async(self, run: Run) -> Outcome:
         running.set(run.context)
         try:
-            value = await run.task.function(*run.args, **run.kwargs)
+            if self._middleware:
+                with Surrounded(self._middleware, run.context):
+                    value = await run.task.function(*run.args, **run.kwargs)
+            else:
+                value = await run.task.function(*run.args, **run.kwargs)
         except BaseException as error:  # noqa: BLE001  # even SystemExit is the failure of one job
             return self._conclude_failure(run, error)
         return self._conclude_success(run, value)

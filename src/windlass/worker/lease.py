@@ -18,7 +18,7 @@ class Lease:
     """Times are those of the monotonic clock, which the processes of a machine share."""
 
     def __init__(self, table: SlotTable, lease_ms: int, *, is_solo: bool = False) -> None:
-        self._table = table
+        self.table = table
         self._is_watched = is_solo  # others are never ended without being told before
         self._reliable_s = lease_ms / 1000 * RELIABLE
         self._claimed_at = 0.0
@@ -28,8 +28,8 @@ class Lease:
         self._claimed_at = sent_at
 
     def is_held(self, now: float) -> bool:
-        if self._is_watched and self._table.is_shut():
+        if self._is_watched and self.table.is_shut():
             return False  # the supervisor is about to end this process
         if now - self._claimed_at < self._reliable_s:
             return True
-        return now - self._table.confirmed_beat() < self._reliable_s
+        return now - self.table.confirmed_beat() < self._reliable_s

@@ -51,6 +51,7 @@ class Limits:
         self._is_watching = False
         self._wakes_at = NEVER
         self._wake = Event()
+        self._is_closed = False
 
     def begin(self, slot: int, run: Run, guard: Guard, since: float) -> None:
         """Just before the code of a job. Whoever takes this run for that of another guard does no
@@ -94,6 +95,11 @@ class Limits:
             if run is not None and run.context.interruption is None:
                 run.context.interruption = Interruption.LOST
 
+    def close(self) -> None:
+        """Interrupt nothing more: there will be no more runs."""
+        self._is_closed = True
+        self._wake.set()
+
     def _limit_of(self, stint: Stint) -> Limit:
         run = stint.run
         return Limit(
@@ -121,6 +127,8 @@ class Limits:
         told: list[Stint | None] = [None] * len(self._limited)
         while True:
             self._wake.clear()
+            if self._is_closed:  # looked at after the clearing, lest the wake-up be lost
+                return
             # Before the look: whoever begins from now on wakes this thread, unless the look sees
             # it or the wait below ends in time for it.
             self._wakes_at = NEVER

@@ -15,6 +15,7 @@ class WorkerOptions(msgspec.Struct, frozen=True):
     processes: int = 1
     slots: int = 10  # jobs at a time in each process
     url: str | None = None  # instead of the app's own
+    burst: bool = False  # end when there is nothing left to do
     # When a child is replaced by a fresh one; None is never.
     max_jobs: int | None = None
     max_age_ms: int | None = None

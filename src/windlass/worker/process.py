@@ -13,6 +13,7 @@ from time import monotonic
 
 from windlass.core.sizes import describe_bytes
 from windlass.worker.control import Channel, Command, Report, Start, open_pair
+from windlass.worker.introduction import introduce
 from windlass.worker.options import WorkerOptions
 from windlass.worker.slots import SlotTable
 
@@ -48,6 +49,8 @@ class ChildProcess:
             self._process = self._start()
         finally:
             self.table.close_descriptor()
+        self.introduction = introduce(options, self.pid, slots, is_solo=is_solo)
+        self.introduced = ""  # the session that the engine knows it by
         self.tell(Start(options, slots, is_solo))
 
     def _start(self) -> subprocess.Popen[bytes]:

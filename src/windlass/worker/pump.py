@@ -115,6 +115,7 @@ class Pump:
         self._plan = plan
         self._line = line
         self._lease = lease
+        self._table = lease.table
         self._nonces = nonces
         self._pace = pace
         self._tasks = tasks
@@ -137,6 +138,8 @@ class Pump:
         self._next_due_s = POLL_S
         self._abstain_until = 0.0
         self._last_claim_at = monotonic()
+        self._claim_sent_at = 0.0
+        self._idle_since = 0.0
         self._last_progress_at = 0.0
         self._last_suspects_at = 0.0
         self._notices = Notices()
@@ -301,12 +304,13 @@ class Pump:
                     self._give_back_all()
             else:
                 self._note_back()
+                self._table.note_answer(monotonic())
                 return turn, call
 
     def _send(self, call: Call) -> Turn:
         if not call.room:
             return Turn(verdicts=tuple(self._engine.finish(call.outcomes)), batch=Batch())
-        sent_at = monotonic()
+        sent_at = self._claim_sent_at = monotonic()
         turn = self._engine.turn(call.session, call.outcomes, call.nonce, self._plan, call.room)
         if turn.batch.claims:
             self._lease.confirm(sent_at)
@@ -352,6 +356,7 @@ class Pump:
             batch.claims and batch.next_in_ms == 0
         )
         self._next_due_s = POLL_S if batch.next_in_ms is None else batch.next_in_ms / 1000
+        self._note_idle(batch)
         self._heed()  # what was said meanwhile finds these claims not started yet
         if batch.gone:
             self._renew(call.session)
@@ -361,6 +366,16 @@ class Pump:
             self._nonces.forget(call.nonce)
         elif batch.claims:
             self._receive(batch.claims)
+
+    def _note_idle(self, batch: Batch) -> None:
+        """Whether there is nothing to do here, as far as the last claim can tell."""
+        waits = batch.next_in_ms == 0 or (batch.suspects and not self._plan.suspects)
+        if waits or self._nonces.are_held():
+            self._idle_since = 0.0
+            self._table.note_idle(0.0, 0.0)
+        else:
+            self._idle_since = self._idle_since or self._claim_sent_at
+            self._table.note_idle(self._idle_since, self._claim_sent_at)
 
     def _count_refused(self, outcomes: Iterable[Outcome], verdicts: Iterable[Verdict]) -> None:
         stale = [
@@ -429,6 +444,8 @@ class Pump:
             self._wake = None
             self._news.clear()
         self._may_claim = True
+        if not room and not self._is_away:
+            self._table.note_answer(monotonic())  # there was nothing to ask for
 
     def _wait_for_work(self, timeout_s: float) -> None:
         try:
@@ -519,7 +536,8 @@ class Pump:
             try:
                 self._engine.release(call.session, call.nonce)
             except Exception:
-                log.exception("claims under nonce %s could not be given back", call.nonce)
+                # Without the nonce: whoever knows it could end these jobs.
+                log.exception("claims of session %s could not be given back", call.session)
 
     def _report_alone(self, outcome: Outcome) -> None:
         try:

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from contextvars import Context as Variables
 from functools import partial
-from logging import getLogger
+from logging import DEBUG, getLogger
 from queue import SimpleQueue
 from threading import Lock, Thread
 from time import monotonic
@@ -51,11 +51,16 @@ class Runner:
         self._execution = execution
         self._record_pace = pace.record
         self._report = report
+        # Looked at once: a line for each job that ended is much at hundreds a second.
+        self._tell_end = tell_end if log.isEnabledFor(DEBUG) else None
         line.serve(self.kind, self.hint)
 
     def hint(self, count: int) -> None:
         """That many claims may be startable. Called from any thread."""
         raise NotImplementedError
+
+    def close(self) -> None:
+        """Let go of what waits for jobs: there will be no more."""
 
     def _end(self, started: Started, outcome: Outcome) -> Started | None:
         """The slot is freed before the report: the pump then fills it in the same round trip."""
@@ -63,9 +68,24 @@ class Runner:
         self._table.vacate(started.slot)
         now = monotonic()
         self._record_pace(now - started.since)
+        if self._tell_end is not None:
+            self._tell_end(started, outcome, now - started.since)
         following = self._line.follow(self.kind, started, now)
         self._report(outcome)
         return following
+
+
+def tell_end(started: Started, outcome: Outcome, seconds: float) -> None:
+    claim = started.claim
+    with suppress(BaseException):  # a handler of the app may be what fails
+        log.debug(
+            "job %s of task %s ended as %s in attempt %d after %d ms",
+            claim.id,
+            claim.task,
+            type(outcome).__name__.lower(),
+            claim.counters.attempt,
+            round(seconds * 1000),
+        )
 
 
 class ThreadRunner(Runner):
@@ -86,6 +106,7 @@ class ThreadRunner(Runner):
         self._threads = 0
         self._starting = Lock()
         self._is_short_of_threads = False
+        self._is_closed = False
         super().__init__(line, table, limits, execution, pace, report)
 
     def hint(self, count: int) -> None:
@@ -94,6 +115,11 @@ class ThreadRunner(Runner):
             while self._threads < wanted and self._start_thread():
                 self._threads += 1
         for _ in range(count):
+            self._hints.put(None)
+
+    def close(self) -> None:
+        self._is_closed = True
+        for _ in range(self._threads):
             self._hints.put(None)
 
     def _start_thread(self) -> bool:
@@ -111,7 +137,7 @@ class ThreadRunner(Runner):
 
     def _serve(self) -> None:
         guard = ThreadGuard()
-        while True:
+        while not self._is_closed:
             # Some tasks have exceptions sent into their own thread, which may arrive late.
             with suppress(BaseException):
                 self._hints.get()

@@ -4,8 +4,9 @@ The memory is a file without a name whose descriptor the child inherits: a mappi
 does not survive the start of a fresh interpreter. It holds records:
 
 - one header: when the supervisor's last beat was known to be good, and whether nothing more is to
-  be started, which the supervisor writes and the child reads; when the child last ran Python, and
-  how many jobs have ended in it, which the child writes;
+  be started, which the supervisor writes and the child reads; when the child last ran Python, how
+  many jobs have ended in it, when the engine answered it last, and since when its claims have found
+  nothing, which the child writes;
 - for each slot, the id of the job whose code runs in it: after a death these are the suspects;
 - the nonces under which the child holds claims, or has asked for some, and the newest of all;
 - for each slot whose job the supervisor has to look after, its limit. Each has a generation of its
@@ -48,6 +49,10 @@ class Limit(NamedTuple):
 
 _PULSE = struct.Struct("dQ")
 _PULSE_AT = 16
+_ANSWER = struct.Struct("d")
+_ANSWER_AT = 32
+_IDLE = struct.Struct("dd")
+_IDLE_AT = 40
 
 
 class Records:
@@ -117,6 +122,21 @@ class SlotTable:
 
     def vacate_all(self) -> None:
         self._jobs.clear_all()
+
+    def note_answer(self, monotonic: float) -> None:
+        """The engine answered this child, or there was nothing to ask it for."""
+        _ANSWER.pack_into(self._memory, _ANSWER_AT, monotonic)
+
+    def answered_at(self) -> float:
+        return float(_ANSWER.unpack_from(self._memory, _ANSWER_AT)[0])
+
+    def note_idle(self, since: float, at: float) -> None:
+        """A claim sent at `at` found nothing, and so did all since `since`; zeros when busy."""
+        _IDLE.pack_into(self._memory, _IDLE_AT, since, at)
+
+    def idle(self) -> tuple[float, float]:
+        since, at = _IDLE.unpack_from(self._memory, _IDLE_AT)
+        return since, at
 
     def occupied(self) -> list[str]:
         return self._jobs.read()

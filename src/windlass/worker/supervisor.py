@@ -16,6 +16,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 from functools import partial
 from logging import getLogger
@@ -23,6 +24,8 @@ from time import monotonic
 
 from windlass.engine.contract import EngineOptions
 from windlass.engine.url import open_engine
+from windlass.worker.banner import show_banner
+from windlass.worker.burst import LOOK_S, is_done
 from windlass.worker.control import (
     Command,
     Drain,
@@ -39,13 +42,14 @@ from windlass.worker.control import (
     Wedged,
 )
 from windlass.worker.enforcing import Enforcement
-from windlass.worker.logs import configure_logging
+from windlass.worker.logs import configure_early, configure_own
 from windlass.worker.options import WorkerOptions
 from windlass.worker.oversight import Oversight
 from windlass.worker.process import ChildProcess
 from windlass.worker.reactor import Reactor
 from windlass.worker.recycling import Recycling
 from windlass.worker.retiring import KILL_S, Retirements
+from windlass.worker.status import ChildStatus, WorkerStatus, age, answer_probes, judge
 from windlass.worker.upkeep import Closing, Upkeep
 
 log = getLogger("windlass.worker")
@@ -101,10 +105,11 @@ class Supervisor:
         self._stopped_at = 0.0
         self._is_handing_back = False
         self._exit_code = EXIT_OK
+        self._location = ""
 
     def run(self) -> int:
-        configure_logging()
-        with self._reactor:
+        configure_early()
+        with self._reactor, answer_probes(self._reactor, self._status):
             self._reactor.on_signal(self._on_signal)
             log.info("started: %s", self._describe())
             try:
@@ -122,6 +127,37 @@ class Supervisor:
         options = self._options
         queues = f"queues {', '.join(options.queues)}" if options.queues else "every queue"
         return f"app {options.app}, {options.processes} x {options.slots} slots, {queues}"
+
+    def _status(self) -> WorkerStatus:
+        children = [
+            ChildStatus(
+                pid=child.pid,
+                is_solo=child.is_solo,
+                jobs=len(child.table.occupied()),
+                answered_s=age(child.table.answered_at()),
+            )
+            for child in self._children.values()
+        ]
+        upkeep, is_stopping = self._upkeep, self._stops > 0
+        answered_s = None if upkeep is None else age(upkeep.answered_at)
+        why = judge(
+            is_loaded=upkeep is not None,
+            is_stopping=is_stopping,
+            answered_s=answered_s,
+            children=children,
+        )
+        return WorkerStatus(
+            pid=os.getpid(),
+            app=self._options.app,
+            queues=self._options.queues,
+            engine=self._location,
+            live=True,
+            ready=not why,
+            why=why,
+            stopping=is_stopping,
+            answered_s=answered_s,
+            children=tuple(children),
+        )
 
     # --------------------------------------------------------------------------------- starting
 
@@ -165,6 +201,7 @@ class Supervisor:
 
     def _begin(self, ready: Ready) -> None:
         """The first child has told the settings."""
+        configure_own(ready.log_level, ready.log_format)
         options = EngineOptions(lease_ms=ready.lease_ms, dead_ttl_ms=ready.dead_ttl_ms)
         engine = open_engine(ready.url, options)
         self._grace_s = self._retirements.grace_s = ready.shutdown_grace_ms / 1000
@@ -187,14 +224,12 @@ class Supervisor:
         )
         upkeep.start()
         self._oversight.start()
-        log.info("ready: %s, %d tasks", engine.location, ready.tasks)
-        if not ready.tasks:
-            log.warning(
-                "the app %s knows no task: where it is made, import the modules that declare them",
-                self._options.app,
-            )
+        self._location = engine.location
+        show_banner(self._options.app, engine.location, ready)
         for _ in range(0 if self._stops else self._options.processes - 1):
             self._start_child(is_solo=False)
+        if self._options.burst:
+            self._end_burst()
 
     # -------------------------------------------------------------------------------- listening
 
@@ -227,6 +262,8 @@ class Supervisor:
                 child.failure = report.text
             case SessionStarted():
                 child.session = report.session
+                if self._upkeep is not None:
+                    self._upkeep.beat_soon()
             case SuspectsSeen():
                 self._serve_alone()
             case Wedged():
@@ -322,10 +359,26 @@ class Supervisor:
                 number.name,
                 self._grace_s,
             )
-            self._tell_all(Drain())
-            self._reactor.after(self._grace_s, self._hand_back)
+            self._drain()
         elif self._stops == 2:
             self._hand_back()
+
+    def _drain(self) -> None:
+        self._tell_all(Drain())
+        self._reactor.after(self._grace_s, self._hand_back)
+
+    def _end_burst(self) -> None:
+        """As soon as nothing is left to do."""
+        if self._stops or self._upkeep is None:
+            return
+        tables = [child.table for child in self._children.values()]
+        if not is_done(tables, self._upkeep.settled_at()):
+            self._reactor.after(LOOK_S, self._end_burst)
+            return
+        log.info("stopping: nothing is left to do")
+        self._stops += 1
+        self._stopped_at = monotonic()
+        self._drain()
 
     def _hand_back(self) -> None:
         if not self._is_handing_back:

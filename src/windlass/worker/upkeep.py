@@ -2,7 +2,8 @@
 
 1. Report jobs that were ended by force, and close the sessions of children that died, so that
    their jobs go on at once.
-2. Beat for the children that live, every third of a lease; every third beat tells the nonces too.
+2. Beat for the children that live, every third of a lease; every third beat, and the first one of
+   a session, tells who they are, and every third one the nonces too.
 3. Tend: reap silent sessions and purge what was kept long enough, a bite at a time.
 4. Look whether suspects wait: children that are busy for long do not ask the engine.
 
@@ -20,12 +21,13 @@ from logging import getLogger
 from random import uniform
 from threading import Event, Thread
 from time import monotonic
+from typing import Protocol
 
 import msgspec
 
 from windlass.engine.contract import Beat, Engine, Outcome, Plan
 from windlass.errors import EngineError
-from windlass.worker.process import ChildProcess
+from windlass.worker.slots import SlotTable
 
 log = getLogger("windlass.worker")
 
@@ -52,12 +54,28 @@ class Closing(msgspec.Struct, frozen=True):
     cause: str
 
 
+class Living(Protocol):
+    """Somebody to beat for."""
+
+    session: str  # empty as long as there is none
+    table: SlotTable
+    introduction: bytes
+    introduced: str  # the session that the engine knows it by
+
+    def is_running(self) -> bool: ...
+
+
 class Duty:
-    """Something to be done when it is due; `action` gives the seconds until the next time."""
+    """Something to be done when it is due, or was asked for; `action` gives the seconds until the
+    next time. Other threads ask, and leave `due` alone: so neither overwrites the other."""
 
     def __init__(self, action: Callable[[], float], due: float) -> None:
         self.action = action
         self.due = due
+        self.is_asked = False
+
+    def is_wanted(self) -> bool:
+        return self.is_asked or self.due <= monotonic()
 
 
 class Upkeep:
@@ -69,10 +87,12 @@ class Upkeep:
         engine: Engine,
         lease_ms: int,
         queues: tuple[str, ...],
-        living: Callable[[], Sequence[ChildProcess]],
+        living: Callable[[], Sequence[Living]],
         on_gone: Callable[[str], None],
         on_cancel: Callable[[str, tuple[str, ...]], None],
         on_suspects: Callable[[], None],
+        *,
+        ends_engine: bool = True,
     ) -> None:
         self._engine = engine
         self._lease_s = lease_ms / 1000
@@ -81,14 +101,19 @@ class Upkeep:
         self._on_gone = on_gone
         self._on_cancel = on_cancel
         self._on_suspects = on_suspects
+        self._ends_engine = ends_engine
         self._errands: deque[Closing | Outcome] = deque()
+        self._settled_at = 0.0
         self._beats = count(1)
         self._wake = Event()
         self._is_stopping = False
+        self._is_left = False  # nobody waits for its end any more
         self._is_away = False
+        self.answered_at = 0.0  # when the engine did, by the monotonic clock
         self._errand = Duty(self._run_errands, NEVER)
-        actions = (self._beat, self._tend, self._look)
-        self._duties = [self._errand, *(Duty(action, 0.0) for action in actions)]
+        self._beating = Duty(self._beat, 0.0)
+        actions = (self._tend, self._look)
+        self._duties = [self._errand, self._beating, *(Duty(action, 0.0) for action in actions)]
         self._thread = Thread(target=self._run, name="upkeep", daemon=True)
 
     def start(self) -> None:
@@ -102,16 +127,30 @@ class Upkeep:
         """Report an outcome as soon as possible, and before any session that is closed later."""
         self._send(outcome)
 
+    def settled_at(self) -> float:
+        """When the last errand was done; as long as there are some, never."""
+        return NEVER if self._errands else self._settled_at
+
     def _send(self, errand: Closing | Outcome) -> None:
         self._errands.append(errand)
-        self._errand.due = 0.0
+        self._ask(self._errand)
+
+    def beat_soon(self) -> None:
+        """There is a new session, which nobody has heard of."""
+        self._ask(self._beating)
+
+    def _ask(self, duty: Duty) -> None:
+        duty.is_asked = True
         self._wake.set()
 
     def stop(self, timeout_s: float) -> None:
-        """Let the last errands be run, if that is possible in time."""
+        """Let the last errands be run, if that is possible in time. What is left of them is not
+        tried for ever: sessions end by themselves after a lease."""
         self._is_stopping = True
         self._wake.set()
         self._thread.join(timeout_s)
+        self._is_left = True
+        self._wake.set()
 
     # -------------------------------------------------------------------------------- the loop
 
@@ -119,15 +158,16 @@ class Upkeep:
         while True:
             self._wake.clear()  # before the look at what was asked for, never after it
             for duty in self._duties:
-                if duty.due <= monotonic():
+                if duty.is_wanted():
                     self._perform(duty)
-            if self._is_stopping and not self._errands:
+            if self._is_left or (self._is_stopping and not self._errands):
                 break
             self._wake.wait(max(0.0, min(duty.due for duty in self._duties) - monotonic()))
-        self._engine.shutdown()
+        if self._ends_engine:
+            self._engine.shutdown()
 
     def _perform(self, duty: Duty) -> None:
-        duty.due = NEVER  # before the action: a request that comes meanwhile makes it due again
+        duty.is_asked = False  # before the action: a request that comes meanwhile is the next one
         try:
             wait_s = duty.action()
             self._note_back()
@@ -137,7 +177,7 @@ class Upkeep:
         except Exception:
             wait_s = uniform(0.2, AGAIN_S)
             log.exception("the upkeep of the worker failed and is tried again")
-        duty.due = min(duty.due, monotonic() + wait_s)
+        duty.due = monotonic() + wait_s
 
     def _note_away(self, error: EngineError) -> None:
         if not self._is_away:
@@ -159,6 +199,7 @@ class Upkeep:
                 self._close(errand)
             else:
                 self._engine.finish([errand])  # refused when it ended by itself after all
+            self._settled_at = monotonic()
             self._errands.popleft()
         return NEVER
 
@@ -181,6 +222,7 @@ class Upkeep:
         sent_at = monotonic()
         pulses = self._engine.beat([_beat_of(child, tells_nonces) for child in children])
         for child, pulse in zip(children, pulses, strict=True):
+            child.introduced = pulse.session
             if pulse.alive:
                 child.table.confirm_beat(sent_at)
             else:
@@ -190,7 +232,10 @@ class Upkeep:
         return self._lease_s / BEATS
 
     def _tend(self) -> float:
-        return TEND_ON_S if self._engine.tend().more else TEND_S
+        """It writes, on every engine: an engine that can only be read from has not answered."""
+        tended = self._engine.tend()
+        self.answered_at = monotonic()
+        return TEND_ON_S if tended.more else TEND_S
 
     def _look(self) -> float:
         """A claim of nothing, by no session: its answer says whether suspects wait."""
@@ -199,11 +244,13 @@ class Upkeep:
         return LOOK_S
 
 
-def _beat_of(child: ChildProcess, tells_nonces: bool) -> Beat:
+def _beat_of(child: Living, tells_nonces: bool) -> Beat:
+    session = child.session
+    info = child.introduction if tells_nonces or child.introduced != session else b""
     if not tells_nonces:
-        return Beat(session=child.session)
+        return Beat(session=session, info=info)
     # The newest is read first: a nonce that is announced meanwhile is later than it, and is then
     # none of this beat's business.
     newest = "".join(child.table.newest_nonce.read())
     nonces = tuple(child.table.nonces.read())
-    return Beat(session=child.session, nonces=nonces, newest=newest)
+    return Beat(session=session, nonces=nonces, newest=newest, info=info)

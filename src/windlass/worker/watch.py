@@ -14,8 +14,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from logging import getLogger
-from threading import Thread
-from time import monotonic, sleep
+from threading import Event, Thread
+from time import monotonic
 
 from windlass.core.durations import describe_ms
 from windlass.worker.limits import Limits
@@ -53,6 +53,7 @@ class Watch:
         self._loop = loop
         self._pump = pump
         self._on_wedged = on_wedged
+        self._stopping = Event()
         self._told: list[Started] = []  # of the runs that go on, those that were reported
 
     def start(self) -> None:
@@ -63,11 +64,16 @@ class Watch:
         except (RuntimeError, MemoryError) as error:
             log.error("the thread that watches over this child could not be started: %s", error)
 
+    def stop(self) -> None:
+        """Before the pump ends as it should."""
+        self._stopping.set()
+
     def _run(self) -> None:
         wait_s = 0.0
         while True:
             began_at = monotonic()
-            sleep(wait_s)
+            if self._stopping.wait(wait_s):
+                return
             waited_s = monotonic() - began_at
             try:
                 self.look(waited_s, is_punctual=waited_s < wait_s + LATE_S)
@@ -78,7 +84,7 @@ class Watch:
     def look(self, waited_s: float, *, is_punctual: bool) -> None:
         self._table.note_pulse(monotonic(), self._line.ended)
         wedged = self._pump.look(waited_s, is_punctual=is_punctual)
-        if wedged is not None:
+        if wedged is not None and not self._stopping.is_set():
             self._on_wedged(wedged)  # before anything is logged: that may be what is stuck
         self._loop.look(is_punctual=is_punctual)
         self._report_long()

@@ -70,6 +70,11 @@ def _network_place(parts: SplitResult) -> dict[str, Any]:
         port = parts.port
     except ValueError:
         port = -1
+    if "@" in parts.path:
+        raise EngineError(
+            "Expected a url such as redis://user:password@host:6379/0, found a slash before the @. "
+            "In a password write %2F for /, %40 for @ and %3A for :."
+        )
     if not parts.hostname or port == -1 or (database and not database.isdecimal()):
         raise EngineError(
             f"Expected a url such as redis://localhost:6379/0 (host, port, number of the "

@@ -6,7 +6,7 @@ travel beside it as they are.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Final
 
 import msgspec
@@ -85,12 +85,15 @@ def of_plan(plan: Plan) -> list[bytes]:
     return [b"1" if plan.suspects else b"0", b"%d" % len(queues), *queues]
 
 
-def of_beats(beats: Sequence[Beat]) -> list[bytes]:
+def of_beats(beats: Sequence[Beat], is_home: Callable[[str], bool]) -> list[bytes]:
+    """What a session says of itself is kept in one partition, its home."""
     arguments: list[bytes] = []
     for beat in beats:
+        info = beat.info if beat.info and is_home(beat.session) else b""
         nonces = [nonce.encode() for nonce in beat.nonces or ()]
         number = -1 if beat.nonces is None else len(nonces)
-        arguments += (beat.session.encode(), beat.newest.encode(), b"%d" % number, *nonces)
+        head = (beat.session.encode(), beat.newest.encode(), info, b"%d" % number)
+        arguments += (*head, *nonces)
     return arguments
 
 

@@ -15,6 +15,7 @@ from windlass.core.ids import new_id
 from windlass.core.states import Event
 from windlass.engine.contract import (
     BITE,
+    MAX_HELD,
     Batch,
     Beat,
     CancelCode,
@@ -119,7 +120,12 @@ class RedisEngine:
         return sum(self._broadcast("release", arguments.of_texts((session, nonce))))
 
     def beat(self, beats: Sequence[Beat]) -> list[Pulse]:
-        replies = self._broadcast("beat", arguments.of_beats(beats))
+        replies = self._run(
+            [
+                self._call(number, "beat", arguments.of_beats(beats, self._partitions.home(number)))
+                for number in range(self._partitions.number)
+            ]
+        )
         by_beat = zip(*replies, strict=True) if beats else ()
         return [_to_pulse(beat, answers) for beat, answers in zip(beats, by_beat, strict=True)]
 
@@ -139,7 +145,7 @@ class RedisEngine:
         return Closed(suspected=blamed, released=released)
 
     def sessions(self) -> list[SessionRecord]:
-        return seeing.merge_sessions(self._broadcast("sessions"))
+        return seeing.merge_sessions(self._broadcast("sessions", [b"%d" % MAX_HELD]))
 
     # ----------------------------------------------------------------------------- operators
 

@@ -36,7 +36,7 @@ KINDS: Final[dict[str, Kind]] = {
     "keep": Kind.BY_TIME,  # who has ended, by the next visit of the purge: id
     "dead": Kind.LEXICAL,  # who is dead: id
     "lease": Kind.BY_TIME,  # until when a session lives; -1 when it is dead and has to be emptied
-    "sessions": Kind.HASH,  # session -> 0 (lives) or 1 (dead), and its latest nonce
+    "sessions": Kind.HASH,  # session -> 0 (lives) or 1 (dead), latest nonce; session\0 -> info
     "forget": Kind.BY_TIME,  # sessions without a lease, by when they are forgotten
     "keys": Kind.HASH,  # idempotency key -> job, fingerprint, until
     "key_expiry": Kind.BY_TIME,  # idempotency keys, by when they are forgotten

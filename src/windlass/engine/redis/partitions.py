@@ -40,6 +40,10 @@ class Partitions:
         """Where a session looks first."""
         return self._spread(session)
 
+    def home(self, number: int) -> Callable[[str], bool]:
+        """Whether a session looks first in this partition."""
+        return lambda session: self.of_session(session) == number
+
     def next_free(self) -> int:
         """For jobs that may be anywhere: the same until something was put, so that a batch stays
         together."""

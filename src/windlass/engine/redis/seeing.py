@@ -11,7 +11,7 @@ from typing import Any, Final
 import msgspec
 
 from windlass.core.states import State
-from windlass.engine.contract import Filter, JobRecord, Page, SessionRecord, Stats
+from windlass.engine.contract import MAX_HELD, Filter, JobRecord, Page, SessionRecord, Stats
 from windlass.engine.redis import records
 
 #: A page that filters by more than an index looks at no more than this many records.
@@ -119,11 +119,17 @@ def merge_sessions(replies: Sequence[Sequence[Any]]) -> list[SessionRecord]:
     """A session lives in each partition that it has claimed from; beats keep all of it."""
     found: dict[str, SessionRecord] = {}
     for reply in replies:
-        for at in range(0, len(reply), 3):
-            name, expires_in_ms, jobs = reply[at].decode(), reply[at + 1], reply[at + 2]
-            known = found.get(name)
-            if known is not None:
-                expires_in_ms = max(expires_in_ms, known.expires_in_ms)
-                jobs += known.jobs
-            found[name] = SessionRecord(session=name, expires_in_ms=expires_in_ms, jobs=jobs)
+        for at in range(0, len(reply), 5):
+            name, expires_in_ms, jobs, info, ids = reply[at].decode(), *reply[at + 1 : at + 5]
+            known = found.get(name) or SessionRecord(
+                session=name, expires_in_ms=expires_in_ms, jobs=0
+            )
+            held = {*known.held, *(id.decode() for id in ids)}
+            found[name] = SessionRecord(
+                session=name,
+                expires_in_ms=max(expires_in_ms, known.expires_in_ms),
+                jobs=jobs + known.jobs,
+                held=tuple(sorted(held)[:MAX_HELD]),
+                info=info or known.info,
+            )
     return [found[name] for name in sorted(found)]

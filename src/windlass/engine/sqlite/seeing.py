@@ -9,6 +9,7 @@ import apsw
 
 from windlass.core.states import Counters, Hold, Reason, State
 from windlass.engine.contract import (
+    MAX_HELD,
     Failure,
     Filter,
     JobRecord,
@@ -130,8 +131,15 @@ def _oldest(
 
 
 def sessions(connection: apsw.Connection, now_ms: int) -> list[SessionRecord]:
-    found = rows(connection, "list_sessions")
     return [
-        SessionRecord(session=session, expires_in_ms=expires_ms - now_ms, jobs=jobs)
-        for session, expires_ms, jobs in found
+        SessionRecord(
+            session=session,
+            expires_in_ms=expires_ms - now_ms,
+            jobs=jobs,
+            held=tuple(
+                sorted(row[0] for row in rows(connection, "list_held_ids", session, MAX_HELD))
+            ),
+            info=info,
+        )
+        for session, expires_ms, info, jobs in rows(connection, "list_sessions")
     ]

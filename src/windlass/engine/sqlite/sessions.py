@@ -17,10 +17,12 @@ def beat(tx: Transaction, beats: Sequence[Beat]) -> list[Pulse]:
 
 def _beat(tx: Transaction, sign: Beat) -> Pulse:
     known = tx.one("find_session", sign.session)
-    if known is None:
-        return Pulse(session=sign.session, alive=True)
-    if known[0]:
+    if known is not None and known[0]:
         return Pulse(session=sign.session, alive=False)
+    if sign.info:
+        tx.run("introduce_session", sign.session, tx.now_ms + tx.options.lease_ms, sign.info)
+    elif known is None:
+        return Pulse(session=sign.session, alive=True)
     tx.run("keep_session", sign.session, tx.now_ms + tx.options.lease_ms)
     if sign.nonces is not None:
         _give_back_unknown(tx, sign, sign.nonces)

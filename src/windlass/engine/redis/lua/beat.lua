@@ -1,7 +1,7 @@
 -- Signs of life. Claims under nonces that their child does not know were lost on their way, and
 -- nobody will ever finish them: they are given back.
--- ARGV: 1-3 clock, then for each beat: session, newest, number of nonces (-1 = none were listed),
---       nonces
+-- ARGV: 1-3 clock, then for each beat: session, newest, what it says of itself ('' = nothing),
+--       number of nonces (-1 = none were listed), nonces
 -- Returns: for each beat {alive, ids whose cancellation was requested}
 --@include sessions
 
@@ -43,10 +43,22 @@ local function cancel_requests(session)
   return reply
 end
 
-local function beat(session, newest, known)
+local function introduce(session, info, is_known)
+  if not is_known then
+    call('HSET', key.sessions, session, '0')
+    call('ZADD', key.lease, now_ms + lease_ms, session)
+  end
+  call('HSET', key.sessions, session .. '\0', info)
+end
+
+local function beat(session, newest, info, known)
   local is_known, is_gone = find_session(session)
-  if is_gone or not is_known then
-    return { is_gone and 0 or 1 }
+  if is_gone then
+    return { 0 }
+  elseif info ~= '' then
+    introduce(session, info, is_known)
+  elseif not is_known then
+    return { 1 }
   end
   call('ZADD', key.lease, 'XX', now_ms + lease_ms, session)
   if known then
@@ -58,15 +70,15 @@ end
 notice()
 local reply, at = {}, 4
 while at <= #ARGV do
-  local number, known = tonumber(ARGV[at + 2]), nil
+  local number, known = tonumber(ARGV[at + 3]), nil
   if number >= 0 then
     known = {}
-    for nonce = at + 3, at + 2 + number do
+    for nonce = at + 4, at + 3 + number do
       known[ARGV[nonce]] = true
     end
   end
-  reply[#reply + 1] = beat(ARGV[at], ARGV[at + 1], known)
-  at = at + 3 + math.max(number, 0)
+  reply[#reply + 1] = beat(ARGV[at], ARGV[at + 1], ARGV[at + 2], known)
+  at = at + 4 + math.max(number, 0)
 end
 settle()
 return reply

@@ -1,8 +1,16 @@
--- Live sessions, and how many jobs each holds.
--- KEYS: lease held
--- ARGV: 1-3 clock
--- Returns: for each session its name, expires_in_ms, jobs
+-- Live sessions, how many jobs each holds, some of these, and what it says of itself.
+-- KEYS: lease held sessions
+-- ARGV: 1-3 clock, 4 so many jobs are named
+-- Returns: for each session its name, expires_in_ms, jobs, info ('' = nothing), {ids}
 --@include clock
+
+local function ids_of(session)
+  local members = call('ZRANGEBYLEX', key.held, '[' .. session .. '\0', '(' .. session .. '\1', 'LIMIT', 0, ARGV[4])
+  for number, member in ipairs(members) do
+    members[number] = string.match(member, '[^%z]*$')
+  end
+  return members
+end
 
 local found = call('ZRANGEBYSCORE', key.lease, 0, '(+inf', 'WITHSCORES')
 local reply = {}
@@ -11,5 +19,7 @@ for at = 1, #found, 2 do
   reply[#reply + 1] = session
   reply[#reply + 1] = tonumber(found[at + 1]) - now_ms
   reply[#reply + 1] = call('ZLEXCOUNT', key.held, '[' .. session .. '\0', '(' .. session .. '\1')
+  reply[#reply + 1] = call('HGET', key.sessions, session .. '\0') or ''
+  reply[#reply + 1] = ids_of(session)
 end
 return reply

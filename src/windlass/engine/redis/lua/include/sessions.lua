@@ -57,6 +57,7 @@ end
 local function end_session(session, may_hold_jobs)
   local _, _, nonce = find_session(session)
   call('HSET', key.sessions, session, '1' .. nonce)
+  call('HDEL', key.sessions, session .. '\0')
   call('ZADD', key.forget, now_ms + GONE_SESSION_MS, session)
   if may_hold_jobs then
     call('ZADD', key.lease, -1, session)

@@ -1,0 +1,124 @@
+"""The workers that an engine knows of, put together from their sessions.
+
+A worker is a supervisor with its children; each child has a session. Sessions whose lease has run
+out are not there any more, as far as anybody can tell.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from datetime import UTC, datetime
+from typing import Final
+
+import msgspec
+
+from windlass.core.states import State
+from windlass.engine.contract import Engine, SessionRecord
+from windlass.worker.introduction import Introduction
+
+#: So many running jobs are looked up.
+MAX_RUNNING: Final = 500
+
+
+class RunningJob(msgspec.Struct, frozen=True, kw_only=True):
+    id: str
+    task: str
+    queue: str
+    attempt: int
+    started_at: datetime | None
+
+
+class Child(msgspec.Struct, frozen=True, kw_only=True):
+    """One process in which jobs run."""
+
+    session: str
+    pid: int
+    slots: int
+    is_solo: bool
+    expires_in_ms: int
+    jobs: int  # that it holds; a few of them may not have started
+    running: tuple[RunningJob, ...]
+
+
+class WorkerView(msgspec.Struct, frozen=True, kw_only=True):
+    host: str
+    pid: int
+    app: str
+    version: str
+    queues: tuple[str, ...]
+    started_at: datetime | None
+    children: tuple[Child, ...]
+
+    @property
+    def slots(self) -> int:
+        return sum(child.slots for child in self.children if not child.is_solo)
+
+    @property
+    def jobs(self) -> int:
+        return sum(child.jobs for child in self.children)
+
+
+def read_fleet(engine: Engine) -> list[WorkerView]:
+    """Every live worker, by host and pid."""
+    sessions = [record for record in engine.sessions() if record.expires_in_ms >= 0]
+    running = _running(engine, [id for record in sessions for id in record.held][:MAX_RUNNING])
+    workers: dict[tuple[str, int], list[tuple[Introduction, Child]]] = {}
+    for record in sessions:
+        known = _introduction(record)
+        child = _child(record, known, running)
+        workers.setdefault((known.host, known.worker), []).append((known, child))
+    return [_worker(*place, members) for place, members in sorted(workers.items())]
+
+
+def _introduction(record: SessionRecord) -> Introduction:
+    """What it said; a session that says nothing has at least a name, host.pid.random."""
+    known = Introduction.unpack(record.info)
+    if known.worker:
+        return known
+    host, _, rest = record.session.partition(".")
+    pid = int(rest.partition(".")[0]) if rest.partition(".")[0].isdecimal() else 0
+    return Introduction(host=host, worker=pid, child=pid)
+
+
+def _child(record: SessionRecord, known: Introduction, running: dict[str, RunningJob]) -> Child:
+    return Child(
+        session=record.session,
+        pid=known.child,
+        slots=known.slots,
+        is_solo=known.is_solo,
+        expires_in_ms=record.expires_in_ms,
+        jobs=record.jobs,
+        running=tuple(running[id] for id in record.held if id in running),
+    )
+
+
+def _running(engine: Engine, ids: Sequence[str]) -> dict[str, RunningJob]:
+    return {
+        record.id: RunningJob(
+            id=record.id,
+            task=record.task,
+            queue=record.queue,
+            attempt=record.counters.attempt,
+            started_at=_instant(record.started_ms),
+        )
+        for record in engine.get(ids)
+        if record is not None and record.state is State.RUNNING
+    }
+
+
+def _worker(host: str, pid: int, members: Iterable[tuple[Introduction, Child]]) -> WorkerView:
+    known, children = zip(*members, strict=True)
+    first = min(known, key=lambda one: one.started_ms)
+    return WorkerView(
+        host=host,
+        pid=pid,
+        app=first.app,
+        version=first.version,
+        queues=first.queues,
+        started_at=_instant(first.started_ms or None),
+        children=tuple(children),
+    )
+
+
+def _instant(at_ms: int | None) -> datetime | None:
+    return None if at_ms is None else datetime.fromtimestamp(at_ms / 1000, UTC)

@@ -1,0 +1,140 @@
+"""`windlass worker --reload`: a worker for development, started anew when a source file changes.
+
+The whole worker is started anew, supervisor and all, so that changed settings count too. Files are
+looked at twice a second: every .py below the current folder and the folder of the app, but not in
+environments, caches and hidden folders. A worker that cannot start is started again after the next
+change.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from types import FrameType
+from typing import Final
+
+from windlass.cli.output import say
+
+#: How often to look, in seconds.
+LOOK_S: Final = 0.5
+#: How long running jobs have before they are handed back, in seconds.
+PATIENCE_S: Final = 2.0
+#: How long a worker may take to end after that, in seconds.
+END_S: Final = 15.0
+_SKIPPED: Final = frozenset({"__pycache__", "node_modules", "site-packages"})
+
+Snapshot = Mapping[str, tuple[int, int]]
+
+
+def snapshot(folders: Iterable[Path]) -> Snapshot:
+    """When each source file was changed last, and how large it is."""
+    return {path: stamp for folder in folders for path, stamp in _sources(folder)}
+
+
+def _sources(folder: Path) -> Iterator[tuple[str, tuple[int, int]]]:
+    for place, folders, files in os.walk(folder):
+        if "pyvenv.cfg" in files:
+            folders.clear()
+            continue
+        folders[:] = [name for name in folders if name[0] != "." and name not in _SKIPPED]
+        for name in files:
+            if name.endswith(".py"):
+                try:
+                    found = os.stat(path := os.path.join(place, name))
+                except OSError:
+                    continue  # an editor replaces it at this moment
+                yield path, (found.st_mtime_ns, found.st_size)
+
+
+def changed(before: Snapshot, after: Snapshot) -> list[str]:
+    paths = before.keys() | after.keys()
+    return sorted(path for path in paths if before.get(path) != after.get(path))
+
+
+class Reloader:
+    """Runs `windlass` with these arguments again and again; `run` gives the last exit code."""
+
+    def __init__(self, arguments: Sequence[str], folders: Sequence[Path]) -> None:
+        self._command = [sys.executable, "-m", "windlass", *arguments]
+        self._folders = folders
+        self._is_stopping = False
+        self._worker: subprocess.Popen[bytes] | None = None
+        self._told: subprocess.Popen[bytes] | None = None  # who has heard of the stop
+
+    def run(self) -> int:
+        with _heeding(self._stop):
+            while True:
+                before = snapshot(self._folders)
+                worker = self._worker = subprocess.Popen(self._command)
+                change = self._watch(worker, before)
+                code = self._replace(worker) if change else self._end(worker)
+                if not change or self._is_stopping:
+                    return code
+                say(f"{_named(change)} changed: starting anew.")
+
+    def _stop(self, number: int, frame: FrameType | None) -> None:
+        """Passed on at once. A worker that heard it too, from the terminal, takes it for an echo;
+        a moment later it would be the second signal, which hands back what runs."""
+        self._is_stopping = True
+        if self._worker is not None:
+            self._told = self._worker
+            self._worker.send_signal(number)
+
+    def _watch(self, worker: subprocess.Popen[bytes], before: Snapshot) -> list[str]:
+        """What has changed; nothing when it is time to end."""
+        is_told = False
+        while not self._is_stopping:
+            code = _wait(worker, LOOK_S)
+            if code == 0:
+                return []
+            if code is not None:
+                if not is_told:
+                    say("The worker cannot run; it is started again when a file has changed.")
+                is_told = True
+                time.sleep(LOOK_S)
+            if change := changed(before, snapshot(self._folders)):
+                return change
+        return []
+
+    def _end(self, worker: subprocess.Popen[bytes]) -> int:
+        """As long as it takes."""
+        if self._told is not worker:
+            worker.send_signal(signal.SIGTERM)
+        return worker.wait()
+
+    def _replace(self, worker: subprocess.Popen[bytes]) -> int:
+        """Ask once, and once more when the patience is over."""
+        worker.send_signal(signal.SIGTERM)
+        if _wait(worker, PATIENCE_S) is None:
+            worker.send_signal(signal.SIGTERM)
+            if _wait(worker, END_S) is None:
+                worker.kill()
+        return worker.wait()
+
+
+def _wait(worker: subprocess.Popen[bytes], seconds: float) -> int | None:
+    try:
+        return worker.wait(seconds)
+    except subprocess.TimeoutExpired:
+        return None
+
+
+@contextmanager
+def _heeding(stop: Callable[[int, FrameType | None], None]) -> Iterator[None]:
+    handlers = {number: signal.signal(number, stop) for number in (signal.SIGTERM, signal.SIGINT)}
+    try:
+        yield
+    finally:
+        for number, handler in handlers.items():
+            signal.signal(number, handler)
+
+
+def _named(change: Sequence[str]) -> str:
+    first = os.path.relpath(change[0])
+    return first if len(change) == 1 else f"{first} and {len(change) - 1} more"

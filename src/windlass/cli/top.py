@@ -1,0 +1,222 @@
+"""`windlass top`: queues, rates, workers and running jobs, renewed while one watches.
+
+One look reads counters and sessions; it does not grow with the number of jobs. Rates are the
+difference of two looks.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Final
+
+import click
+import msgspec
+
+from windlass.app import Windlass
+from windlass.cli.connecting import connect
+from windlass.cli.fleet import WorkerView, read_fleet
+from windlass.cli.output import STATE_STYLES, print_json, printable, say
+from windlass.cli.parameters import connection_options, duration, json_option
+from windlass.cli.wording import age, span
+from windlass.cli.workers import queues_of, running_jobs
+from windlass.core.states import State
+from windlass.engine.contract import Engine, Stats
+from windlass.errors import EngineUnavailable
+
+if TYPE_CHECKING:
+    from datetime import timedelta
+
+    from rich.console import Group, RenderableType
+    from rich.table import Table
+
+#: What is shown as so many a second.
+RATES: Final = ("enqueued", "succeeded", "retried", "dead", "cancelled", "crashed", "lost")
+#: So many workers, and so many running jobs, are shown.
+SHOWN_WORKERS: Final = 20
+SHOWN_JOBS: Final = 20
+
+
+class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
+    """All that is shown at one moment."""
+
+    engine: str
+    stats: Stats
+    rates: Mapping[str, float]  # a second
+    workers: Sequence[WorkerView]
+
+
+@click.command(short_help="Watch queues, rates, workers and running jobs.")
+@connection_options
+@click.option(
+    "--interval",
+    type=duration,
+    default="1s",
+    show_default=True,
+    metavar="DURATION",
+    help="How often to look.",
+)
+@click.option("--once", is_flag=True, help="Look twice, print, and end.")
+@json_option
+def top(
+    app_path: str | None, url: str | None, interval: timedelta, once: bool, as_json: bool
+) -> None:
+    """Watch queues, rates, workers and running jobs. Ctrl-C ends it.
+
+    \b
+    windlass top --app shop.tasks:app
+    windlass top --url redis://localhost:6379/0 --json
+    """
+    interval_s = interval.total_seconds()
+    if interval_s <= 0:
+        raise click.UsageError("Expected an interval of more than 0 for --interval.")
+    with connect(app_path, url) as app:
+        looks = Looks(app.engine)
+        looks.take()
+        if as_json or once:
+            time.sleep(interval_s)
+            _print_once(looks.take(), as_json=as_json)
+        else:
+            _watch(app, looks, interval_s)
+
+
+class Looks:
+    """One look after the other."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+        self._totals: Mapping[str, int] = {}
+        self._at = 0.0
+
+    def take(self) -> Snapshot:
+        stats, at = self._engine.stats(), time.monotonic()
+        passed_s = at - self._at
+        rates = {
+            name: round((stats.totals.get(name, 0) - self._totals.get(name, 0)) / passed_s, 1)
+            for name in RATES
+        }
+        self._totals, self._at = stats.totals, at
+        fleet = read_fleet(self._engine)
+        return Snapshot(engine=self._engine.location, stats=stats, rates=rates, workers=fleet)
+
+
+def _print_once(snapshot: Snapshot, *, as_json: bool) -> None:
+    from windlass.cli.output import console
+
+    if as_json:
+        print_json(snapshot)
+    else:
+        console().print(_screen(snapshot))
+
+
+def _watch(app: Windlass, looks: Looks, interval_s: float) -> None:
+    """Until Ctrl-C. An engine that is away costs time only."""
+    from rich.console import Console
+    from rich.live import Live
+
+    screen = Console()
+    if not screen.is_terminal:
+        raise click.UsageError(
+            "Expected a terminal to draw on, found none. Use --once or --json in scripts."
+        )
+    try:
+        with Live(console=screen, screen=True, auto_refresh=False) as live:
+            while True:
+                try:
+                    live.update(_screen(looks.take()), refresh=True)
+                except EngineUnavailable as error:
+                    live.update(_text(f"{error}"), refresh=True)
+                time.sleep(interval_s)
+    except KeyboardInterrupt:
+        say(f"No longer watching {app.engine.location}.")
+
+
+# --------------------------------------------------------------------------------------- the screen
+
+
+def _screen(snapshot: Snapshot) -> Group:
+    from rich.console import Group
+    from rich.text import Text
+
+    rates = "  ".join(
+        f"{name} {snapshot.rates[name]:g}/s" for name in RATES if _is_shown(snapshot, name)
+    )
+    parts: list[RenderableType] = [
+        Text(printable(snapshot.engine), style="bold"),
+        Text(rates),
+        Text(),
+        _queues(snapshot.stats),
+        Text(),
+        *_workers(snapshot.workers),
+    ]
+    running = list(running_jobs(snapshot.workers))
+    if running:
+        parts += [Text(), _running(running[:SHOWN_JOBS]), *_others(len(running) - SHOWN_JOBS)]
+    return Group(*parts)
+
+
+def _others(number: int) -> list[RenderableType]:
+    return [_text(f"and {number:,} more", style="dim")] if number > 0 else []
+
+
+def _is_shown(snapshot: Snapshot, name: str) -> bool:
+    """What happens always, and what has happened at all."""
+    return name in ("enqueued", "succeeded") or snapshot.stats.totals.get(name, 0) > 0
+
+
+def _queues(stats: Stats) -> Table:
+    states = [state for state in State if any(state in counts for counts in stats.queues.values())]
+    table = _table(["queue", *(f">{state}" for state in states), ">next waits"])
+    for queue, counts in sorted(stats.queues.items()):
+        waits = stats.oldest_ready_ms.get(queue)
+        numbers = (_number(counts.get(state, 0), STATE_STYLES[state]) for state in states)
+        table.add_row(_text(queue), *numbers, _text("" if waits is None else span(waits)))
+    return table
+
+
+def _workers(fleet: Sequence[WorkerView]) -> list[RenderableType]:
+    """The busiest first, if there are more than a screen has room for."""
+    if not fleet:
+        return [_text("No workers.")]
+    if len(fleet) > SHOWN_WORKERS:
+        fleet = sorted(fleet, key=lambda worker: -worker.jobs)
+    table = _table(["worker", ">children", ">slots", ">jobs", "started", "app", "queues"])
+    for worker in fleet[:SHOWN_WORKERS]:
+        busy = "yellow" if worker.jobs else "dim"
+        table.add_row(
+            _text(f"{worker.host} {worker.pid}"),
+            _number(len(worker.children)),
+            _number(worker.slots),
+            _number(worker.jobs, busy),
+            _text(age(worker.started_at)),
+            _text(worker.app),
+            _text(queues_of(worker)),
+        )
+    return [table, *_others(len(fleet) - SHOWN_WORKERS)]
+
+
+def _running(rows: Sequence[tuple[object, ...]]) -> Table:
+    table = _table(["job", "task", "queue", ">attempt", "claimed", "by"])
+    for row in rows:
+        table.add_row(*(_text(str(value)) for value in row))
+    return table
+
+
+def _table(columns: Sequence[str]) -> Table:
+    from rich.table import Table
+
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for column in columns:
+        is_number = column.startswith(">")
+        table.add_column(column.lstrip(">"), justify="right" if is_number else "left", no_wrap=True)
+    return table
+
+
+def _text(value: str, style: str = "") -> RenderableType:
+    from rich.text import Text
+
+    return Text(printable(value).replace("\n", " "), style=style)
+
+
+def _number(value: int, style: str = "") -> RenderableType:
+    return _text(f"{value:,}", style if value else "dim")

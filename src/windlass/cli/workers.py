@@ -1,0 +1,83 @@
+"""`windlass workers`: who is at work, where, and on what."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+import click
+
+from windlass.cli.connecting import connect
+from windlass.cli.fleet import WorkerView, read_fleet
+from windlass.cli.output import print_json, print_table, say
+from windlass.cli.parameters import connection_options, json_option
+from windlass.cli.wording import age, count
+
+#: So many running jobs are listed.
+LISTED: Final = 50
+
+
+@click.command(short_help="Show which workers live, and what they run.")
+@connection_options
+@json_option
+def workers(app_path: str | None, url: str | None, as_json: bool) -> None:
+    """Show the workers that live, and what they run. One that ended or died is not shown.
+
+    \b
+    windlass workers --app shop.tasks:app
+    """
+    with connect(app_path, url) as app:
+        fleet = read_fleet(app.engine)
+    if as_json:
+        print_json(fleet)
+    elif not fleet:
+        say("No workers.")
+    else:
+        _print_workers(fleet)
+        _print_running(fleet)
+
+
+def _print_workers(fleet: Sequence[WorkerView]) -> None:
+    print_table(
+        ["host", ">pid", ">children", ">slots", ">jobs", "started", "app", "queues"],
+        (
+            (
+                worker.host,
+                str(worker.pid),
+                len(worker.children),
+                worker.slots,
+                worker.jobs,
+                age(worker.started_at),
+                worker.app,
+                queues_of(worker),
+            )
+            for worker in fleet
+        ),
+    )
+
+
+def queues_of(worker: WorkerView) -> str:
+    return ", ".join(worker.queues) or "every queue"
+
+
+def _print_running(fleet: Sequence[WorkerView]) -> None:
+    rows = list(running_jobs(fleet))
+    if rows:
+        say("")
+        print_table(["job", "task", "queue", ">attempt", "claimed", "by"], rows[:LISTED])
+    if len(rows) > LISTED:
+        say(f"And {count(len(rows) - LISTED, 'more job')}: --json shows them.")
+
+
+def running_jobs(fleet: Sequence[WorkerView]) -> Iterator[tuple[object, ...]]:
+    """The one that has been running for longest first."""
+    found = [
+        (job.started_at, job, f"{worker.host} {child.pid}")
+        for worker in fleet
+        for child in worker.children
+        for job in child.running
+    ]
+    for started_at, job, place in sorted(
+        found, key=lambda one: (one[0] is None, one[0], one[1].id)
+    ):
+        yield job.id, job.task, job.queue, job.attempt, age(started_at), place

@@ -1,0 +1,131 @@
+"""The log lines of a worker as data: the name of the event, and the name of each thing in the line.
+
+Found by the text of the line before its values are put in. So the places that log stay plain, and a
+line costs nothing more unless it is written as JSON. A test holds this table to the lines.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final, NamedTuple
+
+
+class Event(NamedTuple):
+    name: str
+    fields: tuple[str, ...] = ()
+
+
+#: line -> event. Names stay when words change.
+EVENTS: Final[Mapping[str, Event]] = {
+    # the worker
+    "started: %s": Event("worker_started", ("worker",)),
+    "ready: %s, %d tasks": Event("worker_ready", ("engine", "tasks")),
+    "tasks: %s": Event("worker_tasks", ("tasks",)),
+    "settings: %s": Event("worker_settings", ("settings",)),
+    "the app %s knows no task: where it is made, import the modules that declare them": Event(
+        "no_tasks", ("app",)
+    ),
+    "cannot serve %s: %s": Event("worker_failed", ("app", "why")),
+    "stopping on %s: jobs have %g s to finish; another signal hands them back now": Event(
+        "worker_stopping", ("signal", "grace_s")
+    ),
+    "stopping: nothing is left to do": Event("worker_done"),
+    "stopping: handing back what still runs": Event("worker_handing_back"),
+    "stopped": Event("worker_stopped"),
+    "windlass health cannot see this worker: %s": Event("health_unserved", ("why",)),
+    # jobs
+    "job %s of task %s ended as %s in attempt %d after %d ms": Event(
+        "job_ended", ("job_id", "task", "outcome", "attempt", "duration_ms")
+    ),
+    "job %s of task %s failed in attempt %d of %d (%s), again in %s": Event(
+        "job_failed", ("job_id", "task", "attempt", "max_attempts", "error", "delay")
+    ),
+    "job %s of task %s was cancelled while it ran": Event("job_cancelled", ("job_id", "task")),
+    "job %s went on %s after its time-out, %s, and is ended with child %d": Event(
+        "job_ended_by_force", ("job_id", "kill_after", "timeout", "child")
+    ),
+    "job %s went on %s after it was cancelled, and is ended with child %d": Event(
+        "cancelled_job_ended_by_force", ("job_id", "kill_after", "child")
+    ),
+    "job %s of task %s has been running for longer than %s without a time-out, since %s": Event(
+        "job_runs_long", ("job_id", "task", "limit", "since")
+    ),
+    "%s blocks the event loop, for %g s already: %s": Event(
+        "loop_blocked", ("by", "blocked_s", "stack")
+    ),
+    "job %s of task %s is dead, %s: %s": Event("job_dead", ("job_id", "task", "reason", "error")),
+    "job %s of task %s failed beside its code: %s": Event(
+        "job_escaped", ("job_id", "task", "error")
+    ),
+    "a job of task %s is kept for workers of another version: %s": Event(
+        "job_of_other_version", ("task", "why")
+    ),
+    "task %s is not known to this app: its jobs are kept for a worker that knows it": Event(
+        "task_unknown", ("task",)
+    ),
+    "the outcome of job %s cannot be reported and is dropped": Event("outcome_lost", ("job_id",)),
+    "%d stale outcomes were refused, their jobs are in other hands: %s": Event(
+        "outcomes_refused", ("number", "job_ids")
+    ),
+    "handed back %d running jobs": Event("jobs_handed_back", ("number",)),
+    "what is in hand is left to the supervisor to give back: %s": Event(
+        "jobs_left_to_supervisor", ("why",)
+    ),
+    # children
+    "child %d died: %s; %s": Event("child_died", ("child", "cause", "jobs")),
+    "child %d could not start: %s": Event("child_failed", ("child", "why")),
+    "a child could not be started, and is tried again: %s": Event("child_not_started", ("why",)),
+    "child %d retires: %s": Event("child_retires", ("child", "why")),
+    "child %d uses %s of memory before its first job, more than its limit of %s: "
+    "give a larger one": Event("child_too_large", ("child", "memory", "limit")),
+    "child %d has not run Python for %d s, one of its jobs keeps the interpreter to "
+    "itself; running: %s": Event("interpreter_kept", ("child", "stood_s", "job_ids")),
+    "child %d reports nothing any more, %s": Event("child_wedged", ("child", "where")),
+    "the worker inside this process reports nothing any more, %s": Event(
+        "inside_wedged", ("where",)
+    ),
+    "the thread that watches over this child could not be started: %s": Event(
+        "watch_not_started", ("why",)
+    ),
+    "killing child %d, which does not end by itself": Event("child_killed", ("child",)),
+    "a thread for jobs could not be started, and is tried again: %s": Event(
+        "thread_not_started", ("why",)
+    ),
+    "%s left the event loop, which goes on": Event("loop_left", ("error",)),
+    "the lifespan was not entered within %g s, and is waited for": Event(
+        "lifespan_slow", ("limit_s",)
+    ),
+    "the lifespan failed when it was left": Event("lifespan_failed"),
+    "the lifespan was not left within %g s; the process ends": Event(
+        "lifespan_lingered", ("limit_s",)
+    ),
+    "the lifespan ended by itself; this child ends its jobs": Event("lifespan_ended"),
+    # sessions and the engine
+    "session %s closed: %d jobs charged a crash, %d to run alone, %d given back": Event(
+        "session_closed", ("session", "crashed", "suspected", "released")
+    ),
+    "session %s of child %d is gone": Event("session_gone", ("session", "child")),
+    "session %s is gone: the engine did not hear of it for a lease. %d claims dropped, "
+    "%d jobs run on and will be refused; going on as session %s": Event(
+        "session_renewed", ("session", "dropped", "running", "new_session")
+    ),
+    "the engine is away; trying until it is back: %s": Event("engine_away", ("why",)),
+    "the engine is back: %s": Event("engine_back", ("engine",)),
+    "the supervisor cannot reach the engine, and tries on: %s": Event(
+        "supervisor_engine_away", ("why",)
+    ),
+    "the supervisor reaches the engine again: %s": Event("supervisor_engine_back", ("engine",)),
+    # bugs
+    "the pump of session %s failed and starts anew": Event("pump_failed", ("session",)),
+    "the watch over this child failed, and looks again": Event("watch_failed"),
+    "the upkeep of the worker failed and is tried again": Event("upkeep_failed"),
+    "claims of session %s could not be given back": Event("claims_not_given_back", ("session",)),
+}
+
+
+def describe(message: object, arguments: object) -> dict[str, object]:
+    """The event of a record and its fields; nothing for a line that is none of a worker."""
+    event = EVENTS.get(message) if isinstance(message, str) else None
+    if event is None or not isinstance(arguments, tuple):
+        return {}
+    return {"event": event.name, **dict(zip(event.fields, arguments, strict=False))}

@@ -1,0 +1,62 @@
+"""What a session says of itself, for `windlass workers` and for whoever else wants to know.
+
+Stored with the engine, and read by other versions: unknown fields are left out, and every field has
+a default. Nothing secret belongs here.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+import time
+from functools import cache
+
+import msgspec
+
+from windlass.worker.options import WorkerOptions
+
+
+class Introduction(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """Of one child, or of a worker inside another program."""
+
+    host: str = ""
+    worker: int = 0  # the pid of the supervisor
+    child: int = 0  # and of the process in which jobs run
+    app: str = ""
+    queues: tuple[str, ...] = ()  # every queue when empty
+    slots: int = 0
+    is_solo: bool = False
+    started_ms: int = 0  # by the clock of that machine
+    version: str = ""
+
+    def pack(self) -> bytes:
+        return msgspec.json.encode(self)
+
+    @classmethod
+    def unpack(cls, data: bytes) -> Introduction:
+        """Bytes that are none of ours say nothing."""
+        try:
+            return msgspec.json.decode(data, type=cls)
+        except msgspec.MsgspecError:
+            return cls()
+
+
+def introduce(options: WorkerOptions, child: int, slots: int, *, is_solo: bool) -> bytes:
+    return Introduction(
+        host=socket.gethostname(),
+        worker=os.getpid(),
+        child=child,
+        app=options.app,
+        queues=options.queues,
+        slots=slots,
+        is_solo=is_solo,
+        started_ms=time.time_ns() // 1_000_000,
+        version=_version(),
+    ).pack()
+
+
+@cache
+def _version() -> str:
+    from importlib.metadata import version  # slow to import, and needed only here
+
+    return version("windlass")

@@ -1,0 +1,170 @@
+"""The `windlass` command, and `windlass health` without loading the rest of it.
+
+A probe is run every few seconds for as long as a worker lives, so it must cost next to nothing: it
+needs no app, no engine and nothing but the standard library. Importing anything of `windlass` loads
+all of its public face, which takes several times longer than asking. So this stands beside it.
+
+1. Every supervisor listens on a socket in `folder()`, and answers whoever connects with one JSON
+   document about itself.
+2. `check` asks all of them, and says whether they live and are ready.
+3. `command` is the console script: `health` is answered here, everything else by `windlass.cli`.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+import stat
+import sys
+
+TYPE_CHECKING = False  # as in `typing`, which takes as long to import as all the rest here
+if TYPE_CHECKING:
+    from typing import Any
+
+#: How long a supervisor may take to answer, in seconds.
+PATIENCE_S = 2.0
+#: Where the sockets are, if not in the folder for temporary files.
+VARIABLE = "WINDLASS_RUNTIME_DIR"
+_PREFIX = "worker-"
+_SUFFIX = ".sock"
+_FLAGS = {"--live", "--json"}
+
+
+def command() -> None:
+    arguments = sys.argv[1:]
+    if arguments[:1] == ["health"] and _FLAGS.issuperset(arguments[1:]):
+        sys.exit(check(is_live="--live" in arguments, as_json="--json" in arguments))
+    from windlass.cli import main
+
+    main()
+
+
+# ------------------------------------------------------------------------------------- the folder
+
+
+def folder() -> str:
+    """The same for a worker and for whoever asks after it, as long as both are the same user."""
+    given = os.environ.get(VARIABLE)
+    if given:
+        return given
+    return os.path.join(os.environ.get("TMPDIR") or "/tmp", f"windlass-{os.geteuid()}")
+
+
+def require_own_folder(path: str) -> None:
+    """Raises `OSError` if others could have put something there."""
+    found = os.lstat(path)
+    is_own = stat.S_ISDIR(found.st_mode) and found.st_uid == os.geteuid()
+    if not is_own or found.st_mode & 0o022:
+        raise PermissionError(
+            f"{path} must be a folder of this user that nobody else can write to. Remove it, or "
+            f"name another one in {VARIABLE}."
+        )
+
+
+def name_socket() -> str:
+    """The random part: a worker in another container may have the same pid."""
+    return f"{_PREFIX}{os.getpid()}-{os.urandom(4).hex()}{_SUFFIX}"
+
+
+def _find_sockets(path: str) -> list[str]:
+    """Those of workers: others may use the same folder, and theirs are none of our business."""
+    names = [name for name in os.listdir(path) if name.endswith(_SUFFIX) and _pid_of(name)]
+    return sorted(os.path.join(path, name) for name in names)
+
+
+def _pid_of(name: str) -> int:
+    """0 for a socket of somebody else."""
+    pid = name.removeprefix(_PREFIX).partition("-")[0]
+    return int(pid) if name.startswith(_PREFIX) and pid.isdecimal() else 0
+
+
+# ----------------------------------------------------------------------------------------- asking
+
+
+def check(*, app: str | None = None, is_live: bool = False, as_json: bool = False) -> int:
+    """Ask all workers, print what they say, and give the exit code."""
+    try:
+        found = ask_all()
+    except OSError as error:
+        sys.stderr.write(f"Error: {error}\n")
+        return 1
+    workers = [one for one in found if app is None or one.get("app") == app]
+    what = "live" if is_live else "ready"
+    is_well = bool(workers) and all(one[what] for one in workers)
+    if as_json:
+        import json
+
+        print(json.dumps({what: is_well, "workers": workers}, indent=2))
+    else:
+        _print(workers, what)
+    return 0 if is_well else 1
+
+
+def _print(workers: list[dict[str, Any]], what: str) -> None:
+    if not workers:
+        sys.stderr.write(f"No worker of this user was found in {folder()}.\n")
+    for one in workers:
+        name = f"worker {one['pid']}"
+        if one[what]:
+            print(f"{name}: {what}")
+        else:
+            print(f"{name}: not {what}: {one['why']}")
+
+
+def ask_all() -> list[dict[str, Any]]:
+    """What every worker of this user says; one that does not answer neither lives nor is ready."""
+    path = folder()
+    if not os.path.isdir(path):
+        return []
+    require_own_folder(path)
+    answers = [_ask(place) for place in _find_sockets(path)]
+    return [answer for answer in answers if answer is not None]
+
+
+def prune(path: str) -> None:
+    """Remove the sockets of workers that were killed."""
+    for place in _find_sockets(path):
+        with socket.socket(socket.AF_UNIX) as connection:
+            connection.setblocking(False)
+            try:
+                connection.connect(place)
+            except ConnectionRefusedError:
+                remove(place)
+            except OSError:
+                continue  # busy, or gone meanwhile
+
+
+def _ask(path: str) -> dict[str, Any] | None:
+    """None if nobody is there any more: its socket is then removed."""
+    with socket.socket(socket.AF_UNIX) as connection:
+        connection.settimeout(PATIENCE_S)
+        try:
+            connection.connect(path)
+            return _decode(_read(connection))
+        except (ConnectionRefusedError, FileNotFoundError):
+            remove(path)
+            return None
+        except (OSError, ValueError):
+            pid, why = _pid_of(os.path.basename(path)), f"it did not answer within {PATIENCE_S:g} s"
+            return {"pid": pid, "live": False, "ready": False, "why": why}
+
+
+def _read(connection: socket.socket) -> bytes:
+    parts = []
+    while part := connection.recv(65536):
+        parts.append(part)
+    return b"".join(parts)
+
+
+def _decode(answer: bytes) -> dict[str, Any]:
+    import json
+
+    decoded: dict[str, Any] = json.loads(answer)
+    return decoded
+
+
+def remove(path: str) -> None:
+    try:
+        os.unlink(path)
+    except OSError:
+        return

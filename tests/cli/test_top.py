@@ -1,0 +1,125 @@
+"""`windlass top` and `windlass workers` at a shell."""
+
+from __future__ import annotations
+
+import os
+import pty
+import signal
+import subprocess
+import time
+from typing import Any
+
+import msgspec
+
+from tests.app.hand import Hand
+from tests.cli.shell import SCRIPT, Shell
+from windlass import Windlass
+from windlass.cli.fleet import read_fleet
+from windlass.cli.top import SHOWN_WORKERS, Looks
+from windlass.core.ids import new_id
+from windlass.engine.contract import Beat, NewJob, Plan
+from windlass.worker.introduction import Introduction
+
+
+def test_without_workers_it_says_so(shell: Shell, app: Windlass) -> None:
+    app.engine.migrate()
+    ran = shell.type("workers", "--url", shell.url)
+    assert (ran.code, ran.out, ran.err) == (0, "", "No workers.\n")
+    assert shell.type("workers", "--json", "--url", shell.url).json == []
+
+
+def test_what_a_worker_says_of_itself_is_inert(shell: Shell, app: Windlass) -> None:
+    info = Introduction(host="\x1b[31mevil\n", worker=7, app="[red]x[/red]").pack()
+    app.engine.beat([Beat(session="host.7.abc", info=info), Beat(session="s", info=b"no JSON")])
+    for command in (("workers",), ("top", "--once", "--interval", "10ms")):
+        ran = shell.type(*command, "--url", shell.url)
+        assert r"\x1b[31mevil" in ran.out
+        assert "[red]x[/red]" in ran.out
+        assert all(char.isprintable() or char == "\n" for char in ran.out)
+
+
+def test_a_session_whose_lease_has_run_out_is_not_there(app: Windlass) -> None:
+    app.engine.beat([Beat(session="host.7.abc", info=Introduction(host="h", worker=7).pack())])
+    assert [worker.pid for worker in read_fleet(app.engine)] == [7]
+    app.engine.clock_offset_ms += app.settings.lease_ms + 1_000
+    assert len(app.engine.sessions()) == 1
+    assert read_fleet(app.engine) == []
+
+
+def test_rates_are_the_difference_of_two_looks(app: Windlass, hand: Hand) -> None:
+    looks = Looks(app.engine)
+    looks.take()
+    begin = time.monotonic()
+    for _ in range(10):
+        app.tasks["tasks.add"].enqueue(1)
+    rates = looks.take().rates
+    assert 10 / (time.monotonic() - begin + 0.1) <= rates["enqueued"] <= 10 / 0.001
+    assert rates["succeeded"] == 0
+    assert looks.take().rates["enqueued"] == 0
+
+
+def test_in_a_pipe_it_wants_to_be_told_when_to_end(shell: Shell, app: Windlass) -> None:
+    app.engine.migrate()
+    ran = shell.type("top", "--url", shell.url)
+    assert ran.code == 2
+    assert "Use --once or --json in scripts" in ran.err
+
+
+def test_as_many_workers_as_there_is_room_for(shell: Shell, app: Windlass) -> None:
+    app.engine.migrate()
+    command = ("top", "--once", "--interval", "10ms", "--url", shell.url)
+    assert "No workers." in shell.type(*command).out
+    pids = range(1000, 1500)
+    infos = [Introduction(host="h", worker=pid, slots=1).pack() for pid in pids]
+    app.engine.beat(
+        [Beat(session=f"h.{pid}.x", info=info) for pid, info in zip(pids, infos, strict=True)]
+    )
+    app.engine.put([NewJob(id=new_id(1), task="t", queue="default", payload=b"")])
+    app.engine.claim("h.1499.x", "nonce", Plan(), 1)
+    shown = shell.type(*command).out
+    assert "h 1499" in shown, "the busy one"
+    assert shown.count("h 1") == SHOWN_WORKERS
+    assert "and 480 more" in shown
+    assert len(shell.type("workers", "--json", "--url", shell.url).json) == 500
+
+
+def test_an_interval_of_nothing_is_refused(shell: Shell) -> None:
+    ran = shell.type("top", "--interval", "0", "--url", shell.url)
+    assert ran.code == 2
+    assert "--interval" in ran.err
+
+
+def test_on_a_terminal_it_goes_on_until_interrupted(shell: Shell, app: Windlass) -> None:
+    app.tasks["tasks.add"].enqueue(1)
+    ours, theirs = pty.openpty()
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)  # else it may be ignored
+    watching = subprocess.Popen(
+        [SCRIPT, "top", "--interval", "50ms", "--url", shell.url],
+        env={**shell.environment({"TERM": "xterm"}), "COLUMNS": "120", "LINES": "30"},
+        stdin=theirs,
+        stdout=theirs,
+        stderr=theirs,
+    )
+    signal.signal(signal.SIGINT, before)
+    os.close(theirs)
+    sent = ""
+    while sent.count("next waits") < 3:  # drawn again and again
+        sent += os.read(ours, 65536).decode()
+    watching.send_signal(signal.SIGINT)
+    try:
+        while chunk := os.read(ours, 65536):
+            sent += chunk.decode()
+    except OSError:
+        pass  # the other end is closed
+    os.close(ours)
+    assert watching.wait(20) == 0
+    assert "default" in sent
+    assert "No longer watching" in sent
+
+
+def test_one_document(shell: Shell, app: Windlass) -> None:
+    app.tasks["tasks.add"].enqueue(1)
+    ran = shell.type("top", "--json", "--interval", "10ms", "--url", shell.url)
+    document: Any = msgspec.json.decode(ran.out)
+    assert document.keys() == {"engine", "stats", "rates", "workers"}
+    assert document["stats"]["queues"] == {"default": {"ready": 1}}
