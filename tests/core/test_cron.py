@@ -81,6 +81,13 @@ def test_days(expression: str, days: list[str]) -> None:
     assert first_days(expression, 3) == days
 
 
+@pytest.mark.parametrize("weekday", ["SUN", "MON", "TUE", "WED", "THU", "FRI", "SAT"])
+def test_rare_days_are_not_taken_for_impossible_ones(weekday: str) -> None:
+    """A fifth one in February is a 29th that comes every 28 years, or every 40."""
+    [day] = first_days(f"0 0 * FEB {weekday}#5", 1)
+    assert day.endswith("-02-29")
+
+
 def test_six_fields_begin_with_seconds() -> None:
     found = between(Cron("10,50 59 23 * * *"), utc("01-01 00:00"), utc("01-02 23:59:10"))
     assert found == [utc("01-01 23:59:10"), utc("01-01 23:59:50"), utc("01-02 23:59:10")]
@@ -212,6 +219,12 @@ LORD_HOWE = (
 def test_clocks_that_change(zone: str, expression: str, span: str, expected: str) -> None:
     after, until = moments(span)
     assert between(Cron(expression, tz=zone), after, until) == list(moments(expected))
+
+
+def test_looking_back_over_a_midnight_that_is_repeated() -> None:
+    """The clock went back from 0:01, at 02:31 UTC, and shows 23:20 of the day before again."""
+    hourly = Cron("0 * * * *", tz="America/St_Johns")
+    assert hourly.last_until(ms(utc("2010-11-07 02:50"))) == ms(utc("2010-11-07 02:30"))
 
 
 def moments(text: str) -> Iterator[datetime]:

@@ -85,6 +85,12 @@ def test_nothing_before_the_start_and_nothing_after_the_end() -> None:
     assert hourly.last_until(NOON_MS + 100 * HOUR_MS) == inside[-1]
 
 
+def test_a_start_between_two_occurrences() -> None:
+    hourly = Cron("0 * * * *", start=NOON + timedelta(minutes=30))
+    assert hourly.last_until(NOON_MS + HOUR_MS - 1) is None
+    assert hourly.next_after(0) == hourly.last_until(NOON_MS + HOUR_MS) == NOON_MS + HOUR_MS
+
+
 def test_an_interval_ends() -> None:
     assert list(Every("1h", start=NOON, end=NOON + timedelta(minutes=90)).upcoming(0)) == [
         NOON_MS,

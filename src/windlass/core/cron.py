@@ -326,8 +326,8 @@ def _wrong(field: _Field, part: str, text: str, advice: str) -> ValueError:
 
 
 def _refuse_impossible(days: Days, text: str) -> None:
-    # The calendar repeats itself after 400 years, weekdays included.
-    if days.first_from(date(2000, 1, 1), last_year=2399) is None:
+    # These 28 years have every calendar that a year can have.
+    if days.first_from(date(2000, 1, 1), last_year=2027) is None:
         raise ValueError(
             f"a cron expression must match some day, and {text!r} never does: no year has such a "
             "day. Check the day of the month against the month and the day of the week."

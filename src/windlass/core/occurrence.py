@@ -96,7 +96,5 @@ def occurrence_id(name: str, occurrence_ms: int, partition: int = 0) -> str:
 
 def run_ms(schedule: Schedule, name: str, occurrence_ms: int) -> int:
     """When the job of an occurrence may start."""
-    if not schedule.jitter_ms:
-        return occurrence_ms
     digest = hashlib.blake2b(f"jitter:{occurrence_ms}:{name}".encode(), digest_size=8).digest()
     return occurrence_ms + int.from_bytes(digest) % (schedule.jitter_ms + 1)
