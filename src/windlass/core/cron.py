@@ -29,11 +29,11 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_left, bisect_right
-from calendar import monthrange
-from dataclasses import dataclass
 from datetime import date, timedelta
 from functools import lru_cache
-from typing import TYPE_CHECKING, Final, NamedTuple, final
+from typing import TYPE_CHECKING, Final, final
+
+import msgspec
 
 from windlass.core.zones import day_of, local_day, offset_s, start_of
 
@@ -59,7 +59,7 @@ _DAY: Final = timedelta(days=1)
 _NUMBER: Final = re.compile(r"[0-9]{1,4}")
 
 
-class _Field(NamedTuple):
+class _Field(msgspec.Struct, frozen=True):
     """One place of an expression: what it is called, and what may stand there."""
 
     name: str
@@ -86,8 +86,7 @@ _WEEKDAY: Final = _Field("day of the week", 0, 7, ("SUN", "MON", "TUE", "WED", "
 
 
 @final
-@dataclass(frozen=True, slots=True)
-class Times:
+class Times(msgspec.Struct, frozen=True):
     """The times of day that match, as sorted minutes of the day and seconds of the minute."""
 
     minutes: tuple[int, ...]
@@ -115,8 +114,7 @@ class Times:
 
 
 @final
-@dataclass(frozen=True, slots=True)
-class Days:
+class Days(msgspec.Struct, frozen=True):
     """The days that match."""
 
     months: frozenset[int]
@@ -137,7 +135,7 @@ class Days:
         """The first matching day that is not before this one."""
         while day.year <= last_year:
             if day.month not in self.months:
-                day = (day.replace(day=28) + 4 * _DAY).replace(day=1)
+                day = _month_end(day) + _DAY
             elif self.match(day):
                 return day
             else:
@@ -160,10 +158,10 @@ class Days:
             return True
         if not self.ends_of_month or day.day < 26:  # a last working day is never earlier
             return False
-        first_weekday, length = monthrange(day.year, day.month)
-        beyond_friday = max(0, (first_weekday + length - 1) % 7 - 4)
-        return ("L" in self.ends_of_month and day.day == length) or (
-            "LW" in self.ends_of_month and day.day == length - beyond_friday
+        end = _month_end(day)
+        beyond_friday = max(0, end.weekday() - 4) * _DAY
+        return ("L" in self.ends_of_month and day == end) or (
+            "LW" in self.ends_of_month and day == end - beyond_friday
         )
 
     def _fits_week(self, day: date) -> bool:
@@ -172,15 +170,18 @@ class Days:
             return True
         if not self.nth_weekdays:
             return False
-        is_last = day.day + 7 > monthrange(day.year, day.month)[1]
+        is_last = (day + 7 * _DAY).month != day.month
         return (weekday, (day.day + 6) // 7) in self.nth_weekdays or (
             is_last and (weekday, -1) in self.nth_weekdays
         )
 
 
+def _month_end(day: date) -> date:
+    return (day.replace(day=28) + 4 * _DAY).replace(day=1) - _DAY
+
+
 @final
-@dataclass(frozen=True, slots=True)
-class Expression:
+class Expression(msgspec.Struct, frozen=True):
     """What an expression means."""
 
     days: Days

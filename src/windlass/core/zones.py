@@ -13,7 +13,9 @@ from __future__ import annotations
 
 from datetime import UTC, date, datetime, timedelta
 from functools import lru_cache
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final
+
+import msgspec
 
 if TYPE_CHECKING:
     from zoneinfo import ZoneInfo
@@ -29,7 +31,7 @@ _FARTHEST_S: Final = 16 * 3600
 _NOT_ZONES: Final = ("localtime", "posixrules", "posix/", "right/")
 
 
-class Stretch(NamedTuple):
+class Stretch(msgspec.Struct, frozen=True):
     """A part of a day, from its first local second up to `end_s`, which is not part of it."""
 
     first_s: int
@@ -51,14 +53,6 @@ class Stretch(NamedTuple):
         if self.gap_s is None:
             return min(self.end_s - 1, instant_s + self.offset_s)
         return self.end_s - 1 if self.gap_s <= instant_s else self.first_s - 1
-
-
-class _Change(NamedTuple):
-    """The first instant at which the clock goes by another offset."""
-
-    instant_s: int
-    before_s: int
-    after_s: int
 
 
 @lru_cache(maxsize=256)
@@ -118,10 +112,7 @@ def local_day(zone: ZoneInfo, day: date, *, repeat: bool) -> tuple[Stretch, ...]
     """
     first_s = start_of(day)
     end_s = first_s + DAY_S
-    change = _change_between(zone, first_s - _FARTHEST_S, end_s + _FARTHEST_S)
-    if isinstance(change, int):
-        return (Stretch(first_s, end_s, change),)
-    instant_s, before_s, after_s = change
+    instant_s, before_s, after_s = _change_between(zone, first_s - _FARTHEST_S, end_s + _FARTHEST_S)
     stops_s, resumes_s = instant_s + before_s, instant_s + after_s
     stretches = [Stretch(first_s, min(end_s, stops_s), before_s)]
     if not repeat:
@@ -131,18 +122,17 @@ def local_day(zone: ZoneInfo, day: date, *, repeat: bool) -> tuple[Stretch, ...]
     return tuple(stretch for stretch in stretches if stretch.first_s < stretch.end_s)
 
 
-def _change_between(zone: ZoneInfo, low_s: int, high_s: int) -> _Change | int:
-    """The change of the clock between two instants a few days apart, or its offset if it has none.
+def _change_between(zone: ZoneInfo, low_s: int, high_s: int) -> tuple[int, int, int]:
+    """When the clock changes between two instants a few days apart, and its offsets before and
+    after; the later instant, and the same offset twice, if it does not.
 
     Of two changes within three days only one would be seen; no zone has had that since 1990.
     """
     before_s, after_s = offset_s(zone, low_s), offset_s(zone, high_s)
-    if before_s == after_s:
-        return before_s
-    while high_s - low_s > 1:
+    while before_s != after_s and high_s - low_s > 1:
         middle_s = (low_s + high_s) // 2
         if offset_s(zone, middle_s) == before_s:
             low_s = middle_s
         else:
             high_s = middle_s
-    return _Change(high_s, before_s, after_s)
+    return high_s, before_s, after_s
