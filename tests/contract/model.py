@@ -4,8 +4,8 @@ This is the specification of the verbs. It reads no clock, does no input or outp
 speed; moves and charges come from `windlass.core.states`. The same verbs take and give the same
 values as `windlass.engine.contract.Engine`. `model_job` beside this says what a move does to a job.
 
-In order: going in, claiming, ending claims, liveness of sessions, operators, upkeep, what can be
-seen, and the one move through which every job changes.
+In order: going in, unique keys, claiming, ending claims, liveness of sessions, operators, upkeep,
+what can be seen, and the one move through which every job changes.
 """
 
 from __future__ import annotations
@@ -26,6 +26,7 @@ from windlass.core.states import (
     next_state,
     stray_delay_ms,
 )
+from windlass.core.unique import QUEUED, OnConflict, is_held
 from windlass.engine.contract import (
     BITE,
     GONE_SESSION_MS,
@@ -58,6 +59,7 @@ from windlass.engine.contract import (
     Succeeded,
     Tended,
     Turn,
+    UniqueKey,
     Unroutable,
     Verdict,
 )
@@ -95,6 +97,7 @@ class Model:
         self.sequence = 0
         self.jobs: dict[str, Job] = {}
         self.keys: dict[tuple[str, str], Key] = {}
+        self.last_stored: dict[tuple[str, str], str] = {}  # by task and unique key, a job's id
         self.expiries: dict[str, int] = {}  # of live sessions
         self.infos: dict[str, bytes] = {}  # what live sessions say of themselves
         self.last_nonces: dict[str, str] = {}  # by session, the latest under which it got something
@@ -109,19 +112,79 @@ class Model:
         return [self._put(new) for new in jobs]
 
     def _put(self, new: NewJob) -> Placed:
+        """The id counts first, then the idempotency key, then the unique key."""
         if new.id in self.jobs:
             return Placed(new.id, PutCode.CREATED)
-        if new.idempotency_key is not None:
-            known = self.keys.get((new.task, new.idempotency_key))
+        if new.scoped_key is not None:
+            known = self.keys.get((new.task, new.scoped_key))
             if known is not None and self.now_ms < known.until_ms:
                 same = known.fingerprint == new.fingerprint
                 return Placed(known.id, PutCode.EXISTING if same else PutCode.CONFLICT)
+        if new.unique is not None:
+            placed = self._meet(new, new.unique)
+            if placed is not None:
+                return placed
+            self.last_stored[new.task, new.unique.key] = new.id
+        if new.scoped_key is not None:
             until_ms = self.now_ms + IDEMPOTENCY_MS
-            self.keys[new.task, new.idempotency_key] = Key(new.id, new.fingerprint, until_ms)
+            self.keys[new.task, new.scoped_key] = Key(new.id, new.fingerprint, until_ms)
         self.sequence += 1
         self.jobs[new.id] = Job.of(new, self.sequence, self.now_ms)
         self.totals["enqueued"] += 1
         return Placed(new.id, PutCode.CREATED)
+
+    # ------------------------------------------------------------------------------ unique keys
+
+    def holders(self, keys: Sequence[tuple[str, str]]) -> list[str | None]:
+        found = [self._holder(task, key) for task, key in keys]
+        return [None if job is None else job.record.id for job in found]
+
+    def _holder(self, task: str, key: str) -> Job | None:
+        job = self.jobs.get(self.last_stored.get((task, key), ""))
+        if job is None or not is_held(
+            job.unique_until, job.record.state, job.period_until_ms, self.now_ms
+        ):
+            return None
+        return job
+
+    def _holder_for(self, task: str, unique: UniqueKey) -> Job | None:
+        """Who is in the way of a new job. One that can only expire is cancelled first."""
+        job = self._holder(task, unique.key)
+        if job is None or job.record.state not in QUEUED:
+            return job
+        expires_ms = job.record.expires_ms
+        if expires_ms is None or expires_ms > self.now_ms:
+            return job
+        if job.record.state is not State.READY:
+            self._move(job, Event.DUE, due_ms=None)
+        self._move(job, Event.EXPIRE, reason=Reason.EXPIRED)
+        return self._holder(task, unique.key)
+
+    def _meet(self, new: NewJob, unique: UniqueKey) -> Placed | None:
+        """The answer to a job that is not to be stored; one that has replaced another before is
+        known by its id."""
+        if unique.on_conflict is OnConflict.REPLACE:
+            for job in self.jobs.values():
+                if job.replaced_by == new.id:
+                    return Placed(job.record.id, PutCode.REPLACED)
+        holder = self._holder_for(new.task, unique)
+        if holder is None:
+            return None
+        id = holder.record.id
+        if unique.on_conflict is OnConflict.RETURN:
+            return Placed(id, PutCode.EXISTING)
+        if unique.on_conflict is OnConflict.RAISE or holder.record.state not in QUEUED:
+            return Placed(id, PutCode.DUPLICATE)
+        self._replace(holder, new)
+        return Placed(id, PutCode.REPLACED)
+
+    def _replace(self, holder: Job, new: NewJob) -> None:
+        is_in_line = holder.record.state is State.READY
+        holder.replace(new, self.now_ms)
+        if holder.record.state is State.READY and not is_in_line:
+            self.sequence += 1
+            holder.place, holder.ready_ms = self.sequence, self.now_ms
+        self.totals["replaced"] += 1
 
     # -------------------------------------------------------------------------------- claiming
 
@@ -375,6 +438,10 @@ class Model:
             return ChangeCode.UNKNOWN
         if not is_allowed(job.record.state, event):
             return ChangeCode.REFUSED
+        if event is Event.REVIVE and job.record.unique_key is not None:
+            if self._holder(job.record.task, job.record.unique_key) not in (None, job):
+                return ChangeCode.DUPLICATE
+            self.last_stored[job.record.task, job.record.unique_key] = id
         self._move(job, event, **FRESH)
         if event is Event.DISCARD:
             self.keys = {name: key for name, key in self.keys.items() if key.id != id}
@@ -408,7 +475,9 @@ class Model:
         finished = [job for job in self.jobs.values() if job.record.state.is_final]
         for job in finished:
             job.record = replace(job.record, result=job.seen(self.now_ms).result)
-        old = [job for job in finished if job.keep_until_ms <= self.now_ms]
+        old = [
+            job for job in finished if max(job.keep_until_ms, job.period_until_ms) <= self.now_ms
+        ]
         for job in sorted(old, key=lambda job: job.keep_until_ms)[:BITE]:
             self._move(job, Event.PURGE)
         return min(len(old), BITE)
@@ -455,6 +524,7 @@ class Model:
         state = next_state(was.state, event, cancel_requested=was.cancel_requested)
         if state is None:
             del self.jobs[was.id]
+            self.last_stored = {name: id for name, id in self.last_stored.items() if id != was.id}
             return
         job.move(event, state, self.now_ms, **details)
         if event in QUEUEING:
