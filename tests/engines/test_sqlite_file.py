@@ -184,6 +184,8 @@ Damage = Callable[[apsw.Connection], object]
         ("UPDATE jobs SET state = 'running', token = 't', session = 's'", "which is unknown"),
         ("INSERT INTO failures VALUES (999, 1, 1, 'retry', 1, 's', x'')", "row 999"),
         ("UPDATE jobs SET hold = 'unroutable', due_ms = 1, state = 'scheduled'", "is held as"),
+        ("INSERT INTO unique_keys VALUES ('t', 'k', 'job-000000')", "which has another one"),
+        ("UPDATE jobs SET unique_key = 'k', unique_until = 'end'", "does not lead to it"),
     ],
 )
 def test_check_finds_damage(path: Path, engine: SQLiteEngine, statement: str, finding: str) -> None:
