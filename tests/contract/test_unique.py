@@ -89,10 +89,11 @@ def test_for_a_period_the_key_is_held_in_every_state(world: World, state: State)
     assert (again(world).code is PutCode.DUPLICATE) is (state in QUEUED)
 
 
-def test_a_record_is_kept_for_its_period(world: World) -> None:
+@pytest.mark.parametrize("ttl_ms", [0, HOUR_MS])
+def test_a_record_is_kept_for_its_period(world: World, ttl_ms: int) -> None:
     id = world.put(unique=key(period_ms=DAY_MS))
     claim = world.take()
-    world.finish(Succeeded(id=id, token=claim.token, result=b"r", result_ttl_ms=HOUR_MS))
+    world.finish(Succeeded(id=id, token=claim.token, result=b"r", result_ttl_ms=ttl_ms))
     world.advance(DAY_MS - 1)
     assert world.engine.tend().purged == world.engine.tend().purged == 0
     record = world.get(id)

@@ -52,10 +52,8 @@ local function find_obstacle(task, name)
   end
   if record[STATE] ~= 'ready' then
     move(id, record, 'due')
-    flush()
   end
   move(id, record, 'expire', { reason = 'expired' })
-  flush()
   return find_holder(task, name)
 end
 
@@ -76,7 +74,6 @@ local function meet(head, body)
     return id, 'duplicate'
   end
   replace(id, record, head, body)
-  flush()
   return id, 'replaced'
 end
 
