@@ -157,8 +157,7 @@ def retry(
             advance(len(chunk))
     _report(done, "retried", as_json)
     if duplicates:
-        left = count(duplicates, "dead job")
-        say(f"{left} left as they are: other jobs hold their unique keys.")
+        say(f"{count(duplicates, 'dead job')} left as it was: another job holds its unique key.")
 
 
 @dead.command(short_help="Remove dead jobs for good.")
