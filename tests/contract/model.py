@@ -2,10 +2,11 @@
 
 This is the specification of the verbs. It reads no clock, does no input or output and knows no
 speed; moves and charges come from `windlass.core.states`. The same verbs take and give the same
-values as `windlass.engine.contract.Engine`. `model_job` beside this says what a move does to a job.
+values as `windlass.engine.contract.Engine`. `model_job` beside this says what a move does to a job,
+`model_unique` who holds a unique key.
 
-In order: going in, unique keys, claiming, ending claims, liveness of sessions, operators, upkeep,
-what can be seen, and the one move through which every job changes.
+In order: going in, claiming, ending claims, liveness of sessions, operators, upkeep, what can be
+seen, and the one move through which every job changes.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from typing import Any, Final, NamedTuple
 
 from msgspec.structs import replace
 
+from tests.contract import model_unique
 from tests.contract.model_job import Job
 from windlass.core.states import (
     Event,
@@ -26,7 +28,6 @@ from windlass.core.states import (
     next_state,
     stray_delay_ms,
 )
-from windlass.core.unique import QUEUED, OnConflict, is_held
 from windlass.engine.contract import (
     BITE,
     GONE_SESSION_MS,
@@ -59,7 +60,6 @@ from windlass.engine.contract import (
     Succeeded,
     Tended,
     Turn,
-    UniqueKey,
     Unroutable,
     Verdict,
 )
@@ -121,7 +121,7 @@ class Model:
                 same = known.fingerprint == new.fingerprint
                 return Placed(known.id, PutCode.EXISTING if same else PutCode.CONFLICT)
         if new.unique is not None:
-            placed = self._meet(new, new.unique)
+            placed = model_unique.meet(self, new, new.unique)
             if placed is not None:
                 return placed
             self.last_stored[new.task, new.unique.key] = new.id
@@ -133,58 +133,9 @@ class Model:
         self.totals["enqueued"] += 1
         return Placed(new.id, PutCode.CREATED)
 
-    # ------------------------------------------------------------------------------ unique keys
-
     def holders(self, keys: Sequence[tuple[str, str]]) -> list[str | None]:
-        found = [self._holder(task, key) for task, key in keys]
+        found = [model_unique.find_holder(self, task, key) for task, key in keys]
         return [None if job is None else job.record.id for job in found]
-
-    def _holder(self, task: str, key: str) -> Job | None:
-        job = self.jobs.get(self.last_stored.get((task, key), ""))
-        if job is None or not is_held(
-            job.unique_until, job.record.state, job.period_until_ms, self.now_ms
-        ):
-            return None
-        return job
-
-    def _holder_for(self, task: str, unique: UniqueKey) -> Job | None:
-        """Who is in the way of a new job. One that can only expire is cancelled first."""
-        job = self._holder(task, unique.key)
-        if job is None or job.record.state not in QUEUED:
-            return job
-        expires_ms = job.record.expires_ms
-        if expires_ms is None or expires_ms > self.now_ms:
-            return job
-        if job.record.state is not State.READY:
-            self._move(job, Event.DUE, due_ms=None)
-        self._move(job, Event.EXPIRE, reason=Reason.EXPIRED)
-        return self._holder(task, unique.key)
-
-    def _meet(self, new: NewJob, unique: UniqueKey) -> Placed | None:
-        """The answer to a job that is not to be stored; one that has replaced another before is
-        known by its id."""
-        if unique.on_conflict is OnConflict.REPLACE:
-            for job in self.jobs.values():
-                if job.replaced_by == new.id:
-                    return Placed(job.record.id, PutCode.REPLACED)
-        holder = self._holder_for(new.task, unique)
-        if holder is None:
-            return None
-        id = holder.record.id
-        if unique.on_conflict is OnConflict.RETURN:
-            return Placed(id, PutCode.EXISTING)
-        if unique.on_conflict is OnConflict.RAISE or holder.record.state not in QUEUED:
-            return Placed(id, PutCode.DUPLICATE)
-        self._replace(holder, new)
-        return Placed(id, PutCode.REPLACED)
-
-    def _replace(self, holder: Job, new: NewJob) -> None:
-        is_in_line = holder.record.state is State.READY
-        holder.replace(new, self.now_ms)
-        if holder.record.state is State.READY and not is_in_line:
-            self.sequence += 1
-            holder.place, holder.ready_ms = self.sequence, self.now_ms
-        self.totals["replaced"] += 1
 
     # -------------------------------------------------------------------------------- claiming
 
@@ -225,7 +176,7 @@ class Model:
             if job.record.hold is Hold.UNROUTABLE:
                 job.record = replace(job.record, hold=Hold.NONE, due_ms=None)
             else:
-                self._move(job, Event.DUE, due_ms=None)
+                self.move(job, Event.DUE, due_ms=None)
 
     def _waiting(self, plan: Plan) -> list[Job]:
         """What may be claimed under a plan, in order."""
@@ -249,10 +200,10 @@ class Model:
             if expires_ms is not None and expires_ms <= self.now_ms:
                 if expired == BITE:
                     return leased, True
-                self._move(job, Event.EXPIRE, reason=Reason.EXPIRED)
+                self.move(job, Event.EXPIRE, reason=Reason.EXPIRED)
                 expired += 1
                 continue
-            self._move(job, Event.CLAIM, session=session, started_ms=self.now_ms, progress=None)
+            self.move(job, Event.CLAIM, session=session, started_ms=self.now_ms, progress=None)
             job.token = nonce
             leased.append(job)
             self.expiries[session] = self.now_ms + self.options.lease_ms
@@ -311,21 +262,21 @@ class Model:
         match outcome:
             case Succeeded(result=result, result_ttl_ms=ttl_ms):
                 stored = result if ttl_ms > 0 else None
-                self._move(job, Event.SUCCEED, cancel_requested=False, result=stored)
+                self.move(job, Event.SUCCEED, cancel_requested=False, result=stored)
                 job.result_until_ms = now_ms + ttl_ms
                 job.keep_until_ms = now_ms + max(ttl_ms, MIN_RECORD_MS)
             case Retried(delay_ms=delay_ms, error=error):
-                self._move(job, Event.RETRY, error=error, due_ms=now_ms + delay_ms)
+                self.move(job, Event.RETRY, error=error, due_ms=now_ms + delay_ms)
             case Buried(reason=reason, error=error, started=started):
-                self._move(job, Event.BURY, error=error, started=started, reason=reason)
+                self.move(job, Event.BURY, error=error, started=started, reason=reason)
             case Released(started=started, alone=alone):
                 suspect = alone or job.record.suspect
-                self._move(job, Event.RELEASE, started=started, suspect=suspect)
+                self.move(job, Event.RELEASE, started=started, suspect=suspect)
             case Snoozed(delay_ms=delay_ms):
-                self._move(job, Event.SNOOZE, due_ms=now_ms + delay_ms)
+                self.move(job, Event.SNOOZE, due_ms=now_ms + delay_ms)
             case Unroutable():
                 due_ms = now_ms + stray_delay_ms(job.record.counters.strays)
-                self._move(job, Event.UNROUTABLE, due_ms=due_ms, hold=Hold.UNROUTABLE)
+                self.move(job, Event.UNROUTABLE, due_ms=due_ms, hold=Hold.UNROUTABLE)
             case _:
                 raise TypeError(f"Expected one of the contract's outcomes, found {outcome!r}.")
 
@@ -355,7 +306,7 @@ class Model:
             assert token is not None
             is_lost = token not in nonces and token <= beat.newest
             if is_lost and started_ms <= self.now_ms - UNKNOWN_NONCE_MS:
-                self._move(job, Event.RELEASE, started=False)
+                self.move(job, Event.RELEASE, started=False)
 
     def close(self, session: str, suspects: Sequence[str], cause: str) -> Closed:
         self._end_session(session)
@@ -364,9 +315,9 @@ class Model:
         innocent = [job for job in held if job.record.id not in suspects]
         event = Event.CRASH if len(set(suspects)) == 1 else Event.SUSPECT
         for job in suspected:
-            self._move(job, event, error=cause.encode())
+            self.move(job, event, error=cause.encode())
         for job in innocent:
-            self._move(job, Event.RELEASE)
+            self.move(job, Event.RELEASE)
         crashed = len(suspected) if event is Event.CRASH else 0
         return Closed(crashed=crashed, suspected=len(suspected) - crashed, released=len(innocent))
 
@@ -404,7 +355,7 @@ class Model:
                 break
             self._end_session(session)
             for job in self._held(session)[: BITE - reaped]:
-                self._move(job, Event.LOSE)
+                self.move(job, Event.LOSE)
                 reaped += 1
         return reaped
 
@@ -421,9 +372,9 @@ class Model:
             is_cancelled = job.record.state is State.CANCELLED
             return CancelCode.CANCELLED if is_cancelled else CancelCode.FINAL
         if job.record.state is State.RUNNING:
-            self._move(job, Event.CANCEL, cancel_requested=True)
+            self.move(job, Event.CANCEL, cancel_requested=True)
             return CancelCode.REQUESTED
-        self._move(job, Event.CANCEL, reason=Reason.CANCELLED)
+        self.move(job, Event.CANCEL, reason=Reason.CANCELLED)
         return CancelCode.CANCELLED
 
     def retry(self, ids: Sequence[str]) -> list[ChangeCode]:
@@ -439,10 +390,11 @@ class Model:
         if not is_allowed(job.record.state, event):
             return ChangeCode.REFUSED
         if event is Event.REVIVE and job.record.unique_key is not None:
-            if self._holder(job.record.task, job.record.unique_key) not in (None, job):
+            holder = model_unique.find_holder(self, job.record.task, job.record.unique_key)
+            if holder not in (None, job):
                 return ChangeCode.DUPLICATE
             self.last_stored[job.record.task, job.record.unique_key] = id
-        self._move(job, event, **FRESH)
+        self.move(job, event, **FRESH)
         if event is Event.DISCARD:
             self.keys = {name: key for name, key in self.keys.items() if key.id != id}
         return ChangeCode.DONE
@@ -479,7 +431,7 @@ class Model:
             job for job in finished if max(job.keep_until_ms, job.period_until_ms) <= self.now_ms
         ]
         for job in sorted(old, key=lambda job: job.keep_until_ms)[:BITE]:
-            self._move(job, Event.PURGE)
+            self.move(job, Event.PURGE)
         return min(len(old), BITE)
 
     # --------------------------------------------------------------------------- what is seen
@@ -519,7 +471,7 @@ class Model:
 
     # -------------------------------------------------------------------------------- the move
 
-    def _move(self, job: Job, event: Event, **details: Any) -> None:
+    def move(self, job: Job, event: Event, **details: Any) -> None:
         was = job.record
         state = next_state(was.state, event, cancel_requested=was.cancel_requested)
         if state is None:
