@@ -47,6 +47,8 @@ def put(tx: Transaction, job: NewJob) -> Placed:
 
 def _find_key(tx: Transaction, job: NewJob) -> Placed | None:
     """The answer to a job whose idempotency key is known."""
+    if job.scoped_key is None:
+        return None
     known = tx.one("find_key", job.task, job.scoped_key, tx.now_ms)
     if known is None:
         return None
