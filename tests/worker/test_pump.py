@@ -213,6 +213,34 @@ def test_a_hand_back_while_the_engine_is_away_does_not_hang(rig: Rig) -> None:
     rig.table.nonces.clear_all()
 
 
+def test_a_drain_while_the_engine_is_away_waits_for_nothing_when_nothing_is_in_hand(
+    rig: Rig,
+) -> None:
+    for verb in ("turn", "wait", "beat", "release"):
+        rig.faulty.faults[verb] = lambda real, arguments: lose_request(real)
+    pump = rig.start()
+    until(lambda: "turn" in rig.faulty.calls, "the pump in trouble")
+    pump.drain()
+    assert rig.ended.wait(5)
+    rig.table.nonces.clear_all()
+
+
+def test_a_drain_while_the_engine_is_away_waits_for_what_runs(rig: Rig) -> None:
+    rig.gate.clear()
+    job = rig.task.enqueue(1)
+    pump = rig.start()
+    until(lambda: rig.starts == [1], "the start")
+    for verb in ("turn", "finish", "wait", "beat"):
+        rig.faulty.faults[verb] = lambda real, arguments: lose_request(real)
+    pump.drain()
+    rig.gate.set()
+    until(lambda: rig.faulty.calls[-1:] == ["beat"], "the pump in trouble")
+    assert not rig.ended.is_set()
+    rig.faulty.faults.clear()
+    assert rig.ended.wait(20)
+    assert rig.record(job.id).state is State.SUCCEEDED
+
+
 def test_an_outcome_that_the_engine_chokes_on_does_not_hold_up_the_others(
     rig: Rig, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -305,12 +305,21 @@ class Pump:
                 turn = self._send(call)
             except EngineError as error:
                 self._note_away(error)
+                if self._has_nothing_in_hand(call):
+                    raise Drained from error
                 if self._handing_back.wait(backoff.next_s()):
                     self._give_back_all()
             else:
                 self._note_back()
                 self._table.note_answer(monotonic())
                 return turn, call
+
+    def _has_nothing_in_hand(self, call: Call) -> bool:
+        """Whether to end though the reply is unknown. What the call may have claimed has not
+        started, and goes back with its session."""
+        self._heed()
+        has_outcomes = call.outcomes or self._outcomes
+        return self._is_draining and not has_outcomes and not self._line.in_hand()
 
     def _send(self, call: Call) -> Turn:
         if not call.room:
