@@ -194,7 +194,8 @@ class Windlass:
     ) -> AbstractContextManager[object]:
         """A worker inside this process: `with app.worker(): ...`. For development and scripts.
 
-        Serves every queue, or the ones named, in strict order, with so many jobs at a time. At the
+        Serves every queue, or the ones named, with so many jobs at a time: each text is a tier that
+        is served before the next, `"critical"`, or queues by weight, `"default:5,low:1"`. At the
         end of the block it claims nothing more and lets running jobs end within `shutdown_grace`.
         It has no process of its own, so a task that kills it, or holds up all of its threads for a
         lease, takes its beats along: in production run `windlass worker`."""

@@ -8,7 +8,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterable, Mapping
 from datetime import datetime
 from typing import Any, Final, TypedDict
@@ -16,6 +15,7 @@ from typing import Any, Final, TypedDict
 import msgspec
 
 from windlass.core.durations import Duration, instant_ms, to_ms
+from windlass.core.queue_plans import QUEUE_NAME
 from windlass.core.retry import Retry
 from windlass.settings import nearest
 
@@ -24,8 +24,6 @@ LOWEST_PRIORITY: Final = -100
 HIGHEST_PRIORITY: Final = 100
 #: The longest idempotency key, in characters.
 MAX_KEY_LENGTH: Final = 256
-
-_QUEUE: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
 
 
 class TaskOptions(TypedDict, total=False):
@@ -119,7 +117,7 @@ _Reader = Callable[[str, Any], Any]
 
 
 def _read_queue(name: str, value: object) -> str:
-    if isinstance(value, str) and _QUEUE.fullmatch(value):
+    if isinstance(value, str) and QUEUE_NAME.fullmatch(value):
         return value
     letters = "letters, digits, '_', '.' and '-', the first one a letter or a digit"
     raise _wrong(name, f"1 to 64 characters out of {letters}", value)

@@ -179,22 +179,55 @@ class Model:
         """What is leased, and whether there was too much to expire for one call."""
         leased: list[Job] = []
         expired = 0
-        for job in self._waiting(plan):
-            if len(leased) == limit or session in self.gone:
-                break
-            expires_ms = job.record.expires_ms
-            if expires_ms is not None and expires_ms <= self.now_ms:
-                if expired == BITE:
-                    return leased, True
-                self._move(job, Event.EXPIRE, reason=Reason.EXPIRED)
-                expired += 1
-                continue
-            self._move(job, Event.CLAIM, session=session, started_ms=self.now_ms, progress=None)
-            job.token = nonce
-            leased.append(job)
-            self.expiries[session] = self.now_ms + self.options.lease_ms
-            self.last_nonces[session] = nonce
-        return leased, False
+        while session not in self.gone and (chosen := self._choose(plan, limit - len(leased))):
+            for job in chosen:
+                expires_ms = job.record.expires_ms
+                if expires_ms is None or expires_ms > self.now_ms:
+                    self._claim(job, session, nonce)
+                    leased.append(job)
+                elif expired < BITE:
+                    self._move(job, Event.EXPIRE, reason=Reason.EXPIRED)
+                    expired += 1
+                else:
+                    return in_turn(plan, leased), True
+        return in_turn(plan, leased), False
+
+    def _choose(self, plan: Plan, limit: int) -> list[Job]:
+        """The next in line, at most so many: of queues that share a tier first as many of each as
+        it has turns, then whoever comes first."""
+        waiting = self._waiting(plan)
+        if not plan.queues:
+            return waiting[:limit]
+        chosen: list[Job] = []
+        for queues, turns in plan.tiers():
+            room = limit - len(chosen)
+            served = [
+                [job for job in waiting if job.record.queue == queue and job not in chosen]
+                for queue in queues
+            ]
+            asked = Counter(turns[:room])
+            parts = [line[: asked[number]] for number, line in enumerate(served)]
+            first = [job for part in parts for job in part]
+            rest = [job for line in served for job in line if job not in first]
+            chosen += [*first, *rest][:room]
+        return chosen
+
+    def _claim(self, job: Job, session: str, nonce: str) -> None:
+        self._move(job, Event.CLAIM, session=session, started_ms=self.now_ms, progress=None)
+        job.token = nonce
+        self.expiries[session] = self.now_ms + self.options.lease_ms
+        self.last_nonces[session] = nonce
+
+    def prepare(self, session: str, plan: Plan) -> Batch:
+        """What a claim over several partitions does in each before it leases anything."""
+        if self._due() or self._may_reap():
+            self._notice_silence()
+            self._promote()
+            self._reap()
+        if session in self.gone:
+            return Batch(gone=True)
+        suspects = bool(self._waiting(replace(plan, suspects=True)))
+        return Batch(next_in_ms=self._next_in_ms(), suspects=suspects)
 
     def _held_under(self, session: str, nonce: str) -> list[Job]:
         return [job for job in self._held(session) if job.token == nonce]

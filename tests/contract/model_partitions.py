@@ -33,6 +33,7 @@ from windlass.engine.contract import (
     Plan,
     Pulse,
     SessionRecord,
+    Share,
     Stats,
     Tended,
     Turn,
@@ -46,11 +47,12 @@ R = TypeVar("R")
 
 
 class Visit(NamedTuple):
-    """One call of `turn` in one partition."""
+    """One call of `turn` in one partition, or of `prepare` before it."""
 
     partition: int
     session: str  # none: it only ends claims
-    limit: int  # negative: only what is held already
+    limit: int | None  # negative: only what is held already; None: only prepared
+    plan: Plan
 
 
 class PartitionedModel:
@@ -64,8 +66,9 @@ class PartitionedModel:
         make_call = engine._claiming._make_call
 
         def note(partition: int, name: str, packed: Sequence[bytes]) -> Any:
-            session, _, limit, *_ = packed
-            self._visits.append(Visit(partition, session.decode(), int(limit or 0)))
+            session, _, *rest = packed
+            limit = None if name == "prepare" else int(rest.pop(0) or 0)
+            self._visits.append(Visit(partition, session.decode(), limit, _to_plan(rest)))
             return make_call(partition, name, packed)
 
         engine._claiming._make_call = note
@@ -121,7 +124,7 @@ class PartitionedModel:
         partitions are asked."""
         visits = [visit for visit in self._visits if visit.session]
         verdicts = tuple(self.finish(outcomes))
-        batches = [self._visit(visit, nonce, plan) for visit in visits]
+        batches = [self._visit(visit, nonce) for visit in visits]
         claims = [claim for batch in batches for claim in batch.claims]
         if any(batch.gone for batch in batches):
             return Turn(verdicts=verdicts, batch=Batch(gone=True))
@@ -136,11 +139,13 @@ class PartitionedModel:
         )
         return Turn(verdicts=verdicts, batch=batch)
 
-    def _visit(self, visit: Visit, nonce: str, plan: Plan) -> Batch:
+    def _visit(self, visit: Visit, nonce: str) -> Batch:
         model = self._models[visit.partition]
+        if visit.limit is None:
+            return model.prepare(visit.session, visit.plan)
         if visit.limit < 0:
             model.use_up(visit.session, nonce)
-        return model.claim(visit.session, nonce, plan, visit.limit)
+        return model.claim(visit.session, nonce, visit.plan, visit.limit)
 
     # ------------------------------------------------------------------------ in all partitions
 
@@ -219,6 +224,19 @@ class PartitionedModel:
                 info=known.info or record.info,
             )
         return [found[name] for name in sorted(found)]
+
+
+def _to_plan(packed: Sequence[bytes]) -> Plan:
+    suspects, queues, shares, *rest = packed
+    names, turns = rest[: int(queues)], rest[int(queues) :]
+    return Plan(
+        queues=tuple(name.decode() for name in names),
+        suspects=suspects == b"1",
+        shares=tuple(
+            Share(int(turns[at]), int(turns[at + 1]), turns[at + 2])
+            for at in range(0, 3 * int(shares), 3)
+        ),
+    )
 
 
 def _one_pulse(pulses: Sequence[Pulse]) -> Pulse:

@@ -49,6 +49,7 @@ from windlass.engine.contract import (
     Progressed,
     Released,
     Retried,
+    Share,
     Snoozed,
     Stats,
     Succeeded,
@@ -80,10 +81,23 @@ jumps = st.sampled_from(
 )
 queues = st.sampled_from(["a", "b"])
 tasks = st.sampled_from(["t", "u"])
-plans = st.builds(
-    Plan,
-    queues=st.sampled_from([(), (), ("a",), ("b", "a"), ("b", "none", "b")]),
-    suspects=st.sampled_from([False, False, True]),
+suspects = st.sampled_from([False, False, True])
+plans = st.one_of(
+    st.builds(
+        Plan,
+        queues=st.sampled_from([(), (), ("a",), ("b", "a"), ("b", "none", "b")]),
+        suspects=suspects,
+    ),
+    st.builds(
+        lambda first, turns, suspects: Plan(
+            queues=("none", "a", "b") if first else ("a", "b"),
+            suspects=suspects,
+            shares=(Share(first, 2, turns),),
+        ),
+        st.integers(0, 1),
+        st.sampled_from([b"", b"\1", b"\0\1\0", b"\1\1\0\1"]),
+        suspects,
+    ),
 )
 limits = st.sampled_from([0, 1, 1, 2, 3, 100])
 slots = st.integers(0, 2)

@@ -29,6 +29,8 @@ from windlass.engine.contract import (
     Succeeded,
     Unroutable,
 )
+from windlass.engine.redis import arguments
+from windlass.engine.redis.engine import RedisEngine
 
 #: script -> the keys of which it can leave nothing but the sentinel. `wait` is wherever a job can
 #: become ready: the last waiter is woken.
@@ -46,6 +48,7 @@ EMPTIES: Final[dict[str, set[str]]] = {
     "get": set(),
     "look": set(),
     "open": set(),
+    "prepare": {"asked", "due", "held", "lease", "parked", "wait"},
     "put": {"wait"},
     "release": {"asked", "held", "wait"},
     "retry": {"dead", "extra", "keep", "wait"},
@@ -280,6 +283,35 @@ def more_than_one_bite(stage: Stage) -> None:
     stage.engine.close("worker", [jobs[0].id, jobs[1].id], "killed")
 
 
+def a_claim_over_partitions_is_prepared(stage: Stage) -> None:
+    """There is one partition here, and a claim does not need to be prepared: so by hand."""
+    stage.world.put(run_in_ms=1_000)
+    stage.world.advance(1_000)
+    prepare(stage)
+    leave_nothing(stage)
+    claim = stage.run()
+    stage.engine.finish([Unroutable(id=claim.id, token=claim.token)])
+    stage.add_waiter()
+    stage.world.advance(1_000)
+    prepare(stage)
+    leave_nothing(stage)
+    for is_asked in (False, True):
+        claim = stage.run()
+        if is_asked:
+            stage.engine.cancel([claim.id])
+        stage.world.pass_time(LEASE_MS)
+        stage.add_waiter()
+        prepare(stage)
+        leave_nothing(stage)
+
+
+def prepare(stage: Stage) -> None:
+    engine = stage.engine
+    assert isinstance(engine, RedisEngine)
+    plan = arguments.of_plan(Plan(queues=("queue", "other")))
+    engine._run([engine._call(0, "prepare", [b"other", b"10", *plan])])
+
+
 def leave_nothing(stage: Stage) -> None:
     """End whatever there is, and let everything be kept long enough."""
     stage.engine.close("worker", [], "ended")
@@ -305,4 +337,5 @@ SCENARIOS: Final[tuple[Callable[[Stage], None], ...]] = (
     the_only_progress_is_dropped,
     the_only_result_is_dropped,
     more_than_one_bite,
+    a_claim_over_partitions_is_prepared,
 )

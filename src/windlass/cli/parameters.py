@@ -13,6 +13,7 @@ import click
 
 from windlass.core.durations import MAX_DURATION_MS, describe_ms, to_ms
 from windlass.core.ids import check_id
+from windlass.core.queue_plans import read_tiers
 from windlass.core.sizes import describe_bytes, to_bytes
 from windlass.options import read_call_options
 
@@ -95,14 +96,13 @@ def queue_name(value: str) -> str:
     return value
 
 
-def served_queue(value: str) -> str:
-    """A queue of a worker. The notation of weights is known, so that its use can be answered."""
-    if ":" in value or "," in value:
-        raise click.BadParameter(
-            f"expected the name of one queue, found {value!r}. Weights, and several queues in one "
-            "-q, are not there yet: repeat -q, and the first one named has precedence."
-        )
-    return queue_name(value)
+def tier(value: str) -> str:
+    """Queues that a worker serves side by side."""
+    try:
+        read_tiers([value])
+    except ValueError as error:
+        raise click.BadParameter(f"{error}.") from error
+    return value
 
 
 def duration(value: str) -> timedelta:

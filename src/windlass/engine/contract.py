@@ -13,7 +13,7 @@ In order: what goes in (`NewJob`, `Plan`), what a worker holds (`Claim`, `Batch`
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from enum import StrEnum
 from typing import Final, Protocol
 
@@ -86,11 +86,33 @@ class Placed(msgspec.Struct, frozen=True):
     code: PutCode
 
 
+class Share(msgspec.Struct, frozen=True):
+    """Queues of a plan that are served side by side: `number` of them, from position `first` on.
+
+    `turns` says whose turn it is, one byte for each: 0 is the first of these queues. When there is
+    room for n jobs of them, each gives first as many as it has turns among the first n; what then
+    is left is filled in the order of the queues."""
+
+    first: int
+    number: int
+    turns: bytes
+
+
 class Plan(msgspec.Struct, frozen=True, kw_only=True):
     """What a child is willing to claim: queues in strict order, or every queue when empty."""
 
     queues: tuple[str, ...] = ()
     suspects: bool = False  # claim only jobs that must run alone, instead of all the others
+    shares: tuple[Share, ...] = ()  # where not the order alone decides; ascending, and apart
+
+    def tiers(self) -> Iterator[tuple[tuple[str, ...], bytes]]:
+        """The queues in strict order: those that share a tier together, with their turns."""
+        shares = {share.first: share for share in self.shares}
+        at = 0
+        while at < len(self.queues):
+            share = shares.get(at) or Share(at, 1, b"")
+            yield self.queues[at : at + share.number], share.turns
+            at += share.number
 
 
 # ------------------------------------------------------------------------------- holding and ending
@@ -111,7 +133,8 @@ class Claim(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Batch(msgspec.Struct, frozen=True, kw_only=True):
-    """The answer to a claim, in the order in which the jobs should start."""
+    """The answer to a claim, in the order in which the jobs should start; those of queues that
+    share a tier queue by queue, for the child to interleave."""
 
     claims: tuple[Claim, ...] = ()
     next_in_ms: int | None = None  # when the next thing is due; 0 = there is more to do now

@@ -49,6 +49,7 @@ from windlass.worker.process import ChildProcess
 from windlass.worker.reactor import Reactor
 from windlass.worker.recycling import Recycling
 from windlass.worker.retiring import KILL_S, Retirements
+from windlass.worker.rota import Rota
 from windlass.worker.status import ChildStatus, WorkerStatus, age, answer_probes, judge
 from windlass.worker.upkeep import Closing, Upkeep
 
@@ -208,7 +209,7 @@ class Supervisor:
         upkeep = self._upkeep = Upkeep(
             engine,
             ready.lease_ms,
-            self._options.queues,
+            Rota(self._options.queues, is_solo=True).plan,
             living=lambda: list(self._children.values()),
             on_gone=lambda session: self._reactor.post(partial(self._tell_gone, session)),
             on_cancel=lambda session, ids: self._reactor.post(partial(self._cancel, session, ids)),

@@ -82,7 +82,11 @@ def _details(outcome: Outcome) -> tuple[tuple[object, ...], bytes]:
 
 def of_plan(plan: Plan) -> list[bytes]:
     queues = [queue.encode() for queue in plan.queues]
-    return [b"1" if plan.suspects else b"0", b"%d" % len(queues), *queues]
+    shares: list[bytes] = []
+    for share in plan.shares:
+        shares += (b"%d" % share.first, b"%d" % share.number, share.turns)
+    head = (b"1" if plan.suspects else b"0", b"%d" % len(queues), b"%d" % len(plan.shares))
+    return [*head, *queues, *shares]
 
 
 def of_beats(beats: Sequence[Beat], is_home: Callable[[str], bool]) -> list[bytes]:

@@ -8,6 +8,7 @@ from typing import Final
 import apsw
 import msgspec
 
+from windlass.core.queue_plans import allot
 from windlass.core.states import Counters, Event, Hold, Reason, State
 from windlass.engine.contract import BITE, GONE_SESSION_MS, Batch, Claim, Plan
 from windlass.engine.sqlite.statements import Row, as_array, first
@@ -161,18 +162,33 @@ def _take(tx: Transaction, session: str, nonce: str, fresh: list[Row]) -> None:
 
 def _next_in_line(tx: Transaction, plan: Plan, limit: int) -> list[Row]:
     if plan.queues:
-        found: list[Row] = []
-        for queue in dict.fromkeys(plan.queues):
-            found += tx.rows("list_ready", queue, plan.suspects, limit - len(found))
-            if len(found) == limit:
-                break
-        return found
+        return _next_of_tiers(tx, plan, limit)
     queues = [queue for (queue,) in tx.rows("list_ready_queues")]
     if len(queues) > limit:
         queues = _best_queues(tx, queues, plan, limit)
     merged = [row for queue in queues for row in tx.rows("list_ready", queue, plan.suspects, limit)]
     merged.sort()  # rank and place come first, and places never repeat
     return merged[:limit]
+
+
+def _next_of_tiers(tx: Transaction, plan: Plan, limit: int) -> list[Row]:
+    found: list[Row] = []
+    seen: set[str] = set()
+    for queues, turns in plan.tiers():
+        left = limit - len(found)
+        if not left:
+            break
+        lines = [
+            tx.rows("list_ready", queue, plan.suspects, left)
+            for queue in queues
+            if queue not in seen
+        ]
+        seen.update(queues)
+        for line, number in zip(
+            lines, allot(turns, [len(line) for line in lines], left), strict=True
+        ):
+            found += line[:number]
+    return found
 
 
 def _best_queues(tx: Transaction, queues: list[str], plan: Plan, limit: int) -> list[str]:

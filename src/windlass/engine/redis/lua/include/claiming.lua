@@ -91,6 +91,25 @@ local function merge(suspects, queues, limit)
   return ids, members
 end
 
+-- Queues that share a tier: first each as many as it has turns, then the rest in their order.
+local function add_share(share, queues, first, room, add)
+  local asked, taken, left = {}, {}, room
+  for turn = 1, math.min(room, #share.turns) do
+    local number = string.byte(share.turns, turn)
+    asked[number] = (asked[number] or 0) + 1
+  end
+  for number = 0, share.number - 1 do
+    taken[number] = asked[number] and add(queues[first + number], 0, asked[number]) or 0
+    left = left - taken[number]
+  end
+  for number = 0, share.number - 1 do
+    if left == 0 then
+      return
+    end
+    left = left - add(queues[first + number], taken[number], left)
+  end
+end
+
 -- The next ids under a plan, in the order in which they should start, and their members of `ready`.
 local function next_in_line(suspects, queues, limit)
   if #queues == 0 then
@@ -100,16 +119,25 @@ local function next_in_line(suspects, queues, limit)
     end
   end
   local ids, members = {}, {}
-  for _, queue in ipairs(queues) do
+  local function add(queue, offset, number)
     local from, to = bounds(suspects, queue)
     local id_at = #queue + 11  -- behind the mark of suspects, the queue, a zero, rank and place
-    for _, member in ipairs(range(from, to, 0, limit - #ids)) do
+    local found = range(from, to, offset, number)
+    for _, member in ipairs(found) do
       ids[#ids + 1] = sub(member, id_at)
       members[#members + 1] = member
     end
-    if #ids == limit then
-      break
+    return #found
+  end
+  local at = 1
+  while at <= #queues and #ids < limit do
+    local share = shares[at]
+    if share then
+      add_share(share, queues, at, limit - #ids, add)
+    else
+      add(queues[at], 0, limit - #ids)
     end
+    at = at + (share and share.number or 1)
   end
   return ids, members
 end

@@ -1,6 +1,9 @@
 -- The line: what is ready under a plan, what is due, and when the next thing is.
 --@include sessions
 
+-- Where queues share a tier: the first of them -> how many there are, and their turns.
+local shares = {}
+
 -- Bounds of what is ready: of one queue, or of all.
 local function bounds(suspects, queue)
   if queue then
@@ -43,16 +46,21 @@ local function has_work(suspects, queues)
   return next_in_ms() == 0 or is_any_ready(suspects, queues)
 end
 
--- Read a plan from the arguments: "1" or "0" for suspects, the number of queues, the queues; then
--- where the next argument is.
+-- Read a plan from the arguments: "1" or "0" for suspects, the number of queues and of shares, the
+-- queues, for each share its first queue, how many there are and their turns. Gives the first two,
+-- and where the next argument is.
 local function read_plan(at)
   local queues, seen = {}, {}
-  local last = at + 1 + tonumber(ARGV[at + 1])
-  for number = at + 2, last do
+  local last = at + 2 + tonumber(ARGV[at + 1])
+  for number = at + 3, last do
     if not seen[ARGV[number]] then
       seen[ARGV[number]] = true
       queues[#queues + 1] = ARGV[number]
     end
+  end
+  for _ = 1, tonumber(ARGV[at + 2]) do
+    shares[ARGV[last + 1] + 1] = { number = tonumber(ARGV[last + 2]), turns = ARGV[last + 3] }
+    last = last + 3
   end
   return ARGV[at], queues, last + 1
 end
