@@ -31,6 +31,7 @@ from windlass.errors import (
     WindlassError,
 )
 from windlass.job import Job, JobInfo
+from windlass.queue import Queue, QueueInfo
 from windlass.settings import Settings
 from windlass.task import Call, Task
 
@@ -61,6 +62,8 @@ __all__ = [
     "NoContext",
     "PayloadTooLarge",
     "Progress",
+    "Queue",
+    "QueueInfo",
     "Reason",
     "Reject",
     "ResultExpired",

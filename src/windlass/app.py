@@ -48,7 +48,8 @@ from windlass.engine.contract import Engine, EngineOptions
 from windlass.engine.forking import opening
 from windlass.errors import InvalidTask
 from windlass.job import Job
-from windlass.options import Choices, TaskOptions, read_task_options
+from windlass.options import Choices, TaskOptions, read_queue, read_task_options
+from windlass.queue import Queue
 from windlass.settings import (
     SettingArguments,
     Settings,
@@ -149,6 +150,10 @@ class Windlass:
     def job(self, id: str) -> Job[Any]:
         """A handle on any job. Asks nobody whether there is one."""
         return Job(self, check_id(id), None)
+
+    def queue(self, name: str) -> Queue:
+        """A handle on a queue, to pause, resume or empty it. Asks nobody whether there is one."""
+        return Queue(self, read_queue(name))
 
     def decode_result(self, task: str, result: bytes) -> Any:
         """A stored result, rebuilt by the annotations of its task; as JSON if that is unknown."""

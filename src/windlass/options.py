@@ -116,6 +116,11 @@ def _misplaced(name: str, place: str, known: Iterable[str]) -> TypeError:
 _Reader = Callable[[str, Any], Any]
 
 
+def read_queue(value: object) -> str:
+    """The name of a queue."""
+    return _read_queue("queue", value)
+
+
 def _read_queue(name: str, value: object) -> str:
     if isinstance(value, str) and QUEUE_NAME.fullmatch(value):
         return value

@@ -14,9 +14,10 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import Any, Final, NamedTuple
 
-from msgspec.structs import replace
+from msgspec.structs import asdict, replace
 
 from tests.contract.model_job import Job
+from windlass.core.lines import queue_of
 from windlass.core.states import (
     Event,
     Hold,
@@ -39,6 +40,7 @@ from windlass.engine.contract import (
     CancelCode,
     ChangeCode,
     Closed,
+    Emptied,
     EngineOptions,
     Filter,
     JobRecord,
@@ -50,6 +52,8 @@ from windlass.engine.contract import (
     Progressed,
     Pulse,
     PutCode,
+    QueueChange,
+    QueueRecord,
     Released,
     Retried,
     SessionRecord,
@@ -100,6 +104,7 @@ class Model:
         self.last_nonces: dict[str, str] = {}  # by session, the latest under which it got something
         self.gone: dict[str, int] = {}  # dead sessions, and until when they are remembered
         self.totals: Counter[str] = Counter()
+        self.settings: dict[str, QueueRecord] = {}  # of queues where they are not the usual ones
         self.last_seen_ms: int | None = None
         self.reap_after_ms = 0
 
@@ -171,7 +176,8 @@ class Model:
             for job in self.jobs.values()
             if job.is_claimable
             and job.record.suspect is plan.suspects
-            and (not plan.queues or job.record.queue in plan.queues)
+            and plan.serves(job.record.queue)
+            and not self._settings_of(job.record.queue).paused
         ]
         return in_turn(plan, jobs)
 
@@ -202,7 +208,11 @@ class Model:
         for queues, turns in plan.tiers():
             room = limit - len(chosen)
             served = [
-                [job for job in waiting if job.record.queue == queue and job not in chosen]
+                [
+                    job
+                    for job in waiting
+                    if queue_of(job.record.queue) == queue and job not in chosen
+                ]
                 for queue in queues
             ]
             asked = Counter(turns[:room])
@@ -410,7 +420,7 @@ class Model:
             return ChangeCode.REFUSED
         self._move(job, event, **FRESH)
         if event is Event.DISCARD:
-            self.keys = {name: key for name, key in self.keys.items() if key.id != id}
+            self._free_key(id)
         return ChangeCode.DONE
 
     def adopt(self, tasks: Sequence[str]) -> int:
@@ -422,6 +432,36 @@ class Model:
         for job in adopted:
             job.record = replace(job.record, hold=Hold.NONE, due_ms=None)
         return len(adopted)
+
+    # ---------------------------------------------------------------------------------- queues
+
+    def queues(self) -> list[QueueRecord]:
+        return [self.settings[queue] for queue in sorted(self.settings)]
+
+    def change_queue(self, queue: str, change: QueueChange) -> None:
+        changes = {name: value for name, value in asdict(change).items() if value is not None}
+        self.settings[queue] = replace(self._settings_of(queue), **changes)
+        if self.settings[queue] == QueueRecord(queue=queue):
+            del self.settings[queue]
+
+    def _settings_of(self, line: str) -> QueueRecord:
+        queue = queue_of(line)
+        return self.settings.get(queue, QueueRecord(queue=queue))
+
+    def purge(self, queue: str, cursor: str | None = None) -> Emptied:
+        """All of it at once: engines are asked again until nothing is left."""
+        waiting = [
+            job
+            for job in self.jobs.values()
+            if queue_of(job.record.queue) == queue and is_allowed(job.record.state, Event.CLEAR)
+        ]
+        for job in waiting:
+            self._move(job, Event.CLEAR)
+            self._free_key(job.record.id)
+        return Emptied(len(waiting), None)
+
+    def _free_key(self, id: str) -> None:
+        self.keys = {name: key for name, key in self.keys.items() if key.id != id}
 
     # ---------------------------------------------------------------------------------- upkeep
 
@@ -465,9 +505,14 @@ class Model:
         for job in self.jobs.values():
             queues.setdefault(job.record.queue, Counter())[job.record.state] += 1
         firsts: dict[str, int] = {}
-        for job in self._waiting(Plan()):
+        for job in self.in_line():
             firsts.setdefault(job.record.queue, max(0, self.now_ms - job.ready_ms))
         return Stats(queues=queues, oldest_ready_ms=firsts, totals=dict(self.totals))
+
+    def in_line(self) -> list[Job]:
+        """Who could be claimed if somebody could do it, suspects apart."""
+        jobs = [job for job in self.jobs.values() if job.is_claimable and not job.record.suspect]
+        return in_turn(Plan(), jobs)
 
     def sessions(self) -> list[SessionRecord]:
         return [
@@ -503,13 +548,13 @@ class Model:
 def in_turn(plan: Plan, jobs: Iterable[Job]) -> list[Job]:
     """Queues in the order of the plan, in each the higher priority first, then by place."""
     turns = {queue: -number for number, queue in enumerate(reversed(plan.queues))}
-    return sorted(jobs, key=lambda job: (turns.get(job.record.queue, 1), job.rank))
+    return sorted(jobs, key=lambda job: (turns.get(queue_of(job.record.queue), 1), job.rank))
 
 
 def _matches(record: JobRecord, filter: Filter) -> bool:
     wanted: Iterable[tuple[object, object]] = (
         (filter.state, record.state),
-        (filter.queue, record.queue),
+        (filter.queue, queue_of(record.queue)),
         (filter.task, record.task),
     )
     return all(want is None or want == have for want, have in wanted)

@@ -23,6 +23,7 @@ from windlass.engine.contract import (
     CancelCode,
     ChangeCode,
     Closed,
+    Emptied,
     EngineOptions,
     Filter,
     JobRecord,
@@ -32,6 +33,8 @@ from windlass.engine.contract import (
     Placed,
     Plan,
     Pulse,
+    QueueChange,
+    QueueRecord,
     SessionRecord,
     Share,
     Stats,
@@ -175,6 +178,16 @@ class PartitionedModel:
     def adopt(self, tasks: Sequence[str]) -> int:
         return sum(model.adopt(tasks) for model in self._models)
 
+    def queues(self) -> list[QueueRecord]:
+        return self._models[0].queues()
+
+    def change_queue(self, queue: str, change: QueueChange) -> None:
+        for model in self._models:
+            model.change_queue(queue, change)
+
+    def purge(self, queue: str, cursor: str | None = None) -> Emptied:
+        return Emptied(sum(model.purge(queue).number for model in self._models), None)
+
     def tend(self) -> Tended:
         tended = [model.tend() for model in self._models]
         return Tended(
@@ -205,7 +218,7 @@ class PartitionedModel:
         heads: dict[str, tuple[int, int]] = {}
         for model in self._models:
             first_only: dict[str, Job] = {}
-            for job in model._waiting(Plan()):
+            for job in model.in_line():
                 first_only.setdefault(job.record.queue, job)
             for queue, job in first_only.items():
                 standing = (-job.record.priority, min(0, job.ready_ms - self.now_ms))
@@ -227,8 +240,9 @@ class PartitionedModel:
 
 
 def _to_plan(packed: Sequence[bytes]) -> Plan:
-    suspects, queues, shares, *rest = packed
+    suspects, queues, shares, labels, *rest = packed
     names, turns = rest[: int(queues)], rest[int(queues) :]
+    given = turns[3 * int(shares) : 3 * int(shares) + int(labels)]
     return Plan(
         queues=tuple(name.decode() for name in names),
         suspects=suspects == b"1",
@@ -236,6 +250,7 @@ def _to_plan(packed: Sequence[bytes]) -> Plan:
             Share(int(turns[at]), int(turns[at + 1]), turns[at + 2])
             for at in range(0, 3 * int(shares), 3)
         ),
+        labels=tuple(label.decode() for label in given),
     )
 
 

@@ -47,6 +47,7 @@ from windlass.engine.contract import (
     Outcome,
     Plan,
     Progressed,
+    QueueChange,
     Released,
     Retried,
     Share,
@@ -98,6 +99,12 @@ plans = st.one_of(
         st.sampled_from([b"", b"\1", b"\0\1\0", b"\1\1\0\1"]),
         suspects,
     ),
+    st.builds(
+        Plan,
+        queues=st.sampled_from([(), ("a",), ("b", "a")]),
+        suspects=suspects,
+        labels=st.sampled_from([("gpu",), ("gpu", "x"), ("x",)]),
+    ),
 )
 limits = st.sampled_from([0, 1, 1, 2, 3, 100])
 slots = st.integers(0, 2)
@@ -105,7 +112,7 @@ errors = st.sampled_from([b"", b"boom"])
 fields = st.fixed_dictionaries(
     {
         "task": tasks,
-        "queue": queues,
+        "queue": st.sampled_from(["a", "a", "b", "b", "a+gpu", "b+gpu+x"]),
         "payload": st.sampled_from([b"", b"\x00\xff"]),
         "priority": st.sampled_from([0, 0, 0, -100, 100]),
         "run_after_ms": st.sampled_from([None, None, None, START_MS - 1, START_MS + 5_000]),
@@ -344,6 +351,14 @@ class QueueMachine(RuleBasedStateMachine):
     def discard(self, ids: list[str]) -> None:
         self.same(lambda it: it.discard(ids))
 
+    @rule(queue=queues, paused=st.sampled_from([True, False, False]))
+    def pause_or_resume(self, queue: str, paused: bool) -> None:
+        self.same(lambda it: it.change_queue(queue, QueueChange(paused=paused)))
+
+    @rule(queue=queues)
+    def purge(self, queue: str) -> None:
+        self.same(lambda it: purge_all(it, queue))
+
     @rule(tasks=st.lists(tasks, max_size=2))
     def adopt(self, tasks: list[str]) -> None:
         self.same(lambda it: it.adopt(tasks))
@@ -413,6 +428,7 @@ class QueueMachine(RuleBasedStateMachine):
         self.same(lambda it: it.find(Filter(), limit=1_000))
         self.same(lambda it: _known_totals(it.stats()))
         self.same(lambda it: it.sessions())
+        self.same(lambda it: it.queues())
 
     def teardown(self) -> None:
         try:
@@ -420,6 +436,15 @@ class QueueMachine(RuleBasedStateMachine):
         finally:
             self.world.variant.shutdown()
             shutil.rmtree(self.folder)
+
+
+def purge_all(it: Engine | Model | PartitionedModel, queue: str) -> int:
+    emptied = it.purge(queue)
+    number = emptied.number
+    while emptied.cursor is not None:
+        emptied = it.purge(queue, emptied.cursor)
+        number += emptied.number
+    return number
 
 
 def _known_totals(stats: Stats) -> tuple[object, object, dict[str, int]]:

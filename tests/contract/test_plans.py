@@ -1,13 +1,31 @@
-"""Queue plans on every engine: strict tiers, and turns inside a tier."""
+"""Queue plans on every engine: tiers, turns inside a tier, paused queues, emptied ones."""
 
 from __future__ import annotations
 
 from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
 from tests.contract.world import World
-from windlass.engine.contract import Batch, Capability, Plan, Share
+from windlass.core.states import State
+from windlass.engine.contract import (
+    BITE,
+    Batch,
+    Capability,
+    Engine,
+    NewJob,
+    Placed,
+    Plan,
+    PutCode,
+    QueueChange,
+    QueueRecord,
+    Released,
+    Share,
+    Succeeded,
+    Unroutable,
+    Verdict,
+)
 
 
 def take(world: World, plan: Plan, limit: int, session: str = "worker") -> Batch:
@@ -83,3 +101,146 @@ def test_expired_jobs_do_not_use_up_turns(world: World) -> None:
         world.put(queue="a", expires_in_ms=0, priority=1)
     fill(world, a=5)
     assert queues_of(take(world, by_weight(b"\0\0\0\1"), 4)) == ["a"] * 3 + ["b"]
+
+
+# ----------------------------------------------------------------------------------------- pausing
+
+
+def pause(world: World, *queues: str) -> None:
+    for queue in queues:
+        world.engine.change_queue(queue, QueueChange(paused=True))
+
+
+def resume(world: World, queue: str) -> None:
+    world.engine.change_queue(queue, QueueChange(paused=False))
+
+
+@pytest.mark.parametrize("plan", [Plan(), Plan(queues=("a",)), Plan(queues=("a", "b"))])
+def test_nothing_is_claimed_from_a_paused_queue(world: World, plan: Plan) -> None:
+    fill(world, a=4)
+    pause(world, "a")
+    assert take(world, plan, 10) == Batch()
+    resume(world, "a")
+    assert queues_of(take(world, plan, 10)) == ["a"] * 4
+
+
+def test_other_queues_are_served_meanwhile(world: World) -> None:
+    fill(world, a=2, b=4, c=2)
+    pause(world, "a", "c")
+    assert queues_of(take(world, Plan(), 10)) == ["b"] * 4
+    fill(world, b=3)
+    assert queues_of(take(world, by_weight(b"\0\0\0"), 10)) == ["b"] * 3
+
+
+@pytest.mark.needs(Capability.STRICT_ORDER)
+def test_jobs_keep_their_places_in_a_pause(world: World) -> None:
+    first, second = world.put(queue="a"), world.put(queue="a")
+    claim = take(world, Plan(), 1).claims[0]
+    pause(world, "a")
+    third = world.put(queue="a")
+    world.finish(Released(id=claim.id, token=claim.token, started=False))
+    assert take(world, Plan(), 10).claims == ()
+    resume(world, "a")
+    assert [claim.id for claim in take(world, Plan(), 10).claims] == [first, second, third]
+
+
+def test_delayed_jobs_become_due_in_a_pause_and_stay(world: World) -> None:
+    id = world.put(queue="a", run_in_ms=1_000)
+    pause(world, "a")
+    world.advance(1_000)
+    batch = take(world, Plan(), 10)
+    assert (batch.claims, batch.next_in_ms) == ((), None)
+    assert world.get(id).state is State.READY
+    assert world.engine.stats().oldest_ready_ms == {"a": 0}
+
+
+def test_what_runs_in_a_paused_queue_can_end(world: World) -> None:
+    world.put(queue="a")
+    claim = take(world, Plan(), 1).claims[0]
+    pause(world, "a")
+    assert world.finish(Succeeded(id=claim.id, token=claim.token)) is Verdict.OK
+
+
+def test_suspects_in_a_paused_queue_are_left_alone(world: World) -> None:
+    world.put(queue="a")
+    claim = take(world, Plan(), 1).claims[0]
+    world.engine.close("worker", [claim.id], "killed")
+    pause(world, "a")
+    assert not take(world, Plan(), 1, "other").suspects
+    assert take(world, Plan(suspects=True), 1, "other").claims == ()
+    resume(world, "a")
+    assert take(world, Plan(), 1, "other").suspects
+    assert len(take(world, Plan(suspects=True), 1, "other").claims) == 1
+
+
+def test_settings_are_seen_by_all_and_after_a_restart(world: World) -> None:
+    pause(world, "b", "a")
+    expected = [QueueRecord(queue="a", paused=True), QueueRecord(queue="b", paused=True)]
+    assert world.open().queues() == expected
+    if Capability.DURABLE in world.variant.capabilities:
+        world.reopen()
+        assert world.engine.queues() == expected
+    resume(world, "a")
+    resume(world, "unknown")
+    assert world.engine.queues() == expected[1:]
+    resume(world, "b")
+    assert world.engine.queues() == []
+
+
+def test_a_resume_wakes_who_waits(engine: Engine) -> None:
+    engine.put([NewJob(id="id", task="t", queue="a", payload=b"")])
+    engine.change_queue("a", QueueChange(paused=True))
+    with ThreadPoolExecutor(1) as pool:
+        waiting = pool.submit(engine.wait, Plan(), 20_000)
+        engine.change_queue("a", QueueChange(paused=False))
+        waiting.result(10)
+    assert len(engine.claim("worker", "nonce", Plan(), 1).claims) == 1
+
+
+# ----------------------------------------------------------------------------------------- purging
+
+
+def purge(world: World, queue: str) -> list[int]:
+    """How many each bite has removed."""
+    emptied = world.engine.purge(queue)
+    numbers = [emptied.number]
+    while emptied.cursor is not None:
+        emptied = world.engine.purge(queue, emptied.cursor)
+        numbers.append(emptied.number)
+    return numbers
+
+
+def test_a_purge_removes_what_waits_and_nothing_else(world: World) -> None:
+    world.put(queue="a", idempotency_key="key")
+    held = [claim.id for claim in take(world, Plan(), 1).claims]
+    kept = [world.put(queue="b"), world.put(queue="b", run_in_ms=1_000), world.put(queue="ab")]
+    fill(world, a=5)
+    world.put(queue="a", run_in_ms=9_000)
+    world.put(queue="a", priority=7, idempotency_key="other")
+    assert sum(purge(world, "a")) == 7
+    assert sorted(world.ids()) == sorted([*held, *kept])
+    assert world.engine.check() == []
+    # The key of a job that is gone sends nobody to it.
+    again = world.new(queue="a", idempotency_key="other", fingerprint="new")
+    assert world.engine.put([again]) == [Placed(again.id, PutCode.CREATED)]
+
+
+def test_a_purge_goes_in_bounded_bites(world: World) -> None:
+    world.put_many(BITE + 50, queue="a")
+    world.put_many(BITE + 50, queue="a", run_in_ms=1_000)
+    world.put_many(50, queue="b", run_in_ms=500)
+    numbers = purge(world, "a")
+    assert sum(numbers) == 2 * BITE + 100
+    assert max(numbers) <= BITE
+    assert len(world.ids()) == 50
+    assert world.engine.check() == []
+
+
+def test_a_purge_takes_suspects_and_those_that_nobody_knew(world: World) -> None:
+    suspect, stray = world.put(queue="a"), world.put(queue="a")
+    claims = {claim.id: claim for claim in take(world, Plan(), 2).claims}
+    world.finish(Unroutable(id=stray, token=claims[stray].token))
+    world.engine.close("worker", [suspect], "killed")
+    assert sum(purge(world, "a")) == 2
+    assert world.ids() == []
+    assert world.engine.check() == []

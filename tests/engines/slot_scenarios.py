@@ -23,6 +23,7 @@ from windlass.engine.contract import (
     Outcome,
     Plan,
     Progressed,
+    QueueChange,
     Released,
     Retried,
     Snoozed,
@@ -49,7 +50,11 @@ EMPTIES: Final[dict[str, set[str]]] = {
     "look": set(),
     "open": set(),
     "prepare": {"asked", "due", "held", "lease", "parked", "wait"},
+    "purge": {
+        *("body", "count", "due", "extra", "ids", "job", "key_expiry", "keys", "parked", "ready"),
+    },
     "put": {"wait"},
+    "queue": {"wait"},
     "release": {"asked", "held", "wait"},
     "retry": {"dead", "extra", "keep", "wait"},
     "sessions": set(),
@@ -305,6 +310,38 @@ def a_claim_over_partitions_is_prepared(stage: Stage) -> None:
         leave_nothing(stage)
 
 
+def a_queue_is_paused_and_resumed(stage: Stage) -> None:
+    stage.engine.change_queue("queue", QueueChange(paused=True))
+    stage.world.put()
+    stage.world.claim()
+    stage.add_waiter()
+    stage.engine.change_queue("queue", QueueChange(paused=False))
+    stage.engine.queues()
+    leave_nothing(stage)
+
+
+def a_queue_is_emptied(stage: Stage) -> None:
+    for put in (put_with_key, put_for_later, park):
+        put(stage)
+        cursor = stage.engine.purge("queue").cursor
+        while cursor is not None:
+            cursor = stage.engine.purge("queue", cursor).cursor
+        leave_nothing(stage)
+
+
+def put_with_key(stage: Stage) -> None:
+    stage.world.put(idempotency_key="key")
+
+
+def put_for_later(stage: Stage) -> None:
+    stage.world.put(run_in_ms=1_000)
+
+
+def park(stage: Stage) -> None:
+    claim = stage.run()
+    stage.engine.finish([Unroutable(id=claim.id, token=claim.token)])
+
+
 def prepare(stage: Stage) -> None:
     engine = stage.engine
     assert isinstance(engine, RedisEngine)
@@ -338,4 +375,6 @@ SCENARIOS: Final[tuple[Callable[[Stage], None], ...]] = (
     the_only_result_is_dropped,
     more_than_one_bite,
     a_claim_over_partitions_is_prepared,
+    a_queue_is_paused_and_resumed,
+    a_queue_is_emptied,
 )

@@ -59,3 +59,17 @@ def test_a_worker_inside_serves_by_weight_too(yard: Yard, monkeypatch: pytest.Mo
 def test_a_plan_that_cannot_be_read_is_refused() -> None:
     with pytest.raises(SettingError, match="named twice"):
         WorkerOptions("app", ("a:2", "b,a"))
+
+
+def test_a_pause_counts_for_workers_that_run(yard: Yard) -> None:
+    yard.start(queues=(), slots=1)
+    yard.await_state(yard.plain("warm"), State.SUCCEEDED)
+    queue = yard.app.queue("default")
+    queue.pause()
+    enqueue(yard, "default", 3)
+    enqueue(yard, "other", 1)
+    yard.await_start("other-0")
+    assert queue.info().jobs[State.READY] == 3
+    queue.resume()
+    yard.await_count(State.SUCCEEDED, 5)
+    assert Counter(started(yard)) == {"warm": 1, "other": 1, "default": 3}

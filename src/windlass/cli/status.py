@@ -11,7 +11,7 @@ from windlass.cli.output import print_json, print_table, say
 from windlass.cli.parameters import connection_options, json_option
 from windlass.cli.wording import count, program, span
 from windlass.core.states import State
-from windlass.engine.contract import SessionRecord, Stats
+from windlass.engine.contract import QueueRecord, SessionRecord, Stats
 
 
 @click.command(short_help="Show how many jobs are in which state.")
@@ -26,12 +26,14 @@ def status(app_path: str | None, url: str | None, as_json: bool) -> None:
     """
     with connect(app_path, url) as app:
         stats, sessions = app.engine.stats(), app.engine.sessions()
+        queues = app.engine.queues()
         location = app.engine.location
     if as_json:
-        print_json({"engine": location, "stats": stats, "sessions": sessions})
+        print_json({"engine": location, "stats": stats, "sessions": sessions, "queues": queues})
     else:
         say(f"Engine: {location}")
         _print_queues(stats)
+        _print_paused(queues)
         _print_sessions(sessions)
 
 
@@ -47,6 +49,12 @@ def _print_queues(stats: Stats) -> None:
             for queue, counts in sorted(stats.queues.items())
         ),
     )
+
+
+def _print_paused(queues: Sequence[QueueRecord]) -> None:
+    paused = [record.queue for record in queues if record.paused]
+    if paused:
+        say(f"Paused: {', '.join(paused)}. `{program()} queue resume NAME` opens a queue again.")
 
 
 def _age(stats: Stats, queue: str) -> str:

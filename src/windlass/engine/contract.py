@@ -19,6 +19,7 @@ from typing import Final, Protocol
 
 import msgspec
 
+from windlass.core.lines import may_take, queue_of
 from windlass.core.states import Counters, Hold, Reason, State
 
 #: A finished record is kept at least this long, so that a repeated finish is recognised.
@@ -62,7 +63,7 @@ class NewJob(msgspec.Struct, frozen=True, kw_only=True):
 
     id: str
     task: str
-    queue: str
+    queue: str  # or, with labels that its worker must have, a line of it: see core.lines
     payload: bytes
     priority: int = 0  # -100 ... 100, higher first
     run_after_ms: int | None = None  # not before this instant
@@ -104,6 +105,11 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     queues: tuple[str, ...] = ()
     suspects: bool = False  # claim only jobs that must run alone, instead of all the others
     shares: tuple[Share, ...] = ()  # where not the order alone decides; ascending, and apart
+    labels: tuple[str, ...] = ()  # of this worker: jobs that require others are not for it
+
+    def serves(self, line: str) -> bool:
+        """Whether jobs of a line may be claimed, as far as queues and labels go."""
+        return (not self.queues or queue_of(line) in self.queues) and may_take(line, self.labels)
 
     def tiers(self) -> Iterator[tuple[tuple[str, ...], bytes]]:
         """The queues in strict order: those that share a tier together, with their turns."""
@@ -314,6 +320,26 @@ class Stats(msgspec.Struct, frozen=True, kw_only=True):
     totals: Mapping[str, int]
 
 
+class QueueRecord(msgspec.Struct, frozen=True, kw_only=True):
+    """A queue whose settings are not the usual ones."""
+
+    queue: str
+    paused: bool = False  # nothing of it is claimed; jobs keep their place
+
+
+class QueueChange(msgspec.Struct, frozen=True, kw_only=True):
+    """What to change in the settings of a queue; None leaves it as it is."""
+
+    paused: bool | None = None
+
+
+class Emptied(msgspec.Struct, frozen=True):
+    """One bite of `purge`: how many were removed, and how to go on; None when all was seen."""
+
+    number: int
+    cursor: str | None
+
+
 class Grade(StrEnum):
     """How much a finding matters."""
 
@@ -405,6 +431,17 @@ class Engine(Protocol):
     def discard(self, ids: Sequence[str]) -> list[ChangeCode]:
         """Remove dead or cancelled jobs, and free their idempotency keys. Repeated, it does not
         find them and says unknown."""
+
+    def queues(self) -> list[QueueRecord]:
+        """The queues whose settings are not the usual ones, by name."""
+
+    def change_queue(self, queue: str, change: QueueChange) -> None:
+        """Change the settings of a queue, whether it has jobs or not. Repeating is harmless."""
+
+    def purge(self, queue: str, cursor: str | None = None) -> Emptied:
+        """Remove, in one bounded bite, jobs of a queue that wait, and free their idempotency keys:
+        ready, scheduled and retrying ones, not those that run. Call again with the cursor that it
+        gives. What enters the queue meanwhile may stay."""
 
     def adopt(self, tasks: Sequence[str]) -> int:
         """Offer at once jobs of these tasks that were held as unroutable, at most `BITE`; how many.

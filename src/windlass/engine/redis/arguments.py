@@ -19,6 +19,7 @@ from windlass.engine.contract import (
     Outcome,
     Plan,
     Progressed,
+    QueueChange,
     Released,
     Retried,
     Snoozed,
@@ -85,8 +86,15 @@ def of_plan(plan: Plan) -> list[bytes]:
     shares: list[bytes] = []
     for share in plan.shares:
         shares += (b"%d" % share.first, b"%d" % share.number, share.turns)
-    head = (b"1" if plan.suspects else b"0", b"%d" % len(queues), b"%d" % len(plan.shares))
-    return [*head, *queues, *shares]
+    numbers = [b"%d" % len(part) for part in (queues, plan.shares, plan.labels)]
+    suspects = b"1" if plan.suspects else b"0"
+    return [suspects, *numbers, *queues, *shares, *of_texts(plan.labels)]
+
+
+def of_change(queue: str, change: QueueChange) -> list[bytes]:
+    """What is left as it is, is empty."""
+    paused = {True: b"1", False: b"0", None: b""}[change.paused]
+    return [queue.encode(), paused]
 
 
 def of_beats(beats: Sequence[Beat], is_home: Callable[[str], bool]) -> list[bytes]:

@@ -21,6 +21,7 @@ from typing import Any, Final
 
 from msgspec.structs import replace
 
+from windlass.core.lines import queue_of
 from windlass.core.queue_plans import allot
 from windlass.engine.contract import Batch, Claim, Outcome, Plan, Share, Turn, Verdict
 from windlass.engine.redis import arguments, records
@@ -259,5 +260,5 @@ class _Collected:
         turns = {queue: -number for number, queue in enumerate(reversed(self.plan.queues))}
         return sorted(
             self.claims,
-            key=lambda held: (turns.get(held[1].queue, 1), -held[1].priority, held[0]),
+            key=lambda held: (turns.get(queue_of(held[1].queue), 1), -held[1].priority, held[0]),
         )

@@ -104,7 +104,7 @@ class Transaction:
         self.counts: Counter[tuple[str, str]] = Counter()
         self.totals: Counter[str] = Counter()
         self.made_ready = 0  # for the bell: how many waiters have a reason to look
-        (self._stored_meta,) = self.rows("read_meta")
+        ((*self._stored_meta, self.queues),) = self.rows("read_meta")
         self.sequence, self.last_seen_ms, self.reap_after_ms = self._stored_meta
 
     # ----------------------------------------------------------------------------- statements
@@ -213,7 +213,7 @@ class Transaction:
 
     def settle(self) -> None:
         """Write the bookkeeping; the last thing before the commit."""
-        meta = (self.sequence, self.last_seen_ms, self.reap_after_ms)
+        meta = [self.sequence, self.last_seen_ms, self.reap_after_ms]
         if meta != self._stored_meta:
             self.run("write_meta", *meta)
         self._add("add_counter", ((*key, by) for key, by in self.counts.items() if by))

@@ -15,8 +15,11 @@ end
 local _, is_gone = find_session(ARGV[4])
 local reply = { '', is_gone and 1 or 0, in_ms, is_any_ready('1', queues) and 1 or 0 }
 for _, queue in ipairs(queues) do
-  local from, to = bounds(suspects, queue)
-  reply[#reply + 1] = math.min(call('ZLEXCOUNT', key.ready, from, to), tonumber(ARGV[5]))
+  local number = 0
+  for _, line in ipairs(lines_of(suspects, queue)) do
+    number = number + call('ZLEXCOUNT', key.ready, bounds(suspects, line))
+  end
+  reply[#reply + 1] = math.min(number, tonumber(ARGV[5]))
 end
 settle()
 return reply

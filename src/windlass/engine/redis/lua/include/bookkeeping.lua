@@ -1,10 +1,13 @@
 -- What a call leaves behind besides records: sequence, counters, totals, signs of life, wake-ups.
 -- KEYS: meta count total wait
 --@include records
-local stored = call('HMGET', key.meta, 'sequence', 'last_seen', 'reap_after')
+local stored = call('HMGET', key.meta, 'sequence', 'last_seen', 'reap_after', 'queues')
 local sequence = tonumber(stored[1] or 0)
 local last_seen_ms = tonumber(stored[2] or -1)
 local reap_after_ms = tonumber(stored[3] or 0)
+-- Of queues that have others than the usual ones: queue -> settings.
+local settings = stored[4] and cmsgpack.unpack(stored[4]) or {}
+local QUEUE_PAUSED = 1
 local counts, totals = {}, {}
 local made_ready = 0  -- how many waiters have a reason to look
 

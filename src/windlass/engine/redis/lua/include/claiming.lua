@@ -42,24 +42,8 @@ local function next_of_line(line)
   end
 end
 
--- The queues that have something, by jumping from one to the next.
-local function queues_with_some(suspects)
-  local queues = {}
-  local from, to = bounds(suspects)
-  while true do
-    local head = range(from, to, 0, 1)[1]
-    if not head then
-      return queues
-    end
-    local queue = sub(head, 2, string.find(head, '\0', 2, true) - 1)
-    queues[#queues + 1] = queue
-    local _, last = bounds(suspects, queue)
-    from = last
-  end
-end
-
-local function line_of(suspects, queue, limit)
-  local from, to = bounds(suspects, queue)
+local function line_of(suspects, name, limit)
+  local from, to = bounds(suspects, name)
   local chunk = math.min(limit, 32)
   local members = range(from, to, 0, chunk)
   local line = { from = from, to = to, offset = 0, chunk = chunk, members = members, at = 1 }
@@ -67,11 +51,11 @@ local function line_of(suspects, queue, limit)
   return line
 end
 
--- Over several queues, whoever stands first in any of them.
-local function merge(suspects, queues, limit)
+-- Over several lines, whoever stands first in any of them.
+local function merge(suspects, names, limit)
   local ids, members, lines = {}, {}, {}
-  for number, queue in ipairs(queues) do
-    lines[number] = line_of(suspects, queue, limit)
+  for number, name in ipairs(names) do
+    lines[number] = line_of(suspects, name, limit)
   end
   while #ids < limit do
     local best
@@ -89,6 +73,25 @@ local function merge(suspects, queues, limit)
     next_of_line(best)
   end
   return ids, members
+end
+
+local function stretch(suspects, line, offset, number)
+  local from, to = bounds(suspects, line)
+  local members, ids = range(from, to, offset, number), {}
+  for at, member in ipairs(members) do
+    ids[at] = id_in(member, #line)
+  end
+  return ids, members
+end
+
+-- Who comes first in a queue, behind so many.
+local function front(suspects, queue, offset, number)
+  local lines = lines_of(suspects, queue)
+  if #lines == 1 then
+    return stretch(suspects, queue, offset, number)
+  end
+  local ids, members = merge(suspects, lines, offset + number)
+  return { unpack(ids, offset + 1) }, { unpack(members, offset + 1) }
 end
 
 -- Queues that share a tier: first each as many as it has turns, then the rest in their order.
@@ -113,21 +116,20 @@ end
 -- The next ids under a plan, in the order in which they should start, and their members of `ready`.
 local function next_in_line(suspects, queues, limit)
   if #queues == 0 then
-    queues = queues_with_some(suspects)
-    if #queues > 1 then
-      return merge(suspects, queues, limit)
+    local from, to = bounds(suspects)
+    local lines = lines_between(suspects, from, to, is_served)
+    if #lines ~= 1 then
+      return merge(suspects, lines, limit)
     end
+    return stretch(suspects, lines[1], 0, limit)
   end
   local ids, members = {}, {}
   local function add(queue, offset, number)
-    local from, to = bounds(suspects, queue)
-    local id_at = #queue + 11  -- behind the mark of suspects, the queue, a zero, rank and place
-    local found = range(from, to, offset, number)
-    for _, member in ipairs(found) do
-      ids[#ids + 1] = sub(member, id_at)
-      members[#members + 1] = member
+    local some_ids, some_members = front(suspects, queue, offset, number)
+    for at = 1, #some_ids do
+      ids[#ids + 1], members[#members + 1] = some_ids[at], some_members[at]
     end
-    return #found
+    return #some_ids
   end
   local at = 1
   while at <= #queues and #ids < limit do

@@ -1,6 +1,15 @@
 -- Taking a job out for good.
--- KEYS: body ids
+-- KEYS: body ids keys key_expiry
 --@include moves
+-- Of a job whose callers must not be sent to it any more.
+local function free_key(id)
+  local field = call('HGET', key.extra, 'k:' .. id)
+  if field then
+    write('HDEL', key.keys, field)
+    write('ZREM', key.key_expiry, field)
+  end
+end
+
 local function remove(id, record)
   leave(id, record)
   write('HDEL', key.job, id)

@@ -1,0 +1,124 @@
+"""`windlass queue`: look at queues, pause and resume them, empty them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+import click
+
+from windlass.cli.connecting import connect
+from windlass.cli.group import SuggestingGroup
+from windlass.cli.output import print_json, print_table, printable, progress, say, tell
+from windlass.cli.parameters import connection_options, json_option, queue_name
+from windlass.cli.wording import count
+from windlass.core.lines import queue_of
+from windlass.core.states import State
+from windlass.engine.contract import Engine
+from windlass.queue import Queue, QueueInfo
+
+#: What a purge removes.
+WAITING = (State.WAITING, State.SCHEDULED, State.READY, State.RETRYING)
+
+
+@click.group(cls=SuggestingGroup)
+def queue() -> None:
+    """Look at queues, pause them, resume them, or empty them."""
+
+
+_name = click.argument("name", type=queue_name)
+
+
+@queue.command("list")
+@connection_options
+@json_option
+def list_(app_path: str | None, url: str | None, as_json: bool) -> None:
+    """List queues with their settings and how many jobs they have."""
+    with connect(app_path, url) as app:
+        found = [app.queue(name).info() for name in _names(app.engine)]
+    if as_json:
+        print_json(found)
+    elif found:
+        _print(found)
+    else:
+        say("No queues: nothing was enqueued yet.")
+
+
+def _names(engine: Engine) -> Iterator[str]:
+    used = {queue_of(line) for line in engine.stats().queues}
+    yield from sorted(used | {record.queue for record in engine.queues()})
+
+
+def _print(found: list[QueueInfo]) -> None:
+    states = [state for state in State if any(state in info.jobs for info in found)]
+    print_table(
+        ["queue", "settings", *(f">{state}" for state in states)],
+        (
+            (info.name, settings_of(info), *(info.jobs.get(state, 0) for state in states))
+            for info in found
+        ),
+    )
+
+
+def settings_of(info: QueueInfo) -> str:
+    """What is not as usual, in words."""
+    return "paused" if info.paused else ""
+
+
+@queue.command()
+@_name
+@connection_options
+def pause(name: str, app_path: str | None, url: str | None) -> None:
+    """Let no worker claim from a queue. What runs goes on, what waits keeps its place."""
+    _change(name, app_path, url, Queue.pause)
+    tell(f"The queue {name} is paused.")
+
+
+@queue.command()
+@_name
+@connection_options
+def resume(name: str, app_path: str | None, url: str | None) -> None:
+    """Let workers claim from a queue again."""
+    _change(name, app_path, url, Queue.resume)
+    tell(f"The queue {name} is open.")
+
+
+def _change(
+    name: str, app_path: str | None, url: str | None, change: Callable[[Queue], None]
+) -> None:
+    with connect(app_path, url) as app:
+        change(app.queue(name))
+
+
+@queue.command(short_help="Remove what waits in a queue for good.")
+@_name
+@click.option("--yes", is_flag=True, help="Do not ask.")
+@connection_options
+@json_option
+def purge(name: str, yes: bool, app_path: str | None, url: str | None, as_json: bool) -> None:
+    """Remove what waits in a queue for good: ready, scheduled and retrying jobs. What runs goes on.
+
+    \b
+    windlass queue purge mail
+    windlass queue purge mail --yes
+    """
+    with connect(app_path, url) as app:
+        if not yes:
+            _confirm(app.queue(name).info(), app.engine.location)
+        with progress(f"Purging {name}") as advance:
+            removed = app.queue(name).purge(advance)
+    if as_json:
+        print_json({"purged": removed})
+    else:
+        tell(f"{count(removed, 'job')} removed from the queue {name}.")
+
+
+def _confirm(info: QueueInfo, location: str) -> None:
+    waiting = sum(info.jobs.get(state, 0) for state in WAITING)
+    question = f"Remove {count(waiting, 'job')} that wait in {info.name} of {location} for good?"
+    try:
+        agreed = click.confirm(printable(question), err=True)
+    except click.Abort:  # nobody there to answer
+        agreed = False
+        click.echo(err=True)
+    if not agreed:
+        raise click.ClickException("Nothing was removed. With --yes nobody is asked.")

@@ -1,0 +1,38 @@
+"""Lines: where jobs of one queue that any worker may run stand apart from those that not all may.
+
+The jobs of a queue stand in one line, named like the queue. Those that need a worker with certain
+labels stand in a line of their own beside it, `default+gpu` or `default+gpu+large`, so that nobody
+has to look past jobs that he cannot take. Engines see lines; people see queues and labels.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterable
+from typing import Final
+
+#: How a label is written.
+LABEL: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,31}")
+#: A job requires at most so many.
+MAX_LABELS: Final = 4
+
+_MARK: Final = "+"
+
+
+def line_of(queue: str, requires: Iterable[str] = ()) -> str:
+    """Where jobs of a queue stand that require these labels."""
+    return _MARK.join([queue, *sorted(set(requires))])
+
+
+def queue_of(line: str) -> str:
+    return line.partition(_MARK)[0]
+
+
+def labels_of(line: str) -> tuple[str, ...]:
+    """The labels that a worker must have to take jobs from this line."""
+    return tuple(line.split(_MARK)[1:])
+
+
+def may_take(line: str, labels: Collection[str]) -> bool:
+    """Whether a worker with these labels may take jobs from a line."""
+    return _MARK not in line or set(labels_of(line)) <= set(labels)

@@ -1,0 +1,3 @@
+-- The settings of queues that have others than the usual ones: JSON, queue -> array of settings. In
+-- the row that every call reads anyway, so that queues without settings cost nothing.
+ALTER TABLE meta ADD COLUMN queues TEXT NOT NULL DEFAULT '';

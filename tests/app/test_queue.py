@@ -1,0 +1,46 @@
+"""The handle on a queue."""
+
+from __future__ import annotations
+
+import logging
+
+import pytest
+
+from windlass import QueueInfo, State, Windlass
+
+
+@pytest.fixture
+def app() -> Windlass:
+    return Windlass("sqlite:///:memory:")
+
+
+def test_a_queue_is_paused_and_resumed(app: Windlass) -> None:
+    queue = app.queue("mail")
+    assert queue.info() == QueueInfo(name="mail", paused=False, jobs={})
+    queue.pause()
+    assert app.queue("mail").info().paused
+    assert not app.queue("other").info().paused
+    queue.resume()
+    assert not queue.info().paused
+
+
+def test_a_purge_removes_what_waits_and_logs_it(
+    app: Windlass, caplog: pytest.LogCaptureFixture
+) -> None:
+    @app.task(queue="mail", name="send")
+    def send(number: int) -> None: ...
+
+    send.enqueue_many((number,) for number in range(450))
+    send.using(run_after="1h").enqueue(1)
+    assert app.queue("mail").info().jobs == {State.READY: 450, State.SCHEDULED: 1}
+    bites: list[int] = []
+    with caplog.at_level(logging.WARNING, "windlass"):
+        assert app.queue("mail").purge(bites.append) == 451
+    assert sum(bites) == 451
+    assert caplog.messages == ["queue mail was purged: 451 jobs removed"]
+    assert app.queue("mail").info().jobs == {}
+
+
+def test_a_name_that_is_none_is_refused(app: Windlass) -> None:
+    with pytest.raises(ValueError, match="found 'a b'"):
+        app.queue("a b")

@@ -1,0 +1,68 @@
+"""`windlass queue`: list, pause, resume, purge."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.cli.shell import Shell
+
+
+@pytest.fixture
+def filled(shell: Shell) -> Shell:
+    for arguments in (["tasks.add", "--args", "[1]"], ["tasks.remind", "--args", '["2030-01-31"]']):
+        assert shell.type_with_app("enqueue", *arguments).code == 0
+    return shell
+
+
+def test_a_queue_is_paused_shown_and_resumed(filled: Shell) -> None:
+    ran = filled.type_with_app("queue", "pause", "mail")
+    assert (ran.code, ran.out) == (0, "The queue mail is paused.\n")
+    listed = filled.type_with_app("queue", "list")
+    assert [line.split() for line in listed.out.splitlines()] == [
+        ["queue", "settings", "ready"],
+        ["default", "1"],
+        ["mail", "paused", "1"],
+    ]
+    assert "Paused: mail." in filled.type_with_app("status").err
+    assert filled.type_with_app("queue", "resume", "mail").out == "The queue mail is open.\n"
+    found = filled.type_with_app("queue", "list", "--json").json
+    assert [(queue["name"], queue["paused"]) for queue in found] == [
+        ("default", False),
+        ("mail", False),
+    ]
+
+
+def test_a_paused_queue_that_was_never_used_is_listed(filled: Shell) -> None:
+    filled.type_with_app("queue", "pause", "later")
+    assert "later" in filled.type_with_app("queue", "list").out
+
+
+def test_a_purge_asks_first(filled: Shell) -> None:
+    ran = filled.type_with_app("queue", "purge", "mail", answer="n\n")
+    assert ran.code == 1
+    assert "Remove 1 job that wait in mail" in ran.err
+    assert "Nothing was removed" in ran.err
+    assert filled.type_with_app("queue", "purge", "mail", answer="").code == 1
+    ran = filled.type_with_app("queue", "purge", "mail", answer="y\n")
+    assert (ran.code, ran.out) == (0, "1 job removed from the queue mail.\n")
+
+
+def test_a_purge_tells_the_number(filled: Shell) -> None:
+    ran = filled.type_with_app("queue", "purge", "default", "--yes", "--json")
+    assert ran.json == {"purged": 1}
+    assert "queue default was purged: 1 jobs removed" in ran.err
+    assert filled.type_with_app("queue", "purge", "default", "--yes", "--json").json == {
+        "purged": 0
+    }
+
+
+def test_without_jobs_there_are_no_queues(shell: Shell) -> None:
+    shell.type_with_app("enqueue", "tasks.add", "--args", "[1]")
+    shell.type_with_app("queue", "purge", "default", "--yes")
+    assert "No queues" in shell.type_with_app("queue", "list").err
+
+
+def test_a_name_that_is_none_is_refused(shell: Shell) -> None:
+    ran = shell.type("queue", "pause", "a b", "--url", shell.url)
+    assert ran.code == 2
+    assert "found 'a b'" in ran.err
