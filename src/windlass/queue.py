@@ -1,4 +1,4 @@
-"""A queue as operators see it: pause it, resume it, empty it.
+"""A queue as operators see it: pause it, resume it, change its settings, empty it.
 
 `Queue` is a handle, made by `app.queue(name)`; making one asks nobody. Its settings live in the
 engine, so they count for all producers and workers, and stay when nobody is there.
@@ -8,11 +8,14 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Mapping
+from datetime import timedelta
 from typing import TYPE_CHECKING
 
 import msgspec
 
+from windlass.core.durations import Duration, describe_ms, to_ms
 from windlass.core.lines import queue_of
+from windlass.core.queue_settings import LEAST_AGEING_MS
 from windlass.core.states import State
 from windlass.engine.contract import QueueChange, QueueRecord
 
@@ -25,6 +28,7 @@ class QueueInfo(msgspec.Struct, frozen=True, kw_only=True):
 
     name: str
     paused: bool
+    ageing: timedelta | None  # so much waiting is worth a level of priority
     jobs: Mapping[State, int]  # how many are in which state; those with none are left out
 
 
@@ -45,7 +49,8 @@ class Queue:
             if queue_of(line) == self.name:
                 jobs.update(counts)
         jobs = Counter({state: number for state, number in jobs.items() if number})
-        return QueueInfo(name=self.name, paused=record.paused, jobs=jobs)
+        ageing = timedelta(milliseconds=record.ageing_ms) if record.ageing_ms else None
+        return QueueInfo(name=self.name, paused=record.paused, ageing=ageing, jobs=jobs)
 
     def pause(self) -> None:
         """Let no worker claim anything from it. What runs goes on; what waits keeps its place."""
@@ -54,6 +59,20 @@ class Queue:
     def resume(self) -> None:
         """Let workers claim from it again; those that wait are woken."""
         self._change(QueueChange(paused=False))
+
+    def set(self, *, ageing: Duration | None = None) -> None:
+        """Change its settings; what is not given stays as it is, and 0 takes a setting away.
+
+        With `ageing` a level of priority is worth so much waiting, for what becomes ready from now
+        on: a job is overtaken by those only that were enqueued at most so many times `ageing` after
+        it as their priority is higher."""
+        ageing_ms = None if ageing is None else to_ms(ageing, name="ageing")
+        if ageing_ms is not None and 0 < ageing_ms < LEAST_AGEING_MS:
+            raise ValueError(
+                f"ageing must be at least {describe_ms(LEAST_AGEING_MS)}, or 0 for none, found "
+                f"{ageing!r}"
+            )
+        self._change(QueueChange(ageing_ms=ageing_ms))
 
     def purge(self, progress: Callable[[int], object] = lambda number: None) -> int:
         """Remove what waits in it for good, not what runs; how many jobs that was.

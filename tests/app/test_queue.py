@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from datetime import timedelta
 
 import pytest
 
@@ -16,7 +17,7 @@ def app() -> Windlass:
 
 def test_a_queue_is_paused_and_resumed(app: Windlass) -> None:
     queue = app.queue("mail")
-    assert queue.info() == QueueInfo(name="mail", paused=False, jobs={})
+    assert queue.info() == QueueInfo(name="mail", paused=False, ageing=None, jobs={})
     queue.pause()
     assert app.queue("mail").info().paused
     assert not app.queue("other").info().paused
@@ -39,6 +40,18 @@ def test_a_purge_removes_what_waits_and_logs_it(
     assert sum(bites) == 451
     assert caplog.messages == ["queue mail was purged: 451 jobs removed"]
     assert app.queue("mail").info().jobs == {}
+
+
+def test_ageing_is_set_and_taken_away(app: Windlass) -> None:
+    queue = app.queue("mail")
+    queue.set(ageing="1m")
+    queue.set()
+    queue.pause()
+    assert (queue.info().ageing, queue.info().paused) == (timedelta(minutes=1), True)
+    queue.set(ageing=0)
+    assert (queue.info().ageing, queue.info().paused) == (None, True)
+    with pytest.raises(ValueError, match="at least 1s"):
+        queue.set(ageing=0.5)
 
 
 def test_a_name_that_is_none_is_refused(app: Windlass) -> None:

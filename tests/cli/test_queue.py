@@ -66,3 +66,13 @@ def test_a_name_that_is_none_is_refused(shell: Shell) -> None:
     ran = shell.type("queue", "pause", "a b", "--url", shell.url)
     assert ran.code == 2
     assert "found 'a b'" in ran.err
+
+
+def test_ageing_is_set_and_shown(filled: Shell) -> None:
+    ran = filled.type_with_app("queue", "set", "default", "--ageing", "90s")
+    assert (ran.code, ran.out) == (0, "The queue default: ages by 1m30s.\n")
+    assert "ages by 1m30s" in filled.type_with_app("queue", "list").out
+    ran = filled.type_with_app("queue", "set", "default", "--ageing", "off")
+    assert ran.out == "The queue default: as usual.\n"
+    assert filled.type_with_app("queue", "set", "default", "--ageing", "0.1").code == 2
+    assert "give --ageing" in filled.type_with_app("queue", "set", "default").err

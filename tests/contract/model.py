@@ -11,13 +11,14 @@ seen, and the one move through which every job changes.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Final, NamedTuple
 
-from msgspec.structs import asdict, replace
+from msgspec.structs import replace
 
 from tests.contract.model_job import Job
 from windlass.core.lines import queue_of
+from windlass.core.queue_settings import QueueSettings
 from windlass.core.states import (
     Event,
     Hold,
@@ -104,7 +105,7 @@ class Model:
         self.last_nonces: dict[str, str] = {}  # by session, the latest under which it got something
         self.gone: dict[str, int] = {}  # dead sessions, and until when they are remembered
         self.totals: Counter[str] = Counter()
-        self.settings: dict[str, QueueRecord] = {}  # of queues where they are not the usual ones
+        self.settings: dict[str, QueueSettings] = {}  # of queues that somebody has changed
         self.last_seen_ms: int | None = None
         self.reap_after_ms = 0
 
@@ -124,7 +125,9 @@ class Model:
             until_ms = self.now_ms + IDEMPOTENCY_MS
             self.keys[new.task, new.idempotency_key] = Key(new.id, new.fingerprint, until_ms)
         self.sequence += 1
-        self.jobs[new.id] = Job.of(new, self.sequence, self.now_ms)
+        job = self.jobs[new.id] = Job.of(new, self.sequence, self.now_ms)
+        if job.is_claimable:
+            job.age = self._age_of(new.queue)
         self.totals["enqueued"] += 1
         return Placed(new.id, PutCode.CREATED)
 
@@ -133,7 +136,7 @@ class Model:
     def claim(self, session: str, nonce: str, plan: Plan, limit: int) -> Batch:
         """Due jobs first, then lost ones, then the lease. A claim that finds nothing to do, and one
         that is repeated or arrives late, leave no trace: only others are signs of life."""
-        jobs = in_turn(plan, self._held_under(session, nonce))
+        jobs = in_turn(plan, self._held_under(session, nonce), self.rank)
         is_later, is_cut_short = nonce > self.last_nonces.get(session, ""), False
         if is_later and session not in self.gone and self._has_work(plan):
             self._notice_silence()
@@ -179,7 +182,7 @@ class Model:
             and plan.serves(job.record.queue)
             and not self._settings_of(job.record.queue).paused
         ]
-        return in_turn(plan, jobs)
+        return in_turn(plan, jobs, self.rank)
 
     def _lease(self, session: str, nonce: str, plan: Plan, limit: int) -> tuple[list[Job], bool]:
         """What is leased, and whether there was too much to expire for one call."""
@@ -195,8 +198,8 @@ class Model:
                     self._move(job, Event.EXPIRE, reason=Reason.EXPIRED)
                     expired += 1
                 else:
-                    return in_turn(plan, leased), True
-        return in_turn(plan, leased), False
+                    return in_turn(plan, leased, self.rank), True
+        return in_turn(plan, leased, self.rank), False
 
     def _choose(self, plan: Plan, limit: int) -> list[Job]:
         """The next in line, at most so many: of queues that share a tier first as many of each as
@@ -436,17 +439,35 @@ class Model:
     # ---------------------------------------------------------------------------------- queues
 
     def queues(self) -> list[QueueRecord]:
-        return [self.settings[queue] for queue in sorted(self.settings)]
+        records = [
+            QueueRecord(queue=queue, paused=own.paused, ageing_ms=own.ageing_ms)
+            for queue, own in sorted(self.settings.items())
+        ]
+        return [record for record in records if record != QueueRecord(queue=record.queue)]
 
     def change_queue(self, queue: str, change: QueueChange) -> None:
-        changes = {name: value for name, value in asdict(change).items() if value is not None}
-        self.settings[queue] = replace(self._settings_of(queue), **changes)
-        if self.settings[queue] == QueueRecord(queue=queue):
-            del self.settings[queue]
+        own = self._settings_of(queue)
+        if change.paused is not None:
+            own = replace(own, paused=change.paused)
+        if change.ageing_ms is not None:
+            own = own.with_ageing(change.ageing_ms, self.now_ms)
+        self.settings[queue] = own
 
-    def _settings_of(self, line: str) -> QueueRecord:
-        queue = queue_of(line)
-        return self.settings.get(queue, QueueRecord(queue=queue))
+    def _settings_of(self, line: str) -> QueueSettings:
+        return self.settings.get(queue_of(line), QueueSettings())
+
+    def _age_of(self, line: str) -> int:
+        """The age of a queue now, which it keeps whatever the clock does."""
+        own = self._settings_of(line).aged(self.now_ms)
+        if own.age:
+            self.settings[queue_of(line)] = own
+        return own.age
+
+    def rank(self, job: Job) -> tuple[int, int]:
+        """Where a job stands among those of all queues: a level of priority is worth a period of
+        waiting in its queue."""
+        age = self._settings_of(job.record.queue).aged(self.now_ms).age
+        return job.age - job.record.priority - age, job.place
 
     def purge(self, queue: str, cursor: str | None = None) -> Emptied:
         """All of it at once: engines are asked again until nothing is left."""
@@ -512,7 +533,7 @@ class Model:
     def in_line(self) -> list[Job]:
         """Who could be claimed if somebody could do it, suspects apart."""
         jobs = [job for job in self.jobs.values() if job.is_claimable and not job.record.suspect]
-        return in_turn(Plan(), jobs)
+        return in_turn(Plan(), jobs, self.rank)
 
     def sessions(self) -> list[SessionRecord]:
         return [
@@ -538,6 +559,7 @@ class Model:
         if event in QUEUEING:
             self.sequence += 1
             job.place, job.ready_ms = self.sequence, self.now_ms
+            job.age = self._age_of(job.record.queue)
         if state.is_final:
             job.keep_until_ms = self.now_ms + max(self.options.dead_ttl_ms, MIN_RECORD_MS)
             self.totals[state.value] += 1
@@ -545,10 +567,10 @@ class Model:
             self.totals[COUNTED[event]] += 1
 
 
-def in_turn(plan: Plan, jobs: Iterable[Job]) -> list[Job]:
+def in_turn(plan: Plan, jobs: Iterable[Job], rank: Callable[[Job], tuple[int, int]]) -> list[Job]:
     """Queues in the order of the plan, in each the higher priority first, then by place."""
     turns = {queue: -number for number, queue in enumerate(reversed(plan.queues))}
-    return sorted(jobs, key=lambda job: (turns.get(queue_of(job.record.queue), 1), job.rank))
+    return sorted(jobs, key=lambda job: (turns.get(queue_of(job.record.queue), 1), rank(job)))
 
 
 def _matches(record: JobRecord, filter: Filter) -> bool:

@@ -136,11 +136,16 @@ class PartitionedModel:
         jobs = self.jobs
         dues = [batch.next_in_ms for batch in batches if batch.next_in_ms is not None]
         batch = Batch(
-            claims=tuple(job.as_claim() for job in in_turn(plan, [jobs[c.id] for c in claims])),
+            claims=tuple(
+                job.as_claim() for job in in_turn(plan, [jobs[c.id] for c in claims], self._rank)
+            ),
             next_in_ms=min(dues, default=None),
             suspects=any(batch.suspects for batch in batches),
         )
         return Turn(verdicts=verdicts, batch=batch)
+
+    def _rank(self, job: Job) -> tuple[int, int]:
+        return self._models[self._partitions.of_id(job.record.id)].rank(job)
 
     def _visit(self, visit: Visit, nonce: str) -> Batch:
         model = self._models[visit.partition]
@@ -221,7 +226,7 @@ class PartitionedModel:
             for job in model.in_line():
                 first_only.setdefault(job.record.queue, job)
             for queue, job in first_only.items():
-                standing = (-job.record.priority, min(0, job.ready_ms - self.now_ms))
+                standing = (job.age - job.record.priority, min(0, job.ready_ms - self.now_ms))
                 heads[queue] = min(heads.get(queue, standing), standing)
         return {queue: -age_ms for queue, (_, age_ms) in heads.items()}
 

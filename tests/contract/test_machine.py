@@ -114,7 +114,7 @@ fields = st.fixed_dictionaries(
         "task": tasks,
         "queue": st.sampled_from(["a", "a", "b", "b", "a+gpu", "b+gpu+x"]),
         "payload": st.sampled_from([b"", b"\x00\xff"]),
-        "priority": st.sampled_from([0, 0, 0, -100, 100]),
+        "priority": st.sampled_from([0, 0, 0, 1, 2, -100, 100]),
         "run_after_ms": st.sampled_from([None, None, None, START_MS - 1, START_MS + 5_000]),
         "run_in_ms": st.sampled_from([0, 0, 0, 1, 1_000, DAY_MS]),
         "expires_ms": st.sampled_from([None, None, None, START_MS + LEASE_MS]),
@@ -354,6 +354,10 @@ class QueueMachine(RuleBasedStateMachine):
     @rule(queue=queues, paused=st.sampled_from([True, False, False]))
     def pause_or_resume(self, queue: str, paused: bool) -> None:
         self.same(lambda it: it.change_queue(queue, QueueChange(paused=paused)))
+
+    @rule(queue=queues, ageing_ms=st.sampled_from([0, 1_000, LEASE_MS]))
+    def age(self, queue: str, ageing_ms: int) -> None:
+        self.same(lambda it: it.change_queue(queue, QueueChange(ageing_ms=ageing_ms)))
 
     @rule(queue=queues)
     def purge(self, queue: str) -> None:

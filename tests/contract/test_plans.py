@@ -244,3 +244,104 @@ def test_a_purge_takes_suspects_and_those_that_nobody_knew(world: World) -> None
     assert sum(purge(world, "a")) == 2
     assert world.ids() == []
     assert world.engine.check() == []
+
+
+# ------------------------------------------------------------------------------------------ ageing
+
+PERIOD_MS = 60_000
+
+
+def age(world: World, queue: str, period_ms: int = PERIOD_MS) -> None:
+    world.engine.change_queue(queue, QueueChange(ageing_ms=period_ms))
+
+
+def drain(world: World, plan: Plan | None = None) -> list[str]:
+    return [claim.id for claim in take(world, plan or Plan(), 100).claims]
+
+
+def test_without_ageing_priority_is_strict(world: World) -> None:
+    world.put(queue="a")
+    world.advance(1_000 * PERIOD_MS)
+    high = world.put(queue="a", priority=1)
+    assert drain(world)[0] == high
+
+
+@pytest.mark.needs(Capability.STRICT_ORDER)
+def test_a_level_of_priority_is_worth_a_period_of_waiting(world: World) -> None:
+    age(world, "a")
+    low = world.put(queue="a")
+    world.advance(9 * PERIOD_MS)
+    in_time = world.put(queue="a", priority=10)
+    world.advance(2 * PERIOD_MS)
+    late = world.put(queue="a", priority=10)
+    assert drain(world) == [in_time, low, late]
+
+
+@pytest.mark.needs(Capability.STRICT_ORDER)
+def test_of_equal_priority_the_first_stays_first_whatever_the_clock_does(world: World) -> None:
+    age(world, "a")
+    ids = [world.put(queue="a")]
+    for by_ms in (PERIOD_MS, -10 * PERIOD_MS, 5 * PERIOD_MS, -1, 90 * PERIOD_MS):
+        world.advance(by_ms)
+        ids.append(world.put(queue="a"))
+    age(world, "a", 0)
+    ids.append(world.put(queue="a"))
+    age(world, "a", 2 * PERIOD_MS)
+    world.advance(3 * PERIOD_MS)
+    ids.append(world.put(queue="a"))
+    assert drain(world) == ids
+
+
+@pytest.mark.needs(Capability.STRICT_ORDER)
+def test_jobs_that_wait_when_ageing_begins_come_first(world: World) -> None:
+    world.advance(50 * PERIOD_MS)
+    waiting = world.put(queue="a", priority=-5)
+    age(world, "a")
+    world.advance(20 * PERIOD_MS)
+    new = world.put(queue="a", priority=5)
+    assert drain(world) == [waiting, new]
+
+
+@pytest.mark.needs(Capability.STRICT_ORDER)
+def test_a_job_that_was_late_counts_from_when_it_is_ready(world: World) -> None:
+    age(world, "a")
+    delayed = world.put(queue="a", run_in_ms=30 * PERIOD_MS)
+    world.advance(20 * PERIOD_MS)
+    high = world.put(queue="a", priority=8)
+    world.advance(11 * PERIOD_MS)
+    assert drain(world) == [high, delayed]
+
+
+@pytest.mark.needs(Capability.STRICT_ORDER)
+def test_queues_that_age_and_others_are_served_as_one(world: World) -> None:
+    """A worker without a plan: the age of a queue puts it neither first nor last."""
+    age(world, "a")
+    world.advance(100 * PERIOD_MS)
+    aged, plain = world.put(queue="a"), world.put(queue="b")
+    urgent = world.put(queue="a", priority=1)
+    assert drain(world) == [urgent, aged, plain]
+
+
+def test_what_is_given_back_keeps_its_rank_and_its_priority(world: World) -> None:
+    age(world, "a")
+    world.advance(7 * PERIOD_MS)
+    id = world.put(queue="a", priority=3)
+    claim = take(world, Plan(), 1).claims[0]
+    assert claim.priority == 3
+    world.finish(Released(id=id, token=claim.token, started=False))
+    assert world.get(id).priority == 3
+    (again,) = take(world, Plan(), 1).claims
+    assert (again.id, again.priority) == (id, 3)
+    assert world.engine.check() == []
+
+
+def test_ageing_is_listed_and_can_be_ended(world: World) -> None:
+    age(world, "a")
+    assert world.engine.queues() == [QueueRecord(queue="a", ageing_ms=PERIOD_MS)]
+    world.advance(5 * PERIOD_MS)
+    world.put(queue="a")
+    pause(world, "a")
+    age(world, "a", 0)
+    assert world.engine.queues() == [QueueRecord(queue="a", paused=True)]
+    resume(world, "a")
+    assert world.engine.queues() == []

@@ -115,6 +115,10 @@ def duration(value: str) -> timedelta:
         ) from error
 
 
+def duration_or_off(value: str) -> timedelta:
+    return timedelta(0) if value == "off" else duration(value)
+
+
 def memory_size(value: str) -> int:
     try:
         size = to_bytes(value, name="it")

@@ -1,16 +1,23 @@
-"""`windlass queue`: look at queues, pause and resume them, empty them."""
+"""`windlass queue`: look at queues, pause and resume them, change their settings, empty them."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from datetime import timedelta
 
 import click
 
 from windlass.cli.connecting import connect
 from windlass.cli.group import SuggestingGroup
 from windlass.cli.output import print_json, print_table, printable, progress, say, tell
-from windlass.cli.parameters import connection_options, json_option, queue_name
+from windlass.cli.parameters import (
+    connection_options,
+    duration_or_off,
+    json_option,
+    queue_name,
+)
 from windlass.cli.wording import count
+from windlass.core.durations import describe_ms
 from windlass.core.lines import queue_of
 from windlass.core.states import State
 from windlass.engine.contract import Engine
@@ -22,7 +29,7 @@ WAITING = (State.WAITING, State.SCHEDULED, State.READY, State.RETRYING)
 
 @click.group(cls=SuggestingGroup)
 def queue() -> None:
-    """Look at queues, pause them, resume them, or empty them."""
+    """Look at queues, pause them, resume them, change their settings, or empty them."""
 
 
 _name = click.argument("name", type=queue_name)
@@ -61,7 +68,10 @@ def _print(found: list[QueueInfo]) -> None:
 
 def settings_of(info: QueueInfo) -> str:
     """What is not as usual, in words."""
-    return "paused" if info.paused else ""
+    words = ["paused"] if info.paused else []
+    if info.ageing:
+        words.append(f"ages by {describe_ms(info.ageing // timedelta(milliseconds=1))}")
+    return ", ".join(words)
 
 
 @queue.command()
@@ -87,6 +97,33 @@ def _change(
 ) -> None:
     with connect(app_path, url) as app:
         change(app.queue(name))
+
+
+@queue.command("set")
+@_name
+@click.option(
+    "--ageing",
+    type=duration_or_off,
+    metavar="DURATION|off",
+    help="So much waiting is worth a level of priority, for example 1m.",
+)
+@connection_options
+def set_(name: str, ageing: timedelta | None, app_path: str | None, url: str | None) -> None:
+    """Change the settings of a queue; what is not given stays as it is.
+
+    \b
+    windlass queue set default --ageing 1m
+    windlass queue set default --ageing off
+    """
+    if ageing is None:
+        raise click.UsageError("Expected something to change: give --ageing.")
+    with connect(app_path, url) as app:
+        try:
+            app.queue(name).set(ageing=ageing)
+        except ValueError as error:
+            raise click.UsageError(f"{error}.") from error
+        info = app.queue(name).info()
+    tell(f"The queue {name}: {settings_of(info) or 'as usual'}.")
 
 
 @queue.command(short_help="Remove what waits in a queue for good.")

@@ -20,6 +20,7 @@ from typing import Final, Protocol
 import msgspec
 
 from windlass.core.lines import may_take, queue_of
+from windlass.core.queue_settings import QueueSettings
 from windlass.core.states import Counters, Hold, Reason, State
 
 #: A finished record is kept at least this long, so that a repeated finish is recognised.
@@ -325,12 +326,23 @@ class QueueRecord(msgspec.Struct, frozen=True, kw_only=True):
 
     queue: str
     paused: bool = False  # nothing of it is claimed; jobs keep their place
+    ageing_ms: int = 0  # so much waiting is worth a level of priority; 0: none is
 
 
 class QueueChange(msgspec.Struct, frozen=True, kw_only=True):
     """What to change in the settings of a queue; None leaves it as it is."""
 
     paused: bool | None = None
+    ageing_ms: int | None = None  # for what becomes ready from now on; 0 switches it off
+
+
+def list_records(settings: Mapping[str, QueueSettings]) -> list[QueueRecord]:
+    """The queues among these whose settings are not the usual ones, by name."""
+    records = [
+        QueueRecord(queue=queue, paused=own.paused, ageing_ms=own.ageing_ms)
+        for queue, own in sorted(settings.items())
+    ]
+    return [record for record in records if record != QueueRecord(queue=record.queue)]
 
 
 class Emptied(msgspec.Struct, frozen=True):

@@ -94,7 +94,8 @@ def of_plan(plan: Plan) -> list[bytes]:
 def of_change(queue: str, change: QueueChange) -> list[bytes]:
     """What is left as it is, is empty."""
     paused = {True: b"1", False: b"0", None: b""}[change.paused]
-    return [queue.encode(), paused]
+    ageing = b"" if change.ageing_ms is None else b"%d" % change.ageing_ms
+    return [queue.encode(), paused, ageing]
 
 
 def of_beats(beats: Sequence[Beat], is_home: Callable[[str], bool]) -> list[bytes]:

@@ -19,6 +19,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
+import msgspec
 from msgspec.structs import replace
 
 from windlass.core.lines import queue_of
@@ -36,6 +37,8 @@ _MOST_TRAILS: Final = 1000
 _MOST_STAYS: Final = 20
 _HELD_ONLY: Final = -1
 _NO_CLAIM: Final = None
+
+_ages: Final = msgspec.msgpack.Decoder(dict[str, int])
 
 
 class _Trail:
@@ -130,8 +133,8 @@ class Claiming:
             turn.add(positions, reply)
         waiting = []
         for reply in replies[len(ends) :]:
-            turn.add((), reply[:4])
-            waiting.append(reply[4:])
+            turn.add((), reply[:5])
+            waiting.append(reply[5:])
         if not turn.is_gone:
             parts = divide(turn.plan, waiting, limit)
             self._collect(
@@ -220,7 +223,7 @@ class _Collected:
     def __init__(self, outcomes: Sequence[Outcome], plan: Plan, nonce: str) -> None:
         self.outcomes = outcomes
         self.plan = plan
-        self.claims: list[tuple[int, Claim]] = []  # with their places in line
+        self.claims: list[tuple[int, int, Claim]] = []  # with rank and place in line
         self.is_gone = False
         self._nonce = nonce
         self._verdicts = [Verdict.STALE] * len(outcomes)
@@ -228,7 +231,7 @@ class _Collected:
         self._next_in_ms: int | None = None
 
     def add(self, positions: Sequence[int], reply: Sequence[Any]) -> None:
-        verdicts, gone, next_in_ms, suspects, *claims = reply
+        verdicts, gone, next_in_ms, suspects, packed_ages, *claims = reply
         for position, verdict in zip(positions, verdicts, strict=True):
             if verdict == ord("1"):
                 self._verdicts[position] = Verdict.OK
@@ -240,6 +243,14 @@ class _Collected:
         for at in range(0, len(claims), 3):
             job_id, packed, body = claims[at : at + 3]
             self.claims.append(records.to_claim(job_id.decode(), packed, body, self._nonce))
+        if packed_ages and claims:
+            self._level(_ages.decode(packed_ages), len(claims) // 3)
+
+    def _level(self, ages: Mapping[str, int], number: int) -> None:
+        """Make the ranks of the last claims comparable over queues that age."""
+        for at in range(len(self.claims) - number, len(self.claims)):
+            rank, place, claim = self.claims[at]
+            self.claims[at] = (rank - ages.get(queue_of(claim.queue), 0), place, claim)
 
     def verdicts(self) -> list[Verdict]:
         return self._verdicts
@@ -248,17 +259,17 @@ class _Collected:
         if self.is_gone:
             return Batch(gone=True)
         return Batch(
-            claims=tuple(claim for _, claim in self._in_turn()),
+            claims=tuple(claim for _, _, claim in self._in_turn()),
             next_in_ms=self._next_in_ms,
             suspects=self._suspects,
         )
 
-    def _in_turn(self) -> list[tuple[int, Claim]]:
+    def _in_turn(self) -> list[tuple[int, int, Claim]]:
         """Queue by queue where the plan names them, then by priority and place."""
         if len(self.claims) < 2:
             return self.claims
         turns = {queue: -number for number, queue in enumerate(reversed(self.plan.queues))}
         return sorted(
             self.claims,
-            key=lambda held: (turns.get(queue_of(held[1].queue), 1), -held[1].priority, held[0]),
+            key=lambda held: (turns.get(queue_of(held[2].queue), 1), held[0], held[1]),
         )

@@ -21,6 +21,7 @@ from windlass.engine.contract import (
     QueueRecord,
     SessionRecord,
     Stats,
+    list_records,
 )
 from windlass.engine.redis import records
 
@@ -129,8 +130,7 @@ _settings: Final = msgspec.msgpack.Decoder(dict[str, QueueSettings])
 
 
 def to_queues(packed: bytes) -> list[QueueRecord]:
-    settings = _settings.decode(packed) if packed else {}
-    return [QueueRecord(queue=queue, paused=settings[queue].paused) for queue in sorted(settings)]
+    return list_records(_settings.decode(packed) if packed else {})
 
 
 def merge_sessions(replies: Sequence[Sequence[Any]]) -> list[SessionRecord]:

@@ -11,11 +11,12 @@ import msgspec
 
 from windlass.core.lines import queue_of
 from windlass.core.queue_plans import allot
+from windlass.core.queue_settings import USUAL
 from windlass.core.states import Counters, Event, Hold, Reason, State
 from windlass.engine.contract import BITE, GONE_SESSION_MS, Batch, Claim, Plan
-from windlass.engine.sqlite.queues import Lines, unpack_settings
+from windlass.engine.sqlite.queues import Lines
 from windlass.engine.sqlite.statements import Row, as_array, first, rows
-from windlass.engine.sqlite.transaction import JobRow, Transaction
+from windlass.engine.sqlite.transaction import JobRow, Transaction, unpack_settings
 
 #: A session that was declared dead: its jobs are being taken back, or all have been.
 DYING: Final = 1
@@ -180,8 +181,17 @@ def _merged(tx: Transaction, lines: Sequence[str], plan: Plan, limit: int) -> li
     """Over several lines, whoever stands first in any of them."""
     found = [row for line in lines for row in tx.rows("list_ready", line, plan.suspects, limit)]
     if len(lines) > 1:
-        found.sort()  # rank and place come first, and places never repeat
+        found.sort(key=lambda row: _standing(tx, row[4], row))
     return found[:limit]
+
+
+def _standing(tx: Transaction, line: str, row: Row) -> tuple[int, int]:
+    """Where a job stands among those of all queues: rank and place, which never repeats."""
+    rank, place, *_ = row
+    settings = unpack_settings(tx.queues)
+    if not settings:
+        return rank, place
+    return rank - settings.get(queue_of(line), USUAL).aged(tx.now_ms).age, place
 
 
 def _next_of_tiers(tx: Transaction, plan: Plan, served: Lines, limit: int) -> list[Row]:
@@ -206,12 +216,15 @@ def _next_of_tiers(tx: Transaction, plan: Plan, served: Lines, limit: int) -> li
 def _best_lines(tx: Transaction, lines: list[str], plan: Plan, limit: int) -> list[str]:
     """Among many lines, those whose first jobs come first: no others can be served now."""
     heads = [(tx.one("first_ready", line, plan.suspects), line) for line in lines]
-    return [line for head, line in sorted(pair for pair in heads if pair[0])[:limit]]
+    standings = [(_standing(tx, line, head), line) for head, line in heads if head]
+    return [line for _, line in sorted(standings)[:limit]]
 
 
 def _held(tx: Transaction, session: str, nonce: str, plan: Plan) -> tuple[Claim, ...]:
     """Claims in the order in which they were given: queue by queue where the plan names them."""
     held = tx.rows("list_claims", session, nonce)
+    if tx.queues:
+        held.sort(key=lambda row: _standing(tx, row[4], row))
     if plan.queues:
         precedence = {queue: -number for number, queue in enumerate(reversed(plan.queues))}
         held.sort(key=lambda row: precedence.get(queue_of(row[4]), 1))
@@ -230,13 +243,13 @@ def _expire(tx: Transaction, job_id: str) -> None:
 
 
 def _to_claim(nonce: str, row: Row) -> Claim:
-    rank, _place, job_id, task, queue, *counters, created_ms, suspect, payload = row
+    _rank, _place, job_id, task, queue, *counters, created_ms, suspect, priority, payload = row
     return Claim(
         id=job_id,
         token=nonce,
         task=task,
         queue=queue,
-        priority=-rank,
+        priority=priority,
         payload=payload,
         counters=Counters(*counters),
         created_ms=created_ms,

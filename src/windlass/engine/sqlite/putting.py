@@ -35,6 +35,8 @@ def put(tx: Transaction, job: NewJob) -> Placed:
     if not tx.connection.changes():
         return Placed(job.id, PutCode.CREATED)  # an earlier call stored it
     tx.run("insert_payload", row, job.payload)
+    if is_ready:
+        tx.note_age(row, job.queue)
     if job.idempotency_key is not None:
         until_ms = tx.now_ms + IDEMPOTENCY_MS
         tx.run("keep_key", job.task, job.idempotency_key, job.id, job.fingerprint, until_ms)

@@ -8,18 +8,16 @@ to the next, so that nobody looks at jobs that he cannot take.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from functools import lru_cache
 from typing import Final
 
 import apsw
-import msgspec
-from msgspec.structs import asdict, replace
+from msgspec.structs import replace
 
 from windlass.core.lines import queue_of
 from windlass.core.queue_settings import USUAL, QueueSettings
-from windlass.engine.contract import BITE, Emptied, Plan, QueueChange, QueueRecord
+from windlass.engine.contract import BITE, Emptied, Plan, QueueChange, QueueRecord, list_records
 from windlass.engine.sqlite.statements import first
-from windlass.engine.sqlite.transaction import Transaction
+from windlass.engine.sqlite.transaction import Transaction, unpack_settings
 
 #: Behind every name of a line.
 _BEHIND_ALL: Final = "\U0010ffff"
@@ -73,23 +71,19 @@ class Lines:
 # --------------------------------------------------------------------------------------- settings
 
 
-@lru_cache(maxsize=16)
-def unpack_settings(stored: str) -> Mapping[str, QueueSettings]:
-    return msgspec.json.decode(stored, type=dict[str, QueueSettings]) if stored else {}
-
-
 def list_queues(connection: apsw.Connection, _now_ms: int) -> list[QueueRecord]:
     settings = unpack_settings(connection.execute("SELECT queues FROM meta").fetchall()[0][0])
-    return [QueueRecord(queue=queue, paused=settings[queue].paused) for queue in sorted(settings)]
+    return list_records(settings)
 
 
 def change_queue(tx: Transaction, queue: str, change: QueueChange) -> None:
-    changes = {name: value for name, value in asdict(change).items() if value is not None}
-    settings = dict(unpack_settings(tx.queues))
-    settings[queue] = replace(settings.get(queue, USUAL), **changes)
-    if settings[queue] == USUAL:
-        del settings[queue]
-    tx.run("write_queues", msgspec.json.encode(settings).decode() if settings else "")
+    settings = unpack_settings(tx.queues)
+    own = settings.get(queue, USUAL)
+    if change.paused is not None:
+        own = replace(own, paused=change.paused)
+    if change.ageing_ms is not None:
+        own = own.with_ageing(change.ageing_ms, tx.now_ms)
+    tx.write_queues({**settings, queue: own})
     if change.paused is False:
         tx.made_ready = BITE  # for everybody who waits
 

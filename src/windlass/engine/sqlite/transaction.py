@@ -8,12 +8,15 @@ report to the bookkeeping. `settle` writes sequence, counters and totals once, a
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from functools import lru_cache
 from typing import Any
 
 import apsw
 import msgspec
 
+from windlass.core.lines import queue_of
+from windlass.core.queue_settings import USUAL, QueueSettings
 from windlass.core.states import (
     SUSPECT_AFTER_LOSSES,
     Counters,
@@ -94,6 +97,12 @@ class JobRow(msgspec.Struct):
             setattr(self, name, getattr(counters, name))
 
 
+@lru_cache(maxsize=16)
+def unpack_settings(stored: str) -> Mapping[str, QueueSettings]:
+    """The settings of queues that have others than the usual ones."""
+    return msgspec.json.decode(stored, type=dict[str, QueueSettings]) if stored else {}
+
+
 class Transaction:
     """The state of one write transaction. `now_ms` stands still while it lasts."""
 
@@ -154,6 +163,7 @@ class Transaction:
         if event in _REQUEUEING:
             job.place = self.next_number()
             job.ready_ms = self.now_ms
+            self.note_age(job.row, job.queue)
         if event in _CLEARING:
             job.suspect = 0
         elif suspected or (event is Event.LOSE and job.losses >= SUSPECT_AFTER_LOSSES):
@@ -200,6 +210,23 @@ class Transaction:
             self.counts[queue, target] += number
         if target is State.READY:
             self.made_ready += number
+
+    def note_age(self, row: int, line: str) -> None:
+        """A job takes its place: note the age of its queue with it, if that has ever aged."""
+        if not self.queues:
+            return
+        settings, queue = unpack_settings(self.queues), queue_of(line)
+        own = settings.get(queue, USUAL)
+        aged = own.aged(self.now_ms)
+        if aged is not own:
+            self.write_queues({**settings, queue: aged})
+        if aged.age:
+            self.run("set_age", row, aged.age)
+
+    def write_queues(self, settings: Mapping[str, QueueSettings]) -> None:
+        kept = {queue: own for queue, own in settings.items() if own != USUAL}
+        self.queues = msgspec.json.encode(kept).decode() if kept else ""
+        self.run("write_queues", self.queues)
 
     def notice(self) -> None:
         """Somebody is there. After a silence of all, give everybody time to beat again: then the

@@ -49,16 +49,16 @@ local function store(head, body)
   local due_ms = math.max(head[5], now_ms + head[6])
   local is_ready = due_ms <= now_ms
   local state = is_ready and 'ready' or 'scheduled'
-  local task = head[2]
+  local task, age = head[2], has_settings and is_ready and take_age(queue) or 0
   local numbers = pack_numbers(NUMBERS, 0, 0, -1, 0, 0, 0, is_ready and -1 or due_ms, -1, -1,
     0, 0, #state, 4, 0, 0, 0, head[4], now_ms, number, number, expires_ms(head),
-    is_ready and now_ms or -1, 0, 0, 0, 0, 0, 0, #queue, #task)
+    is_ready and now_ms or -1, 0, 0, 0, 0, 0, 0, age, #queue, #task)
   save_bytes(id, numbers .. queue .. task .. state .. 'none')
   write('HSET', key.body, id, body)
   write('ZADD', key.ids, '0', id)
   local place = struct.pack('>I7', number)
   if is_ready then
-    write('ZADD', key.ready, '0', '0' .. queue .. '\0' .. string.char(100 - head[4]) .. place .. id)
+    write('ZADD', key.ready, '0', '0' .. queue .. '\0' .. struct.pack('>I4', 100 - head[4] + age) .. place .. id)
   else
     write('ZADD', key.due, due_ms, place .. id)
   end

@@ -1,22 +1,25 @@
 -- The settings of queues, changed or only read.
--- ARGV: 1-3 clock, 4 queue ("" = change nothing), 5 paused: "1", "0" or "" (= as it is)
+-- ARGV: 1-3 clock, 4 queue ("" = change nothing), then what is empty where it stays as it is:
+--       5 paused ("1" or "0"), 6 period of ageing in ms (0 = none)
 -- Returns: the settings of all queues that have others than the usual ones, packed ("" = none)
 --@include bookkeeping
 
-local queue = ARGV[4]
+local queue, paused, ageing_ms = ARGV[4], ARGV[5], ARGV[6]
 if queue ~= '' then
-  local own = settings[queue] or { false }
-  if ARGV[5] ~= '' then
-    own[QUEUE_PAUSED] = ARGV[5] == '1'
+  local own = settings[queue] or { false, 0, 0, 0 }
+  settings[queue], has_settings, is_changed = own, true, true
+  if paused ~= '' then
+    own[QUEUE_PAUSED] = paused == '1'
   end
-  if ARGV[5] == '0' then
+  if paused == '0' then
     made_ready = CHUNK  -- for everybody who waits
   end
-  settings[queue] = own[QUEUE_PAUSED] and own or nil
-  if next(settings) then
-    call('HSET', key.meta, 'queues', cmsgpack.pack(settings))
-  else
-    call('HDEL', key.meta, 'queues')
+  if ageing_ms ~= '' then
+    take_age(queue)
+    own[QUEUE_AGEING_MS], own[QUEUE_SINCE_MS] = tonumber(ageing_ms), now_ms
+  end
+  if not own[QUEUE_PAUSED] and own[QUEUE_AGEING_MS] == 0 and own[QUEUE_AGE] == 0 then
+    settings[queue] = nil
   end
 end
 settle()

@@ -21,11 +21,9 @@ local function promote()
   flush()
 end
 
--- Where a member of `ready` stands: a number for rank and place, and the id.
-local function parse(member)
-  local stop = string.find(member, '\0', 2, true)
-  local rank, place = string.byte(member, stop + 1), struct.unpack('>I7', member, stop + 2)
-  return rank * 2 ^ 45 + place, string.sub(member, stop + 9)
+-- Whether the next one of a line stands before that of another.
+local function is_better(line, other)
+  return line.rank < other.rank or line.rank == other.rank and line.place < other.place
 end
 
 local function next_of_line(line)
@@ -35,10 +33,10 @@ local function next_of_line(line)
     line.at = 1
   end
   local member = line.members[line.at]
+  line.id = member and id_in(member, line.size)
   if member then
-    line.standing, line.id = parse(member)
-  else
-    line.standing = nil
+    local rank, place = struct.unpack('>I4I7', member, line.size + 3)
+    line.rank, line.place = rank - line.age, place
   end
 end
 
@@ -47,6 +45,7 @@ local function line_of(suspects, name, limit)
   local chunk = math.min(limit, 32)
   local members = range(from, to, 0, chunk)
   local line = { from = from, to = to, offset = 0, chunk = chunk, members = members, at = 1 }
+  line.size, line.age = #name, age_now(name)
   next_of_line(line)
   return line
 end
@@ -60,7 +59,7 @@ local function merge(suspects, names, limit)
   while #ids < limit do
     local best
     for _, line in ipairs(lines) do
-      if line.standing and (not best or line.standing < best.standing) then
+      if line.id and (not best or is_better(line, best)) then
         best = line
       end
     end
@@ -203,12 +202,24 @@ local function lease(session, nonce, suspects, queues, limit)
   return taken, is_cut_short
 end
 
--- {gone, next_in_ms, suspects wait, id, record, body, id, record, body ...}. Under a nonce that is
+-- How old queues are by now, packed; "" when none ever aged.
+local function ages()
+  if not has_settings then
+    return ''
+  end
+  local found = {}
+  for queue in pairs(settings) do
+    found[queue] = age_now(queue)
+  end
+  return cmsgpack.pack(found)
+end
+
+-- {gone, next_in_ms, suspects wait, ages, id, record, body, id, record, body ...}. Under a nonce that is
 -- not later than all before nothing new is leased; a negative limit says that it must not be.
 local function claim(session, nonce, suspects, queues, limit)
   local _, is_gone, latest = find_session(session)
   if is_gone then
-    return { 1, -1, 0 }
+    return { 1, -1, 0, '' }
   end
   local ids, is_cut_short, in_ms = held_ids(session, nonce, CHUNK), false, next_in_ms()
   if limit < 0 then
@@ -219,13 +230,13 @@ local function claim(session, nonce, suspects, queues, limit)
       promote()
       reap()
       if select(2, find_session(session)) then
-        return { 1, -1, 0 }
+        return { 1, -1, 0, '' }
       end
       in_ms = next_in_ms()
     end
     ids, is_cut_short = lease(session, nonce, suspects, queues, limit)
   end
-  local reply = { 0, is_cut_short and 0 or in_ms, is_any_ready('1', queues) and 1 or 0 }
+  local reply = { 0, is_cut_short and 0 or in_ms, is_any_ready('1', queues) and 1 or 0, ages() }
   fetch(ids)
   local bodies = read_fields(key.body, ids)  -- none of the bytes are in a table only: all was flushed
   for number, id in ipairs(ids) do

@@ -25,12 +25,7 @@ end
 
 -- The id in a member of `ready`: behind the mark of suspects, the line, a zero, rank and place.
 local function id_in(member, size)
-  return sub(member, size + 11)
-end
-
-local function base_of(line)
-  local plus = string.find(line, '+', 1, true)
-  return plus and sub(line, 1, plus - 1) or line
+  return sub(member, size + 14)
 end
 
 local function is_open(queue)
