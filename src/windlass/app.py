@@ -195,20 +195,24 @@ class Windlass:
     # -------------------------------------------------------------------------------- running
 
     def worker(
-        self, *, queues: Sequence[str] = (), slots: int = 10
+        self, *, queues: Sequence[str] = (), slots: int = 10, labels: Sequence[str] = ()
     ) -> AbstractContextManager[object]:
         """A worker inside this process: `with app.worker(): ...`. For development and scripts.
 
         Serves every queue, or the ones named, with so many jobs at a time: each text is a tier that
-        is served before the next, `"critical"`, or queues by weight, `"default:5,low:1"`. At the
+        is served before the next, `"critical"`, or queues by weight, `"default:5,low:1"`. With
+        labels it takes jobs that require them. At the
         end of the block it claims nothing more and lets running jobs end within `shutdown_grace`.
         It has no process of its own, so a task that kills it, or holds up all of its threads for a
         lease, takes its beats along: in production run `windlass worker`."""
         from windlass.worker.inside import InsideWorker  # imports asyncio, which is slow
 
-        if isinstance(queues, str):
-            raise TypeError(f"queues must be a list of names, found {queues!r}: write [{queues!r}]")
-        return InsideWorker(self, queues, slots)
+        for name, given in (("queues", queues), ("labels", labels)):
+            if isinstance(given, str):
+                raise TypeError(
+                    f"{name} must be a list of names, found {given!r}: write [{given!r}]"
+                )
+        return InsideWorker(self, queues, slots, labels)
 
     # ---------------------------------------------------------------------------- registering
 
@@ -241,8 +245,8 @@ class Windlass:
     def task(self, function: Any = None, /, **options: Any) -> Any:
         """Make a task of a function: `@app.task`, or `@app.task(queue="mail", ...)`.
 
-        Takes `name`, `takes_context`, `run_in`, `queue`, `priority`, `retry`, `timeout`, `expires`
-        and `result_ttl`."""
+        Takes `name`, `takes_context`, `run_in`, `queue`, `requires`, `priority`, `retry`,
+        `timeout`, `expires` and `result_ttl`."""
         name = _checked_name(options.pop("name")) if "name" in options else None
         takes_context = options.pop("takes_context", False)
         if not isinstance(takes_context, bool):

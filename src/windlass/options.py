@@ -8,13 +8,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import Any, Final, TypedDict
 
 import msgspec
 
 from windlass.core.durations import Duration, instant_ms, to_ms
+from windlass.core.lines import read_labels
 from windlass.core.queue_plans import QUEUE_NAME
 from windlass.core.retry import Retry
 from windlass.settings import nearest
@@ -30,6 +31,7 @@ class TaskOptions(TypedDict, total=False):
     """What `@app.task(...)` takes beside `name`, `takes_context` and `run_in`."""
 
     queue: str
+    requires: str | Sequence[str]
     priority: int
     retry: Retry
     timeout: Duration
@@ -55,6 +57,7 @@ class Choices(msgspec.Struct, frozen=True, kw_only=True):
     """What was chosen; None where nothing was."""
 
     queue: str | None = None
+    requires: tuple[str, ...] | None = None
     priority: int | None = None
     retry: Retry | None = None
     timeout_ms: int | None = None
@@ -128,6 +131,16 @@ def _read_queue(name: str, value: object) -> str:
     raise _wrong(name, f"1 to 64 characters out of {letters}", value)
 
 
+def _read_requires(name: str, value: object) -> tuple[str, ...]:
+    labels = [value] if isinstance(value, str) else value
+    if not isinstance(labels, Sequence):
+        raise _wrong(name, "a label, or a list of labels", value)
+    try:
+        return read_labels(labels)
+    except ValueError as error:
+        raise ValueError(f"{name}: {error}") from error
+
+
 def _read_priority(name: str, value: object) -> int:
     number = value if isinstance(value, int) and not isinstance(value, bool) else None
     if number is not None and LOWEST_PRIORITY <= number <= HIGHEST_PRIORITY:
@@ -173,6 +186,7 @@ _FOR_BOTH: Final[Mapping[str, _Reader]] = {
     "timeout": _read_duration,
     "expires": _read_moment,
     "result_ttl": _read_duration,
+    "requires": _read_requires,
 }
 _FOR_CALLS: Final[Mapping[str, _Reader]] = {
     **_FOR_BOTH,

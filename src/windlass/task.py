@@ -27,6 +27,7 @@ from windlass.context import Context
 from windlass.core.codec import CallCodec, check_size, fingerprint
 from windlass.core.envelope import Envelope, Overrides, pack
 from windlass.core.ids import check_id, new_id
+from windlass.core.lines import line_of
 from windlass.core.retry import Retry
 from windlass.engine.contract import Engine, NewJob, Placed, PutCode
 from windlass.errors import EngineUnavailable, IdempotencyConflict
@@ -82,6 +83,11 @@ class Task(Generic[P, R_co]):
     @property
     def queue(self) -> str:
         return self._choices.queue or DEFAULT_QUEUE
+
+    @property
+    def requires(self) -> tuple[str, ...]:
+        """Labels that a worker must have to run it."""
+        return self._choices.requires or ()
 
     @property
     def priority(self) -> int:
@@ -198,6 +204,8 @@ class Task(Generic[P, R_co]):
         run_after = choices.run_after or _NO_MOMENT
         expires = choices.expires or _NO_MOMENT
         queue = choices.queue or DEFAULT_QUEUE
+        if choices.requires:
+            queue = line_of(queue, choices.requires)
         return NewJob(
             id=self.app.engine.new_id(self.name, queue, choices.idempotency_key),
             task=self.name,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from datetime import timedelta
+from typing import Any
 
 import pytest
 
@@ -57,3 +58,20 @@ def test_ageing_is_set_and_taken_away(app: Windlass) -> None:
 def test_a_name_that_is_none_is_refused(app: Windlass) -> None:
     with pytest.raises(ValueError, match="found 'a b'"):
         app.queue("a b")
+
+
+@pytest.mark.parametrize("requires", ["", "a+b", "x" * 33, ["a", "b", "c", "d", "e"], 1, [1]])
+def test_labels_that_are_none_are_refused(app: Windlass, requires: Any) -> None:
+    with pytest.raises((TypeError, ValueError), match="requires"):
+        app.task(requires=requires)
+
+
+def test_what_a_call_requires_can_be_chosen(app: Windlass) -> None:
+    @app.task(name="train", requires=["gpu", "a", "gpu"], queue="models")
+    def train() -> None: ...
+
+    assert train.requires == ("a", "gpu")
+    info = train.enqueue().info()
+    assert (info.queue, info.requires) == ("models", ("a", "gpu"))
+    assert train.using(requires=[]).enqueue().info().requires == ()
+    assert app.queue("models").info().jobs == {State.READY: 2}

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.cli.shell import Shell
+from windlass import Windlass
 
 
 @pytest.fixture
@@ -76,3 +77,20 @@ def test_ageing_is_set_and_shown(filled: Shell) -> None:
     assert ran.out == "The queue default: as usual.\n"
     assert filled.type_with_app("queue", "set", "default", "--ageing", "0.1").code == 2
     assert "give --ageing" in filled.type_with_app("queue", "set", "default").err
+
+
+def test_jobs_whose_labels_nobody_has_are_told_of(shell: Shell) -> None:
+    with Windlass(shell.url) as app:
+
+        @app.task(name="tasks.add", requires=["gpu", "big"])
+        def add(a: int) -> None: ...
+
+        add.enqueue(1)
+    ran = shell.type_with_app("status")
+    assert "default+big+gpu" in ran.out
+    assert "1 job of the queue default require big and gpu, and no worker has that" in ran.err
+    assert "--label big --label gpu" in ran.err
+    found = shell.type_with_app("queue", "list", "--json").json
+    assert [queue["name"] for queue in found] == ["default"]
+    [job] = shell.type_with_app("job", "list", "--queue", "default", "--json").json
+    assert (job["queue"], job["requires"]) == ("default", ["big", "gpu"])

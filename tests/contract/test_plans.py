@@ -4,16 +4,19 @@ from __future__ import annotations
 
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
+from time import monotonic
 
 import pytest
 
 from tests.contract.world import World
+from windlass.core.lines import queue_of
 from windlass.core.states import State
 from windlass.engine.contract import (
     BITE,
     Batch,
     Capability,
     Engine,
+    Filter,
     NewJob,
     Placed,
     Plan,
@@ -345,3 +348,77 @@ def test_ageing_is_listed_and_can_be_ended(world: World) -> None:
     assert world.engine.queues() == [QueueRecord(queue="a", paused=True)]
     resume(world, "a")
     assert world.engine.queues() == []
+
+
+# ------------------------------------------------------------------------------------------ labels
+
+
+@pytest.mark.parametrize("queues", [(), ("a",), ("a", "b")])
+def test_a_job_is_taken_only_by_who_has_all_of_its_labels(
+    world: World, queues: tuple[str, ...]
+) -> None:
+    one, two = world.put(queue="a+gpu"), world.put(queue="a+gpu+large")
+    for labels in ((), ("large",), ("gp", "u")):
+        assert take(world, Plan(queues=queues, labels=labels), 5) == Batch()
+    assert drain(world, Plan(queues=queues, labels=("gpu",))) == [one]
+    assert drain(world, Plan(queues=queues, labels=("other", "large", "gpu"))) == [two]
+
+
+@pytest.mark.needs(Capability.STRICT_ORDER)
+@pytest.mark.parametrize("queues", [(), ("a",)])
+def test_a_worker_with_labels_serves_all_lines_in_one_order(
+    world: World, queues: tuple[str, ...]
+) -> None:
+    order = [
+        world.put(queue=line, priority=priority)
+        for line, priority in (("a", 2), ("a+gpu", 1), ("a", 0), ("a+gpu", 0), ("a", 0))
+    ]
+    world.put(queue="a+other", priority=9)
+    assert drain(world, Plan(queues=queues, labels=("gpu",))) == order
+
+
+def test_nobody_waits_for_what_he_cannot_take(engine: Engine) -> None:
+    """Otherwise a worker would be woken, find nothing, and look again at once."""
+    engine.put([NewJob(id="id", task="t", queue="a+gpu", payload=b"")])
+    engine.wait(Plan(), 1)  # in memory the put has rung for the next one
+    for plan in (Plan(), Plan(queues=("a",)), Plan(labels=("other",))):
+        begun = monotonic()
+        engine.wait(plan, 50)
+        assert monotonic() - begun >= 0.04
+    engine.wait(Plan(labels=("gpu",)), 20_000)
+
+
+def test_a_name_that_only_begins_alike_is_another_queue(world: World) -> None:
+    fill(world, ab=1)
+    world.put(queue="ab+gpu")
+    assert drain(world, Plan(queues=("a",), labels=("gpu",))) == []
+
+
+def test_settings_count_for_all_lines_of_a_queue(world: World) -> None:
+    id = world.put(queue="a+gpu")
+    pause(world, "a")
+    assert drain(world, Plan(labels=("gpu",))) == []
+    assert drain(world, Plan(queues=("a", "b"), labels=("gpu",))) == []
+    assert [record.id for record in world.engine.find(Filter(queue="a")).records] == [id]
+    assert sum(purge(world, "a")) == 1
+    assert world.engine.check() == []
+
+
+def test_shares_count_by_queue_whatever_the_line(world: World) -> None:
+    for _ in range(6):
+        world.put(queue="a+gpu")
+        world.put(queue="a")
+        world.put(queue="b")
+    plan = Plan(queues=("a", "b"), shares=(Share(0, 2, b"\0\0\1"),), labels=("gpu",))
+    batch = take(world, plan, 3)
+    assert Counter(queue_of(claim.queue) for claim in batch.claims) == {"a": 2, "b": 1}
+
+
+def test_suspects_with_labels_are_for_who_has_them(world: World) -> None:
+    world.put(queue="a+gpu")
+    claim = take(world, Plan(labels=("gpu",)), 1).claims[0]
+    world.engine.close("worker", [claim.id], "killed")
+    assert not take(world, Plan(), 1, "other").suspects
+    assert take(world, Plan(labels=("gpu",)), 1, "other").suspects
+    plan = Plan(queues=("a",), labels=("gpu",), suspects=True)
+    assert len(take(world, plan, 1, "other").claims) == 1

@@ -73,3 +73,18 @@ def test_a_pause_counts_for_workers_that_run(yard: Yard) -> None:
     queue.resume()
     yard.await_count(State.SUCCEEDED, 5)
     assert Counter(started(yard)) == {"warm": 1, "other": 1, "default": 3}
+
+
+def test_labels_decide_who_runs_a_job(yard: Yard) -> None:
+    task = yard.script.plain.using(requires="gpu")
+    task.enqueue("gpu-0", [])
+    plain = yard.start(burst=True)
+    assert plain.wait(60) == 0
+    assert started(yard) == []
+    worker = yard.start(labels=["gpu", "large"])
+    yard.await_start("gpu-0")
+    job = task.enqueue("gpu-1", ["die"])
+    yard.await_start("gpu-1", 2)  # and what kills its process goes on alone, in one that has them
+    assert job.info().requires == ("gpu",)
+    assert job.info().queue == "default"
+    assert "labels gpu, large" in worker.log()

@@ -13,6 +13,7 @@ import click
 
 from windlass.core.durations import MAX_DURATION_MS, describe_ms, to_ms
 from windlass.core.ids import check_id
+from windlass.core.lines import read_labels
 from windlass.core.queue_plans import read_tiers
 from windlass.core.sizes import describe_bytes, to_bytes
 from windlass.options import read_call_options
@@ -100,6 +101,14 @@ def tier(value: str) -> str:
     """Queues that a worker serves side by side."""
     try:
         read_tiers([value])
+    except ValueError as error:
+        raise click.BadParameter(f"{error}.") from error
+    return value
+
+
+def label(value: str) -> str:
+    try:
+        read_labels([value])
     except ValueError as error:
         raise click.BadParameter(f"{error}.") from error
     return value

@@ -10,7 +10,7 @@ from pathlib import Path
 import click
 
 from windlass.cli.connecting import AppPath, let_children_import, require_app_path
-from windlass.cli.parameters import duration, memory_size, tier, url_option
+from windlass.cli.parameters import duration, label, memory_size, tier, url_option
 from windlass.cli.reload import Reloader
 from windlass.core.queue_plans import read_tiers
 
@@ -28,6 +28,14 @@ from windlass.core.queue_plans import read_tiers
     metavar="NAME[:WEIGHT],...",
     help="Queues to serve side by side, by weight; repeated, each -q is served before the next. "
     "[default: every queue]",
+)
+@click.option(
+    "--label",
+    "labels",
+    multiple=True,
+    type=label,
+    metavar="NAME",
+    help="Take jobs that require this label, too; repeat it for more.",
 )
 @click.option(
     "-p",
@@ -72,6 +80,7 @@ def worker(
     app_path: str | None,
     url: str | None,
     queues: Sequence[str],
+    labels: Sequence[str],
     processes: int | None,
     slots: int,
     max_jobs: int | None,
@@ -107,6 +116,7 @@ def worker(
         max_age_ms=None if max_age is None else max_age // timedelta(milliseconds=1),
         max_memory=max_memory,
         burst=burst,
+        labels=tuple(labels),
     )
     ctx.exit(Supervisor(options).run())
 
@@ -115,6 +125,7 @@ def _reloader(ctx: click.Context, path: AppPath) -> Reloader:
     given = ctx.params
     arguments = ["worker", path.target, f"--slots={given['slots']}"]
     arguments += [f"--queue={queue}" for queue in given["queues"]]
+    arguments += [f"--label={label}" for label in given["labels"]]
     if given["max_age"] is not None:
         given = {**given, "max_age": f"{given['max_age'].total_seconds():.3f}"}
     for name in ("url", "processes", "max_jobs", "max_age", "max_memory"):

@@ -8,7 +8,7 @@ has to look past jobs that he cannot take. Engines see lines; people see queues 
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Sequence
 from typing import Final
 
 #: How a label is written.
@@ -16,7 +16,25 @@ LABEL: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,31}")
 #: A job requires at most so many.
 MAX_LABELS: Final = 4
 
+#: A worker has at most so many.
+MAX_WORKER_LABELS: Final = 32
+
 _MARK: Final = "+"
+
+
+def read_labels(given: Sequence[object], *, most: int = MAX_LABELS) -> tuple[str, ...]:
+    """The same labels, each once and in order. Raises `ValueError` with a sentence."""
+    labels: set[str] = set()
+    for label in given:
+        if not isinstance(label, str) or not LABEL.fullmatch(label):
+            raise ValueError(
+                "a label is 1 to 32 letters, digits, '_', '.' and '-', the first one a letter or a "
+                f"digit, found {label!r}"
+            )
+        labels.add(label)
+    if len(labels) > most:
+        raise ValueError(f"at most {most} labels can be given, found {len(labels)}")
+    return tuple(sorted(labels))
 
 
 def line_of(queue: str, requires: Iterable[str] = ()) -> str:

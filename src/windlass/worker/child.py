@@ -105,7 +105,7 @@ class Child:
         self._drains_early = False
         start = self._first_command()
         self._options = start.options
-        self._rota = Rota(start.options.queues, is_solo=start.is_solo)
+        self._rota = Rota(start.options.queues, start.options.labels, is_solo=start.is_solo)
         self._table = SlotTable.attach(table, start.slots)
 
     def _first_command(self) -> Start:

@@ -60,11 +60,15 @@ _SHIELDED: Final[WeakSet[Windlass]] = WeakSet()
 class InsideWorker:
     """A context manager, to be entered once. The pump asks it what it would ask of a child."""
 
-    def __init__(self, app: Windlass, queues: Sequence[str], slots: int) -> None:
+    def __init__(
+        self, app: Windlass, queues: Sequence[str], slots: int, labels: Sequence[str] = ()
+    ) -> None:
         self._app = app
         program = os.path.basename(sys.argv[0]) or "python"
-        self._options = WorkerOptions(f"inside {program}", tuple(queues), 1, slots)
-        self._rota = Rota(self._options.queues)
+        self._options = WorkerOptions(
+            f"inside {program}", tuple(queues), 1, slots, labels=tuple(labels)
+        )
+        self._rota = Rota(self._options.queues, self._options.labels)
         self._ended = Event()
         self._is_over = Event()
         self._is_wedged = False
@@ -97,7 +101,7 @@ class InsideWorker:
         self._upkeep = Upkeep(
             self._engine,
             self._app.settings.lease_ms,
-            Rota(self._options.queues, is_solo=True).plan,
+            Rota(self._options.queues, self._options.labels, is_solo=True).plan,
             living=lambda: [self],
             on_gone=self._pump.lose_session,
             on_cancel=self._cancel,

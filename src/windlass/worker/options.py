@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
+from windlass.core.lines import MAX_WORKER_LABELS, read_labels
 from windlass.core.queue_plans import read_tiers
 from windlass.errors import SettingError
 
@@ -23,12 +24,17 @@ class WorkerOptions(msgspec.Struct, frozen=True):
     max_jobs: int | None = None
     max_age_ms: int | None = None
     max_memory: int | None = None  # in bytes
+    labels: tuple[str, ...] = ()  # what jobs may require of this worker
 
     def __post_init__(self) -> None:
         try:
             read_tiers(self.queues)
         except ValueError as error:
             raise SettingError(f"The queues of a worker cannot be read: {error}.") from error
+        try:
+            read_labels(self.labels, most=MAX_WORKER_LABELS)
+        except ValueError as error:
+            raise SettingError(f"The labels of a worker cannot be read: {error}.") from error
         for name in ("processes", "slots", "max_jobs", "max_age_ms", "max_memory"):
             value = getattr(self, name)
             if value is not None and value < 1:

@@ -12,6 +12,7 @@ from collections.abc import Sequence
 
 from msgspec.structs import replace
 
+from windlass.core.lines import queue_of
 from windlass.core.queue_plans import Tier, Turns, read_tiers
 from windlass.engine.contract import Claim, Plan, Share
 
@@ -19,13 +20,17 @@ from windlass.engine.contract import Claim, Plan, Share
 class Rota:
     """The plan of one child. Only the pump's thread touches it."""
 
-    def __init__(self, queues: Sequence[str], *, is_solo: bool = False) -> None:
+    def __init__(
+        self, queues: Sequence[str], labels: Sequence[str] = (), *, is_solo: bool = False
+    ) -> None:
         tiers = read_tiers(queues)
         self._tiers = [(tier, Turns(tier.weights)) for tier in tiers]
         self._is_shared = any(tier.is_shared for tier in tiers)
         #: For everything but claims.
         self.plan = Plan(
-            queues=tuple(queue for tier in tiers for queue in tier.queues), suspects=is_solo
+            queues=tuple(queue for tier in tiers for queue in tier.queues),
+            suspects=is_solo,
+            labels=tuple(labels),
         )
 
     def plan_for(self, room: int) -> Plan:
@@ -46,7 +51,7 @@ class Rota:
         shares = {share.first: share for share in plan.shares}
         pools: dict[str, list[Claim]] = {queue: [] for queue in plan.queues}
         for claim in claims:
-            pools[claim.queue].append(claim)
+            pools[queue_of(claim.queue)].append(claim)
         ordered: list[Claim] = []
         first = 0
         for tier, turns in self._tiers:

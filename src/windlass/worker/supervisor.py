@@ -127,7 +127,8 @@ class Supervisor:
     def _describe(self) -> str:
         options = self._options
         queues = f"queues {', '.join(options.queues)}" if options.queues else "every queue"
-        return f"app {options.app}, {options.processes} x {options.slots} slots, {queues}"
+        labels = f", labels {', '.join(options.labels)}" if options.labels else ""
+        return f"app {options.app}, {options.processes} x {options.slots} slots, {queues}{labels}"
 
     def _status(self) -> WorkerStatus:
         children = [
@@ -209,7 +210,7 @@ class Supervisor:
         upkeep = self._upkeep = Upkeep(
             engine,
             ready.lease_ms,
-            Rota(self._options.queues, is_solo=True).plan,
+            Rota(self._options.queues, self._options.labels, is_solo=True).plan,
             living=lambda: list(self._children.values()),
             on_gone=lambda session: self._reactor.post(partial(self._tell_gone, session)),
             on_cancel=lambda session, ids: self._reactor.post(partial(self._cancel, session, ids)),
