@@ -29,6 +29,7 @@ class QueueInfo(msgspec.Struct, frozen=True, kw_only=True):
     name: str
     paused: bool
     ageing: timedelta | None  # so much waiting is worth a level of priority
+    max_waiting: int | None  # with so many that wait, no more are taken in
     jobs: Mapping[State, int]  # how many are in which state; those with none are left out
 
 
@@ -50,7 +51,13 @@ class Queue:
                 jobs.update(counts)
         jobs = Counter({state: number for state, number in jobs.items() if number})
         ageing = timedelta(milliseconds=record.ageing_ms) if record.ageing_ms else None
-        return QueueInfo(name=self.name, paused=record.paused, ageing=ageing, jobs=jobs)
+        return QueueInfo(
+            name=self.name,
+            paused=record.paused,
+            ageing=ageing,
+            max_waiting=record.max_waiting or None,
+            jobs=jobs,
+        )
 
     def pause(self) -> None:
         """Let no worker claim anything from it. What runs goes on; what waits keeps its place."""
@@ -60,19 +67,24 @@ class Queue:
         """Let workers claim from it again; those that wait are woken."""
         self._change(QueueChange(paused=False))
 
-    def set(self, *, ageing: Duration | None = None) -> None:
+    def set(self, *, ageing: Duration | None = None, max_waiting: int | None = None) -> None:
         """Change its settings; what is not given stays as it is, and 0 takes a setting away.
 
         With `ageing` a level of priority is worth so much waiting, for what becomes ready from now
         on: a job is overtaken by those only that were enqueued at most so many times `ageing` after
-        it as their priority is higher."""
+        it as their priority is higher.
+
+        With `max_waiting` an enqueue is refused, or waits (`when_full`), while so many jobs wait:
+        ready, scheduled and retrying ones."""
+        if max_waiting is not None and (isinstance(max_waiting, bool) or max_waiting < 0):
+            raise ValueError(f"max_waiting must be a whole number, found {max_waiting!r}")
         ageing_ms = None if ageing is None else to_ms(ageing, name="ageing")
         if ageing_ms is not None and 0 < ageing_ms < LEAST_AGEING_MS:
             raise ValueError(
                 f"ageing must be at least {describe_ms(LEAST_AGEING_MS)}, or 0 for none, found "
                 f"{ageing!r}"
             )
-        self._change(QueueChange(ageing_ms=ageing_ms))
+        self._change(QueueChange(ageing_ms=ageing_ms, max_waiting=max_waiting))
 
     def purge(self, progress: Callable[[int], object] = lambda number: None) -> int:
         """Remove what waits in it for good, not what runs; how many jobs that was.

@@ -27,10 +27,11 @@ from windlass.context import Context
 from windlass.core.codec import CallCodec, check_size, fingerprint
 from windlass.core.envelope import Envelope, Overrides, pack
 from windlass.core.ids import check_id, new_id
-from windlass.core.lines import line_of
+from windlass.core.lines import line_of, queue_of
 from windlass.core.retry import Retry
 from windlass.engine.contract import Engine, NewJob, Placed, PutCode
-from windlass.errors import EngineUnavailable, IdempotencyConflict
+from windlass.errors import EngineUnavailable, IdempotencyConflict, QueueFull
+from windlass.insisting import Attempts, pauses
 from windlass.job import Job
 from windlass.options import NO_CHOICES, CallOptions, Choices, Moment, read_call_options
 
@@ -122,11 +123,11 @@ class Task(Generic[P, R_co]):
     def enqueue(self, *args: P.args, **kwargs: P.kwargs) -> Job[R_co]:
         """Store a call for a worker to run. Wrong arguments fail here.
 
-        Raises `EncodeError`, `IdempotencyConflict`, and `EngineUnavailable` when the engine did not
-        answer within `enqueue_timeout`."""
+        Raises `EncodeError`, `IdempotencyConflict`, `QueueFull`, and `EngineUnavailable` when the
+        engine did not answer within `enqueue_timeout`."""
         job = self._new_job(self.codec.encode(args, kwargs))
         try:
-            placed = self.app.engine.put([job])[0]
+            placed = self._put([job])[0]
         except EngineUnavailable as error:
             error.add_note(_unsure(job))
             raise
@@ -138,7 +139,7 @@ class Task(Generic[P, R_co]):
         A call that is cancelled while it is awaited may or may not have been enqueued."""
         job = self._new_job(self.codec.encode(args, kwargs))
         try:
-            placed = await self.app.batcher.call(_put, job, len(job.payload))
+            placed = await self._aput(job)
         except EngineUnavailable as error:
             error.add_note(_unsure(job))
             raise
@@ -157,17 +158,15 @@ class Task(Generic[P, R_co]):
         jobs: list[Job[R_co]] = []
         with _counting(jobs):
             for chunk in self._chunks(calls):
-                self._collect(chunk, self.app.engine.put(chunk), jobs)
+                self._collect(chunk, self._put(chunk), jobs)
         return jobs
 
     async def aenqueue_many(self, calls: Iterable[Call[R_co] | tuple[Any, ...]]) -> list[Job[R_co]]:
         """`enqueue_many`, for coroutines."""
-        batcher = self.app.batcher
         jobs: list[Job[R_co]] = []
         with _counting(jobs):
             for chunk in self._chunks(calls):
-                size = sum(len(job.payload) for job in chunk)
-                self._collect(chunk, await batcher.call(_put_chunks, chunk, size), jobs)
+                self._collect(chunk, await self._aput_many(chunk), jobs)
         return jobs
 
     def job(self, id: str) -> Job[R_co]:
@@ -220,17 +219,58 @@ class Task(Generic[P, R_co]):
             fingerprint=fingerprint(call) if choices.idempotency_key else "",
         )
 
+    def _put(self, jobs: Sequence[NewJob]) -> Sequence[Placed]:
+        """Store jobs; those whose queue is full are tried again as long as the settings say."""
+        placed = self.app.engine.put(jobs)
+        if all(one.code is not PutCode.FULL for one in placed):
+            return placed
+        attempts = Attempts(jobs, placed)
+        for pause_s in pauses(self.app.settings):
+            time.sleep(pause_s)
+            attempts.note(self.app.engine.put(attempts.refused()))
+            if not attempts.refused():
+                break
+        return attempts.placed
+
+    async def _aput(self, job: NewJob) -> Placed:
+        batcher, size = self.app.batcher, len(job.payload)
+        placed = await batcher.call(_put, job, size)
+        if placed.code is PutCode.FULL:
+            for pause_s in pauses(self.app.settings):
+                await _sleep(pause_s)
+                placed = await batcher.call(_put, job, size)
+                if placed.code is not PutCode.FULL:
+                    break
+        return placed
+
+    async def _aput_many(self, jobs: Sequence[NewJob]) -> Sequence[Placed]:
+        batcher, size = self.app.batcher, sum(len(job.payload) for job in jobs)
+        attempts = Attempts(jobs, await batcher.call(_put_chunks, jobs, size))
+        if attempts.refused():
+            for pause_s in pauses(self.app.settings):
+                await _sleep(pause_s)
+                refused = attempts.refused()
+                attempts.note(await batcher.call(_put_chunks, refused, size))
+                if not attempts.refused():
+                    break
+        return attempts.placed
+
     def _placed(self, job: NewJob, placed: Placed) -> Job[R_co]:
         if placed.code is PutCode.CONFLICT:
             raise IdempotencyConflict(self.name, job.idempotency_key or "", placed.id)
+        if placed.code is PutCode.FULL:
+            settings = self.app.settings
+            waited_ms = settings.enqueue_timeout_ms if settings.when_full == "block" else 0
+            raise QueueFull(queue_of(job.queue), self.name, waited_ms / 1000)
         return Job(self.app, placed.id, self.name, created=placed.code is PutCode.CREATED)
 
     def _collect(
         self, chunk: Sequence[NewJob], placed: Sequence[Placed], jobs: list[Job[R_co]]
     ) -> None:
         pairs = list(zip(chunk, placed, strict=True))
-        # Conflicts come last: what was stored is counted before the first of them is raised.
-        for job, one in sorted(pairs, key=lambda pair: pair[1].code is PutCode.CONFLICT):
+        # What was refused comes last: what was stored is counted before any of it is raised.
+        refusals = (PutCode.CONFLICT, PutCode.FULL)
+        for job, one in sorted(pairs, key=lambda pair: pair[1].code in refusals):
             jobs.append(self._placed(job, one))
 
     def _chunks(self, calls: Iterable[Call[R_co] | tuple[Any, ...]]) -> Iterator[list[NewJob]]:
@@ -320,6 +360,12 @@ def _unsure(job: NewJob) -> str:
         f"Whether job {job.id} was stored is not known. To repeat the call without running it "
         "twice, enqueue it with using(idempotency_key=...)."
     )
+
+
+async def _sleep(seconds: float) -> None:
+    from asyncio import sleep  # slow to import, and here it is there already
+
+    await sleep(seconds)
 
 
 def _nowhere(progress: bytes) -> None:

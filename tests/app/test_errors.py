@@ -24,6 +24,7 @@ EXAMPLES = [
     errors.EngineUnavailable("text", location="here", seconds=5.0),
     errors.FormatTooNew("text"),
     errors.IdempotencyConflict("shop.f", "key", "id"),
+    errors.QueueFull("imports", "load", 5.0),
     errors.JobNotFound("id", "here"),
     errors.JobError("text"),
     errors.JobFailed("id", "shop.f", "exhausted", "ValueError", "no", "Traceback ..."),

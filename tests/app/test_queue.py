@@ -18,7 +18,9 @@ def app() -> Windlass:
 
 def test_a_queue_is_paused_and_resumed(app: Windlass) -> None:
     queue = app.queue("mail")
-    assert queue.info() == QueueInfo(name="mail", paused=False, ageing=None, jobs={})
+    assert queue.info() == QueueInfo(
+        name="mail", paused=False, ageing=None, max_waiting=None, jobs={}
+    )
     queue.pause()
     assert app.queue("mail").info().paused
     assert not app.queue("other").info().paused

@@ -76,6 +76,12 @@ def test_ageing_is_set_and_shown(filled: Shell) -> None:
     ran = filled.type_with_app("queue", "set", "default", "--ageing", "off")
     assert ran.out == "The queue default: as usual.\n"
     assert filled.type_with_app("queue", "set", "default", "--ageing", "0.1").code == 2
+    ran = filled.type_with_app("queue", "set", "default", "--max-waiting", "1")
+    assert ran.out == "The queue default: at most 1 wait.\n"
+    ran = filled.type_with_app("enqueue", "tasks.add", "--args", "[1]")
+    assert ran.code == 1
+    assert "The queue default is full: this call of tasks.add was not enqueued." in ran.err
+    assert filled.type_with_app("queue", "set", "default", "--max-waiting", "0").code == 2
     assert "give --ageing" in filled.type_with_app("queue", "set", "default").err
 
 

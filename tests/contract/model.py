@@ -122,6 +122,9 @@ class Model:
             if known is not None and self.now_ms < known.until_ms:
                 same = known.fingerprint == new.fingerprint
                 return Placed(known.id, PutCode.EXISTING if same else PutCode.CONFLICT)
+        if self._is_full(new.queue):
+            return Placed(new.id, PutCode.FULL)
+        if new.idempotency_key is not None:
             until_ms = self.now_ms + IDEMPOTENCY_MS
             self.keys[new.task, new.idempotency_key] = Key(new.id, new.fingerprint, until_ms)
         self.sequence += 1
@@ -130,6 +133,15 @@ class Model:
             job.age = self._age_of(new.queue)
         self.totals["enqueued"] += 1
         return Placed(new.id, PutCode.CREATED)
+
+    def _is_full(self, line: str) -> bool:
+        most = self._settings_of(line).max_waiting
+        waiting = [
+            job
+            for job in self.jobs.values()
+            if job.record.queue == line and is_allowed(job.record.state, Event.CLEAR)
+        ]
+        return bool(most) and len(waiting) >= most
 
     # -------------------------------------------------------------------------------- claiming
 
@@ -440,7 +452,12 @@ class Model:
 
     def queues(self) -> list[QueueRecord]:
         records = [
-            QueueRecord(queue=queue, paused=own.paused, ageing_ms=own.ageing_ms)
+            QueueRecord(
+                queue=queue,
+                paused=own.paused,
+                ageing_ms=own.ageing_ms,
+                max_waiting=own.max_waiting,
+            )
             for queue, own in sorted(self.settings.items())
         ]
         return [record for record in records if record != QueueRecord(queue=record.queue)]
@@ -451,6 +468,8 @@ class Model:
             own = replace(own, paused=change.paused)
         if change.ageing_ms is not None:
             own = own.with_ageing(change.ageing_ms, self.now_ms)
+        if change.max_waiting is not None:
+            own = replace(own, max_waiting=change.max_waiting)
         self.settings[queue] = own
 
     def _settings_of(self, line: str) -> QueueSettings:

@@ -63,6 +63,7 @@ class PartitionedModel:
         self._partitions: Final = Partitions(number)
         self._models: Final = [Model(options, now_ms) for _ in range(number)]
         self._visits: list[Visit] = []
+        self._bounds: dict[str, int] = {}
 
     def follow(self, engine: RedisEngine) -> None:
         """Note which partitions this engine asks for claims."""
@@ -184,9 +185,17 @@ class PartitionedModel:
         return sum(model.adopt(tasks) for model in self._models)
 
     def queues(self) -> list[QueueRecord]:
-        return self._models[0].queues()
+        return [
+            replace(record, max_waiting=self._bounds.get(record.queue, 0))
+            for record in self._models[0].queues()
+        ]
 
     def change_queue(self, queue: str, change: QueueChange) -> None:
+        """Each partition has its part of a bound."""
+        if change.max_waiting is not None:
+            self._bounds[queue] = change.max_waiting
+            part = -(-change.max_waiting // len(self._models))
+            change = replace(change, max_waiting=part)
         for model in self._models:
             model.change_queue(queue, change)
 

@@ -359,6 +359,10 @@ class QueueMachine(RuleBasedStateMachine):
     def age(self, queue: str, ageing_ms: int) -> None:
         self.same(lambda it: it.change_queue(queue, QueueChange(ageing_ms=ageing_ms)))
 
+    @rule(queue=queues, most=st.sampled_from([0, 0, 1, 3, 9]))
+    def bound(self, queue: str, most: int) -> None:
+        self.same(lambda it: it.change_queue(queue, QueueChange(max_waiting=most)))
+
     @rule(queue=queues)
     def purge(self, queue: str) -> None:
         self.same(lambda it: purge_all(it, queue))

@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from time import monotonic
+from typing import Any
 
 import pytest
 
 from tests.contract.world import World
+from windlass.core.ids import new_id, partition_of
 from windlass.core.lines import queue_of
 from windlass.core.states import State
 from windlass.engine.contract import (
@@ -422,3 +424,62 @@ def test_suspects_with_labels_are_for_who_has_them(world: World) -> None:
     assert take(world, Plan(labels=("gpu",)), 1, "other").suspects
     plan = Plan(queues=("a",), labels=("gpu",), suspects=True)
     assert len(take(world, plan, 1, "other").claims) == 1
+
+
+# ------------------------------------------------------------------------------------------ bounds
+
+
+def bound(world: World, queue: str, most: int) -> None:
+    world.engine.change_queue(queue, QueueChange(max_waiting=most))
+
+
+def codes(world: World, number: int, **fields: Any) -> Counter[PutCode]:
+    jobs = [world.new(**fields) for _ in range(number)]
+    return Counter(placed.code for placed in world.engine.put(jobs))
+
+
+@pytest.mark.needs(Capability.STRICT_ORDER)
+def test_no_more_wait_than_may(world: World) -> None:
+    bound(world, "a", 5)
+    assert codes(world, 2, queue="a", run_in_ms=1_000) == {PutCode.CREATED: 2}
+    assert codes(world, 5, queue="a") == {PutCode.CREATED: 3, PutCode.FULL: 2}
+    assert codes(world, 1, queue="a") == {PutCode.FULL: 1}
+    assert codes(world, 9, queue="b") == {PutCode.CREATED: 9}
+    # What runs does not wait, and what comes back is never refused.
+    claims = take(world, Plan(queues=("a",)), 2).claims
+    assert codes(world, 3, queue="a") == {PutCode.CREATED: 2, PutCode.FULL: 1}
+    world.finish(Released(id=claims[0].id, token=claims[0].token, started=False))
+    assert codes(world, 1, queue="a") == {PutCode.FULL: 1}
+    bound(world, "a", 0)
+    assert codes(world, 1, queue="a") == {PutCode.CREATED: 1}
+    assert world.engine.check() == []
+
+
+def test_what_is_stored_is_found_again_in_a_full_queue(world: World) -> None:
+    bound(world, "a", 1)
+    job = world.new(queue="a", idempotency_key="key")
+    repeated = world.new(queue="a", idempotency_key="key")
+    assert world.engine.put([job]) == [Placed(job.id, PutCode.CREATED)]
+    assert world.engine.put([job, repeated]) == [
+        Placed(job.id, PutCode.CREATED),
+        Placed(job.id, PutCode.EXISTING),
+    ]
+
+
+def test_a_key_that_found_no_room_is_free(world: World) -> None:
+    """Otherwise the next call with it would be sent to a job that was never stored."""
+    bound(world, "a", 1)
+    first = world.new(queue="a", idempotency_key="key")
+    second = NewJob(id=new_id(99, partition_of(first.id)), task="task", queue="a", payload=b"{}")
+    world.engine.put([second])
+    assert world.engine.put([first]) == [Placed(first.id, PutCode.FULL)]
+    bound(world, "a", 0)
+    assert world.engine.put([first]) == [Placed(first.id, PutCode.CREATED)]
+
+
+def test_partitions_share_a_bound(world: World) -> None:
+    bound(world, "a", 40)
+    for _ in range(100):
+        world.put(queue="a")
+    assert len(world.ids()) == 40
+    assert world.engine.queues() == [QueueRecord(queue="a", max_waiting=40)]

@@ -128,6 +128,14 @@ def duration_or_off(value: str) -> timedelta:
     return timedelta(0) if value == "off" else duration(value)
 
 
+def number_or_off(value: str) -> int:
+    if value == "off":
+        return 0
+    if value.isascii() and value.isdigit() and int(value) > 0:
+        return int(value)
+    raise click.BadParameter(f"expected a whole number of at least 1, or off, found {value!r}.")
+
+
 def memory_size(value: str) -> int:
     try:
         size = to_bytes(value, name="it")

@@ -14,17 +14,15 @@ from windlass.cli.parameters import (
     connection_options,
     duration_or_off,
     json_option,
+    number_or_off,
     queue_name,
 )
 from windlass.cli.wording import count
 from windlass.core.durations import describe_ms
 from windlass.core.lines import queue_of
-from windlass.core.states import State
+from windlass.core.states import WAITING, State
 from windlass.engine.contract import Engine
 from windlass.queue import Queue, QueueInfo
-
-#: What a purge removes.
-WAITING = (State.WAITING, State.SCHEDULED, State.READY, State.RETRYING)
 
 
 @click.group(cls=SuggestingGroup)
@@ -71,6 +69,8 @@ def settings_of(info: QueueInfo) -> str:
     words = ["paused"] if info.paused else []
     if info.ageing:
         words.append(f"ages by {describe_ms(info.ageing // timedelta(milliseconds=1))}")
+    if info.max_waiting:
+        words.append(f"at most {info.max_waiting:,} wait")
     return ", ".join(words)
 
 
@@ -107,19 +107,31 @@ def _change(
     metavar="DURATION|off",
     help="So much waiting is worth a level of priority, for example 1m.",
 )
+@click.option(
+    "--max-waiting",
+    type=number_or_off,
+    metavar="N|off",
+    help="Refuse to enqueue more while so many wait.",
+)
 @connection_options
-def set_(name: str, ageing: timedelta | None, app_path: str | None, url: str | None) -> None:
+def set_(
+    name: str,
+    ageing: timedelta | None,
+    max_waiting: int | None,
+    app_path: str | None,
+    url: str | None,
+) -> None:
     """Change the settings of a queue; what is not given stays as it is.
 
     \b
     windlass queue set default --ageing 1m
-    windlass queue set default --ageing off
+    windlass queue set default --ageing off --max-waiting 100000
     """
-    if ageing is None:
-        raise click.UsageError("Expected something to change: give --ageing.")
+    if ageing is None and max_waiting is None:
+        raise click.UsageError("Expected something to change: give --ageing or --max-waiting.")
     with connect(app_path, url) as app:
         try:
-            app.queue(name).set(ageing=ageing)
+            app.queue(name).set(ageing=ageing, max_waiting=max_waiting)
         except ValueError as error:
             raise click.UsageError(f"{error}.") from error
         info = app.queue(name).info()

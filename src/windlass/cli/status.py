@@ -11,12 +11,9 @@ from windlass.cli.output import print_json, print_table, say
 from windlass.cli.parameters import connection_options, json_option
 from windlass.cli.wording import count, program, span
 from windlass.core.lines import labels_of, may_take, queue_of
-from windlass.core.states import State
+from windlass.core.states import WAITING, State
 from windlass.engine.contract import QueueRecord, SessionRecord, Stats
 from windlass.worker.introduction import Introduction
-
-#: States of jobs that are still to be run.
-WAITING = (State.WAITING, State.SCHEDULED, State.READY, State.RETRYING)
 
 
 @click.command(short_help="Show how many jobs are in which state.")

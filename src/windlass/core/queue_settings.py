@@ -28,6 +28,7 @@ class QueueSettings(msgspec.Struct, frozen=True, array_like=True):
     ageing_ms: int = 0  # the period; 0 while it does not age
     age: int = 0
     since_ms: int = 0  # when it reached this age
+    max_waiting: int = 0  # with so many that wait, no more are taken in; 0: there is no bound
 
     def aged(self, now_ms: int) -> QueueSettings:
         """With the age of an instant."""

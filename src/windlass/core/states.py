@@ -35,6 +35,10 @@ class State(StrEnum):
 FINAL: Final = frozenset({State.SUCCEEDED, State.DEAD, State.CANCELLED})
 
 
+#: States of jobs that are still to be run.
+WAITING: Final = (State.WAITING, State.SCHEDULED, State.READY, State.RETRYING)
+
+
 class Hold(StrEnum):
     """Why a job that is otherwise ready may not be claimed."""
 

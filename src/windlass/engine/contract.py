@@ -79,6 +79,7 @@ class PutCode(StrEnum):
     CREATED = "created"  # stored now, or by an earlier call with the same id
     EXISTING = "existing"  # the idempotency key belongs to another job, whose id is given
     CONFLICT = "conflict"  # the same, and that job has other arguments; nothing was stored
+    FULL = "full"  # as many wait in its queue as may; nothing was stored
 
 
 class Placed(msgspec.Struct, frozen=True):
@@ -327,6 +328,7 @@ class QueueRecord(msgspec.Struct, frozen=True, kw_only=True):
     queue: str
     paused: bool = False  # nothing of it is claimed; jobs keep their place
     ageing_ms: int = 0  # so much waiting is worth a level of priority; 0: none is
+    max_waiting: int = 0  # with so many that wait, `put` takes no more in; 0: there is no bound
 
 
 class QueueChange(msgspec.Struct, frozen=True, kw_only=True):
@@ -334,12 +336,18 @@ class QueueChange(msgspec.Struct, frozen=True, kw_only=True):
 
     paused: bool | None = None
     ageing_ms: int | None = None  # for what becomes ready from now on; 0 switches it off
+    max_waiting: int | None = None  # of each line of the queue; 0 takes the bound away
 
 
 def list_records(settings: Mapping[str, QueueSettings]) -> list[QueueRecord]:
     """The queues among these whose settings are not the usual ones, by name."""
     records = [
-        QueueRecord(queue=queue, paused=own.paused, ageing_ms=own.ageing_ms)
+        QueueRecord(
+            queue=queue,
+            paused=own.paused,
+            ageing_ms=own.ageing_ms,
+            max_waiting=own.max_waiting,
+        )
         for queue, own in sorted(settings.items())
     ]
     return [record for record in records if record != QueueRecord(queue=record.queue)]
@@ -399,8 +407,10 @@ class Engine(Protocol):
 
     def put(self, jobs: Sequence[NewJob]) -> list[Placed]:
         """Store jobs; in each partition all of them, or none when it raises. A known id is left as
-        it is. At most 500 at a time: more than that need not fit into one transaction of every
-        engine."""
+        it is. Where the queue of a job has a bound and as many jobs wait in its line (ready,
+        scheduled or retrying), it is not stored; jobs that come back are never refused. A line that
+        is spread over partitions has a part of the bound in each. At most 500 at a time: more than
+        that need not fit into one transaction of every engine."""
 
     def claim(self, session: str, nonce: str, plan: Plan, limit: int) -> Batch:
         """Promote what is due, take back what is lost, then lease up to `limit` jobs to `session`

@@ -91,11 +91,14 @@ def of_plan(plan: Plan) -> list[bytes]:
     return [suspects, *numbers, *queues, *shares, *of_texts(plan.labels)]
 
 
-def of_change(queue: str, change: QueueChange) -> list[bytes]:
-    """What is left as it is, is empty."""
+def of_change(queue: str, change: QueueChange, partitions: int) -> list[bytes]:
+    """What is left as it is, is empty. Each partition has its part of a bound."""
     paused = {True: b"1", False: b"0", None: b""}[change.paused]
     ageing = b"" if change.ageing_ms is None else b"%d" % change.ageing_ms
-    return [queue.encode(), paused, ageing]
+    if change.max_waiting is None:
+        return [queue.encode(), paused, ageing, b"", b""]
+    part = -(-change.max_waiting // partitions)
+    return [queue.encode(), paused, ageing, b"%d" % change.max_waiting, b"%d" % part]
 
 
 def of_beats(beats: Sequence[Beat], is_home: Callable[[str], bool]) -> list[bytes]:

@@ -173,13 +173,13 @@ class RedisEngine:
 
     def queues(self) -> list[QueueRecord]:
         """Those of the first partition: all are changed alike, this one last."""
-        packed = arguments.of_change("", QueueChange())
+        packed = arguments.of_change("", QueueChange(), self._partitions.number)
         (reply,) = self._run([self._call(0, "queue", packed)])
         return seeing.to_queues(reply)
 
     def change_queue(self, queue: str, change: QueueChange) -> None:
         arguments.check_name("queue", queue)
-        packed = arguments.of_change(queue, change)
+        packed = arguments.of_change(queue, change, self._partitions.number)
         for number in reversed(range(self._partitions.number)):
             self._run([self._call(number, "queue", packed)])
 

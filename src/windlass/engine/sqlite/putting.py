@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from windlass.core.states import State
+from windlass.core.lines import queue_of
+from windlass.core.queue_settings import USUAL
+from windlass.core.states import WAITING, State
 from windlass.engine.contract import IDEMPOTENCY_MS, NewJob, Placed, PutCode
-from windlass.engine.sqlite.transaction import Transaction
+from windlass.engine.sqlite.transaction import Transaction, unpack_settings
 from windlass.engine.waiting import POLL_FLOOR_MS
 
 
@@ -15,6 +17,8 @@ def put(tx: Transaction, job: NewJob) -> Placed:
         if known is not None:
             same = known[1] == job.fingerprint
             return Placed(known[0], PutCode.EXISTING if same else PutCode.CONFLICT)
+    if tx.queues and _is_full(tx, job) and tx.job(job.id) is None:
+        return Placed(job.id, PutCode.FULL)
     row = tx.next_number()
     due_ms = max(job.run_after_ms or 0, tx.now_ms + job.run_in_ms)
     is_ready = due_ms <= tx.now_ms
@@ -45,6 +49,15 @@ def put(tx: Transaction, job: NewJob) -> Placed:
     if is_ready or due_ms - tx.now_ms <= POLL_FLOOR_MS:
         tx.made_ready += 1  # a waiter must learn of an instant that its next look would miss
     return Placed(job.id, PutCode.CREATED)
+
+
+def _is_full(tx: Transaction, job: NewJob) -> bool:
+    most = unpack_settings(tx.queues).get(queue_of(job.queue), USUAL).max_waiting
+    if not most:
+        return False
+    (stored,) = tx.one("count_waiting", job.queue) or (0,)
+    here = sum(tx.counts[job.queue, state] for state in WAITING)
+    return bool(stored + here >= most)
 
 
 def _expires_ms(job: NewJob, now_ms: int) -> int | None:

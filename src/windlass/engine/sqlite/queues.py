@@ -83,6 +83,8 @@ def change_queue(tx: Transaction, queue: str, change: QueueChange) -> None:
         own = replace(own, paused=change.paused)
     if change.ageing_ms is not None:
         own = own.with_ageing(change.ageing_ms, tx.now_ms)
+    if change.max_waiting is not None:
+        own = replace(own, max_waiting=change.max_waiting)
     tx.write_queues({**settings, queue: own})
     if change.paused is False:
         tx.made_ready = BITE  # for everybody who waits

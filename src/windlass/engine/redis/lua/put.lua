@@ -3,8 +3,8 @@
 -- ARGV: 1-3 clock, then for each job its head and its body. A head is {id, task, queue, priority,
 --       run_after_ms, run_in_ms, expires_ms, expires_in_ms, key, fingerprint}, -1 for no instant,
 --       false for no key.
--- Returns: for each job its id, or that of the job which has its key, then "created", "existing" or
---          "conflict"
+-- Returns: for each job its id, or that of the job which has its key, then "created", "existing",
+--          "conflict" or "full"
 --@include bookkeeping
 
 local heads, ids = {}, {}
@@ -69,16 +69,41 @@ local function store(head, body)
   total('enqueued')
 end
 
+local waiting = {}  -- line -> how many waited before this call
+
+local function is_full(line)
+  local own = settings[base_of(line)]
+  if not own or own[QUEUE_BOUND] == 0 then
+    return false
+  end
+  local fields = { line .. '\0waiting', line .. '\0scheduled', line .. '\0ready', line .. '\0retrying' }
+  local number = waiting[line]
+  if not number then
+    number = 0
+    for _, counted in ipairs(call('HMGET', key.count, unpack(fields))) do
+      number = number + tonumber(counted or 0)
+    end
+    waiting[line] = number
+  end
+  for _, field in ipairs(fields) do
+    number = number + (counts[field] or 0)
+  end
+  return number >= own[QUEUE_BOUND_HERE]
+end
+
 local function put(head, body)
   if load(head[1]) then
     return head[1], 'created'
   end
-  if head[9] then
-    local field = key_field(head)
-    local known = find_key(field)
-    if known then
-      return known[1], known[2] == head[10] and 'existing' or 'conflict'
-    end
+  local field = head[9] and key_field(head)
+  local known = field and find_key(field)
+  if known then
+    return known[1], known[2] == head[10] and 'existing' or 'conflict'
+  end
+  if has_settings and is_full(head[3]) then
+    return head[1], 'full'
+  end
+  if field then
     bind(field, head)
   end
   store(head, body)

@@ -8,6 +8,7 @@ local reap_after_ms = tonumber(stored[3] or 0)
 -- Of queues that have others than the usual ones: queue -> settings.
 local settings = stored[4] and cmsgpack.unpack(stored[4]) or {}
 local QUEUE_PAUSED, QUEUE_AGEING_MS, QUEUE_AGE, QUEUE_SINCE_MS = 1, 2, 3, 4
+local QUEUE_BOUND, QUEUE_BOUND_HERE = 5, 6  -- of the whole queue, and of this partition
 local has_settings, is_changed = stored[4], false
 local counts, totals = {}, {}
 local made_ready = 0  -- how many waiters have a reason to look
