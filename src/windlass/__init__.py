@@ -6,11 +6,13 @@ from windlass.core.failure import FailureText
 from windlass.core.retry import Retry
 from windlass.core.signals import Interrupted, Reject, RetryLater, Snooze
 from windlass.core.states import Hold, Reason, State
+from windlass.core.unique import Unique
 from windlass.errors import (
     AnnotationError,
     AppNotFound,
     ArgumentMismatch,
     DecodeError,
+    DuplicateJob,
     EncodeError,
     EngineError,
     EngineUnavailable,
@@ -43,6 +45,7 @@ __all__ = [
     "Call",
     "Context",
     "DecodeError",
+    "DuplicateJob",
     "EncodeError",
     "EngineError",
     "EngineUnavailable",
@@ -77,6 +80,7 @@ __all__ = [
     "State",
     "Task",
     "TimedOut",
+    "Unique",
     "Windlass",
     "WindlassError",
     "current_context",

@@ -28,7 +28,7 @@ MAX_KEY_LENGTH: Final = 256
 
 
 class TaskOptions(TypedDict, total=False):
-    """What `@app.task(...)` takes beside `name`, `takes_context` and `run_in`."""
+    """What `@app.task(...)` takes beside `name`, `takes_context`, `run_in` and `unique`."""
 
     queue: str
     requires: str | Sequence[str]
@@ -177,7 +177,7 @@ def _wrong(name: str, expected: str, found: object) -> TypeError | ValueError:
     return kind(f"{name} must be {expected}, found {found!r}")
 
 
-_TASK_ONLY: Final = ("name", "takes_context", "run_in")
+_TASK_ONLY: Final = ("name", "takes_context", "run_in", "unique")
 _IN_MILLISECONDS: Final = ("timeout", "result_ttl")
 _FOR_BOTH: Final[Mapping[str, _Reader]] = {
     "queue": _read_queue,

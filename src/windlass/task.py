@@ -29,8 +29,15 @@ from windlass.core.envelope import Envelope, Overrides, pack
 from windlass.core.ids import check_id, new_id
 from windlass.core.lines import line_of, queue_of
 from windlass.core.retry import Retry
-from windlass.engine.contract import Engine, NewJob, Placed, PutCode
-from windlass.errors import EngineUnavailable, IdempotencyConflict, QueueFull
+from windlass.core.unique import Unique
+from windlass.engine.contract import Engine, NewJob, Placed, PutCode, UniqueKey
+from windlass.errors import (
+    DuplicateJob,
+    EngineUnavailable,
+    IdempotencyConflict,
+    InvalidTask,
+    QueueFull,
+)
 from windlass.insisting import Attempts, pauses
 from windlass.job import Job
 from windlass.options import NO_CHOICES, CallOptions, Choices, Moment, read_call_options
@@ -47,6 +54,7 @@ DEFAULT_QUEUE: Final = "default"
 DEFAULT_PRIORITY: Final = 0
 
 _NO_MOMENT: Final = Moment()
+_REFUSED: Final = (PutCode.CONFLICT, PutCode.DUPLICATE, PutCode.FULL)
 
 
 class Task(Generic[P, R_co]):
@@ -66,6 +74,7 @@ class Task(Generic[P, R_co]):
         name: str,
         takes_context: bool,
         runs_alone: bool,
+        unique: Unique | None = None,
         declared: Choices,
     ) -> None:
         functools.update_wrapper(self, function)
@@ -76,6 +85,7 @@ class Task(Generic[P, R_co]):
         self.runs_alone = runs_alone  # run_in="process": in a process of its own
         self.is_async = inspect.iscoroutinefunction(function)
         self.codec = CallCodec.of(function, takes_context, name=name)
+        self.unique = _checked_unique(unique, self.codec)
         self._chosen = NO_CHOICES  # by callers, with using()
         self._choices = declared  # those, over the declared ones
 
@@ -123,8 +133,8 @@ class Task(Generic[P, R_co]):
     def enqueue(self, *args: P.args, **kwargs: P.kwargs) -> Job[R_co]:
         """Store a call for a worker to run. Wrong arguments fail here.
 
-        Raises `EncodeError`, `IdempotencyConflict`, `QueueFull`, and `EngineUnavailable` when the
-        engine did not answer within `enqueue_timeout`."""
+        Raises `EncodeError`, `IdempotencyConflict`, `DuplicateJob`, `QueueFull`, and
+        `EngineUnavailable` when the engine did not answer within `enqueue_timeout`."""
         job = self._new_job(self.codec.encode(args, kwargs))
         try:
             placed = self._put([job])[0]
@@ -197,7 +207,7 @@ class Task(Generic[P, R_co]):
         return other
 
     def _new_job(self, call: bytes) -> NewJob:
-        choices = self._choices
+        choices, unique = self._choices, self._unique_key(call)
         payload = pack(_envelope(self.name, call, self._chosen))
         check_size(payload, self.app.settings.max_payload, f"The call of {self.name}")
         run_after = choices.run_after or _NO_MOMENT
@@ -206,7 +216,9 @@ class Task(Generic[P, R_co]):
         if choices.requires:
             queue = line_of(queue, choices.requires)
         return NewJob(
-            id=self.app.engine.new_id(self.name, queue, choices.idempotency_key),
+            id=self.app.engine.new_id(
+                self.name, queue, choices.idempotency_key, unique.key if unique else None
+            ),
             task=self.name,
             queue=queue,
             payload=payload,
@@ -217,6 +229,18 @@ class Task(Generic[P, R_co]):
             expires_in_ms=expires.in_ms,
             idempotency_key=choices.idempotency_key,
             fingerprint=fingerprint(call) if choices.idempotency_key else "",
+            unique=unique,
+        )
+
+    def _unique_key(self, call: bytes) -> UniqueKey | None:
+        unique = self.unique
+        if unique is None:
+            return None
+        return UniqueKey(
+            key=fingerprint(self.codec.identity(call, unique.by)),
+            until=unique.until,
+            period_ms=unique.period_ms,
+            on_conflict=unique.on_conflict,
         )
 
     def _put(self, jobs: Sequence[NewJob]) -> Sequence[Placed]:
@@ -258,6 +282,8 @@ class Task(Generic[P, R_co]):
     def _placed(self, job: NewJob, placed: Placed) -> Job[R_co]:
         if placed.code is PutCode.CONFLICT:
             raise IdempotencyConflict(self.name, job.idempotency_key or "", placed.id)
+        if placed.code is PutCode.DUPLICATE:
+            raise DuplicateJob(self.name, placed.id)
         if placed.code is PutCode.FULL:
             settings = self.app.settings
             waited_ms = settings.enqueue_timeout_ms if settings.when_full == "block" else 0
@@ -268,9 +294,8 @@ class Task(Generic[P, R_co]):
         self, chunk: Sequence[NewJob], placed: Sequence[Placed], jobs: list[Job[R_co]]
     ) -> None:
         pairs = list(zip(chunk, placed, strict=True))
-        # What was refused comes last: what was stored is counted before any of it is raised.
-        refusals = (PutCode.CONFLICT, PutCode.FULL)
-        for job, one in sorted(pairs, key=lambda pair: pair[1].code in refusals):
+        # Conflicts come last: what was stored is counted before the first of them is raised.
+        for job, one in sorted(pairs, key=lambda pair: pair[1].code in _REFUSED):
             jobs.append(self._placed(job, one))
 
     def _chunks(self, calls: Iterable[Call[R_co] | tuple[Any, ...]]) -> Iterator[list[NewJob]]:
@@ -331,6 +356,14 @@ class Call(Generic[R_co]):
 
     def __repr__(self) -> str:
         return f"<Call of {self.task.name}: {self.encoded[:200].decode('utf-8', 'replace')}>"
+
+
+def _checked_unique(unique: Unique | None, codec: CallCodec) -> Unique | None:
+    """The same, if its key can be made."""
+    mismatch = codec.check_names(unique.by) if unique is not None and unique.by else ""
+    if mismatch:
+        raise InvalidTask(f"The unique key cannot be made: {mismatch}. Mend Unique(by=...).")
+    return unique
 
 
 def _envelope(task: str, call: bytes, chosen: Choices) -> Envelope:

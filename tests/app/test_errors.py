@@ -25,6 +25,7 @@ EXAMPLES = [
     errors.FormatTooNew("text"),
     errors.IdempotencyConflict("shop.f", "key", "id"),
     errors.QueueFull("imports", "load", 5.0),
+    errors.DuplicateJob("shop.f", "id", "retried"),
     errors.JobNotFound("id", "here"),
     errors.JobError("text"),
     errors.JobFailed("id", "shop.f", "exhausted", "ValueError", "no", "Traceback ..."),

@@ -10,6 +10,8 @@ from hypothesis import strategies as st
 from windlass.core.ids import (
     check_id,
     created_ms_of,
+    derived_digits,
+    derived_id,
     new_id,
     new_nonce,
     new_session,
@@ -37,6 +39,35 @@ def test_ids_sort_by_time(first: int, second: int, one: int, other: int) -> None
 
 def test_ids_of_one_moment_differ() -> None:
     assert len({new_id(1_700_000_000_000) for _ in range(10_000)}) == 10_000
+
+
+@given(times, partitions, st.text())
+def test_a_derived_id_is_like_any_other(wall_ms: int, partition: int, origin: str) -> None:
+    job_id = derived_id(wall_ms, origin, partition)
+    assert re.fullmatch(r"[0-9a-hjkmnp-tv-z]{26}", job_id)
+    assert created_ms_of(job_id) == wall_ms
+    assert partition_of(job_id) == partition
+    assert job_id[:12] == new_id(wall_ms, partition)[:12]
+    assert job_id[12:] == derived_digits(wall_ms, origin)
+
+
+def test_a_derived_id_never_changes() -> None:
+    """Two versions of windlass that run side by side derive the same ids."""
+    assert derived_id(1_700_000_000_000, "schedule:clean_up", 10) == "01hf7yat000azyk9rea5r7jyeq"
+
+
+def test_derived_ids_differ() -> None:
+    digits = {derived_digits(wall_ms, f"{n}") for wall_ms in range(100) for n in range(100)}
+    assert len(digits) == 10_000
+    assert derived_digits(1, "1:1") != derived_digits(11, ":1")
+    for position in range(14):
+        assert len({text[position] for text in digits}) == 32
+
+
+@pytest.mark.parametrize(("wall_ms", "partition"), [(-1, 0), (2**50, 0), (0, -1), (0, 1024)])
+def test_what_a_derived_id_cannot_carry_is_refused(wall_ms: int, partition: int) -> None:
+    with pytest.raises(ValueError, match="an id carries a time of 0 to"):
+        derived_id(wall_ms, "schedule:clean_up", partition)
 
 
 def test_every_random_digit_is_used() -> None:

@@ -56,6 +56,18 @@ sys.setprofile(None)
 print(any("retry.py" in name for name in files), any("msgspec" in name for name in files))
 """
 
+A_STORED_SCHEDULE_IS_READ = """
+import sys
+from windlass.core.schedule import Every, Schedule
+
+data = Every("1h").to_data()
+files = set()
+sys.setprofile(lambda frame, event, value: files.add(frame.f_code.co_filename))
+Schedule.from_data(data)
+sys.setprofile(None)
+print(any("schedule.py" in name for name in files), any("msgspec" in name for name in files))
+"""
+
 
 def test_two_threads_that_meet_a_class_at_once_both_decode_it() -> None:
     done = run(TWO_THREADS_MEET_A_CLASS)
@@ -65,6 +77,11 @@ def test_two_threads_that_meet_a_class_at_once_both_decode_it() -> None:
 
 def test_a_stored_retry_policy_is_learnt_before_any_thread_reads_one() -> None:
     done = run(A_STORED_POLICY_IS_READ)
+    assert (done.stdout, done.stderr) == ("True False\n", "")
+
+
+def test_a_stored_schedule_is_learnt_before_any_thread_reads_one() -> None:
+    done = run(A_STORED_SCHEDULE_IS_READ)
     assert (done.stdout, done.stderr) == ("True False\n", "")
 
 

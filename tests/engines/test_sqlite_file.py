@@ -73,7 +73,7 @@ def test_a_newer_format_is_refused(path: Path, engine: SQLiteEngine) -> None:
     newer = apsw.Connection(str(path))
     newer.pragma("user_version", 99)
     newer.close()
-    with pytest.raises(FormatTooNew, match=r"format 99; this one knows up to 2.*Upgrade"):
+    with pytest.raises(FormatTooNew, match=rf"knows up to {NEWEST_FORMAT}\)\. Upgrade"):
         engine.stats()
 
 
@@ -90,9 +90,9 @@ def test_an_older_format_is_brought_up_to_date(path: Path, engine: SQLiteEngine)
 
 
 def test_migrating_again_changes_nothing(path: Path, engine: SQLiteEngine) -> None:
-    assert engine.migrate() == 2
+    assert engine.migrate() == NEWEST_FORMAT
     engine.put([new_job()])
-    assert engine.migrate() == 2
+    assert engine.migrate() == NEWEST_FORMAT
     assert engine.get(["job-000000"]) != [None]
     assert apsw.Connection(str(path)).pragma("application_id") == APPLICATION_ID
 
@@ -184,6 +184,8 @@ Damage = Callable[[apsw.Connection], object]
         ("UPDATE jobs SET state = 'running', token = 't', session = 's'", "which is unknown"),
         ("INSERT INTO failures VALUES (999, 1, 1, 'retry', 1, 's', x'')", "row 999"),
         ("UPDATE jobs SET hold = 'unroutable', due_ms = 1, state = 'scheduled'", "is held as"),
+        ("INSERT INTO unique_keys VALUES ('t', 'k', 'job-000000')", "which has another one"),
+        ("UPDATE jobs SET unique_key = 'k', unique_until = 'end'", "does not lead to it"),
     ],
 )
 def test_check_finds_damage(path: Path, engine: SQLiteEngine, statement: str, finding: str) -> None:

@@ -9,7 +9,7 @@ from collections.abc import Callable, Coroutine
 from datetime import UTC, datetime, timedelta
 from typing import Any, assert_type
 
-from windlass import Call, Context, Job, JobInfo, Progress, Reject, Retry, Task, Windlass
+from windlass import Call, Context, Job, JobInfo, Progress, Reject, Retry, Task, Unique, Windlass
 
 app = Windlass("sqlite:///jobs.db", lease="30s", retry=Retry(3), dead_ttl=timedelta(days=1))
 
@@ -30,7 +30,7 @@ def import_csv(ctx: Context, path: str) -> int:
     return len(path)
 
 
-@app.task(takes_context=True, name="fetch", expires="1h")
+@app.task(takes_context=True, name="fetch", expires="1h", unique=Unique("start", by="url"))
 async def fetch(ctx: Context, url: str, tries: int = 3) -> bytes:
     return ctx.job_id.encode() + url.encode() * tries
 

@@ -7,7 +7,7 @@ The test reads this file without its first two lines, which keep it quiet elsewh
 
 from __future__ import annotations
 
-from windlass import Context, Job, Task, Windlass
+from windlass import Context, Job, Task, Unique, Windlass
 
 app = Windlass("sqlite:///jobs.db")
 
@@ -71,6 +71,8 @@ def wrong_options() -> None:
     resize.using(run_after="1h").enqueue(1, [1])  # expect: arg-type
     app.task(run_after="1h")  # expect: call-overload
     app.task(run_in="thread")  # expect: call-overload
+    app.task(unique="end")  # expect: call-overload
+    Unique("never")  # expect: arg-type
     Windlass(leese="30s")  # expect: call-arg
     Windlass(max_crashes="three")  # expect: arg-type
 

@@ -370,6 +370,38 @@ def test_a_drain_releases_at_once_what_was_claimed_ahead(
     assert rig.record(jobs[-1].id).counters.starts == 0
 
 
+def test_a_round_trip_is_bounded_and_a_hand_back_is_not(
+    rig: Rig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pump_module, "MAX_TURN", 3)
+    monkeypatch.setattr(pump_module, "IMPATIENCE_S", 60)
+    for _ in range(SAMPLE):
+        rig.pace.record(0.0001)
+    sizes: list[tuple[int, int]] = []
+
+    def note(real: Callable[[], Any], arguments: tuple[Any, ...]) -> Any:
+        sizes.append((len(arguments[1]), arguments[4]))
+        return real()
+
+    rig.faulty.faults["turn"] = note
+    rig.gate.clear()
+    jobs = [rig.task.enqueue(number) for number in range(10)]
+    pump = rig.start()
+    until(lambda: _count(rig, jobs, State.RUNNING) == 10, "all in hand")
+    for verb in ("turn", "finish", "wait", "beat"):
+        rig.faulty.faults[verb] = lambda real, arguments: lose_request(real)
+    rig.gate.set()
+    until(lambda: len(rig.starts) == 10 and not pump._line.in_hand(), "all done, none reported")
+    del rig.faulty.faults["finish"]
+    pump.hand_back()
+    assert rig.ended.wait(5)
+    assert _count(rig, jobs, State.SUCCEEDED) == 10
+    assert max(most for _, most in sizes) == 3
+    assert max(number for number, _ in sizes) <= 3
+    rig.engine.close(rig.sessions[-1], (), "handed back")
+    rig.table.nonces.clear_all()
+
+
 def _count(rig: Rig, jobs: Sequence[Job[int]], state: State) -> int:
     return [rig.record(job.id).state for job in jobs].count(state)
 

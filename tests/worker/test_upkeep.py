@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import logging
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from threading import Event
 from threading import enumerate as enumerate_threads
 from time import monotonic
-from typing import cast
+from typing import Any, cast
 
 import pytest
 
@@ -15,7 +16,15 @@ from tests.worker.faulty import Faulty, lose_request, once
 from tests.worker.yard import until
 from windlass.app import Windlass
 from windlass.core.states import Reason, State
-from windlass.engine.contract import UNKNOWN_NONCE_MS, Buried, Engine, Plan, Tended
+from windlass.engine.contract import (
+    UNKNOWN_NONCE_MS,
+    Buried,
+    Engine,
+    Finding,
+    Grade,
+    Plan,
+    Tended,
+)
 from windlass.worker import upkeep as upkeep_module
 from windlass.worker.slots import SlotTable
 from windlass.worker.upkeep import Closing, Upkeep
@@ -211,3 +220,25 @@ def test_nobody_is_left_behind_when_the_engine_does_not_come_back(office: Office
     until(lambda: "close" in office.faulty.calls, "a first try")
     office.upkeep.stop(0.1)
     until(lambda: "upkeep" not in {thread.name for thread in enumerate_threads()}, "the end")
+
+
+def test_what_a_confirmed_job_survives_is_said_once(
+    office: Office, caplog: pytest.LogCaptureFixture
+) -> None:
+    def find(real: Callable[[], Any], arguments: tuple[Any, ...]) -> list[Finding]:
+        return [*real(), Finding(Grade.PROBLEM, "room", "the disk is full")]
+
+    office.faulty.faults["examine"] = find
+    with caplog.at_level(logging.INFO, "windlass.worker"):
+        office.upkeep.start()
+        until(lambda: "the disk is full" in caplog.text, "the findings")
+    said = [(record.levelname, record.getMessage()) for record in caplog.records]
+    assert said == [
+        (
+            "INFO",
+            "how the engine keeps jobs: full: what was confirmed survives a crash of any process "
+            "and a power failure",
+        ),
+        ("WARNING", "a problem of the engine, room: the disk is full"),
+    ]
+    assert office.faulty.calls.count("examine") == 1

@@ -75,6 +75,7 @@ def print_record(record: JobRecord) -> None:
             ("requires", ", ".join(info.requires)),
             ("priority", info.priority),
             ("call", call_text(record)),
+            ("unique", info.unique_key),
             ("attempts", f"{info.attempts} ({_budgets(record)})"),
             ("enqueued", info.enqueued_at),
             ("due", info.due_at),

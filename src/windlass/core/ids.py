@@ -5,12 +5,16 @@ A job id has 26 characters of lower-case Crockford base32, which sort as they we
     01jd3v7k2q 0a 9f2m4x8k1c7q3z
     time in ms | partition, 0 to 1023 | 70 random bits
 
+What follows from something else, as an occurrence follows from its schedule, has a digest of that
+in place of the random bits: whoever derives it, and however often, it is the same job.
+
 Any node finds a job's partition from its id alone. The time in it is only a hint of when the job
 was made: the order inside a queue is the engine's.
 """
 
 from __future__ import annotations
 
+import hashlib
 import os
 import re
 from typing import Final
@@ -42,6 +46,20 @@ def new_id(wall_ms: int, partition: int = 0) -> str:
         f"{pairs[wall_ms >> 40]}{pairs[wall_ms >> 30 & 1023]}{pairs[wall_ms >> 20 & 1023]}"
         f"{pairs[wall_ms >> 10 & 1023]}{pairs[wall_ms & 1023]}{pairs[partition]}{noise}"
     )
+
+
+def derived_id(wall_ms: int, origin: str, partition: int = 0) -> str:
+    """The id of the job that follows from `origin` at `wall_ms`: always the same one."""
+    if wall_ms >> _TIME_BITS or not 0 <= partition < PARTITIONS:
+        raise _unfit(wall_ms, partition)
+    return f"{_digits(wall_ms, 10)}{_PAIRS[partition]}{derived_digits(wall_ms, origin)}"
+
+
+def derived_digits(wall_ms: int, origin: str) -> str:
+    """What stands in a derived id for the random part: 70 bits of a digest of all the rest, save
+    for the partition, which may be chosen later."""
+    digest = hashlib.blake2b(f"{wall_ms}:{origin}".encode(), digest_size=9).digest()
+    return _digits(int.from_bytes(digest) >> 2, 14)
 
 
 def partition_of(job_id: str) -> int:
@@ -90,6 +108,10 @@ def _generated(job_id: str) -> str:
             f"expected a job id of 26 characters as windlass makes them, found {job_id[:80]!r}"
         )
     return job_id
+
+
+def _digits(number: int, count: int) -> str:
+    return "".join(_DIGITS[number >> 5 * place & 31] for place in reversed(range(count)))
 
 
 def _number(digits: str) -> int:

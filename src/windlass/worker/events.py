@@ -115,6 +115,8 @@ EVENTS: Final[Mapping[str, Event]] = {
         "supervisor_engine_away", ("why",)
     ),
     "the supervisor reaches the engine again: %s": Event("supervisor_engine_back", ("engine",)),
+    "how the engine keeps jobs: %s": Event("engine_durability", ("found",)),
+    "a problem of the engine, %s: %s": Event("engine_problem", ("subject", "found")),
     # bugs
     "the pump of session %s failed and starts anew": Event("pump_failed", ("session",)),
     "the watch over this child failed, and looks again": Event("watch_failed"),

@@ -4,6 +4,10 @@ The pump puts claims at the end. A runner takes the next one at the moment it st
 before, so that what waits can be taken back: when it has waited for too long, when the worker is
 stopping, when the session is gone. There are two kinds of runner, threads and the event loop, and
 one number of slots for both.
+
+While more claims wait than there are slots, the jobs are so short that one thread ends them as fast
+as ten would that take the interpreter from one another. So only one is woken then; when nothing has
+ended for a moment, `press` wakes the others.
 """
 
 from __future__ import annotations
@@ -62,6 +66,7 @@ class Line:
         self._waiting: tuple[deque[Waiting], deque[Waiting]] = (deque(), deque())
         self._free = list(range(slots - 1, -1, -1))
         self._started: list[Started | None] = [None] * slots
+        self._at_work = [0, 0]  # how many slots runners of each kind have
         self._orders = 0
         self._hints: list[Callable[[int], None]] = [_ignore, _ignore]
 
@@ -107,6 +112,16 @@ class Line:
         self._hint(counts)
         return taken
 
+    def press(self) -> None:
+        """Have every free slot taken for which a claim waits."""
+        with self._lock:
+            counts = self._startable(spare=False)
+        self._hint(counts)
+
+    def is_sparing(self) -> bool:
+        """Whether slots are free for which claims wait."""
+        return bool(self._free) and bool(self._waiting[Kind.THREAD])
+
     def room(self, look_ahead: int) -> int:
         """How many more claims may be in hand."""
         return self.slots + look_ahead - self.in_hand()
@@ -151,6 +166,7 @@ class Line:
             self.ended += 1
             self._started[ended.slot] = None
             self._free.append(ended.slot)
+            self._at_work[kind] -= 1
             started = self._begin(kind, now)
             others = 0 if started else self._others(kind)
         if others:
@@ -167,6 +183,7 @@ class Line:
         entry, slot = own.popleft(), self._free.pop()
         started = Started(slot, entry.claim, entry.task, now)
         self._started[slot] = started
+        self._at_work[kind] += 1
         return started
 
     # ---------------------------------------------------------------------------------- hints
@@ -174,9 +191,12 @@ class Line:
     def _others(self, kind: Kind) -> int:
         return min(len(self._waiting[1 - kind]), len(self._free))
 
-    def _startable(self) -> tuple[int, int]:
+    def _startable(self, *, spare: bool = True) -> tuple[int, int]:
         free = len(self._free)
-        return min(len(self._waiting[0]), free), min(len(self._waiting[1]), free)
+        threads, coroutines = (min(len(waiting), free) for waiting in self._waiting)
+        if spare and len(self._waiting[Kind.THREAD]) > self.slots:
+            threads = min(threads, 0 if self._at_work[Kind.THREAD] else 1)
+        return threads, coroutines
 
     def _hint(self, counts: tuple[int, int]) -> None:
         for kind, count in enumerate(counts):

@@ -20,7 +20,7 @@ SLOW_S = 0.025
 #: This much work is held, in seconds.
 WORK_S = 0.075
 #: But never more jobs than this.
-MAX_LOOK_AHEAD = 200
+MAX_LOOK_AHEAD = 900
 
 
 class Pace:

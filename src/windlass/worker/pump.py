@@ -19,6 +19,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Collection, Iterable, Mapping
 from logging import getLogger
+from math import inf
 from threading import Event
 from time import monotonic
 from typing import Any, NoReturn, Protocol
@@ -53,6 +54,10 @@ log = getLogger("windlass.worker")
 
 #: Without any news the engine is asked this often, in seconds: wake-ups are only hints.
 POLL_S = 0.5
+#: No more are reported or claimed in one round trip: with others in hand, runners go on meanwhile.
+MAX_TURN = 300
+#: When nothing ends for this long, in seconds, all slots are made use of.
+PRESS_S = 0.002
 #: A claim that has waited in line for this long, in seconds, is handed back.
 IMPATIENCE_S = 0.25
 #: After that nothing is claimed for so long, in seconds: whoever can start it comes first.
@@ -226,7 +231,7 @@ class Pump:
         self._heed()
         self._hand_back_impatient()
         room = self._find_room()
-        outcomes = self._collect()
+        outcomes = self._collect(MAX_TURN)
         if outcomes or (room and self._may_claim):
             self._turn(outcomes, room)
         elif self._is_done():
@@ -249,18 +254,18 @@ class Pump:
         """How many claims could start, or could do so in a moment."""
         if self._is_draining or monotonic() < self._abstain_until:
             return 0
-        return max(0, self._line.room(self._look_ahead()))
+        return max(0, min(MAX_TURN, self._line.room(self._look_ahead())))
 
     def _look_ahead(self) -> int:
         if self._plan.suspects:
             return 0
         return self._pace.look_ahead(self._line.slots, self._line.longest_running_s())
 
-    def _collect(self) -> list[Outcome]:
-        """All that was reported. Outcomes are taken first and put last: so no progress is left
-        behind that would follow the end of its job."""
+    def _collect(self, most: float) -> list[Outcome]:
+        """What was reported. Outcomes are taken first and put last: so no progress is left behind
+        that would follow the end of its job."""
         outcomes: list[Outcome] = []
-        while self._outcomes:
+        while self._outcomes and len(outcomes) < most:
             outcomes.append(self._outcomes.popleft())
         if self._progress and (outcomes or self._progress_due_s() <= 0):
             self._last_progress_at = monotonic()
@@ -439,7 +444,7 @@ class Pump:
 
     def _rest(self, room: int) -> None:
         """Sleep until a runner reports, the supervisor speaks, or the engine may have work."""
-        timeout_s = self._rest_s()
+        timeout_s, began_at = self._rest_s(), monotonic()
         self._wake = self._engine.nudge if room else self._news.set
         try:
             if not (self._outcomes or self._commands):
@@ -447,6 +452,8 @@ class Pump:
         finally:
             self._wake = None
             self._news.clear()
+        if monotonic() - began_at >= PRESS_S:
+            self._line.press()
         self._may_claim = True
         if not room and not self._is_away:
             self._table.note_answer(monotonic())  # there was nothing to ask for
@@ -463,6 +470,8 @@ class Pump:
         since = self._line.waiting_since()
         if since is not None:
             waits.append(since + IMPATIENCE_S - monotonic())
+        if self._line.is_sparing():
+            waits.append(PRESS_S)
         if self._progress:
             waits.append(self._progress_due_s())
         if self._abstain_until > monotonic():
@@ -514,7 +523,7 @@ class Pump:
             claim for claim in self._line.running() if (claim.id, claim.token) not in self._disowned
         ]
         unsettled = self._unsettled or Call(self._session, [])
-        outcomes = unsettled.outcomes + self._collect()
+        outcomes = unsettled.outcomes + self._collect(inf)
         outcomes += [Released(id=job.id, token=job.token, started=True) for job in running]
         try:
             if outcomes:

@@ -16,7 +16,7 @@ from functools import partial
 from logging import DEBUG, getLogger
 from queue import SimpleQueue
 from threading import Lock, Thread
-from time import monotonic
+from time import monotonic, sleep
 
 from windlass.engine.contract import Outcome
 from windlass.worker.execution import Execution, Run
@@ -116,6 +116,7 @@ class ThreadRunner(Runner):
                 self._threads += 1
         for _ in range(count):
             self._hints.put(None)
+        sleep(0)  # lets go of the interpreter, which whoever was woken needs
 
     def close(self) -> None:
         self._is_closed = True

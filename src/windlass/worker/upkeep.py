@@ -6,6 +6,7 @@
    a session, tells who they are, and every third one the nonces too.
 3. Tend: reap silent sessions and purge what was kept long enough, a bite at a time.
 4. Look whether suspects wait: children that are busy for long do not ask the engine.
+5. Once, say what a job that was confirmed survives, and what is wrong with the place.
 
 An engine that is away or frozen holds up this thread and nothing else: signals and the deaths of
 children are the main thread's. What fails is tried again soon; a session that cannot be closed ends
@@ -25,7 +26,7 @@ from typing import Protocol
 
 import msgspec
 
-from windlass.engine.contract import Beat, Engine, Outcome, Plan
+from windlass.engine.contract import Beat, Engine, Grade, Outcome, Plan
 from windlass.errors import EngineError
 from windlass.worker.slots import SlotTable
 
@@ -44,6 +45,8 @@ TEND_S = 5.0
 #: How often, in seconds, to look whether suspects wait.
 LOOK_S = 1.0
 NEVER = float("inf")
+#: What engines call that which is said in any case.
+DURABILITY = ("durability", "persistence")
 
 
 class Closing(msgspec.Struct, frozen=True):
@@ -112,7 +115,7 @@ class Upkeep:
         self.answered_at = 0.0  # when the engine did, by the monotonic clock
         self._errand = Duty(self._run_errands, NEVER)
         self._beating = Duty(self._beat, 0.0)
-        actions = (self._tend, self._look)
+        actions = (self._tend, self._look, self._examine)
         self._duties = [self._errand, self._beating, *(Duty(action, 0.0) for action in actions)]
         self._thread = Thread(target=self._run, name="upkeep", daemon=True)
 
@@ -236,6 +239,14 @@ class Upkeep:
         tended = self._engine.tend()
         self.answered_at = monotonic()
         return TEND_ON_S if tended.more else TEND_S
+
+    def _examine(self) -> float:
+        for finding in self._engine.examine():
+            if finding.grade is Grade.PROBLEM:
+                log.warning("a problem of the engine, %s: %s", finding.subject, finding.text)
+            elif finding.subject in DURABILITY:
+                log.info("how the engine keeps jobs: %s", finding.text)
+        return NEVER
 
     def _look(self) -> float:
         """A claim of nothing, by no session: its answer says whether suspects wait."""

@@ -4,6 +4,7 @@
 2. It tells the supervisor of a pump that stands still (`pump_watch`).
 3. It names what blocks the event loop (`loop_watch`).
 4. It reports each job that runs for very long without a time-out, once.
+5. It has free slots made use of when the pump waits for the engine and cannot.
 
 What it finds counts only if it came to look in time itself: when another thread kept the
 interpreter, or the whole process stood still, the others had no chance to go on either.
@@ -87,6 +88,7 @@ class Watch:
         if wedged is not None and not self._stopping.is_set():
             self._on_wedged(wedged)  # before anything is logged: that may be what is stuck
         self._loop.look(is_punctual=is_punctual)
+        self._line.press()
         self._report_long()
 
     def _report_long(self) -> None:

@@ -11,8 +11,10 @@ the waiter subscribes again every few seconds, and opens a new one if that was n
 
 from __future__ import annotations
 
+import os
 import secrets
 import select
+import ssl
 import threading
 import time
 from collections.abc import Callable
@@ -27,6 +29,7 @@ from windlass.engine.redis.pool import Link
 from windlass.engine.waiting import POLL_FLOOR_MS, Nudge, OfThisProcess
 
 _PATIENCE_S: Final = 1.0
+_MOST_BYTES: Final = 65_536
 #: How often to see whether the connection still stands.
 PULSE_S: Final = 5.0
 
@@ -72,6 +75,8 @@ class _Inside:
     def __init__(self, server: Server) -> None:
         self.channel = keys.channel(server.address.namespace, secrets.token_hex(8))
         self.nudge = Nudge()
+        # What the server says to a subscription.
+        self._answer = b"*3\r\n%b:1\r\n" % scripts.pack_all((b"subscribe", self.channel.encode()))
         self._server = server
         self._connection: Link | None = None
         self._asked_at = 0.0  # when the subscription was last sent
@@ -124,14 +129,36 @@ class _Inside:
 
     def _drain(self) -> bool:
         """Read what was published; a connection that broke is opened again by the next wait."""
-        is_rung = False
         with self._draining:
+            if self._connection is None:
+                return False
             try:
-                while self._connection is not None and self._connection.can_read(0):
-                    is_rung |= self._hear()
+                return self._read()
             except (redis.exceptions.RedisError, OSError):
                 self._drop()
-                is_rung = True
+                return True
+
+    def _read(self) -> bool:
+        """Whether anything but the answer to a subscription has come. On a plain socket it is not
+        taken apart, which would take longer than all the rest of a wake-up: to be woken for nothing
+        does no harm."""
+        assert self._connection is not None
+        socket = self._connection._sock
+        if socket is None or os.name != "posix" or isinstance(socket, ssl.SSLSocket):
+            return self._read_by_driver()
+        try:
+            came = os.read(socket.fileno(), _MOST_BYTES)  # `recv` would wait as long as it may
+        except BlockingIOError:
+            return False
+        if not came:
+            raise ConnectionResetError("the server has closed the connection")
+        self._is_answered = True
+        return came != self._answer
+
+    def _read_by_driver(self) -> bool:
+        is_rung = False
+        while self._connection is not None and self._connection.can_read(0):
+            is_rung |= self._hear()
         return is_rung
 
     def _hear(self) -> bool:

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Final
 
 #: What is looked through from its beginning to its end: every job, then every index.
-WALKS: Final = ("ids", "ready", "due", "parked", "held", "asked", "keep", "dead", "lease")
+WALKS: Final = ("ids", "ready", "due", "parked", "held", "asked", "keep", "dead", "unique", "lease")
 
 #: (partition, what, how far) -> how far now, or nothing at the end; then a sentence for each fault
 Ask = Callable[[int, str, str], Sequence[bytes]]

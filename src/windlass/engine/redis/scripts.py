@@ -50,12 +50,12 @@ class Prefix:
 
     def __init__(self, arguments: Sequence[bytes]) -> None:
         self._number = len(arguments)
-        self._packed = _pack_all(arguments)
+        self._packed = pack_all(arguments)
 
     def command(self, arguments: Sequence[bytes]) -> bytes:
         """The command in Redis's protocol."""
         number = self._number + len(arguments)
-        return b"*%d\r\n%b%b" % (number, self._packed, _pack_all(arguments))
+        return b"*%d\r\n%b%b" % (number, self._packed, pack_all(arguments))
 
 
 def pack(*arguments: bytes) -> bytes:
@@ -79,7 +79,8 @@ def commands() -> list[bytes]:
     return sorted({command for name in names() for command in _COMMAND.findall(load(name).text)})
 
 
-def _pack_all(arguments: Sequence[bytes]) -> bytes:
+def pack_all(arguments: Sequence[bytes]) -> bytes:
+    """Words in Redis's protocol, one after the other."""
     return b"".join([b"$%d\r\n%b\r\n" % (len(argument), argument) for argument in arguments])
 
 

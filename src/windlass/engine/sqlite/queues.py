@@ -16,6 +16,7 @@ from msgspec.structs import replace
 from windlass.core.lines import queue_of
 from windlass.core.queue_settings import USUAL, QueueSettings
 from windlass.engine.contract import BITE, Emptied, Plan, QueueChange, QueueRecord, list_records
+from windlass.engine.sqlite import uniqueness
 from windlass.engine.sqlite.statements import first
 from windlass.engine.sqlite.transaction import Transaction, unpack_settings
 
@@ -120,6 +121,7 @@ def _purge_later(tx: Transaction, queue: str, due_ms: int, row: int) -> Emptied:
 
 
 def _clear(tx: Transaction, row: int, job_id: str, line: str, state: str) -> None:
+    uniqueness.forget(tx, job_id)
     tx.remove(row, line, state)
     tx.run("forget_key", job_id)
     tx.totals["cleared"] += 1

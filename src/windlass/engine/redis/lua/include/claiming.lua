@@ -221,10 +221,14 @@ local function claim(session, nonce, suspects, queues, limit)
   if is_gone then
     return { 1, -1, 0, '' }
   end
-  local ids, is_cut_short, in_ms = held_ids(session, nonce, CHUNK), false, next_in_ms()
+  local is_new = is_before(latest, nonce)  -- then nothing can be held under it
+  local ids, is_cut_short, in_ms = {}, false, next_in_ms()
+  if not is_new then
+    ids = held_ids(session, nonce, CHUNK)
+  end
   if limit < 0 then
     use_up(session, nonce)
-  elseif is_before(latest, nonce) and (in_ms == 0 or is_any_ready(suspects, queues)) then
+  elseif is_new and (in_ms == 0 or is_any_ready(suspects, queues)) then
     notice()
     if in_ms == 0 then  -- otherwise nothing is due and nobody is silent
       promote()
@@ -238,7 +242,7 @@ local function claim(session, nonce, suspects, queues, limit)
   end
   local reply = { 0, is_cut_short and 0 or in_ms, is_any_ready('1', queues) and 1 or 0, ages() }
   fetch(ids)
-  local bodies = read_fields(key.body, ids)  -- none of the bytes are in a table only: all was flushed
+  local bodies = read_fields(key.body, ids)
   for number, id in ipairs(ids) do
     reply[#reply + 1] = id
     reply[#reply + 1] = packed[id]

@@ -1,0 +1,100 @@
+"""Which occurrences of a schedule become jobs now, under which ids, and when they start.
+
+1. `due` looks at a schedule whose next occurrence was noted down, and says what to enqueue and what
+   to note down next. It does a bounded amount of work however much time has passed.
+2. `occurrence_id` names the job of an occurrence. The name is derived, so that two workers, or one
+   that does it again after a crash, make one job.
+3. `run_ms` adds the jitter.
+4. `next_after_change` says what to note down when a schedule is replaced by another one.
+
+Every instant here is the occurrence itself, in UTC milliseconds by the engine's clock. Jitter only
+delays the start of the job: it changes neither the order of occurrences nor their ids.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from typing import Final
+
+import msgspec
+
+from windlass.core.ids import derived_id
+from windlass.core.schedule import All, Schedule
+
+#: An occurrence that is noticed within this time was not missed. So a worker that was killed, or
+#: that paused for a moment, does not cost a schedule of one second any of its runs.
+ON_TIME_MS: Final = 10_000
+
+
+class Due(msgspec.Struct, frozen=True, kw_only=True):
+    """What follows from the time being what it is."""
+
+    occurrences: tuple[int, ...] = ()  # to be enqueued now, in their order
+    next_ms: int | None  # the occurrence to wait for; None when the schedule is over
+    skipped_ms: tuple[int, int] | None = None  # first and last of those that were left out
+
+
+def due(schedule: Schedule, next_ms: int, now_ms: int) -> Due:
+    """What to do at `now_ms` about a schedule of which `next_ms` was noted down.
+
+    When all that is outstanding is on time, all of it is run. Otherwise `missed` decides about all
+    of it: "skip" runs the newest occurrence if that one is on time, "once" runs it in any case, and
+    `All` as many of the newest as it says. What is left out is older than what is run.
+    """
+    first_ms = schedule.next_after(next_ms - 1)  # which is `next_ms`, unless the schedule changed
+    if first_ms is None or first_ms > now_ms:
+        return Due(next_ms=first_ms)
+    kept = _kept(schedule, first_ms, now_ms)
+    return Due(
+        occurrences=kept,
+        next_ms=schedule.next_after(now_ms),
+        skipped_ms=_skipped(schedule, first_ms, kept[0] if kept else now_ms + 1),
+    )
+
+
+def _kept(schedule: Schedule, first_ms: int, now_ms: int) -> tuple[int, ...]:
+    if now_ms - first_ms <= ON_TIME_MS:
+        return _newest(schedule, first_ms, now_ms, ON_TIME_MS)
+    match schedule.missed:
+        case "skip":
+            return _newest(schedule, max(first_ms, now_ms - ON_TIME_MS), now_ms, 1)
+        case "once":
+            return _newest(schedule, first_ms, now_ms, 1)
+        case All(limit=limit):
+            return _newest(schedule, first_ms, now_ms, limit)
+
+
+def _newest(schedule: Schedule, first_ms: int, now_ms: int, limit: int) -> tuple[int, ...]:
+    """At most so many of the newest occurrences between two instants, in their order."""
+    found: list[int] = []
+    at_ms = schedule.last_until(now_ms)
+    while at_ms is not None and at_ms >= first_ms and len(found) < limit:
+        found.append(at_ms)
+        at_ms = schedule.last_until(at_ms - 1)
+    return tuple(reversed(found))
+
+
+def _skipped(schedule: Schedule, first_ms: int, end_ms: int) -> tuple[int, int] | None:
+    last_ms = schedule.last_until(end_ms - 1)
+    return None if last_ms is None or last_ms < first_ms else (first_ms, last_ms)
+
+
+def next_after_change(schedule: Schedule, next_ms: int | None, now_ms: int) -> int | None:
+    """What to note down for a schedule that takes the place of one with `next_ms` noted down.
+
+    When that was due already, and nobody had come to it yet, the new schedule takes over from
+    there: an occurrence that both have is not lost by a change that was made just then.
+    """
+    outstanding_ms = now_ms if next_ms is None else min(next_ms - 1, now_ms)
+    return schedule.next_after(outstanding_ms)
+
+
+def occurrence_id(name: str, occurrence_ms: int, partition: int = 0) -> str:
+    """The id of the job of an occurrence."""
+    return derived_id(occurrence_ms, f"schedule:{name}", partition)
+
+
+def run_ms(schedule: Schedule, name: str, occurrence_ms: int) -> int:
+    """When the job of an occurrence may start."""
+    digest = hashlib.blake2b(f"jitter:{occurrence_ms}:{name}".encode(), digest_size=8).digest()
+    return occurrence_ms + int.from_bytes(digest) % (schedule.jitter_ms + 1)

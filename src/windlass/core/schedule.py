@@ -1,0 +1,457 @@
+"""Schedules as values: `Cron` and `Every`, with what happens to runs that were missed or overlap.
+
+1. `Cron` runs by the clock of a time zone; what daylight saving time does to it is told in
+   `core/cron.py`.
+2. `Every` runs at a distance in real time, counted from a fixed instant: `start`, or else 1970 in
+   UTC. So every process finds the same instants, however often it is started, and an interval that
+   is longer than the time between two deploys is not put off by them.
+3. `next_after` and `last_until` give the occurrences around an instant, in UTC milliseconds. Which
+   of them are to be run now is for `core/occurrence.py`.
+4. `to_data` and `from_data` carry a schedule into an engine and back, with a version.
+
+A schedule is checked when it is made, never changed, and equal to another one that says the same.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Annotated, Final, Literal, final, overload
+
+import msgspec
+
+from windlass.core.cron import LAST_YEAR, first_after, last_until, normal_text, read_expression
+from windlass.core.durations import MAX_DURATION_MS, Duration, describe_ms, instant_ms, to_ms
+from windlass.core.zones import zone_named
+from windlass.errors import DecodeError, NewerFormat
+
+if TYPE_CHECKING:
+    from zoneinfo import ZoneInfo
+
+#: The format that `to_data` writes, and the newest that `from_data` reads.
+VERSION: Final = 1
+#: The shortest interval: a schedule is no way to write a loop.
+MIN_INTERVAL_MS: Final = 1_000
+#: The most that `All` lets through at once.
+MAX_CATCH_UP: Final = 1_000
+#: There is no occurrence after this instant.
+LAST_MS: Final = int(datetime(LAST_YEAR, 12, 31, tzinfo=UTC).timestamp()) * 1_000
+
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+class All(msgspec.Struct, frozen=True):
+    """For `missed`: run all that were missed, or the newest of them when there are more."""
+
+    limit: int
+
+    def __post_init__(self) -> None:
+        _check_whole("the limit of All", self.limit, 1, MAX_CATCH_UP)
+
+
+Missed = Literal["skip", "once"] | All
+Overlap = Literal["allow", "skip", "cancel_previous", "queue_one"]
+
+_MISSED: Final = ("skip", "once")
+_OVERLAPS: Final = ("allow", "skip", "cancel_previous", "queue_one")
+
+
+@dataclass(frozen=True, init=False, repr=False, slots=True)
+class Schedule(ABC):
+    """What `Cron` and `Every` have in common.
+
+    `start` and `end` are datetimes with a time zone: no occurrence lies before or after them.
+
+    `jitter` starts each run up to so much later. How much later is derived from the name of the
+    schedule and the occurrence, so that all processes agree and runs of several schedules spread.
+
+    `missed` is for occurrences whose time has passed when no worker was there: "skip" leaves them
+    out, "once" runs the newest of them, and `All(10)` runs the ten newest.
+
+    `overlap` is for an occurrence that is due while an earlier one is not finished. "allow" makes a
+    job of it all the same: this is the default, because it leaves nothing out and a run that hangs
+    cannot stop the schedule without a word. "skip" leaves it out, "cancel_previous" cancels the
+    earlier one, and "queue_one" lets one wait, and leaves it out when one waits already.
+    """
+
+    start_ms: int | None
+    end_ms: int | None
+    jitter_ms: int
+    missed: Missed
+    overlap: Overlap
+
+    def _set_options(
+        self,
+        start: datetime | None,
+        end: datetime | None,
+        jitter: Duration,
+        missed: Missed,
+        overlap: Overlap,
+    ) -> None:
+        self._set(
+            start_ms=None if start is None else _bound_ms(start, "start"),
+            end_ms=None if end is None else _bound_ms(end, "end"),
+            jitter_ms=to_ms(jitter, name="jitter"),
+            missed=_missed(missed),
+            overlap=_overlap(overlap),
+        )
+
+    def _set(self, **fields: object) -> None:
+        for name, value in fields.items():
+            object.__setattr__(self, name, value)
+
+    def _refuse_never(self) -> None:
+        """To be called last: `end` may leave nothing of what the rest describes."""
+        if self.next_after(-1) is None:
+            raise ValueError(
+                f"a schedule must have an occurrence between its start and its end, found none in "
+                f"{self!r}: give a later end, or an earlier start"
+            )
+
+    def next_after(self, instant_ms: int) -> int | None:
+        """The first occurrence later than this instant; None when there are no more."""
+        from_ms = max(instant_ms, (self.start_ms or 0) - 1)
+        last_ms = LAST_MS if self.end_ms is None else self.end_ms
+        found_ms = self._first_after(from_ms) if from_ms < last_ms else None
+        return None if found_ms is None or found_ms > last_ms else found_ms
+
+    def last_until(self, instant_ms: int) -> int | None:
+        """The last occurrence that is not later than this instant; None when there is none yet."""
+        last_ms = min(instant_ms, LAST_MS if self.end_ms is None else self.end_ms)
+        first_ms = self.start_ms or 0
+        found_ms = self._last_until(last_ms) if last_ms >= first_ms else None
+        return None if found_ms is None or found_ms < first_ms else found_ms
+
+    def upcoming(self, instant_ms: int) -> Iterator[int]:
+        """The occurrences later than this instant, one after the other."""
+        found_ms = self.next_after(instant_ms)
+        while found_ms is not None:
+            yield found_ms
+            found_ms = self.next_after(found_ms)
+
+    @abstractmethod
+    def _first_after(self, instant_ms: int) -> int | None:
+        """As `next_after`, between 1970 and `LAST_MS`, without `end`."""
+
+    @abstractmethod
+    def _last_until(self, instant_ms: int) -> int | None:
+        """As `last_until`, between 1970 and `LAST_MS`, without `start`."""
+
+    @abstractmethod
+    def _timing_data(self) -> dict[str, object]: ...
+
+    @abstractmethod
+    def _arguments(self) -> Iterator[str]:
+        """The arguments that make this timing, as they are written."""
+
+    @abstractmethod
+    def _timing(self) -> str:
+        """The timing in words."""
+
+    def to_data(self) -> dict[str, object]:
+        """Plain data for `from_data`; the same schedule always gives the same data."""
+        options: dict[str, object] = {
+            "start_ms": self.start_ms,
+            "end_ms": self.end_ms,
+            "jitter_ms": self.jitter_ms or None,
+            "missed": self.missed.limit if isinstance(self.missed, All) else self.missed,
+            "overlap": self.overlap,
+        }
+        given = {name: value for name, value in options.items() if value is not None}
+        return {"version": VERSION, **self._timing_data(), **given}
+
+    @staticmethod
+    def from_data(data: object) -> Cron | Every:
+        """The schedule that `to_data` wrote; a `DecodeError` when it wrote no such thing, and a
+        `NewerFormat` when a newer windlass did."""
+        _refuse_newer(data)
+        try:
+            return msgspec.convert(data, _Stored).schedule()
+        except (ValueError, TypeError) as error:
+            raise DecodeError(f"this is not a stored schedule: {error}") from error
+
+    def describe(self) -> str:
+        """The schedule in words, for those who look after it."""
+        return ", ".join((self._timing(), *self._described_options()))
+
+    def _described_options(self) -> Iterator[str]:
+        if self.start_ms is not None:
+            yield f"from {_instant(self.start_ms)}"
+        if self.end_ms is not None:
+            yield f"until {_instant(self.end_ms)}"
+        if self.jitter_ms:
+            yield f"up to {describe_ms(self.jitter_ms)} later"
+        if isinstance(self.missed, All):
+            yield f"missed runs made up, {self.missed.limit} at most"
+        elif self.missed == "skip":
+            yield "missed runs skipped"
+        if self.overlap != "allow":
+            yield _OVERLAP_WORDS[self.overlap]
+
+    def __repr__(self) -> str:
+        arguments = (*self._arguments(), *self._option_arguments())
+        return f"{type(self).__name__}({', '.join(arguments)})"
+
+    def _option_arguments(self) -> Iterator[str]:
+        for name, at_ms in (("start", self.start_ms), ("end", self.end_ms)):
+            if at_ms is not None:
+                yield f"{name}={_moment(at_ms)!r}"
+        if self.jitter_ms:
+            yield f"jitter={describe_ms(self.jitter_ms)!r}"
+        if self.missed != "once":
+            yield f"missed={self.missed!r}"
+        if self.overlap != "allow":
+            yield f"overlap={self.overlap!r}"
+
+
+_OVERLAP_WORDS: Final = {
+    "skip": "skipped while an earlier run is not finished",
+    "cancel_previous": "cancels an earlier run that is not finished",
+    "queue_one": "one waits while an earlier run is not finished",
+}
+
+
+@final
+@dataclass(frozen=True, init=False, repr=False, slots=True)
+class Cron(Schedule):
+    """Runs when the clock of a time zone shows the times of a cron expression.
+
+    `Cron("0 3 * * *", tz="Europe/Paris")` is three o'clock every night in Paris. Without `tz` it is
+    the time zone of the app, which is UTC unless it was set.
+    """
+
+    expression: str
+    tz: str | None
+
+    def __init__(
+        self,
+        expression: str,
+        *,
+        tz: str | ZoneInfo | None = None,
+        start: datetime | None = None,
+        end: datetime | None = None,
+        jitter: Duration = 0,
+        missed: Missed = "once",
+        overlap: Overlap = "allow",
+    ) -> None:
+        self._set(expression=_expression(expression), tz=_zone_name(tz))
+        self._set_options(start, end, jitter, missed, overlap)
+        self._refuse_never()
+
+    def in_zone(self, tz: str) -> Cron:
+        """The same schedule in the time zone of an app, unless it has one of its own."""
+        if self.tz is not None:
+            return self
+        return Cron(
+            self.expression,
+            tz=tz,
+            start=_moment(self.start_ms),
+            end=_moment(self.end_ms),
+            jitter=timedelta(milliseconds=self.jitter_ms),
+            missed=self.missed,
+            overlap=self.overlap,
+        )
+
+    def _first_after(self, instant_ms: int) -> int | None:
+        found_s = first_after(read_expression(self.expression), self._zone(), instant_ms // 1_000)
+        return None if found_s is None else found_s * 1_000
+
+    def _last_until(self, instant_ms: int) -> int | None:
+        found_s = last_until(read_expression(self.expression), self._zone(), instant_ms // 1_000)
+        return None if found_s is None else found_s * 1_000
+
+    def _zone(self) -> ZoneInfo:
+        return zone_named(self.tz or "UTC")
+
+    def _timing_data(self) -> dict[str, object]:
+        zone = {} if self.tz is None else {"tz": self.tz}
+        return {"cron": self.expression, **zone}
+
+    def _timing(self) -> str:
+        return f"cron {self.expression} in {self.tz or 'UTC'}"
+
+    def _arguments(self) -> Iterator[str]:
+        yield repr(self.expression)
+        if self.tz is not None:
+            yield f"tz={self.tz!r}"
+
+
+@final
+@dataclass(frozen=True, init=False, repr=False, slots=True)
+class Every(Schedule):
+    """Runs at a distance in real time, whatever the clocks on the wall do.
+
+    `Every("10m")` is every ten minutes. The intervals are counted from `start`, which is then the
+    first occurrence, or else from the beginning of 1970 in UTC: `Every("1h")` is on the hour.
+    """
+
+    interval_ms: int
+
+    def __init__(
+        self,
+        interval: Duration,
+        *,
+        start: datetime | None = None,
+        end: datetime | None = None,
+        jitter: Duration = 0,
+        missed: Missed = "once",
+        overlap: Overlap = "allow",
+    ) -> None:
+        self._set(interval_ms=_interval_ms(interval))
+        self._set_options(start, end, jitter, missed, overlap)
+        if self.jitter_ms > self.interval_ms:
+            raise ValueError(
+                f"jitter must be at most the interval, {describe_ms(self.interval_ms)}, found "
+                f"{describe_ms(self.jitter_ms)}: a run would come after the one that follows it"
+            )
+        self._refuse_never()
+
+    def _first_after(self, instant_ms: int) -> int:
+        anchor_ms = self.start_ms or 0
+        return anchor_ms + ((instant_ms - anchor_ms) // self.interval_ms + 1) * self.interval_ms
+
+    def _last_until(self, instant_ms: int) -> int:
+        anchor_ms = self.start_ms or 0
+        return anchor_ms + (instant_ms - anchor_ms) // self.interval_ms * self.interval_ms
+
+    def _timing_data(self) -> dict[str, object]:
+        return {"every_ms": self.interval_ms}
+
+    def _timing(self) -> str:
+        return f"every {describe_ms(self.interval_ms)}"
+
+    def _arguments(self) -> Iterator[str]:
+        yield repr(describe_ms(self.interval_ms))
+
+
+# --------------------------------------------------------------------------------- reading options
+
+
+def _expression(value: object) -> str:
+    if not isinstance(value, str):
+        raise TypeError(f'a cron expression must be text such as "0 3 * * *", found {value!r}')
+    read_expression(value)
+    return normal_text(value)
+
+
+def _zone_name(value: object) -> str | None:
+    name = value if value is None or isinstance(value, str) else getattr(value, "key", None)
+    if name is None and value is not None:
+        raise TypeError(
+            f'tz must be the name of a time zone such as "Europe/Paris", found {value!r}'
+        )
+    if name is not None:
+        zone_named(name)
+    return name
+
+
+def _interval_ms(value: Duration) -> int:
+    interval_ms = to_ms(value, name="the interval")
+    if interval_ms < MIN_INTERVAL_MS:
+        raise ValueError(
+            f"the interval must be at least {describe_ms(MIN_INTERVAL_MS)}, found {value!r}: for "
+            "less, let one job do several rounds"
+        )
+    return interval_ms
+
+
+def _bound_ms(value: datetime, name: str) -> int:
+    at_ms = instant_ms(value, name=name)
+    if not 0 <= at_ms <= LAST_MS:
+        raise ValueError(
+            f"{name} must lie between 1970 and {LAST_YEAR}, found {value.isoformat()}: leave it "
+            "out if there is no such bound"
+        )
+    return at_ms
+
+
+def _missed(value: object) -> object:
+    if isinstance(value, All) or value in _MISSED:
+        return value
+    raise ValueError(f'missed must be "skip", "once" or All(limit), found {value!r}')
+
+
+def _overlap(value: object) -> object:
+    if value in _OVERLAPS:
+        return value
+    expected = ", ".join(f'"{name}"' for name in _OVERLAPS)
+    raise ValueError(f"overlap must be one of {expected}; found {value!r}")
+
+
+def _check_whole(name: str, value: object, low: int, high: int) -> None:
+    if not isinstance(value, int) or isinstance(value, bool) or not low <= value <= high:
+        raise ValueError(f"{name} must be a whole number from {low} to {high}, found {value!r}")
+
+
+# --------------------------------------------------------------------------- storing and describing
+
+_Instant = Annotated[int, msgspec.Meta(ge=0, le=LAST_MS)]
+_Milliseconds = Annotated[int, msgspec.Meta(ge=0, le=MAX_DURATION_MS)]
+
+
+class _Stored(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
+    """A schedule as it is stored: with `cron`, or with `every_ms`."""
+
+    version: Literal[1]
+    cron: str | None = None
+    tz: str | None = None
+    every_ms: _Milliseconds | None = None
+    start_ms: _Instant | None = None
+    end_ms: _Instant | None = None
+    jitter_ms: _Milliseconds = 0
+    missed: Literal["skip", "once"] | int
+    overlap: Overlap
+
+    def schedule(self) -> Cron | Every:
+        start, end = _moment(self.start_ms), _moment(self.end_ms)
+        jitter, overlap = timedelta(milliseconds=self.jitter_ms), self.overlap
+        missed = All(self.missed) if isinstance(self.missed, int) else self.missed
+        match self.cron, self.every_ms, self.tz:
+            case str(text), None, tz:
+                return Cron(
+                    text, tz=tz, start=start, end=end, jitter=jitter, missed=missed, overlap=overlap
+                )
+            case None, int(every_ms), None:
+                every = timedelta(milliseconds=every_ms)
+                return Every(
+                    every, start=start, end=end, jitter=jitter, missed=missed, overlap=overlap
+                )
+            case _:
+                raise ValueError("expected cron, with tz or without, or every_ms alone")
+
+
+class _Version(msgspec.Struct):
+    version: int
+
+
+#: Learnt here and now: two threads that meet a class for the first time at once would crash in it.
+msgspec.json.Decoder(_Stored)
+msgspec.json.Decoder(_Version)
+
+
+def _refuse_newer(data: object) -> None:
+    try:
+        found = msgspec.convert(data, _Version).version
+    except msgspec.ValidationError:
+        return  # the next to read it says what is wrong
+    if found > VERSION:
+        raise NewerFormat(
+            f"the stored schedule was written by a newer windlass, in format {found}; this one "
+            f"reads up to {VERSION}: upgrade the worker",
+            found=found,
+            supported=VERSION,
+        )
+
+
+@overload
+def _moment(at_ms: int) -> datetime: ...
+@overload
+def _moment(at_ms: int | None) -> datetime | None: ...
+def _moment(at_ms: int | None) -> datetime | None:
+    return None if at_ms is None else _EPOCH + timedelta(milliseconds=at_ms)
+
+
+def _instant(at_ms: int) -> str:
+    return _moment(at_ms).isoformat().replace("+00:00", "Z")

@@ -1,0 +1,138 @@
+"""Time zones: their names, and which instants a day of the local clock is made of.
+
+1. `zone_named` gives the zone of a name; one that does not exist is refused with the nearest match.
+2. `local_day` takes a day apart into stretches over which the clock runs evenly. A day on which the
+   clock is put forward or back has several of them, and it is here that it is decided what becomes
+   of times that are skipped or repeated.
+
+Local times are seconds since 1970 as the clock on the wall counts them, and instants are seconds
+since 1970 in UTC. The tables of the zones are the operating system's.
+"""
+
+from __future__ import annotations
+
+from datetime import UTC, date, datetime, timedelta
+from functools import lru_cache
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+
+if TYPE_CHECKING:
+    from zoneinfo import ZoneInfo
+
+DAY_S: Final = 86_400
+
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+_EPOCH_DAY: Final = _EPOCH.toordinal()
+_SECOND: Final = timedelta(seconds=1)
+#: No clock on Earth is further than this from UTC.
+_FARTHEST_S: Final = 16 * 3600
+#: Names that mean something else on every machine, or count leap seconds.
+_NOT_ZONES: Final = ("localtime", "posixrules", "posix/", "right/")
+
+
+class Stretch(msgspec.Struct, frozen=True):
+    """A part of a day, from its first local second up to `end_s`, which is not part of it."""
+
+    first_s: int
+    end_s: int
+    offset_s: int  # local time minus UTC
+    gap_s: int | None = None  # the one instant that stands for all of these times, if skipped
+
+    def instant_of(self, local_s: int) -> int:
+        return local_s - self.offset_s if self.gap_s is None else self.gap_s
+
+    def local_after(self, instant_s: int) -> int:
+        """The first local second that comes after the instant; `end_s` or more if there is none."""
+        if self.gap_s is None:
+            return max(self.first_s, instant_s + 1 + self.offset_s)
+        return self.first_s if self.gap_s > instant_s else self.end_s
+
+    def local_until(self, instant_s: int) -> int:
+        """The last local second that does not; less than `first_s` if there is none."""
+        if self.gap_s is None:
+            return min(self.end_s - 1, instant_s + self.offset_s)
+        return self.end_s - 1 if self.gap_s <= instant_s else self.first_s - 1
+
+
+@lru_cache(maxsize=256)
+def zone_named(name: str) -> ZoneInfo:
+    """The zone; a ValueError with the nearest match when there is none."""
+    from zoneinfo import ZoneInfo  # costs a quarter of the import of windlass
+
+    if not name.startswith(_NOT_ZONES):
+        try:
+            return ZoneInfo(name)
+        except (LookupError, ValueError, OSError):
+            pass  # an unknown name, a malformed one, or that of a folder such as "Europe"
+    raise ValueError(
+        f'tz must be the name of a time zone such as "Europe/Paris" or "UTC", found {name!r}.'
+        f"{_nearest(name)}"
+    )
+
+
+def _nearest(name: str) -> str:
+    import difflib
+    from zoneinfo import available_timezones
+
+    zones = (zone for zone in available_timezones() if not zone.startswith(_NOT_ZONES))
+    known = {zone.lower(): zone for zone in zones}
+    if not known:
+        return " This machine has no table of time zones: install the package tzdata."
+    # The last part first: "Paris" is meant as often as "Europe/Pris".
+    wanted = name.lower().replace(" ", "_")
+    by_city = {zone.rpartition("/")[2]: zone for zone in sorted(known)}
+    match = by_city.get(wanted) or next(iter(difflib.get_close_matches(wanted, known, n=1)), None)
+    return f" Did you mean {known[match]!r}?" if match else ""
+
+
+def day_of(local_s: int) -> date:
+    return date.fromordinal(local_s // DAY_S + _EPOCH_DAY)
+
+
+def start_of(day: date) -> int:
+    """The local second with which the day begins."""
+    return (day.toordinal() - _EPOCH_DAY) * DAY_S
+
+
+def offset_s(zone: ZoneInfo, instant_s: int) -> int:
+    """How far the local clock is ahead of UTC at an instant."""
+    local = (_EPOCH + timedelta(seconds=instant_s)).astimezone(zone)
+    return (local.replace(tzinfo=UTC) - _EPOCH) // _SECOND - instant_s
+
+
+# Asked for the same days again and again; one on which the clock changes costs a search.
+@lru_cache(maxsize=1024)
+def local_day(zone: ZoneInfo, day: date, *, repeat: bool) -> tuple[Stretch, ...]:
+    """The stretches of a day, in the order of their instants.
+
+    With `repeat` the day is what the clock really shows: repeated times are there twice and skipped
+    ones not at all. Without it every local time is there once: a repeated one when it is first
+    shown, and a skipped one at the first instant after the gap.
+    """
+    first_s = start_of(day)
+    end_s = first_s + DAY_S
+    instant_s, before_s, after_s = _change_between(zone, first_s - _FARTHEST_S, end_s + _FARTHEST_S)
+    stops_s, resumes_s = instant_s + before_s, instant_s + after_s
+    stretches = [Stretch(first_s, min(end_s, stops_s), before_s)]
+    if not repeat:
+        stretches.append(Stretch(max(first_s, stops_s), min(end_s, resumes_s), after_s, instant_s))
+        resumes_s = max(stops_s, resumes_s)
+    stretches.append(Stretch(max(first_s, resumes_s), end_s, after_s))
+    return tuple(stretch for stretch in stretches if stretch.first_s < stretch.end_s)
+
+
+def _change_between(zone: ZoneInfo, low_s: int, high_s: int) -> tuple[int, int, int]:
+    """When the clock changes between two instants a few days apart, and its offsets before and
+    after; the later instant, and the same offset twice, if it does not.
+
+    Of two changes within three days only one would be seen; no zone has had that since 1990.
+    """
+    before_s, after_s = offset_s(zone, low_s), offset_s(zone, high_s)
+    while before_s != after_s and high_s - low_s > 1:
+        middle_s = (low_s + high_s) // 2
+        if offset_s(zone, middle_s) == before_s:
+            low_s = middle_s
+        else:
+            high_s = middle_s
+    return high_s, before_s, after_s

@@ -1,0 +1,127 @@
+-- Storing new jobs: what `put` and `put_unique` share. Both take, from ARGV 4 on, for each job its
+-- head and its body. A head is {id, task, queue, priority, run_after_ms, run_in_ms, expires_ms,
+-- expires_in_ms, key, fingerprint}, -1 for no instant, false for no key.
+-- KEYS: body ids ready due keys key_expiry extra
+--@include bookkeeping
+
+local heads, ids = {}, {}
+for at = 4, #ARGV, 2 do
+  heads[#heads + 1] = cmsgpack.unpack(ARGV[at])
+  ids[#ids + 1] = heads[#heads][1]
+end
+fetch(ids)
+local bound = {}  -- keys that this call has bound
+
+local function key_field(head)
+  return #head[2] .. ':' .. head[2] .. head[9]
+end
+
+-- The job that an idempotency key belongs to, while it is remembered.
+local function find_key(field)
+  if bound[field] then
+    return bound[field]
+  end
+  local found = call('HGET', key.keys, field)
+  local entry = found and cmsgpack.unpack(found)
+  return entry and entry[3] > now_ms and entry
+end
+
+local function bind(field, head)
+  bound[field] = { head[1], head[10], now_ms + IDEMPOTENCY_MS }
+  write('HSET', key.keys, field, cmsgpack.pack(bound[field]))
+  write('ZADD', key.key_expiry, now_ms + IDEMPOTENCY_MS, field)
+  write('HSET', key.extra, 'k:' .. head[1], field)
+end
+
+local function expires_ms(head)
+  if head[8] < 0 then
+    return head[7]
+  end
+  local relative_ms = now_ms + head[8]
+  return head[7] < 0 and relative_ms or math.min(head[7], relative_ms)
+end
+
+local function store(head, body, unique)
+  local id, queue, number = head[1], head[3], next_number()
+  local due_ms = math.max(head[5], now_ms + head[6])
+  local is_ready = due_ms <= now_ms
+  local state = is_ready and 'ready' or 'scheduled'
+  local task, age = head[2], has_settings and is_ready and take_age(queue) or 0
+  local numbers = pack_numbers(NUMBERS, 0, 0, -1, 0, 0, 0, is_ready and -1 or due_ms, -1, -1,
+    0, 0, #state, 4, 0, 0, 0, head[4], now_ms, number, number, expires_ms(head),
+    is_ready and now_ms or -1, 0, 0, 0, 0, 0, 0, age, #queue, #task, #unique)
+  save_bytes(id, numbers .. queue .. task .. unique .. state .. 'none')
+  write('HSET', key.body, id, body)
+  write('ZADD', key.ids, '0', id)
+  local place = struct.pack('>I7', number)
+  if is_ready then
+    local rank = struct.pack('>I4', 100 - head[4] + age)
+    write('ZADD', key.ready, '0', '0' .. queue .. '\0' .. rank .. place .. id)
+  else
+    write('ZADD', key.due, due_ms, place .. id)
+  end
+  if due_ms - now_ms <= POLL_FLOOR_MS then
+    made_ready = made_ready + 1
+  end
+  count(queue, state, 1)
+  total('enqueued')
+end
+
+-- The answer to a job that was stored before, or whose idempotency key is known.
+local function find_known(head)
+  if load(head[1]) then
+    return head[1], 'created'
+  end
+  local known = head[9] and find_key(key_field(head))
+  if known then
+    return known[1], known[2] == head[10] and 'existing' or 'conflict'
+  end
+end
+
+local waiting = {}  -- line -> how many waited before this call
+
+-- Whether as many jobs wait in a line as may.
+local function is_full(line)
+  local own = settings[base_of(line)]
+  if not own or own[QUEUE_BOUND] == 0 then
+    return false
+  end
+  local fields = { line .. '\0waiting', line .. '\0scheduled', line .. '\0ready', line .. '\0retrying' }
+  local number = waiting[line]
+  if not number then
+    number = 0
+    for _, counted in ipairs(call('HMGET', key.count, unpack(fields))) do
+      number = number + tonumber(counted or 0)
+    end
+    waiting[line] = number
+  end
+  for _, field in ipairs(fields) do
+    number = number + (counts[field] or 0)
+  end
+  return number >= own[QUEUE_BOUND_HERE]
+end
+
+-- Store a job that is not known, if there is room; `unique` is what its record says of its unique
+-- key.
+local function add_job(head, body, unique)
+  if has_settings and is_full(head[3]) then
+    return head[1], 'full'
+  end
+  if head[9] then
+    bind(key_field(head), head)
+  end
+  store(head, body, unique)
+  return head[1], 'created'
+end
+
+-- Let `put` answer for every job.
+local function put_all(put)
+  local reply = {}
+  for number, head in ipairs(heads) do
+    local id, code = put(head, ARGV[3 + 2 * number])
+    reply[#reply + 1] = id
+    reply[#reply + 1] = code
+  end
+  settle()
+  return reply
+end
