@@ -25,7 +25,7 @@ from windlass.engine.contract import Engine
 from windlass.queue import Queue, QueueInfo
 
 
-@click.group(cls=SuggestingGroup)
+@click.group(cls=SuggestingGroup, short_help="Look at queues, pause, change or empty them.")
 def queue() -> None:
     """Look at queues, pause them, resume them, change their settings, or empty them."""
 
@@ -99,7 +99,7 @@ def _change(
         change(app.queue(name))
 
 
-@queue.command("set")
+@queue.command("set", short_help="Change the settings of a queue.")
 @_name
 @click.option(
     "--ageing",
