@@ -27,12 +27,14 @@ from windlass.errors import (
     NewerFormat,
     NoContext,
     PayloadTooLarge,
+    QueueFull,
     ResultExpired,
     SettingError,
     TimedOut,
     WindlassError,
 )
 from windlass.job import Job, JobInfo
+from windlass.queue import Queue, QueueInfo
 from windlass.settings import Settings
 from windlass.task import Call, Task
 
@@ -64,6 +66,9 @@ __all__ = [
     "NoContext",
     "PayloadTooLarge",
     "Progress",
+    "Queue",
+    "QueueFull",
+    "QueueInfo",
     "Reason",
     "Reject",
     "ResultExpired",

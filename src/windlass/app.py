@@ -49,7 +49,8 @@ from windlass.engine.contract import Engine, EngineOptions
 from windlass.engine.forking import opening
 from windlass.errors import InvalidTask
 from windlass.job import Job
-from windlass.options import Choices, TaskOptions, read_task_options
+from windlass.options import Choices, TaskOptions, read_queue, read_task_options
+from windlass.queue import Queue
 from windlass.settings import (
     SettingArguments,
     Settings,
@@ -151,6 +152,10 @@ class Windlass:
         """A handle on any job. Asks nobody whether there is one."""
         return Job(self, check_id(id), None)
 
+    def queue(self, name: str) -> Queue:
+        """A handle on a queue, to pause, resume or empty it. Asks nobody whether there is one."""
+        return Queue(self, read_queue(name))
+
     def decode_result(self, task: str, result: bytes) -> Any:
         """A stored result, rebuilt by the annotations of its task; as JSON if that is unknown."""
         known = self._tasks.get(task)
@@ -191,19 +196,24 @@ class Windlass:
     # -------------------------------------------------------------------------------- running
 
     def worker(
-        self, *, queues: Sequence[str] = (), slots: int = 10
+        self, *, queues: Sequence[str] = (), slots: int = 10, labels: Sequence[str] = ()
     ) -> AbstractContextManager[object]:
         """A worker inside this process: `with app.worker(): ...`. For development and scripts.
 
-        Serves every queue, or the ones named, in strict order, with so many jobs at a time. At the
+        Serves every queue, or the ones named, with so many jobs at a time: each text is a tier that
+        is served before the next, `"critical"`, or queues by weight, `"default:5,low:1"`. With
+        labels it takes jobs that require them. At the
         end of the block it claims nothing more and lets running jobs end within `shutdown_grace`.
         It has no process of its own, so a task that kills it, or holds up all of its threads for a
         lease, takes its beats along: in production run `windlass worker`."""
         from windlass.worker.inside import InsideWorker  # imports asyncio, which is slow
 
-        if isinstance(queues, str):
-            raise TypeError(f"queues must be a list of names, found {queues!r}: write [{queues!r}]")
-        return InsideWorker(self, queues, slots)
+        for name, given in (("queues", queues), ("labels", labels)):
+            if isinstance(given, str):
+                raise TypeError(
+                    f"{name} must be a list of names, found {given!r}: write [{given!r}]"
+                )
+        return InsideWorker(self, queues, slots, labels)
 
     # ---------------------------------------------------------------------------- registering
 
@@ -238,8 +248,8 @@ class Windlass:
     def task(self, function: Any = None, /, **options: Any) -> Any:
         """Make a task of a function: `@app.task`, or `@app.task(queue="mail", ...)`.
 
-        Takes `name`, `takes_context`, `run_in`, `unique`, `queue`, `priority`, `retry`, `timeout`,
-        `expires` and `result_ttl`."""
+        Takes `name`, `takes_context`, `run_in`, `unique`, `queue`, `requires`, `priority`, `retry`,
+        `timeout`, `expires` and `result_ttl`."""
         name = _checked_name(options.pop("name")) if "name" in options else None
         takes_context = options.pop("takes_context", False)
         if not isinstance(takes_context, bool):

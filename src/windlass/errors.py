@@ -21,6 +21,7 @@ too. All of them can be copied and pickled.
     ├── TimedOut                a job ran for longer than its time-out
     ├── IdempotencyConflict     the key belongs to a job with other arguments
     ├── DuplicateJob            another job holds the unique key
+    ├── QueueFull               as many jobs wait in the queue as may
     ├── JobNotFound             no such job
     └── JobError                the job has no result to give
         ├── JobFailed           it ended as dead
@@ -196,6 +197,24 @@ class DuplicateJob(WindlassError):
             f"{holder} of this call, which was not enqueued. Wait until that job has ended, or let "
             'the task return it with Unique(on_conflict="return"); a job can be replaced only '
             "while it waits."
+        )
+
+
+class QueueFull(WindlassError):
+    """As many jobs wait in the queue as may; this one was not enqueued."""
+
+    def __init__(self, queue: str, task: str, seconds: float = 0.0) -> None:
+        super().__init__(queue, task, seconds)
+        self.queue = queue
+        self.task = task
+        self.seconds = seconds  # for how long there was no room
+
+    def __str__(self) -> str:
+        waited = f" and no room was made within {self.seconds:g} s" if self.seconds else ""
+        return (
+            f"The queue {self.queue} is full{waited}: this call of {self.task} was not enqueued. "
+            "Try again later, start more workers, or raise the bound with `windlass queue set "
+            f"{self.queue} --max-waiting`. With when_full='block' an enqueue waits for room."
         )
 
 

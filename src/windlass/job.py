@@ -20,6 +20,7 @@ import msgspec
 from windlass.context import Progress
 from windlass.core.durations import Duration, describe_ms, to_ms
 from windlass.core.failure import FailureText
+from windlass.core.lines import labels_of, queue_of
 from windlass.core.states import Hold, Reason, State
 from windlass.engine.contract import CancelCode, ChangeCode, Engine, JobRecord
 from windlass.errors import DuplicateJob, JobCancelled, JobFailed, JobNotFound, ResultExpired
@@ -43,6 +44,7 @@ class JobInfo(msgspec.Struct, frozen=True, kw_only=True):
     id: str
     task: str
     queue: str
+    requires: tuple[str, ...]  # labels that its worker must have
     priority: int
     state: State
     hold: Hold  # why it is not run although it is ready
@@ -66,7 +68,8 @@ class JobInfo(msgspec.Struct, frozen=True, kw_only=True):
         return cls(
             id=record.id,
             task=record.task,
-            queue=record.queue,
+            queue=queue_of(record.queue),
+            requires=labels_of(record.queue),
             priority=record.priority,
             state=record.state,
             hold=record.hold,

@@ -8,14 +8,15 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import Any, Final, TypedDict
 
 import msgspec
 
 from windlass.core.durations import Duration, instant_ms, to_ms
+from windlass.core.lines import read_labels
+from windlass.core.queue_plans import QUEUE_NAME
 from windlass.core.retry import Retry
 from windlass.settings import nearest
 
@@ -25,13 +26,12 @@ HIGHEST_PRIORITY: Final = 100
 #: The longest idempotency key, in characters.
 MAX_KEY_LENGTH: Final = 256
 
-_QUEUE: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
-
 
 class TaskOptions(TypedDict, total=False):
     """What `@app.task(...)` takes beside `name`, `takes_context`, `run_in` and `unique`."""
 
     queue: str
+    requires: str | Sequence[str]
     priority: int
     retry: Retry
     timeout: Duration
@@ -57,6 +57,7 @@ class Choices(msgspec.Struct, frozen=True, kw_only=True):
     """What was chosen; None where nothing was."""
 
     queue: str | None = None
+    requires: tuple[str, ...] | None = None
     priority: int | None = None
     retry: Retry | None = None
     timeout_ms: int | None = None
@@ -118,11 +119,26 @@ def _misplaced(name: str, place: str, known: Iterable[str]) -> TypeError:
 _Reader = Callable[[str, Any], Any]
 
 
+def read_queue(value: object) -> str:
+    """The name of a queue."""
+    return _read_queue("queue", value)
+
+
 def _read_queue(name: str, value: object) -> str:
-    if isinstance(value, str) and _QUEUE.fullmatch(value):
+    if isinstance(value, str) and QUEUE_NAME.fullmatch(value):
         return value
     letters = "letters, digits, '_', '.' and '-', the first one a letter or a digit"
     raise _wrong(name, f"1 to 64 characters out of {letters}", value)
+
+
+def _read_requires(name: str, value: object) -> tuple[str, ...]:
+    labels = [value] if isinstance(value, str) else value
+    if not isinstance(labels, Sequence):
+        raise _wrong(name, "a label, or a list of labels", value)
+    try:
+        return read_labels(labels)
+    except ValueError as error:
+        raise ValueError(f"{name}: {error}") from error
 
 
 def _read_priority(name: str, value: object) -> int:
@@ -170,6 +186,7 @@ _FOR_BOTH: Final[Mapping[str, _Reader]] = {
     "timeout": _read_duration,
     "expires": _read_moment,
     "result_ttl": _read_duration,
+    "requires": _read_requires,
 }
 _FOR_CALLS: Final[Mapping[str, _Reader]] = {
     **_FOR_BOTH,

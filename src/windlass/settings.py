@@ -29,6 +29,7 @@ OTHER_VARIABLES: Final = frozenset({"WINDLASS_APP", "WINDLASS_RUNTIME_DIR"})
 _OF_KUBERNETES: Final = re.compile(r"WINDLASS_(SERVICE_(HOST|PORT.*)|PORT(_\d+_.*)?)")
 
 LOG_LEVELS: Final = ("debug", "info", "warning", "error", "critical")
+WHEN_FULL: Final = ("reject", "block")
 LOG_FORMATS: Final = ("text", "json")
 
 _SQLITE: Final = "sqlite:///"
@@ -51,6 +52,7 @@ class SettingArguments(TypedDict, total=False):
     max_crashes: int
     max_snoozes: int
     enqueue_timeout: Duration
+    when_full: str
     log_level: str
     log_format: str
 
@@ -78,6 +80,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     max_crashes: int  # so many deaths of its process bury a job
     max_snoozes: int  # so often a job may put itself off
     enqueue_timeout_ms: int  # a call of the engine that takes longer fails
+    when_full: str  # what an enqueue does about a full queue: one of WHEN_FULL
     log_level: str  # what `windlass worker` shows: one of LOG_LEVELS
     log_format: str  # and how: one of LOG_FORMATS
     sources: Mapping[str, Source]
@@ -157,6 +160,7 @@ SETTINGS: Final[Mapping[str, _Setting]] = {
     "max_crashes": _Setting("max_crashes", 3, _whole(1), _whole_from_text),
     "max_snoozes": _Setting("max_snoozes", 100, _whole(0), _whole_from_text),
     "enqueue_timeout": _Setting("enqueue_timeout_ms", "5s", _duration(minimum_ms=1)),
+    "when_full": _Setting("when_full", "reject", _one_of(WHEN_FULL)),
     "log_level": _Setting("log_level", "info", _one_of(LOG_LEVELS)),
     "log_format": _Setting("log_format", "text", _one_of(LOG_FORMATS)),
 }

@@ -27,10 +27,18 @@ from windlass.context import Context
 from windlass.core.codec import CallCodec, check_size, fingerprint
 from windlass.core.envelope import Envelope, Overrides, pack
 from windlass.core.ids import check_id, new_id
+from windlass.core.lines import line_of, queue_of
 from windlass.core.retry import Retry
 from windlass.core.unique import Unique
 from windlass.engine.contract import Engine, NewJob, Placed, PutCode, UniqueKey
-from windlass.errors import DuplicateJob, EngineUnavailable, IdempotencyConflict, InvalidTask
+from windlass.errors import (
+    DuplicateJob,
+    EngineUnavailable,
+    IdempotencyConflict,
+    InvalidTask,
+    QueueFull,
+)
+from windlass.insisting import Attempts, pauses
 from windlass.job import Job
 from windlass.options import NO_CHOICES, CallOptions, Choices, Moment, read_call_options
 
@@ -46,7 +54,7 @@ DEFAULT_QUEUE: Final = "default"
 DEFAULT_PRIORITY: Final = 0
 
 _NO_MOMENT: Final = Moment()
-_REFUSED: Final = (PutCode.CONFLICT, PutCode.DUPLICATE)
+_REFUSED: Final = (PutCode.CONFLICT, PutCode.DUPLICATE, PutCode.FULL)
 
 
 class Task(Generic[P, R_co]):
@@ -88,6 +96,11 @@ class Task(Generic[P, R_co]):
         return self._choices.queue or DEFAULT_QUEUE
 
     @property
+    def requires(self) -> tuple[str, ...]:
+        """Labels that a worker must have to run it."""
+        return self._choices.requires or ()
+
+    @property
     def priority(self) -> int:
         return self._choices.priority or DEFAULT_PRIORITY
 
@@ -120,11 +133,11 @@ class Task(Generic[P, R_co]):
     def enqueue(self, *args: P.args, **kwargs: P.kwargs) -> Job[R_co]:
         """Store a call for a worker to run. Wrong arguments fail here.
 
-        Raises `EncodeError`, `IdempotencyConflict`, `DuplicateJob`, and `EngineUnavailable` when
-        the engine did not answer within `enqueue_timeout`."""
+        Raises `EncodeError`, `IdempotencyConflict`, `DuplicateJob`, `QueueFull`, and
+        `EngineUnavailable` when the engine did not answer within `enqueue_timeout`."""
         job = self._new_job(self.codec.encode(args, kwargs))
         try:
-            placed = self.app.engine.put([job])[0]
+            placed = self._put([job])[0]
         except EngineUnavailable as error:
             error.add_note(_unsure(job))
             raise
@@ -136,7 +149,7 @@ class Task(Generic[P, R_co]):
         A call that is cancelled while it is awaited may or may not have been enqueued."""
         job = self._new_job(self.codec.encode(args, kwargs))
         try:
-            placed = await self.app.batcher.call(_put, job, len(job.payload))
+            placed = await self._aput(job)
         except EngineUnavailable as error:
             error.add_note(_unsure(job))
             raise
@@ -155,17 +168,15 @@ class Task(Generic[P, R_co]):
         jobs: list[Job[R_co]] = []
         with _counting(jobs):
             for chunk in self._chunks(calls):
-                self._collect(chunk, self.app.engine.put(chunk), jobs)
+                self._collect(chunk, self._put(chunk), jobs)
         return jobs
 
     async def aenqueue_many(self, calls: Iterable[Call[R_co] | tuple[Any, ...]]) -> list[Job[R_co]]:
         """`enqueue_many`, for coroutines."""
-        batcher = self.app.batcher
         jobs: list[Job[R_co]] = []
         with _counting(jobs):
             for chunk in self._chunks(calls):
-                size = sum(len(job.payload) for job in chunk)
-                self._collect(chunk, await batcher.call(_put_chunks, chunk, size), jobs)
+                self._collect(chunk, await self._aput_many(chunk), jobs)
         return jobs
 
     def job(self, id: str) -> Job[R_co]:
@@ -202,6 +213,8 @@ class Task(Generic[P, R_co]):
         run_after = choices.run_after or _NO_MOMENT
         expires = choices.expires or _NO_MOMENT
         queue = choices.queue or DEFAULT_QUEUE
+        if choices.requires:
+            queue = line_of(queue, choices.requires)
         return NewJob(
             id=self.app.engine.new_id(
                 self.name, queue, choices.idempotency_key, unique.key if unique else None
@@ -230,11 +243,51 @@ class Task(Generic[P, R_co]):
             on_conflict=unique.on_conflict,
         )
 
+    def _put(self, jobs: Sequence[NewJob]) -> Sequence[Placed]:
+        """Store jobs; those whose queue is full are tried again as long as the settings say."""
+        placed = self.app.engine.put(jobs)
+        if all(one.code is not PutCode.FULL for one in placed):
+            return placed
+        attempts = Attempts(jobs, placed)
+        for pause_s in pauses(self.app.settings):
+            time.sleep(pause_s)
+            attempts.note(self.app.engine.put(attempts.refused()))
+            if not attempts.refused():
+                break
+        return attempts.placed
+
+    async def _aput(self, job: NewJob) -> Placed:
+        batcher, size = self.app.batcher, len(job.payload)
+        placed = await batcher.call(_put, job, size)
+        if placed.code is PutCode.FULL:
+            for pause_s in pauses(self.app.settings):
+                await _sleep(pause_s)
+                placed = await batcher.call(_put, job, size)
+                if placed.code is not PutCode.FULL:
+                    break
+        return placed
+
+    async def _aput_many(self, jobs: Sequence[NewJob]) -> Sequence[Placed]:
+        batcher, size = self.app.batcher, sum(len(job.payload) for job in jobs)
+        attempts = Attempts(jobs, await batcher.call(_put_chunks, jobs, size))
+        if attempts.refused():
+            for pause_s in pauses(self.app.settings):
+                await _sleep(pause_s)
+                refused = attempts.refused()
+                attempts.note(await batcher.call(_put_chunks, refused, size))
+                if not attempts.refused():
+                    break
+        return attempts.placed
+
     def _placed(self, job: NewJob, placed: Placed) -> Job[R_co]:
         if placed.code is PutCode.CONFLICT:
             raise IdempotencyConflict(self.name, job.idempotency_key or "", placed.id)
         if placed.code is PutCode.DUPLICATE:
             raise DuplicateJob(self.name, placed.id)
+        if placed.code is PutCode.FULL:
+            settings = self.app.settings
+            waited_ms = settings.enqueue_timeout_ms if settings.when_full == "block" else 0
+            raise QueueFull(queue_of(job.queue), self.name, waited_ms / 1000)
         return Job(self.app, placed.id, self.name, created=placed.code is PutCode.CREATED)
 
     def _collect(
@@ -340,6 +393,12 @@ def _unsure(job: NewJob) -> str:
         f"Whether job {job.id} was stored is not known. To repeat the call without running it "
         "twice, enqueue it with using(idempotency_key=...)."
     )
+
+
+async def _sleep(seconds: float) -> None:
+    from asyncio import sleep  # slow to import, and here it is there already
+
+    await sleep(seconds)
 
 
 def _nowhere(progress: bytes) -> None:

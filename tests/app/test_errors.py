@@ -24,6 +24,7 @@ EXAMPLES = [
     errors.EngineUnavailable("text", location="here", seconds=5.0),
     errors.FormatTooNew("text"),
     errors.IdempotencyConflict("shop.f", "key", "id"),
+    errors.QueueFull("imports", "load", 5.0),
     errors.DuplicateJob("shop.f", "id", "retried"),
     errors.JobNotFound("id", "here"),
     errors.JobError("text"),

@@ -31,6 +31,7 @@ DEFAULTS = {
     "max_snoozes": 100,
     "enqueue_timeout_ms": 5_000,
     "log_level": "info",
+    "when_full": "reject",
     "log_format": "text",
 }
 #: A value as an argument and the same as text, and what becomes of it.
@@ -47,6 +48,7 @@ CHOSEN = {
     "max_snoozes": (0, "0", 0),
     "enqueue_timeout": ("500ms", "500ms", 500),
     "log_level": ("Warning", "WARNING", "warning"),
+    "when_full": ("Block", "block", "block"),
     "log_format": ("JSON", "json", "json"),
 }
 

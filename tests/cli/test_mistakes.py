@@ -52,9 +52,8 @@ AT_ONCE = {
     "queue with a space": Mistake(("enqueue", "t", "--queue", "a b"), "found 'a b'"),
     "priority beyond all others": Mistake(("enqueue", "t", "--priority", "101"), "-100<=x<=100"),
     "queue without a name": Mistake(("worker", "tasks:app", "-q", ""), "found ''"),
-    "queues with weights": Mistake(
-        ("worker", "tasks:app", "-q", "a:5,b:1"), "Weights, and several queues in one -q"
-    ),
+    "queue without weight": Mistake(("worker", "tasks:app", "-q", "a:0,b:1"), "found '0'"),
+    "label that is none": Mistake(("worker", "tasks:app", "--label", "a+b"), "found 'a+b'"),
     "queue named twice": Mistake(("worker", "tasks:app", "-q", "a", "-q", "a"), "named twice"),
     "no processes": Mistake(("worker", "tasks:app", "-p", "0"), "x>=1"),
     "no jobs": Mistake(("worker", "tasks:app", "--max-jobs", "0"), "x>=1"),

@@ -12,13 +12,15 @@ seen, and the one move through which every job changes.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Final, NamedTuple
 
 from msgspec.structs import replace
 
 from tests.contract import model_unique
 from tests.contract.model_job import Job
+from windlass.core.lines import queue_of
+from windlass.core.queue_settings import QueueSettings
 from windlass.core.states import (
     Event,
     Hold,
@@ -41,6 +43,7 @@ from windlass.engine.contract import (
     CancelCode,
     ChangeCode,
     Closed,
+    Emptied,
     EngineOptions,
     Filter,
     JobRecord,
@@ -52,6 +55,8 @@ from windlass.engine.contract import (
     Progressed,
     Pulse,
     PutCode,
+    QueueChange,
+    QueueRecord,
     Released,
     Retried,
     SessionRecord,
@@ -103,6 +108,7 @@ class Model:
         self.last_nonces: dict[str, str] = {}  # by session, the latest under which it got something
         self.gone: dict[str, int] = {}  # dead sessions, and until when they are remembered
         self.totals: Counter[str] = Counter()
+        self.settings: dict[str, QueueSettings] = {}  # of queues that somebody has changed
         self.last_seen_ms: int | None = None
         self.reap_after_ms = 0
 
@@ -124,14 +130,28 @@ class Model:
             placed = model_unique.meet(self, new, new.unique)
             if placed is not None:
                 return placed
+        if self._is_full(new.queue):
+            return Placed(new.id, PutCode.FULL)
+        if new.unique is not None:
             self.last_stored[new.task, new.unique.key] = new.id
         if new.scoped_key is not None:
             until_ms = self.now_ms + IDEMPOTENCY_MS
             self.keys[new.task, new.scoped_key] = Key(new.id, new.fingerprint, until_ms)
         self.sequence += 1
-        self.jobs[new.id] = Job.of(new, self.sequence, self.now_ms)
+        job = self.jobs[new.id] = Job.of(new, self.sequence, self.now_ms)
+        if job.is_claimable:
+            job.age = self.age_of(new.queue)
         self.totals["enqueued"] += 1
         return Placed(new.id, PutCode.CREATED)
+
+    def _is_full(self, line: str) -> bool:
+        most = self._settings_of(line).max_waiting
+        waiting = [
+            job
+            for job in self.jobs.values()
+            if job.record.queue == line and is_allowed(job.record.state, Event.CLEAR)
+        ]
+        return bool(most) and len(waiting) >= most
 
     def holders(self, keys: Sequence[tuple[str, str]]) -> list[str | None]:
         found = [model_unique.find_holder(self, task, key) for task, key in keys]
@@ -142,7 +162,7 @@ class Model:
     def claim(self, session: str, nonce: str, plan: Plan, limit: int) -> Batch:
         """Due jobs first, then lost ones, then the lease. A claim that finds nothing to do, and one
         that is repeated or arrives late, leave no trace: only others are signs of life."""
-        jobs = in_turn(plan, self._held_under(session, nonce))
+        jobs = in_turn(plan, self._held_under(session, nonce), self.rank)
         is_later, is_cut_short = nonce > self.last_nonces.get(session, ""), False
         if is_later and session not in self.gone and self._has_work(plan):
             self._notice_silence()
@@ -185,30 +205,68 @@ class Model:
             for job in self.jobs.values()
             if job.is_claimable
             and job.record.suspect is plan.suspects
-            and (not plan.queues or job.record.queue in plan.queues)
+            and plan.serves(job.record.queue)
+            and not self._settings_of(job.record.queue).paused
         ]
-        return in_turn(plan, jobs)
+        return in_turn(plan, jobs, self.rank)
 
     def _lease(self, session: str, nonce: str, plan: Plan, limit: int) -> tuple[list[Job], bool]:
         """What is leased, and whether there was too much to expire for one call."""
         leased: list[Job] = []
         expired = 0
-        for job in self._waiting(plan):
-            if len(leased) == limit or session in self.gone:
-                break
-            expires_ms = job.record.expires_ms
-            if expires_ms is not None and expires_ms <= self.now_ms:
-                if expired == BITE:
-                    return leased, True
-                self.move(job, Event.EXPIRE, reason=Reason.EXPIRED)
-                expired += 1
-                continue
-            self.move(job, Event.CLAIM, session=session, started_ms=self.now_ms, progress=None)
-            job.token = nonce
-            leased.append(job)
-            self.expiries[session] = self.now_ms + self.options.lease_ms
-            self.last_nonces[session] = nonce
-        return leased, False
+        while session not in self.gone and (chosen := self._choose(plan, limit - len(leased))):
+            for job in chosen:
+                expires_ms = job.record.expires_ms
+                if expires_ms is None or expires_ms > self.now_ms:
+                    self._claim(job, session, nonce)
+                    leased.append(job)
+                elif expired < BITE:
+                    self.move(job, Event.EXPIRE, reason=Reason.EXPIRED)
+                    expired += 1
+                else:
+                    return in_turn(plan, leased, self.rank), True
+        return in_turn(plan, leased, self.rank), False
+
+    def _choose(self, plan: Plan, limit: int) -> list[Job]:
+        """The next in line, at most so many: of queues that share a tier first as many of each as
+        it has turns, then whoever comes first."""
+        waiting = self._waiting(plan)
+        if not plan.queues:
+            return waiting[:limit]
+        chosen: list[Job] = []
+        for queues, turns in plan.tiers():
+            room = limit - len(chosen)
+            served = [
+                [
+                    job
+                    for job in waiting
+                    if queue_of(job.record.queue) == queue and job not in chosen
+                ]
+                for queue in queues
+            ]
+            asked = Counter(turns[:room])
+            parts = [line[: asked[number]] for number, line in enumerate(served)]
+            first = [job for part in parts for job in part]
+            rest = [job for line in served for job in line if job not in first]
+            chosen += [*first, *rest][:room]
+        return chosen
+
+    def _claim(self, job: Job, session: str, nonce: str) -> None:
+        self.move(job, Event.CLAIM, session=session, started_ms=self.now_ms, progress=None)
+        job.token = nonce
+        self.expiries[session] = self.now_ms + self.options.lease_ms
+        self.last_nonces[session] = nonce
+
+    def prepare(self, session: str, plan: Plan) -> Batch:
+        """What a claim over several partitions does in each before it leases anything."""
+        if self._due() or self._may_reap():
+            self._notice_silence()
+            self._promote()
+            self._reap()
+        if session in self.gone:
+            return Batch(gone=True)
+        suspects = bool(self._waiting(replace(plan, suspects=True)))
+        return Batch(next_in_ms=self._next_in_ms(), suspects=suspects)
 
     def _held_under(self, session: str, nonce: str) -> list[Job]:
         return [job for job in self._held(session) if job.token == nonce]
@@ -396,7 +454,7 @@ class Model:
             self.last_stored[job.record.task, job.record.unique_key] = id
         self.move(job, event, **FRESH)
         if event is Event.DISCARD:
-            self.keys = {name: key for name, key in self.keys.items() if key.id != id}
+            self._free_key(id)
         return ChangeCode.DONE
 
     def adopt(self, tasks: Sequence[str]) -> int:
@@ -408,6 +466,61 @@ class Model:
         for job in adopted:
             job.record = replace(job.record, hold=Hold.NONE, due_ms=None)
         return len(adopted)
+
+    # ---------------------------------------------------------------------------------- queues
+
+    def queues(self) -> list[QueueRecord]:
+        records = [
+            QueueRecord(
+                queue=queue,
+                paused=own.paused,
+                ageing_ms=own.ageing_ms,
+                max_waiting=own.max_waiting,
+            )
+            for queue, own in sorted(self.settings.items())
+        ]
+        return [record for record in records if record != QueueRecord(queue=record.queue)]
+
+    def change_queue(self, queue: str, change: QueueChange) -> None:
+        own = self._settings_of(queue)
+        if change.paused is not None:
+            own = replace(own, paused=change.paused)
+        if change.ageing_ms is not None:
+            own = own.with_ageing(change.ageing_ms, self.now_ms)
+        if change.max_waiting is not None:
+            own = replace(own, max_waiting=change.max_waiting)
+        self.settings[queue] = own
+
+    def _settings_of(self, line: str) -> QueueSettings:
+        return self.settings.get(queue_of(line), QueueSettings())
+
+    def age_of(self, line: str) -> int:
+        """The age of a queue now, which it keeps whatever the clock does."""
+        own = self._settings_of(line).aged(self.now_ms)
+        if own.age:
+            self.settings[queue_of(line)] = own
+        return own.age
+
+    def rank(self, job: Job) -> tuple[int, int]:
+        """Where a job stands among those of all queues: a level of priority is worth a period of
+        waiting in its queue."""
+        age = self._settings_of(job.record.queue).aged(self.now_ms).age
+        return job.age - job.record.priority - age, job.place
+
+    def purge(self, queue: str, cursor: str | None = None) -> Emptied:
+        """All of it at once: engines are asked again until nothing is left."""
+        waiting = [
+            job
+            for job in self.jobs.values()
+            if queue_of(job.record.queue) == queue and is_allowed(job.record.state, Event.CLEAR)
+        ]
+        for job in waiting:
+            self.move(job, Event.CLEAR)
+            self._free_key(job.record.id)
+        return Emptied(len(waiting), None)
+
+    def _free_key(self, id: str) -> None:
+        self.keys = {name: key for name, key in self.keys.items() if key.id != id}
 
     # ---------------------------------------------------------------------------------- upkeep
 
@@ -453,9 +566,14 @@ class Model:
         for job in self.jobs.values():
             queues.setdefault(job.record.queue, Counter())[job.record.state] += 1
         firsts: dict[str, int] = {}
-        for job in self._waiting(Plan()):
+        for job in self.in_line():
             firsts.setdefault(job.record.queue, max(0, self.now_ms - job.ready_ms))
         return Stats(queues=queues, oldest_ready_ms=firsts, totals=dict(self.totals))
+
+    def in_line(self) -> list[Job]:
+        """Who could be claimed if somebody could do it, suspects apart."""
+        jobs = [job for job in self.jobs.values() if job.is_claimable and not job.record.suspect]
+        return in_turn(Plan(), jobs, self.rank)
 
     def sessions(self) -> list[SessionRecord]:
         return [
@@ -482,6 +600,7 @@ class Model:
         if event in QUEUEING:
             self.sequence += 1
             job.place, job.ready_ms = self.sequence, self.now_ms
+            job.age = self.age_of(job.record.queue)
         if state.is_final:
             job.keep_until_ms = self.now_ms + max(self.options.dead_ttl_ms, MIN_RECORD_MS)
             self.totals[state.value] += 1
@@ -489,16 +608,16 @@ class Model:
             self.totals[COUNTED[event]] += 1
 
 
-def in_turn(plan: Plan, jobs: Iterable[Job]) -> list[Job]:
+def in_turn(plan: Plan, jobs: Iterable[Job], rank: Callable[[Job], tuple[int, int]]) -> list[Job]:
     """Queues in the order of the plan, in each the higher priority first, then by place."""
     turns = {queue: -number for number, queue in enumerate(reversed(plan.queues))}
-    return sorted(jobs, key=lambda job: (turns.get(job.record.queue, 1), job.rank))
+    return sorted(jobs, key=lambda job: (turns.get(queue_of(job.record.queue), 1), rank(job)))
 
 
 def _matches(record: JobRecord, filter: Filter) -> bool:
     wanted: Iterable[tuple[object, object]] = (
         (filter.state, record.state),
-        (filter.queue, record.queue),
+        (filter.queue, queue_of(record.queue)),
         (filter.task, record.task),
     )
     return all(want is None or want == have for want, have in wanted)

@@ -31,6 +31,7 @@ class Job:
     row: int  # the order of the puts
     place: int  # the order in the line
     ready_ms: int  # when it took its place
+    age: int = 0  # of its queue then
     token: str | None = None  # of the claim under way
     last_end: tuple[str, type[Outcome]] | None = None  # of the claim that its holder ended last
     keep_until_ms: int = 0  # of the record, once finished
@@ -42,10 +43,6 @@ class Job:
     @property
     def is_claimable(self) -> bool:
         return self.record.state is State.READY and self.record.hold is Hold.NONE
-
-    @property
-    def rank(self) -> tuple[int, int]:
-        return (-self.record.priority, self.place)
 
     def is_held_by(self, session: str) -> bool:
         return self.record.state is State.RUNNING and self.record.session == session

@@ -23,6 +23,7 @@ from windlass.engine.contract import (
     CancelCode,
     ChangeCode,
     Closed,
+    Emptied,
     EngineOptions,
     Filter,
     JobRecord,
@@ -32,7 +33,10 @@ from windlass.engine.contract import (
     Placed,
     Plan,
     Pulse,
+    QueueChange,
+    QueueRecord,
     SessionRecord,
+    Share,
     Stats,
     Tended,
     Turn,
@@ -46,11 +50,12 @@ R = TypeVar("R")
 
 
 class Visit(NamedTuple):
-    """One call of `turn` in one partition."""
+    """One call of `turn` in one partition, or of `prepare` before it."""
 
     partition: int
     session: str  # none: it only ends claims
-    limit: int  # negative: only what is held already
+    limit: int | None  # negative: only what is held already; None: only prepared
+    plan: Plan
 
 
 class PartitionedModel:
@@ -58,14 +63,16 @@ class PartitionedModel:
         self._partitions: Final = Partitions(number)
         self._models: Final = [Model(options, now_ms) for _ in range(number)]
         self._visits: list[Visit] = []
+        self._bounds: dict[str, int] = {}
 
     def follow(self, engine: RedisEngine) -> None:
         """Note which partitions this engine asks for claims."""
         make_call = engine._claiming._make_call
 
         def note(partition: int, name: str, packed: Sequence[bytes]) -> Any:
-            session, _, limit, *_ = packed
-            self._visits.append(Visit(partition, session.decode(), int(limit or 0)))
+            session, _, *rest = packed
+            limit = None if name == "prepare" else int(rest.pop(0) or 0)
+            self._visits.append(Visit(partition, session.decode(), limit, _to_plan(rest)))
             return make_call(partition, name, packed)
 
         engine._claiming._make_call = note
@@ -125,7 +132,7 @@ class PartitionedModel:
         partitions are asked."""
         visits = [visit for visit in self._visits if visit.session]
         verdicts = tuple(self.finish(outcomes))
-        batches = [self._visit(visit, nonce, plan) for visit in visits]
+        batches = [self._visit(visit, nonce) for visit in visits]
         claims = [claim for batch in batches for claim in batch.claims]
         if any(batch.gone for batch in batches):
             return Turn(verdicts=verdicts, batch=Batch(gone=True))
@@ -134,17 +141,24 @@ class PartitionedModel:
         jobs = self.jobs
         dues = [batch.next_in_ms for batch in batches if batch.next_in_ms is not None]
         batch = Batch(
-            claims=tuple(job.as_claim() for job in in_turn(plan, [jobs[c.id] for c in claims])),
+            claims=tuple(
+                job.as_claim() for job in in_turn(plan, [jobs[c.id] for c in claims], self._rank)
+            ),
             next_in_ms=min(dues, default=None),
             suspects=any(batch.suspects for batch in batches),
         )
         return Turn(verdicts=verdicts, batch=batch)
 
-    def _visit(self, visit: Visit, nonce: str, plan: Plan) -> Batch:
+    def _rank(self, job: Job) -> tuple[int, int]:
+        return self._models[self._partitions.of_id(job.record.id)].rank(job)
+
+    def _visit(self, visit: Visit, nonce: str) -> Batch:
         model = self._models[visit.partition]
+        if visit.limit is None:
+            return model.prepare(visit.session, visit.plan)
         if visit.limit < 0:
             model.use_up(visit.session, nonce)
-        return model.claim(visit.session, nonce, plan, visit.limit)
+        return model.claim(visit.session, nonce, visit.plan, visit.limit)
 
     # ------------------------------------------------------------------------ in all partitions
 
@@ -173,6 +187,24 @@ class PartitionedModel:
 
     def adopt(self, tasks: Sequence[str]) -> int:
         return sum(model.adopt(tasks) for model in self._models)
+
+    def queues(self) -> list[QueueRecord]:
+        return [
+            replace(record, max_waiting=self._bounds.get(record.queue, 0))
+            for record in self._models[0].queues()
+        ]
+
+    def change_queue(self, queue: str, change: QueueChange) -> None:
+        """Each partition has its part of a bound."""
+        if change.max_waiting is not None:
+            self._bounds[queue] = change.max_waiting
+            part = -(-change.max_waiting // len(self._models))
+            change = replace(change, max_waiting=part)
+        for model in self._models:
+            model.change_queue(queue, change)
+
+    def purge(self, queue: str, cursor: str | None = None) -> Emptied:
+        return Emptied(sum(model.purge(queue).number for model in self._models), None)
 
     def tend(self) -> Tended:
         tended = [model.tend() for model in self._models]
@@ -204,10 +236,10 @@ class PartitionedModel:
         heads: dict[str, tuple[int, int]] = {}
         for model in self._models:
             first_only: dict[str, Job] = {}
-            for job in model._waiting(Plan()):
+            for job in model.in_line():
                 first_only.setdefault(job.record.queue, job)
             for queue, job in first_only.items():
-                standing = (-job.record.priority, min(0, job.ready_ms - self.now_ms))
+                standing = (job.age - job.record.priority, min(0, job.ready_ms - self.now_ms))
                 heads[queue] = min(heads.get(queue, standing), standing)
         return {queue: -age_ms for queue, (_, age_ms) in heads.items()}
 
@@ -223,6 +255,21 @@ class PartitionedModel:
                 info=known.info or record.info,
             )
         return [found[name] for name in sorted(found)]
+
+
+def _to_plan(packed: Sequence[bytes]) -> Plan:
+    suspects, queues, shares, labels, *rest = packed
+    names, turns = rest[: int(queues)], rest[int(queues) :]
+    given = turns[3 * int(shares) : 3 * int(shares) + int(labels)]
+    return Plan(
+        queues=tuple(name.decode() for name in names),
+        suspects=suspects == b"1",
+        shares=tuple(
+            Share(int(turns[at]), int(turns[at + 1]), turns[at + 2])
+            for at in range(0, 3 * int(shares), 3)
+        ),
+        labels=tuple(label.decode() for label in given),
+    )
 
 
 def _one_pulse(pulses: Sequence[Pulse]) -> Pulse:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from windlass.core.lines import queue_of
 from windlass.core.states import Event, Reason, State
 from windlass.core.unique import QUEUED, OnConflict, is_held
 from windlass.engine.contract import NewJob, Placed, PutCode, UniqueKey
@@ -56,9 +57,12 @@ def _find_obstacle(model: Model, task: str, key: str) -> Job | None:
 
 def _replace(model: Model, holder: Job, new: NewJob) -> None:
     """It keeps its place in line if it stays ready."""
-    is_in_line = holder.record.state is State.READY
+    is_in_line, queue = holder.record.state is State.READY, queue_of(holder.record.queue)
     holder.replace(new, model.now_ms)
-    if holder.record.state is State.READY and not is_in_line:
+    is_ready = holder.record.state is State.READY
+    if is_ready and not is_in_line:
         model.sequence += 1
         holder.place, holder.ready_ms = model.sequence, model.now_ms
+    if not (is_ready and is_in_line and queue_of(new.queue) == queue):
+        holder.age = model.age_of(new.queue) if is_ready else 0
     model.totals["replaced"] += 1

@@ -48,8 +48,10 @@ from windlass.engine.contract import (
     Outcome,
     Plan,
     Progressed,
+    QueueChange,
     Released,
     Retried,
+    Share,
     Snoozed,
     Stats,
     Succeeded,
@@ -83,10 +85,29 @@ jumps = st.sampled_from(
 )
 queues = st.sampled_from(["a", "b"])
 tasks = st.sampled_from(["t", "u"])
-plans = st.builds(
-    Plan,
-    queues=st.sampled_from([(), (), ("a",), ("b", "a"), ("b", "none", "b")]),
-    suspects=st.sampled_from([False, False, True]),
+suspects = st.sampled_from([False, False, True])
+plans = st.one_of(
+    st.builds(
+        Plan,
+        queues=st.sampled_from([(), (), ("a",), ("b", "a"), ("b", "none", "b")]),
+        suspects=suspects,
+    ),
+    st.builds(
+        lambda first, turns, suspects: Plan(
+            queues=("none", "a", "b") if first else ("a", "b"),
+            suspects=suspects,
+            shares=(Share(first, 2, turns),),
+        ),
+        st.integers(0, 1),
+        st.sampled_from([b"", b"\1", b"\0\1\0", b"\1\1\0\1"]),
+        suspects,
+    ),
+    st.builds(
+        Plan,
+        queues=st.sampled_from([(), ("a",), ("b", "a")]),
+        suspects=suspects,
+        labels=st.sampled_from([("gpu",), ("gpu", "x"), ("x",)]),
+    ),
 )
 limits = st.sampled_from([0, 1, 1, 2, 3, 100])
 slots = st.integers(0, 2)
@@ -101,9 +122,9 @@ uniques = st.builds(
 fields = st.fixed_dictionaries(
     {
         "task": tasks,
-        "queue": queues,
+        "queue": st.sampled_from(["a", "a", "b", "b", "a+gpu", "b+gpu+x"]),
         "payload": st.sampled_from([b"", b"\x00\xff"]),
-        "priority": st.sampled_from([0, 0, 0, -100, 100]),
+        "priority": st.sampled_from([0, 0, 0, 1, 2, -100, 100]),
         "run_after_ms": st.sampled_from([None, None, None, START_MS - 1, START_MS + 5_000]),
         "run_in_ms": st.sampled_from([0, 0, 0, 1, 1_000, DAY_MS]),
         "expires_ms": st.sampled_from([None, None, None, START_MS + LEASE_MS]),
@@ -347,6 +368,22 @@ class QueueMachine(RuleBasedStateMachine):
     def discard(self, ids: list[str]) -> None:
         self.same(lambda it: it.discard(ids))
 
+    @rule(queue=queues, paused=st.sampled_from([True, False, False]))
+    def pause_or_resume(self, queue: str, paused: bool) -> None:
+        self.same(lambda it: it.change_queue(queue, QueueChange(paused=paused)))
+
+    @rule(queue=queues, ageing_ms=st.sampled_from([0, 1_000, LEASE_MS]))
+    def age(self, queue: str, ageing_ms: int) -> None:
+        self.same(lambda it: it.change_queue(queue, QueueChange(ageing_ms=ageing_ms)))
+
+    @rule(queue=queues, most=st.sampled_from([0, 0, 1, 3, 9]))
+    def bound(self, queue: str, most: int) -> None:
+        self.same(lambda it: it.change_queue(queue, QueueChange(max_waiting=most)))
+
+    @rule(queue=queues)
+    def purge(self, queue: str) -> None:
+        self.same(lambda it: purge_all(it, queue))
+
     @rule(tasks=st.lists(tasks, max_size=2))
     def adopt(self, tasks: list[str]) -> None:
         self.same(lambda it: it.adopt(tasks))
@@ -416,6 +453,7 @@ class QueueMachine(RuleBasedStateMachine):
         self.same(lambda it: it.find(Filter(), limit=1_000))
         self.same(lambda it: _known_totals(it.stats()))
         self.same(lambda it: it.sessions())
+        self.same(lambda it: it.queues())
         self.same(lambda it: it.holders([(task, key) for task in "tu" for key in "vw"]))
 
     @invariant()
@@ -436,6 +474,15 @@ class QueueMachine(RuleBasedStateMachine):
         finally:
             self.world.variant.shutdown()
             shutil.rmtree(self.folder)
+
+
+def purge_all(it: Engine | Model | PartitionedModel, queue: str) -> int:
+    emptied = it.purge(queue)
+    number = emptied.number
+    while emptied.cursor is not None:
+        emptied = it.purge(queue, emptied.cursor)
+        number += emptied.number
+    return number
 
 
 def _known_totals(stats: Stats) -> tuple[object, object, dict[str, int]]:

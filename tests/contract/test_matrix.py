@@ -167,6 +167,12 @@ def purge(subject: Subject) -> None:
     subject.world.engine.tend()
 
 
+def clear(subject: Subject) -> None:
+    cursor = subject.world.engine.purge("queue").cursor
+    while cursor is not None:
+        cursor = subject.world.engine.purge("queue", cursor).cursor
+
+
 def ending(make: Callable[[str, str], Outcome]) -> Callable[[Subject], None]:
     return lambda subject: subject.finish(make(subject.id, subject.token))
 
@@ -191,6 +197,7 @@ CAUSE: Final[dict[Event, Callable[[Subject], object]]] = {
     Event.REVIVE: lambda subject: subject.world.engine.retry([subject.id]),
     Event.DISCARD: lambda subject: subject.world.engine.discard([subject.id]),
     Event.PURGE: purge,
+    Event.CLEAR: clear,
 }
 
 

@@ -24,6 +24,7 @@ from windlass.engine.contract import (
     Outcome,
     Plan,
     Progressed,
+    QueueChange,
     Released,
     Retried,
     Snoozed,
@@ -31,6 +32,8 @@ from windlass.engine.contract import (
     UniqueKey,
     Unroutable,
 )
+from windlass.engine.redis import arguments
+from windlass.engine.redis.engine import RedisEngine
 
 #: script -> the keys of which it can leave nothing but the sentinel. `wait` is wherever a job can
 #: become ready: the last waiter is woken.
@@ -50,8 +53,14 @@ EMPTIES: Final[dict[str, set[str]]] = {
     "holders": set(),
     "look": set(),
     "open": set(),
+    "prepare": {"asked", "due", "held", "lease", "parked", "wait"},
+    "purge": {
+        *("body", "count", "due", "extra", "ids", "job", "key_expiry", "keys", "parked", "ready"),
+        "unique",
+    },
     "put": {"wait"},
     "put_unique": {"due", "parked", "ready", "wait"},
+    "queue": {"wait"},
     "release": {"asked", "held", "wait"},
     "retry": {"dead", "extra", "keep", "wait"},
     "sessions": set(),
@@ -338,6 +347,67 @@ def more_than_one_bite(stage: Stage) -> None:
     stage.engine.close("worker", [jobs[0].id, jobs[1].id], "killed")
 
 
+def a_claim_over_partitions_is_prepared(stage: Stage) -> None:
+    """There is one partition here, and a claim does not need to be prepared: so by hand."""
+    stage.world.put(run_in_ms=1_000)
+    stage.world.advance(1_000)
+    prepare(stage)
+    leave_nothing(stage)
+    claim = stage.run()
+    stage.engine.finish([Unroutable(id=claim.id, token=claim.token)])
+    stage.add_waiter()
+    stage.world.advance(1_000)
+    prepare(stage)
+    leave_nothing(stage)
+    for is_asked in (False, True):
+        claim = stage.run()
+        if is_asked:
+            stage.engine.cancel([claim.id])
+        stage.world.pass_time(LEASE_MS)
+        stage.add_waiter()
+        prepare(stage)
+        leave_nothing(stage)
+
+
+def a_queue_is_paused_and_resumed(stage: Stage) -> None:
+    stage.engine.change_queue("queue", QueueChange(paused=True))
+    stage.world.put()
+    stage.world.claim()
+    stage.add_waiter()
+    stage.engine.change_queue("queue", QueueChange(paused=False))
+    stage.engine.queues()
+    leave_nothing(stage)
+
+
+def a_queue_is_emptied(stage: Stage) -> None:
+    for put in (put_with_key, put_for_later, park):
+        put(stage)
+        cursor = stage.engine.purge("queue").cursor
+        while cursor is not None:
+            cursor = stage.engine.purge("queue", cursor).cursor
+        leave_nothing(stage)
+
+
+def put_with_key(stage: Stage) -> None:
+    stage.world.put(idempotency_key="key", unique=unique())
+
+
+def put_for_later(stage: Stage) -> None:
+    stage.world.put(run_in_ms=1_000)
+
+
+def park(stage: Stage) -> None:
+    claim = stage.run()
+    stage.engine.finish([Unroutable(id=claim.id, token=claim.token)])
+
+
+def prepare(stage: Stage) -> None:
+    engine = stage.engine
+    assert isinstance(engine, RedisEngine)
+    plan = arguments.of_plan(Plan(queues=("queue", "other")))
+    engine._run([engine._call(0, "prepare", [b"other", b"10", *plan])])
+
+
 def leave_nothing(stage: Stage) -> None:
     """End whatever there is, and let everything be kept long enough."""
     stage.engine.close("worker", [], "ended")
@@ -365,4 +435,7 @@ SCENARIOS: Final[tuple[Callable[[Stage], None], ...]] = (
     the_only_progress_is_dropped,
     the_only_result_is_dropped,
     more_than_one_bite,
+    a_claim_over_partitions_is_prepared,
+    a_queue_is_paused_and_resumed,
+    a_queue_is_emptied,
 )

@@ -30,6 +30,7 @@ from windlass.worker.line import Line
 from windlass.worker.nonces import Nonces
 from windlass.worker.pace import SAMPLE, Pace
 from windlass.worker.pump import Pump
+from windlass.worker.rota import Rota
 from windlass.worker.runners import ThreadRunner
 from windlass.worker.slots import SlotTable
 
@@ -70,7 +71,8 @@ class Rig:
         line = Line(SLOTS, lease)
         engine, nonces = cast(Engine, self.faulty), Nonces(self.table)
         adoption = Adoption(engine, self.app.tasks)
-        self.pump = Pump(engine, plan, line, lease, nonces, pace, self.app.tasks, adoption, self)
+        rota = Rota(plan.queues, is_solo=plan.suspects)
+        self.pump = Pump(engine, rota, line, lease, nonces, pace, self.app.tasks, adoption, self)
         execution = Execution(self.app.settings, self.pump.report_progress, adoption.leave)
         self.limits = Limits(self.table, 1_000, lambda: None, is_solo=False)
         ThreadRunner(line, self.table, self.limits, execution, pace, self.pump.report)

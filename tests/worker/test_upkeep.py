@@ -63,7 +63,7 @@ class Office:
         return Upkeep(
             cast(Engine, self.faulty),
             lease_ms,
-            ("default",),
+            Plan(queues=("default",), suspects=True),
             living=lambda: [self.child],
             on_gone=self.gone.append,
             on_cancel=lambda session, ids: self.cancelled.append((session, ids)),

@@ -139,6 +139,7 @@ class Yard:
         max_jobs: int | None = None,
         max_memory: int | None = None,
         burst: bool = False,
+        labels: Sequence[str] = (),
         environment: dict[str, str] | None = None,
     ) -> Worker:
         options = WorkerOptions(
@@ -150,6 +151,7 @@ class Yard:
             max_jobs=max_jobs,
             max_memory=max_memory,
             burst=burst,
+            labels=tuple(labels),
         )
         log = self.folder / f"worker-{len(self._workers)}.log"
         worker = Worker(options, {**self._environment, **(environment or {})}, log)

@@ -12,6 +12,7 @@ from typing import Final
 
 import msgspec
 
+from windlass.core.lines import queue_of
 from windlass.core.states import State
 from windlass.engine.contract import Engine, SessionRecord
 from windlass.worker.introduction import Introduction
@@ -46,6 +47,7 @@ class WorkerView(msgspec.Struct, frozen=True, kw_only=True):
     app: str
     version: str
     queues: tuple[str, ...]
+    labels: tuple[str, ...]
     started_at: datetime | None
     children: tuple[Child, ...]
 
@@ -97,7 +99,7 @@ def _running(engine: Engine, ids: Sequence[str]) -> dict[str, RunningJob]:
         record.id: RunningJob(
             id=record.id,
             task=record.task,
-            queue=record.queue,
+            queue=queue_of(record.queue),
             attempt=record.counters.attempt,
             started_at=_instant(record.started_ms),
         )
@@ -115,6 +117,7 @@ def _worker(host: str, pid: int, members: Iterable[tuple[Introduction, Child]]) 
         app=first.app,
         version=first.version,
         queues=first.queues,
+        labels=first.labels,
         started_at=_instant(first.started_ms or None),
         children=tuple(children),
     )

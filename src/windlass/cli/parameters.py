@@ -13,6 +13,8 @@ import click
 
 from windlass.core.durations import MAX_DURATION_MS, describe_ms, to_ms
 from windlass.core.ids import check_id
+from windlass.core.lines import read_labels
+from windlass.core.queue_plans import read_tiers
 from windlass.core.sizes import describe_bytes, to_bytes
 from windlass.options import read_call_options
 
@@ -95,14 +97,21 @@ def queue_name(value: str) -> str:
     return value
 
 
-def served_queue(value: str) -> str:
-    """A queue of a worker. The notation of weights is known, so that its use can be answered."""
-    if ":" in value or "," in value:
-        raise click.BadParameter(
-            f"expected the name of one queue, found {value!r}. Weights, and several queues in one "
-            "-q, are not there yet: repeat -q, and the first one named has precedence."
-        )
-    return queue_name(value)
+def tier(value: str) -> str:
+    """Queues that a worker serves side by side."""
+    try:
+        read_tiers([value])
+    except ValueError as error:
+        raise click.BadParameter(f"{error}.") from error
+    return value
+
+
+def label(value: str) -> str:
+    try:
+        read_labels([value])
+    except ValueError as error:
+        raise click.BadParameter(f"{error}.") from error
+    return value
 
 
 def duration(value: str) -> timedelta:
@@ -113,6 +122,18 @@ def duration(value: str) -> timedelta:
             "expected a duration such as 90s, 10m or 1h30m, at most "
             f"{describe_ms(MAX_DURATION_MS)}, found {value!r}."
         ) from error
+
+
+def duration_or_off(value: str) -> timedelta:
+    return timedelta(0) if value == "off" else duration(value)
+
+
+def number_or_off(value: str) -> int:
+    if value == "off":
+        return 0
+    if value.isascii() and value.isdigit() and int(value) > 0:
+        return int(value)
+    raise click.BadParameter(f"expected a whole number of at least 1, or off, found {value!r}.")
 
 
 def memory_size(value: str) -> int:

@@ -72,6 +72,7 @@ def print_record(record: JobRecord) -> None:
             ("held", info.hold if info.hold is not Hold.NONE else None),
             ("alone", "yes: in a process of its own" if record.suspect else None),
             ("queue", info.queue),
+            ("requires", ", ".join(info.requires)),
             ("priority", info.priority),
             ("call", call_text(record)),
             ("unique", info.unique_key),

@@ -10,8 +10,10 @@ from windlass.cli.connecting import connect
 from windlass.cli.output import print_json, print_table, say
 from windlass.cli.parameters import connection_options, json_option
 from windlass.cli.wording import count, program, span
-from windlass.core.states import State
-from windlass.engine.contract import SessionRecord, Stats
+from windlass.core.lines import labels_of, may_take, queue_of
+from windlass.core.states import WAITING, State
+from windlass.engine.contract import QueueRecord, SessionRecord, Stats
+from windlass.worker.introduction import Introduction
 
 
 @click.command(short_help="Show how many jobs are in which state.")
@@ -26,12 +28,15 @@ def status(app_path: str | None, url: str | None, as_json: bool) -> None:
     """
     with connect(app_path, url) as app:
         stats, sessions = app.engine.stats(), app.engine.sessions()
+        queues = app.engine.queues()
         location = app.engine.location
     if as_json:
-        print_json({"engine": location, "stats": stats, "sessions": sessions})
+        print_json({"engine": location, "stats": stats, "sessions": sessions, "queues": queues})
     else:
         say(f"Engine: {location}")
         _print_queues(stats)
+        _print_paused(queues)
+        _print_unserved(stats, sessions)
         _print_sessions(sessions)
 
 
@@ -47,6 +52,25 @@ def _print_queues(stats: Stats) -> None:
             for queue, counts in sorted(stats.queues.items())
         ),
     )
+
+
+def _print_paused(queues: Sequence[QueueRecord]) -> None:
+    paused = [record.queue for record in queues if record.paused]
+    if paused:
+        say(f"Paused: {', '.join(paused)}. `{program()} queue resume NAME` opens a queue again.")
+
+
+def _print_unserved(stats: Stats, sessions: Sequence[SessionRecord]) -> None:
+    """Jobs that no live worker may take, for want of labels."""
+    known = [Introduction.unpack(one.info) for one in sessions if one.expires_in_ms >= 0]
+    for line, counts in sorted(stats.queues.items()):
+        labels, waiting = labels_of(line), sum(counts.get(state, 0) for state in WAITING)
+        if labels and waiting and not any(may_take(line, one.labels) for one in known):
+            say(
+                f"{count(waiting, 'job')} of the queue {queue_of(line)} require "
+                f"{' and '.join(labels)}, and no worker has that: start one with "
+                f"{' '.join(f'--label {label}' for label in labels)}."
+            )
 
 
 def _age(stats: Stats, queue: str) -> str:

@@ -10,8 +10,9 @@ from pathlib import Path
 import click
 
 from windlass.cli.connecting import AppPath, let_children_import, require_app_path
-from windlass.cli.parameters import duration, memory_size, served_queue, url_option
+from windlass.cli.parameters import duration, label, memory_size, tier, url_option
 from windlass.cli.reload import Reloader
+from windlass.core.queue_plans import read_tiers
 
 
 @click.command()
@@ -23,9 +24,18 @@ from windlass.cli.reload import Reloader
     "--queue",
     "queues",
     multiple=True,
-    type=served_queue,
+    type=tier,
+    metavar="NAME[:WEIGHT],...",
+    help="Queues to serve side by side, by weight; repeated, each -q is served before the next. "
+    "[default: every queue]",
+)
+@click.option(
+    "--label",
+    "labels",
+    multiple=True,
+    type=label,
     metavar="NAME",
-    help="A queue to serve; repeat it for more, the first has precedence. [default: every queue]",
+    help="Take jobs that require this label, too; repeat it for more.",
 )
 @click.option(
     "-p",
@@ -70,6 +80,7 @@ def worker(
     app_path: str | None,
     url: str | None,
     queues: Sequence[str],
+    labels: Sequence[str],
     processes: int | None,
     slots: int,
     max_jobs: int | None,
@@ -84,7 +95,7 @@ def worker(
 
     \b
     windlass worker shop.tasks:app
-    windlass worker shop.tasks:app -q critical -q default -p 4 -c 20
+    windlass worker shop.tasks:app -q critical -q default:5,low:1 -p 4 -c 20
     """
     from windlass.worker.options import WorkerOptions
     from windlass.worker.supervisor import Supervisor
@@ -97,7 +108,7 @@ def worker(
         ctx.exit(_reloader(ctx, path).run())
     options = WorkerOptions(
         app=path.target,
-        queues=_each_once(queues),
+        queues=_apart(queues),
         processes=processes or os.cpu_count() or 1,
         slots=slots,
         url=url,
@@ -105,6 +116,7 @@ def worker(
         max_age_ms=None if max_age is None else max_age // timedelta(milliseconds=1),
         max_memory=max_memory,
         burst=burst,
+        labels=tuple(labels),
     )
     ctx.exit(Supervisor(options).run())
 
@@ -113,6 +125,7 @@ def _reloader(ctx: click.Context, path: AppPath) -> Reloader:
     given = ctx.params
     arguments = ["worker", path.target, f"--slots={given['slots']}"]
     arguments += [f"--queue={queue}" for queue in given["queues"]]
+    arguments += [f"--label={label}" for label in given["labels"]]
     if given["max_age"] is not None:
         given = {**given, "max_age": f"{given['max_age'].total_seconds():.3f}"}
     for name in ("url", "processes", "max_jobs", "max_age", "max_memory"):
@@ -129,8 +142,9 @@ def _named_once(argument: str | None, option: str | None) -> str | None:
     return argument or option
 
 
-def _each_once(queues: Sequence[str]) -> tuple[str, ...]:
-    for queue in queues:
-        if queues.count(queue) > 1:
-            raise click.UsageError(f"The queue {queue} is named twice; name each one once.")
+def _apart(queues: Sequence[str]) -> tuple[str, ...]:
+    try:
+        read_tiers(queues)
+    except ValueError as error:
+        raise click.UsageError(f"Of all that -q names, {error}.") from error
     return tuple(queues)

@@ -57,7 +57,8 @@ def _print_workers(fleet: Sequence[WorkerView]) -> None:
 
 
 def queues_of(worker: WorkerView) -> str:
-    return ", ".join(worker.queues) or "every queue"
+    queues = ", ".join(worker.queues) or "every queue"
+    return f"{queues}; labels {', '.join(worker.labels)}" if worker.labels else queues
 
 
 def _print_running(fleet: Sequence[WorkerView]) -> None:

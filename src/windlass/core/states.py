@@ -35,6 +35,10 @@ class State(StrEnum):
 FINAL: Final = frozenset({State.SUCCEEDED, State.DEAD, State.CANCELLED})
 
 
+#: States of jobs that are still to be run.
+WAITING: Final = (State.WAITING, State.SCHEDULED, State.READY, State.RETRYING)
+
+
 class Hold(StrEnum):
     """Why a job that is otherwise ready may not be claimed."""
 
@@ -80,6 +84,7 @@ class Event(StrEnum):
     REVIVE = "revive"  # an operator retries it, with fresh budgets
     DISCARD = "discard"  # an operator removes it
     PURGE = "purge"  # its time to be kept has passed
+    CLEAR = "clear"  # an operator empties its queue
 
 
 #: Events that present a claim's token and change nothing when it is not the current one.
@@ -125,6 +130,10 @@ TABLE: Final[dict[tuple[State, Event], State | None]] = {
     (State.SUCCEEDED, Event.PURGE): None,
     (State.DEAD, Event.PURGE): None,
     (State.CANCELLED, Event.PURGE): None,
+    (State.WAITING, Event.CLEAR): None,
+    (State.SCHEDULED, Event.CLEAR): None,
+    (State.READY, Event.CLEAR): None,
+    (State.RETRYING, Event.CLEAR): None,
 }
 
 #: Once a cancellation was requested of a running job, these end it as cancelled; a success wins.

@@ -13,12 +13,14 @@ it reports (`Outcome`, `Verdict`), liveness (`Beat`, `Pulse`), what can be seen 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from enum import StrEnum
 from typing import Final, Protocol
 
 import msgspec
 
+from windlass.core.lines import may_take, queue_of
+from windlass.core.queue_settings import QueueSettings
 from windlass.core.states import Counters, Hold, Reason, State
 from windlass.core.unique import OnConflict, Until
 
@@ -73,7 +75,7 @@ class NewJob(msgspec.Struct, frozen=True, kw_only=True):
 
     id: str
     task: str
-    queue: str
+    queue: str  # or, with labels that its worker must have, a line of it: see core.lines
     payload: bytes
     priority: int = 0  # -100 ... 100, higher first
     run_after_ms: int | None = None  # not before this instant
@@ -110,6 +112,7 @@ class PutCode(StrEnum):
     CONFLICT = "conflict"  # the idempotency key does, and that job has other arguments
     REPLACED = "replaced"  # the job that holds the unique key, whose id is given, has this call now
     DUPLICATE = "duplicate"  # the unique key is held by the job whose id is given: refused
+    FULL = "full"  # as many wait in its queue as may; nothing was stored
 
 
 class Placed(msgspec.Struct, frozen=True):
@@ -119,11 +122,38 @@ class Placed(msgspec.Struct, frozen=True):
     code: PutCode
 
 
+class Share(msgspec.Struct, frozen=True):
+    """Queues of a plan that are served side by side: `number` of them, from position `first` on.
+
+    `turns` says whose turn it is, one byte for each: 0 is the first of these queues. When there is
+    room for n jobs of them, each gives first as many as it has turns among the first n; what then
+    is left is filled in the order of the queues."""
+
+    first: int
+    number: int
+    turns: bytes
+
+
 class Plan(msgspec.Struct, frozen=True, kw_only=True):
     """What a child is willing to claim: queues in strict order, or every queue when empty."""
 
     queues: tuple[str, ...] = ()
     suspects: bool = False  # claim only jobs that must run alone, instead of all the others
+    shares: tuple[Share, ...] = ()  # where not the order alone decides; ascending, and apart
+    labels: tuple[str, ...] = ()  # of this worker: jobs that require others are not for it
+
+    def serves(self, line: str) -> bool:
+        """Whether jobs of a line may be claimed, as far as queues and labels go."""
+        return (not self.queues or queue_of(line) in self.queues) and may_take(line, self.labels)
+
+    def tiers(self) -> Iterator[tuple[tuple[str, ...], bytes]]:
+        """The queues in strict order: those that share a tier together, with their turns."""
+        shares = {share.first: share for share in self.shares}
+        at = 0
+        while at < len(self.queues):
+            share = shares.get(at) or Share(at, 1, b"")
+            yield self.queues[at : at + share.number], share.turns
+            at += share.number
 
 
 # ------------------------------------------------------------------------------- holding and ending
@@ -144,7 +174,8 @@ class Claim(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Batch(msgspec.Struct, frozen=True, kw_only=True):
-    """The answer to a claim, in the order in which the jobs should start."""
+    """The answer to a claim, in the order in which the jobs should start; those of queues that
+    share a tier queue by queue, for the child to interleave."""
 
     claims: tuple[Claim, ...] = ()
     next_in_ms: int | None = None  # when the next thing is due; 0 = there is more to do now
@@ -326,6 +357,44 @@ class Stats(msgspec.Struct, frozen=True, kw_only=True):
     totals: Mapping[str, int]
 
 
+class QueueRecord(msgspec.Struct, frozen=True, kw_only=True):
+    """A queue whose settings are not the usual ones."""
+
+    queue: str
+    paused: bool = False  # nothing of it is claimed; jobs keep their place
+    ageing_ms: int = 0  # so much waiting is worth a level of priority; 0: none is
+    max_waiting: int = 0  # with so many that wait, `put` takes no more in; 0: there is no bound
+
+
+class QueueChange(msgspec.Struct, frozen=True, kw_only=True):
+    """What to change in the settings of a queue; None leaves it as it is."""
+
+    paused: bool | None = None
+    ageing_ms: int | None = None  # for what becomes ready from now on; 0 switches it off
+    max_waiting: int | None = None  # of each line of the queue; 0 takes the bound away
+
+
+def list_records(settings: Mapping[str, QueueSettings]) -> list[QueueRecord]:
+    """The queues among these whose settings are not the usual ones, by name."""
+    records = [
+        QueueRecord(
+            queue=queue,
+            paused=own.paused,
+            ageing_ms=own.ageing_ms,
+            max_waiting=own.max_waiting,
+        )
+        for queue, own in sorted(settings.items())
+    ]
+    return [record for record in records if record != QueueRecord(queue=record.queue)]
+
+
+class Emptied(msgspec.Struct, frozen=True):
+    """One bite of `purge`: how many were removed, and how to go on; None when all was seen."""
+
+    number: int
+    cursor: str | None
+
+
 class Grade(StrEnum):
     """How much a finding matters."""
 
@@ -381,7 +450,11 @@ class Engine(Protocol):
         The idempotency key counts first, then the unique key; neither is taken by a job that was
         not stored. A job that waits and is replaced has the queue, priority, times, payload and
         unique key of the new one, fresh budgets, and its place in line if it stays ready. One that
-        holds the key and whose `expires` has passed is cancelled first, as a claim would do."""
+        holds the key and whose `expires` has passed is cancelled first, as a claim would do.
+
+        Where the queue of a job has a bound and as many jobs wait in its line (ready, scheduled or
+        retrying), it is not stored; jobs that come back, and those that are replaced, are never
+        refused. A line that is spread over partitions has a part of the bound in each."""
 
     def claim(self, session: str, nonce: str, plan: Plan, limit: int) -> Batch:
         """Promote what is due, take back what is lost, then lease up to `limit` jobs to `session`
@@ -427,6 +500,17 @@ class Engine(Protocol):
 
     def holders(self, keys: Sequence[tuple[str, str]]) -> list[str | None]:
         """The ids of the jobs that hold unique keys, each given as task and key."""
+
+    def queues(self) -> list[QueueRecord]:
+        """The queues whose settings are not the usual ones, by name."""
+
+    def change_queue(self, queue: str, change: QueueChange) -> None:
+        """Change the settings of a queue, whether it has jobs or not. Repeating is harmless."""
+
+    def purge(self, queue: str, cursor: str | None = None) -> Emptied:
+        """Remove, in one bounded bite, jobs of a queue that wait, and free their idempotency and
+        unique keys: ready, scheduled and retrying ones, not those that run. Call again with the
+        cursor that it gives. What enters the queue meanwhile may stay."""
 
     def adopt(self, tasks: Sequence[str]) -> int:
         """Offer at once jobs of these tasks that were held as unroutable, at most `BITE`; how many.

@@ -32,7 +32,7 @@ import msgspec
 
 from windlass.app import Windlass
 from windlass.core.ids import new_session
-from windlass.engine.contract import Engine, EngineOptions, Plan
+from windlass.engine.contract import Engine, EngineOptions
 from windlass.engine.url import open_engine
 from windlass.errors import EngineUnavailable, WindlassError
 from windlass.loading import load_app
@@ -64,6 +64,7 @@ from windlass.worker.logs import configure_all, configure_early
 from windlass.worker.loop_watch import LoopWatch
 from windlass.worker.pump import Pump
 from windlass.worker.pump_watch import PumpWatch
+from windlass.worker.rota import Rota
 from windlass.worker.slots import SlotTable
 from windlass.worker.watch import Watch
 
@@ -104,7 +105,7 @@ class Child:
         self._drains_early = False
         start = self._first_command()
         self._options = start.options
-        self._plan = Plan(queues=start.options.queues, suspects=start.is_solo)
+        self._rota = Rota(start.options.queues, start.options.labels, is_solo=start.is_solo)
         self._table = SlotTable.attach(table, start.slots)
 
     def _first_command(self) -> Start:
@@ -179,7 +180,7 @@ class Child:
         lifespan = self._lifespan = HeldLifespan(app.lifespan, on_loss=self._lose_lifespan)
         state = await lifespan.enter()
         self._tell_ready(app)
-        crew = assemble(app, engine, self._plan, self._table, self, state, self._tell_limited)
+        crew = assemble(app, engine, self._rota, self._table, self, state, self._tell_limited)
         pump, line, limits = crew.pump, crew.line, crew.limits
         self._limits = limits
         self._pump = pump

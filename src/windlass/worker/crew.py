@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from windlass.app import Windlass
-from windlass.engine.contract import Engine, Plan
+from windlass.engine.contract import Engine
 from windlass.worker.adoption import Adoption
 from windlass.worker.execution import Execution
 from windlass.worker.lease import Lease
@@ -15,6 +15,7 @@ from windlass.worker.line import Line
 from windlass.worker.nonces import Nonces
 from windlass.worker.pace import Pace
 from windlass.worker.pump import Owner, Pump
+from windlass.worker.rota import Rota
 from windlass.worker.runners import LoopRunner, Runner, ThreadRunner
 from windlass.worker.slots import SlotTable
 
@@ -29,7 +30,7 @@ class Crew(NamedTuple):
 def assemble(
     app: Windlass,
     engine: Engine,
-    plan: Plan,
+    rota: Rota,
     table: SlotTable,
     owner: Owner,
     state: object,
@@ -37,11 +38,11 @@ def assemble(
 ) -> Crew:
     """To be called on the event loop that is to run coroutines. The pump is not started. `state` is
     what the lifespan gave; `on_limited` is called before the first job with a limit."""
-    settings, is_solo = app.settings, plan.suspects
+    settings, is_solo = app.settings, rota.plan.suspects
     lease = Lease(table, settings.lease_ms, is_solo=is_solo)
     line, pace = Line(table.slots, lease), Pace()
     adoption = Adoption(engine, app.tasks)
-    pump = Pump(engine, plan, line, lease, Nonces(table), pace, app.tasks, adoption, owner)
+    pump = Pump(engine, rota, line, lease, Nonces(table), pace, app.tasks, adoption, owner)
     execution = Execution(settings, pump.report_progress, adoption.leave, app.middleware, state)
     limits = Limits(table, settings.kill_after_ms, on_limited, is_solo=is_solo)
     kinds = (ThreadRunner, LoopRunner)

@@ -36,6 +36,7 @@ from windlass.core.codec import check_size
 from windlass.core.durations import describe_ms
 from windlass.core.envelope import Envelope, unpack
 from windlass.core.failure import FailureText, clear_frames
+from windlass.core.lines import queue_of
 from windlass.core.retry import GiveUp, Retry
 from windlass.core.signals import Interrupted, Interruption, Snooze
 from windlass.core.states import (
@@ -193,7 +194,7 @@ class Execution:
         return Context(
             job_id=claim.id,
             task=claim.task,
-            queue=claim.queue,
+            queue=queue_of(claim.queue),
             attempt=claim.counters.attempt,
             max_attempts=policy.max_attempts,
             sink=partial(self._report_progress, claim),

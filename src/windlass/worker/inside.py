@@ -28,7 +28,7 @@ from weakref import WeakSet
 
 from windlass.app import Windlass
 from windlass.core.ids import new_session
-from windlass.engine.contract import Capability, Engine, EngineOptions, Plan
+from windlass.engine.contract import Capability, Engine, EngineOptions
 from windlass.engine.url import open_engine
 from windlass.worker.crew import assemble
 from windlass.worker.event_loop import run_until
@@ -39,6 +39,7 @@ from windlass.worker.loop_watch import LoopWatch
 from windlass.worker.options import WorkerOptions
 from windlass.worker.pump import Drained
 from windlass.worker.pump_watch import PumpWatch
+from windlass.worker.rota import Rota
 from windlass.worker.slots import SlotTable
 from windlass.worker.upkeep import Closing, Upkeep
 from windlass.worker.watch import Watch
@@ -59,11 +60,15 @@ _SHIELDED: Final[WeakSet[Windlass]] = WeakSet()
 class InsideWorker:
     """A context manager, to be entered once. The pump asks it what it would ask of a child."""
 
-    def __init__(self, app: Windlass, queues: Sequence[str], slots: int) -> None:
+    def __init__(
+        self, app: Windlass, queues: Sequence[str], slots: int, labels: Sequence[str] = ()
+    ) -> None:
         self._app = app
         program = os.path.basename(sys.argv[0]) or "python"
-        self._options = WorkerOptions(f"inside {program}", tuple(queues), 1, slots)
-        self._plan = Plan(queues=self._options.queues)
+        self._options = WorkerOptions(
+            f"inside {program}", tuple(queues), 1, slots, labels=tuple(labels)
+        )
+        self._rota = Rota(self._options.queues, self._options.labels)
         self._ended = Event()
         self._is_over = Event()
         self._is_wedged = False
@@ -96,7 +101,7 @@ class InsideWorker:
         self._upkeep = Upkeep(
             self._engine,
             self._app.settings.lease_ms,
-            self._options.queues,
+            Rota(self._options.queues, self._options.labels, is_solo=True).plan,
             living=lambda: [self],
             on_gone=self._pump.lose_session,
             on_cancel=self._cancel,
@@ -128,7 +133,7 @@ class InsideWorker:
             task.codec.resolve()  # a task that no call can reach is for a person to see now
         state = await self._lifespan.enter()
         crew = self._crew = assemble(
-            self._app, self._engine, self._plan, self.table, self, state, _leave_to_themselves
+            self._app, self._engine, self._rota, self.table, self, state, _leave_to_themselves
         )
         pump = self._pump = crew.pump
         self._pump_thread = self._make_thread(pump.run, "pump")

@@ -24,6 +24,7 @@ class Introduction(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
     child: int = 0  # and of the process in which jobs run
     app: str = ""
     queues: tuple[str, ...] = ()  # every queue when empty
+    labels: tuple[str, ...] = ()
     slots: int = 0
     is_solo: bool = False
     started_ms: int = 0  # by the clock of that machine
@@ -48,6 +49,7 @@ def introduce(options: WorkerOptions, child: int, slots: int, *, is_solo: bool) 
         child=child,
         app=options.app,
         queues=options.queues,
+        labels=options.labels,
         slots=slots,
         is_solo=is_solo,
         started_ms=time.time_ns() // 1_000_000,

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import msgspec
 
+from windlass.core.lines import MAX_WORKER_LABELS, read_labels
+from windlass.core.queue_plans import read_tiers
 from windlass.errors import SettingError
 
 
@@ -11,7 +13,9 @@ class WorkerOptions(msgspec.Struct, frozen=True):
     """The app to serve, and how much of this machine to use for it."""
 
     app: str  # module:attribute
-    queues: tuple[str, ...] = ()  # in strict order; every queue when empty
+    queues: tuple[
+        str, ...
+    ] = ()  # strict tiers: "critical", "default:5,low:1"; every queue when empty
     processes: int = 1
     slots: int = 10  # jobs at a time in each process
     url: str | None = None  # instead of the app's own
@@ -20,8 +24,17 @@ class WorkerOptions(msgspec.Struct, frozen=True):
     max_jobs: int | None = None
     max_age_ms: int | None = None
     max_memory: int | None = None  # in bytes
+    labels: tuple[str, ...] = ()  # what jobs may require of this worker
 
     def __post_init__(self) -> None:
+        try:
+            read_tiers(self.queues)
+        except ValueError as error:
+            raise SettingError(f"The queues of a worker cannot be read: {error}.") from error
+        try:
+            read_labels(self.labels, most=MAX_WORKER_LABELS)
+        except ValueError as error:
+            raise SettingError(f"The labels of a worker cannot be read: {error}.") from error
         for name in ("processes", "slots", "max_jobs", "max_age_ms", "max_memory"):
             value = getattr(self, name)
             if value is not None and value < 1:

@@ -48,6 +48,7 @@ from windlass.worker.line import Line
 from windlass.worker.nonces import Nonces
 from windlass.worker.notices import Notices
 from windlass.worker.pace import Pace
+from windlass.worker.rota import Rota
 
 log = getLogger("windlass.worker")
 
@@ -95,6 +96,7 @@ class Call(msgspec.Struct, frozen=True):
     outcomes: list[Outcome]
     nonce: str = ""
     room: int = 0
+    plan: Plan = Plan()
 
 
 class Drained(Exception):
@@ -107,7 +109,7 @@ class Pump:
     def __init__(
         self,
         engine: Engine,
-        plan: Plan,
+        rota: Rota,
         line: Line,
         lease: Lease,
         nonces: Nonces,
@@ -117,7 +119,8 @@ class Pump:
         owner: Owner,
     ) -> None:
         self._engine = engine
-        self._plan = plan
+        self._rota = rota
+        self._plan = rota.plan
         self._line = line
         self._lease = lease
         self._table = lease.table
@@ -282,7 +285,8 @@ class Pump:
             if not self._plan.suspects:
                 self._adopt()
             nonce = self._nonces.announce()
-            call = self._unsettled = Call(self._session, outcomes, nonce, room)
+            plan = self._rota.plan_for(room)
+            call = self._unsettled = Call(self._session, outcomes, nonce, room, plan)
         turn, call = self._repeat(call)
         self._unsettled = None
         self._settle(call, turn)
@@ -325,7 +329,7 @@ class Pump:
         if not call.room:
             return Turn(verdicts=tuple(self._engine.finish(call.outcomes)), batch=Batch())
         sent_at = self._claim_sent_at = monotonic()
-        turn = self._engine.turn(call.session, call.outcomes, call.nonce, self._plan, call.room)
+        turn = self._engine.turn(call.session, call.outcomes, call.nonce, call.plan, call.room)
         if turn.batch.claims:
             self._lease.confirm(sent_at)
         return turn
@@ -379,7 +383,7 @@ class Pump:
         if call.session != self._session:
             self._nonces.forget(call.nonce)
         elif batch.claims:
-            self._receive(batch.claims)
+            self._receive(self._rota.in_order(batch.claims, call.plan, call.room))
 
     def _note_idle(self, batch: Batch) -> None:
         """Whether there is nothing to do here, as far as the last claim can tell."""

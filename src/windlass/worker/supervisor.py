@@ -49,6 +49,7 @@ from windlass.worker.process import ChildProcess
 from windlass.worker.reactor import Reactor
 from windlass.worker.recycling import Recycling
 from windlass.worker.retiring import KILL_S, Retirements
+from windlass.worker.rota import Rota
 from windlass.worker.status import ChildStatus, WorkerStatus, age, answer_probes, judge
 from windlass.worker.upkeep import Closing, Upkeep
 
@@ -126,7 +127,8 @@ class Supervisor:
     def _describe(self) -> str:
         options = self._options
         queues = f"queues {', '.join(options.queues)}" if options.queues else "every queue"
-        return f"app {options.app}, {options.processes} x {options.slots} slots, {queues}"
+        labels = f", labels {', '.join(options.labels)}" if options.labels else ""
+        return f"app {options.app}, {options.processes} x {options.slots} slots, {queues}{labels}"
 
     def _status(self) -> WorkerStatus:
         children = [
@@ -208,7 +210,7 @@ class Supervisor:
         upkeep = self._upkeep = Upkeep(
             engine,
             ready.lease_ms,
-            self._options.queues,
+            Rota(self._options.queues, self._options.labels, is_solo=True).plan,
             living=lambda: list(self._children.values()),
             on_gone=lambda session: self._reactor.post(partial(self._tell_gone, session)),
             on_cancel=lambda session, ids: self._reactor.post(partial(self._cancel, session, ids)),

@@ -82,14 +82,14 @@ class Duty:
 
 
 class Upkeep:
-    """For the children that serve `queues`; `living` gives those to beat for. The callbacks are
-    called in this thread."""
+    """For the children; `suspects` is the plan of those that run jobs alone, `living` gives those
+    to beat for. The callbacks are called in this thread."""
 
     def __init__(
         self,
         engine: Engine,
         lease_ms: int,
-        queues: tuple[str, ...],
+        suspects: Plan,
         living: Callable[[], Sequence[Living]],
         on_gone: Callable[[str], None],
         on_cancel: Callable[[str, tuple[str, ...]], None],
@@ -99,7 +99,7 @@ class Upkeep:
     ) -> None:
         self._engine = engine
         self._lease_s = lease_ms / 1000
-        self._suspects = Plan(queues=queues, suspects=True)
+        self._suspects = suspects
         self._living = living
         self._on_gone = on_gone
         self._on_cancel = on_cancel

@@ -19,6 +19,7 @@ from windlass.engine.contract import (
     Outcome,
     Plan,
     Progressed,
+    QueueChange,
     Released,
     Retried,
     Snoozed,
@@ -91,7 +92,22 @@ def _details(outcome: Outcome) -> tuple[tuple[object, ...], bytes]:
 
 def of_plan(plan: Plan) -> list[bytes]:
     queues = [queue.encode() for queue in plan.queues]
-    return [b"1" if plan.suspects else b"0", b"%d" % len(queues), *queues]
+    shares: list[bytes] = []
+    for share in plan.shares:
+        shares += (b"%d" % share.first, b"%d" % share.number, share.turns)
+    numbers = [b"%d" % len(part) for part in (queues, plan.shares, plan.labels)]
+    suspects = b"1" if plan.suspects else b"0"
+    return [suspects, *numbers, *queues, *shares, *of_texts(plan.labels)]
+
+
+def of_change(queue: str, change: QueueChange, partitions: int) -> list[bytes]:
+    """What is left as it is, is empty. Each partition has its part of a bound."""
+    paused = {True: b"1", False: b"0", None: b""}[change.paused]
+    ageing = b"" if change.ageing_ms is None else b"%d" % change.ageing_ms
+    if change.max_waiting is None:
+        return [queue.encode(), paused, ageing, b"", b""]
+    part = -(-change.max_waiting // partitions)
+    return [queue.encode(), paused, ageing, b"%d" % change.max_waiting, b"%d" % part]
 
 
 def of_beats(beats: Sequence[Beat], is_home: Callable[[str], bool]) -> list[bytes]:

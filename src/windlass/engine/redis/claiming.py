@@ -7,6 +7,10 @@ repeated must not begin elsewhere: a partition that knows nothing of the nonce w
 the nonce of each session's latest claim is remembered here, and a repeat asks every partition for
 what is held under it, and for nothing new. That is enough because a session belongs to one engine
 object, that of its child: no other one repeats its claims.
+
+Under a plan of several queues no partition may fill up with what comes later in the plan while
+another has what comes first. So all are asked first how much there is of each queue, which is one
+more round trip, and then each for its part.
 """
 
 from __future__ import annotations
@@ -15,7 +19,12 @@ from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
-from windlass.engine.contract import Batch, Claim, Outcome, Plan, Turn, Verdict
+import msgspec
+from msgspec.structs import replace
+
+from windlass.core.lines import queue_of
+from windlass.core.queue_plans import allot
+from windlass.engine.contract import Batch, Claim, Outcome, Plan, Share, Turn, Verdict
 from windlass.engine.redis import arguments, records
 from windlass.engine.redis.connection import Call, Reply
 from windlass.engine.redis.partitions import Partitions
@@ -28,6 +37,8 @@ _MOST_TRAILS: Final = 1000
 _MOST_STAYS: Final = 20
 _HELD_ONLY: Final = -1
 _NO_CLAIM: Final = None
+
+_ages: Final = msgspec.msgpack.Decoder(dict[str, int])
 
 
 class _Trail:
@@ -74,6 +85,8 @@ class Claiming:
             self._collect(
                 turn, [ask(number, _HELD_ONLY) for number in range(self._partitions.number)]
             )
+        elif len(plan.queues) > 1:
+            self._ask_by_plan(turn, ask, trail, session, min(limit, MOST_CLAIMS))
         else:
             self._ask_in_turn(turn, ask, trail, min(limit, MOST_CLAIMS))
         return Turn(verdicts=tuple(turn.verdicts()), batch=turn.batch())
@@ -106,6 +119,32 @@ class Claiming:
         trail.stays += 1
         if trail.stays >= _MOST_STAYS:
             trail.partition, trail.stays = (trail.partition + 1) % self._partitions.number, 0
+
+    def _ask_by_plan(
+        self, turn: _Collected, ask: _Asking, trail: _Trail, session: str, limit: int
+    ) -> None:
+        numbers = self._partitions.from_on(trail.partition)
+        trail.partition = numbers[1]
+        packed = [session.encode(), b"%d" % limit, *arguments.of_plan(turn.plan)]
+        prepare = [self._make_call(number, "prepare", packed) for number in numbers]
+        ends = [self._finishing(turn, *group) for group in ask.groups.items()]
+        replies = self._run([*(call for call, _ in ends), *prepare])
+        for (_, positions), reply in zip(ends, replies, strict=False):
+            turn.add(positions, reply)
+        waiting = []
+        for reply in replies[len(ends) :]:
+            turn.add((), reply[:5])
+            waiting.append(reply[5:])
+        if not turn.is_gone:
+            parts = divide(turn.plan, waiting, limit)
+            self._collect(
+                turn,
+                [
+                    ask.part(number, part)
+                    for number, part in zip(numbers, parts, strict=True)
+                    if part
+                ],
+            )
 
     def _finishing(
         self, turn: _Collected, partition: int, positions: Sequence[int]
@@ -152,6 +191,31 @@ class _Asking:
         packed = [*self._head, packed_limit, *self._plan, *arguments.of_outcomes(outcomes)]
         return self._make_call(partition, "turn", packed), positions
 
+    def part(self, partition: int, turns: bytes) -> tuple[Call, Sequence[int]]:
+        """Ask for as many of each queue as it has turns."""
+        queues = tuple(dict.fromkeys(self._turn.plan.queues))
+        plan = replace(self._turn.plan, queues=queues, shares=(Share(0, len(queues), turns),))
+        packed = [*self._head, b"%d" % len(turns), *arguments.of_plan(plan)]
+        return self._make_call(partition, "turn", packed), []
+
+
+def divide(plan: Plan, waiting: Sequence[Sequence[int]], limit: int) -> list[bytes]:
+    """For each partition, given how many of each queue wait there, what to take of it: a turn of a
+    queue for each job."""
+    parts = [bytearray() for _ in waiting]
+    queues = list(dict.fromkeys(plan.queues))
+    left = limit
+    for tier, turns in plan.tiers():
+        here = [queues.index(queue) for queue in tier]
+        taken = allot(turns, [sum(counts[queue] for counts in waiting) for queue in here], left)
+        left -= sum(taken)
+        for queue, number in zip(here, taken, strict=True):
+            for part, counts in zip(parts, waiting, strict=True):
+                some = min(number, counts[queue] - part.count(queue))
+                part += bytes([queue]) * some
+                number -= some
+    return [bytes(part) for part in parts]
+
 
 class _Collected:
     """What the partitions have said so far."""
@@ -159,7 +223,7 @@ class _Collected:
     def __init__(self, outcomes: Sequence[Outcome], plan: Plan, nonce: str) -> None:
         self.outcomes = outcomes
         self.plan = plan
-        self.claims: list[tuple[int, Claim]] = []  # with their places in line
+        self.claims: list[tuple[int, int, Claim]] = []  # with rank and place in line
         self.is_gone = False
         self._nonce = nonce
         self._verdicts = [Verdict.STALE] * len(outcomes)
@@ -167,7 +231,7 @@ class _Collected:
         self._next_in_ms: int | None = None
 
     def add(self, positions: Sequence[int], reply: Sequence[Any]) -> None:
-        verdicts, gone, next_in_ms, suspects, *claims = reply
+        verdicts, gone, next_in_ms, suspects, packed_ages, *claims = reply
         for position, verdict in zip(positions, verdicts, strict=True):
             if verdict == ord("1"):
                 self._verdicts[position] = Verdict.OK
@@ -179,6 +243,14 @@ class _Collected:
         for at in range(0, len(claims), 3):
             job_id, packed, body = claims[at : at + 3]
             self.claims.append(records.to_claim(job_id.decode(), packed, body, self._nonce))
+        if packed_ages and claims:
+            self._level(_ages.decode(packed_ages), len(claims) // 3)
+
+    def _level(self, ages: Mapping[str, int], number: int) -> None:
+        """Make the ranks of the last claims comparable over queues that age."""
+        for at in range(len(self.claims) - number, len(self.claims)):
+            rank, place, claim = self.claims[at]
+            self.claims[at] = (rank - ages.get(queue_of(claim.queue), 0), place, claim)
 
     def verdicts(self) -> list[Verdict]:
         return self._verdicts
@@ -187,17 +259,17 @@ class _Collected:
         if self.is_gone:
             return Batch(gone=True)
         return Batch(
-            claims=tuple(claim for _, claim in self._in_turn()),
+            claims=tuple(claim for _, _, claim in self._in_turn()),
             next_in_ms=self._next_in_ms,
             suspects=self._suspects,
         )
 
-    def _in_turn(self) -> list[tuple[int, Claim]]:
+    def _in_turn(self) -> list[tuple[int, int, Claim]]:
         """Queue by queue where the plan names them, then by priority and place."""
         if len(self.claims) < 2:
             return self.claims
         turns = {queue: -number for number, queue in enumerate(reversed(self.plan.queues))}
         return sorted(
             self.claims,
-            key=lambda held: (turns.get(held[1].queue, 1), -held[1].priority, held[0]),
+            key=lambda held: (turns.get(queue_of(held[2].queue), 1), held[0], held[1]),
         )

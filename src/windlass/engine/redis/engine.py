@@ -22,6 +22,7 @@ from windlass.engine.contract import (
     Capability,
     ChangeCode,
     Closed,
+    Emptied,
     EngineOptions,
     Filter,
     Finding,
@@ -33,6 +34,8 @@ from windlass.engine.contract import (
     Plan,
     Pulse,
     PutCode,
+    QueueChange,
+    QueueRecord,
     SessionRecord,
     Stats,
     Tended,
@@ -53,6 +56,8 @@ R = TypeVar("R")
 
 #: At most so many items go into one call.
 CHUNK: Final = 500
+#: What `purge` says of a partition in which it has seen all.
+_ALL_SEEN: Final = -2
 
 
 class RedisEngine:
@@ -184,6 +189,28 @@ class RedisEngine:
             (number,) = self._run([self._call(partition, "adopt", packed)])
             adopted += number
         return adopted
+
+    def queues(self) -> list[QueueRecord]:
+        """Those of the first partition: all are changed alike, this one last."""
+        packed = arguments.of_change("", QueueChange(), self._partitions.number)
+        (reply,) = self._run([self._call(0, "queue", packed)])
+        return seeing.to_queues(reply)
+
+    def change_queue(self, queue: str, change: QueueChange) -> None:
+        arguments.check_name("queue", queue)
+        packed = arguments.of_change(queue, change, self._partitions.number)
+        for number in reversed(range(self._partitions.number)):
+            self._run([self._call(number, "queue", packed)])
+
+    def purge(self, queue: str, cursor: str | None = None) -> Emptied:
+        """One partition after the other."""
+        partition, begin = map(int, cursor.split(":")) if cursor else (0, -1)
+        packed = [queue.encode(), b"%d" % begin]
+        ((number, then),) = self._run([self._call(partition, "purge", packed)])
+        if then != _ALL_SEEN:
+            return Emptied(number, f"{partition}:{then}")
+        is_last = partition + 1 == self._partitions.number
+        return Emptied(number, None if is_last else f"{partition + 1}:-1")
 
     def tend(self) -> Tended:
         replies = self._broadcast("tend")

@@ -37,6 +37,7 @@ class Record(msgspec.Struct, frozen=True):
     snoozes: int
     strays: int
     failures: int
+    age: int
     queue: str
     task: str
     unique: str
@@ -71,7 +72,7 @@ class _FailureHead(msgspec.Struct, array_like=True, frozen=True):
 _failure_head = msgspec.msgpack.Decoder(_FailureHead)
 
 #: The numbers of a record. Those of six bytes are read as two and four.
-_NUMBERS: Final = struct.Struct(">2IhI3B" + "hI" * 3 + "BH3B2H" + "b" + "hI" * 5 + "6I3H")
+_NUMBERS: Final = struct.Struct(">2IhI3B" + "hI" * 3 + "BH3B2H" + "b" + "hI" * 5 + "7I3H")
 
 
 def decode(packed: bytes) -> Record:
@@ -85,7 +86,7 @@ def decode(packed: bytes) -> Record:
 
     head = numbers(2) + long_numbers(1) + numbers(3) + long_numbers(3)
     last_sizes = numbers(7)
-    rest = numbers(1) + long_numbers(5) + numbers(6)
+    rest = numbers(1) + long_numbers(5) + numbers(7)
     fields: list[Any] = [*head, *rest, *_cut(packed, numbers(3) + last_sizes)]
     return Record(*fields)
 
@@ -98,15 +99,15 @@ def _cut(packed: bytes, sizes: Sequence[int]) -> Iterator[str]:
         at += size
 
 
-def to_claim(job_id: str, packed: bytes, body: bytes, token: str) -> tuple[int, Claim]:
-    """The place in line, and the claim. Of the record only what is needed is looked at, because
-    this is done for every job."""
+def to_claim(job_id: str, packed: bytes, body: bytes, token: str) -> tuple[int, int, Claim]:
+    """Rank and place in line, and the claim. Of the record only what is needed is looked at,
+    because this is done for every job."""
     numbers = _NUMBERS.unpack_from(packed)
-    task_at = _NUMBERS.size + numbers[37]
-    return numbers[25] << 32 | numbers[26], Claim(
+    task_at = _NUMBERS.size + numbers[38]
+    claim = Claim(
         id=job_id,
         token=token,
-        task=packed[task_at : task_at + numbers[38]].decode(),
+        task=packed[task_at : task_at + numbers[39]].decode(),
         queue=packed[_NUMBERS.size : task_at].decode(),
         priority=numbers[20],
         payload=body,
@@ -114,6 +115,7 @@ def to_claim(job_id: str, packed: bytes, body: bytes, token: str) -> tuple[int, 
         created_ms=numbers[21] << 32 | numbers[22],
         suspect=bool(numbers[5]),
     )
+    return numbers[37] - claim.priority, numbers[25] << 32 | numbers[26], claim
 
 
 def to_whole_record(job_id: str, parts: Sequence[bytes | None], now_ms: int) -> JobRecord:

@@ -10,8 +10,19 @@ from typing import Any, Final
 
 import msgspec
 
+from windlass.core.lines import queue_of
+from windlass.core.queue_settings import QueueSettings
 from windlass.core.states import State
-from windlass.engine.contract import MAX_HELD, Filter, JobRecord, Page, SessionRecord, Stats
+from windlass.engine.contract import (
+    MAX_HELD,
+    Filter,
+    JobRecord,
+    Page,
+    QueueRecord,
+    SessionRecord,
+    Stats,
+    list_records,
+)
 from windlass.engine.redis import records
 
 #: A page that filters by more than an index looks at no more than this many records.
@@ -82,7 +93,7 @@ def _to_page_record(found: Sequence[Any], now_ms: int) -> JobRecord:
 def _matches(record: JobRecord, filter: Filter) -> bool:
     return (
         (filter.task is None or record.task == filter.task)
-        and (filter.queue is None or record.queue == filter.queue)
+        and (filter.queue is None or queue_of(record.queue) == filter.queue)
         and (filter.state is None or record.state is filter.state)
     )
 
@@ -113,6 +124,13 @@ def _pairs(flat: Sequence[bytes]) -> Iterator[tuple[str, bytes]]:
     for at in range(0, len(flat), 2):
         if flat[at]:
             yield flat[at].decode(), flat[at + 1]
+
+
+_settings: Final = msgspec.msgpack.Decoder(dict[str, QueueSettings])
+
+
+def to_queues(packed: bytes) -> list[QueueRecord]:
+    return list_records(_settings.decode(packed) if packed else {})
 
 
 def merge_sessions(replies: Sequence[Sequence[Any]]) -> list[SessionRecord]:

@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 from typing import Final
 
 import apsw
 import msgspec
 
+from windlass.core.lines import queue_of
+from windlass.core.queue_plans import allot
+from windlass.core.queue_settings import USUAL
 from windlass.core.states import Counters, Event, Hold, Reason, State
 from windlass.engine.contract import BITE, GONE_SESSION_MS, Batch, Claim, Plan
-from windlass.engine.sqlite.statements import Row, as_array, first
-from windlass.engine.sqlite.transaction import JobRow, Transaction
+from windlass.engine.sqlite.queues import Lines
+from windlass.engine.sqlite.statements import Row, as_array, first, rows
+from windlass.engine.sqlite.transaction import JobRow, Transaction, unpack_settings
 
 #: A session that was declared dead: its jobs are being taken back, or all have been.
 DYING: Final = 1
@@ -21,29 +26,35 @@ EMPTY: Final = 2
 class Look:
     """What can be seen of the line at one instant, by reading only."""
 
-    def __init__(self, connection: apsw.Connection, now_ms: int, reap_after_ms: int) -> None:
+    def __init__(
+        self, connection: apsw.Connection, now_ms: int, reap_after_ms: int, queues: str
+    ) -> None:
         self._connection = connection
         self._now_ms = now_ms
         self._reap_after_ms = reap_after_ms
+        self._settings = unpack_settings(queues)
 
     @staticmethod
     def at(connection: apsw.Connection, now_ms: int) -> Look:
-        return Look(connection, now_ms, first(connection, "reap_after"))
+        return Look(connection, now_ms, *rows(connection, "reap_after")[0])
+
+    @staticmethod
+    def within(tx: Transaction) -> Look:
+        return Look(tx.connection, tx.now_ms, tx.reap_after_ms, tx.queues)
 
     def has_work(self, plan: Plan) -> bool:
         """Whether a claim would change anything."""
         next_in_ms = self._next_in_ms()
         if next_in_ms is not None and next_in_ms <= 0:
             return True
-        if plan.suspects:
-            return self._any("any_suspect", plan)
-        return self._any("any_ready", plan)
+        return self._lines(plan).have_some(suspects=plan.suspects)
 
     def idle_batch(self, session: str, plan: Plan) -> Batch:
         """The answer to a claim when there is nothing to lease."""
         if is_gone(self._connection, session):
             return Batch(gone=True)
-        return Batch(next_in_ms=self._next_in_ms(), suspects=self._any("any_suspect", plan))
+        suspects = self._lines(plan).have_some(suspects=True)
+        return Batch(next_in_ms=self._next_in_ms(), suspects=suspects)
 
     def holds(self, session: str, nonce: str) -> bool:
         """Whether an earlier claim under this nonce still has jobs: then it is a repetition."""
@@ -56,11 +67,8 @@ class Look:
         due_ms = first(self._connection, "next_due")
         return None if due_ms is None else max(0, due_ms - self._now_ms)
 
-    def _any(self, statement: str, plan: Plan) -> bool:
-        """Whether a statement finds something in any queue, or in one of those that are named."""
-        if not plan.queues:
-            return bool(first(self._connection, statement))
-        return any(first(self._connection, f"{statement}_in", queue) for queue in plan.queues)
+    def _lines(self, plan: Plan) -> Lines:
+        return Lines(self._connection, self._settings, plan)
 
 
 def is_gone(connection: apsw.Connection, session: str) -> bool:
@@ -72,7 +80,7 @@ def claim(tx: Transaction, session: str, nonce: str, plan: Plan, limit: int) -> 
     gone, last_nonce = tx.one("find_session", session) or (False, "")
     if gone:
         return Batch(gone=True)
-    look = Look(tx.connection, tx.now_ms, tx.reap_after_ms)
+    look = Look.within(tx)
     if nonce > last_nonce and look.has_work(plan):
         return _claim_anew(tx, session, nonce, plan, limit)
     held = _held(tx, session, nonce, plan)
@@ -87,7 +95,7 @@ def _claim_anew(tx: Transaction, session: str, nonce: str, plan: Plan, limit: in
         return Batch(gone=True)
     number, is_cut_short = _lease(tx, session, nonce, plan, limit)
     held = _held(tx, session, nonce, plan) if number else ()
-    batch = Look(tx.connection, tx.now_ms, tx.reap_after_ms).idle_batch(session, plan)
+    batch = Look.within(tx).idle_batch(session, plan)
     next_in_ms = 0 if is_cut_short else batch.next_in_ms
     return msgspec.structs.replace(batch, claims=held, next_in_ms=next_in_ms)
 
@@ -160,33 +168,66 @@ def _take(tx: Transaction, session: str, nonce: str, fresh: list[Row]) -> None:
 
 
 def _next_in_line(tx: Transaction, plan: Plan, limit: int) -> list[Row]:
+    served = Lines(tx.connection, unpack_settings(tx.queues), plan)
     if plan.queues:
-        found: list[Row] = []
-        for queue in dict.fromkeys(plan.queues):
-            found += tx.rows("list_ready", queue, plan.suspects, limit - len(found))
-            if len(found) == limit:
-                break
-        return found
-    queues = [queue for (queue,) in tx.rows("list_ready_queues")]
-    if len(queues) > limit:
-        queues = _best_queues(tx, queues, plan, limit)
-    merged = [row for queue in queues for row in tx.rows("list_ready", queue, plan.suspects, limit)]
-    merged.sort()  # rank and place come first, and places never repeat
-    return merged[:limit]
+        return _next_of_tiers(tx, plan, served, limit)
+    lines = [line for (line,) in tx.rows("list_ready_queues") if served.serves(line)]
+    if len(lines) > limit:
+        lines = _best_lines(tx, lines, plan, limit)
+    return _merged(tx, lines, plan, limit)
 
 
-def _best_queues(tx: Transaction, queues: list[str], plan: Plan, limit: int) -> list[str]:
-    """Among many queues, those whose first jobs come first: no others can be served now."""
-    heads = [(tx.one("first_ready", queue, plan.suspects), queue) for queue in queues]
-    return [queue for head, queue in sorted(pair for pair in heads if pair[0])[:limit]]
+def _merged(tx: Transaction, lines: Sequence[str], plan: Plan, limit: int) -> list[Row]:
+    """Over several lines, whoever stands first in any of them."""
+    found = [row for line in lines for row in tx.rows("list_ready", line, plan.suspects, limit)]
+    if len(lines) > 1:
+        found.sort(key=lambda row: _standing(tx, row[4], row))
+    return found[:limit]
+
+
+def _standing(tx: Transaction, line: str, row: Row) -> tuple[int, int]:
+    """Where a job stands among those of all queues: rank and place, which never repeats."""
+    rank, place, *_ = row
+    settings = unpack_settings(tx.queues)
+    if not settings:
+        return rank, place
+    return rank - settings.get(queue_of(line), USUAL).aged(tx.now_ms).age, place
+
+
+def _next_of_tiers(tx: Transaction, plan: Plan, served: Lines, limit: int) -> list[Row]:
+    found: list[Row] = []
+    seen: set[str] = set()
+    for queues, turns in plan.tiers():
+        left = limit - len(found)
+        if not left:
+            break
+        named = [queue for queue in queues if queue not in seen]
+        seen.update(named)
+        fronts = [
+            _merged(tx, served.of_queue(queue, suspects=plan.suspects), plan, left)
+            for queue in named
+        ]
+        numbers = allot(turns, [len(front) for front in fronts], left)
+        for front, number in zip(fronts, numbers, strict=True):
+            found += front[:number]
+    return found
+
+
+def _best_lines(tx: Transaction, lines: list[str], plan: Plan, limit: int) -> list[str]:
+    """Among many lines, those whose first jobs come first: no others can be served now."""
+    heads = [(tx.one("first_ready", line, plan.suspects), line) for line in lines]
+    standings = [(_standing(tx, line, head), line) for head, line in heads if head]
+    return [line for _, line in sorted(standings)[:limit]]
 
 
 def _held(tx: Transaction, session: str, nonce: str, plan: Plan) -> tuple[Claim, ...]:
     """Claims in the order in which they were given: queue by queue where the plan names them."""
     held = tx.rows("list_claims", session, nonce)
+    if tx.queues:
+        held.sort(key=lambda row: _standing(tx, row[4], row))
     if plan.queues:
         precedence = {queue: -number for number, queue in enumerate(reversed(plan.queues))}
-        held.sort(key=lambda row: precedence.get(row[4], 1))
+        held.sort(key=lambda row: precedence.get(queue_of(row[4]), 1))
     return tuple(_to_claim(nonce, row) for row in held)
 
 
@@ -202,13 +243,13 @@ def _expire(tx: Transaction, job_id: str) -> None:
 
 
 def _to_claim(nonce: str, row: Row) -> Claim:
-    rank, _place, job_id, task, queue, *counters, created_ms, suspect, payload = row
+    _rank, _place, job_id, task, queue, *counters, created_ms, suspect, priority, payload = row
     return Claim(
         id=job_id,
         token=nonce,
         task=task,
         queue=queue,
-        priority=-rank,
+        priority=priority,
         payload=payload,
         counters=Counters(*counters),
         created_ms=created_ms,

@@ -1,8 +1,8 @@
 """The SQLite engine: the contract's verbs, each one transaction on one file.
 
 The verbs' bodies live beside this file by what they are about: `putting`, `claiming`, `finishing`,
-`sessions`, `operating`, `uniqueness`, `seeing`, `checking`. This class opens the transaction,
-settles its bookkeeping and rings the bell after the commit.
+`sessions`, `operating`, `uniqueness`, `queues`, `seeing`, `checking`. This class opens the
+transaction, settles its bookkeeping and rings the bell after the commit.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from windlass.engine.contract import (
     Capability,
     ChangeCode,
     Closed,
+    Emptied,
     EngineOptions,
     Filter,
     Finding,
@@ -32,6 +33,8 @@ from windlass.engine.contract import (
     Placed,
     Plan,
     Pulse,
+    QueueChange,
+    QueueRecord,
     SessionRecord,
     Stats,
     Tended,
@@ -44,6 +47,7 @@ from windlass.engine.sqlite import (
     finishing,
     operating,
     putting,
+    queues,
     seeing,
     sessions,
     uniqueness,
@@ -149,6 +153,15 @@ class SQLiteEngine:
         if not self._read(lambda db, _now: operating.can_adopt(db, tasks)):
             return 0  # the usual case, without the write lock
         return self._write(lambda tx: operating.adopt(tx, tasks))
+
+    def queues(self) -> list[QueueRecord]:
+        return self._read(queues.list_queues)
+
+    def change_queue(self, queue: str, change: QueueChange) -> None:
+        self._write(lambda tx: queues.change_queue(tx, queue, change))
+
+    def purge(self, queue: str, cursor: str | None = None) -> Emptied:
+        return self._write(lambda tx: queues.purge(tx, queue, cursor))
 
     def tend(self) -> Tended:
         return self._write(operating.tend)

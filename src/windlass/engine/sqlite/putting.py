@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from windlass.core.states import State
+from windlass.core.lines import queue_of
+from windlass.core.queue_settings import USUAL
+from windlass.core.states import WAITING, State
 from windlass.engine.contract import IDEMPOTENCY_MS, NewJob, Placed, PutCode
 from windlass.engine.sqlite import uniqueness
-from windlass.engine.sqlite.transaction import Transaction
+from windlass.engine.sqlite.transaction import Transaction, unpack_settings
 from windlass.engine.waiting import POLL_FLOOR_MS
 
 
@@ -16,6 +18,8 @@ def put(tx: Transaction, job: NewJob) -> Placed:
         placed = _find_key(tx, job) or uniqueness.meet(tx, job)
         if placed is not None:
             return placed
+    if tx.queues and _is_full(tx, job) and tx.job(job.id) is None:
+        return Placed(job.id, PutCode.FULL)
     row = tx.next_number()
     due_ms = job.due_ms(tx.now_ms)
     is_ready = due_ms <= tx.now_ms
@@ -36,6 +40,8 @@ def put(tx: Transaction, job: NewJob) -> Placed:
     if not tx.connection.changes():
         return Placed(job.id, PutCode.CREATED)  # an earlier call stored it
     tx.run("insert_payload", row, job.payload)
+    if is_ready:
+        tx.note_age(row, job.queue)
     if has_key:
         _keep_keys(tx, job, row)
     tx.counts[job.queue, state] += 1
@@ -62,3 +68,12 @@ def _keep_keys(tx: Transaction, job: NewJob, row: int) -> None:
         tx.run("keep_key", job.task, job.scoped_key, job.id, job.fingerprint, until_ms)
     if job.unique is not None:
         uniqueness.declare(tx, job, job.unique, row)
+
+
+def _is_full(tx: Transaction, job: NewJob) -> bool:
+    most = unpack_settings(tx.queues).get(queue_of(job.queue), USUAL).max_waiting
+    if not most:
+        return False
+    (stored,) = tx.one("count_waiting", job.queue) or (0,)
+    here = sum(tx.counts[job.queue, state] for state in WAITING)
+    return bool(stored + here >= most)

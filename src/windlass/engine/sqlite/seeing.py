@@ -7,6 +7,7 @@ from typing import Any, Final
 
 import apsw
 
+from windlass.core.lines import queue_of
 from windlass.core.states import Counters, Hold, Reason, State
 from windlass.engine.contract import (
     MAX_HELD,
@@ -107,7 +108,7 @@ def find(
 def _matches(row: Sequence[Any], filter: Filter) -> bool:
     return (
         (filter.task is None or row[1] == filter.task)
-        and (filter.queue is None or row[2] == filter.queue)
+        and (filter.queue is None or queue_of(row[2]) == filter.queue)
         and (filter.state is None or row[4] == filter.state)
     )
 

@@ -8,12 +8,15 @@ report to the bookkeeping. `settle` writes sequence, counters and totals once, a
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from functools import lru_cache
 from typing import Any
 
 import apsw
 import msgspec
 
+from windlass.core.lines import queue_of
+from windlass.core.queue_settings import USUAL, QueueSettings
 from windlass.core.states import (
     SUSPECT_AFTER_LOSSES,
     Counters,
@@ -94,6 +97,12 @@ class JobRow(msgspec.Struct):
             setattr(self, name, getattr(counters, name))
 
 
+@lru_cache(maxsize=16)
+def unpack_settings(stored: str) -> Mapping[str, QueueSettings]:
+    """The settings of queues that have others than the usual ones."""
+    return msgspec.json.decode(stored, type=dict[str, QueueSettings]) if stored else {}
+
+
 class Transaction:
     """The state of one write transaction. `now_ms` stands still while it lasts."""
 
@@ -104,7 +113,7 @@ class Transaction:
         self.counts: Counter[tuple[str, str]] = Counter()
         self.totals: Counter[str] = Counter()
         self.made_ready = 0  # for the bell: how many waiters have a reason to look
-        (self._stored_meta,) = self.rows("read_meta")
+        ((*self._stored_meta, self.queues),) = self.rows("read_meta")
         self.sequence, self.last_seen_ms, self.reap_after_ms = self._stored_meta
 
     # ----------------------------------------------------------------------------- statements
@@ -154,6 +163,7 @@ class Transaction:
         if event in _REQUEUEING:
             job.place = self.next_number()
             job.ready_ms = self.now_ms
+            self.note_age(job.row, job.queue)
         if event in _CLEARING:
             job.suspect = 0
         elif suspected or (event is Event.LOSE and job.losses >= SUSPECT_AFTER_LOSSES):
@@ -201,6 +211,23 @@ class Transaction:
         if target is State.READY:
             self.made_ready += number
 
+    def note_age(self, row: int, line: str) -> None:
+        """A job takes its place: note the age of its queue with it, if that has ever aged."""
+        if not self.queues:
+            return
+        settings, queue = unpack_settings(self.queues), queue_of(line)
+        own = settings.get(queue, USUAL)
+        aged = own.aged(self.now_ms)
+        if aged is not own:
+            self.write_queues({**settings, queue: aged})
+        if aged.age:
+            self.run("set_age", row, aged.age)
+
+    def write_queues(self, settings: Mapping[str, QueueSettings]) -> None:
+        kept = {queue: own for queue, own in settings.items() if own != USUAL}
+        self.queues = msgspec.json.encode(kept).decode() if kept else ""
+        self.run("write_queues", self.queues)
+
     def notice(self) -> None:
         """Somebody is there. After a silence of all, give everybody time to beat again: then the
         engine, or this machine, was away, and not the workers."""
@@ -213,7 +240,7 @@ class Transaction:
 
     def settle(self) -> None:
         """Write the bookkeeping; the last thing before the commit."""
-        meta = (self.sequence, self.last_seen_ms, self.reap_after_ms)
+        meta = [self.sequence, self.last_seen_ms, self.reap_after_ms]
         if meta != self._stored_meta:
             self.run("write_meta", *meta)
         self._add("add_counter", ((*key, by) for key, by in self.counts.items() if by))

@@ -15,6 +15,7 @@ from typing import NamedTuple
 
 import apsw
 
+from windlass.core.lines import queue_of
 from windlass.core.states import Event, Reason, State
 from windlass.core.unique import QUEUED, OnConflict, Until, is_held
 from windlass.engine.contract import NewJob, Placed, PutCode, UniqueKey
@@ -97,6 +98,7 @@ def _replace(tx: Transaction, job: JobRow, new: NewJob, unique: UniqueKey) -> No
     due_ms = new.due_ms(tx.now_ms)
     is_ready = due_ms <= tx.now_ms
     stays_in_line = is_ready and job.state == State.READY
+    keeps_age = stays_in_line and queue_of(job.queue) == queue_of(new.queue)
     state = State.READY if is_ready else State.SCHEDULED
     tx.run(
         "replace_job",
@@ -111,7 +113,10 @@ def _replace(tx: Transaction, job: JobRow, new: NewJob, unique: UniqueKey) -> No
         unique.until,
         _period_until_ms(tx, unique),
         new.id,
+        keeps_age,
     )
+    if is_ready and not keeps_age:
+        tx.note_age(job.row, new.queue)
     tx.run("replace_payload", job.row, new.payload)
     tx.counts[job.queue, job.state] -= 1
     tx.counts[new.queue, state] += 1

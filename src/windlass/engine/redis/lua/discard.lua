@@ -1,17 +1,8 @@
 -- Remove dead or cancelled jobs, and free their idempotency keys: else their callers would be sent to
 -- jobs that are no more.
--- KEYS: keys key_expiry
 -- ARGV: 1-3 clock, then ids
 -- Returns: for each id "done", "refused" or "unknown"
 --@include removing
-
-local function free_key(id)
-  local field = call('HGET', key.extra, 'k:' .. id)
-  if field then
-    write('HDEL', key.keys, field)
-    write('ZREM', key.key_expiry, field)
-  end
-end
 
 local ids = { unpack(ARGV, 4) }
 fetch(ids)

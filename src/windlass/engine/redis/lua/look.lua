@@ -1,7 +1,6 @@
 -- Say whether a claim under a plan would find something to do; if not, put a waiter on the list.
 -- Both in one step, so that no wake-up falls in between.
--- ARGV: 1-3 clock, 4 channel of the waiter, 5 how long it waits in ms, 6 suspects, 7 number of
---       queues, queues
+-- ARGV: 1-3 clock, 4 channel of the waiter, 5 how long it waits in ms, 6 a plan
 -- Returns: 1 or 0
 --@include line
 

@@ -1,7 +1,7 @@
 -- Store new jobs, each at most once.
 -- ARGV: 1-3 clock, then for each job its head and its body
--- Returns: for each job its id, or that of the job which has its key, then "created", "existing" or
---          "conflict"
+-- Returns: for each job its id, or that of the job which has its key, then "created", "existing",
+--          "conflict" or "full"
 --@include putting
 
 return put_all(function(head, body)

@@ -3,7 +3,7 @@
 -- call took the place of another one is remembered, so that repeating the put does nothing.
 -- ARGV: 1-3 clock, then for each job its head and its body
 -- Returns: for each job its id, or that of the job which has its key, then "created", "existing",
---          "conflict", "replaced" or "duplicate"
+--          "conflict", "replaced", "duplicate" or "full"
 --@include putting
 --@include unique
 
@@ -22,7 +22,7 @@ end
 
 -- A job that waits takes over the call of another put, and stays in line if it stays ready.
 local function replace(id, record, head, body)
-  local was_ready = record[STATE] == 'ready'
+  local was_ready, was_in = record[STATE] == 'ready', base_of(record[QUEUE])
   local due_ms = math.max(head[5], now_ms + head[6])
   local is_ready = due_ms <= now_ms
   leave(id, record)
@@ -35,6 +35,9 @@ local function replace(id, record, head, body)
     record[READY_MS] = -1
   elseif not was_ready then
     record[PLACE], record[READY_MS] = next_number(), now_ms
+  end
+  if not (is_ready and was_ready and was_in == base_of(record[QUEUE])) then
+    record[AGE] = is_ready and take_age(record[QUEUE]) or 0
   end
   write('HSET', key.body, id, body)
   enter(id, record)
@@ -88,6 +91,9 @@ return put_all(function(head, body)
   if not head[11] then
     return add_job(head, body, '')
   end
-  lead(head[2], head[11], head[1])
-  return add_job(head, body, unique_text(head))
+  id, code = add_job(head, body, unique_text(head))
+  if code == 'created' then
+    lead(head[2], head[11], head[1])
+  end
+  return id, code
 end)

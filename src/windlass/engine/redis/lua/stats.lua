@@ -12,9 +12,9 @@ for at = 1, #counts, 2 do
     local from, to = '[0' .. queue .. '\0', '(0' .. queue .. '\1'
     local member = call('ZRANGEBYLEX', key.ready, from, to, 'LIMIT', 0, 1)[1]
     if member then
-      local record = load(string.sub(member, #queue + 11))
+      local record = load(string.sub(member, #queue + 14))
       heads[#heads + 1] = queue
-      heads[#heads + 1] = -record[PRIORITY]
+      heads[#heads + 1] = record[AGE] - record[PRIORITY]
       heads[#heads + 1] = math.max(0, now_ms - record[READY_MS])
     end
   end

@@ -1,6 +1,5 @@
 -- One bounded bite of upkeep: take back what silent sessions hold, then forget what was kept long
 -- enough.
--- KEYS: keys key_expiry
 -- ARGV: 1-3 clock
 -- Returns: {how many jobs were taken back, how many records were removed, whether there is more}
 --@include sessions

@@ -1,9 +1,9 @@
 -- End claims, then lease what is next in line.
 -- ARGV: 1-3 clock, 4 session, 5 nonce, 6 limit ("" = claim nothing; negative = give again what is
---       held under the nonce, and use it up), 7 suspects, 8 number of queues, queues, then for each
+--       held under the nonce, and use it up), 7 a plan, then for each
 --       outcome its head (id, token, event, and two words more for some) and its bytes
--- Returns: {verdicts, a 1 or 0 for each outcome; gone; next_in_ms or -1; suspects wait; then for each
---          claim its id, record, body}
+-- Returns: {verdicts, a 1 or 0 for each outcome; gone; next_in_ms or -1; suspects wait; ages of queues; then
+--          for each claim its id, record, body}
 --@include finishing
 --@include claiming
 
@@ -22,7 +22,7 @@ for number, id in ipairs(ids) do
 end
 count_successes()
 flush()
-local reply = { 0, -1, 0 }
+local reply = { 0, -1, 0, '' }
 if ARGV[6] ~= '' then
   reply = claim(ARGV[4], ARGV[5], suspects, queues, tonumber(ARGV[6]))
 end

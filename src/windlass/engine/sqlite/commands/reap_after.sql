@@ -1,2 +1,2 @@
--- The instant before which no session is declared dead.
-SELECT reap_after_ms FROM meta
+-- The instant before which no session is declared dead, and the settings of queues.
+SELECT reap_after_ms, queues FROM meta

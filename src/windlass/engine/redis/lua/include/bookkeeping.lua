@@ -1,12 +1,47 @@
 -- What a call leaves behind besides records: sequence, counters, totals, signs of life, wake-ups.
 -- KEYS: meta count total wait
 --@include records
-local stored = call('HMGET', key.meta, 'sequence', 'last_seen', 'reap_after')
+local stored = call('HMGET', key.meta, 'sequence', 'last_seen', 'reap_after', 'queues')
 local sequence = tonumber(stored[1] or 0)
 local last_seen_ms = tonumber(stored[2] or -1)
 local reap_after_ms = tonumber(stored[3] or 0)
+-- Of queues that have others than the usual ones: queue -> settings.
+local settings = stored[4] and cmsgpack.unpack(stored[4]) or {}
+local QUEUE_PAUSED, QUEUE_AGEING_MS, QUEUE_AGE, QUEUE_SINCE_MS = 1, 2, 3, 4
+local QUEUE_BOUND, QUEUE_BOUND_HERE = 5, 6  -- of the whole queue, and of this partition
+local has_settings, is_changed = stored[4], false
 local counts, totals = {}, {}
 local made_ready = 0  -- how many waiters have a reason to look
+
+local function base_of(line)
+  local plus = string.find(line, '+', 1, true)
+  return plus and sub(line, 1, plus - 1) or line
+end
+
+-- How old the queue of a line is by now.
+local function age_now(line)
+  local own = has_settings and settings[base_of(line)]
+  if not own then
+    return 0
+  end
+  local passed_ms = now_ms - own[QUEUE_SINCE_MS]
+  if own[QUEUE_AGEING_MS] > 0 and passed_ms > 0 then
+    return own[QUEUE_AGE] + math.floor(passed_ms / own[QUEUE_AGEING_MS])
+  end
+  return own[QUEUE_AGE]
+end
+
+-- The same for a job that takes its place; the queue keeps it, whatever the clock does.
+local function take_age(line)
+  local age = age_now(line)
+  if age > 0 then
+    local own = settings[base_of(line)]
+    is_changed = is_changed or age > own[QUEUE_AGE]
+    own[QUEUE_SINCE_MS] = own[QUEUE_SINCE_MS] + (age - own[QUEUE_AGE]) * own[QUEUE_AGEING_MS]
+    own[QUEUE_AGE] = age
+  end
+  return age
+end
 
 local function next_number()
   sequence = sequence + 1
@@ -66,6 +101,13 @@ local function settle()
   local meta = { text_of(sequence), text_of(last_seen_ms), text_of(reap_after_ms) }
   if meta[1] ~= stored[1] or meta[2] ~= stored[2] or meta[3] ~= stored[3] then
     call('HSET', key.meta, 'sequence', meta[1], 'last_seen', meta[2], 'reap_after', meta[3])
+  end
+  if is_changed then
+    if next(settings) then
+      call('HSET', key.meta, 'queues', cmsgpack.pack(settings))
+    else
+      call('HDEL', key.meta, 'queues')
+    end
   end
   ring(made_ready)
 end

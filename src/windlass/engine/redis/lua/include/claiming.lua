@@ -21,11 +21,9 @@ local function promote()
   flush()
 end
 
--- Where a member of `ready` stands: a number for rank and place, and the id.
-local function parse(member)
-  local stop = string.find(member, '\0', 2, true)
-  local rank, place = string.byte(member, stop + 1), struct.unpack('>I7', member, stop + 2)
-  return rank * 2 ^ 45 + place, string.sub(member, stop + 9)
+-- Whether the next one of a line stands before that of another.
+local function is_better(line, other)
+  return line.rank < other.rank or line.rank == other.rank and line.place < other.place
 end
 
 local function next_of_line(line)
@@ -35,48 +33,33 @@ local function next_of_line(line)
     line.at = 1
   end
   local member = line.members[line.at]
+  line.id = member and id_in(member, line.size)
   if member then
-    line.standing, line.id = parse(member)
-  else
-    line.standing = nil
+    local rank, place = struct.unpack('>I4I7', member, line.size + 3)
+    line.rank, line.place = rank - line.age, place
   end
 end
 
--- The queues that have something, by jumping from one to the next.
-local function queues_with_some(suspects)
-  local queues = {}
-  local from, to = bounds(suspects)
-  while true do
-    local head = range(from, to, 0, 1)[1]
-    if not head then
-      return queues
-    end
-    local queue = sub(head, 2, string.find(head, '\0', 2, true) - 1)
-    queues[#queues + 1] = queue
-    local _, last = bounds(suspects, queue)
-    from = last
-  end
-end
-
-local function line_of(suspects, queue, limit)
-  local from, to = bounds(suspects, queue)
+local function line_of(suspects, name, limit)
+  local from, to = bounds(suspects, name)
   local chunk = math.min(limit, 32)
   local members = range(from, to, 0, chunk)
   local line = { from = from, to = to, offset = 0, chunk = chunk, members = members, at = 1 }
+  line.size, line.age = #name, age_now(name)
   next_of_line(line)
   return line
 end
 
--- Over several queues, whoever stands first in any of them.
-local function merge(suspects, queues, limit)
+-- Over several lines, whoever stands first in any of them.
+local function merge(suspects, names, limit)
   local ids, members, lines = {}, {}, {}
-  for number, queue in ipairs(queues) do
-    lines[number] = line_of(suspects, queue, limit)
+  for number, name in ipairs(names) do
+    lines[number] = line_of(suspects, name, limit)
   end
   while #ids < limit do
     local best
     for _, line in ipairs(lines) do
-      if line.standing and (not best or line.standing < best.standing) then
+      if line.id and (not best or is_better(line, best)) then
         best = line
       end
     end
@@ -91,25 +74,71 @@ local function merge(suspects, queues, limit)
   return ids, members
 end
 
+local function stretch(suspects, line, offset, number)
+  local from, to = bounds(suspects, line)
+  local members, ids = range(from, to, offset, number), {}
+  for at, member in ipairs(members) do
+    ids[at] = id_in(member, #line)
+  end
+  return ids, members
+end
+
+-- Who comes first in a queue, behind so many.
+local function front(suspects, queue, offset, number)
+  local lines = lines_of(suspects, queue)
+  if #lines == 1 then
+    return stretch(suspects, queue, offset, number)
+  end
+  local ids, members = merge(suspects, lines, offset + number)
+  return { unpack(ids, offset + 1) }, { unpack(members, offset + 1) }
+end
+
+-- Queues that share a tier: first each as many as it has turns, then the rest in their order.
+local function add_share(share, queues, first, room, add)
+  local asked, taken, left = {}, {}, room
+  for turn = 1, math.min(room, #share.turns) do
+    local number = string.byte(share.turns, turn)
+    asked[number] = (asked[number] or 0) + 1
+  end
+  for number = 0, share.number - 1 do
+    taken[number] = asked[number] and add(queues[first + number], 0, asked[number]) or 0
+    left = left - taken[number]
+  end
+  for number = 0, share.number - 1 do
+    if left == 0 then
+      return
+    end
+    left = left - add(queues[first + number], taken[number], left)
+  end
+end
+
 -- The next ids under a plan, in the order in which they should start, and their members of `ready`.
 local function next_in_line(suspects, queues, limit)
   if #queues == 0 then
-    queues = queues_with_some(suspects)
-    if #queues > 1 then
-      return merge(suspects, queues, limit)
+    local from, to = bounds(suspects)
+    local lines = lines_between(suspects, from, to, is_served)
+    if #lines ~= 1 then
+      return merge(suspects, lines, limit)
     end
+    return stretch(suspects, lines[1], 0, limit)
   end
   local ids, members = {}, {}
-  for _, queue in ipairs(queues) do
-    local from, to = bounds(suspects, queue)
-    local id_at = #queue + 11  -- behind the mark of suspects, the queue, a zero, rank and place
-    for _, member in ipairs(range(from, to, 0, limit - #ids)) do
-      ids[#ids + 1] = sub(member, id_at)
-      members[#members + 1] = member
+  local function add(queue, offset, number)
+    local some_ids, some_members = front(suspects, queue, offset, number)
+    for at = 1, #some_ids do
+      ids[#ids + 1], members[#members + 1] = some_ids[at], some_members[at]
     end
-    if #ids == limit then
-      break
+    return #some_ids
+  end
+  local at = 1
+  while at <= #queues and #ids < limit do
+    local share = shares[at]
+    if share then
+      add_share(share, queues, at, limit - #ids, add)
+    else
+      add(queues[at], 0, limit - #ids)
     end
+    at = at + (share and share.number or 1)
   end
   return ids, members
 end
@@ -173,12 +202,24 @@ local function lease(session, nonce, suspects, queues, limit)
   return taken, is_cut_short
 end
 
--- {gone, next_in_ms, suspects wait, id, record, body, id, record, body ...}. Under a nonce that is
+-- How old queues are by now, packed; "" when none ever aged.
+local function ages()
+  if not has_settings then
+    return ''
+  end
+  local found = {}
+  for queue in pairs(settings) do
+    found[queue] = age_now(queue)
+  end
+  return cmsgpack.pack(found)
+end
+
+-- {gone, next_in_ms, suspects wait, ages, id, record, body, id, record, body ...}. Under a nonce that is
 -- not later than all before nothing new is leased; a negative limit says that it must not be.
 local function claim(session, nonce, suspects, queues, limit)
   local _, is_gone, latest = find_session(session)
   if is_gone then
-    return { 1, -1, 0 }
+    return { 1, -1, 0, '' }
   end
   local is_new = is_before(latest, nonce)  -- then nothing can be held under it
   local ids, is_cut_short, in_ms = {}, false, next_in_ms()
@@ -193,13 +234,13 @@ local function claim(session, nonce, suspects, queues, limit)
       promote()
       reap()
       if select(2, find_session(session)) then
-        return { 1, -1, 0 }
+        return { 1, -1, 0, '' }
       end
       in_ms = next_in_ms()
     end
     ids, is_cut_short = lease(session, nonce, suspects, queues, limit)
   end
-  local reply = { 0, is_cut_short and 0 or in_ms, is_any_ready('1', queues) and 1 or 0 }
+  local reply = { 0, is_cut_short and 0 or in_ms, is_any_ready('1', queues) and 1 or 0, ages() }
   fetch(ids)
   local bodies = read_fields(key.body, ids)
   for number, id in ipairs(ids) do

@@ -1,10 +1,15 @@
 -- The line: what is ready under a plan, what is due, and when the next thing is.
 --@include sessions
 
--- Bounds of what is ready: of one queue, or of all.
-local function bounds(suspects, queue)
-  if queue then
-    return '[' .. suspects .. queue .. '\0', '(' .. suspects .. queue .. '\1'
+-- Where queues share a tier: the first of them -> how many there are, and their turns.
+local shares = {}
+
+local labels = {}  -- of this worker -> true
+
+-- Bounds of what is ready: of one line, or of all.
+local function bounds(suspects, line)
+  if line then
+    return '[' .. suspects .. line .. '\0', '(' .. suspects .. line .. '\1'
   end
   return '[' .. suspects, '(' .. string.char(string.byte(suspects) + 1)
 end
@@ -13,15 +18,79 @@ local function range(from, to, offset, limit)
   return call('ZRANGEBYLEX', key.ready, from, to, 'LIMIT', offset, limit)
 end
 
+-- Bounds of the lines beside that of a queue, for jobs that require labels.
+local function beside(suspects, queue)
+  return '[' .. suspects .. queue .. '+', '(' .. suspects .. queue .. ','
+end
+
+-- The id in a member of `ready`: behind the mark of suspects, the line, a zero, rank and place.
+local function id_in(member, size)
+  return sub(member, size + 14)
+end
+
+local function is_open(queue)
+  local own = settings[queue]
+  return not (own and own[QUEUE_PAUSED])
+end
+
+-- Whether this worker may take jobs from a line of a queue that it serves.
+local function is_served(line)
+  local plus = string.find(line, '+', 1, true)
+  if not plus then
+    return is_open(line)
+  end
+  for label in string.gmatch(sub(line, plus + 1), '[^+]+') do
+    if not labels[label] then
+      return false
+    end
+  end
+  return is_open(sub(line, 1, plus - 1))
+end
+
+-- The lines that have something between two bounds, by jumping from one to the next: all of them, or
+-- those that `accept` accepts, and at most so many.
+local function lines_between(suspects, from, to, accept, most)
+  local lines = {}
+  while #lines < (most or math.huge) do
+    local head = range(from, to, 0, 1)[1]
+    if not head then
+      break
+    end
+    local line = sub(head, 2, string.find(head, '\0', 2, true) - 1)
+    if not accept or accept(line) then
+      lines[#lines + 1] = line
+    end
+    from = '(' .. suspects .. line .. '\1'
+  end
+  return lines
+end
+
+-- The lines of a queue for this worker: its own, and those beside it that have something.
+local function lines_of(suspects, queue)
+  if not is_open(queue) then
+    return {}
+  end
+  local lines = { queue }
+  if next(labels) then
+    local from, to = beside(suspects, queue)
+    for _, line in ipairs(lines_between(suspects, from, to, is_served)) do
+      lines[#lines + 1] = line
+    end
+  end
+  return lines
+end
+
 local function is_any_ready(suspects, queues)
   if #queues == 0 then
     local from, to = bounds(suspects)
-    return #range(from, to, 0, 1) > 0
+    return #lines_between(suspects, from, to, is_served, 1) > 0
   end
   for _, queue in ipairs(queues) do
-    local from, to = bounds(suspects, queue)
-    if #range(from, to, 0, 1) > 0 then
-      return true
+    for _, line in ipairs(lines_of(suspects, queue)) do
+      local from, to = bounds(suspects, line)
+      if #range(from, to, 0, 1) > 0 then
+        return true
+      end
     end
   end
   return false
@@ -43,16 +112,25 @@ local function has_work(suspects, queues)
   return next_in_ms() == 0 or is_any_ready(suspects, queues)
 end
 
--- Read a plan from the arguments: "1" or "0" for suspects, the number of queues, the queues; then
--- where the next argument is.
+-- Read a plan from the arguments: "1" or "0" for suspects, the number of queues, of shares and of
+-- labels, the queues, for each share its first queue, how many there are and their turns, the labels.
+-- Gives the first two, and where the next argument is.
 local function read_plan(at)
   local queues, seen = {}, {}
-  local last = at + 1 + tonumber(ARGV[at + 1])
-  for number = at + 2, last do
+  local last = at + 3 + tonumber(ARGV[at + 1])
+  for number = at + 4, last do
     if not seen[ARGV[number]] then
       seen[ARGV[number]] = true
       queues[#queues + 1] = ARGV[number]
     end
+  end
+  for _ = 1, tonumber(ARGV[at + 2]) do
+    shares[ARGV[last + 1] + 1] = { number = tonumber(ARGV[last + 2]), turns = ARGV[last + 3] }
+    last = last + 3
+  end
+  for _ = 1, tonumber(ARGV[at + 3]) do
+    last = last + 1
+    labels[ARGV[last]] = true
   end
   return ARGV[at], queues, last + 1
 end

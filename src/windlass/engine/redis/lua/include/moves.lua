@@ -35,9 +35,8 @@ local COUNTED = {
 }
 
 local function ready_member(id, record)
-  local rank = string.char(100 - record[PRIORITY])
-  local place = struct.pack('>I7', record[PLACE])
-  return record[SUSPECT] .. record[QUEUE] .. '\0' .. rank .. place .. id
+  local standing = struct.pack('>I4I7', 100 - record[PRIORITY] + record[AGE], record[PLACE])
+  return record[SUSPECT] .. record[QUEUE] .. '\0' .. standing .. id
 end
 
 local function due_member(id, record)
@@ -140,7 +139,7 @@ local function move(id, record, event, given)
   charge(record, event, not given.unstarted)
   record[TOKEN], record[HOLD], record[DUE_MS] = '', 'none', -1
   if REQUEUEING[event] then
-    record[PLACE], record[READY_MS] = next_number(), now_ms
+    record[PLACE], record[READY_MS], record[AGE] = next_number(), now_ms, take_age(record[QUEUE])
   end
   if CLEARING[event] then
     record[SUSPECT] = 0

@@ -46,16 +46,17 @@ local function store(head, body, unique)
   local due_ms = math.max(head[5], now_ms + head[6])
   local is_ready = due_ms <= now_ms
   local state = is_ready and 'ready' or 'scheduled'
-  local task = head[2]
+  local task, age = head[2], has_settings and is_ready and take_age(queue) or 0
   local numbers = pack_numbers(NUMBERS, 0, 0, -1, 0, 0, 0, is_ready and -1 or due_ms, -1, -1,
     0, 0, #state, 4, 0, 0, 0, head[4], now_ms, number, number, expires_ms(head),
-    is_ready and now_ms or -1, 0, 0, 0, 0, 0, 0, #queue, #task, #unique)
+    is_ready and now_ms or -1, 0, 0, 0, 0, 0, 0, age, #queue, #task, #unique)
   save_bytes(id, numbers .. queue .. task .. unique .. state .. 'none')
   write('HSET', key.body, id, body)
   write('ZADD', key.ids, '0', id)
   local place = struct.pack('>I7', number)
   if is_ready then
-    write('ZADD', key.ready, '0', '0' .. queue .. '\0' .. string.char(100 - head[4]) .. place .. id)
+    local rank = struct.pack('>I4', 100 - head[4] + age)
+    write('ZADD', key.ready, '0', '0' .. queue .. '\0' .. rank .. place .. id)
   else
     write('ZADD', key.due, due_ms, place .. id)
   end
@@ -77,8 +78,35 @@ local function find_known(head)
   end
 end
 
--- Store a job that is not known; `unique` is what its record says of its unique key.
+local waiting = {}  -- line -> how many waited before this call
+
+-- Whether as many jobs wait in a line as may.
+local function is_full(line)
+  local own = settings[base_of(line)]
+  if not own or own[QUEUE_BOUND] == 0 then
+    return false
+  end
+  local fields = { line .. '\0waiting', line .. '\0scheduled', line .. '\0ready', line .. '\0retrying' }
+  local number = waiting[line]
+  if not number then
+    number = 0
+    for _, counted in ipairs(call('HMGET', key.count, unpack(fields))) do
+      number = number + tonumber(counted or 0)
+    end
+    waiting[line] = number
+  end
+  for _, field in ipairs(fields) do
+    number = number + (counts[field] or 0)
+  end
+  return number >= own[QUEUE_BOUND_HERE]
+end
+
+-- Store a job that is not known, if there is room; `unique` is what its record says of its unique
+-- key.
 local function add_job(head, body, unique)
+  if has_settings and is_full(head[3]) then
+    return head[1], 'full'
+  end
   if head[9] then
     bind(key_field(head), head)
   end

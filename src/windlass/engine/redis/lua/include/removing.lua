@@ -1,6 +1,15 @@
 -- Taking a job out for good.
--- KEYS: body ids
+-- KEYS: body ids keys key_expiry
 --@include unique
+
+-- Of a job whose callers must not be sent to it any more.
+local function free_key(id)
+  local field = call('HGET', key.extra, 'k:' .. id)
+  if field then
+    write('HDEL', key.keys, field)
+    write('ZREM', key.key_expiry, field)
+  end
+end
 
 -- Its unique key leads nowhere, unless it leads to another job by now.
 local function forget_unique(id, record)

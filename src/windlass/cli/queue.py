@@ -1,0 +1,173 @@
+"""`windlass queue`: look at queues, pause and resume them, change their settings, empty them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from datetime import timedelta
+
+import click
+
+from windlass.cli.connecting import connect
+from windlass.cli.group import SuggestingGroup
+from windlass.cli.output import print_json, print_table, printable, progress, say, tell
+from windlass.cli.parameters import (
+    connection_options,
+    duration_or_off,
+    json_option,
+    number_or_off,
+    queue_name,
+)
+from windlass.cli.wording import count
+from windlass.core.durations import describe_ms
+from windlass.core.lines import queue_of
+from windlass.core.states import WAITING, State
+from windlass.engine.contract import Engine
+from windlass.queue import Queue, QueueInfo
+
+
+@click.group(cls=SuggestingGroup, short_help="Look at queues, pause, change or empty them.")
+def queue() -> None:
+    """Look at queues, pause them, resume them, change their settings, or empty them."""
+
+
+_name = click.argument("name", type=queue_name)
+
+
+@queue.command("list")
+@connection_options
+@json_option
+def list_(app_path: str | None, url: str | None, as_json: bool) -> None:
+    """List queues with their settings and how many jobs they have."""
+    with connect(app_path, url) as app:
+        found = [app.queue(name).info() for name in _names(app.engine)]
+    if as_json:
+        print_json(found)
+    elif found:
+        _print(found)
+    else:
+        say("No queues: nothing was enqueued yet.")
+
+
+def _names(engine: Engine) -> Iterator[str]:
+    used = {queue_of(line) for line in engine.stats().queues}
+    yield from sorted(used | {record.queue for record in engine.queues()})
+
+
+def _print(found: list[QueueInfo]) -> None:
+    states = [state for state in State if any(state in info.jobs for info in found)]
+    print_table(
+        ["queue", "settings", *(f">{state}" for state in states)],
+        (
+            (info.name, settings_of(info), *(info.jobs.get(state, 0) for state in states))
+            for info in found
+        ),
+    )
+
+
+def settings_of(info: QueueInfo) -> str:
+    """What is not as usual, in words."""
+    words = ["paused"] if info.paused else []
+    if info.ageing:
+        words.append(f"ages by {describe_ms(info.ageing // timedelta(milliseconds=1))}")
+    if info.max_waiting:
+        words.append(f"at most {info.max_waiting:,} wait")
+    return ", ".join(words)
+
+
+@queue.command()
+@_name
+@connection_options
+def pause(name: str, app_path: str | None, url: str | None) -> None:
+    """Let no worker claim from a queue. What runs goes on, what waits keeps its place."""
+    _change(name, app_path, url, Queue.pause)
+    tell(f"The queue {name} is paused.")
+
+
+@queue.command()
+@_name
+@connection_options
+def resume(name: str, app_path: str | None, url: str | None) -> None:
+    """Let workers claim from a queue again."""
+    _change(name, app_path, url, Queue.resume)
+    tell(f"The queue {name} is open.")
+
+
+def _change(
+    name: str, app_path: str | None, url: str | None, change: Callable[[Queue], None]
+) -> None:
+    with connect(app_path, url) as app:
+        change(app.queue(name))
+
+
+@queue.command("set", short_help="Change the settings of a queue.")
+@_name
+@click.option(
+    "--ageing",
+    type=duration_or_off,
+    metavar="DURATION|off",
+    help="So much waiting is worth a level of priority, for example 1m.",
+)
+@click.option(
+    "--max-waiting",
+    type=number_or_off,
+    metavar="N|off",
+    help="Refuse to enqueue more while so many wait.",
+)
+@connection_options
+def set_(
+    name: str,
+    ageing: timedelta | None,
+    max_waiting: int | None,
+    app_path: str | None,
+    url: str | None,
+) -> None:
+    """Change the settings of a queue; what is not given stays as it is.
+
+    \b
+    windlass queue set default --ageing 1m
+    windlass queue set default --ageing off --max-waiting 100000
+    """
+    if ageing is None and max_waiting is None:
+        raise click.UsageError("Expected something to change: give --ageing or --max-waiting.")
+    with connect(app_path, url) as app:
+        try:
+            app.queue(name).set(ageing=ageing, max_waiting=max_waiting)
+        except ValueError as error:
+            raise click.UsageError(f"{error}.") from error
+        info = app.queue(name).info()
+    tell(f"The queue {name}: {settings_of(info) or 'as usual'}.")
+
+
+@queue.command(short_help="Remove what waits in a queue for good.")
+@_name
+@click.option("--yes", is_flag=True, help="Do not ask.")
+@connection_options
+@json_option
+def purge(name: str, yes: bool, app_path: str | None, url: str | None, as_json: bool) -> None:
+    """Remove what waits in a queue for good: ready, scheduled and retrying jobs. What runs goes on.
+
+    \b
+    windlass queue purge mail
+    windlass queue purge mail --yes
+    """
+    with connect(app_path, url) as app:
+        if not yes:
+            _confirm(app.queue(name).info(), app.engine.location)
+        with progress(f"Purging {name}") as advance:
+            removed = app.queue(name).purge(advance)
+    if as_json:
+        print_json({"purged": removed})
+    else:
+        tell(f"{count(removed, 'job')} removed from the queue {name}.")
+
+
+def _confirm(info: QueueInfo, location: str) -> None:
+    waiting = sum(info.jobs.get(state, 0) for state in WAITING)
+    question = f"Remove {count(waiting, 'job')} that wait in {info.name} of {location} for good?"
+    try:
+        agreed = click.confirm(printable(question), err=True)
+    except click.Abort:  # nobody there to answer
+        agreed = False
+        click.echo(err=True)
+    if not agreed:
+        raise click.ClickException("Nothing was removed. With --yes nobody is asked.")

@@ -1,0 +1,25 @@
+-- Before a claim over several partitions: make ready what is due, take back what is lost, and say how
+-- many jobs of each queue of a plan there are to lease.
+-- ARGV: 1-3 clock, 4 session, 5 how many at most are of interest, 6 a plan
+-- Returns: {no verdicts, gone, next_in_ms or -1, suspects wait, nothing, for each queue how many}
+--@include claiming
+
+local suspects, queues = read_plan(6)
+local in_ms = next_in_ms()
+if in_ms == 0 then
+  notice()
+  promote()
+  reap()
+  in_ms = next_in_ms()
+end
+local _, is_gone = find_session(ARGV[4])
+local reply = { '', is_gone and 1 or 0, in_ms, is_any_ready('1', queues) and 1 or 0, '' }
+for _, queue in ipairs(queues) do
+  local number = 0
+  for _, line in ipairs(lines_of(suspects, queue)) do
+    number = number + call('ZLEXCOUNT', key.ready, bounds(suspects, line))
+  end
+  reply[#reply + 1] = math.min(number, tonumber(ARGV[5]))
+end
+settle()
+return reply

@@ -1,0 +1,2 @@
+-- Write the settings of queues back.
+UPDATE meta SET queues = ?

@@ -1,0 +1,127 @@
+"""Queues: their settings, the lines that a plan serves, and emptying one.
+
+A queue has a line of its own name, and lines beside it for jobs that require labels: see
+`windlass.core.lines`. Whether a line has something is found in an index, by jumping from one line
+to the next, so that nobody looks at jobs that he cannot take.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Final
+
+import apsw
+from msgspec.structs import replace
+
+from windlass.core.lines import queue_of
+from windlass.core.queue_settings import USUAL, QueueSettings
+from windlass.engine.contract import BITE, Emptied, Plan, QueueChange, QueueRecord, list_records
+from windlass.engine.sqlite import uniqueness
+from windlass.engine.sqlite.statements import first
+from windlass.engine.sqlite.transaction import Transaction, unpack_settings
+
+#: Behind every name of a line.
+_BEHIND_ALL: Final = "\U0010ffff"
+#: Where `purge` goes on while there are jobs in line, and when there are none: due_ms and row.
+_IN_LINE: Final = "line"
+_FROM_THE_FIRST: Final = "-1:0"
+
+
+class Lines:
+    """The lines that a plan serves."""
+
+    def __init__(
+        self, connection: apsw.Connection, settings: Mapping[str, QueueSettings], plan: Plan
+    ) -> None:
+        self._connection = connection
+        self._settings = settings
+        self._plan = plan
+
+    def serves(self, line: str) -> bool:
+        return self._plan.serves(line) and not self._is_paused(queue_of(line))
+
+    def of_queue(self, queue: str, *, suspects: bool) -> list[str]:
+        """Its own line, and those beside it that have something for this worker."""
+        if self._is_paused(queue):
+            return []
+        if not self._plan.labels:
+            return [queue]
+        return [queue, *self._between(f"{queue}+", f"{queue},", suspects)]
+
+    def have_some(self, *, suspects: bool) -> bool:
+        """Whether there is anything to claim."""
+        if not self._plan.queues:
+            return next(self._between("", _BEHIND_ALL, suspects), None) is not None
+        statement = "any_suspect_in" if suspects else "any_ready_in"
+        return any(
+            first(self._connection, statement, line)
+            for queue in self._plan.queues
+            for line in self.of_queue(queue, suspects=suspects)
+        )
+
+    def _between(self, after: str, before: str, suspects: bool) -> Iterator[str]:
+        statement = "next_suspect_line" if suspects else "next_line"
+        while (after := first(self._connection, statement, after, before)) is not None:
+            if self.serves(after):
+                yield after
+
+    def _is_paused(self, queue: str) -> bool:
+        return queue in self._settings and self._settings[queue].paused
+
+
+# --------------------------------------------------------------------------------------- settings
+
+
+def list_queues(connection: apsw.Connection, _now_ms: int) -> list[QueueRecord]:
+    settings = unpack_settings(connection.execute("SELECT queues FROM meta").fetchall()[0][0])
+    return list_records(settings)
+
+
+def change_queue(tx: Transaction, queue: str, change: QueueChange) -> None:
+    settings = unpack_settings(tx.queues)
+    own = settings.get(queue, USUAL)
+    if change.paused is not None:
+        own = replace(own, paused=change.paused)
+    if change.ageing_ms is not None:
+        own = own.with_ageing(change.ageing_ms, tx.now_ms)
+    if change.max_waiting is not None:
+        own = replace(own, max_waiting=change.max_waiting)
+    tx.write_queues({**settings, queue: own})
+    if change.paused is False:
+        tx.made_ready = BITE  # for everybody who waits
+
+
+# ----------------------------------------------------------------------------------------- purging
+
+
+def purge(tx: Transaction, queue: str, cursor: str | None) -> Emptied:
+    """First who stands in line, then who waits for an instant: of them no index knows queues."""
+    if cursor is None or cursor == _IN_LINE:
+        number = _purge_lines(tx, queue)
+        return Emptied(number, _IN_LINE if number == BITE else _FROM_THE_FIRST)
+    return _purge_later(tx, queue, *map(int, cursor.split(":")))
+
+
+def _purge_lines(tx: Transaction, queue: str) -> int:
+    number = 0
+    for (line,) in tx.rows("list_ready_queues"):
+        if queue_of(line) == queue:
+            for row, job_id, _, state in tx.rows("load_ready_in", line, BITE - number):
+                _clear(tx, row, job_id, line, state)
+                number += 1
+    return number
+
+
+def _purge_later(tx: Transaction, queue: str, due_ms: int, row: int) -> Emptied:
+    seen = tx.rows("list_waiting_later", due_ms, row, BITE)
+    found = [job for job in seen if queue_of(job[3]) == queue]
+    for _, row, job_id, line, state in found:
+        _clear(tx, row, job_id, line, state)
+    return Emptied(len(found), f"{seen[-1][0]}:{seen[-1][1]}" if len(seen) == BITE else None)
+
+
+def _clear(tx: Transaction, row: int, job_id: str, line: str, state: str) -> None:
+    uniqueness.forget(tx, job_id)
+    tx.remove(row, line, state)
+    tx.run("forget_key", job_id)
+    tx.totals["cleared"] += 1

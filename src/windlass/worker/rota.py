@@ -1,0 +1,73 @@
+"""The rota of a child: what each claim asks for, and in which order the claims are put in line.
+
+Queues of different tiers come in strict order, which the engine sees to. Where queues share a tier,
+a claim says whose turns come next, and what was really got is noted: so the shares are kept over
+many claims, however few each of them asks for.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+
+from msgspec.structs import replace
+
+from windlass.core.lines import queue_of
+from windlass.core.queue_plans import Tier, Turns, read_tiers
+from windlass.engine.contract import Claim, Plan, Share
+
+
+class Rota:
+    """The plan of one child. Only the pump's thread touches it."""
+
+    def __init__(
+        self, queues: Sequence[str], labels: Sequence[str] = (), *, is_solo: bool = False
+    ) -> None:
+        tiers = read_tiers(queues)
+        self._tiers = [(tier, Turns(tier.weights)) for tier in tiers]
+        self._is_shared = any(tier.is_shared for tier in tiers)
+        #: For everything but claims.
+        self.plan = Plan(
+            queues=tuple(queue for tier in tiers for queue in tier.queues),
+            suspects=is_solo,
+            labels=tuple(labels),
+        )
+
+    def plan_for(self, room: int) -> Plan:
+        """What to ask for when there is room for so many."""
+        if not self._is_shared:
+            return self.plan
+        shares, first = [], 0
+        for tier, turns in self._tiers:
+            if tier.is_shared:
+                shares.append(Share(first, len(tier.queues), turns.ahead(room)))
+            first += len(tier.queues)
+        return replace(self.plan, shares=tuple(shares))
+
+    def in_order(self, claims: Sequence[Claim], plan: Plan, room: int) -> Sequence[Claim]:
+        """What a claim under a plan gave, in the order in which it should start."""
+        if not self._is_shared or not claims:
+            return claims
+        shares = {share.first: share for share in plan.shares}
+        pools: dict[str, list[Claim]] = {queue: [] for queue in plan.queues}
+        for claim in claims:
+            pools[queue_of(claim.queue)].append(claim)
+        ordered: list[Claim] = []
+        first = 0
+        for tier, turns in self._tiers:
+            if tier.is_shared:
+                asked = Counter(shares[first].turns[: max(0, room - len(ordered))])
+                ordered += _interleaved(tier, turns, pools, asked)
+            else:
+                ordered += pools[tier.queues[0]]
+            first += len(tier.queues)
+        return ordered
+
+
+def _interleaved(
+    tier: Tier, turns: Turns, pools: dict[str, list[Claim]], asked: Counter[int]
+) -> list[Claim]:
+    taken = [len(pools[queue]) for queue in tier.queues]
+    order = turns.take(taken, [asked[position] for position in range(len(tier.queues))])
+    waiting = [iter(pools[queue]) for queue in tier.queues]
+    return [next(waiting[position]) for position in order]
