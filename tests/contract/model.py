@@ -5,7 +5,7 @@ speed; moves and charges come from `windlass.core.states`. The same verbs take a
 values as `windlass.engine.contract.Engine`. `model_job` beside this says what a move does to a job.
 
 In order: going in, claiming, ending claims, liveness of sessions, operators, upkeep, what can be
-seen, and the one move through which every job changes.
+seen, and the one move through which every job changes. Schedules are in `model_schedules`.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from typing import Any, Final, NamedTuple
 from msgspec.structs import replace
 
 from tests.contract.model_job import Job
+from tests.contract.model_schedules import ScheduleModel
 from windlass.core.states import (
     Event,
     Hold,
@@ -88,7 +89,7 @@ class Key(NamedTuple):
     until_ms: int
 
 
-class Model:
+class Model(ScheduleModel):
     def __init__(self, options: EngineOptions, now_ms: int) -> None:
         self.options = options
         self.now_ms = now_ms
@@ -122,6 +123,12 @@ class Model:
         self.jobs[new.id] = Job.of(new, self.sequence, self.now_ms)
         self.totals["enqueued"] += 1
         return Placed(new.id, PutCode.CREATED)
+
+    def clock_ms(self) -> int:
+        return self.now_ms
+
+    def known_jobs(self) -> dict[str, Job]:
+        return self.jobs
 
     # -------------------------------------------------------------------------------- claiming
 

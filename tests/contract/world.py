@@ -105,6 +105,10 @@ class World:
         partition = partition_of(self.engine.new_id(fields["task"], fields["queue"], key))
         return new_id(next(self._numbers), partition)
 
+    def later_id(self, partition: int) -> str:
+        """An id in a partition of our choice."""
+        return new_id(next(self._numbers), partition)
+
     def put(self, **fields: Any) -> str:
         new = self.new(**fields)
         self.engine.put([new])

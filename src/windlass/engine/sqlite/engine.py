@@ -1,8 +1,8 @@
 """The SQLite engine: the contract's verbs, each one transaction on one file.
 
 The verbs' bodies live beside this file by what they are about: `putting`, `claiming`, `finishing`,
-`sessions`, `operating`, `seeing`, `checking`. This class opens the transaction, settles its
-bookkeeping and rings the bell after the commit.
+`sessions`, `operating`, `scheduling`, `seeing`, `checking`. This class opens the transaction,
+settles its bookkeeping and rings the bell after the commit.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from windlass.engine.contract import (
     Capability,
     ChangeCode,
     Closed,
+    DueSchedules,
     EngineOptions,
     Filter,
     Finding,
@@ -32,6 +33,8 @@ from windlass.engine.contract import (
     Placed,
     Plan,
     Pulse,
+    ScheduleChange,
+    ScheduleRecord,
     SessionRecord,
     Stats,
     Tended,
@@ -44,6 +47,7 @@ from windlass.engine.sqlite import (
     finishing,
     operating,
     putting,
+    scheduling,
     seeing,
     sessions,
 )
@@ -146,6 +150,26 @@ class SQLiteEngine:
 
     def tend(self) -> Tended:
         return self._write(operating.tend)
+
+    # ----------------------------------------------------------------------------- schedules
+
+    def schedule_partition(self, name: str) -> int:
+        return 0
+
+    def change_schedules(self, changes: Sequence[ScheduleChange]) -> list[bool]:
+        return self._write(lambda tx: [scheduling.change(tx, change) for change in changes])
+
+    def get_schedules(self, names: Sequence[str]) -> list[ScheduleRecord | None]:
+        return self._read(lambda db, _now: scheduling.get(db, names))
+
+    def list_schedules(self, after: str = "", limit: int = 100) -> list[ScheduleRecord]:
+        return self._read(lambda db, _now: scheduling.list_by_name(db, after, limit))
+
+    def due_schedules(self, skip: Sequence[str] = (), limit: int = 100) -> DueSchedules:
+        return self._read(lambda db, now: scheduling.due(db, skip, limit, now))
+
+    def remove_schedule(self, name: str) -> bool:
+        return self._write(lambda tx: scheduling.remove(tx, name))
 
     # -------------------------------------------------------------------------------- seeing
 

@@ -1,11 +1,8 @@
 -- Store new jobs, each at most once.
--- KEYS: body ids ready due keys key_expiry extra
--- ARGV: 1-3 clock, then for each job its head and its body. A head is {id, task, queue, priority,
---       run_after_ms, run_in_ms, expires_ms, expires_in_ms, key, fingerprint}, -1 for no instant,
---       false for no key.
+-- ARGV: 1-3 clock, then for each job its head, as in putting, and its body
 -- Returns: for each job its id, or that of the job which has its key, then "created", "existing" or
 --          "conflict"
---@include bookkeeping
+--@include putting
 
 local heads, ids = {}, {}
 for at = 4, #ARGV, 2 do
@@ -13,78 +10,6 @@ for at = 4, #ARGV, 2 do
   ids[#ids + 1] = heads[#heads][1]
 end
 fetch(ids)
-local bound = {}  -- keys that this call has bound
-
-local function key_field(head)
-  return #head[2] .. ':' .. head[2] .. head[9]
-end
-
--- The job that an idempotency key belongs to, while it is remembered.
-local function find_key(field)
-  if bound[field] then
-    return bound[field]
-  end
-  local found = call('HGET', key.keys, field)
-  local entry = found and cmsgpack.unpack(found)
-  return entry and entry[3] > now_ms and entry
-end
-
-local function bind(field, head)
-  bound[field] = { head[1], head[10], now_ms + IDEMPOTENCY_MS }
-  write('HSET', key.keys, field, cmsgpack.pack(bound[field]))
-  write('ZADD', key.key_expiry, now_ms + IDEMPOTENCY_MS, field)
-  write('HSET', key.extra, 'k:' .. head[1], field)
-end
-
-local function expires_ms(head)
-  if head[8] < 0 then
-    return head[7]
-  end
-  local relative_ms = now_ms + head[8]
-  return head[7] < 0 and relative_ms or math.min(head[7], relative_ms)
-end
-
-local function store(head, body)
-  local id, queue, number = head[1], head[3], next_number()
-  local due_ms = math.max(head[5], now_ms + head[6])
-  local is_ready = due_ms <= now_ms
-  local state = is_ready and 'ready' or 'scheduled'
-  local task = head[2]
-  local numbers = pack_numbers(NUMBERS, 0, 0, -1, 0, 0, 0, is_ready and -1 or due_ms, -1, -1,
-    0, 0, #state, 4, 0, 0, 0, head[4], now_ms, number, number, expires_ms(head),
-    is_ready and now_ms or -1, 0, 0, 0, 0, 0, 0, #queue, #task)
-  save_bytes(id, numbers .. queue .. task .. state .. 'none')
-  write('HSET', key.body, id, body)
-  write('ZADD', key.ids, '0', id)
-  local place = struct.pack('>I7', number)
-  if is_ready then
-    write('ZADD', key.ready, '0', '0' .. queue .. '\0' .. string.char(100 - head[4]) .. place .. id)
-  else
-    write('ZADD', key.due, due_ms, place .. id)
-  end
-  if due_ms - now_ms <= POLL_FLOOR_MS then
-    made_ready = made_ready + 1
-  end
-  count(queue, state, 1)
-  total('enqueued')
-end
-
-local function put(head, body)
-  if load(head[1]) then
-    return head[1], 'created'
-  end
-  if head[9] then
-    local field = key_field(head)
-    local known = find_key(field)
-    if known then
-      return known[1], known[2] == head[10] and 'existing' or 'conflict'
-    end
-    bind(field, head)
-  end
-  store(head, body)
-  return head[1], 'created'
-end
-
 local reply = {}
 for number, head in ipairs(heads) do
   local id, code = put(head, ARGV[3 + 2 * number])
