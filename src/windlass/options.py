@@ -29,7 +29,7 @@ _QUEUE: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
 
 
 class TaskOptions(TypedDict, total=False):
-    """What `@app.task(...)` takes beside `name`, `takes_context` and `run_in`."""
+    """What `@app.task(...)` takes beside `name`, `takes_context`, `run_in` and `schedule`."""
 
     queue: str
     priority: int
@@ -161,7 +161,7 @@ def _wrong(name: str, expected: str, found: object) -> TypeError | ValueError:
     return kind(f"{name} must be {expected}, found {found!r}")
 
 
-_TASK_ONLY: Final = ("name", "takes_context", "run_in")
+_TASK_ONLY: Final = ("name", "takes_context", "run_in", "schedule")
 _IN_MILLISECONDS: Final = ("timeout", "result_ttl")
 _FOR_BOTH: Final[Mapping[str, _Reader]] = {
     "queue": _read_queue,

@@ -51,6 +51,7 @@ class SettingArguments(TypedDict, total=False):
     max_crashes: int
     max_snoozes: int
     enqueue_timeout: Duration
+    timezone: str
     log_level: str
     log_format: str
 
@@ -78,6 +79,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     max_crashes: int  # so many deaths of its process bury a job
     max_snoozes: int  # so often a job may put itself off
     enqueue_timeout_ms: int  # a call of the engine that takes longer fails
+    timezone: str  # of a Cron that names none
     log_level: str  # what `windlass worker` shows: one of LOG_LEVELS
     log_format: str  # and how: one of LOG_FORMATS
     sources: Mapping[str, Source]
@@ -130,6 +132,21 @@ def _retry(name: str, value: Any) -> Retry:
     raise ValueError(f"{name} must be a windlass.Retry(...), found {value!r}")
 
 
+def _zone(name: str, value: Any) -> str:
+    if value == "UTC":
+        return "UTC"  # as nearly always, and without the tables of all zones
+    from windlass.core.zones import zone_named
+
+    if not isinstance(value, str):
+        raise ValueError(f"{name} must be the name of a time zone, found {value!r}")
+    try:
+        zone_named(value)
+    except ValueError as error:
+        said = str(error).removeprefix("tz ").removesuffix(".")
+        raise ValueError(f"{name} {said}") from None
+    return value
+
+
 def _one_of(choices: Sequence[str]) -> Callable[[str, Any], str]:
     def read(name: str, value: Any) -> str:
         if isinstance(value, str) and value.lower() in choices:
@@ -157,6 +174,7 @@ SETTINGS: Final[Mapping[str, _Setting]] = {
     "max_crashes": _Setting("max_crashes", 3, _whole(1), _whole_from_text),
     "max_snoozes": _Setting("max_snoozes", 100, _whole(0), _whole_from_text),
     "enqueue_timeout": _Setting("enqueue_timeout_ms", "5s", _duration(minimum_ms=1)),
+    "timezone": _Setting("timezone", "UTC", _zone),
     "log_level": _Setting("log_level", "info", _one_of(LOG_LEVELS)),
     "log_format": _Setting("log_format", "text", _one_of(LOG_FORMATS)),
 }

@@ -35,6 +35,8 @@ from windlass.options import NO_CHOICES, CallOptions, Choices, Moment, read_call
 
 if TYPE_CHECKING:
     from windlass.app import Windlass
+    from windlass.core.schedule import Cron, Every
+    from windlass.core.timetable import Entry
 
 P = ParamSpec("P")
 R_co = TypeVar("R_co", covariant=True)
@@ -211,6 +213,30 @@ class Task(Generic[P, R_co]):
             idempotency_key=choices.idempotency_key,
             fingerprint=fingerprint(call) if choices.idempotency_key else "",
         )
+
+    def entry(self, call: bytes, schedule: Cron | Every) -> Entry:
+        """What is stored of a schedule that makes this call."""
+        from windlass.core.timetable import Entry
+
+        choices, expires = self._choices, self._choices.expires or _NO_MOMENT
+        envelope = pack(_envelope(self.name, call, self._chosen))
+        check_size(envelope, self.app.settings.max_payload, f"The call of {self.name}")
+        return Entry(
+            schedule=schedule,
+            task=self.name,
+            queue=choices.queue or DEFAULT_QUEUE,
+            envelope=envelope,
+            priority=choices.priority or DEFAULT_PRIORITY,
+            expires_in_ms=expires.in_ms,
+        )
+
+    def unfit_for_schedules(self) -> str | None:
+        """The option for which there is no place in a call that is made again and again."""
+        choices = self._choices
+        if choices.expires is not None and choices.expires.at_ms is not None:
+            return "expires, as a datetime,"
+        given = {"run_after": choices.run_after, "idempotency_key": choices.idempotency_key}
+        return next((name for name, value in given.items() if value is not None), None)
 
     def _placed(self, job: NewJob, placed: Placed) -> Job[R_co]:
         if placed.code is PutCode.CONFLICT:

@@ -435,7 +435,7 @@ class Engine(Protocol):
 
     def change_schedules(self, changes: Sequence[ScheduleChange]) -> list[bool]:
         """Make changes, each as a whole or not at all; whether it counts, now or by an earlier call
-        with the same revision. At most 500 jobs in all."""
+        with the same revision. At most 1,000 jobs in all."""
 
     def get_schedules(self, names: Sequence[str]) -> list[ScheduleRecord | None]: ...
 

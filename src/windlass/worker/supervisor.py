@@ -50,6 +50,7 @@ from windlass.worker.reactor import Reactor
 from windlass.worker.recycling import Recycling
 from windlass.worker.retiring import KILL_S, Retirements
 from windlass.worker.status import ChildStatus, WorkerStatus, age, answer_probes, judge
+from windlass.worker.timekeeping import Timekeeper
 from windlass.worker.upkeep import Closing, Upkeep
 
 log = getLogger("windlass.worker")
@@ -213,6 +214,7 @@ class Supervisor:
             on_gone=lambda session: self._reactor.post(partial(self._tell_gone, session)),
             on_cancel=lambda session, ids: self._reactor.post(partial(self._cancel, session, ids)),
             on_suspects=lambda: self._reactor.post(self._serve_alone),
+            timekeeper=Timekeeper(engine, ready.schedules),
         )
         self._enforcement = Enforcement(
             self._reactor,
