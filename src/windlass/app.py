@@ -300,7 +300,7 @@ class Windlass:
         from windlass.schedules import read_declared
 
         try:
-            self._declared.update(read_declared(task, schedule))
+            self._declared.update(dict(read_declared(task, schedule)))
         except BaseException:
             del self._tasks[task.name]  # there is no such task: its declaration is wrong
             raise

@@ -30,6 +30,7 @@ DEFAULTS = {
     "max_crashes": 3,
     "max_snoozes": 100,
     "enqueue_timeout_ms": 5_000,
+    "timezone": "UTC",
     "log_level": "info",
     "log_format": "text",
 }
@@ -46,6 +47,7 @@ CHOSEN = {
     "max_crashes": (1, "1", 1),
     "max_snoozes": (0, "0", 0),
     "enqueue_timeout": ("500ms", "500ms", 500),
+    "timezone": ("Europe/Paris", "Europe/Paris", "Europe/Paris"),
     "log_level": ("Warning", "WARNING", "warning"),
     "log_format": ("JSON", "json", "json"),
 }

@@ -10,7 +10,7 @@ here, is told of once and left to others; it stands in nobody's way.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime, timedelta
 from logging import getLogger
 from random import uniform
@@ -151,16 +151,18 @@ def _moment(at_ms: int) -> str:
     return (_EPOCH + timedelta(milliseconds=at_ms)).isoformat().replace("+00:00", "Z")
 
 
-def _batches(firings: Sequence[Firing]) -> list[list[Firing]]:
-    batches: list[list[Firing]] = []
-    jobs = MOST_JOBS
+def _batches(firings: Sequence[Firing]) -> Iterator[list[Firing]]:
+    """One call for all, unless they bring too many jobs."""
+    batch: list[Firing] = []
+    jobs = 0
     for one in firings:
         jobs += len(one.change.jobs)
-        if jobs > MOST_JOBS:
-            batches.append([])
-            jobs = len(one.change.jobs)
-        batches[-1].append(one)
-    return batches
+        if batch and jobs > MOST_JOBS:
+            yield batch
+            batch, jobs = [], len(one.change.jobs)
+        batch.append(one)
+    if batch:
+        yield batch
 
 
 def _wait_s(due: DueSchedules, firings: Sequence[Firing]) -> float:
