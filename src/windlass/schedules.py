@@ -25,7 +25,13 @@ from windlass.core.schedule import All, Cron, Every, Schedule
 from windlass.core.timetable import Entry, Note
 from windlass.engine import firing
 from windlass.engine.contract import Engine, ScheduleChange, ScheduleRecord
-from windlass.errors import EngineUnavailable, InvalidSchedule, ScheduleNotFound, WindlassError
+from windlass.errors import (
+    DecodeError,
+    EngineUnavailable,
+    InvalidSchedule,
+    ScheduleNotFound,
+    WindlassError,
+)
 from windlass.job import Job
 from windlass.task import Call, Task
 
@@ -49,10 +55,10 @@ class ScheduleInfo(msgspec.Struct, frozen=True, kw_only=True):
     """What is known of a schedule at one instant."""
 
     name: str
-    schedule: Cron | Every
+    schedule: Cron | Every | None  # None for one that this version cannot read
     task: str
     queue: str
-    state: str  # active, paused, abandoned (no worker declares it any more) or over
+    state: str  # active, paused, abandoned (no worker declares it any more), over, unreadable
     is_declared: bool  # in code, and not saved at run time
     next_at: datetime | None  # the next occurrence
     last_at: datetime | None  # the last one of which a job was made
@@ -61,7 +67,7 @@ class ScheduleInfo(msgspec.Struct, frozen=True, kw_only=True):
 
     def upcoming(self, number: int) -> list[datetime]:
         """The next occurrences, as if it was not paused."""
-        if self.next_at is None:
+        if self.next_at is None or self.schedule is None:
             return []
         first_ms = (self.next_at - _EPOCH) // timedelta(milliseconds=1)
         return [_moment(at_ms) for at_ms in islice(self.schedule.upcoming(first_ms - 1), number)]
@@ -247,7 +253,7 @@ def _attempt(engine: Engine, action: Callable[[Engine], Any]) -> tuple[Any, Wind
 
 def _list(engine: Engine) -> list[ScheduleInfo]:
     now_ms, found = _now_ms(engine), list(_records(engine))
-    return [_to_info(record, now_ms) for record in found]
+    return [_to_info_if_readable(record, now_ms) for record in found]
 
 
 def _records(engine: Engine) -> Iterator[ScheduleRecord]:
@@ -372,6 +378,25 @@ def _persist(
 
 def _now_ms(engine: Engine) -> int:
     return engine.due_schedules(limit=0).now_ms
+
+
+def _to_info_if_readable(record: ScheduleRecord, now_ms: int) -> ScheduleInfo:
+    """One that cannot be read must not hide the others."""
+    try:
+        return _to_info(record, now_ms)
+    except DecodeError:
+        return ScheduleInfo(
+            name=record.name,
+            schedule=None,
+            task="",
+            queue="",
+            state="unreadable",
+            is_declared=False,
+            next_at=None if record.due_ms is None else _moment(record.due_ms),
+            last_at=None,
+            skipped=0,
+            unfinished=record.unfinished,
+        )
 
 
 def _to_info(record: ScheduleRecord, now_ms: int) -> ScheduleInfo:

@@ -22,6 +22,7 @@ from windlass.cli.group import SuggestingGroup
 from windlass.cli.health import health
 from windlass.cli.job import job
 from windlass.cli.output import say
+from windlass.cli.schedule import schedule
 from windlass.cli.status import status
 from windlass.cli.top import top
 from windlass.cli.worker import worker
@@ -53,7 +54,9 @@ def windlass() -> None:
     """A task queue: enqueue calls, run them later, lose none."""
 
 
-for command in (demo, worker, enqueue, status, workers, top, health, job, dead, check, doctor):
+for command in (demo, worker, enqueue, status, workers, top, health, job, dead, schedule):
+    windlass.add_command(command)
+for command in (check, doctor):
     windlass.add_command(command)
 
 
