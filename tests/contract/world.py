@@ -20,8 +20,6 @@ from windlass.engine.contract import (
     NewJob,
     Outcome,
     Plan,
-    SessionRecord,
-    Stats,
     Verdict,
 )
 
@@ -160,8 +158,9 @@ class World:
     def records(self) -> list[JobRecord | None]:
         return self.engine.get(self.ids())
 
-    def everything(self) -> tuple[list[JobRecord | None], Stats, list[SessionRecord]]:
-        return self.records(), self.engine.stats(), self.engine.sessions()
+    def everything(self) -> tuple[object, ...]:
+        engine = self.engine
+        return self.records(), engine.stats(), engine.sessions(), engine.list_schedules()
 
 
 def ids_of(batch: Batch) -> list[str]:
