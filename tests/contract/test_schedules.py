@@ -196,8 +196,9 @@ def test_firing_cancels_what_it_is_told_to(world: World) -> None:
 
 
 def test_a_later_change_in_the_same_call_cancels_what_an_earlier_one_put(world: World) -> None:
-    job, other = job_of(world, at_ms=1), job_of(world, at_ms=2)
-    first = change(world, jobs=(job,))
+    earlier, job, other = (job_of(world, at_ms=number) for number in range(3))
+    world.engine.put([earlier])
+    first = change(world, jobs=(job,), cancelled=(earlier.id,))
     second = change(world, expected=first.revision, jobs=(other,), cancelled=(job.id,))
     assert world.engine.change_schedules([first, second]) == [True, True]
     assert [claim.id for claim in world.claim().claims] == [other.id]
