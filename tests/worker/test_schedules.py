@@ -9,7 +9,7 @@ import pytest
 
 from tests.worker.conftest import MakeYard
 from tests.worker.ticking import await_all, kill_until, next_second, save, share, take_account
-from tests.worker.yard import Yard
+from tests.worker.yard import Yard, until
 from windlass.core.states import State
 
 SCHEDULES, SECONDS = 6, 4
@@ -31,6 +31,16 @@ def test_every_occurrence_is_enqueued_once_while_workers_are_killed(make_yard: M
     assert yard.app.engine.stats().totals["enqueued"] == SCHEDULES * SECONDS
     assert {line.label for line in yard.events("start")} == {f"tick-{n}" for n in range(SCHEDULES)}
     assert 0 <= share(account.enqueued_late_ms, 50) < 1_000
+
+
+@pytest.mark.local
+def test_a_worker_declares_the_schedules_of_its_code_and_keeps_them(yard: Yard) -> None:
+    worker = yard.start(app="tests.worker.scheduled:app")
+    until(lambda: "ticked" in yard.lines(), "a run")
+    (info,) = yard.app.schedules.list()
+    assert (info.name, info.task, info.is_declared) == ("ticking", "ticking", True)
+    assert worker.stop() == 0
+    assert [info.name for info in yard.app.schedules.list()] == ["ticking"]
 
 
 @pytest.mark.local
