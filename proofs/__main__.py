@@ -28,6 +28,7 @@ from proofs import (
     stuck_tasks,
     timeouts,
     typing_golden,
+    unique,
 )
 
 #: In the order in which they are run; the longest comes last.
@@ -49,6 +50,7 @@ PROOFS: Final[dict[str, Callable[[Path], Iterator[str]]]] = {
     "redis-readonly": redis_outages.prove_readonly,
     "redis-long-job": redis_outages.prove_long_job,
     "redis-frozen": redis_outages.prove_frozen,
+    "unique": unique.prove,
     "recycling": recycling.prove,
     "memory": memory.prove,
     "timeouts": timeouts.prove,

@@ -8,11 +8,13 @@ from windlass.core.failure import FailureText
 from windlass.core.retry import Retry
 from windlass.core.signals import Interrupted, Reject, RetryLater, Snooze
 from windlass.core.states import Hold, Reason, State
+from windlass.core.unique import Unique
 from windlass.errors import (
     AnnotationError,
     AppNotFound,
     ArgumentMismatch,
     DecodeError,
+    DuplicateJob,
     EncodeError,
     EngineError,
     EngineUnavailable,
@@ -51,6 +53,7 @@ __all__ = [
     "Context",
     "Cron",
     "DecodeError",
+    "DuplicateJob",
     "EncodeError",
     "EngineError",
     "EngineUnavailable",
@@ -86,6 +89,7 @@ __all__ = [
     "State",
     "Task",
     "TimedOut",
+    "Unique",
     "Windlass",
     "WindlassError",
     "current_context",

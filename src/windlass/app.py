@@ -44,6 +44,7 @@ from windlass.around import (
 from windlass.context import Context
 from windlass.core.codec import decode_json
 from windlass.core.ids import check_id
+from windlass.core.unique import Unique
 from windlass.engine.contract import Engine, EngineOptions
 from windlass.engine.forking import opening
 from windlass.errors import InvalidTask
@@ -234,6 +235,7 @@ class Windlass:
         name: str = ...,
         run_in: Literal["process"] = ...,
         schedule: Timing = ...,
+        unique: Unique = ...,
         **options: Unpack[TaskOptions],
     ) -> ContextDecorator: ...
     @overload
@@ -245,23 +247,25 @@ class Windlass:
         name: str = ...,
         run_in: Literal["process"] = ...,
         schedule: Timing = ...,
+        unique: Unique = ...,
         **options: Unpack[TaskOptions],
     ) -> Decorator: ...
     def task(self, function: Any = None, /, **options: Any) -> Any:
         """Make a task of a function: `@app.task`, or `@app.task(queue="mail", ...)`.
 
-        Takes `name`, `takes_context`, `run_in`, `schedule`, `queue`, `priority`, `retry`,
+        Takes `name`, `takes_context`, `run_in`, `schedule`, `unique`, `queue`, `priority`, `retry`,
         `timeout`, `expires` and `result_ttl`."""
         name = _checked_name(options.pop("name")) if "name" in options else None
         takes_context = options.pop("takes_context", False)
         if not isinstance(takes_context, bool):
             raise TypeError(f"takes_context must be True or False, found {takes_context!r}")
         runs_alone = "run_in" in options and _is_process(options.pop("run_in"))
+        unique = _checked_unique(options.pop("unique")) if "unique" in options else None
         schedule = options.pop("schedule", None)
         declared = read_task_options(options)
 
         def register(function: Callable[..., Any]) -> Task[..., Any]:
-            task = self._register(function, name, takes_context, runs_alone, declared)
+            task = self._register(function, name, takes_context, runs_alone, unique, declared)
             if schedule is not None:
                 self._declare(task, schedule)
             return task
@@ -274,6 +278,7 @@ class Windlass:
         name: str | None,
         takes_context: bool,
         runs_alone: bool,
+        unique: Unique | None,
         declared: Choices,
     ) -> Task[..., Any]:
         plain = _plain_function(function, takes_context)
@@ -291,6 +296,7 @@ class Windlass:
             name=name,
             takes_context=takes_context,
             runs_alone=runs_alone,
+            unique=unique,
             declared=declared,
         )
         self._tasks[name] = task
@@ -393,6 +399,12 @@ def _is_process(run_in: object) -> bool:
         f'run_in must be "process", for a process of its own, found {run_in!r}: without it plain '
         "functions run in threads and coroutines on an event loop."
     )
+
+
+def _checked_unique(unique: object) -> Unique:
+    if isinstance(unique, Unique):
+        return unique
+    raise TypeError(f"unique must be a windlass.Unique(...), found {unique!r}")
 
 
 def _begins_with_context(function: FunctionType) -> bool:

@@ -21,6 +21,7 @@ too. All of them can be copied and pickled.
     │   └── FormatTooNew        the stored format was written by a newer windlass
     ├── TimedOut                a job ran for longer than its time-out
     ├── IdempotencyConflict     the key belongs to a job with other arguments
+    ├── DuplicateJob            another job holds the unique key
     ├── JobNotFound             no such job
     ├── ScheduleNotFound        no such schedule
     └── JobError                the job has no result to give
@@ -177,6 +178,30 @@ class IdempotencyConflict(WindlassError):
             f"The idempotency key {self.key!r} of task {self.task} belongs to job {self.job_id}, "
             "which has other arguments; this call was not enqueued. One key stands for one call: "
             "make it from everything that tells this call from others."
+        )
+
+
+class DuplicateJob(WindlassError):
+    """Another job of the task holds the unique key. `job_id` is that job; `retried` is the job that
+    was to be made ready again, or empty for a call that was to be enqueued."""
+
+    def __init__(self, task: str, job_id: str, retried: str = "") -> None:
+        super().__init__(task, job_id, retried)
+        self.task = task
+        self.job_id = job_id
+        self.retried = retried
+
+    def __str__(self) -> str:
+        holder = f"Job {self.job_id} of task {self.task} holds the unique key"
+        if self.retried:
+            return (
+                f"{holder} of job {self.retried}, which was left as it is. Wait until the other "
+                "has ended, or cancel it, and retry this one then."
+            )
+        return (
+            f"{holder} of this call, which was not enqueued. Wait until that job has ended, or let "
+            'the task return it with Unique(on_conflict="return"); a job can be replaced only '
+            "while it waits."
         )
 
 

@@ -13,7 +13,7 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, Final, Generic, TypeVar, cast
+from typing import TYPE_CHECKING, Final, Generic, NoReturn, TypeVar, cast
 
 import msgspec
 
@@ -22,7 +22,7 @@ from windlass.core.durations import Duration, describe_ms, to_ms
 from windlass.core.failure import FailureText
 from windlass.core.states import Hold, Reason, State
 from windlass.engine.contract import CancelCode, ChangeCode, Engine, JobRecord
-from windlass.errors import JobCancelled, JobFailed, JobNotFound, ResultExpired
+from windlass.errors import DuplicateJob, JobCancelled, JobFailed, JobNotFound, ResultExpired
 
 if TYPE_CHECKING:
     from windlass.app import Windlass
@@ -59,6 +59,7 @@ class JobInfo(msgspec.Struct, frozen=True, kw_only=True):
     cancel_requested: bool
     progress: Progress | None
     error: FailureText | None  # the latest one, also when a later attempt went well
+    unique_key: str | None = None  # of a task with unique=...: a digest of what makes the key
 
     @classmethod
     def of(cls, record: JobRecord) -> JobInfo:
@@ -82,13 +83,14 @@ class JobInfo(msgspec.Struct, frozen=True, kw_only=True):
             cancel_requested=record.cancel_requested,
             progress=_progress(record.progress),
             error=latest_error(record),
+            unique_key=record.unique_key,
         )
 
 
 class Job(Generic[R_co]):
     """One enqueued call. `created` tells whether the enqueue that gave this handle stored the job:
-    it is False when an idempotency key pointed to an earlier one, and for a handle made of an id.
-    """
+    it is False when an idempotency key or a unique key led to an earlier one, and for a handle made
+    of an id."""
 
     __slots__ = ("_app", "created", "id", "task")
 
@@ -147,12 +149,24 @@ class Job(Generic[R_co]):
     def retry(self) -> bool:
         """Make a dead or cancelled job ready again, with all its attempts.
 
-        False if the job is neither. Raises `JobNotFound`."""
-        return self._was_changed(self._app.engine.retry([self.id])[0])
+        False if the job is neither. Raises `JobNotFound`, and `DuplicateJob` while another job
+        holds its unique key."""
+        code = self._app.engine.retry([self.id])[0]
+        if code is ChangeCode.DUPLICATE:
+            record = self._read()
+            holder = self._app.engine.holders([_key_of(record)])[0]
+            # Nobody: the other has ended since.
+            return self.retry() if holder is None else _refuse(record, holder)
+        return self._was_changed(code)
 
     async def aretry(self) -> bool:
         """`retry`, for coroutines."""
-        return self._was_changed(await self._app.batcher.call(_retry, self.id))
+        code = await self._app.batcher.call(_retry, self.id)
+        if code is ChangeCode.DUPLICATE:
+            record = await self._aread()
+            holder = await self._app.batcher.call(_holders, _key_of(record))
+            return await self.aretry() if holder is None else _refuse(record, holder)
+        return self._was_changed(code)
 
     def __repr__(self) -> str:
         return f"<Job {self.id} of {self.task}>" if self.task else f"<Job {self.id}>"
@@ -257,3 +271,16 @@ def _cancel(engine: Engine, ids: Sequence[str]) -> Sequence[CancelCode]:
 
 def _retry(engine: Engine, ids: Sequence[str]) -> Sequence[ChangeCode]:
     return engine.retry(ids)
+
+
+def _holders(engine: Engine, keys: Sequence[tuple[str, str]]) -> Sequence[str | None]:
+    return engine.holders(keys)
+
+
+def _key_of(record: JobRecord) -> tuple[str, str]:
+    assert record.unique_key is not None, "only jobs with a unique key are duplicates"
+    return record.task, record.unique_key
+
+
+def _refuse(record: JobRecord, holder: str) -> NoReturn:
+    raise DuplicateJob(record.task, holder, record.id)

@@ -29,7 +29,8 @@ _QUEUE: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
 
 
 class TaskOptions(TypedDict, total=False):
-    """What `@app.task(...)` takes beside `name`, `takes_context`, `run_in` and `schedule`."""
+    """What `@app.task(...)` takes beside `name`, `takes_context`, `run_in`, `schedule` and
+    `unique`."""
 
     queue: str
     priority: int
@@ -161,7 +162,7 @@ def _wrong(name: str, expected: str, found: object) -> TypeError | ValueError:
     return kind(f"{name} must be {expected}, found {found!r}")
 
 
-_TASK_ONLY: Final = ("name", "takes_context", "run_in", "schedule")
+_TASK_ONLY: Final = ("name", "takes_context", "run_in", "schedule", "unique")
 _IN_MILLISECONDS: Final = ("timeout", "result_ttl")
 _FOR_BOTH: Final[Mapping[str, _Reader]] = {
     "queue": _read_queue,

@@ -210,11 +210,10 @@ def _refuse_arguments(task: Task[..., Any]) -> None:
 
 
 def _check_options(task: Task[..., Any]) -> None:
-    option = task.unfit_for_schedules()
-    if option is not None:
+    unfit = task.unfit_for_schedules()
+    if unfit is not None:
         raise InvalidSchedule(
-            f"A schedule makes a call of {task.name} again and again, and {option} is for one "
-            "call alone: leave it out."
+            f"A schedule makes a call of {task.name} again and again, and {unfit}: leave it out."
         )
 
 

@@ -28,8 +28,9 @@ from windlass.core.codec import CallCodec, check_size, fingerprint
 from windlass.core.envelope import Envelope, Overrides, pack
 from windlass.core.ids import check_id, new_id
 from windlass.core.retry import Retry
-from windlass.engine.contract import Engine, NewJob, Placed, PutCode
-from windlass.errors import EngineUnavailable, IdempotencyConflict
+from windlass.core.unique import Unique
+from windlass.engine.contract import Engine, NewJob, Placed, PutCode, UniqueKey
+from windlass.errors import DuplicateJob, EngineUnavailable, IdempotencyConflict, InvalidTask
 from windlass.job import Job
 from windlass.options import NO_CHOICES, CallOptions, Choices, Moment, read_call_options
 
@@ -47,6 +48,7 @@ DEFAULT_QUEUE: Final = "default"
 DEFAULT_PRIORITY: Final = 0
 
 _NO_MOMENT: Final = Moment()
+_REFUSED: Final = (PutCode.CONFLICT, PutCode.DUPLICATE)
 
 
 class Task(Generic[P, R_co]):
@@ -66,6 +68,7 @@ class Task(Generic[P, R_co]):
         name: str,
         takes_context: bool,
         runs_alone: bool,
+        unique: Unique | None = None,
         declared: Choices,
     ) -> None:
         functools.update_wrapper(self, function)
@@ -76,6 +79,7 @@ class Task(Generic[P, R_co]):
         self.runs_alone = runs_alone  # run_in="process": in a process of its own
         self.is_async = inspect.iscoroutinefunction(function)
         self.codec = CallCodec.of(function, takes_context, name=name)
+        self.unique = _checked_unique(unique, self.codec)
         self._chosen = NO_CHOICES  # by callers, with using()
         self._choices = declared  # those, over the declared ones
 
@@ -118,8 +122,8 @@ class Task(Generic[P, R_co]):
     def enqueue(self, *args: P.args, **kwargs: P.kwargs) -> Job[R_co]:
         """Store a call for a worker to run. Wrong arguments fail here.
 
-        Raises `EncodeError`, `IdempotencyConflict`, and `EngineUnavailable` when the engine did not
-        answer within `enqueue_timeout`."""
+        Raises `EncodeError`, `IdempotencyConflict`, `DuplicateJob`, and `EngineUnavailable` when
+        the engine did not answer within `enqueue_timeout`."""
         job = self._new_job(self.codec.encode(args, kwargs))
         try:
             placed = self.app.engine.put([job])[0]
@@ -194,14 +198,16 @@ class Task(Generic[P, R_co]):
         return other
 
     def _new_job(self, call: bytes) -> NewJob:
-        choices = self._choices
+        choices, unique = self._choices, self._unique_key(call)
         payload = pack(_envelope(self.name, call, self._chosen))
         check_size(payload, self.app.settings.max_payload, f"The call of {self.name}")
         run_after = choices.run_after or _NO_MOMENT
         expires = choices.expires or _NO_MOMENT
         queue = choices.queue or DEFAULT_QUEUE
         return NewJob(
-            id=self.app.engine.new_id(self.name, queue, choices.idempotency_key),
+            id=self.app.engine.new_id(
+                self.name, queue, choices.idempotency_key, unique.key if unique else None
+            ),
             task=self.name,
             queue=queue,
             payload=payload,
@@ -212,6 +218,18 @@ class Task(Generic[P, R_co]):
             expires_in_ms=expires.in_ms,
             idempotency_key=choices.idempotency_key,
             fingerprint=fingerprint(call) if choices.idempotency_key else "",
+            unique=unique,
+        )
+
+    def _unique_key(self, call: bytes) -> UniqueKey | None:
+        unique = self.unique
+        if unique is None:
+            return None
+        return UniqueKey(
+            key=fingerprint(self.codec.identity(call, unique.by)),
+            until=unique.until,
+            period_ms=unique.period_ms,
+            on_conflict=unique.on_conflict,
         )
 
     def entry(self, call: bytes, schedule: Cron | Every) -> Entry:
@@ -231,16 +249,21 @@ class Task(Generic[P, R_co]):
         )
 
     def unfit_for_schedules(self) -> str | None:
-        """The option for which there is no place in a call that is made again and again."""
+        """What of its options has no place in a call that is made again and again."""
         choices = self._choices
+        if self.unique is not None:
+            return "its unique key is not kept by schedules, which have overlap for that"
         if choices.expires is not None and choices.expires.at_ms is not None:
-            return "expires, as a datetime,"
+            return "expires, as a datetime, is for one call alone"
         given = {"run_after": choices.run_after, "idempotency_key": choices.idempotency_key}
-        return next((name for name, value in given.items() if value is not None), None)
+        chosen = next((name for name, value in given.items() if value is not None), None)
+        return None if chosen is None else f"{chosen} is for one call alone"
 
     def _placed(self, job: NewJob, placed: Placed) -> Job[R_co]:
         if placed.code is PutCode.CONFLICT:
             raise IdempotencyConflict(self.name, job.idempotency_key or "", placed.id)
+        if placed.code is PutCode.DUPLICATE:
+            raise DuplicateJob(self.name, placed.id)
         return Job(self.app, placed.id, self.name, created=placed.code is PutCode.CREATED)
 
     def _collect(
@@ -248,7 +271,7 @@ class Task(Generic[P, R_co]):
     ) -> None:
         pairs = list(zip(chunk, placed, strict=True))
         # Conflicts come last: what was stored is counted before the first of them is raised.
-        for job, one in sorted(pairs, key=lambda pair: pair[1].code is PutCode.CONFLICT):
+        for job, one in sorted(pairs, key=lambda pair: pair[1].code in _REFUSED):
             jobs.append(self._placed(job, one))
 
     def _chunks(self, calls: Iterable[Call[R_co] | tuple[Any, ...]]) -> Iterator[list[NewJob]]:
@@ -309,6 +332,14 @@ class Call(Generic[R_co]):
 
     def __repr__(self) -> str:
         return f"<Call of {self.task.name}: {self.encoded[:200].decode('utf-8', 'replace')}>"
+
+
+def _checked_unique(unique: Unique | None, codec: CallCodec) -> Unique | None:
+    """The same, if its key can be made."""
+    mismatch = codec.check_names(unique.by) if unique is not None and unique.by else ""
+    if mismatch:
+        raise InvalidTask(f"The unique key cannot be made: {mismatch}. Mend Unique(by=...).")
+    return unique
 
 
 def _envelope(task: str, call: bytes, chosen: Choices) -> Envelope:

@@ -27,10 +27,12 @@ class Hand:
         self._claims = count(1)
 
     def take(self) -> Claim:
-        (claim,) = self.app.engine.claim(
-            self.session, new_nonce(next(self._claims)), Plan(), 1
-        ).claims
+        (claim,) = self.find()
         return claim
+
+    def find(self) -> tuple[Claim, ...]:
+        """Take one job, if there is one."""
+        return self.app.engine.claim(self.session, new_nonce(next(self._claims)), Plan(), 1).claims
 
     def succeed(self, value: object, ttl_ms: int = 60_000) -> None:
         claim = self.take()

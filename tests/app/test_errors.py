@@ -25,6 +25,7 @@ EXAMPLES = [
     errors.EngineUnavailable("text", location="here", seconds=5.0),
     errors.FormatTooNew("text"),
     errors.IdempotencyConflict("shop.f", "key", "id"),
+    errors.DuplicateJob("shop.f", "id", "retried"),
     errors.JobNotFound("id", "here"),
     errors.ScheduleNotFound("name", "here", "nearest"),
     errors.JobError("text"),

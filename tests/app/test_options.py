@@ -108,7 +108,7 @@ def test_an_option_of_a_call_is_sent_there(app: Windlass, name: str) -> None:
         app.task(**options)
 
 
-@pytest.mark.parametrize("name", ["name", "takes_context", "run_in"])
+@pytest.mark.parametrize("name", ["name", "takes_context", "run_in", "unique"])
 def test_an_option_of_the_task_is_sent_there(app: Windlass, name: str) -> None:
     @app.task
     def work() -> None: ...
@@ -127,7 +127,7 @@ NOT_YET = [
     "headers",
     "rate",
 ]
-NOT_YET += ["tenant", "transaction", "unique"]
+NOT_YET += ["tenant", "transaction"]
 
 
 @pytest.mark.parametrize("name", [*NOT_YET, "countdown", "path"])

@@ -92,7 +92,7 @@ def test_other_things_are_no_schedule(app: Windlass, schedule: Any) -> None:
 
 
 def test_an_option_for_one_call_is_refused(app: Windlass) -> None:
-    with pytest.raises(InvalidSchedule, match="expires, as a datetime, is for one"):
+    with pytest.raises(InvalidSchedule, match="expires, as a datetime, is for one call alone"):
         app.task(name="t", expires=NOW, schedule=Every("1h"))(nothing)
 
 

@@ -6,7 +6,7 @@ import pytest
 
 from tests.app.hand import Hand
 from tests.cli.shell import Shell
-from windlass import JobNotFound, State, Windlass
+from windlass import JobNotFound, State, Unique, Windlass
 
 UNKNOWN = "01m7gk6tx900smjc57av0rnpgb"
 
@@ -109,6 +109,18 @@ def test_retry_by_task_and_all(shell: Shell, app: Windlass, dead: list[str]) -> 
     ran = shell.type("dead", "retry", "--all", "--json", "--url", shell.url)
     assert (ran.json, ran.err) == ({"retried": 1}, "")
     assert states(app, dead) == [State.READY] * 3
+
+
+def test_those_whose_unique_key_is_taken_are_left(shell: Shell, app: Windlass, hand: Hand) -> None:
+    task = app.task(name="tasks.unique", unique=Unique())(other)
+    jobs = []
+    for _ in range(2):
+        jobs.append(task.enqueue().id)
+        hand.bury(ValueError("bang"))
+    ran = shell.type("dead", "retry", "--all", "--url", shell.url)
+    assert (ran.code, ran.out) == (0, "1 dead job retried.\n")
+    assert ran.err == "1 dead job left as it was: another job holds its unique key.\n"
+    assert sorted(states(app, jobs)) == [State.DEAD, State.READY]
 
 
 def test_progress_is_shown_on_a_terminal_only(shell: Shell, dead: list[str]) -> None:

@@ -6,7 +6,7 @@ import pytest
 
 from tests.app.hand import Hand
 from tests.cli.shell import Shell
-from windlass import Reject, State, Windlass
+from windlass import Reject, State, Unique, Windlass
 from windlass.engine.contract import NewJob
 
 UNKNOWN = "01m7gk6tx900smjc57av0rnpgb"
@@ -165,3 +165,19 @@ def test_what_cannot_be_done_fails(shell: Shell, job_id: str) -> None:
     assert ran.out.split()[2:] == [job_id, "refused", UNKNOWN, "unknown"]
     assert f"There is no job {UNKNOWN} in sqlite {shell.database}." in ran.err
     assert "Left unchanged: 2 of 2." in ran.err
+
+
+def test_a_job_whose_unique_key_is_taken_stays_as_it_is(shell: Shell, app: Windlass) -> None:
+    task = app.task(name="tasks.unique", unique=Unique())(once)
+    one = task.enqueue()
+    one.cancel()
+    task.enqueue()
+    ran = shell.type("job", "retry", one.id, "--url", shell.url)
+    assert (ran.code, ran.out.split()[-1]) == (1, "duplicate")
+    assert f"Job {one.id} was left as it is: another job holds its unique key." in ran.err
+    shown = shell.type("job", "show", one.id, "--url", shell.url).out
+    assert f"unique    {one.info().unique_key}\n" in shown
+
+
+def once() -> None:
+    """At most one of these."""

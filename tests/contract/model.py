@@ -2,7 +2,8 @@
 
 This is the specification of the verbs. It reads no clock, does no input or output and knows no
 speed; moves and charges come from `windlass.core.states`. The same verbs take and give the same
-values as `windlass.engine.contract.Engine`. `model_job` beside this says what a move does to a job.
+values as `windlass.engine.contract.Engine`. `model_job` beside this says what a move does to a job,
+`model_unique` who holds a unique key.
 
 In order: going in, claiming, ending claims, liveness of sessions, operators, upkeep, what can be
 seen, and the one move through which every job changes. Schedules are in `model_schedules`.
@@ -16,6 +17,7 @@ from typing import Any, Final, NamedTuple
 
 from msgspec.structs import replace
 
+from tests.contract import model_unique
 from tests.contract.model_job import Job
 from tests.contract.model_schedules import ScheduleModel
 from windlass.core.states import (
@@ -96,6 +98,7 @@ class Model(ScheduleModel):
         self.sequence = 0
         self.jobs: dict[str, Job] = {}
         self.keys: dict[tuple[str, str], Key] = {}
+        self.last_stored: dict[tuple[str, str], str] = {}  # by task and unique key, a job's id
         self.expiries: dict[str, int] = {}  # of live sessions
         self.infos: dict[str, bytes] = {}  # what live sessions say of themselves
         self.last_nonces: dict[str, str] = {}  # by session, the latest under which it got something
@@ -110,15 +113,22 @@ class Model(ScheduleModel):
         return [self._put(new) for new in jobs]
 
     def _put(self, new: NewJob) -> Placed:
+        """The id counts first, then the idempotency key, then the unique key."""
         if new.id in self.jobs:
             return Placed(new.id, PutCode.CREATED)
-        if new.idempotency_key is not None:
-            known = self.keys.get((new.task, new.idempotency_key))
+        if new.scoped_key is not None:
+            known = self.keys.get((new.task, new.scoped_key))
             if known is not None and self.now_ms < known.until_ms:
                 same = known.fingerprint == new.fingerprint
                 return Placed(known.id, PutCode.EXISTING if same else PutCode.CONFLICT)
+        if new.unique is not None:
+            placed = model_unique.meet(self, new, new.unique)
+            if placed is not None:
+                return placed
+            self.last_stored[new.task, new.unique.key] = new.id
+        if new.scoped_key is not None:
             until_ms = self.now_ms + IDEMPOTENCY_MS
-            self.keys[new.task, new.idempotency_key] = Key(new.id, new.fingerprint, until_ms)
+            self.keys[new.task, new.scoped_key] = Key(new.id, new.fingerprint, until_ms)
         self.sequence += 1
         self.jobs[new.id] = Job.of(new, self.sequence, self.now_ms)
         self.totals["enqueued"] += 1
@@ -129,6 +139,10 @@ class Model(ScheduleModel):
 
     def known_jobs(self) -> dict[str, Job]:
         return self.jobs
+
+    def holders(self, keys: Sequence[tuple[str, str]]) -> list[str | None]:
+        found = [model_unique.find_holder(self, task, key) for task, key in keys]
+        return [None if job is None else job.record.id for job in found]
 
     # -------------------------------------------------------------------------------- claiming
 
@@ -169,7 +183,7 @@ class Model(ScheduleModel):
             if job.record.hold is Hold.UNROUTABLE:
                 job.record = replace(job.record, hold=Hold.NONE, due_ms=None)
             else:
-                self._move(job, Event.DUE, due_ms=None)
+                self.move(job, Event.DUE, due_ms=None)
 
     def _waiting(self, plan: Plan) -> list[Job]:
         """What may be claimed under a plan, in order."""
@@ -193,10 +207,10 @@ class Model(ScheduleModel):
             if expires_ms is not None and expires_ms <= self.now_ms:
                 if expired == BITE:
                     return leased, True
-                self._move(job, Event.EXPIRE, reason=Reason.EXPIRED)
+                self.move(job, Event.EXPIRE, reason=Reason.EXPIRED)
                 expired += 1
                 continue
-            self._move(job, Event.CLAIM, session=session, started_ms=self.now_ms, progress=None)
+            self.move(job, Event.CLAIM, session=session, started_ms=self.now_ms, progress=None)
             job.token = nonce
             leased.append(job)
             self.expiries[session] = self.now_ms + self.options.lease_ms
@@ -255,21 +269,21 @@ class Model(ScheduleModel):
         match outcome:
             case Succeeded(result=result, result_ttl_ms=ttl_ms):
                 stored = result if ttl_ms > 0 else None
-                self._move(job, Event.SUCCEED, cancel_requested=False, result=stored)
+                self.move(job, Event.SUCCEED, cancel_requested=False, result=stored)
                 job.result_until_ms = now_ms + ttl_ms
                 job.keep_until_ms = now_ms + max(ttl_ms, MIN_RECORD_MS)
             case Retried(delay_ms=delay_ms, error=error):
-                self._move(job, Event.RETRY, error=error, due_ms=now_ms + delay_ms)
+                self.move(job, Event.RETRY, error=error, due_ms=now_ms + delay_ms)
             case Buried(reason=reason, error=error, started=started):
-                self._move(job, Event.BURY, error=error, started=started, reason=reason)
+                self.move(job, Event.BURY, error=error, started=started, reason=reason)
             case Released(started=started, alone=alone):
                 suspect = alone or job.record.suspect
-                self._move(job, Event.RELEASE, started=started, suspect=suspect)
+                self.move(job, Event.RELEASE, started=started, suspect=suspect)
             case Snoozed(delay_ms=delay_ms):
-                self._move(job, Event.SNOOZE, due_ms=now_ms + delay_ms)
+                self.move(job, Event.SNOOZE, due_ms=now_ms + delay_ms)
             case Unroutable():
                 due_ms = now_ms + stray_delay_ms(job.record.counters.strays)
-                self._move(job, Event.UNROUTABLE, due_ms=due_ms, hold=Hold.UNROUTABLE)
+                self.move(job, Event.UNROUTABLE, due_ms=due_ms, hold=Hold.UNROUTABLE)
             case _:
                 raise TypeError(f"Expected one of the contract's outcomes, found {outcome!r}.")
 
@@ -299,7 +313,7 @@ class Model(ScheduleModel):
             assert token is not None
             is_lost = token not in nonces and token <= beat.newest
             if is_lost and started_ms <= self.now_ms - UNKNOWN_NONCE_MS:
-                self._move(job, Event.RELEASE, started=False)
+                self.move(job, Event.RELEASE, started=False)
 
     def close(self, session: str, suspects: Sequence[str], cause: str) -> Closed:
         self._end_session(session)
@@ -308,9 +322,9 @@ class Model(ScheduleModel):
         innocent = [job for job in held if job.record.id not in suspects]
         event = Event.CRASH if len(set(suspects)) == 1 else Event.SUSPECT
         for job in suspected:
-            self._move(job, event, error=cause.encode())
+            self.move(job, event, error=cause.encode())
         for job in innocent:
-            self._move(job, Event.RELEASE)
+            self.move(job, Event.RELEASE)
         crashed = len(suspected) if event is Event.CRASH else 0
         return Closed(crashed=crashed, suspected=len(suspected) - crashed, released=len(innocent))
 
@@ -348,7 +362,7 @@ class Model(ScheduleModel):
                 break
             self._end_session(session)
             for job in self._held(session)[: BITE - reaped]:
-                self._move(job, Event.LOSE)
+                self.move(job, Event.LOSE)
                 reaped += 1
         return reaped
 
@@ -365,9 +379,9 @@ class Model(ScheduleModel):
             is_cancelled = job.record.state is State.CANCELLED
             return CancelCode.CANCELLED if is_cancelled else CancelCode.FINAL
         if job.record.state is State.RUNNING:
-            self._move(job, Event.CANCEL, cancel_requested=True)
+            self.move(job, Event.CANCEL, cancel_requested=True)
             return CancelCode.REQUESTED
-        self._move(job, Event.CANCEL, reason=Reason.CANCELLED)
+        self.move(job, Event.CANCEL, reason=Reason.CANCELLED)
         return CancelCode.CANCELLED
 
     def retry(self, ids: Sequence[str]) -> list[ChangeCode]:
@@ -382,7 +396,12 @@ class Model(ScheduleModel):
             return ChangeCode.UNKNOWN
         if not is_allowed(job.record.state, event):
             return ChangeCode.REFUSED
-        self._move(job, event, **FRESH)
+        if event is Event.REVIVE and job.record.unique_key is not None:
+            holder = model_unique.find_holder(self, job.record.task, job.record.unique_key)
+            if holder not in (None, job):
+                return ChangeCode.DUPLICATE
+            self.last_stored[job.record.task, job.record.unique_key] = id
+        self.move(job, event, **FRESH)
         if event is Event.DISCARD:
             self.keys = {name: key for name, key in self.keys.items() if key.id != id}
         return ChangeCode.DONE
@@ -415,9 +434,11 @@ class Model(ScheduleModel):
         finished = [job for job in self.jobs.values() if job.record.state.is_final]
         for job in finished:
             job.record = replace(job.record, result=job.seen(self.now_ms).result)
-        old = [job for job in finished if job.keep_until_ms <= self.now_ms]
+        old = [
+            job for job in finished if max(job.keep_until_ms, job.period_until_ms) <= self.now_ms
+        ]
         for job in sorted(old, key=lambda job: job.keep_until_ms)[:BITE]:
-            self._move(job, Event.PURGE)
+            self.move(job, Event.PURGE)
         return min(len(old), BITE)
 
     # --------------------------------------------------------------------------- what is seen
@@ -457,11 +478,12 @@ class Model(ScheduleModel):
 
     # -------------------------------------------------------------------------------- the move
 
-    def _move(self, job: Job, event: Event, **details: Any) -> None:
+    def move(self, job: Job, event: Event, **details: Any) -> None:
         was = job.record
         state = next_state(was.state, event, cancel_requested=was.cancel_requested)
         if state is None:
             del self.jobs[was.id]
+            self.last_stored = {name: id for name, id in self.last_stored.items() if id != was.id}
             return
         job.move(event, state, self.now_ms, **details)
         if event in QUEUEING:

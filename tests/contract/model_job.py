@@ -16,6 +16,7 @@ from windlass.core.states import (
     State,
     charge,
 )
+from windlass.core.unique import Until
 from windlass.engine.contract import MAX_FAILURES, Claim, Failure, JobRecord, NewJob, Outcome
 
 #: Events that leave an entry in the history of a job.
@@ -34,6 +35,9 @@ class Job:
     last_end: tuple[str, type[Outcome]] | None = None  # of the claim that its holder ended last
     keep_until_ms: int = 0  # of the record, once finished
     result_until_ms: int = 0
+    unique_until: Until = Until.END
+    period_until_ms: int = 0  # its unique key is held for at least so long
+    replaced_by: str = ""  # the id of the job whose call it has now
 
     @property
     def is_claimable(self) -> bool:
@@ -67,8 +71,27 @@ class Job:
             due_ms=due_ms if waits else None,
             expires_ms=min(expiries, default=None),
             payload=new.payload,
+            unique_key=None if new.unique is None else new.unique.key,
         )
-        return Job(record, row=number, place=number, ready_ms=now_ms)
+        job = Job(record, row=number, place=number, ready_ms=now_ms)
+        if new.unique is not None:
+            job.unique_until = new.unique.until
+            job.period_until_ms = now_ms + new.unique.period_ms if new.unique.period_ms else 0
+        return job
+
+    def replace(self, new: NewJob, now_ms: int) -> None:
+        """Take over the call of another job, and begin anew; history and claims past are kept."""
+        was, other = self.record, Job.of(new, self.row, now_ms)
+        self.record = replace(
+            other.record,
+            id=was.id,
+            created_ms=was.created_ms,
+            started_ms=was.started_ms,
+            session=was.session,
+            failures=was.failures,
+        )
+        self.unique_until, self.period_until_ms = other.unique_until, other.period_until_ms
+        self.replaced_by = new.id
 
     def move(
         self,

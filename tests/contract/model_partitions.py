@@ -104,6 +104,10 @@ class PartitionedModel(ScheduleModel):
     def discard(self, ids: Sequence[str]) -> list[ChangeCode]:
         return self._each(ids, str, lambda model, id: model.discard([id])[0])
 
+    def holders(self, keys: Sequence[tuple[str, str]]) -> list[str | None]:
+        found = [(self._models[self._partitions.of_key(*key)], key) for key in keys]
+        return [model.holders([key])[0] for model, key in found]
+
     def get(self, ids: Sequence[str]) -> list[JobRecord | None]:
         return self._each(ids, str, lambda model, id: model.get([id])[0])
 

@@ -7,6 +7,7 @@ import pytest
 from tests.contract.variants import Variant
 from tests.contract.world import LEASE_MS, World
 from windlass.core.states import Reason
+from windlass.core.unique import OnConflict
 from windlass.engine.contract import (
     Beat,
     Buried,
@@ -17,6 +18,7 @@ from windlass.engine.contract import (
     Retried,
     Snoozed,
     Succeeded,
+    UniqueKey,
     Unroutable,
 )
 
@@ -26,6 +28,9 @@ def live_a_life(world: World) -> None:
     world.put_many(12)
     world.put(run_in_ms=1_000)
     world.put(expires_in_ms=0, idempotency_key="key")
+    for _ in range(3):
+        unique = UniqueKey(key="key", period_ms=1_000, on_conflict=OnConflict.REPLACE)
+        world.put(run_in_ms=1_000, unique=unique)
     a, b, c, d, e, f, g, *_ = world.claim("worker", limit=10).claims
     world.engine.cancel([a.id])
     world.engine.finish(

@@ -13,6 +13,7 @@ from tests.contract.outcomes import OUTCOMES
 from tests.contract.world import START_MS, World
 from windlass.core.occurrence import occurrence_id
 from windlass.core.states import Reason
+from windlass.core.unique import OnConflict, Until
 from windlass.engine.contract import (
     MIN_RECORD_MS,
     UNKNOWN_NONCE_MS,
@@ -27,6 +28,7 @@ from windlass.engine.contract import (
     ScheduleChange,
     Succeeded,
     Tended,
+    UniqueKey,
     Unroutable,
 )
 
@@ -52,6 +54,31 @@ def put_with_keys(world: World) -> tuple[Call, object]:
         world.new(idempotency_key="taken", fingerprint="two"),
     ]
     return lambda: world.engine.put(jobs), SAME
+
+
+def put_with_unique_keys(world: World) -> tuple[Call, object]:
+    world.put(unique=UniqueKey(key="taken"))
+    jobs = [
+        world.new(unique=UniqueKey(key="free")),
+        world.new(unique=UniqueKey(key="taken")),
+        world.new(unique=UniqueKey(key="taken", on_conflict=OnConflict.RAISE)),
+        world.new(unique=UniqueKey(key="taken", on_conflict=OnConflict.REPLACE), payload=b"new"),
+    ]
+    return lambda: world.engine.put(jobs), SAME
+
+
+def put_that_replaces_what_starts_meanwhile(world: World) -> tuple[Call, object]:
+    """The repeat finds the key free, and must not store the call a second time."""
+    unique = UniqueKey(key="key", until=Until.START, on_conflict=OnConflict.REPLACE)
+    world.put(unique=unique)
+    job = world.new(unique=unique, payload=b"new", run_in_ms=0)
+
+    def put_and_claim() -> object:
+        placed = world.engine.put([job])
+        world.engine.claim("worker", "nonce", Plan(), 5)
+        return placed
+
+    return put_and_claim, SAME
 
 
 def claim(world: World) -> tuple[Call, object]:
@@ -191,6 +218,8 @@ def tend(world: World) -> tuple[Call, object]:
 VERBS: Final = [
     put,
     put_with_keys,
+    put_with_unique_keys,
+    put_that_replaces_what_starts_meanwhile,
     claim,
     claim_that_promotes_and_reaps,
     turn,

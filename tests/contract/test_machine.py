@@ -34,6 +34,7 @@ from tests.contract.model_partitions import PartitionedModel
 from tests.contract.variants import OPTIONS, Variant
 from tests.contract.world import LEASE_MS, START_MS, STEP_MS, World
 from windlass.core.states import Reason, State
+from windlass.core.unique import OnConflict, Until
 from windlass.engine.contract import (
     UNKNOWN_NONCE_MS,
     Batch,
@@ -53,6 +54,7 @@ from windlass.engine.contract import (
     Snoozed,
     Stats,
     Succeeded,
+    UniqueKey,
     Unroutable,
 )
 from windlass.engine.redis.engine import RedisEngine
@@ -73,6 +75,7 @@ TOTALS = (
     "crashed",
     "stale",
     "expired",
+    "replaced",
 )
 
 distances = st.sampled_from([0, 1, 1_000, LEASE_MS, DAY_MS])
@@ -89,6 +92,13 @@ plans = st.builds(
 limits = st.sampled_from([0, 1, 1, 2, 3, 100])
 slots = st.integers(0, 2)
 errors = st.sampled_from([b"", b"boom"])
+uniques = st.builds(
+    UniqueKey,
+    key=st.sampled_from(["v", "v", "w"]),
+    until=st.sampled_from(Until),
+    period_ms=st.sampled_from([0, 0, 1_000, DAY_MS]),
+    on_conflict=st.sampled_from(OnConflict),
+)
 fields = st.fixed_dictionaries(
     {
         "task": tasks,
@@ -101,6 +111,7 @@ fields = st.fixed_dictionaries(
         "expires_in_ms": st.sampled_from([None, None, None, 0, 1_000]),
         "idempotency_key": st.sampled_from([None, None, None, "k", "l"]),
         "fingerprint": st.sampled_from(["", "", "x"]),
+        "unique": st.none() | uniques,
     }
 )
 endings: st.SearchStrategy[Callable[[Claim], Outcome]] = st.one_of(
@@ -215,10 +226,16 @@ class QueueMachine(RuleBasedStateMachine):
         self.same(lambda it: it.put(jobs))
         return multiple(*(job.id for job in jobs))
 
+    @rule(target=ids, batch=st.lists(uniques, min_size=1, max_size=3), queue=queues)
+    def put_unique(self, batch: list[UniqueKey], queue: str) -> Any:
+        jobs = [self.new_job({"task": "t", "queue": queue, "unique": unique}) for unique in batch]
+        self.same(lambda it: it.put([*jobs, jobs[-1]]))
+        return multiple(*(job.id for job in jobs))
+
     @rule(id=ids, fields=fields)
     def put_again(self, id: str, fields: dict[str, Any]) -> None:
         if isinstance(self.model, PartitionedModel):  # the key need not lead to where the id does
-            fields = {**fields, "idempotency_key": None}
+            fields = {**fields, "idempotency_key": None, "unique": None}
         job = self.new_job(fields, id)
         self.same(lambda it: it.put([job, job]))
 
@@ -449,6 +466,19 @@ class QueueMachine(RuleBasedStateMachine):
         self.same(lambda it: it.sessions())
         self.same(lambda it: it.list_schedules())
         self.same(lambda it: it.due_schedules(skip=["x"]))
+        self.same(lambda it: it.holders([(task, key) for task in "tu" for key in "vw"]))
+
+    @invariant()
+    def at_most_one_job_of_a_key_lives(self) -> None:
+        """Those that hold their key beyond their start."""
+        live = [
+            (job.record.task, job.record.unique_key)
+            for job in self.model.jobs.values()
+            if job.record.unique_key is not None
+            and job.unique_until is not Until.START
+            and not job.record.state.is_final
+        ]
+        assert len(live) == len(set(live))
 
     def teardown(self) -> None:
         try:

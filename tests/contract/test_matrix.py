@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
 import pytest
 
@@ -204,9 +204,9 @@ CELLS: Final = [
 ]
 
 
-def subject_in(world: World, state: State, event: Event, *, asked: bool) -> Subject:
+def subject_in(world: World, state: State, event: Event, *, asked: bool, **fields: Any) -> Subject:
     expires_in_ms = LEASE_MS if event is Event.EXPIRE else None
-    subject = Subject(world, world.put(expires_in_ms=expires_in_ms))
+    subject = Subject(world, world.put(expires_in_ms=expires_in_ms, **fields))
     MAKE[state](subject)
     if asked:
         world.engine.cancel([subject.id])

@@ -11,15 +11,21 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import TypeVar
 
+import pytest
+
 from tests.contract.world import LEASE_MS, World, ids_of
 from windlass.core.states import Counters, Reason, State
+from windlass.core.unique import OnConflict
 from windlass.engine.contract import (
     CancelCode,
+    ChangeCode,
     Engine,
+    Filter,
     Placed,
     Plan,
     PutCode,
     Succeeded,
+    UniqueKey,
     Verdict,
 )
 
@@ -159,6 +165,53 @@ def test_a_key_makes_one_job(world: World) -> None:
     (winner,) = [item for item in placed if item.code is PutCode.CREATED]
     assert Counter(placed) == {winner: 1, Placed(winner.id, PutCode.EXISTING): 15}
     assert world.ids() == [winner.id]
+
+
+def test_a_unique_key_makes_one_job(world: World) -> None:
+    jobs = [world.new(unique=UniqueKey(key="key")) for _ in range(16)]
+    placed = race(world, 16, lambda engine, index: engine.put([jobs[index]])[0])
+    (winner,) = [item for item in placed if item.code is PutCode.CREATED]
+    assert Counter(placed) == {winner: 1, Placed(winner.id, PutCode.EXISTING): 15}
+    assert world.ids() == [winner.id]
+
+
+@pytest.mark.parametrize("on_conflict", OnConflict)
+def test_a_unique_job_ends_before_the_next_begins(world: World, on_conflict: OnConflict) -> None:
+    """Half of the callers put, half claim and end what they get: a call is answered with a job that
+    lives, or makes one, and replaced arguments are never those of a job that runs."""
+    unique = UniqueKey(key="key", on_conflict=on_conflict)
+    jobs = [[world.new(unique=unique) for _ in range(25)] for _ in range(4)]
+
+    def act(engine: Engine, index: int) -> Counter[str]:
+        if index % 2:
+            return Counter(engine.put([job])[0].code for job in jobs[index])
+        done: Counter[str] = Counter()
+        for turn in range(25):
+            nonce = f"nonce-{index}-{turn:02}"
+            claims = engine.claim(f"worker-{index}", nonce, Plan(), 9).claims
+            assert len(claims) <= 1
+            running = engine.find(Filter(state=State.RUNNING)).records
+            assert {record.id for record in running} <= {claim.id for claim in claims} or not claims
+            done["ended"] += len(claims)
+            engine.finish([Succeeded(id=claim.id, token=nonce) for claim in claims])
+        return done
+
+    said = sum(race(world, 4, act), Counter[str]())
+    live = [record for record in world.records() if record and not record.state.is_final]
+    assert said["created"] == said["ended"] + len(live)
+    assert len(live) <= 1
+    assert world.engine.check() == []
+
+
+def test_one_of_two_dead_jobs_lives_again(world: World) -> None:
+    unique = UniqueKey(key="key")
+    ids = []
+    for _ in range(8):
+        ids.append(world.put(unique=unique))
+        world.engine.cancel(ids[-1:])
+    codes = race(world, 8, lambda engine, index: engine.retry([ids[index]])[0])
+    assert Counter(codes) == {ChangeCode.DONE: 1, ChangeCode.DUPLICATE: 7}
+    assert world.engine.check() == []
 
 
 def test_an_id_makes_one_job(world: World) -> None:

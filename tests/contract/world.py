@@ -99,8 +99,9 @@ class World:
 
     def new_id(self, fields: dict[str, Any]) -> str:
         """An id in the partition that the engine chooses; later ones sort after earlier ones."""
-        key = fields.get("idempotency_key")
-        partition = partition_of(self.engine.new_id(fields["task"], fields["queue"], key))
+        key, unique = fields.get("idempotency_key"), fields.get("unique")
+        names = (fields["task"], fields["queue"], key, None if unique is None else unique.key)
+        partition = partition_of(self.engine.new_id(*names))
         return new_id(next(self._numbers), partition)
 
     def later_id(self, partition: int) -> str:

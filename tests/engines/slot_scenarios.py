@@ -12,6 +12,7 @@ from tests.contract.variants import OPTIONS
 from tests.contract.world import LEASE_MS, World
 from tests.engines.slots import Node, name_of
 from windlass.core.states import Reason, State
+from windlass.core.unique import OnConflict
 from windlass.engine.contract import (
     GONE_SESSION_MS,
     IDEMPOTENCY_MS,
@@ -28,6 +29,7 @@ from windlass.engine.contract import (
     ScheduleChange,
     Snoozed,
     Succeeded,
+    UniqueKey,
     Unroutable,
 )
 
@@ -41,14 +43,17 @@ EMPTIES: Final[dict[str, set[str]]] = {
     "close": {"asked", "held", "lease", "wait"},
     "discard": {
         *("body", "count", "dead", "extra", "ids", "job", "keep", "key_expiry", "keys"),
+        "unique",
     },
     "examine": set(),
     "find": set(),
     "fire": {"due", "parked", "ready", "schedule_due", "wait"},
     "get": set(),
+    "holders": set(),
     "look": set(),
     "open": set(),
     "put": {"wait"},
+    "put_unique": {"due", "parked", "ready", "wait"},
     "release": {"asked", "held", "wait"},
     "retry": {"dead", "extra", "keep", "wait"},
     "schedules": set(),
@@ -56,7 +61,7 @@ EMPTIES: Final[dict[str, set[str]]] = {
     "stats": set(),
     "tend": {
         *("asked", "body", "count", "dead", "extra", "forget", "held", "ids", "job", "keep"),
-        *("key_expiry", "keys", "lease", "sessions", "wait"),
+        *("key_expiry", "keys", "lease", "sessions", "unique", "wait"),
     },
     "turn": {"asked", "due", "extra", "held", "lease", "parked", "ready", "wait"},
     "unschedule": {"schedule", "schedule_due", "schedule_names"},
@@ -106,6 +111,59 @@ def a_job_is_put_twice(stage: Stage) -> None:
     job = stage.world.new(idempotency_key="key", fingerprint="one")
     stage.engine.put([job, job])
     stage.engine.put([stage.world.new(idempotency_key="key", fingerprint="other")])
+
+
+def a_unique_job_is_met(stage: Stage) -> None:
+    """By others with its key, in every state in which it waits, and when it has expired."""
+    for wait in (stay_ready, be_scheduled, be_parked, be_expired):
+        for on_conflict in OnConflict:
+            wait(stage)
+            stage.add_waiter()
+            for run_in_ms in (1_000, 0, 0):
+                stage.world.put(run_in_ms=run_in_ms, unique=unique(on_conflict))
+            leave_nothing(stage)
+
+
+def unique(on_conflict: OnConflict = OnConflict.RETURN, period_ms: int = 0) -> UniqueKey:
+    return UniqueKey(key="key", period_ms=period_ms, on_conflict=on_conflict)
+
+
+def stay_ready(stage: Stage) -> str:
+    return stage.world.put(unique=unique())
+
+
+def be_scheduled(stage: Stage) -> str:
+    return stage.world.put(unique=unique(), run_in_ms=9)
+
+
+def be_parked(stage: Stage) -> str:
+    id = stage.world.put(unique=unique())
+    claim = stage.world.take()
+    progress = Progressed(id=id, token=claim.token, progress=b"half")
+    stage.engine.finish([progress, Unroutable(id=id, token=claim.token)])
+    return id
+
+
+def be_expired(stage: Stage) -> str:
+    return stage.world.put(unique=unique(), run_in_ms=9, expires_in_ms=0)
+
+
+def a_unique_key_changes_hands(stage: Stage) -> None:
+    one = stage.world.put(unique=unique(period_ms=9))
+    stage.engine.cancel([one])
+    stage.world.advance(9)
+    other = stage.world.put(unique=unique())
+    stage.engine.holders([("task", "key"), ("task", "other")])
+    stage.engine.retry([one])
+    stage.engine.cancel([other])
+    stage.engine.retry([one, other])
+    stage.engine.cancel([one])
+    stage.engine.discard([other])
+    stage.engine.discard([one])
+    stage.world.put(unique=unique(period_ms=10 * OPTIONS.dead_ttl_ms))
+    leave_nothing(stage)
+    stage.world.advance(10 * OPTIONS.dead_ttl_ms)
+    leave_nothing(stage)
 
 
 WAYS_TO_END: Final = 6
@@ -353,6 +411,8 @@ SCENARIOS: Final[tuple[Callable[[Stage], None], ...]] = (
     everything_is_seen,
     somebody_waits,
     a_job_is_put_twice,
+    a_unique_job_is_met,
+    a_unique_key_changes_hands,
     the_only_job_ends,
     the_only_claim_is_given_back,
     the_only_job_becomes_ready,

@@ -16,7 +16,7 @@ from tests.contract.variants import OPTIONS, Variant
 from tests.contract.world import World
 from tests.engines.conftest import OpenRedis, new_job
 from tests.redis_server import RedisServer, documented_rights
-from windlass.engine.contract import Engine, Plan, ScheduleChange
+from windlass.engine.contract import Engine, Plan, ScheduleChange, UniqueKey
 from windlass.engine.redis.keys import KINDS, Kind, key
 from windlass.errors import EngineError
 
@@ -58,18 +58,23 @@ def test_a_lost_member_is_found_by_the_check(server: RedisServer, open_redis: Op
     engine = open_redis(server.url(namespace="damaged"))
     engine.put([new_job(number) for number in range(3)])
     engine.claim("worker", "nonce", Plan(), 1)
+    engine.put([new_job(3, unique=UniqueKey(key="lost"))])
     assert engine.check() == []
     server.tell("HDEL", "{damaged:p0}:body", "job-000001")
     server.tell("ZREM", "{damaged:p0}:ids", "job-000002")
     server.tell("ZREM", "{damaged:p0}:lease", "worker")
     server.tell("HINCRBY", "{damaged:p0}:count", '"q\\x00ready"', "5")
     server.tell("ZREM", "{damaged:p0}:dead", '""')
+    server.tell("ZADD", "{damaged:p0}:unique", "0", '"1:tkey\\x00job-000000"')
+    server.tell("ZREM", "{damaged:p0}:unique", '"1:tlost\\x00job-000003"')
     found = "\n".join(engine.check())
     for words in (
         "Job job-000001 has no body.",
-        "The counters say 8 jobs are listed, but there are 2.",
+        "The counters say 9 jobs are listed, but there are 3.",
         "session worker, which is unknown",
         "The set dead has lost its sentinel.",
+        "A unique key leads to job job-000000, which has another one.",
+        "holds the unique key lost, but that does not lead to it.",
     ):
         assert words in found
 

@@ -8,7 +8,7 @@ import re
 import pytest
 from redis.crc import key_slot
 
-from windlass.core import states
+from windlass.core import states, unique
 from windlass.engine import contract, waiting
 from windlass.engine.redis import keys, scripts
 from windlass.engine.redis.records import Record
@@ -117,8 +117,19 @@ def test_the_fields_of_a_record_are_in_the_order_that_lua_knows() -> None:
         if not name.endswith("_AT")  # where something begins in the bytes
     }
     assert list(numbers) == list(Record.__struct_fields__)
-    sizes_of_texts = {*range(10, 17), 29, 30}
-    assert sorted([*numbers.values(), *sizes_of_texts]) == list(range(1, 40))
+    sizes_of_texts = {*range(10, 17), 29, 30, 31}
+    assert sorted([*numbers.values(), *sizes_of_texts]) == list(range(1, 42))
+
+
+def test_the_hold_of_a_unique_key_in_lua_is_the_one_in_python() -> None:
+    text = scripts._read("include/unique")
+    (block,) = re.findall(r"local HOLDING = \{(.*?)\n\}", text, re.DOTALL)
+    (queued,) = re.findall(r"local QUEUED = \{(.*?)\}", text)
+    found = {
+        name: set(re.findall(r"(\w+) = true", states_of if "true" in states_of else queued))
+        for name, states_of in re.findall(r"(\w+)'?\]? = (QUEUED|\{[^}]*\})", block)
+    }
+    assert found == {str(until): set(held) for until, held in unique.HOLDING.items()}
 
 
 def test_the_state_machine_in_lua_is_the_one_in_python() -> None:

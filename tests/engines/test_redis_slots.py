@@ -95,8 +95,9 @@ def test_without_one_of_its_keys_it_has_no_effect(
 def test_without_few_or_most_of_its_many_keys_it_has_no_effect(
     pair: Pair, recording: Recording, name: str
 ) -> None:
-    said = refuse(pair, recording.most_changing(name), most=3)
-    number = sum(comb(len(scripts.load(name).keys), some) for some in (1, 2, 3))
+    case = recording.most_changing(name)
+    said = refuse(pair, case, most=3)
+    number = sum(comb(len(case.script.keys), few) for few in (1, 2, 3))
     assert said == {b"-TRYAGAIN": 2 * 2 * number + 1, b"-ASK": 1}
 
 

@@ -81,7 +81,7 @@ def test_a_newer_format_is_refused(path: Path, engine: SQLiteEngine) -> None:
     newer = apsw.Connection(str(path))
     newer.pragma("user_version", 99)
     newer.close()
-    with pytest.raises(FormatTooNew, match=r"format 99; this one knows up to \d+\b.*Upgrade"):
+    with pytest.raises(FormatTooNew, match=rf"knows up to {NEWEST_FORMAT}\)\. Upgrade"):
         engine.stats()
 
 
@@ -200,6 +200,8 @@ def a_schedule() -> ScheduleChange:
         ("UPDATE jobs SET hold = 'unroutable', due_ms = 1, state = 'scheduled'", "is held as"),
         ("DELETE FROM schedule_bodies", "Schedule nightly has no body"),
         ("DELETE FROM schedules", "row 1, which is no schedule"),
+        ("INSERT INTO unique_keys VALUES ('t', 'k', 'job-000000')", "which has another one"),
+        ("UPDATE jobs SET unique_key = 'k', unique_until = 'end'", "does not lead to it"),
     ],
 )
 def test_check_finds_damage(path: Path, engine: SQLiteEngine, statement: str, finding: str) -> None:

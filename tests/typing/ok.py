@@ -22,6 +22,7 @@ from windlass import (
     Retry,
     ScheduleInfo,
     Task,
+    Unique,
     Windlass,
 )
 
@@ -44,7 +45,7 @@ def import_csv(ctx: Context, path: str) -> int:
     return len(path)
 
 
-@app.task(takes_context=True, name="fetch", expires="1h")
+@app.task(takes_context=True, name="fetch", expires="1h", unique=Unique("start", by="url"))
 async def fetch(ctx: Context, url: str, tries: int = 3) -> bytes:
     return ctx.job_id.encode() + url.encode() * tries
 

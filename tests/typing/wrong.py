@@ -7,7 +7,7 @@ The test reads this file without its first two lines, which keep it quiet elsewh
 
 from __future__ import annotations
 
-from windlass import Context, Job, Task, Windlass
+from windlass import Context, Job, Task, Unique, Windlass
 
 app = Windlass("sqlite:///jobs.db")
 
@@ -74,6 +74,8 @@ def wrong_options() -> None:
     app.task(schedule="0 3 * * *")  # expect: arg-type
     resize.using(schedule=1)  # expect: call-arg
     app.schedules.save("name", resize, 1)  # expect: arg-type
+    app.task(unique="end")  # expect: call-overload
+    Unique("never")  # expect: arg-type
     Windlass(leese="30s")  # expect: call-arg
     Windlass(max_crashes="three")  # expect: arg-type
 

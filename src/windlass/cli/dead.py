@@ -148,12 +148,16 @@ def retry(
     windlass dead retry --all
     """
     chosen = _chosen(ids, task, everything)
-    done = 0
+    done = duplicates = 0
     with connect(app_path, url) as app, progress("Retrying") as advance:
         for chunk in _chunks(app.engine, chosen):
-            done += _count(app.engine.retry([record.id for record in chunk]))
+            codes = app.engine.retry([record.id for record in chunk])
+            done += _count(codes)
+            duplicates += codes.count(ChangeCode.DUPLICATE)
             advance(len(chunk))
     _report(done, "retried", as_json)
+    if duplicates:
+        say(f"{count(duplicates, 'dead job')} left as it was: another job holds its unique key.")
 
 
 @dead.command(short_help="Remove dead jobs for good.")

@@ -74,6 +74,7 @@ def print_record(record: JobRecord) -> None:
             ("queue", info.queue),
             ("priority", info.priority),
             ("call", call_text(record)),
+            ("unique", info.unique_key),
             ("attempts", f"{info.attempts} ({_budgets(record)})"),
             ("enqueued", info.enqueued_at),
             ("due", info.due_at),

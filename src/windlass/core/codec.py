@@ -13,6 +13,7 @@ every process. A result is stored as its JSON alone.
 - `encode_result` / `decode_result`: what the function returned. Where the annotation leaves the
   type open, and without one, a result is kept in its JSON form: a datetime comes back as text.
 - `encode_plain`, `decode_json`: without the function at hand, JSON types only.
+- `identity`: the same bytes for calls that pass the same values, however they are written.
 - `fingerprint`: tells one call from another. `check_size`: refuses what is too large.
 
 Which values are carried and which are refused is said in `windlass.core.values` and
@@ -96,6 +97,26 @@ class CallCodec:
         if len(call.args) > len(args):
             args.extend(self._decode_extra(call.args, len(args)))
         return tuple(args), self._decode_keywords(call.kwargs)
+
+    def identity(self, encoded: bytes, names: Sequence[str] | None) -> bytes:
+        """What an encoded call passes: to the parameters named, or to all. It makes no difference
+        whether a value is passed by position, by keyword or as the default."""
+        call = self._read(encoded)
+        signature = self._signature
+        names_of_args = [slot.name for slot in signature.positional]
+        passed = {**dict(zip(names_of_args, call.args, strict=False)), **call.kwargs}
+        values = {**signature.encoded_defaults, **passed}
+        if names is not None:
+            return _canonical([[name, values.get(name)] for name in names])
+        return _canonical([sorted(values.items()), call.args[len(names_of_args) :]])
+
+    def check_names(self, names: Sequence[str]) -> str:
+        """Why these names are not all parameters that a call can pass a value to, or ""."""
+        known = self._signature.names
+        unknown = [name for name in names if name not in known]
+        if not unknown:
+            return ""
+        return f"{self._name} has no parameter {unknown[0]!r}, only {', '.join(known) or 'none'}"
 
     def encode_result(self, value: object) -> bytes:
         """What the function returned, as bytes; an EncodeError if it cannot be stored."""
@@ -186,6 +207,12 @@ def check_size(encoded: bytes, limit: int, what: str) -> None:
             size=len(encoded),
             limit=limit,
         )
+
+
+def _canonical(values: list[Any]) -> bytes:
+    """JSON in which the order of keys does not matter. Stored values are JSON already."""
+    plain = msgspec.json.decode(msgspec.json.encode(values))
+    return msgspec.json.encode(plain, order="deterministic")
 
 
 @lru_cache(maxsize=256)

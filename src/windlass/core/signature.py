@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Collection
+from contextlib import suppress
 from functools import cached_property
 from inspect import Parameter
 from typing import Final
@@ -100,9 +101,23 @@ class Signature:
         self.extra_positional = self._slot_of(slots, Parameter.VAR_POSITIONAL)
         self.extra_keywords = self._slot_of(slots, Parameter.VAR_KEYWORD)
         self.required = [slots[p.name] for p in parameters if _is_required(p)]
+        starred = (self.extra_positional, self.extra_keywords)
+        self.names = [p.name for p in parameters if slots[p.name] not in starred]
+        self._slots = slots
         self._positions = {slot.name: index for index, slot in enumerate(self.positional)}
         self._needs = sum(_is_required(p) and p.kind in _POSITIONAL for p in parameters)
         self._takes_plain = all(slot in self.positional for slot in self.required)
+
+    @cached_property
+    def encoded_defaults(self) -> dict[str, msgspec.Raw]:
+        """The defaults of parameters, as if they were passed; without those that cannot be."""
+        encoded = {}
+        for parameter in self._parameters:
+            if parameter.default is not Parameter.empty:
+                with suppress(EncodeError):
+                    raw = self._slots[parameter.name].encode(parameter.default)
+                    encoded[parameter.name] = msgspec.Raw(raw)
+        return encoded
 
     def mismatch(self, count: int, keywords: Collection[str]) -> str:
         """Why Python would refuse this many positional arguments with these keywords, or ""."""

@@ -6,9 +6,9 @@ nothing and says so; a verb repeated after a lost reply changes nothing and succ
 milliseconds: `_ms` is an instant of the engine's own clock, `_in_ms` and `_after_ms` a distance
 that the engine resolves, so that no client's clock decides anything.
 
-In order: what goes in (`NewJob`, `Plan`), what a worker holds (`Claim`, `Batch`), how it reports
-(`Outcome`, `Verdict`), liveness (`Beat`, `Pulse`), schedules (`ScheduleChange`, `ScheduleRecord`),
-what can be seen (`JobRecord`, `Stats`, `Finding`), and the protocol itself.
+In order: what goes in (`UniqueKey`, `NewJob`, `Plan`), what a worker holds (`Claim`, `Batch`), how
+it reports (`Outcome`, `Verdict`), liveness (`Beat`, `Pulse`), schedules (`ScheduleChange`,
+`ScheduleRecord`), what can be seen (`JobRecord`, `Stats`, `Finding`), and the protocol itself.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from typing import Final, Protocol
 import msgspec
 
 from windlass.core.states import Counters, Hold, Reason, State
+from windlass.core.unique import OnConflict, Until
 
 #: A finished record is kept at least this long, so that a repeated finish is recognised.
 MIN_RECORD_MS: Final = 10 * 60 * 1000
@@ -57,6 +58,16 @@ class Capability(StrEnum):
 # --------------------------------------------------------------------------------------- going in
 
 
+class UniqueKey(msgspec.Struct, frozen=True, kw_only=True):
+    """A key that one job of a task holds at a time, as `core.unique.is_held` says. At most 200
+    characters, none of them a zero."""
+
+    key: str  # scoped to the task
+    until: Until = Until.END
+    period_ms: int = 0  # held for at least so long after the put
+    on_conflict: OnConflict = OnConflict.RETURN
+
+
 class NewJob(msgspec.Struct, frozen=True, kw_only=True):
     """A job as a producer hands it over. The id is made by the producer: repeating is harmless."""
 
@@ -69,14 +80,36 @@ class NewJob(msgspec.Struct, frozen=True, kw_only=True):
     run_in_ms: int = 0  # not before this much later
     expires_ms: int | None = None  # not to be started after this instant
     expires_in_ms: int | None = None  # not to be started after this much later
-    idempotency_key: str | None = None  # scoped to the task
+    idempotency_key: str | None = None  # scoped to the task, and to the unique key if it has one
     fingerprint: str = ""  # of the arguments, compared when the key is repeated
+    unique: UniqueKey | None = None
+
+    @property
+    def scoped_key(self) -> str | None:
+        """The idempotency key as it is stored. Where a unique key decides on the partition, the
+        other key can only be looked for there."""
+        if self.unique is None or self.idempotency_key is None:
+            return self.idempotency_key
+        return f"{self.unique.key}\0{self.idempotency_key}"
+
+    def due_ms(self, now_ms: int) -> int:
+        """The later of the two instants before which it must not start."""
+        return max(self.run_after_ms or 0, now_ms + self.run_in_ms)
+
+    def expiry_ms(self, now_ms: int) -> int | None:
+        """The earlier of the two instants after which it must not start."""
+        if self.expires_in_ms is None:
+            return self.expires_ms
+        relative_ms = now_ms + self.expires_in_ms
+        return relative_ms if self.expires_ms is None else min(self.expires_ms, relative_ms)
 
 
 class PutCode(StrEnum):
     CREATED = "created"  # stored now, or by an earlier call with the same id
-    EXISTING = "existing"  # the idempotency key belongs to another job, whose id is given
-    CONFLICT = "conflict"  # the same, and that job has other arguments; nothing was stored
+    EXISTING = "existing"  # the idempotency or unique key belongs to another job: its id is given
+    CONFLICT = "conflict"  # the idempotency key does, and that job has other arguments
+    REPLACED = "replaced"  # the job that holds the unique key, whose id is given, has this call now
+    DUPLICATE = "duplicate"  # the unique key is held by the job whose id is given: refused
 
 
 class Placed(msgspec.Struct, frozen=True):
@@ -284,6 +317,7 @@ class JobRecord(msgspec.Struct, frozen=True, kw_only=True):
     has_result: bool = False  # a result is still stored
     payload: bytes = b""
     failures: tuple[Failure, ...] = ()
+    unique_key: str | None = None
 
 
 class Filter(msgspec.Struct, frozen=True, kw_only=True):
@@ -313,6 +347,7 @@ class ChangeCode(StrEnum):
 
     DONE = "done"
     REFUSED = "refused"  # its state does not allow it
+    DUPLICATE = "duplicate"  # another job holds its unique key
     UNKNOWN = "unknown"
 
 
@@ -375,14 +410,21 @@ class Engine(Protocol):
     #: Added to the engine's clock. The one seam through which tests move time; otherwise 0.
     clock_offset_ms: int
 
-    def new_id(self, task: str, queue: str, idempotency_key: str | None) -> str:
+    def new_id(
+        self, task: str, queue: str, idempotency_key: str | None, unique_key: str | None = None
+    ) -> str:
         """An id for a job to be put, which carries the partition that the job belongs to. Asks
-        nobody. Other ids may be put too, but not with an idempotency key."""
+        nobody. Other ids may be put too, but not with an idempotency key or a unique one."""
 
     def put(self, jobs: Sequence[NewJob]) -> list[Placed]:
         """Store jobs; in each partition all of them, or none when it raises. A known id is left as
         it is. At most 500 at a time: more than that need not fit into one transaction of every
-        engine."""
+        engine.
+
+        The idempotency key counts first, then the unique key; neither is taken by a job that was
+        not stored. A job that waits and is replaced has the queue, priority, times, payload and
+        unique key of the new one, fresh budgets, and its place in line if it stays ready. One that
+        holds the key and whose `expires` has passed is cancelled first, as a claim would do."""
 
     def claim(self, session: str, nonce: str, plan: Plan, limit: int) -> Batch:
         """Promote what is due, take back what is lost, then lease up to `limit` jobs to `session`
@@ -420,11 +462,14 @@ class Engine(Protocol):
 
     def retry(self, ids: Sequence[str]) -> list[ChangeCode]:
         """Make dead or cancelled jobs ready again, with fresh budgets. Repeated, it finds them
-        ready and says refused."""
+        ready and says refused. One whose unique key is held by another job is left as it is."""
 
     def discard(self, ids: Sequence[str]) -> list[ChangeCode]:
-        """Remove dead or cancelled jobs, and free their idempotency keys. Repeated, it does not
-        find them and says unknown."""
+        """Remove dead or cancelled jobs, and free their idempotency and unique keys. Repeated, it
+        does not find them and says unknown."""
+
+    def holders(self, keys: Sequence[tuple[str, str]]) -> list[str | None]:
+        """The ids of the jobs that hold unique keys, each given as task and key."""
 
     def adopt(self, tasks: Sequence[str]) -> int:
         """Offer at once jobs of these tasks that were held as unroutable, at most `BITE`; how many.
@@ -450,7 +495,8 @@ class Engine(Protocol):
         """Forget a schedule; its jobs stay. Whether there was one: not so when repeated."""
 
     def tend(self) -> Tended:
-        """One bounded bite of upkeep: reap silent sessions, purge what was kept long enough."""
+        """One bounded bite of upkeep: reap silent sessions, purge what was kept long enough. A
+        record that holds a unique key for a period is kept for all of it."""
 
     def stats(self) -> Stats: ...
 

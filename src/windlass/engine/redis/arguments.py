@@ -24,6 +24,7 @@ from windlass.engine.contract import (
     ScheduleChange,
     Snoozed,
     Succeeded,
+    UniqueKey,
     Unroutable,
 )
 from windlass.errors import EngineError
@@ -45,11 +46,19 @@ def of_jobs(jobs: Sequence[NewJob]) -> list[bytes]:
             job.run_in_ms,
             _instant(job.expires_ms),
             _instant(job.expires_in_ms),
-            False if job.idempotency_key is None else job.idempotency_key,
+            False if job.idempotency_key is None else job.scoped_key,
             job.fingerprint,
         )
-        arguments += (_encode(head), job.payload)
+        arguments += (
+            _encode(head if job.unique is None else head + _of_unique(job.unique)),
+            job.payload,
+        )
     return arguments
+
+
+def _of_unique(unique: UniqueKey) -> tuple[object, ...]:
+    check_name("unique key", unique.key)
+    return unique.key, unique.until, unique.period_ms, unique.on_conflict
 
 
 def of_outcomes(outcomes: Sequence[Outcome]) -> list[bytes]:

@@ -10,7 +10,7 @@ from typing import Final
 
 #: What is looked through from its beginning to its end: every job, then every index, and schedules.
 WALKS: Final = (
-    *("ids", "ready", "due", "parked", "held", "asked", "keep", "dead", "lease"),
+    *("ids", "ready", "due", "parked", "held", "asked", "keep", "dead", "unique", "lease"),
     *("schedule_names", "schedule_due"),
 )
 

@@ -92,20 +92,26 @@ class RedisEngine:
             return frozenset(Capability)
         return frozenset(Capability) - {Capability.STRICT_ORDER}
 
-    def new_id(self, task: str, queue: str, idempotency_key: str | None) -> str:
+    def new_id(
+        self, task: str, queue: str, idempotency_key: str | None, unique_key: str | None = None
+    ) -> str:
         wall_ms = time.time_ns() // 1_000_000
-        if idempotency_key is None:
+        key = idempotency_key if unique_key is None else unique_key
+        if key is None:
             return new_id(wall_ms, self._partitions.next_free())
-        return new_id(wall_ms, self._partitions.of_key(task, idempotency_key))
+        return new_id(wall_ms, self._partitions.of_key(task, key))
 
     # ----------------------------------------------------------------------------- hot paths
 
     def put(self, jobs: Sequence[NewJob]) -> list[Placed]:
+        name = "put"
         for job in jobs:
-            if job.idempotency_key is not None:
-                self._partitions.check_key(job.id, job.task, job.idempotency_key)
+            if job.unique is not None:
+                name = "put_unique"  # it declares more keys, which others need not pay for
+            if job.idempotency_key is not None or job.unique is not None:
+                self._partitions.check_key(job)
         self._partitions.advance()
-        return self._spread("put", jobs, lambda job: job.id, arguments.of_jobs, _to_placed)
+        return self._spread(name, jobs, lambda job: job.id, arguments.of_jobs, _to_placed)
 
     def claim(self, session: str, nonce: str, plan: Plan, limit: int) -> Batch:
         return self.turn(session, (), nonce, plan, limit).batch
@@ -169,6 +175,19 @@ class RedisEngine:
 
     def discard(self, ids: Sequence[str]) -> list[ChangeCode]:
         return self._spread("discard", ids, str, arguments.of_texts, _each(ChangeCode))
+
+    def holders(self, keys: Sequence[tuple[str, str]]) -> list[str | None]:
+        groups: dict[int, list[int]] = {}
+        for position, key in enumerate(keys):
+            groups.setdefault(self._partitions.of_key(*key), []).append(position)
+        calls = [
+            self._call(number, "holders", arguments.of_texts([t for at in some for t in keys[at]]))
+            for number, some in groups.items()
+        ]
+        found: dict[int, str | None] = {}
+        for some, reply in zip(groups.values(), self._run(calls), strict=True):
+            found.update(zip(some, (job_id.decode() or None for job_id in reply), strict=True))
+        return [found[at] for at in range(len(keys))]
 
     def adopt(self, tasks: Sequence[str]) -> int:
         adopted = 0

@@ -26,7 +26,8 @@ KINDS: Final[dict[str, Kind]] = {
     "meta": Kind.HASH,  # sequence, last_seen, reap_after, format, partitions
     "job": Kind.HASH,  # id -> record
     "body": Kind.HASH,  # id -> envelope, never rewritten
-    "extra": Kind.HASH,  # r:id result, p:id progress, f:number:id an entry of the history
+    "extra": Kind.HASH,  # r:id result, p:id progress, f:number:id an entry of the history,
+    # k:id its idempotency key, s:id the put whose call it has now, w:put the job that has its call
     "ids": Kind.LEXICAL,  # every id
     "ready": Kind.LEXICAL,  # who may be claimed: suspect, queue, rank, place, id
     "due": Kind.BY_TIME,  # who waits for an instant: row, id
@@ -42,6 +43,7 @@ KINDS: Final[dict[str, Kind]] = {
     "key_expiry": Kind.BY_TIME,  # idempotency keys, by when they are forgotten
     "count": Kind.HASH,  # queue and state -> number of records
     "total": Kind.HASH,  # what happened -> how often
+    "unique": Kind.LEXICAL,  # who was stored last under a unique key: task, key, id
     "wait": Kind.NEWEST_FIRST,  # channels of waiters, by when they stop waiting
     "schedule": Kind.HASH,  # r:name record, n:name note, b:name body
     "schedule_names": Kind.LEXICAL,  # every schedule

@@ -11,6 +11,7 @@ from typing import TypeVar
 from zlib import crc32
 
 from windlass.core.ids import partition_of
+from windlass.engine.contract import NewJob
 from windlass.errors import EngineError
 
 T = TypeVar("T")
@@ -32,9 +33,9 @@ class Partitions:
             return self._spread(job_id)
         return carried if carried < self.number else self._spread(job_id)
 
-    def of_key(self, task: str, idempotency_key: str) -> int:
+    def of_key(self, task: str, key: str) -> int:
         """Where all jobs that could share a key have to be."""
-        return self._spread(f"{task}\0{idempotency_key}")
+        return self._spread(f"{task}\0{key}")
 
     def of_session(self, session: str) -> int:
         """Where a session looks first."""
@@ -83,13 +84,17 @@ class Partitions:
             groups.setdefault((place or self.of_id)(id_of(item)), []).append(position)
         return groups
 
-    def check_key(self, job_id: str, task: str, idempotency_key: str) -> None:
-        """A job must be where the others that could share its key are."""
-        if self.number > 1 and self.of_id(job_id) != self.of_key(task, idempotency_key):
-            raise EngineError(
-                f"The id {job_id} puts the job of task {task} where its idempotency key is not "
-                "looked for. Make the id with Engine.new_id, and tell it the key."
-            )
+    def check_key(self, job: NewJob) -> None:
+        """A job must be where the others that could share its key are: the unique key decides, if
+        it has one."""
+        key = job.idempotency_key if job.unique is None else job.unique.key
+        if self.number == 1 or key is None or self.of_id(job.id) == self.of_key(job.task, key):
+            return
+        kind = "idempotency" if job.unique is None else "unique"
+        raise EngineError(
+            f"The id {job.id} puts the job of task {job.task} where its {kind} key is not looked "
+            "for. Make the id with Engine.new_id, and tell it the key."
+        )
 
     def _spread(self, text: str) -> int:
         return crc32(text.encode()) % self.number

@@ -39,6 +39,7 @@ class Record(msgspec.Struct, frozen=True):
     failures: int
     queue: str
     task: str
+    unique: str
     last_event: str
     last_token: str
     state: str
@@ -70,7 +71,7 @@ class _FailureHead(msgspec.Struct, array_like=True, frozen=True):
 _failure_head = msgspec.msgpack.Decoder(_FailureHead)
 
 #: The numbers of a record. Those of six bytes are read as two and four.
-_NUMBERS: Final = struct.Struct(">2IhI3B" + "hI" * 3 + "BH3B2H" + "b" + "hI" * 5 + "6I2H")
+_NUMBERS: Final = struct.Struct(">2IhI3B" + "hI" * 3 + "BH3B2H" + "b" + "hI" * 5 + "6I3H")
 
 
 def decode(packed: bytes) -> Record:
@@ -85,7 +86,7 @@ def decode(packed: bytes) -> Record:
     head = numbers(2) + long_numbers(1) + numbers(3) + long_numbers(3)
     last_sizes = numbers(7)
     rest = numbers(1) + long_numbers(5) + numbers(6)
-    fields: list[Any] = [*head, *rest, *_cut(packed, numbers(2) + last_sizes)]
+    fields: list[Any] = [*head, *rest, *_cut(packed, numbers(3) + last_sizes)]
     return Record(*fields)
 
 
@@ -150,6 +151,7 @@ def to_record(job_id: str, record: Record, now_ms: int) -> JobRecord:
         cancel_requested=bool(record.cancel_requested),
         suspect=bool(record.suspect),
         has_result=record.result_ms > now_ms,
+        unique_key=record.unique.split(" ", 2)[2] if record.unique else None,
     )
 
 

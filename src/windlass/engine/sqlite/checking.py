@@ -53,6 +53,18 @@ _DISAGREEMENTS: Final = {
         "SELECT id, state FROM jobs WHERE state NOT IN ('waiting', 'scheduled', 'ready', "
         "'running', 'retrying', 'succeeded', 'dead', 'cancelled')"
     ),
+    "Unique key {1} of task {0} leads to job {2}, which has another one or does not exist.": (
+        "SELECT task, key, id FROM unique_keys WHERE NOT EXISTS (SELECT 1 FROM jobs WHERE "
+        "id = unique_keys.id AND task = unique_keys.task AND unique_key = unique_keys.key)"
+    ),
+    "Job {0} is {1} and holds the unique key {2}, but that does not lead to it.": (
+        "SELECT id, state, unique_key FROM jobs "
+        "WHERE (unique_until IN ('end', 'success') AND state IN "
+        "('waiting', 'scheduled', 'ready', 'retrying', 'running') "
+        "OR unique_until = 'success' AND state = 'dead') "
+        "AND NOT EXISTS (SELECT 1 FROM unique_keys "
+        "WHERE task = jobs.task AND key = jobs.unique_key AND id = jobs.id)"
+    ),
     "Job {0} was started {1} times, but its budgets account for {2}.": (
         "SELECT id, starts, attempt + crashes + losses + interruptions + snoozes FROM jobs "
         "WHERE starts <> attempt + crashes + losses + interruptions + snoozes"

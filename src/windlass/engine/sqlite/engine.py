@@ -1,8 +1,8 @@
 """The SQLite engine: the contract's verbs, each one transaction on one file.
 
 The verbs' bodies live beside this file by what they are about: `putting`, `claiming`, `finishing`,
-`sessions`, `operating`, `scheduling`, `seeing`, `checking`. This class opens the transaction,
-settles its bookkeeping and rings the bell after the commit.
+`sessions`, `operating`, `scheduling`, `uniqueness`, `seeing`, `checking`. This class opens the
+transaction, settles its bookkeeping and rings the bell after the commit.
 """
 
 from __future__ import annotations
@@ -50,6 +50,7 @@ from windlass.engine.sqlite import (
     scheduling,
     seeing,
     sessions,
+    uniqueness,
 )
 from windlass.engine.sqlite.bell import Bell
 from windlass.engine.sqlite.claiming import Look
@@ -90,7 +91,9 @@ class SQLiteEngine:
             return frozenset({Capability.STRICT_ORDER})
         return frozenset(Capability)
 
-    def new_id(self, task: str, queue: str, idempotency_key: str | None) -> str:
+    def new_id(
+        self, task: str, queue: str, idempotency_key: str | None, unique_key: str | None = None
+    ) -> str:
         return new_id(time.time_ns() // 1_000_000)  # a file has one partition, whatever the job
 
     # ----------------------------------------------------------------------------- hot paths
@@ -142,6 +145,9 @@ class SQLiteEngine:
 
     def discard(self, ids: Sequence[str]) -> list[ChangeCode]:
         return self._write(lambda tx: operating.discard(tx, ids))
+
+    def holders(self, keys: Sequence[tuple[str, str]]) -> list[str | None]:
+        return self._read(lambda db, now: [uniqueness.find_id(db, *key, now) for key in keys])
 
     def adopt(self, tasks: Sequence[str]) -> int:
         if not self._read(lambda db, _now: operating.can_adopt(db, tasks)):

@@ -8,7 +8,7 @@ import apsw
 
 from windlass.core.states import Event, State, is_allowed
 from windlass.engine.contract import BITE, MIN_RECORD_MS, CancelCode, ChangeCode, Tended
-from windlass.engine.sqlite import claiming
+from windlass.engine.sqlite import claiming, uniqueness
 from windlass.engine.sqlite.statements import as_array, first
 from windlass.engine.sqlite.transaction import JobRow, Transaction
 
@@ -43,20 +43,23 @@ def _change(tx: Transaction, job: JobRow | None, event: Event) -> ChangeCode:
         return ChangeCode.UNKNOWN
     if not is_allowed(State(job.state), event):
         return ChangeCode.REFUSED
-    if event is Event.DISCARD:
-        tx.remove(job.row, job.queue, job.state)
-        tx.run("forget_key", job.id)  # else its caller would be sent to a job that is no more
-    else:
-        _revive(tx, job)
+    if event is Event.REVIVE:
+        return _revive(tx, job)
+    uniqueness.forget(tx, job.id)
+    tx.remove(job.row, job.queue, job.state)
+    tx.run("forget_key", job.id)  # else its caller would be sent to a job that is no more
     return ChangeCode.DONE
 
 
-def _revive(tx: Transaction, job: JobRow) -> None:
+def _revive(tx: Transaction, job: JobRow) -> ChangeCode:
+    if not uniqueness.take(tx, job):
+        return ChangeCode.DUPLICATE
     job.reason = job.finished_ms = job.keep_until_ms = job.result_until_ms = None
     job.result = job.progress = None
     job.expires_ms = None  # it would only expire again
     job.cancel_requested = 0
     tx.move(job, Event.REVIVE)
+    return ChangeCode.DONE
 
 
 def can_adopt(connection: apsw.Connection, tasks: Sequence[str]) -> bool:
@@ -86,12 +89,25 @@ def tend(tx: Transaction) -> Tended:
 
 
 def _purge(
-    tx: Transaction, row: int, queue: str, state: str, finished_ms: int, has_result: bool
+    tx: Transaction,
+    row: int,
+    job_id: str,
+    queue: str,
+    state: str,
+    finished_ms: int,
+    has_result: bool,
+    unique_key: str | None,
+    period_until_ms: int | None,
 ) -> bool:
     """Remove a record, or only its result while the record is still needed."""
-    record_until_ms = finished_ms + MIN_RECORD_MS
+    record_until_ms = max(finished_ms + MIN_RECORD_MS, period_until_ms or 0)
     if has_result and record_until_ms > tx.now_ms:
         tx.run("drop_result", row, record_until_ms)
         return False
+    if period_until_ms is not None and period_until_ms > tx.now_ms:
+        tx.run("keep_longer", row, period_until_ms)
+        return False
+    if unique_key is not None:
+        uniqueness.forget(tx, job_id)
     tx.remove(row, queue, state)
     return True

@@ -4,19 +4,20 @@ from __future__ import annotations
 
 from windlass.core.states import State
 from windlass.engine.contract import IDEMPOTENCY_MS, NewJob, Placed, PutCode
+from windlass.engine.sqlite import uniqueness
 from windlass.engine.sqlite.transaction import Transaction
 from windlass.engine.waiting import POLL_FLOOR_MS
 
 
 def put(tx: Transaction, job: NewJob) -> Placed:
     """Store one job; a known id is left as it is, a known key points to the job that has it."""
-    if job.idempotency_key is not None and tx.job(job.id) is None:
-        known = tx.one("find_key", job.task, job.idempotency_key, tx.now_ms)
-        if known is not None:
-            same = known[1] == job.fingerprint
-            return Placed(known[0], PutCode.EXISTING if same else PutCode.CONFLICT)
+    has_key = job.idempotency_key is not None or job.unique is not None
+    if has_key and tx.job(job.id) is None:
+        placed = _find_key(tx, job) or uniqueness.meet(tx, job)
+        if placed is not None:
+            return placed
     row = tx.next_number()
-    due_ms = max(job.run_after_ms or 0, tx.now_ms + job.run_in_ms)
+    due_ms = job.due_ms(tx.now_ms)
     is_ready = due_ms <= tx.now_ms
     state = State.READY if is_ready else State.SCHEDULED
     tx.run(
@@ -30,14 +31,13 @@ def put(tx: Transaction, job: NewJob) -> Placed:
         tx.now_ms,
         tx.now_ms if is_ready else None,
         None if is_ready else due_ms,
-        _expires_ms(job, tx.now_ms),
+        job.expiry_ms(tx.now_ms),
     )
     if not tx.connection.changes():
         return Placed(job.id, PutCode.CREATED)  # an earlier call stored it
     tx.run("insert_payload", row, job.payload)
-    if job.idempotency_key is not None:
-        until_ms = tx.now_ms + IDEMPOTENCY_MS
-        tx.run("keep_key", job.task, job.idempotency_key, job.id, job.fingerprint, until_ms)
+    if has_key:
+        _keep_keys(tx, job, row)
     tx.counts[job.queue, state] += 1
     tx.totals["enqueued"] += 1
     if is_ready or due_ms - tx.now_ms <= POLL_FLOOR_MS:
@@ -45,8 +45,20 @@ def put(tx: Transaction, job: NewJob) -> Placed:
     return Placed(job.id, PutCode.CREATED)
 
 
-def _expires_ms(job: NewJob, now_ms: int) -> int | None:
-    if job.expires_in_ms is None:
-        return job.expires_ms
-    relative_ms = now_ms + job.expires_in_ms
-    return relative_ms if job.expires_ms is None else min(job.expires_ms, relative_ms)
+def _find_key(tx: Transaction, job: NewJob) -> Placed | None:
+    """The answer to a job whose idempotency key is known."""
+    if job.scoped_key is None:
+        return None
+    known = tx.one("find_key", job.task, job.scoped_key, tx.now_ms)
+    if known is None:
+        return None
+    same = known[1] == job.fingerprint
+    return Placed(known[0], PutCode.EXISTING if same else PutCode.CONFLICT)
+
+
+def _keep_keys(tx: Transaction, job: NewJob, row: int) -> None:
+    if job.scoped_key is not None:
+        until_ms = tx.now_ms + IDEMPOTENCY_MS
+        tx.run("keep_key", job.task, job.scoped_key, job.id, job.fingerprint, until_ms)
+    if job.unique is not None:
+        uniqueness.declare(tx, job, job.unique, row)

@@ -32,7 +32,7 @@ def _get(connection: apsw.Connection, job_id: str, now_ms: int) -> JobRecord | N
     found = rows(connection, "read_job", job_id)
     if not found:
         return None
-    *_, has_result, number = found[0]
+    *_, has_result, _unique_key, number = found[0]
     result = rows(connection, "read_result", number)[0][0] if has_result else None
     bodies = rows(connection, "read_payload", number)
     failures = rows(connection, "list_failures", number)
@@ -57,7 +57,7 @@ def _to_record(
         rest[7:13],
         rest[13:],
     )
-    cancel_requested, suspect, progress, result_until_ms, has_result, _number = rest
+    cancel_requested, suspect, progress, result_until_ms, has_result, unique_key, _number = rest
     visible = bool(has_result) and result_until_ms > now_ms
     return JobRecord(
         id=job_id,
@@ -79,6 +79,7 @@ def _to_record(
         progress=progress,
         result=result if visible else None,
         has_result=visible,
+        unique_key=unique_key,
         **details,
     )
 

@@ -3,6 +3,7 @@
 -- ARGV: 1-3 clock, 4 "counts" or the index to walk through, 5 how far it was walked through
 -- Returns: {how far it is walked through now ("" = to the end), a sentence for each disagreement}
 --@include sessions
+--@include unique
 
 local reply = { '' }
 
@@ -14,7 +15,7 @@ local SENTINELS = {
   hash = { 'meta', 'job', 'body', 'extra', 'sessions', 'keys', 'count', 'total', 'schedule' },
   set = {
     'ids', 'ready', 'due', 'parked', 'held', 'asked', 'keep', 'dead', 'lease', 'forget',
-    'key_expiry', 'wait', 'schedule_names', 'schedule_due',
+    'key_expiry', 'wait', 'unique', 'schedule_names', 'schedule_due',
   },
 }
 
@@ -86,6 +87,16 @@ local function check_set(id, record, name, member, is_expected)
   end
 end
 
+-- Whoever holds a key by its state must be found by it; one that holds it to its start need not, if
+-- it has come back and another was stored meanwhile.
+local function check_unique(id, record)
+  local ends_at, _, name = read_unique(record)
+  local holds = ends_at ~= 'start' and HOLDING[ends_at][record[STATE]]
+  if holds and last_stored(record[TASK], name) ~= id then
+    say('Job %s is %s and holds the unique key %s, but that does not lead to it.', id, record[STATE], name)
+  end
+end
+
 local function check_record(id, record)
   local state, hold = record[STATE], record[HOLD]
   local waits = state == 'scheduled' or state == 'retrying' or hold == 'unroutable'
@@ -119,6 +130,9 @@ local function check_record(id, record)
   if record[STARTS] ~= accounted then
     say('Job %s was started %d times, but its budgets account for %d.', id, record[STARTS], accounted)
   end
+  if record[UNIQUE] ~= '' then
+    check_unique(id, record)
+  end
   if call('HEXISTS', key.body, id) == 0 then
     say('Job %s has no body.', id)
   end
@@ -145,6 +159,11 @@ end
 -- What is not listed by the id of a job.
 local OTHERS = { lease = check_lease, schedule_names = check_schedule, schedule_due = check_schedule }
 
+local function unique_member(id, record)
+  local _, _, name = read_unique(record)
+  return name and unique_prefix(record[TASK], name) .. id
+end
+
 -- The id at the end of a member of an index.
 local ID_OF = {
   ids = function(member) return member end,
@@ -155,6 +174,7 @@ local ID_OF = {
   parked = function(member) return string.sub(member, string.find(member, '\0', 1, true) + 8) end,
   held = function(member) return string.match(member, '([^%z]*)$') end,
   asked = function(member) return string.match(member, '([^%z]*)$') end,
+  unique = function(member) return string.match(member, '([^%z]*)$') end,
 }
 
 -- Everything that its record says must be listed; what is listed besides shows in the counts.
@@ -170,6 +190,9 @@ local function walk(name, from)
         say('%s lists job %s, which does not exist.', name, id)
       else
         check_record(id, record)
+        if name == 'unique' and member ~= unique_member(id, record) then
+          say('A unique key leads to job %s, which has another one.', id)
+        end
       end
     end
   end

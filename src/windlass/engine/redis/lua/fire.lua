@@ -61,7 +61,9 @@ local function make(change)
     cancel(id)
   end
   for _, job in ipairs(change.jobs) do
-    put(job[1], job[2])
+    if not find_known(job[1]) then
+      add_job(job[1], job[2], '')
+    end
   end
   flush()  -- the next change may take out what this one puts in
   return 1

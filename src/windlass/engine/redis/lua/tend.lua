@@ -12,11 +12,18 @@ end
 
 -- Remove a record, or only its result while the record is still needed.
 local function purge(id, record)
-  local record_until_ms = record[FINISHED_MS] + MIN_RECORD_MS
+  local record_until_ms, period_until_ms = record[FINISHED_MS] + MIN_RECORD_MS, 0
+  if record[UNIQUE] ~= '' then
+    period_until_ms = select(2, read_unique(record))
+    record_until_ms = math.max(record_until_ms, period_until_ms)
+  end
   if record[RESULT_MS] >= 0 and record_until_ms > now_ms then
     write('HDEL', key.extra, 'r:' .. id)
     record[RESULT_MS] = -1
     enter(id, record, record_until_ms)
+    return 0
+  elseif period_until_ms > now_ms then  -- it holds its unique key
+    enter(id, record, period_until_ms)
     return 0
   end
   remove(id, record)

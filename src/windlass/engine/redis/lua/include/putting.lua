@@ -1,5 +1,6 @@
--- Storing new jobs, each at most once. A head is {id, task, queue, priority, run_after_ms, run_in_ms,
--- expires_ms, expires_in_ms, key, fingerprint}, -1 for no instant, false for no key.
+-- Storing new jobs: what `put`, `put_unique` and `fire` share. A head is {id, task, queue, priority,
+-- run_after_ms, run_in_ms, expires_ms, expires_in_ms, key, fingerprint}, -1 for no instant, false for
+-- no key.
 -- KEYS: body ids ready due keys key_expiry extra
 --@include bookkeeping
 local bound = {}  -- keys that this call has bound
@@ -33,7 +34,7 @@ local function expires_ms(head)
   return head[7] < 0 and relative_ms or math.min(head[7], relative_ms)
 end
 
-local function store(head, body)
+local function store(head, body, unique)
   local id, queue, number = head[1], head[3], next_number()
   local due_ms = math.max(head[5], now_ms + head[6])
   local is_ready = due_ms <= now_ms
@@ -41,8 +42,8 @@ local function store(head, body)
   local task = head[2]
   local numbers = pack_numbers(NUMBERS, 0, 0, -1, 0, 0, 0, is_ready and -1 or due_ms, -1, -1,
     0, 0, #state, 4, 0, 0, 0, head[4], now_ms, number, number, expires_ms(head),
-    is_ready and now_ms or -1, 0, 0, 0, 0, 0, 0, #queue, #task)
-  save_bytes(id, numbers .. queue .. task .. state .. 'none')
+    is_ready and now_ms or -1, 0, 0, 0, 0, 0, 0, #queue, #task, #unique)
+  save_bytes(id, numbers .. queue .. task .. unique .. state .. 'none')
   write('HSET', key.body, id, body)
   write('ZADD', key.ids, '0', id)
   local place = struct.pack('>I7', number)
@@ -58,19 +59,39 @@ local function store(head, body)
   total('enqueued')
 end
 
--- The id of the job, or of the one which has its key, and "created", "existing" or "conflict".
-local function put(head, body)
+-- The answer to a job that was stored before, or whose idempotency key is known.
+local function find_known(head)
   if load(head[1]) then
     return head[1], 'created'
   end
-  if head[9] then
-    local field = key_field(head)
-    local known = find_key(field)
-    if known then
-      return known[1], known[2] == head[10] and 'existing' or 'conflict'
-    end
-    bind(field, head)
+  local known = head[9] and find_key(key_field(head))
+  if known then
+    return known[1], known[2] == head[10] and 'existing' or 'conflict'
   end
-  store(head, body)
+end
+
+-- Store a job that is not known; `unique` is what its record says of its unique key.
+local function add_job(head, body, unique)
+  if head[9] then
+    bind(key_field(head), head)
+  end
+  store(head, body, unique)
   return head[1], 'created'
+end
+
+-- Let `put` answer for every job: from ARGV 4 on, each has its head and its body.
+local function put_all(put)
+  local heads, ids, reply = {}, {}, {}
+  for at = 4, #ARGV, 2 do
+    heads[#heads + 1] = cmsgpack.unpack(ARGV[at])
+    ids[#ids + 1] = heads[#heads][1]
+  end
+  fetch(ids)
+  for number, head in ipairs(heads) do
+    local id, code = put(head, ARGV[3 + 2 * number])
+    reply[#reply + 1] = id
+    reply[#reply + 1] = code
+  end
+  settle()
+  return reply
 end

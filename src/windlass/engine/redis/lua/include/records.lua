@@ -10,14 +10,14 @@ local SUSPECT, CANCEL_REQUESTED, DUE_MS, FINISHED_MS, RESULT_MS = 5, 6, 7, 8, 9
 -- 10 to 16 are the sizes of the texts from LAST_EVENT on
 local PRIORITY, CREATED_MS, ROW, PLACE, EXPIRES_MS, READY_MS = 17, 18, 19, 20, 21, 22
 local CRASHES, LOSSES, INTERRUPTIONS, SNOOZES, STRAYS, FAILURES = 23, 24, 25, 26, 27, 28
--- 29 and 30 are the sizes of the first two texts
-local QUEUE, TASK, LAST_EVENT, LAST_TOKEN, STATE, HOLD, REASON = 31, 32, 33, 34, 35, 36, 37
-local SESSION, TOKEN = 38, 39
+-- 29 to 31 are the sizes of the first three texts; UNIQUE is empty for most
+local QUEUE, TASK, UNIQUE, LAST_EVENT, LAST_TOKEN, STATE, HOLD, REASON = 32, 33, 34, 35, 36, 37, 38, 39
+local SESSION, TOKEN = 40, 41
 local COUNTS, MARKS, SIZES = '>I4I4i6B', 'BBi6i6i6', 'BHBBBHH'
-local NUMBERS = COUNTS .. MARKS .. SIZES .. 'bi6i6i6i6i6I4I4I4I4I4I4HH'
+local NUMBERS = COUNTS .. MARKS .. SIZES .. 'bi6i6i6i6i6I4I4I4I4I4I4HHH'
 -- Where they begin.
 local MARKS_AT, ASKED_AT, SIZES_AT, REST_AT, EXPIRES_AT = 16, 17, 36, 46, 65
-local QUEUE_SIZE_AT, QUEUE_AT = 101, 105
+local QUEUE_SIZE_AT, QUEUE_AT = 101, 107
 
 local records = {}  -- id -> record, false when there is none, nil when it was not taken apart
 local packed = {}   -- id -> the record as it is stored, or false
@@ -33,14 +33,14 @@ local function pack(record)
     #record[SESSION], #record[TOKEN],
     record[PRIORITY], record[CREATED_MS], record[ROW], record[PLACE], record[EXPIRES_MS],
     record[READY_MS], record[CRASHES], record[LOSSES], record[INTERRUPTIONS], record[SNOOZES],
-    record[STRAYS], record[FAILURES], #record[QUEUE], #record[TASK])
+    record[STRAYS], record[FAILURES], #record[QUEUE], #record[TASK], #record[UNIQUE])
   return numbers .. table.concat(record, '', QUEUE, TOKEN)
 end
 
 local function take_apart(bytes)
   local record = { unpack_numbers(NUMBERS, bytes) }
-  local at = record[31]  -- behind the numbers
-  for number, size in ipairs({ 29, 30, 10, 11, 12, 13, 14, 15, 16 }) do
+  local at = record[32]  -- behind the numbers
+  for number, size in ipairs({ 29, 30, 31, 10, 11, 12, 13, 14, 15, 16 }) do
     local after = at + record[size]
     record[QUEUE + number - 1] = sub(bytes, at, after - 1)
     at = after

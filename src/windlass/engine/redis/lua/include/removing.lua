@@ -1,6 +1,17 @@
 -- Taking a job out for good.
 -- KEYS: body ids
---@include moves
+--@include unique
+
+-- Its unique key leads nowhere, unless it leads to another job by now.
+local function forget_unique(id, record)
+  local _, _, name = read_unique(record)
+  call('ZREM', key.unique, unique_prefix(record[TASK], name) .. id)
+  local new_id = call('HGET', key.extra, 's:' .. id)
+  if new_id then
+    call('HDEL', key.extra, 's:' .. id, 'w:' .. new_id)
+  end
+end
+
 local function remove(id, record)
   leave(id, record)
   write('HDEL', key.job, id)
@@ -10,6 +21,9 @@ local function remove(id, record)
   write('HDEL', key.extra, 'k:' .. id)
   for number = 0, math.min(record[FAILURES], MAX_FAILURES) - 1 do
     write('HDEL', key.extra, 'f:' .. number .. ':' .. id)
+  end
+  if record[UNIQUE] ~= '' then
+    forget_unique(id, record)
   end
   count(record[QUEUE], record[STATE], -1)
   records[id], packed[id], changed[id] = false, false, nil

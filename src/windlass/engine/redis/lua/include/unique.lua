@@ -1,0 +1,65 @@
+-- Unique keys. `unique` leads from a key to the job that was stored last under it, which holds the
+-- key for as long as its state, or its period, says so: claims and ends of jobs do nothing for it.
+-- A record says of its key "until period_until_ms key".
+-- KEYS: unique
+--@include moves
+local QUEUED = { waiting = true, scheduled = true, ready = true, retrying = true }
+local HOLDING = {
+  start = QUEUED,
+  ['end'] = { waiting = true, scheduled = true, ready = true, retrying = true, running = true },
+  success = {
+    waiting = true, scheduled = true, ready = true, retrying = true, running = true, dead = true,
+  },
+}
+
+-- What ends the hold of a job, the instant before which it does not end, and the key.
+local function read_unique(record)
+  local ends_at, period_until_ms, name = string.match(record[UNIQUE], '^(%a+) (%d+) (.*)$')
+  return ends_at, tonumber(period_until_ms), name
+end
+
+local function unique_prefix(task, name)
+  return #task .. ':' .. task .. name .. '\0'
+end
+
+-- The id of the job that a key leads to; nil when there is none.
+local function last_stored(task, name)
+  local prefix = unique_prefix(task, name)
+  local last = sub(prefix, 1, -2) .. '\1'
+  local member = call('ZRANGEBYLEX', key.unique, '[' .. prefix, '(' .. last, 'LIMIT', 0, 1)[1]
+  return member and sub(member, #prefix + 1)
+end
+
+-- The job that holds a key, and its record; nil when nobody does.
+local function find_holder(task, name)
+  local id = last_stored(task, name)
+  local record = id and load(id)
+  if record then
+    local ends_at, period_until_ms = read_unique(record)
+    if HOLDING[ends_at][record[STATE]] or period_until_ms > now_ms then
+      return id, record
+    end
+  end
+end
+
+-- From now on a key leads to this job.
+local function lead(task, name, id)
+  local prefix, before = unique_prefix(task, name), last_stored(task, name)
+  if before ~= id then
+    call('ZADD', key.unique, 0, prefix .. id)
+    if before then
+      call('ZREM', key.unique, prefix .. before)
+    end
+  end
+end
+
+-- Fresh budgets, and no progress.
+local function begin_anew(id, record)
+  for _, field in ipairs({ ATTEMPT, STARTS, CRASHES, LOSSES, INTERRUPTIONS, SNOOZES, STRAYS }) do
+    record[field] = 0
+  end
+  if record[HAS_PROGRESS] == 1 then
+    record[HAS_PROGRESS] = 0
+    write('HDEL', key.extra, 'p:' .. id)
+  end
+end

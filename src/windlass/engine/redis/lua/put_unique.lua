@@ -1,0 +1,93 @@
+-- Store new jobs of which some have a unique key; their heads have four words more: the key, until
+-- when it is held, for at least how long, and what to do while another job holds it. A job whose
+-- call took the place of another one is remembered, so that repeating the put does nothing.
+-- ARGV: 1-3 clock, then for each job its head and its body
+-- Returns: for each job its id, or that of the job which has its key, then "created", "existing",
+--          "conflict", "replaced" or "duplicate"
+--@include putting
+--@include unique
+
+local function unique_text(head)
+  local period_until_ms = head[13] > 0 and now_ms + head[13] or 0
+  return head[12] .. ' ' .. text_of(period_until_ms) .. ' ' .. head[11]
+end
+
+local function remember_replaced(id, new_id)
+  local before = call('HGET', key.extra, 's:' .. id)
+  call('HSET', key.extra, 's:' .. id, new_id, 'w:' .. new_id, id)
+  if before and before ~= new_id then
+    call('HDEL', key.extra, 'w:' .. before)
+  end
+end
+
+-- A job that waits takes over the call of another put, and stays in line if it stays ready.
+local function replace(id, record, head, body)
+  local was_ready = record[STATE] == 'ready'
+  local due_ms = math.max(head[5], now_ms + head[6])
+  local is_ready = due_ms <= now_ms
+  leave(id, record)
+  count(record[QUEUE], record[STATE], -1)
+  begin_anew(id, record)
+  record[SUSPECT], record[HOLD], record[STATE] = 0, 'none', is_ready and 'ready' or 'scheduled'
+  record[QUEUE], record[PRIORITY], record[EXPIRES_MS] = head[3], head[4], expires_ms(head)
+  record[DUE_MS], record[UNIQUE] = is_ready and -1 or due_ms, unique_text(head)
+  if not is_ready then
+    record[READY_MS] = -1
+  elseif not was_ready then
+    record[PLACE], record[READY_MS] = next_number(), now_ms
+  end
+  write('HSET', key.body, id, body)
+  enter(id, record)
+  count(record[QUEUE], record[STATE], 1)
+  total('replaced')
+  remember_replaced(id, head[1])
+end
+
+-- Who stands in the way of a job. One that waits and can only expire is cancelled first: it would
+-- swallow the call that it stands in the way of.
+local function find_obstacle(task, name)
+  local id, record = find_holder(task, name)
+  if not id or not QUEUED[record[STATE]] or record[EXPIRES_MS] < 0 or record[EXPIRES_MS] > now_ms then
+    return id, record
+  end
+  if record[STATE] ~= 'ready' then
+    move(id, record, 'due')
+  end
+  move(id, record, 'expire', { reason = 'expired' })
+  return find_holder(task, name)
+end
+
+-- The answer to a job whose unique key is held, or which has replaced another before.
+local function meet(head, body)
+  local on_conflict = head[14]
+  local replaced = on_conflict == 'replace' and call('HGET', key.extra, 'w:' .. head[1])
+  if replaced then
+    return replaced, 'replaced'
+  end
+  flush()  -- what this call stored may be in the way, and be moved
+  local id, record = find_obstacle(head[2], head[11])
+  if not id then
+    return nil
+  elseif on_conflict == 'return' then
+    return id, 'existing'
+  elseif on_conflict == 'raise' or not QUEUED[record[STATE]] then
+    return id, 'duplicate'
+  end
+  replace(id, record, head, body)
+  return id, 'replaced'
+end
+
+return put_all(function(head, body)
+  local id, code = find_known(head)
+  if not id and head[11] then
+    id, code = meet(head, body)
+  end
+  if id then
+    return id, code
+  end
+  if not head[11] then
+    return add_job(head, body, '')
+  end
+  lead(head[2], head[11], head[1])
+  return add_job(head, body, unique_text(head))
+end)

@@ -1,0 +1,145 @@
+"""Unique keys: who holds one, and what becomes of a job that finds it held.
+
+1. `meet` answers for a job whose key is held: with the holder, a refusal, or by giving the holder
+   the new call.
+2. `declare` lets a key lead to a job that was stored, `take` to one that comes back to life, and
+   `forget` nowhere.
+
+Who holds a key follows from the state of the job that it leads to, so that claims and ends of jobs
+do nothing for it.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import apsw
+
+from windlass.core.states import Event, Reason, State
+from windlass.core.unique import QUEUED, OnConflict, Until, is_held
+from windlass.engine.contract import NewJob, Placed, PutCode, UniqueKey
+from windlass.engine.sqlite.statements import rows
+from windlass.engine.sqlite.transaction import JobRow, Transaction
+from windlass.engine.waiting import POLL_FLOOR_MS
+
+
+class Holder(NamedTuple):
+    """The columns of `find_holder`."""
+
+    id: str
+    state: str
+    until: str
+    period_until_ms: int
+    expires_ms: int | None
+
+    def holds(self, now_ms: int) -> bool:
+        return is_held(Until(self.until), State(self.state), self.period_until_ms, now_ms)
+
+    @property
+    def is_queued(self) -> bool:
+        return State(self.state) in QUEUED
+
+
+def find(connection: apsw.Connection, task: str, key: str, now_ms: int) -> Holder | None:
+    """Who holds a key."""
+    found = [Holder(*row) for row in rows(connection, "find_holder", task, key)]
+    return found[0] if found and found[0].holds(now_ms) else None
+
+
+def find_id(connection: apsw.Connection, task: str, key: str, now_ms: int) -> str | None:
+    holder = find(connection, task, key, now_ms)
+    return None if holder is None else holder.id
+
+
+def meet(tx: Transaction, job: NewJob) -> Placed | None:
+    """The answer to a job that is not to be stored, because another holds its key or because it
+    was made part of another by an earlier call; None when it is to be stored."""
+    unique = job.unique
+    if unique is None:
+        return None
+    if unique.on_conflict is OnConflict.REPLACE:
+        replaced = tx.one("find_replaced", job.id)
+        if replaced is not None:
+            return Placed(replaced[0], PutCode.REPLACED)
+    holder = _find_fresh(tx, job.task, unique.key)
+    if holder is None:
+        return None
+    if unique.on_conflict is OnConflict.RETURN:
+        return Placed(holder.id, PutCode.EXISTING)
+    if unique.on_conflict is OnConflict.RAISE or not holder.is_queued:
+        return Placed(holder.id, PutCode.DUPLICATE)
+    _replace(tx, _load(tx, holder), job, unique)
+    return Placed(holder.id, PutCode.REPLACED)
+
+
+def _find_fresh(tx: Transaction, task: str, key: str) -> Holder | None:
+    """Who holds a key. One that waits and can only expire is cancelled first: it would swallow the
+    call that it stands in the way of."""
+    holder = find(tx.connection, task, key, tx.now_ms)
+    if holder is None or not holder.is_queued:
+        return holder
+    if holder.expires_ms is None or holder.expires_ms > tx.now_ms:
+        return holder
+    job = _load(tx, holder)
+    if job.state != State.READY:
+        tx.move(job, Event.DUE)
+    tx.move(job, Event.EXPIRE, reason=Reason.EXPIRED)
+    return find(tx.connection, task, key, tx.now_ms)
+
+
+def _load(tx: Transaction, holder: Holder) -> JobRow:
+    job = tx.job(holder.id)
+    assert job is not None, "it was read in this transaction"
+    return job
+
+
+def _replace(tx: Transaction, job: JobRow, new: NewJob, unique: UniqueKey) -> None:
+    due_ms = new.due_ms(tx.now_ms)
+    is_ready = due_ms <= tx.now_ms
+    stays_in_line = is_ready and job.state == State.READY
+    state = State.READY if is_ready else State.SCHEDULED
+    tx.run(
+        "replace_job",
+        job.row,
+        new.queue,
+        -new.priority,
+        job.place if stays_in_line or not is_ready else tx.next_number(),
+        state,
+        job.ready_ms if stays_in_line else tx.now_ms if is_ready else None,
+        None if is_ready else due_ms,
+        new.expiry_ms(tx.now_ms),
+        unique.until,
+        _period_until_ms(tx, unique),
+        new.id,
+    )
+    tx.run("replace_payload", job.row, new.payload)
+    tx.counts[job.queue, job.state] -= 1
+    tx.counts[new.queue, state] += 1
+    tx.totals["replaced"] += 1
+    if due_ms - tx.now_ms <= POLL_FLOOR_MS:
+        tx.made_ready += 1
+
+
+def declare(tx: Transaction, job: NewJob, unique: UniqueKey, row: int) -> None:
+    tx.run("declare_unique", row, unique.key, unique.until, _period_until_ms(tx, unique))
+    tx.run("keep_unique_key", job.task, unique.key, job.id)
+
+
+def _period_until_ms(tx: Transaction, unique: UniqueKey) -> int | None:
+    return tx.now_ms + unique.period_ms if unique.period_ms else None
+
+
+def take(tx: Transaction, job: JobRow) -> bool:
+    """Let the key of a job that is to live again lead to it; False when another holds it."""
+    (key,) = tx.one("read_unique_key", job.id) or (None,)
+    if key is None:
+        return True
+    holder = find(tx.connection, job.task, key, tx.now_ms)
+    if holder is not None and holder.id != job.id:
+        return False
+    tx.run("keep_unique_key", job.task, key, job.id)
+    return True
+
+
+def forget(tx: Transaction, job_id: str) -> None:
+    tx.run("forget_unique_key", job_id)

@@ -1,0 +1,20 @@
+"""Real callers and real workers on one unique key; `proofs` has a larger contest."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.contract.variants import fresh_url
+from tests.worker import contest
+
+
+@pytest.mark.parametrize("engine", ["sqlite-file", "redis-4"])
+def test_a_unique_key_is_never_shared(engine: str, tmp_path: Path) -> None:
+    url = fresh_url(engine, tmp_path)
+    verdict = contest.run(tmp_path, url, processes=2, threads=8, tries=125)
+    assert verdict.tries == 2_000
+    assert verdict.jobs > 5
+    assert verdict.starts >= verdict.jobs
+    assert verdict[-4:] == (0, 0, 0, 0)
