@@ -12,7 +12,16 @@ import pytest
 
 import windlass
 from tests.contract.world import StandingStill
-from windlass import All, Context, Cron, Every, InvalidSchedule, ScheduleNotFound, Windlass
+from windlass import (
+    All,
+    Context,
+    Cron,
+    Every,
+    InvalidSchedule,
+    ScheduleNotFound,
+    Unique,
+    Windlass,
+)
 from windlass.core.states import State
 from windlass.engine.contract import Engine, ScheduleChange
 from windlass.worker.declaring import declarations
@@ -94,6 +103,15 @@ def test_other_things_are_no_schedule(app: Windlass, schedule: Any) -> None:
 def test_an_option_for_one_call_is_refused(app: Windlass) -> None:
     with pytest.raises(InvalidSchedule, match="expires, as a datetime, is for one call alone"):
         app.task(name="t", expires=NOW, schedule=Every("1h"))(nothing)
+
+
+def test_a_unique_task_has_no_schedule(app: Windlass) -> None:
+    with pytest.raises(InvalidSchedule, match="which have overlap for that"):
+        app.task(name="t", unique=Unique(), schedule=Every("1h"))(nothing)
+    task = app.task(name="t", unique=Unique())(nothing)
+    with pytest.raises(InvalidSchedule, match="which have overlap for that"):
+        app.schedules.save("s", task.bind(), Every("1h"))
+    assert app.schedules.list() == []
 
 
 def test_a_schedule_belongs_to_the_task(app: Windlass) -> None:
