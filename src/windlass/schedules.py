@@ -339,14 +339,21 @@ def _run_now(engine: Engine, name: str) -> tuple[str, str]:
 
 
 def _remove(engine: Engine, name: str) -> None:
-    record = _read(engine, name)
-    declared = Note.unpack(record.note).declared
-    if declared is not None and _now_ms(engine) - declared.declared_ms < SILENT_MS:
+    if _is_declared_now(_read(engine, name), _now_ms(engine)):
         raise InvalidSchedule(
             f"The schedule {name} is declared by workers that run now, and would be back within a "
             "minute. Take it out of the code, or pause it."
         )
     engine.remove_schedule(name)
+
+
+def _is_declared_now(record: ScheduleRecord, now_ms: int) -> bool:
+    """One that cannot be read is nobody's here, and can be removed."""
+    try:
+        declared = Note.unpack(record.note).declared
+    except DecodeError:
+        return False
+    return declared is not None and now_ms - declared.declared_ms < SILENT_MS
 
 
 def _alter(

@@ -37,6 +37,8 @@ def test_list(shell: Shell, app: Windlass, nightly: str) -> None:
     found = shell.type("schedule", "list", "--json", "--url", shell.url).json
     assert [info["name"] for info in found] == ["broken", "hourly", "nightly"]
     assert found[2]["next_at"] == "2030-03-29T02:30:00Z"
+    assert shell.type("schedule", "remove", "broken", "--yes", "--url", shell.url).code == 0
+    assert [info.name for info in app.schedules.list()] == ["hourly", "nightly"]
 
 
 def test_no_schedules(shell: Shell, app: Windlass) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from msgspec.structs import replace
@@ -29,7 +29,14 @@ from windlass.engine.firing import RENEW_AFTER_MS
 from windlass.engine.url import open_engine
 from windlass.worker.control import Declaration
 from windlass.worker.declaring import declarations
-from windlass.worker.timekeeping import FLOOR_S, IDLE_S, ON_S, SPREAD_S, Timekeeper
+from windlass.worker.timekeeping import (
+    AGAIN_S,
+    FLOOR_S,
+    IDLE_S,
+    ON_S,
+    SPREAD_S,
+    Timekeeper,
+)
 
 HOUR_MS = 60 * 60 * 1000
 START_MS = 500_000 * HOUR_MS + HOUR_MS // 2  # half past
@@ -321,6 +328,28 @@ def test_of_two_versions_of_the_code_the_newer_one_counts(
     work.pass_ms(SILENT_MS)
     old.declare()
     assert work.app.schedules.get("nightly").schedule == Every("1h"), "it was rolled back"
+
+
+def test_a_declaration_that_met_a_run_is_made_again_soon(work: Clockwork) -> None:
+    keeper = declared(work, Every("1h"))
+    keeper._engine = cast(Engine, Rushed(work.engine))
+    assert keeper.declare() == AGAIN_S
+    keeper._engine = work.engine
+    assert keeper.declare() > AGAIN_S
+    assert work.app.schedules.get("nightly").is_declared
+
+
+class Rushed:
+    """An engine in which others are always faster."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._engine, name)
+
+    def change_schedules(self, changes: list[ScheduleChange]) -> list[bool]:
+        return [False] * len(changes)
 
 
 def test_a_higher_number_counts_whoever_comes_first(work: Clockwork) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from datetime import UTC, datetime, tzinfo
 from typing import TYPE_CHECKING, TypeVar
 
@@ -12,6 +13,7 @@ from windlass.cli.group import SuggestingGroup
 from windlass.cli.output import print_json, print_table, say, tell
 from windlass.cli.parameters import connection_options, json_option
 from windlass.cli.wording import age
+from windlass.errors import DecodeError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -165,7 +167,8 @@ def resume(name: str, app_path: str | None, url: str | None) -> None:
 def remove(name: str, yes: bool, app_path: str | None, url: str | None) -> None:
     """Forget a schedule. Its jobs stay. One that workers declare in code is refused."""
     with connect(app_path, url) as app:
-        app.schedules.get(name)
+        with suppress(DecodeError):  # what cannot be read can be removed
+            app.schedules.get(name)
         if not yes:
             click.confirm(f"Remove the schedule {name} for good?", abort=True, err=True)
         app.schedules.remove(name)

@@ -36,6 +36,8 @@ IDLE_S: Final = 2.0
 SPREAD_S: Final = 0.05
 #: Before the next look when there was more than one look could take.
 ON_S: Final = 0.01
+#: How soon to declare again what others were faster with, in seconds.
+AGAIN_S: Final = 1.0
 #: At most so many schedules in one look, and about so many jobs in one change.
 MOST_SCHEDULES: Final = 100
 MOST_JOBS: Final = 500
@@ -65,11 +67,12 @@ class Timekeeper:
         if not self._declarations:
             return float("inf")
         names = list(self._declarations)
-        for from_ in range(0, len(names), MOST_SCHEDULES):
-            self._declare(names[from_ : from_ + MOST_SCHEDULES])
-        return RENEWAL_MS / 1000 * uniform(0.9, 1.0)
+        chunks = [names[at : at + MOST_SCHEDULES] for at in range(0, len(names), MOST_SCHEDULES)]
+        failed = [chunk for chunk in chunks if not self._declare(chunk)]
+        return AGAIN_S if failed else RENEWAL_MS / 1000 * uniform(0.9, 1.0)
 
-    def _declare(self, names: Sequence[str]) -> None:
+    def _declare(self, names: Sequence[str]) -> bool:
+        """Whether nobody was faster: a run that was fired meanwhile, or another worker."""
         now_ms = self._engine.due_schedules(limit=0).now_ms
         records = self._engine.get_schedules(names)
         changes = []
@@ -84,8 +87,7 @@ class Timekeeper:
                 self._tell_outdated(name)
             if change is not None:
                 changes.append(change)
-        if changes:
-            self._engine.change_schedules(changes)  # what others have changed meanwhile counts
+        return not changes or all(self._engine.change_schedules(changes))
 
     def _tell_outdated(self, name: str) -> None:
         if self._reported.get(name) != "outdated":
