@@ -1,8 +1,9 @@
 """From schedules as an engine has them to changes of them, for all who make some.
 
-1. `read` opens a record. 2. `fire` says what follows from the time being what it is. 3. `declare`
-compares what a worker declares with what is known. 4. `enter`, `alter` and `run_now` are what a
-caller wants of a schedule.
+1. `read` opens a record.
+2. `fire` says what follows from the time being what it is.
+3. `declare` compares what a worker declares with what is known.
+4. `enter`, `alter` and `run_now` are what a caller wants of a schedule.
 
 Nobody here talks to an engine: a change is made by `change_schedules`, and counts if the record is
 still the one that was read.
@@ -17,9 +18,8 @@ from typing import Final
 import msgspec
 
 from windlass.core import timetable
-from windlass.core.declaration import Declared, Standing
+from windlass.core.declaration import Declared, Standing, fingerprint
 from windlass.core.declaration import declare as compare
-from windlass.core.declaration import fingerprint as fingerprint_of
 from windlass.core.ids import new_id
 from windlass.core.occurrence import occurrence_id, run_ms
 from windlass.core.timetable import Entry, Note, Step
@@ -86,8 +86,7 @@ def declare(
     known = None if note is None else note.declared
     if note is not None and known is None:
         return Standing.OUTDATED, None  # somebody has saved one of this name at run time
-    print_ = fingerprint_of(schedule, body)
-    standing, declared = compare(known, print_, now_ms, version=version)
+    standing, declared = compare(known, fingerprint(schedule, body), now_ms, version=version)
     if record is None or note is None:
         begun = timetable.declared_again(timetable.made(schedule, now_ms), declared)
         return standing, enter(name, body, begun, now_ms)
