@@ -29,7 +29,7 @@ def name_argument(command: F) -> F:
 
 @click.group(cls=SuggestingGroup)
 def schedule() -> None:
-    """List schedules; show their next runs, run, pause, resume or remove them."""
+    """Show schedules and their next runs; pause or run them."""
 
 
 @schedule.command("list")
