@@ -54,7 +54,9 @@ def prove(folder: Path) -> Iterator[str]:
             until(lambda: len(worker.children()) == 1, "one child", seconds=60)
             files.append(open_files(worker))
         yield f"open files of the supervisor after each of them: {files}"
-        assert max(files) - min(files) <= 2  # the engine opens and closes some of its own
+        # Hundreds of processes were replaced. Some files are opened when they are first needed, and
+        # what is left of a process is closed when the interpreter collects it.
+        assert max(files) < files[0] + 20
         assert worker.stop() == 0
     finally:
         yard.close()
@@ -64,8 +66,7 @@ def prove(folder: Path) -> Iterator[str]:
 def prove_kind(yard: Yard, worker: Worker, kind: Kind) -> Iterator[str]:
     began_at = time.monotonic()
     children_before = worker.log().count(" retires: ") + worker.log().count("killing child ")
-    stuck = enqueue_stuck(yard, kind)
-    innocent = [yard.plain(f"{kind.step}-innocent-{n}") for n in range(kind.number)]
+    innocent, stuck = enqueue(yard, kind)
     until(lambda: all(is_final(yard, stuck)), f"the end of {kind.what}", seconds=900)
     until(lambda: all(is_final(yard, innocent)), "the end of the others", seconds=60)
     reasons = Counter(yard.record(job).reason for job in stuck)
@@ -84,9 +85,17 @@ def prove_kind(yard: Yard, worker: Worker, kind: Kind) -> Iterator[str]:
     assert all(yard.record(job).counters.attempt == 1 for job in stuck)
 
 
-def enqueue_stuck(yard: Yard, kind: Kind) -> list[Job[str]]:
+def enqueue(yard: Yard, kind: Kind) -> tuple[list[Job[str]], list[Job[str]]]:
+    """Those that have nothing to do with it, and those that get stuck, which come last and all at
+    once: a process that keeps the interpreter to itself in the middle of a transaction keeps the
+    lock of a SQLite file too, until it is ended."""
+    plain, numbers = yard.script.plain, range(kind.number)
     task = getattr(yard.script, kind.task).using(timeout=TIMEOUT, retry=Retry(1))
-    return [task.enqueue(f"{kind.task}-{kind.step}-{n}", [kind.step]) for n in range(kind.number)]
+    innocent = plain.enqueue_many(plain.bind(f"{kind.step}-innocent-{n}", []) for n in numbers)
+    stuck = task.enqueue_many(
+        task.bind(f"{kind.task}-{kind.step}-{n}", [kind.step]) for n in numbers
+    )
+    return innocent, stuck
 
 
 def is_final(yard: Yard, jobs: list[Job[str]]) -> Iterator[bool]:
