@@ -23,6 +23,8 @@ from proofs import (
     recycling,
     redis_outages,
     rolling,
+    scheduled_at_scale,
+    schedules,
     stopped_worker,
     stuck_tasks,
     timeouts,
@@ -55,6 +57,8 @@ PROOFS: Final[dict[str, Callable[[Path], Iterator[str]]]] = {
     "memory": memory.prove,
     "timeouts": timeouts.prove,
     "typing": typing_golden.prove,
+    "schedules": schedules.prove,
+    "scheduled-at-scale": scheduled_at_scale.prove,
     "figures": figures.prove,
     "fresh-clone": fresh_clone.prove,
 }

@@ -15,7 +15,7 @@ import inspect
 import os
 import re
 import sys
-from collections.abc import Callable, Coroutine, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
 from types import FunctionType, MappingProxyType, TracebackType
@@ -62,6 +62,11 @@ from windlass.task import AsyncTask, SyncTask, Task
 
 if TYPE_CHECKING:
     from windlass.batching import Batcher
+    from windlass.core.schedule import Cron, Every
+    from windlass.core.timetable import Entry
+    from windlass.schedules import Schedules
+
+    Timing = Cron | Every | Sequence[Cron | Every]
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -115,6 +120,7 @@ class Windlass:
         self.settings: Settings = read_settings(arguments, os.environ)
         self._tasks: dict[str, Task[..., Any]] = {}
         self._lifespan = None if lifespan is None else read_lifespan(lifespan)
+        self._declared: dict[str, tuple[Task[..., Any], Cron | Every]] = {}
         self._middleware: list[Middleware] = []
         self._unnamed_url = _unnamed(self.settings)
         self._engine: Engine | None = None
@@ -147,6 +153,13 @@ class Windlass:
         """What talks to the engine for coroutines; made at the first use."""
         batcher = self._batcher
         return batcher if batcher is not None else self._make_batcher()
+
+    @property
+    def schedules(self) -> Schedules:
+        """What runs again and again: to be saved, seen, paused and removed while workers run."""
+        from windlass.schedules import Schedules  # costs a tenth of the import of windlass
+
+        return Schedules(self)
 
     def job(self, id: str) -> Job[Any]:
         """A handle on any job. Asks nobody whether there is one."""
@@ -231,6 +244,7 @@ class Windlass:
         takes_context: Literal[True],
         name: str = ...,
         run_in: Literal["process"] = ...,
+        schedule: Timing = ...,
         unique: Unique = ...,
         **options: Unpack[TaskOptions],
     ) -> ContextDecorator: ...
@@ -242,24 +256,29 @@ class Windlass:
         takes_context: Literal[False] = ...,
         name: str = ...,
         run_in: Literal["process"] = ...,
+        schedule: Timing = ...,
         unique: Unique = ...,
         **options: Unpack[TaskOptions],
     ) -> Decorator: ...
     def task(self, function: Any = None, /, **options: Any) -> Any:
         """Make a task of a function: `@app.task`, or `@app.task(queue="mail", ...)`.
 
-        Takes `name`, `takes_context`, `run_in`, `unique`, `queue`, `requires`, `priority`, `retry`,
-        `timeout`, `expires` and `result_ttl`."""
+        Takes `name`, `takes_context`, `run_in`, `schedule`, `unique`, `queue`, `requires`,
+        `priority`, `retry`, `timeout`, `expires` and `result_ttl`."""
         name = _checked_name(options.pop("name")) if "name" in options else None
         takes_context = options.pop("takes_context", False)
         if not isinstance(takes_context, bool):
             raise TypeError(f"takes_context must be True or False, found {takes_context!r}")
         runs_alone = "run_in" in options and _is_process(options.pop("run_in"))
         unique = _checked_unique(options.pop("unique")) if "unique" in options else None
+        schedule = options.pop("schedule", None)
         declared = read_task_options(options)
 
         def register(function: Callable[..., Any]) -> Task[..., Any]:
-            return self._register(function, name, takes_context, runs_alone, unique, declared)
+            task = self._register(function, name, takes_context, runs_alone, unique, declared)
+            if schedule is not None:
+                self._declare(task, schedule)
+            return task
 
         return register if function is None else register(function)
 
@@ -292,6 +311,22 @@ class Windlass:
         )
         self._tasks[name] = task
         return task
+
+    def _declare(self, task: Task[..., Any], schedule: object) -> None:
+        from windlass.schedules import read_declared
+
+        try:
+            self._declared.update(dict(read_declared(task, schedule)))
+        except BaseException:
+            del self._tasks[task.name]  # there is no such task: its declaration is wrong
+            raise
+
+    def declared_schedules(self) -> Iterator[tuple[str, Entry]]:
+        """The schedules that tasks declare, for a worker to store."""
+        for name, (task, schedule) in self._declared.items():
+            from windlass.schedules import in_zone
+
+            yield name, task.entry(task.codec.encode((), {}), in_zone(schedule, self))
 
     def around_run(self, function: Around) -> Around:
         """Run this around every job: a function that takes the context and yields once.

@@ -7,6 +7,7 @@ too. All of them can be copied and pickled.
     ├── SettingError            a setting is unknown or has a value that makes no sense
     ├── AppNotFound             `module:attribute` names no app
     ├── InvalidTask             a function or a name that cannot become a task
+    ├── InvalidSchedule         a schedule that a task cannot have, or a name that is taken
     ├── InvalidSurroundings     what was given as middleware or lifespan cannot be one
     ├── NoContext               no job is running here
     ├── AnnotationError         a type that a task's annotation names cannot be stored
@@ -23,6 +24,7 @@ too. All of them can be copied and pickled.
     ├── DuplicateJob            another job holds the unique key
     ├── QueueFull               as many jobs wait in the queue as may
     ├── JobNotFound             no such job
+    ├── ScheduleNotFound        no such schedule
     └── JobError                the job has no result to give
         ├── JobFailed           it ended as dead
         ├── JobCancelled        it was cancelled, or expired before it started
@@ -46,6 +48,10 @@ class AppNotFound(WindlassError):
 
 class InvalidTask(WindlassError, TypeError):
     """A function or a name that cannot become a task."""
+
+
+class InvalidSchedule(WindlassError, ValueError):
+    """A schedule that a task cannot have, or whose name is taken."""
 
 
 class InvalidSurroundings(WindlassError, TypeError):
@@ -231,6 +237,24 @@ class JobNotFound(WindlassError):
         return (
             f"There is no job {self.job_id}{place}. Check the id and the url; a job that ended is "
             "kept only for as long as the settings say."
+        )
+
+
+class ScheduleNotFound(WindlassError):
+    """No such schedule."""
+
+    def __init__(self, name: str, location: str = "", nearest: str = "") -> None:
+        super().__init__(name, location, nearest)
+        self.name = name
+        self.location = location
+        self.nearest = nearest
+
+    def __str__(self) -> str:
+        place = f" in {self.location}" if self.location else ""
+        meant = f" Did you mean {self.nearest}?" if self.nearest else ""
+        return (
+            f"There is no schedule {self.name}{place}.{meant} `windlass schedule list` shows all; "
+            "one that is declared in code is there as soon as a worker has started with it."
         )
 
 

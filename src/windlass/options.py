@@ -28,7 +28,8 @@ MAX_KEY_LENGTH: Final = 256
 
 
 class TaskOptions(TypedDict, total=False):
-    """What `@app.task(...)` takes beside `name`, `takes_context`, `run_in` and `unique`."""
+    """What `@app.task(...)` takes beside `name`, `takes_context`, `run_in`, `schedule` and
+    `unique`."""
 
     queue: str
     requires: str | Sequence[str]
@@ -177,7 +178,7 @@ def _wrong(name: str, expected: str, found: object) -> TypeError | ValueError:
     return kind(f"{name} must be {expected}, found {found!r}")
 
 
-_TASK_ONLY: Final = ("name", "takes_context", "run_in", "unique")
+_TASK_ONLY: Final = ("name", "takes_context", "run_in", "schedule", "unique")
 _IN_MILLISECONDS: Final = ("timeout", "result_ttl")
 _FOR_BOTH: Final[Mapping[str, _Reader]] = {
     "queue": _read_queue,

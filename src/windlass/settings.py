@@ -53,6 +53,7 @@ class SettingArguments(TypedDict, total=False):
     max_snoozes: int
     enqueue_timeout: Duration
     when_full: str
+    timezone: str
     log_level: str
     log_format: str
 
@@ -81,6 +82,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     max_snoozes: int  # so often a job may put itself off
     enqueue_timeout_ms: int  # a call of the engine that takes longer fails
     when_full: str  # what an enqueue does about a full queue: one of WHEN_FULL
+    timezone: str  # of a Cron that names none
     log_level: str  # what `windlass worker` shows: one of LOG_LEVELS
     log_format: str  # and how: one of LOG_FORMATS
     sources: Mapping[str, Source]
@@ -133,6 +135,21 @@ def _retry(name: str, value: Any) -> Retry:
     raise ValueError(f"{name} must be a windlass.Retry(...), found {value!r}")
 
 
+def _zone(name: str, value: Any) -> str:
+    if value == "UTC":
+        return "UTC"  # as nearly always, and without the tables of all zones
+    from windlass.core.zones import zone_named
+
+    if not isinstance(value, str):
+        raise ValueError(f"{name} must be the name of a time zone, found {value!r}")
+    try:
+        zone_named(value)
+    except ValueError as error:
+        said = str(error).removeprefix("tz ").removesuffix(".")
+        raise ValueError(f"{name} {said}") from None
+    return value
+
+
 def _one_of(choices: Sequence[str]) -> Callable[[str, Any], str]:
     def read(name: str, value: Any) -> str:
         if isinstance(value, str) and value.lower() in choices:
@@ -161,6 +178,7 @@ SETTINGS: Final[Mapping[str, _Setting]] = {
     "max_snoozes": _Setting("max_snoozes", 100, _whole(0), _whole_from_text),
     "enqueue_timeout": _Setting("enqueue_timeout_ms", "5s", _duration(minimum_ms=1)),
     "when_full": _Setting("when_full", "reject", _one_of(WHEN_FULL)),
+    "timezone": _Setting("timezone", "UTC", _zone),
     "log_level": _Setting("log_level", "info", _one_of(LOG_LEVELS)),
     "log_format": _Setting("log_format", "text", _one_of(LOG_FORMATS)),
 }

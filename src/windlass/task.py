@@ -44,6 +44,8 @@ from windlass.options import NO_CHOICES, CallOptions, Choices, Moment, read_call
 
 if TYPE_CHECKING:
     from windlass.app import Windlass
+    from windlass.core.schedule import Cron, Every
+    from windlass.core.timetable import Entry
 
 P = ParamSpec("P")
 R_co = TypeVar("R_co", covariant=True)
@@ -206,15 +208,19 @@ class Task(Generic[P, R_co]):
         other._choices = chosen.over(self._choices)
         return other
 
+    def _line(self) -> str:
+        """Where its jobs stand: in their queue, or beside it when they require labels."""
+        choices = self._choices
+        queue = choices.queue or DEFAULT_QUEUE
+        return line_of(queue, choices.requires) if choices.requires else queue
+
     def _new_job(self, call: bytes) -> NewJob:
         choices, unique = self._choices, self._unique_key(call)
         payload = pack(_envelope(self.name, call, self._chosen))
         check_size(payload, self.app.settings.max_payload, f"The call of {self.name}")
         run_after = choices.run_after or _NO_MOMENT
         expires = choices.expires or _NO_MOMENT
-        queue = choices.queue or DEFAULT_QUEUE
-        if choices.requires:
-            queue = line_of(queue, choices.requires)
+        queue = self._line()
         return NewJob(
             id=self.app.engine.new_id(
                 self.name, queue, choices.idempotency_key, unique.key if unique else None
@@ -278,6 +284,33 @@ class Task(Generic[P, R_co]):
                 if not attempts.refused():
                     break
         return attempts.placed
+
+    def entry(self, call: bytes, schedule: Cron | Every) -> Entry:
+        """What is stored of a schedule that makes this call."""
+        from windlass.core.timetable import Entry
+
+        choices, expires = self._choices, self._choices.expires or _NO_MOMENT
+        envelope = pack(_envelope(self.name, call, self._chosen))
+        check_size(envelope, self.app.settings.max_payload, f"The call of {self.name}")
+        return Entry(
+            schedule=schedule,
+            task=self.name,
+            queue=self._line(),
+            envelope=envelope,
+            priority=choices.priority or DEFAULT_PRIORITY,
+            expires_in_ms=expires.in_ms,
+        )
+
+    def unfit_for_schedules(self) -> str | None:
+        """What of its options has no place in a call that is made again and again."""
+        choices = self._choices
+        if self.unique is not None:
+            return "its unique key is not kept by schedules, which have overlap for that"
+        if choices.expires is not None and choices.expires.at_ms is not None:
+            return "expires, as a datetime, is for one call alone"
+        given = {"run_after": choices.run_after, "idempotency_key": choices.idempotency_key}
+        chosen = next((name for name, value in given.items() if value is not None), None)
+        return None if chosen is None else f"{chosen} is for one call alone"
 
     def _placed(self, job: NewJob, placed: Placed) -> Job[R_co]:
         if placed.code is PutCode.CONFLICT:

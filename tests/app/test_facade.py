@@ -5,9 +5,16 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 import windlass
 
-SLOW = ("apsw", "asyncio", "click", "difflib", "logging", "rich", "typer")
+SLOW = (
+    *("apsw", "asyncio", "click", "difflib", "logging", "rich", "typer"),
+    *("windlass.core.schedule", "zoneinfo"),
+)
+#: What is loaded when it is first asked for.
+LATER = {"All", "Cron", "Every", "ScheduleInfo"}
 
 
 def test_exports_are_sorted_and_complete() -> None:
@@ -18,13 +25,21 @@ def test_exports_are_sorted_and_complete() -> None:
         if isinstance(node, ast.ImportFrom)
         for alias in node.names
     }
-    assert windlass.__all__ == sorted(imported)
+    assert windlass.__all__ == sorted((imported | LATER) - {"TYPE_CHECKING"})
 
 
 def test_facade_has_no_logic() -> None:
     tree = ast.parse(Path(windlass.__file__).read_text())
     kinds = {type(node) for node in tree.body[1:]}  # after the docstring
-    assert kinds == {ast.ImportFrom, ast.Assign}
+    assert kinds == {ast.ImportFrom, ast.Assign, ast.If, ast.FunctionDef}
+    functions = [node.name for node in tree.body if isinstance(node, ast.FunctionDef)]
+    assert functions == ["__getattr__"]
+
+
+def test_what_is_loaded_later_is_there() -> None:
+    assert all(getattr(windlass, name).__name__ == name for name in LATER)
+    with pytest.raises(AttributeError, match="no attribute 'Chron'"):
+        _ = windlass.Chron
 
 
 def test_import_loads_nothing_slow() -> None:

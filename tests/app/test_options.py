@@ -126,7 +126,6 @@ NOT_YET = [
     "connection",
     "headers",
     "rate",
-    "schedule",
 ]
 NOT_YET += ["tenant", "transaction"]
 

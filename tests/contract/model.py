@@ -6,7 +6,7 @@ values as `windlass.engine.contract.Engine`. `model_job` beside this says what a
 `model_unique` who holds a unique key.
 
 In order: going in, claiming, ending claims, liveness of sessions, operators, upkeep, what can be
-seen, and the one move through which every job changes.
+seen, and the one move through which every job changes. Schedules are in `model_schedules`.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from msgspec.structs import replace
 
 from tests.contract import model_unique
 from tests.contract.model_job import Job
+from tests.contract.model_schedules import ScheduleModel
 from windlass.core.lines import queue_of
 from windlass.core.queue_settings import QueueSettings
 from windlass.core.states import (
@@ -95,7 +96,7 @@ class Key(NamedTuple):
     until_ms: int
 
 
-class Model:
+class Model(ScheduleModel):
     def __init__(self, options: EngineOptions, now_ms: int) -> None:
         self.options = options
         self.now_ms = now_ms
@@ -117,7 +118,12 @@ class Model:
     def put(self, jobs: Sequence[NewJob]) -> list[Placed]:
         return [self._put(new) for new in jobs]
 
-    def _put(self, new: NewJob) -> Placed:
+    def put_anyway(self, jobs: Sequence[NewJob]) -> None:
+        """Runs of schedules go into a full queue too."""
+        for new in jobs:
+            self._put(new, is_bounded=False)
+
+    def _put(self, new: NewJob, *, is_bounded: bool = True) -> Placed:
         """The id counts first, then the idempotency key, then the unique key."""
         if new.id in self.jobs:
             return Placed(new.id, PutCode.CREATED)
@@ -130,7 +136,7 @@ class Model:
             placed = model_unique.meet(self, new, new.unique)
             if placed is not None:
                 return placed
-        if self._is_full(new.queue):
+        if is_bounded and self._is_full(new.queue):
             return Placed(new.id, PutCode.FULL)
         if new.unique is not None:
             self.last_stored[new.task, new.unique.key] = new.id
@@ -152,6 +158,12 @@ class Model:
             if job.record.queue == line and is_allowed(job.record.state, Event.CLEAR)
         ]
         return bool(most) and len(waiting) >= most
+
+    def clock_ms(self) -> int:
+        return self.now_ms
+
+    def known_jobs(self) -> dict[str, Job]:
+        return self.jobs
 
     def holders(self, keys: Sequence[tuple[str, str]]) -> list[str | None]:
         found = [model_unique.find_holder(self, task, key) for task, key in keys]

@@ -15,6 +15,7 @@ from msgspec.structs import replace
 
 from tests.contract.model import Model, in_turn
 from tests.contract.model_job import Job
+from tests.contract.model_schedules import ScheduleModel
 from windlass.core.states import State
 from windlass.engine.contract import (
     MAX_HELD,
@@ -58,7 +59,7 @@ class Visit(NamedTuple):
     plan: Plan
 
 
-class PartitionedModel:
+class PartitionedModel(ScheduleModel):
     def __init__(self, options: EngineOptions, now_ms: int, number: int) -> None:
         self._partitions: Final = Partitions(number)
         self._models: Final = [Model(options, now_ms) for _ in range(number)]
@@ -90,10 +91,19 @@ class PartitionedModel:
     def jobs(self) -> dict[str, Job]:
         return {id: job for model in self._models for id, job in model.jobs.items()}
 
+    def clock_ms(self) -> int:
+        return self.now_ms
+
+    def known_jobs(self) -> dict[str, Job]:
+        return self.jobs
+
     # ------------------------------------------------------------------- by the partition of an id
 
     def put(self, jobs: Sequence[NewJob]) -> list[Placed]:
         return self._each(jobs, lambda job: job.id, lambda model, job: model.put([job])[0])
+
+    def put_anyway(self, jobs: Sequence[NewJob]) -> None:
+        self._each(jobs, lambda job: job.id, lambda model, job: model.put_anyway([job]))
 
     def cancel(self, ids: Sequence[str]) -> list[CancelCode]:
         return self._each(ids, str, lambda model, id: model.cancel([id])[0])

@@ -11,6 +11,7 @@ import pytest
 
 from tests.contract.outcomes import OUTCOMES
 from tests.contract.world import START_MS, World
+from windlass.core.occurrence import occurrence_id
 from windlass.core.states import Reason
 from windlass.core.unique import OnConflict, Until
 from windlass.engine.contract import (
@@ -24,6 +25,7 @@ from windlass.engine.contract import (
     NewJob,
     Outcome,
     Plan,
+    ScheduleChange,
     Succeeded,
     Tended,
     UniqueKey,
@@ -142,6 +144,44 @@ def cancel(world: World) -> tuple[Call, object]:
     return lambda: world.engine.cancel(ids), SAME
 
 
+def a_schedule(world: World) -> ScheduleChange:
+    made = ScheduleChange(
+        name="s", expected="", revision="1", due_ms=world.now_ms, note=b"n", body=b"body"
+    )
+    world.engine.change_schedules([made])
+    return made
+
+
+def fire(world: World) -> tuple[Call, object]:
+    made, partition = a_schedule(world), world.engine.schedule_partition("s")
+    earlier, job = (world.new(id=occurrence_id("s", at_ms, partition)) for at_ms in (1, 2))
+    world.engine.put([earlier])
+    fired = ScheduleChange(
+        name="s",
+        expected=made.revision,
+        revision="2",
+        due_ms=world.now_ms + 1_000,
+        note=b"fired",
+        watched=(job.id,),
+        cancelled=(earlier.id,),
+        jobs=(job,),
+    )
+    return lambda: world.engine.change_schedules([fired]), SAME
+
+
+def pause_schedule(world: World) -> tuple[Call, object]:
+    made = a_schedule(world)
+    paused = ScheduleChange(
+        name="s", expected=made.revision, revision="2", due_ms=None, note=b"paused"
+    )
+    return lambda: world.engine.change_schedules([paused]), SAME
+
+
+def remove_schedule(world: World) -> tuple[Call, object]:
+    a_schedule(world)
+    return lambda: world.engine.remove_schedule("s"), False
+
+
 def buried(world: World) -> str:
     held = a_claim(world)
     outcome = Buried(id=held.id, token=held.token, reason=Reason.REJECTED, error=b"no")
@@ -193,10 +233,13 @@ VERBS: Final = [
     discard,
     adopt,
     tend,
+    fire,
 ]
+#: Others that are like those, and not worth two hundred lost replies of a real server.
+LIKE_THOSE: Final = [pause_schedule, remove_schedule]
 
 
-@pytest.mark.parametrize("verb", VERBS)
+@pytest.mark.parametrize("verb", [*VERBS, *LIKE_THOSE])
 def test_a_repeated_call_changes_nothing(
     world: World, verb: Callable[[World], tuple[Call, object]]
 ) -> None:

@@ -51,6 +51,7 @@ from windlass.engine.contract import (
     QueueChange,
     Released,
     Retried,
+    ScheduleChange,
     Share,
     Snoozed,
     Stats,
@@ -392,6 +393,53 @@ class QueueMachine(RuleBasedStateMachine):
     def tend(self) -> None:
         self.same(lambda it: it.tend())
 
+    # ------------------------------------------------------------------------------- schedules
+
+    @rule(
+        target=ids,
+        name=st.sampled_from(["x", "y", "z"]),
+        is_current=st.sampled_from([True, True, False]),
+        due_in_ms=st.sampled_from([None, -1_000, 0, 1_000]),
+        number=st.integers(0, 2),
+        body=st.sampled_from([None, b"body"]),
+        again=st.booleans(),
+        cancels=st.booleans(),
+    )
+    def change_schedule(
+        self,
+        name: str,
+        is_current: bool,
+        due_in_ms: int | None,
+        number: int,
+        body: bytes | None,
+        again: bool,
+        cancels: bool,
+    ) -> Any:
+        known = self.model.schedules.get(name)
+        watched = () if known is None else known.watched
+        partition = self.world.engine.schedule_partition(name)
+        jobs = [
+            self.new_job({"run_in_ms": 1_000 * at}, self.world.later_id(partition))
+            for at in range(number)
+        ]
+        change = ScheduleChange(
+            name=name,
+            expected=known.revision if known and is_current else "",
+            revision=self.world.nonce(),
+            due_ms=None if due_in_ms is None else self.world.now_ms + due_in_ms,
+            note=b"note",
+            body=body if known else b"first",
+            watched=(*watched, *(job.id for job in jobs))[-3:],
+            cancelled=watched if cancels else (),
+            jobs=tuple(jobs),
+        )
+        self.same(lambda it: it.change_schedules([change, change] if again else [change]))
+        return multiple(*(job.id for job in jobs))
+
+    @rule(name=st.sampled_from(["x", "y", "unknown"]))
+    def remove_schedule(self, name: str) -> None:
+        self.same(lambda it: it.remove_schedule(name))
+
     # ---------------------------------------------------------------------------- time and place
 
     @rule(by_ms=jumps)
@@ -454,6 +502,8 @@ class QueueMachine(RuleBasedStateMachine):
         self.same(lambda it: _known_totals(it.stats()))
         self.same(lambda it: it.sessions())
         self.same(lambda it: it.queues())
+        self.same(lambda it: it.list_schedules())
+        self.same(lambda it: it.due_schedules(skip=["x"]))
         self.same(lambda it: it.holders([(task, key) for task in "tu" for key in "vw"]))
 
     @invariant()

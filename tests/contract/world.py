@@ -20,8 +20,6 @@ from windlass.engine.contract import (
     NewJob,
     Outcome,
     Plan,
-    SessionRecord,
-    Stats,
     Verdict,
 )
 
@@ -106,6 +104,10 @@ class World:
         partition = partition_of(self.engine.new_id(*names))
         return new_id(next(self._numbers), partition)
 
+    def later_id(self, partition: int) -> str:
+        """An id in a partition of our choice."""
+        return new_id(next(self._numbers), partition)
+
     def put(self, **fields: Any) -> str:
         new = self.new(**fields)
         self.engine.put([new])
@@ -157,8 +159,9 @@ class World:
     def records(self) -> list[JobRecord | None]:
         return self.engine.get(self.ids())
 
-    def everything(self) -> tuple[list[JobRecord | None], Stats, list[SessionRecord]]:
-        return self.records(), self.engine.stats(), self.engine.sessions()
+    def everything(self) -> tuple[object, ...]:
+        engine = self.engine
+        return self.records(), engine.stats(), engine.sessions(), engine.list_schedules()
 
 
 def ids_of(batch: Batch) -> list[str]:

@@ -43,4 +43,6 @@ def files_of(page: Path) -> dict[str, str]:
 
 def test_every_guide_with_code_is_run() -> None:
     stems = [page.stem for page in GUIDES]
-    assert stems == ["async", "failures", "queues", "tasks", "timeouts", "unique", "workers"]
+    assert stems == [
+        *("async", "failures", "queues", "schedules", "tasks", "timeouts", "unique", "workers"),
+    ]

@@ -27,6 +27,7 @@ from windlass.engine.contract import (
     QueueChange,
     Released,
     Retried,
+    ScheduleChange,
     Snoozed,
     Succeeded,
     UniqueKey,
@@ -49,6 +50,7 @@ EMPTIES: Final[dict[str, set[str]]] = {
     },
     "examine": set(),
     "find": set(),
+    "fire": {"due", "parked", "ready", "schedule_due", "wait"},
     "get": set(),
     "holders": set(),
     "look": set(),
@@ -63,6 +65,7 @@ EMPTIES: Final[dict[str, set[str]]] = {
     "queue": {"wait"},
     "release": {"asked", "held", "wait"},
     "retry": {"dead", "extra", "keep", "wait"},
+    "schedules": set(),
     "sessions": set(),
     "stats": set(),
     "tend": {
@@ -70,6 +73,7 @@ EMPTIES: Final[dict[str, set[str]]] = {
         *("key_expiry", "keys", "lease", "sessions", "unique", "wait"),
     },
     "turn": {"asked", "due", "extra", "held", "lease", "parked", "ready", "wait"},
+    "unschedule": {"schedule", "schedule_due", "schedule_names"},
 }
 
 
@@ -339,6 +343,61 @@ def the_only_result_is_dropped(stage: Stage) -> None:
     stage.engine.tend()
 
 
+def the_only_schedule_comes_and_goes(stage: Stage) -> None:
+    world = stage.world
+    for kind in (cancel_nothing, put_ready, put_scheduled, put_parked, put_running):
+        ids = kind(stage)
+        stage.add_waiter()
+        job = world.new()
+        made = ScheduleChange(
+            name="s", expected="", revision="a", due_ms=world.now_ms, note=b"n", body=b"b"
+        )
+        paused = ScheduleChange(
+            name="s", expected="a", revision="b", due_ms=None, note=b"n", cancelled=ids
+        )
+        fired = ScheduleChange(
+            name="s",
+            expected="b",
+            revision="c",
+            due_ms=9,
+            note=b"n",
+            watched=(job.id,),
+            jobs=(job,),
+        )
+        for change in (made, paused, fired):
+            stage.engine.change_schedules([change, change])
+            stage.engine.due_schedules(skip=["other"])
+            stage.engine.get_schedules(["s", "other"])
+        stage.engine.change_schedules([made])
+        stage.engine.list_schedules()
+        stage.engine.check()
+        for _ in range(2):
+            stage.engine.remove_schedule("s")
+        leave_nothing(stage)
+
+
+def cancel_nothing(stage: Stage) -> tuple[str, ...]:
+    return ()
+
+
+def put_ready(stage: Stage) -> tuple[str, ...]:
+    return (stage.world.put(),)
+
+
+def put_scheduled(stage: Stage) -> tuple[str, ...]:
+    return (stage.world.put(run_in_ms=1_000),)
+
+
+def put_parked(stage: Stage) -> tuple[str, ...]:
+    claim = stage.run()
+    stage.engine.finish([Unroutable(id=claim.id, token=claim.token)])
+    return (claim.id,)
+
+
+def put_running(stage: Stage) -> tuple[str, ...]:
+    return (stage.run().id, "unknown")
+
+
 def more_than_one_bite(stage: Stage) -> None:
     jobs = [stage.world.new(queue="ab"[number % 2]) for number in range(510)]
     stage.engine.put(jobs)
@@ -434,6 +493,7 @@ SCENARIOS: Final[tuple[Callable[[Stage], None], ...]] = (
     an_operator_changes_the_only_job,
     the_only_progress_is_dropped,
     the_only_result_is_dropped,
+    the_only_schedule_comes_and_goes,
     more_than_one_bite,
     a_claim_over_partitions_is_prepared,
     a_queue_is_paused_and_resumed,

@@ -16,7 +16,7 @@ from tests.contract.variants import OPTIONS, Variant
 from tests.contract.world import World
 from tests.engines.conftest import OpenRedis, new_job
 from tests.redis_server import RedisServer, documented_rights
-from windlass.engine.contract import Engine, Plan, UniqueKey
+from windlass.engine.contract import Engine, Plan, ScheduleChange, UniqueKey
 from windlass.engine.redis.keys import KINDS, Kind, key
 from windlass.errors import EngineError
 
@@ -75,6 +75,30 @@ def test_a_lost_member_is_found_by_the_check(server: RedisServer, open_redis: Op
         "The set dead has lost its sentinel.",
         "A unique key leads to job job-000000, which has another one.",
         "holds the unique key lost, but that does not lead to it.",
+    ):
+        assert words in found
+
+
+def test_a_damaged_schedule_is_found_by_the_check(
+    server: RedisServer, open_redis: OpenRedis
+) -> None:
+    engine = open_redis(server.url(namespace="timetable"))
+    for name in ("a", "b", "c", "d"):
+        made = ScheduleChange(
+            name=name, expected="", revision="r", due_ms=1_000, note=b"n", body=b"body"
+        )
+        assert engine.change_schedules([made]) == [True]
+    assert engine.check() == []
+    server.tell("ZREM", "{timetable:p0}:schedule_due", "a")
+    server.tell("ZADD", "{timetable:p0}:schedule_due", "5", "b")
+    server.tell("HDEL", "{timetable:p0}:schedule", "n:c")
+    server.tell("ZREM", "{timetable:p0}:schedule_names", "d")
+    found = "\n".join(engine.check())
+    for words in (
+        "Schedule a is due at 1000, but listed for never.",
+        "Schedule b is due at 1000, but listed for 5.",
+        "Schedule c is listed, but not stored as a whole.",
+        "3 schedules are listed, but they have 11 parts instead of three each.",
     ):
         assert words in found
 

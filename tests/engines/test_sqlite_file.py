@@ -13,7 +13,15 @@ import pytest
 
 from tests.engines.conftest import OpenEngine, hold_the_lock, new_job
 from windlass.core.states import Reason, State
-from windlass.engine.contract import Beat, Buried, EngineOptions, Filter, Plan, Succeeded
+from windlass.engine.contract import (
+    Beat,
+    Buried,
+    EngineOptions,
+    Filter,
+    Plan,
+    ScheduleChange,
+    Succeeded,
+)
 from windlass.engine.sqlite import place
 from windlass.engine.sqlite.engine import APPLICATION_ID, NEWEST_FORMAT, SQLiteEngine
 from windlass.engine.sqlite.statements import migrations
@@ -169,6 +177,12 @@ def test_the_file_system_of_a_folder_is_known() -> None:
 Damage = Callable[[apsw.Connection], object]
 
 
+def a_schedule() -> ScheduleChange:
+    return ScheduleChange(
+        name="nightly", expected="", revision="r", due_ms=1, note=b"n", body=b"body"
+    )
+
+
 @pytest.mark.parametrize(
     ("statement", "finding"),
     [
@@ -184,12 +198,15 @@ Damage = Callable[[apsw.Connection], object]
         ("UPDATE jobs SET state = 'running', token = 't', session = 's'", "which is unknown"),
         ("INSERT INTO failures VALUES (999, 1, 1, 'retry', 1, 's', x'')", "row 999"),
         ("UPDATE jobs SET hold = 'unroutable', due_ms = 1, state = 'scheduled'", "is held as"),
+        ("DELETE FROM schedule_bodies", "Schedule nightly has no body"),
+        ("DELETE FROM schedules", "row 1, which is no schedule"),
         ("INSERT INTO unique_keys VALUES ('t', 'k', 'job-000000')", "which has another one"),
         ("UPDATE jobs SET unique_key = 'k', unique_until = 'end'", "does not lead to it"),
     ],
 )
 def test_check_finds_damage(path: Path, engine: SQLiteEngine, statement: str, finding: str) -> None:
     engine.put([new_job()])
+    engine.change_schedules([a_schedule()])
     assert engine.check() == []
     vandal = apsw.Connection(str(path))
     vandal.execute(statement)

@@ -9,7 +9,22 @@ from collections.abc import Callable, Coroutine
 from datetime import UTC, datetime, timedelta
 from typing import Any, assert_type
 
-from windlass import Call, Context, Job, JobInfo, Progress, Reject, Retry, Task, Unique, Windlass
+from windlass import (
+    All,
+    Call,
+    Context,
+    Cron,
+    Every,
+    Job,
+    JobInfo,
+    Progress,
+    Reject,
+    Retry,
+    ScheduleInfo,
+    Task,
+    Unique,
+    Windlass,
+)
 
 app = Windlass("sqlite:///jobs.db", lease="30s", retry=Retry(3), dead_ttl=timedelta(days=1))
 
@@ -88,6 +103,24 @@ def find_again(job_id: str) -> None:
     assert_type(info.progress, Progress | None)
     assert_type(info.enqueued_at, datetime)
     assert_type(resize.job(job_id).cancel(), bool)
+
+
+@app.task(schedule=Cron("0 3 * * *", tz="Europe/Paris"))
+def nightly() -> int:
+    return 1
+
+
+@app.task(takes_context=True, schedule=[Every("10m", missed=All(3)), Cron("@daily")])
+async def tidy(ctx: Context) -> None: ...
+
+
+async def schedule_calls() -> None:
+    assert_type(nightly.enqueue(), Job[int])
+    assert_type(await tidy.aenqueue(), Job[None])
+    app.schedules.save("thumbnails", resize.bind("cat.jpg", [1]), Every("1h", overlap="skip"))
+    assert_type(app.schedules.list(), list[ScheduleInfo])
+    assert_type((await app.schedules.aget("thumbnails")).next_at, datetime | None)
+    assert_type(app.schedules.run_now("thumbnails"), Job[Any])
 
 
 def takes_any_task(task: Task[[str], object]) -> Job[object]:

@@ -71,6 +71,9 @@ def wrong_options() -> None:
     resize.using(run_after="1h").enqueue(1, [1])  # expect: arg-type
     app.task(run_after="1h")  # expect: call-overload
     app.task(run_in="thread")  # expect: call-overload
+    app.task(schedule="0 3 * * *")  # expect: arg-type
+    resize.using(schedule=1)  # expect: call-arg
+    app.schedules.save("name", resize, 1)  # expect: arg-type
     app.task(unique="end")  # expect: call-overload
     Unique("never")  # expect: arg-type
     Windlass(leese="30s")  # expect: call-arg

@@ -23,6 +23,7 @@ from windlass.cli.health import health
 from windlass.cli.job import job
 from windlass.cli.output import say
 from windlass.cli.queue import queue
+from windlass.cli.schedule import schedule
 from windlass.cli.status import status
 from windlass.cli.top import top
 from windlass.cli.worker import worker
@@ -56,7 +57,7 @@ def windlass() -> None:
 
 for command in (
     *(demo, worker, enqueue, status, workers, top, health),
-    *(job, dead, queue, check, doctor),
+    *(job, dead, queue, schedule, check, doctor),
 ):
     windlass.add_command(command)
 

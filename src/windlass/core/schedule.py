@@ -18,6 +18,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from itertools import islice, takewhile
 from typing import TYPE_CHECKING, Annotated, Final, Literal, final, overload
 
 import msgspec
@@ -130,6 +131,12 @@ class Schedule(ABC):
         while found_ms is not None:
             yield found_ms
             found_ms = self.next_after(found_ms)
+
+    def count_between(self, first_ms: int, last_ms: int, most: int) -> int:
+        """How many occurrences there are from one instant to another; `most` when there are more,
+        and counting them would take long."""
+        later = self.upcoming(first_ms - 1)
+        return sum(1 for _ in takewhile(lambda at_ms: at_ms <= last_ms, islice(later, most)))
 
     @abstractmethod
     def _first_after(self, instant_ms: int) -> int | None:
@@ -307,6 +314,13 @@ class Every(Schedule):
                 f"{describe_ms(self.jitter_ms)}: a run would come after the one that follows it"
             )
         self._refuse_never()
+
+    def count_between(self, first_ms: int, last_ms: int, most: int) -> int:
+        """Counted without looking at each."""
+        first, last = self.next_after(first_ms - 1), self.last_until(last_ms)
+        if first is None or last is None or last < first:
+            return 0
+        return (last - first) // self.interval_ms + 1
 
     def _first_after(self, instant_ms: int) -> int:
         anchor_ms = self.start_ms or 0

@@ -7,8 +7,8 @@ milliseconds: `_ms` is an instant of the engine's own clock, `_in_ms` and `_afte
 that the engine resolves, so that no client's clock decides anything.
 
 In order: what goes in (`UniqueKey`, `NewJob`, `Plan`), what a worker holds (`Claim`, `Batch`), how
-it reports (`Outcome`, `Verdict`), liveness (`Beat`, `Pulse`), what can be seen (`JobRecord`,
-`Stats`, `Finding`), and the protocol itself.
+it reports (`Outcome`, `Verdict`), liveness (`Beat`, `Pulse`), schedules (`ScheduleChange`,
+`ScheduleRecord`), what can be seen (`JobRecord`, `Stats`, `Finding`), and the protocol itself.
 """
 
 from __future__ import annotations
@@ -268,6 +268,49 @@ class Closed(msgspec.Struct, frozen=True, kw_only=True):
     released: int = 0
 
 
+# --------------------------------------------------------------------------------------- schedules
+
+
+class ScheduleChange(msgspec.Struct, frozen=True, kw_only=True):
+    """What a schedule is to be from now on, and what follows from that, in one step. It counts only
+    if the schedule is still in the revision `expected`, which is "" where there must be none yet.
+
+    To fire is such a change: the instant of the next occurrence, and the jobs of this one. So of
+    all who fire an occurrence one does, and whoever does so again after a lost reply does nothing.
+
+    Engines look into neither `body` nor `note`. The jobs, and those to be watched and cancelled,
+    belong into the partition of the schedule."""
+
+    name: str
+    expected: str
+    revision: str  # unlike all before: the change is recognised by it when it is repeated
+    due_ms: int | None  # when to look at it again; None for not at all
+    note: bytes  # how far it has come
+    body: bytes | None = None  # when and what; None leaves it as it is
+    watched: tuple[str, ...] = ()  # jobs of which it is told whether they have ended
+    cancelled: tuple[str, ...] = ()  # jobs to be cancelled, as by `cancel`
+    jobs: tuple[NewJob, ...] = ()  # to be put, as by `put`
+
+
+class ScheduleRecord(msgspec.Struct, frozen=True, kw_only=True):
+    name: str
+    revision: str
+    due_ms: int | None
+    body: bytes
+    note: bytes
+    watched: tuple[str, ...] = ()
+    unfinished: tuple[str, ...] = ()  # those of `watched` that are there and have not ended
+
+
+class DueSchedules(msgspec.Struct, frozen=True, kw_only=True):
+    """Schedules to be looked at now, the earliest first; they stay so until they are changed."""
+
+    now_ms: int  # of the engine's clock, for whoever decides what to do about them
+    records: tuple[ScheduleRecord, ...] = ()
+    more: bool = False  # the limit was reached: when these are changed, look again
+    next_in_ms: int | None = None  # when the next one is due that is not yet
+
+
 # ------------------------------------------------------------------------------------------ seeing
 
 
@@ -515,6 +558,25 @@ class Engine(Protocol):
     def adopt(self, tasks: Sequence[str]) -> int:
         """Offer at once jobs of these tasks that were held as unroutable, at most `BITE`; how many.
         Call again while it gives `BITE`."""
+
+    def schedule_partition(self, name: str) -> int:
+        """The partition of a schedule, and of the ids of its jobs. Asks nobody."""
+
+    def change_schedules(self, changes: Sequence[ScheduleChange]) -> list[bool]:
+        """Make changes, each as a whole or not at all; whether it counts, now or by an earlier call
+        with the same revision. At most 1,000 jobs in all."""
+
+    def get_schedules(self, names: Sequence[str]) -> list[ScheduleRecord | None]: ...
+
+    def list_schedules(self, after: str = "", limit: int = 100) -> list[ScheduleRecord]:
+        """The next schedules in the order of their names."""
+
+    def due_schedules(self, skip: Sequence[str] = (), limit: int = 100) -> DueSchedules:
+        """Schedules whose instant has come, but for those to be skipped; `limit` of them in each
+        partition. It changes nothing."""
+
+    def remove_schedule(self, name: str) -> bool:
+        """Forget a schedule; its jobs stay. Whether there was one: not so when repeated."""
 
     def tend(self) -> Tended:
         """One bounded bite of upkeep: reap silent sessions, purge what was kept long enough. A

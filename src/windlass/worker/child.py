@@ -57,6 +57,7 @@ from windlass.worker.control import (
     join_pair,
 )
 from windlass.worker.crew import assemble
+from windlass.worker.declaring import declarations
 from windlass.worker.event_loop import run_until
 from windlass.worker.guards import shield_engine
 from windlass.worker.lifespan import HeldLifespan
@@ -169,6 +170,7 @@ class Child:
                 log_level=settings.log_level,
                 log_format=settings.log_format,
                 unusual=describe_unusual(settings),
+                schedules=declarations(app),
             )
         )
 

@@ -63,6 +63,14 @@ Command = Start | Drain | HandBack | Look | Cancel | Disown | SessionGone
 # ------------------------------------------------------------------------------ child to supervisor
 
 
+class Declaration(msgspec.Struct, frozen=True):
+    """A schedule that the app declares in code, as it is stored."""
+
+    name: str
+    body: bytes
+    version: int = 0
+
+
 class Ready(msgspec.Struct, frozen=True, tag="ready"):
     """The app is loaded. Tells the supervisor what it needs of the settings."""
 
@@ -75,6 +83,7 @@ class Ready(msgspec.Struct, frozen=True, tag="ready"):
     log_level: str
     log_format: str
     unusual: dict[str, str]  # settings that are not the default, for people
+    schedules: tuple[Declaration, ...] = ()
 
 
 class Failed(msgspec.Struct, frozen=True, tag="failed"):

@@ -117,6 +117,19 @@ EVENTS: Final[Mapping[str, Event]] = {
     "the supervisor reaches the engine again: %s": Event("supervisor_engine_back", ("engine",)),
     "how the engine keeps jobs: %s": Event("engine_durability", ("found",)),
     "a problem of the engine, %s: %s": Event("engine_problem", ("subject", "found")),
+    # schedules
+    "schedule %s left out %d runs from %s to %s: %s": Event(
+        "runs_left_out", ("schedule", "number", "first", "last", "why")
+    ),
+    "schedule %s is paused, because no worker has declared it for a day": Event(
+        "schedule_abandoned", ("schedule",)
+    ),
+    "schedule %s is another one by now than this worker declares, and stays": Event(
+        "declaration_outdated", ("schedule",)
+    ),
+    "schedule %s cannot be read by this worker, and is left to others: %s": Event(
+        "schedule_unreadable", ("schedule", "why")
+    ),
     # bugs
     "the pump of session %s failed and starts anew": Event("pump_failed", ("session",)),
     "the watch over this child failed, and looks again": Event("watch_failed"),

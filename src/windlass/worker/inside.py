@@ -31,6 +31,7 @@ from windlass.core.ids import new_session
 from windlass.engine.contract import Capability, Engine, EngineOptions
 from windlass.engine.url import open_engine
 from windlass.worker.crew import assemble
+from windlass.worker.declaring import declarations
 from windlass.worker.event_loop import run_until
 from windlass.worker.guards import shield_engine
 from windlass.worker.introduction import introduce
@@ -41,6 +42,7 @@ from windlass.worker.pump import Drained
 from windlass.worker.pump_watch import PumpWatch
 from windlass.worker.rota import Rota
 from windlass.worker.slots import SlotTable
+from windlass.worker.timekeeping import Timekeeper
 from windlass.worker.upkeep import Closing, Upkeep
 from windlass.worker.watch import Watch
 
@@ -106,6 +108,7 @@ class InsideWorker:
             on_gone=self._pump.lose_session,
             on_cancel=self._cancel,
             on_suspects=_leave_to_others,
+            timekeeper=Timekeeper(self._engine, declarations(self._app)),
             ends_engine=not self._is_shared,
         )
         self._upkeep.start()

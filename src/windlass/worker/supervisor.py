@@ -51,6 +51,7 @@ from windlass.worker.recycling import Recycling
 from windlass.worker.retiring import KILL_S, Retirements
 from windlass.worker.rota import Rota
 from windlass.worker.status import ChildStatus, WorkerStatus, age, answer_probes, judge
+from windlass.worker.timekeeping import Timekeeper
 from windlass.worker.upkeep import Closing, Upkeep
 
 log = getLogger("windlass.worker")
@@ -215,6 +216,7 @@ class Supervisor:
             on_gone=lambda session: self._reactor.post(partial(self._tell_gone, session)),
             on_cancel=lambda session, ids: self._reactor.post(partial(self._cancel, session, ids)),
             on_suspects=lambda: self._reactor.post(self._serve_alone),
+            timekeeper=Timekeeper(engine, ready.schedules),
         )
         self._enforcement = Enforcement(
             self._reactor,

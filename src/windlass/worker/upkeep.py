@@ -7,6 +7,7 @@
 3. Tend: reap silent sessions and purge what was kept long enough, a bite at a time.
 4. Look whether suspects wait: children that are busy for long do not ask the engine.
 5. Once, say what a job that was confirmed survives, and what is wrong with the place.
+6. Declare the schedules of the app, and fire those that are due: `timekeeping` says how.
 
 An engine that is away or frozen holds up this thread and nothing else: signals and the deaths of
 children are the main thread's. What fails is tried again soon; a session that cannot be closed ends
@@ -29,6 +30,7 @@ import msgspec
 from windlass.engine.contract import Beat, Engine, Grade, Outcome, Plan
 from windlass.errors import EngineError
 from windlass.worker.slots import SlotTable
+from windlass.worker.timekeeping import Timekeeper
 
 log = getLogger("windlass.worker")
 
@@ -95,6 +97,7 @@ class Upkeep:
         on_cancel: Callable[[str, tuple[str, ...]], None],
         on_suspects: Callable[[], None],
         *,
+        timekeeper: Timekeeper | None = None,
         ends_engine: bool = True,
     ) -> None:
         self._engine = engine
@@ -115,7 +118,9 @@ class Upkeep:
         self.answered_at = 0.0  # when the engine did, by the monotonic clock
         self._errand = Duty(self._run_errands, NEVER)
         self._beating = Duty(self._beat, 0.0)
-        actions = (self._tend, self._look, self._examine)
+        actions: tuple[Callable[[], float], ...] = (self._tend, self._look, self._examine)
+        if timekeeper is not None:  # what was declared nowhere for a day is paused: declare first
+            actions = (timekeeper.declare, timekeeper.look, *actions)
         self._duties = [self._errand, self._beating, *(Duty(action, 0.0) for action in actions)]
         self._thread = Thread(target=self._run, name="upkeep", daemon=True)
 

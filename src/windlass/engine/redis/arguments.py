@@ -22,6 +22,7 @@ from windlass.engine.contract import (
     QueueChange,
     Released,
     Retried,
+    ScheduleChange,
     Snoozed,
     Succeeded,
     UniqueKey,
@@ -119,6 +120,24 @@ def of_beats(beats: Sequence[Beat], is_home: Callable[[str], bool]) -> list[byte
         number = -1 if beat.nonces is None else len(nonces)
         head = (beat.session.encode(), beat.newest.encode(), info, b"%d" % number)
         arguments += (*head, *nonces)
+    return arguments
+
+
+def of_changes(changes: Sequence[ScheduleChange]) -> list[bytes]:
+    arguments: list[bytes] = []
+    for change in changes:
+        head = (
+            change.name,
+            change.expected,
+            change.revision,
+            _instant(change.due_ms),
+            change.body is not None,
+            change.cancelled,
+            len(change.jobs),
+        )
+        record = (change.revision, _instant(change.due_ms), change.watched)
+        arguments += (_encode(head), _encode(record), change.note, change.body or b"")
+        arguments += of_jobs(change.jobs)
     return arguments
 
 

@@ -8,8 +8,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from typing import Final
 
-#: What is looked through from its beginning to its end: every job, then every index.
-WALKS: Final = ("ids", "ready", "due", "parked", "held", "asked", "keep", "dead", "unique", "lease")
+#: What is looked through from its beginning to its end: every job, then every index, and schedules.
+WALKS: Final = (
+    *("ids", "ready", "due", "parked", "held", "asked", "keep", "dead", "unique", "lease"),
+    *("schedule_names", "schedule_due"),
+)
 
 #: (partition, what, how far) -> how far now, or nothing at the end; then a sentence for each fault
 Ask = Callable[[int, str, str], Sequence[bytes]]

@@ -22,6 +22,7 @@ from windlass.engine.contract import (
     Capability,
     ChangeCode,
     Closed,
+    DueSchedules,
     Emptied,
     EngineOptions,
     Filter,
@@ -36,13 +37,24 @@ from windlass.engine.contract import (
     PutCode,
     QueueChange,
     QueueRecord,
+    ScheduleChange,
+    ScheduleRecord,
     SessionRecord,
     Stats,
     Tended,
     Turn,
     Verdict,
 )
-from windlass.engine.redis import arguments, checking, keys, opening, records, scripts, seeing
+from windlass.engine.redis import (
+    arguments,
+    checking,
+    keys,
+    opening,
+    records,
+    scheduling,
+    scripts,
+    seeing,
+)
 from windlass.engine.redis.address import Address
 from windlass.engine.redis.bell import Bell
 from windlass.engine.redis.claiming import Claiming
@@ -217,6 +229,39 @@ class RedisEngine:
         reaped, purged, more = (list(column) for column in zip(*replies, strict=True))
         return Tended(reaped=sum(reaped), purged=sum(purged), more=any(more))
 
+    # ----------------------------------------------------------------------------- schedules
+
+    def schedule_partition(self, name: str) -> int:
+        return self._partitions.of_schedule(name)
+
+    def change_schedules(self, changes: Sequence[ScheduleChange]) -> list[bool]:
+        for change in changes:
+            ids = (*change.watched, *change.cancelled, *(job.id for job in change.jobs))
+            self._partitions.check_schedule(change.name, ids)
+        pack, unpack = arguments.of_changes, _to_flags
+        return self._spread("fire", changes, lambda one: one.name, pack, unpack, self._of_schedule)
+
+    def get_schedules(self, names: Sequence[str]) -> list[ScheduleRecord | None]:
+        def pack(names: Sequence[str]) -> list[bytes]:
+            return arguments.of_texts(("named", "0", *names))
+
+        return self._spread("schedules", names, str, pack, _to_schedules, self._of_schedule)
+
+    def list_schedules(self, after: str = "", limit: int = 100) -> list[ScheduleRecord]:
+        packed = arguments.of_texts(("after", str(limit), after))
+        return scheduling.merge_names(self._broadcast("schedules", packed), limit)
+
+    def due_schedules(self, skip: Sequence[str] = (), limit: int = 100) -> DueSchedules:
+        packed = arguments.of_texts(("due", str(limit), *skip))
+        return scheduling.merge_due(self._broadcast("schedules", packed))
+
+    def remove_schedule(self, name: str) -> bool:
+        call = self._call(self.schedule_partition(name), "unschedule", [name.encode()])
+        return bool(self._run([call])[0])
+
+    def _of_schedule(self, name: str) -> int:
+        return self._partitions.of_schedule(name)
+
     # -------------------------------------------------------------------------------- seeing
 
     def get(self, ids: Sequence[str]) -> list[JobRecord | None]:
@@ -339,6 +384,7 @@ class RedisEngine:
         id_of: Callable[[T], str],
         pack: Callable[[Sequence[T]], list[bytes]],
         unpack: Callable[[Sequence[T], Sequence[Reply]], Sequence[R]],
+        place: Callable[[str], int] | None = None,
     ) -> list[R]:
         """One call for each partition that has some of the items; the answers in their order."""
         if self._partitions.number == 1 and 0 < len(items) <= CHUNK:
@@ -346,7 +392,7 @@ class RedisEngine:
             return list(unpack(items, reply))
         calls: list[Call] = []
         where: list[Sequence[int]] = []
-        for partition, positions in self._partitions.group(items, id_of).items():
+        for partition, positions in self._partitions.group(items, id_of, place).items():
             for chunk in _chunks(positions):
                 calls.append(self._call(partition, name, pack([items[at] for at in chunk])))
                 where.append(chunk)
@@ -378,6 +424,14 @@ def _to_records(ids: Sequence[str], reply: Sequence[Reply]) -> list[JobRecord | 
         None if parts is None else records.to_whole_record(job_id, parts, now_ms)
         for job_id, parts in zip(ids, found, strict=True)
     ]
+
+
+def _to_flags(_changes: Sequence[ScheduleChange], reply: Sequence[int]) -> list[bool]:
+    return [bool(flag) for flag in reply]
+
+
+def _to_schedules(_names: Sequence[str], reply: Sequence[Reply]) -> list[ScheduleRecord | None]:
+    return [None if parts is None else scheduling.to_record(parts) for parts in reply[3:]]
 
 
 def _to_pulse(beat: Beat, answers: Sequence[Sequence[Reply]]) -> Pulse:

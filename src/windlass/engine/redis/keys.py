@@ -45,6 +45,9 @@ KINDS: Final[dict[str, Kind]] = {
     "total": Kind.HASH,  # what happened -> how often
     "unique": Kind.LEXICAL,  # who was stored last under a unique key: task, key, id
     "wait": Kind.NEWEST_FIRST,  # channels of waiters, by when they stop waiting
+    "schedule": Kind.HASH,  # r:name record, n:name note, b:name body
+    "schedule_names": Kind.LEXICAL,  # every schedule
+    "schedule_due": Kind.BY_TIME,  # schedules, by when to look at them again
 }
 
 #: kind -> score of the sentinel; a hash has none.

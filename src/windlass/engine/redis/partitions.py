@@ -6,7 +6,7 @@ partitions than there are, goes by a checksum of its text, which never changes e
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import TypeVar
 from zlib import crc32
 
@@ -41,6 +41,19 @@ class Partitions:
         """Where a session looks first."""
         return self._spread(session)
 
+    def of_schedule(self, name: str) -> int:
+        """Where a schedule and its jobs are."""
+        return self._spread(f"schedule\0{name}")
+
+    def check_schedule(self, name: str, ids: Iterable[str]) -> None:
+        """Its jobs must be where the schedule is: all that follows from it is one step."""
+        strays = [id for id in ids if self.of_id(id) != self.of_schedule(name)]
+        if strays:
+            raise EngineError(
+                f"The job {strays[0]} is not in the partition of its schedule {name}. Make the id "
+                "with the partition that Engine.schedule_partition gives."
+            )
+
     def home(self, number: int) -> Callable[[str], bool]:
         """Whether a session looks first in this partition."""
         return lambda session: self.of_session(session) == number
@@ -57,13 +70,18 @@ class Partitions:
         """All of them, in turn, beginning with one."""
         return [(first + step) % self.number for step in range(self.number)]
 
-    def group(self, items: Sequence[T], id_of: Callable[[T], str]) -> dict[int, list[int]]:
+    def group(
+        self,
+        items: Sequence[T],
+        id_of: Callable[[T], str],
+        place: Callable[[str], int] | None = None,
+    ) -> dict[int, list[int]]:
         """partition -> the positions of the items that belong there, in their order."""
         if self.number == 1:
             return {0: list(range(len(items)))} if items else {}
         groups: dict[int, list[int]] = {}
         for position, item in enumerate(items):
-            groups.setdefault(self.of_id(id_of(item)), []).append(position)
+            groups.setdefault((place or self.of_id)(id_of(item)), []).append(position)
         return groups
 
     def check_key(self, job: NewJob) -> None:

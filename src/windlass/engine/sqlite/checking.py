@@ -69,6 +69,14 @@ _DISAGREEMENTS: Final = {
         "SELECT id, starts, attempt + crashes + losses + interruptions + snoozes FROM jobs "
         "WHERE starts <> attempt + crashes + losses + interruptions + snoozes"
     ),
+    "Schedule {0} has no body.": (
+        "SELECT name FROM schedules "
+        "WHERE NOT EXISTS (SELECT 1 FROM schedule_bodies WHERE schedule = schedules.row)"
+    ),
+    "A body is stored for row {0}, which is no schedule.": (
+        "SELECT schedule FROM schedule_bodies "
+        "WHERE NOT EXISTS (SELECT 1 FROM schedules WHERE row = schedule_bodies.schedule)"
+    ),
 }
 
 

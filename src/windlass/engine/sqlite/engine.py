@@ -1,8 +1,8 @@
 """The SQLite engine: the contract's verbs, each one transaction on one file.
 
 The verbs' bodies live beside this file by what they are about: `putting`, `claiming`, `finishing`,
-`sessions`, `operating`, `uniqueness`, `queues`, `seeing`, `checking`. This class opens the
-transaction, settles its bookkeeping and rings the bell after the commit.
+`sessions`, `operating`, `scheduling`, `uniqueness`, `queues`, `seeing`, `checking`. This class
+opens the transaction, settles its bookkeeping and rings the bell after the commit.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from windlass.engine.contract import (
     Capability,
     ChangeCode,
     Closed,
+    DueSchedules,
     Emptied,
     EngineOptions,
     Filter,
@@ -35,6 +36,8 @@ from windlass.engine.contract import (
     Pulse,
     QueueChange,
     QueueRecord,
+    ScheduleChange,
+    ScheduleRecord,
     SessionRecord,
     Stats,
     Tended,
@@ -48,6 +51,7 @@ from windlass.engine.sqlite import (
     operating,
     putting,
     queues,
+    scheduling,
     seeing,
     sessions,
     uniqueness,
@@ -165,6 +169,26 @@ class SQLiteEngine:
 
     def tend(self) -> Tended:
         return self._write(operating.tend)
+
+    # ----------------------------------------------------------------------------- schedules
+
+    def schedule_partition(self, name: str) -> int:
+        return 0
+
+    def change_schedules(self, changes: Sequence[ScheduleChange]) -> list[bool]:
+        return self._write(lambda tx: [scheduling.change(tx, change) for change in changes])
+
+    def get_schedules(self, names: Sequence[str]) -> list[ScheduleRecord | None]:
+        return self._read(lambda db, _now: scheduling.get(db, names))
+
+    def list_schedules(self, after: str = "", limit: int = 100) -> list[ScheduleRecord]:
+        return self._read(lambda db, _now: scheduling.list_by_name(db, after, limit))
+
+    def due_schedules(self, skip: Sequence[str] = (), limit: int = 100) -> DueSchedules:
+        return self._read(lambda db, now: scheduling.due(db, skip, limit, now))
+
+    def remove_schedule(self, name: str) -> bool:
+        return self._write(lambda tx: scheduling.remove(tx, name))
 
     # -------------------------------------------------------------------------------- seeing
 

@@ -11,14 +11,15 @@ from windlass.engine.sqlite.transaction import Transaction, unpack_settings
 from windlass.engine.waiting import POLL_FLOOR_MS
 
 
-def put(tx: Transaction, job: NewJob) -> Placed:
-    """Store one job; a known id is left as it is, a known key points to the job that has it."""
+def put(tx: Transaction, job: NewJob, *, is_bounded: bool = True) -> Placed:
+    """Store one job; a known id is left as it is, a known key points to the job that has it. What
+    is not bounded goes into a full queue too."""
     has_key = job.idempotency_key is not None or job.unique is not None
     if has_key and tx.job(job.id) is None:
         placed = _find_key(tx, job) or uniqueness.meet(tx, job)
         if placed is not None:
             return placed
-    if tx.queues and _is_full(tx, job) and tx.job(job.id) is None:
+    if is_bounded and tx.queues and _is_full(tx, job) and tx.job(job.id) is None:
         return Placed(job.id, PutCode.FULL)
     row = tx.next_number()
     due_ms = job.due_ms(tx.now_ms)

@@ -1,5 +1,5 @@
 -- One bite of the comparison of indexes, counters and records.
--- KEYS: body ids keys key_expiry
+-- KEYS: body ids keys key_expiry schedule schedule_names schedule_due
 -- ARGV: 1-3 clock, 4 "counts" or the index to walk through, 5 how far it was walked through
 -- Returns: {how far it is walked through now ("" = to the end), a sentence for each disagreement}
 --@include sessions
@@ -12,10 +12,10 @@ local function say(sentence, ...)
 end
 
 local SENTINELS = {
-  hash = { 'meta', 'job', 'body', 'extra', 'sessions', 'keys', 'count', 'total' },
+  hash = { 'meta', 'job', 'body', 'extra', 'sessions', 'keys', 'count', 'total', 'schedule' },
   set = {
     'ids', 'ready', 'due', 'parked', 'held', 'asked', 'keep', 'dead', 'lease', 'forget',
-    'key_expiry', 'wait', 'unique',
+    'key_expiry', 'wait', 'unique', 'schedule_names', 'schedule_due',
   },
 }
 
@@ -71,6 +71,10 @@ local function check_counts()
   local keys = call('HLEN', key.keys) - 1
   if keys ~= size.key_expiry then
     say('%d idempotency keys are known, but %d are to be forgotten.', keys, size.key_expiry)
+  end
+  local parts, names = call('HLEN', key.schedule) - 1, call('ZCARD', key.schedule_names) - 1
+  if parts ~= 3 * names then
+    say('%d schedules are listed, but they have %d parts instead of three each.', names, parts)
   end
 end
 
@@ -140,6 +144,21 @@ local function check_lease(session)
   end
 end
 
+local function check_schedule(name)
+  local stored = call('HMGET', key.schedule, 'r:' .. name, 'n:' .. name, 'b:' .. name)
+  if not (stored[1] and stored[2] and stored[3]) then
+    say('Schedule %s is listed, but not stored as a whole.', name)
+    return
+  end
+  local due_ms, score = cmsgpack.unpack(stored[1])[2], call('ZSCORE', key.schedule_due, name)
+  if tonumber(score or -1) ~= due_ms then
+    say('Schedule %s is due at %.0f, but listed for %s.', name, due_ms, score or 'never')
+  end
+end
+
+-- What is not listed by the id of a job.
+local OTHERS = { lease = check_lease, schedule_names = check_schedule, schedule_due = check_schedule }
+
 local function unique_member(id, record)
   local _, _, name = read_unique(record)
   return name and unique_prefix(record[TASK], name) .. id
@@ -162,8 +181,8 @@ local ID_OF = {
 local function walk(name, from)
   local members = call('ZRANGE', key[name], from, from + BITE - 1)
   for _, member in ipairs(members) do
-    if member ~= '' and name == 'lease' then
-      check_lease(member)
+    if member ~= '' and OTHERS[name] then
+      OTHERS[name](member)
     elseif member ~= '' then
       local id = ID_OF[name](member)
       local record = load(id)

@@ -1,15 +1,8 @@
--- Storing new jobs: what `put` and `put_unique` share. Both take, from ARGV 4 on, for each job its
--- head and its body. A head is {id, task, queue, priority, run_after_ms, run_in_ms, expires_ms,
--- expires_in_ms, key, fingerprint}, -1 for no instant, false for no key.
+-- Storing new jobs: what `put`, `put_unique` and `fire` share. A head is {id, task, queue, priority,
+-- run_after_ms, run_in_ms, expires_ms, expires_in_ms, key, fingerprint}, -1 for no instant, false for
+-- no key.
 -- KEYS: body ids ready due keys key_expiry extra
 --@include bookkeeping
-
-local heads, ids = {}, {}
-for at = 4, #ARGV, 2 do
-  heads[#heads + 1] = cmsgpack.unpack(ARGV[at])
-  ids[#ids + 1] = heads[#heads][1]
-end
-fetch(ids)
 local bound = {}  -- keys that this call has bound
 
 local function key_field(head)
@@ -114,9 +107,14 @@ local function add_job(head, body, unique)
   return head[1], 'created'
 end
 
--- Let `put` answer for every job.
+-- Let `put` answer for every job: from ARGV 4 on, each has its head and its body.
 local function put_all(put)
-  local reply = {}
+  local heads, ids, reply = {}, {}, {}
+  for at = 4, #ARGV, 2 do
+    heads[#heads + 1] = cmsgpack.unpack(ARGV[at])
+    ids[#ids + 1] = heads[#heads][1]
+  end
+  fetch(ids)
   for number, head in ipairs(heads) do
     local id, code = put(head, ARGV[3 + 2 * number])
     reply[#reply + 1] = id

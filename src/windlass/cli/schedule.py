@@ -1,0 +1,175 @@
+"""`windlass schedule`: what runs again and again, when it does so next, and what can be done."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from datetime import UTC, datetime, tzinfo
+from typing import TYPE_CHECKING, TypeVar
+
+import click
+
+from windlass.cli.connecting import connect
+from windlass.cli.group import SuggestingGroup
+from windlass.cli.output import print_json, print_table, say, tell
+from windlass.cli.parameters import connection_options, json_option
+from windlass.cli.wording import age
+from windlass.errors import DecodeError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from windlass import ScheduleInfo
+
+    F = TypeVar("F", bound=Callable[..., object])
+
+
+def name_argument(command: F) -> F:
+    return click.argument("name", metavar="NAME")(command)
+
+
+@click.group(cls=SuggestingGroup)
+def schedule() -> None:
+    """Show schedules and their next runs; pause or run them."""
+
+
+@schedule.command("list")
+@connection_options
+@json_option
+def list_(app_path: str | None, url: str | None, as_json: bool) -> None:
+    """List schedules by name.
+
+    \b
+    windlass schedule list --app shop.tasks:app
+    """
+    with connect(app_path, url) as app:
+        found = app.schedules.list()
+    if as_json:
+        print_json([_described(info) for info in found])
+    elif found:
+        columns = ["name", "state", "task", "next", "last", ">left out", "schedule"]
+        print_table(columns, map(_row, found))
+    else:
+        say("No schedules.")
+
+
+def _row(info: ScheduleInfo) -> tuple[object, ...]:
+    timing = "" if info.schedule is None else info.schedule.describe()
+    next_run = age(info.next_at) if info.state in ("active", "unreadable") else ""
+    return (info.name, info.state, info.task, next_run, age(info.last_at), info.skipped, timing)
+
+
+def _described(info: ScheduleInfo) -> dict[str, object]:
+    return {
+        "name": info.name,
+        "state": info.state,
+        "task": info.task,
+        "queue": info.queue,
+        "schedule": None if info.schedule is None else info.schedule.describe(),
+        "is_declared": info.is_declared,
+        "next_at": info.next_at,
+        "last_at": info.last_at,
+        "skipped": info.skipped,
+        "unfinished": info.unfinished,
+    }
+
+
+@schedule.command("next", short_help="Print the next runs of a schedule.")
+@name_argument
+@click.option(
+    "-n",
+    "--number",
+    default=5,
+    show_default=True,
+    type=click.IntRange(1, 1000),
+    metavar="N",
+    help="How many.",
+)
+@connection_options
+@json_option
+def next_(name: str, number: int, app_path: str | None, url: str | None, as_json: bool) -> None:
+    """Print the next runs, in the time zone of the schedule and in UTC.
+
+    \b
+    windlass schedule next nightly -n 5
+    """
+    with connect(app_path, url) as app:
+        info = app.schedules.get(name)
+    zone_name, zone = _zone_of(info)
+    runs = info.upcoming(number)
+    if as_json:
+        local = [run.astimezone(zone).isoformat() for run in runs]
+        print_json({"name": name, "state": info.state, "zone": zone_name, "next": local})
+        return
+    if runs:
+        rows = [(_clock(run.astimezone(zone)), zone_name, _clock(run), age(run)) for run in runs]
+        print_table(["local time", "zone", "UTC", "when"], rows)
+    if info.state != "active":
+        say(f"The schedule {name} is {info.state}: {_WHY.get(info.state, '')}.")
+
+
+_WHY = {
+    "paused": "nothing of this runs until it is resumed",
+    "abandoned": "no worker has declared it for a day, and nothing of this runs until one does",
+    "over": "there are no more runs",
+}
+
+
+def _zone_of(info: ScheduleInfo) -> tuple[str, tzinfo]:
+    from windlass.core.zones import zone_named
+
+    name = getattr(info.schedule, "tz", None)  # intervals have none
+    return (name, zone_named(name)) if name else ("UTC", UTC)
+
+
+def _clock(moment: datetime) -> str:
+    return moment.strftime("%a %Y-%m-%d %H:%M:%S")
+
+
+@schedule.command(short_help="Enqueue a run at once.")
+@name_argument
+@connection_options
+@json_option
+def run(name: str, app_path: str | None, url: str | None, as_json: bool) -> None:
+    """Enqueue a run at once, beside those of the schedule. Prints the id of the job."""
+    with connect(app_path, url) as app:
+        job = app.schedules.run_now(name)
+    if as_json:
+        print_json({"id": job.id, "task": job.task})
+    else:
+        tell(job.id)
+
+
+@schedule.command(short_help="Make no more jobs of a schedule.")
+@name_argument
+@connection_options
+def pause(name: str, app_path: str | None, url: str | None) -> None:
+    """Make no more jobs of a schedule until it is resumed. Jobs that there are stay."""
+    with connect(app_path, url) as app:
+        app.schedules.pause(name)
+    say(f"The schedule {name} is paused.")
+
+
+@schedule.command(short_help="Go on with a schedule that was paused.")
+@name_argument
+@connection_options
+def resume(name: str, app_path: str | None, url: str | None) -> None:
+    """Go on with the next run. Those that came while it was paused are left out."""
+    with connect(app_path, url) as app:
+        app.schedules.resume(name)
+        info = app.schedules.get(name)
+    say(f"The schedule {name} is {info.state}; its next run is {age(info.next_at) or 'none'}.")
+
+
+@schedule.command(short_help="Forget a schedule.")
+@name_argument
+@click.option("--yes", is_flag=True, help="Do not ask.")
+@connection_options
+def remove(name: str, yes: bool, app_path: str | None, url: str | None) -> None:
+    """Forget a schedule. Its jobs stay. One that workers declare in code is refused."""
+    with connect(app_path, url) as app:
+        with suppress(DecodeError):  # what cannot be read can be removed
+            app.schedules.get(name)
+        if not yes:
+            click.confirm(f"Remove the schedule {name} for good?", abort=True, err=True)
+        app.schedules.remove(name)
+    say(f"The schedule {name} is removed.")

@@ -1,0 +1,251 @@
+"""What is stored of a schedule, and what becomes of it when its time has come.
+
+1. `Entry` is when it runs and what it enqueues, and changes only when somebody changes it.
+2. `Note` is how far it has come, and is written with every occurrence.
+3. `decide` says what to do now: which occurrences to enqueue, which to leave out and why, and what
+   to note down. It reads no clock and asks nobody: `missed` and `overlap` are kept here.
+4. The other functions give the note after a schedule was made, replaced, paused or resumed.
+
+Both are bytes to an engine, versioned JSON; a newer version is refused with a sentence.
+"""
+
+from __future__ import annotations
+
+from typing import Final, Literal, TypeVar
+
+import msgspec
+
+from windlass.core.declaration import Declared, is_abandoned
+from windlass.core.occurrence import due, next_after_change
+from windlass.core.schedule import Cron, Every, Schedule
+from windlass.errors import DecodeError, NewerFormat
+
+#: The format that is written, and the newest that is read.
+VERSION: Final = 1
+#: How often to look whether an earlier run has ended, while one waits for that.
+WAITING_MS: Final = 1_000
+#: More occurrences that were left out are not counted one by one.
+MOST_COUNTED: Final = 10_000
+
+T = TypeVar("T")
+Pause = Literal["", "paused", "abandoned"]
+
+
+class Entry(msgspec.Struct, frozen=True, kw_only=True):
+    """When, and what: the fields of the job but for its id."""
+
+    schedule: Cron | Every
+    task: str
+    queue: str
+    envelope: bytes  # the payload of every job
+    priority: int = 0
+    expires_in_ms: int | None = None
+
+    def pack(self) -> bytes:
+        """The same entry always gives the same bytes."""
+        return _encode(
+            _StoredEntry(
+                version=VERSION,
+                schedule=self.schedule.to_data(),
+                task=self.task,
+                queue=self.queue,
+                priority=self.priority,
+                expires_in_ms=self.expires_in_ms,
+                envelope=msgspec.Raw(self.envelope),
+            )
+        )
+
+    @classmethod
+    def unpack(cls, data: bytes) -> Entry:
+        """A `DecodeError`, or a `NewerFormat`, if there is none to be read."""
+        stored = _decode(_entry_decoder, data)
+        return cls(
+            schedule=Schedule.from_data(stored.schedule),
+            task=stored.task,
+            queue=stored.queue,
+            priority=stored.priority,
+            expires_in_ms=stored.expires_in_ms,
+            envelope=bytes(stored.envelope),
+        )
+
+
+def _version() -> int:
+    return VERSION
+
+
+class Note(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    # A default made by a function is written even when unchanged: stored bytes always say theirs.
+    version: int = msgspec.field(default_factory=_version)
+    next_ms: int | None = None  # the occurrence to come; None when there is none
+    waiting_ms: int | None = None  # one that was due, and waits for the end of an earlier run
+    last_ms: int | None = None  # the last one of which a job was made
+    paused: Pause = ""
+    skipped: int = 0  # how many were left out
+    declared: Declared | None = None  # of one that is declared in code
+
+    def pack(self) -> bytes:
+        return _encode(self)
+
+    @classmethod
+    def unpack(cls, data: bytes) -> Note:
+        return _decode(_note_decoder, data)
+
+    def due_ms(self, now_ms: int) -> int | None:
+        """When to look at it again."""
+        if self.paused:
+            return None
+        waiting_ms = None if self.waiting_ms is None else now_ms + WAITING_MS
+        return min((at for at in (self.next_ms, waiting_ms) if at is not None), default=None)
+
+
+class LeftOut(msgspec.Struct, frozen=True, kw_only=True):
+    """Occurrences of which no job is made."""
+
+    why: Literal["missed", "overlap"]
+    first_ms: int
+    last_ms: int
+    number: int
+
+
+class Step(msgspec.Struct, frozen=True, kw_only=True):
+    """What is to be done about a schedule now."""
+
+    note: Note
+    run: tuple[int, ...] = ()  # occurrences to be enqueued, in their order
+    cancels: bool = False  # cancel earlier runs that have not ended
+    left_out: tuple[LeftOut, ...] = ()
+
+
+def decide(schedule: Schedule, note: Note, now_ms: int, *, is_unfinished: bool) -> Step:
+    """What to do at `now_ms`; `is_unfinished` says whether an earlier run has not ended."""
+    if note.declared is not None and is_abandoned(note.declared, now_ms):
+        return Step(note=msgspec.structs.replace(note, paused="abandoned"))
+    if note.next_ms is None:
+        occurrences, next_ms, missed = [], None, None
+    else:
+        found = due(schedule, note.next_ms, now_ms)
+        occurrences, next_ms, missed = list(found.occurrences), found.next_ms, found.skipped_ms
+    run, waiting_ms, overlapping = _sort(schedule, note.waiting_ms, occurrences, is_unfinished)
+    left_out = (*_missed(schedule, missed), *_overlapping(overlapping))
+    return Step(
+        note=msgspec.structs.replace(
+            note,
+            next_ms=next_ms,
+            waiting_ms=waiting_ms,
+            last_ms=run[-1] if run else note.last_ms,
+            skipped=note.skipped + sum(part.number for part in left_out),
+        ),
+        run=tuple(run),
+        cancels=schedule.overlap == "cancel_previous" and is_unfinished and bool(run),
+        left_out=left_out,
+    )
+
+
+def _sort(
+    schedule: Schedule, waiting_ms: int | None, occurrences: list[int], is_unfinished: bool
+) -> tuple[list[int], int | None, list[int]]:
+    """What runs, what waits and what is left out: as if each of them came by itself."""
+    line = occurrences if waiting_ms is None else [waiting_ms, *occurrences]
+    free = 0 if is_unfinished else 1
+    match schedule.overlap:
+        case "allow":
+            return line, None, []
+        case "cancel_previous":
+            return line[-1:], None, line[:-1]
+        case "skip":
+            return line[:free], None, line[free:]
+        case "queue_one":
+            return line[:free], next(iter(line[free:]), None), line[free + 1 :]
+
+
+def _missed(schedule: Schedule, bounds: tuple[int, int] | None) -> list[LeftOut]:
+    if bounds is None:
+        return []
+    number = schedule.count_between(*bounds, most=MOST_COUNTED)
+    return [LeftOut(why="missed", first_ms=bounds[0], last_ms=bounds[1], number=number)]
+
+
+def _overlapping(occurrences: list[int]) -> list[LeftOut]:
+    if not occurrences:
+        return []
+    first_ms, last_ms = occurrences[0], occurrences[-1]
+    number = len(occurrences)
+    return [LeftOut(why="overlap", first_ms=first_ms, last_ms=last_ms, number=number)]
+
+
+# ----------------------------------------------------------------------------------------- changing
+
+
+def made(schedule: Schedule, now_ms: int) -> Note:
+    return Note(next_ms=schedule.next_after(now_ms))
+
+
+def replaced(note: Note, schedule: Schedule, now_ms: int) -> Note:
+    """Another schedule takes its place, and goes on from where it was; a pause stays."""
+    next_ms = next_after_change(schedule, note.next_ms, now_ms)
+    waiting_ms = note.waiting_ms if schedule.overlap == "queue_one" else None
+    return msgspec.structs.replace(note, next_ms=next_ms, waiting_ms=waiting_ms)
+
+
+def paused(note: Note) -> Note:
+    return msgspec.structs.replace(note, paused="paused", waiting_ms=None)
+
+
+def resumed(note: Note, schedule: Schedule, now_ms: int) -> Note:
+    """What came while it was paused was not missed: it was not wanted."""
+    if note.paused == "paused":
+        note = msgspec.structs.replace(note, next_ms=schedule.next_after(now_ms))
+    return msgspec.structs.replace(note, paused="")
+
+
+def declared_again(note: Note, declared: Declared) -> Note:
+    """Somebody declares it; that ends a pause for want of that, and what was due meanwhile was
+    missed."""
+    is_back = note.paused == "abandoned"
+    return msgspec.structs.replace(note, declared=declared, paused="" if is_back else note.paused)
+
+
+# ------------------------------------------------------------------------------------------ storing
+
+
+class _StoredEntry(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    version: int
+    schedule: dict[str, object]
+    task: str
+    queue: str
+    priority: int = 0
+    expires_in_ms: int | None = None
+    envelope: msgspec.Raw
+
+
+class _Version(msgspec.Struct):
+    version: int
+
+
+_encode: Final = msgspec.json.Encoder(order="deterministic").encode
+#: Learnt here and now: two threads that meet a class for the first time at once would crash in it.
+_entry_decoder: Final = msgspec.json.Decoder(_StoredEntry)
+_note_decoder: Final = msgspec.json.Decoder(Note)
+_version_decoder: Final = msgspec.json.Decoder(_Version)
+
+
+def _decode(decoder: msgspec.json.Decoder[T], data: bytes) -> T:
+    _refuse_newer(data)
+    try:
+        return decoder.decode(data)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise DecodeError(f"this is no stored schedule of windlass: {error}") from error
+
+
+def _refuse_newer(data: bytes) -> None:
+    try:
+        found = _version_decoder.decode(data).version
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return  # the next to read it says what is wrong
+    if found > VERSION:
+        raise NewerFormat(
+            f"the stored schedule was written by a newer windlass, in format {found}; this one "
+            f"reads up to {VERSION}: upgrade the worker",
+            found=found,
+            supported=VERSION,
+        )

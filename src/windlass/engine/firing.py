@@ -1,0 +1,163 @@
+"""From schedules as an engine has them to changes of them, for all who make some.
+
+1. `read` opens a record.
+2. `fire` says what follows from the time being what it is.
+3. `declare` compares what a worker declares with what is known.
+4. `enter`, `alter` and `run_now` are what a caller wants of a schedule.
+
+Nobody here talks to an engine: a change is made by `change_schedules`, and counts if the record is
+still the one that was read.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from typing import Final
+
+import msgspec
+
+from windlass.core import timetable
+from windlass.core.declaration import Declared, Standing, fingerprint
+from windlass.core.declaration import declare as compare
+from windlass.core.ids import new_id
+from windlass.core.occurrence import occurrence_id, run_ms
+from windlass.core.timetable import Entry, Note, Step
+from windlass.engine.contract import NewJob, ScheduleChange, ScheduleRecord
+
+#: So many runs of a schedule are watched, the newest ones.
+MOST_WATCHED: Final = 10
+#: A declaration is written down again when it is this old: not by every worker every time.
+RENEW_AFTER_MS: Final = 30_000
+
+
+class Firing(msgspec.Struct, frozen=True, kw_only=True):
+    change: ScheduleChange
+    step: Step
+
+
+def new_revision() -> str:
+    return os.urandom(12).hex()
+
+
+def read(record: ScheduleRecord) -> tuple[Entry, Note]:
+    """A `DecodeError`, or a `NewerFormat`, if it cannot be read."""
+    return Entry.unpack(record.body), Note.unpack(record.note)
+
+
+def fire(record: ScheduleRecord, now_ms: int, partition: int) -> Firing:
+    entry, note = read(record)
+    step = timetable.decide(entry.schedule, note, now_ms, is_unfinished=bool(record.unfinished))
+    jobs = tuple(_job(entry, record.name, at_ms, partition) for at_ms in step.run)
+    cancelled = record.unfinished if step.cancels else ()
+    change = _change(
+        record, step.note, now_ms, watched=_watched(entry, record, jobs), cancelled=cancelled
+    )
+    return Firing(change=msgspec.structs.replace(change, jobs=jobs), step=step)
+
+
+def _job(entry: Entry, name: str, at_ms: int, partition: int) -> NewJob:
+    starts_ms = run_ms(entry.schedule, name, at_ms)
+    return NewJob(
+        id=occurrence_id(name, at_ms, partition),
+        task=entry.task,
+        queue=entry.queue,
+        payload=entry.envelope,
+        priority=entry.priority,
+        run_after_ms=starts_ms if starts_ms > at_ms else None,
+        expires_in_ms=entry.expires_in_ms,
+    )
+
+
+def _watched(entry: Entry, record: ScheduleRecord, jobs: tuple[NewJob, ...]) -> tuple[str, ...]:
+    """Only where it matters: each is looked up whenever the schedule is looked at."""
+    if entry.schedule.overlap == "allow":
+        return ()
+    ids = (*record.unfinished, *(job.id for job in jobs))
+    return ids[-MOST_WATCHED:]
+
+
+def declare(
+    record: ScheduleRecord | None, name: str, body: bytes, version: int, now_ms: int
+) -> tuple[Standing, ScheduleChange | None]:
+    """What becomes of a declaration; no change where there is nothing to note down."""
+    schedule = Entry.unpack(body).schedule
+    note = None if record is None else Note.unpack(record.note)
+    known = None if note is None else note.declared
+    if note is not None and known is None:
+        return Standing.OUTDATED, None  # somebody has saved one of this name at run time
+    standing, declared = compare(known, fingerprint(schedule, body), now_ms, version=version)
+    if record is None or note is None:
+        begun = timetable.declared_again(timetable.made(schedule, now_ms), declared)
+        return standing, enter(name, body, begun, now_ms)
+    if standing is Standing.OUTDATED:
+        return standing, None
+    if standing is Standing.CURRENT and not _is_worth_noting(known, note, now_ms):
+        return standing, None
+    note = timetable.declared_again(note, declared)
+    if standing is Standing.CURRENT:
+        return standing, _change(record, note, now_ms)
+    note = timetable.replaced(note, schedule, now_ms)
+    return standing, _change(record, note, now_ms, body=body)
+
+
+def _is_worth_noting(known: Declared | None, note: Note, now_ms: int) -> bool:
+    is_old = known is None or now_ms - known.declared_ms >= RENEW_AFTER_MS
+    return is_old or note.paused == "abandoned"
+
+
+# -------------------------------------------------------------------------------- what callers want
+
+
+def enter(name: str, body: bytes, note: Note, now_ms: int) -> ScheduleChange:
+    """A schedule of which there is none yet."""
+    return ScheduleChange(
+        name=name,
+        expected="",
+        revision=new_revision(),
+        due_ms=note.due_ms(now_ms),
+        note=note.pack(),
+        body=body,
+    )
+
+
+def alter(
+    record: ScheduleRecord, note: Note, now_ms: int, body: bytes | None = None
+) -> ScheduleChange:
+    return _change(record, note, now_ms, body=body)
+
+
+def run_now(record: ScheduleRecord, now_ms: int, partition: int) -> ScheduleChange:
+    """One more run, beside the occurrences; to those that come it is an earlier one."""
+    entry, note = read(record)
+    job = NewJob(
+        id=new_id(time.time_ns() // 1_000_000, partition),
+        task=entry.task,
+        queue=entry.queue,
+        payload=entry.envelope,
+        priority=entry.priority,
+        expires_in_ms=entry.expires_in_ms,
+    )
+    change = _change(record, note, now_ms, watched=_watched(entry, record, (job,)))
+    return msgspec.structs.replace(change, jobs=(job,), due_ms=record.due_ms)
+
+
+def _change(
+    record: ScheduleRecord,
+    note: Note,
+    now_ms: int,
+    *,
+    body: bytes | None = None,
+    watched: tuple[str, ...] | None = None,
+    cancelled: tuple[str, ...] = (),
+) -> ScheduleChange:
+    return ScheduleChange(
+        name=record.name,
+        expected=record.revision,
+        revision=new_revision(),
+        due_ms=note.due_ms(now_ms),
+        note=note.pack(),
+        body=body,
+        watched=record.watched if watched is None else watched,
+        cancelled=cancelled,
+    )

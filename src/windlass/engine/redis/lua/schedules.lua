@@ -1,0 +1,74 @@
+-- Schedules, and which of the jobs that they watch have not ended.
+-- KEYS: schedule schedule_names schedule_due
+-- ARGV: 1-3 clock, 4 "due", 5 at most so many, then names to leave out
+--               or 4 "after", 5 at most so many, 6 the name after which to begin
+--               or 4 "named", 5 anything, then names
+-- Returns: {now_ms, in how many milliseconds the next one is due that is not yet (-1 = never), whether
+--          there are more, for each schedule nothing or {name, record, note, body, unfinished ids ...}}
+--@include records
+local ENDED = { succeeded = true, dead = true, cancelled = true }
+local limit = tonumber(ARGV[5])
+
+local function due_names()
+  local skipped, names = {}, {}
+  for number = 6, #ARGV do
+    skipped[ARGV[number]] = true
+  end
+  local most = limit + 1 + #ARGV - 5
+  for _, name in ipairs(call('ZRANGEBYSCORE', key.schedule_due, '-inf', now_ms, 'LIMIT', 0, most)) do
+    if not skipped[name] and #names <= limit then
+      names[#names + 1] = name
+    end
+  end
+  return names
+end
+
+local function unfinished(ids)
+  local found = {}
+  fetch(ids)
+  for _, id in ipairs(ids) do
+    local record = load(id)
+    if record and not ENDED[record[STATE]] then
+      found[#found + 1] = id
+    end
+  end
+  return found
+end
+
+local function next_in_ms()
+  local from = '(' .. string.format('%.0f', now_ms)
+  local found = call('ZRANGEBYSCORE', key.schedule_due, from, '(+inf', 'WITHSCORES', 'LIMIT', 0, 1)
+  return found[2] and tonumber(found[2]) - now_ms or -1
+end
+
+local names
+if ARGV[4] == 'due' then
+  names = due_names()
+elseif ARGV[4] == 'after' then
+  names = call('ZRANGEBYLEX', key.schedule_names, '(' .. ARGV[6], '+', 'LIMIT', 0, limit)
+else
+  names = { unpack(ARGV, 6) }
+end
+local has_more = #names > limit and ARGV[4] == 'due'
+if has_more then
+  names[#names] = nil
+end
+
+local fields = {}
+for _, name in ipairs(names) do
+  fields[#fields + 1] = 'r:' .. name
+  fields[#fields + 1] = 'n:' .. name
+  fields[#fields + 1] = 'b:' .. name
+end
+local values = read_fields(key.schedule, fields)
+local reply = { now_ms, next_in_ms(), has_more and 1 or 0 }
+for number, name in ipairs(names) do
+  local at = 3 * number - 2
+  if values[at] then
+    local record = cmsgpack.unpack(values[at])
+    reply[number + 3] = { name, values[at], values[at + 1], values[at + 2], unpack(unfinished(record[3])) }
+  else
+    reply[number + 3] = false
+  end
+end
+return reply

@@ -1,0 +1,2 @@
+-- Remove a schedule.
+DELETE FROM schedules WHERE row = ?

@@ -1,0 +1,87 @@
+"""Schedules: found when they are due, and changed by whoever saw them as they are."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import apsw
+import msgspec
+
+from windlass.engine.contract import DueSchedules, ScheduleChange, ScheduleRecord
+from windlass.engine.sqlite import operating, putting
+from windlass.engine.sqlite.statements import Row, as_array, first, rows
+from windlass.engine.sqlite.transaction import Transaction
+
+_decode_ids = msgspec.json.Decoder(tuple[str, ...]).decode
+
+
+def change(tx: Transaction, wanted: ScheduleChange) -> bool:
+    found = tx.one("find_schedule", wanted.name)
+    revision = "" if found is None else found[1]
+    if revision != wanted.expected:
+        return bool(revision == wanted.revision)  # made by an earlier call
+    watched = as_array(wanted.watched)
+    values = (wanted.name, wanted.revision, wanted.due_ms, wanted.note, watched)
+    ((row,),) = tx.rows("save_schedule", *values)
+    if wanted.body is not None:
+        tx.run("save_schedule_body", row, wanted.body)
+    operating.cancel(tx, wanted.cancelled)
+    for job in wanted.jobs:
+        putting.put(tx, job, is_bounded=False)  # nobody is there to try again
+    return True
+
+
+def remove(tx: Transaction, name: str) -> bool:
+    found = tx.one("find_schedule", name)
+    if found is None:
+        return False
+    for statement in ("delete_schedule", "delete_schedule_body"):
+        tx.run(statement, found[0])
+    return True
+
+
+def get(connection: apsw.Connection, names: Sequence[str]) -> list[ScheduleRecord | None]:
+    found = rows(connection, "read_schedules", as_array(names))
+    records = {record.name: record for record in _to_records(connection, found)}
+    return [records.get(name) for name in names]
+
+
+def list_by_name(connection: apsw.Connection, after: str, limit: int) -> list[ScheduleRecord]:
+    return _to_records(connection, rows(connection, "list_schedules", after, limit))
+
+
+def due(connection: apsw.Connection, skip: Sequence[str], limit: int, now_ms: int) -> DueSchedules:
+    found = rows(connection, "list_due_schedules", now_ms, as_array(skip), limit + 1)
+    next_ms = first(connection, "next_schedule", now_ms)
+    return DueSchedules(
+        now_ms=now_ms,
+        records=tuple(_to_records(connection, found[:limit])),
+        more=len(found) > limit,
+        next_in_ms=None if next_ms is None else next_ms - now_ms,
+    )
+
+
+def _to_records(connection: apsw.Connection, found: Sequence[Row]) -> list[ScheduleRecord]:
+    return [_to_record(connection, *row) for row in found]
+
+
+def _to_record(
+    connection: apsw.Connection,
+    name: str,
+    revision: str,
+    due_ms: int | None,
+    body: bytes,
+    note: bytes,
+    packed: str,
+) -> ScheduleRecord:
+    watched = _decode_ids(packed)
+    live = {id for (id,) in rows(connection, "list_unfinished", packed)} if watched else set()
+    return ScheduleRecord(
+        name=name,
+        revision=revision,
+        due_ms=due_ms,
+        body=body,
+        note=note,
+        watched=watched,
+        unfinished=tuple(id for id in watched if id in live),
+    )

@@ -1,0 +1,433 @@
+"""Schedules as an app sees them: those of its code, and those that are saved while workers run.
+
+1. `read_declared` checks what `@app.task(schedule=...)` was given, and names each of its schedules.
+2. `Schedules`, which is `app.schedules`, saves, shows, pauses, resumes, runs and removes.
+3. `ScheduleInfo` is a schedule at one instant.
+
+What is changed here is read, changed and written back; when somebody else was faster, as a worker
+is with every run, it is read again.
+"""
+
+from __future__ import annotations
+
+import inspect
+import re
+from collections.abc import Callable, Iterator, Sequence
+from datetime import UTC, datetime, timedelta
+from itertools import islice
+from typing import TYPE_CHECKING, Any, Final, TypeVar
+
+import msgspec
+
+from windlass.core import timetable
+from windlass.core.declaration import SILENT_MS, is_abandoned
+from windlass.core.schedule import All, Cron, Every, Schedule
+from windlass.core.timetable import Entry, Note
+from windlass.engine import firing
+from windlass.engine.contract import Engine, ScheduleChange, ScheduleRecord
+from windlass.errors import (
+    DecodeError,
+    EngineUnavailable,
+    InvalidSchedule,
+    ScheduleNotFound,
+    WindlassError,
+)
+from windlass.job import Job
+from windlass.task import Call, Task
+
+if TYPE_CHECKING:
+    from windlass.app import Windlass
+
+__all__ = ["All", "Cron", "Every", "ScheduleInfo", "Schedules"]
+
+T = TypeVar("T")
+
+#: How often a change is tried that others were faster with.
+TRIES: Final = 50
+#: How many are read at once.
+PAGE: Final = 100
+
+_NAME: Final = re.compile(r"[^\s\x00-\x1f]{1,200}")
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+class ScheduleInfo(msgspec.Struct, frozen=True, kw_only=True):
+    """What is known of a schedule at one instant."""
+
+    name: str
+    schedule: Cron | Every | None  # None for one that this version cannot read
+    task: str
+    queue: str
+    state: str  # active, paused, abandoned (no worker declares it any more), over, unreadable
+    is_declared: bool  # in code, and not saved at run time
+    next_at: datetime | None  # the next occurrence
+    last_at: datetime | None  # the last one of which a job was made
+    skipped: int  # how many occurrences were left out
+    unfinished: tuple[str, ...]  # jobs of earlier runs, where overlap asks for them
+
+    def upcoming(self, number: int) -> list[datetime]:
+        """The next occurrences, as if it was not paused."""
+        if self.next_at is None or self.schedule is None:
+            return []
+        first_ms = (self.next_at - _EPOCH) // timedelta(milliseconds=1)
+        return [_moment(at_ms) for at_ms in islice(self.schedule.upcoming(first_ms - 1), number)]
+
+
+Infos = list[ScheduleInfo]
+
+
+class Schedules:
+    """Schedules of one app: `app.schedules`. Every method has a twin for coroutines."""
+
+    def __init__(self, app: Windlass) -> None:
+        self._app = app
+
+    def save(self, name: str, call: Call[Any], schedule: Cron | Every) -> None:
+        """Make this call again and again: `save("digest-42", digest.bind(42), Every("1h"))`.
+
+        A schedule of this name is replaced and goes on from where it was; saving the same again
+        changes nothing. One that is paused stays paused."""
+        self._call(self._saving(name, call, schedule))
+
+    async def asave(self, name: str, call: Call[Any], schedule: Cron | Every) -> None:
+        """`save`, for coroutines."""
+        await self._acall(self._saving(name, call, schedule))
+
+    def list(self) -> Infos:
+        """All schedules, by name."""
+        return self._call(_list)
+
+    async def alist(self) -> Infos:
+        """`list`, for coroutines."""
+        return await self._acall(_list)
+
+    def get(self, name: str) -> ScheduleInfo:
+        """One schedule; raises `ScheduleNotFound`."""
+        return self._call(lambda engine: _get(engine, name))
+
+    async def aget(self, name: str) -> ScheduleInfo:
+        """`get`, for coroutines."""
+        return await self._acall(lambda engine: _get(engine, name))
+
+    def pause(self, name: str) -> None:
+        """Make no more jobs of it until it is resumed; those that there are stay."""
+        self._call(lambda engine: _pause(engine, name))
+
+    async def apause(self, name: str) -> None:
+        """`pause`, for coroutines."""
+        await self._acall(lambda engine: _pause(engine, name))
+
+    def resume(self, name: str) -> None:
+        """Go on with the next occurrence; those that came meanwhile are left out."""
+        self._call(lambda engine: _resume(engine, name))
+
+    async def aresume(self, name: str) -> None:
+        """`resume`, for coroutines."""
+        await self._acall(lambda engine: _resume(engine, name))
+
+    def run_now(self, name: str) -> Job[Any]:
+        """Enqueue a run at once, beside those of the schedule, also while it is paused."""
+        return self._to_job(self._call(lambda engine: _run_now(engine, name)))
+
+    async def arun_now(self, name: str) -> Job[Any]:
+        """`run_now`, for coroutines."""
+        return self._to_job(await self._acall(lambda engine: _run_now(engine, name)))
+
+    def remove(self, name: str) -> None:
+        """Forget it; jobs that there are stay. One that workers declare is refused: they would
+        declare it again."""
+        self._call(lambda engine: _remove(engine, name))
+
+    async def aremove(self, name: str) -> None:
+        """`remove`, for coroutines."""
+        await self._acall(lambda engine: _remove(engine, name))
+
+    # --------------------------------------------------------------------------------- inside
+
+    def _call(self, action: Callable[[Engine], T]) -> T:
+        return action(self._app.engine)
+
+    async def _acall(self, action: Callable[[Engine], T]) -> T:
+        answer, error = await self._app.batcher.call(_each, action)
+        if error is not None:
+            raise error
+        found: T = answer
+        return found
+
+    def _saving(
+        self, name: str, call: Call[Any], schedule: Cron | Every
+    ) -> Callable[[Engine], None]:
+        """Checked and encoded in the thread of the caller."""
+        _check_name(name)
+        _check_timing(schedule)
+        _check_call(call, self._app)
+        _check_options(call.task)
+        entry = call.task.entry(call.encoded, in_zone(schedule, self._app))
+        return lambda engine: _save(engine, name, entry)
+
+    def _to_job(self, made: tuple[str, str]) -> Job[Any]:
+        job_id, task = made
+        return Job(self._app, job_id, task, created=True)
+
+
+# ------------------------------------------------------------------------------------- declaring
+
+
+def read_declared(
+    task: Task[..., Any], schedule: object
+) -> Iterator[tuple[str, tuple[Task[..., Any], Cron | Every]]]:
+    """Each schedule of a task by its name: that of the task, and with several of them a number."""
+    timings = [schedule] if isinstance(schedule, Schedule) else schedule
+    if not isinstance(timings, list | tuple) or not timings:
+        raise TypeError(f"schedule must be a Cron, an Every or a list of them, found {schedule!r}")
+    _refuse_arguments(task)
+    _check_options(task)
+    for number, timing in enumerate(timings, 1):
+        name = task.name if isinstance(schedule, Schedule) else f"{task.name}:{number}"
+        yield name, (task, _check_timing(timing))
+
+
+def in_zone(schedule: Cron | Every, app: Windlass) -> Cron | Every:
+    return schedule.in_zone(app.settings.timezone) if isinstance(schedule, Cron) else schedule
+
+
+def _check_timing(timing: object) -> Cron | Every:
+    if isinstance(timing, Cron | Every):
+        return timing
+    raise TypeError(f"schedule must be a Cron or an Every, found {timing!r}")
+
+
+def _refuse_arguments(task: Task[..., Any]) -> None:
+    parameters = list(inspect.signature(task.function).parameters.values())
+    for parameter in parameters[1 if task.takes_context else 0 :]:
+        is_many = parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD)
+        if parameter.default is parameter.empty and not is_many:
+            raise InvalidSchedule(
+                f"A task with a schedule must need no arguments, and {task.name} needs "
+                f"{parameter.name}. Give it a default, or save the schedule with its arguments: "
+                f"app.schedules.save(name, {task.__name__}.bind(...), ...)."
+            )
+
+
+def _check_options(task: Task[..., Any]) -> None:
+    unfit = task.unfit_for_schedules()
+    if unfit is not None:
+        raise InvalidSchedule(
+            f"A schedule makes a call of {task.name} again and again, and {unfit}: leave it out."
+        )
+
+
+def _check_call(call: object, app: Windlass) -> None:
+    if not isinstance(call, Call) or call.task.app is not app:
+        raise InvalidSchedule(
+            f"A schedule is saved with a call of a task of this app, made by task.bind(...), found "
+            f"{call!r}."
+        )
+
+
+def _check_name(name: object) -> None:
+    if not isinstance(name, str) or not _NAME.fullmatch(name):
+        raise InvalidSchedule(
+            "The name of a schedule must be text of 1 to 200 characters without spaces, found "
+            f"{name!r}."
+        )
+
+
+# ---------------------------------------------------------------------------------- with an engine
+
+
+def _each(
+    engine: Engine, actions: Sequence[Callable[[Engine], Any]]
+) -> Sequence[tuple[Any, WindlassError | None]]:
+    """What each gave or raised: of several that are done together none is repeated for another."""
+    return [_attempt(engine, action) for action in actions]
+
+
+def _attempt(engine: Engine, action: Callable[[Engine], Any]) -> tuple[Any, WindlassError | None]:
+    try:
+        return action(engine), None
+    except WindlassError as error:
+        return None, error
+
+
+def _list(engine: Engine) -> list[ScheduleInfo]:
+    now_ms, found = _now_ms(engine), list(_records(engine))
+    return [_to_info_if_readable(record, now_ms) for record in found]
+
+
+def _records(engine: Engine) -> Iterator[ScheduleRecord]:
+    after = ""
+    while page := engine.list_schedules(after, PAGE):
+        yield from page
+        after = page[-1].name
+
+
+def _get(engine: Engine, name: str) -> ScheduleInfo:
+    return _to_info(_read(engine, name), _now_ms(engine))
+
+
+def _read(engine: Engine, name: str) -> ScheduleRecord:
+    (record,) = engine.get_schedules([name])
+    if record is None:
+        raise ScheduleNotFound(name, engine.location, _nearest(engine, name))
+    return record
+
+
+def _nearest(engine: Engine, name: str) -> str:
+    import difflib  # slow to import, and needed only after a mistake
+
+    known = [record.name for record in islice(_records(engine), 1_000)]
+    return next(iter(difflib.get_close_matches(name, known, n=1)), "")
+
+
+def _save(engine: Engine, name: str, entry: Entry) -> None:
+    body = entry.pack()
+
+    def change(record: ScheduleRecord | None, now_ms: int) -> ScheduleChange | None:
+        if record is None:
+            return firing.enter(name, body, timetable.made(entry.schedule, now_ms), now_ms)
+        note = Note.unpack(record.note)
+        if note.declared is not None:
+            raise InvalidSchedule(
+                f"The schedule {name} is declared in code, by @app.task(schedule=...). Change it "
+                "there, or save this one under another name."
+            )
+        if record.body == body:
+            return None
+        return firing.alter(record, timetable.replaced(note, entry.schedule, now_ms), now_ms, body)
+
+    _persist(engine, name, change)
+
+
+def _pause(engine: Engine, name: str) -> None:
+    def change(record: ScheduleRecord, now_ms: int) -> ScheduleChange | None:
+        note = Note.unpack(record.note)
+        is_done = note.paused == "paused"
+        return None if is_done else firing.alter(record, timetable.paused(note), now_ms)
+
+    _alter(engine, name, change)
+
+
+def _resume(engine: Engine, name: str) -> None:
+    def change(record: ScheduleRecord, now_ms: int) -> ScheduleChange | None:
+        entry, note = firing.read(record)
+        if note.declared is not None and is_abandoned(note.declared, now_ms):
+            raise InvalidSchedule(
+                f"No worker has declared the schedule {name} for a day. Start one whose code "
+                "declares it, and it goes on by itself; or remove it."
+            )
+        if not note.paused:
+            return None
+        return firing.alter(record, timetable.resumed(note, entry.schedule, now_ms), now_ms)
+
+    _alter(engine, name, change)
+
+
+def _run_now(engine: Engine, name: str) -> tuple[str, str]:
+    """The id of the job and the name of its task."""
+    partition = engine.schedule_partition(name)
+    made = ("", "")
+
+    def change(record: ScheduleRecord, now_ms: int) -> ScheduleChange:
+        nonlocal made
+        wanted = firing.run_now(record, now_ms, partition)
+        made = wanted.jobs[0].id, wanted.jobs[0].task
+        return wanted
+
+    _alter(engine, name, change)
+    return made
+
+
+def _remove(engine: Engine, name: str) -> None:
+    if _is_declared_now(_read(engine, name), _now_ms(engine)):
+        raise InvalidSchedule(
+            f"The schedule {name} is declared by workers that run now, and would be back within a "
+            "minute. Take it out of the code, or pause it."
+        )
+    engine.remove_schedule(name)
+
+
+def _is_declared_now(record: ScheduleRecord, now_ms: int) -> bool:
+    """One that cannot be read is nobody's here, and can be removed."""
+    try:
+        declared = Note.unpack(record.note).declared
+    except DecodeError:
+        return False
+    return declared is not None and now_ms - declared.declared_ms < SILENT_MS
+
+
+def _alter(
+    engine: Engine, name: str, change: Callable[[ScheduleRecord, int], ScheduleChange | None]
+) -> None:
+    def of_existing(record: ScheduleRecord | None, now_ms: int) -> ScheduleChange | None:
+        return change(_read(engine, name) if record is None else record, now_ms)
+
+    _persist(engine, name, of_existing)
+
+
+def _persist(
+    engine: Engine,
+    name: str,
+    change: Callable[[ScheduleRecord | None, int], ScheduleChange | None],
+) -> None:
+    """Until the change was made of what was there."""
+    for _ in range(TRIES):
+        (record,) = engine.get_schedules([name])
+        wanted = change(record, _now_ms(engine))
+        if wanted is None or engine.change_schedules([wanted])[0]:
+            return
+    raise EngineUnavailable(
+        f"The schedule {name} was changed by others {TRIES} times while it was to be changed here. "
+        "Try again."
+    )
+
+
+def _now_ms(engine: Engine) -> int:
+    return engine.due_schedules(limit=0).now_ms
+
+
+def _to_info_if_readable(record: ScheduleRecord, now_ms: int) -> ScheduleInfo:
+    """One that cannot be read must not hide the others."""
+    try:
+        return _to_info(record, now_ms)
+    except DecodeError:
+        return ScheduleInfo(
+            name=record.name,
+            schedule=None,
+            task="",
+            queue="",
+            state="unreadable",
+            is_declared=False,
+            next_at=None if record.due_ms is None else _moment(record.due_ms),
+            last_at=None,
+            skipped=0,
+            unfinished=record.unfinished,
+        )
+
+
+def _to_info(record: ScheduleRecord, now_ms: int) -> ScheduleInfo:
+    entry, note = firing.read(record)
+    return ScheduleInfo(
+        name=record.name,
+        schedule=entry.schedule,
+        task=entry.task,
+        queue=entry.queue,
+        state=_state(note, now_ms),
+        is_declared=note.declared is not None,
+        next_at=None if note.next_ms is None else _moment(note.next_ms),
+        last_at=None if note.last_ms is None else _moment(note.last_ms),
+        skipped=note.skipped,
+        unfinished=record.unfinished,
+    )
+
+
+def _state(note: Note, now_ms: int) -> str:
+    if note.declared is not None and is_abandoned(note.declared, now_ms):
+        return "abandoned"
+    if note.paused:
+        return note.paused
+    return "over" if note.next_ms is None and note.waiting_ms is None else "active"
+
+
+def _moment(at_ms: int) -> datetime:
+    return _EPOCH + timedelta(milliseconds=at_ms)
