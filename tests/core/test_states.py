@@ -28,12 +28,15 @@ from windlass.core.states import (
 #: Every move, written a second time: state, event, next state ("-": the record is gone).
 MOVES = """
     waiting    cancel      cancelled
+    waiting    clear       -
     scheduled  due         ready
     scheduled  cancel      cancelled
+    scheduled  clear       -
     ready      due         ready
     ready      claim       running
     ready      expire      cancelled
     ready      cancel      cancelled
+    ready      clear       -
     running    succeed     succeeded
     running    retry       retrying
     running    bury        dead
@@ -47,6 +50,7 @@ MOVES = """
     running    cancel      running
     retrying   due         ready
     retrying   cancel      cancelled
+    retrying   clear       -
     succeeded  purge       -
     dead       revive      ready
     dead       discard     -

@@ -11,6 +11,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import pytest
@@ -32,8 +33,10 @@ def yard(tmp_path: Path) -> Iterator[Yard]:
 
 
 @pytest.fixture
-def folder(tmp_path: Path) -> Path:
-    return tmp_path / "run"
+def folder() -> Iterator[Path]:
+    """Not among the folders of the tests, whose names are too long for a socket."""
+    with TemporaryDirectory(prefix="windlass-") as short:
+        yield Path(short) / "run"
 
 
 def start(yard: Yard, folder: Path, **options: Any) -> Worker:
