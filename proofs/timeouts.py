@@ -39,8 +39,7 @@ KINDS: Final = (
     Kind("a process of its own in time.sleep", "process", "sleep:60"),
     Kind("a process of its own that swallows every exception", "process", "swallow"),
     Kind("a coroutine that blocks its loop", "coroutine", "block:60"),
-    # Nothing in that process can answer, which takes five seconds to be sure of.
-    Kind("a call of C that keeps the interpreter to itself", "plain", "hold:60", 20),
+    Kind("a call of C that keeps the interpreter to itself", "plain", "hold:60"),
 )
 
 
