@@ -310,7 +310,7 @@ class Pump:
             except EngineError as error:
                 self._note_away(error)
                 if self._has_nothing_in_hand(call):
-                    raise Drained from error
+                    self._leave(call)
                 if self._handing_back.wait(backoff.next_s()):
                     self._give_back_all()
             else:
@@ -320,10 +320,20 @@ class Pump:
 
     def _has_nothing_in_hand(self, call: Call) -> bool:
         """Whether to end though the reply is unknown. What the call may have claimed has not
-        started, and goes back with its session."""
+        started; if it cannot be given back now, it goes back with its session."""
         self._heed()
         has_outcomes = call.outcomes or self._outcomes
         return self._is_draining and not has_outcomes and not self._line.in_hand()
+
+    def _leave(self, call: Call) -> NoReturn:
+        if call.room:
+            try:
+                self._engine.release(call.session, call.nonce)
+            except EngineError as error:
+                _tell_left(error)
+            else:
+                self._nonces.forget(call.nonce)
+        raise Drained
 
     def _send(self, call: Call) -> Turn:
         if not call.room:
@@ -541,7 +551,7 @@ class Pump:
                 self._engine.release(unsettled.session, unsettled.nonce)
             log.info("handed back %d running jobs", len(running))
         except EngineError as error:
-            log.warning("what is in hand is left to the supervisor to give back: %s", error)
+            _tell_left(error)
         finally:
             self._owner.end_at_once()
 
@@ -571,6 +581,10 @@ class Pump:
             self._nonces.drop(outcome.token)
         else:
             self._nonces.end([outcome])
+
+
+def _tell_left(error: EngineError) -> None:
+    log.warning("what is in hand is left to the supervisor to give back: %s", error)
 
 
 def _do_nothing() -> None:
