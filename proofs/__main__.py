@@ -59,7 +59,9 @@ PROOFS: Final[dict[str, Callable[[Path], Iterator[str]]]] = {
     "typing": typing_golden.prove,
     "schedules": schedules.prove,
     "scheduled-at-scale": scheduled_at_scale.prove,
-    "figures": figures.prove,
+    "figures": figures.prove_sqlite,
+    "redis-figures": figures.prove_redis,
+    "import-time": figures.prove_import,
     "fresh-clone": fresh_clone.prove,
 }
 

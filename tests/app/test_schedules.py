@@ -343,3 +343,12 @@ def test_every_method_has_a_twin_for_coroutines(app: Windlass) -> None:
     assert {f"a{name}" for name in names if f"a{name}" in names} | {
         name for name in names if f"a{name}" in names
     } == names
+
+
+def test_a_run_stands_in_the_line_of_the_labels_that_its_task_requires(app: Windlass) -> None:
+    draw = app.task(name="draw", requires="gpu")(nothing)
+    app.schedules.save("s", draw.bind(), Every("1h"))
+    job = app.schedules.run_now("s")
+    [record] = app.engine.get([job.id])
+    assert record is not None
+    assert record.queue == "default+gpu"

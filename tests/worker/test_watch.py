@@ -14,11 +14,15 @@ from typing import Any, cast
 import pytest
 
 from tests.worker.yard import Yard, until
+from windlass.app import Windlass
 from windlass.context import Context, running
-from windlass.core.states import State
-from windlass.engine.contract import EngineOptions, Plan
+from windlass.core.states import Counters, State
+from windlass.engine.contract import Claim, EngineOptions, Plan
 from windlass.engine.url import open_engine
 from windlass.worker import oversight, pump_watch
+from windlass.worker.lease import Lease
+from windlass.worker.limits import Limits
+from windlass.worker.line import Kind, Line
 from windlass.worker.loop_watch import LoopWatch
 from windlass.worker.oversight import Oversight
 from windlass.worker.process import ChildProcess
@@ -26,6 +30,7 @@ from windlass.worker.pump_watch import PumpWatch
 from windlass.worker.reactor import Reactor
 from windlass.worker.recycling import Recycling
 from windlass.worker.slots import SlotTable
+from windlass.worker.watch import Watch
 
 # -------------------------------------------------------------------------------- whole workers
 
@@ -232,6 +237,46 @@ class Pump:
 
     def look(self, seconds: float, *, is_punctual: bool = True) -> str | None:
         return self.watch.look(seconds, is_punctual=is_punctual)
+
+
+def test_free_slots_are_made_use_of_while_the_pump_waits_for_the_engine() -> None:
+    """Of many short jobs one thread takes all; then one of them is slow, and the pump is away."""
+    table = SlotTable.create(2)
+    lease = Lease(table, 30_000)
+    lease.confirm(time.monotonic())
+    line = Line(2, lease)
+    hints: list[int] = []
+    line.serve(Kind.THREAD, hints.append)
+    task = Windlass("sqlite:///:memory:").task(name="plain")(_plain)
+    line.offer([(_claim(f"{n}"), task) for n in range(4)])
+    assert line.begin(Kind.THREAD) is not None
+    assert hints == [1]
+    limits = Limits(table, 1_000, lambda: None, is_solo=False)
+    loop, pump = cast(LoopWatch, Blind()), cast(PumpWatch, Blind())
+    Watch(line, limits, table, loop, pump, lambda _: None).look(0.5, is_punctual=True)
+    assert hints == [1, 1]
+
+
+class Blind:
+    """Finds nothing."""
+
+    def look(self, *_: object, is_punctual: bool) -> None: ...
+
+
+def _plain() -> None: ...
+
+
+def _claim(id: str) -> Claim:
+    return Claim(
+        id=id,
+        token="",
+        task="plain",
+        queue="",
+        priority=0,
+        payload=b"",
+        counters=Counters(),
+        created_ms=0,
+    )
 
 
 def test_a_pump_that_stands_still_although_it_could_go_on_is_told_of_once(

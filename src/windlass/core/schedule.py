@@ -450,12 +450,17 @@ def _refuse_newer(data: object) -> None:
         found = msgspec.convert(data, _Version).version
     except msgspec.ValidationError:
         return  # the next to read it says what is wrong
-    if found > VERSION:
+    check_version(found, VERSION)
+
+
+def check_version(found: int, supported: int) -> None:
+    """Refuse what a newer windlass stored of a schedule."""
+    if found > supported:
         raise NewerFormat(
             f"the stored schedule was written by a newer windlass, in format {found}; this one "
-            f"reads up to {VERSION}: upgrade the worker",
+            f"reads up to {supported}: upgrade the worker",
             found=found,
-            supported=VERSION,
+            supported=supported,
         )
 
 

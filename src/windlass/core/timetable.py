@@ -17,8 +17,8 @@ import msgspec
 
 from windlass.core.declaration import Declared, is_abandoned
 from windlass.core.occurrence import due, next_after_change
-from windlass.core.schedule import Cron, Every, Schedule
-from windlass.errors import DecodeError, NewerFormat
+from windlass.core.schedule import Cron, Every, Schedule, check_version
+from windlass.errors import DecodeError
 
 #: The format that is written, and the newest that is read.
 VERSION: Final = 1
@@ -242,10 +242,4 @@ def _refuse_newer(data: bytes) -> None:
         found = _version_decoder.decode(data).version
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return  # the next to read it says what is wrong
-    if found > VERSION:
-        raise NewerFormat(
-            f"the stored schedule was written by a newer windlass, in format {found}; this one "
-            f"reads up to {VERSION}: upgrade the worker",
-            found=found,
-            supported=VERSION,
-        )
+    check_version(found, VERSION)
