@@ -15,7 +15,7 @@ from itertools import count
 import pytest
 
 from tests.contract.variants import OPTIONS, Variant
-from windlass.engine.contract import Beat, Engine, NewJob, Plan, Retried
+from windlass.engine.contract import Beat, Engine, NewJob, Plan, Retried, Succeeded, Verdict
 
 #: A wait that nothing ends; long enough to be told from one that something ended.
 LONG_MS = 20_000
@@ -183,3 +183,97 @@ def test_a_wait_does_not_spin_while_everybody_is_given_time_to_beat(engine: Engi
     for _ in range(3):  # the first may still be owed to the put
         engine.wait(Plan(), 100)
     assert time.monotonic() - started > 0.15
+
+
+# ------------------------------------------------------------------------------ claims that wait
+
+
+def await_claim(engine: Engine, nonce: str, session: str = "worker") -> str:
+    """The id of the one job that a claim which waits gets; once it is made, another one waits."""
+    numbers = count()
+    asked = nonce
+    for _ in range(100):
+        batch = engine.await_claim(session, asked, Plan(), 1, LONG_MS)
+        if batch is not None and batch.claims:
+            return batch.claims[0].id
+        if batch is not None:
+            asked = f"{nonce}-{next(numbers):03}"
+    raise AssertionError("nothing came")
+
+
+def test_an_awaited_claim_gets_what_is_there(engine: Engine) -> None:
+    engine.put([job()])
+    assert await_claim(engine, "nonce") == "job"
+    assert engine.finish([Succeeded(id="job", token="nonce", result=b"", result_ttl_ms=0)]) == [
+        Verdict.OK
+    ]
+
+
+def test_an_awaited_claim_gets_what_another_puts(variant: Variant) -> None:
+    waiting, putting = variant.open(), variant.open()
+    numbers = count()
+
+    def measure() -> float:
+        number = next(numbers)
+        with in_thread(await_claim, waiting, f"nonce-{number}") as returned:
+            assert not returned.wait(0.05)
+            putting.put([job(f"job-{number}")])
+            started = time.monotonic()
+            assert returned.wait(SOON_S)
+            return time.monotonic() - started
+
+    assert fastest(measure) < AT_ONCE_S
+
+
+def test_every_awaited_claim_gets_its_own_job(variant: Variant) -> None:
+    found: list[str] = []
+
+    def work(number: int) -> None:
+        found.append(await_claim(variant.open(), "nonce", f"worker-{number}"))
+
+    threads = [threading.Thread(target=work, args=(number,)) for number in range(4)]
+    for thread in threads:
+        thread.start()
+    variant.open().put([job(f"job-{number}") for number in range(4)])
+    for thread in threads:
+        thread.join(LONG_MS / 1000)
+    assert sorted(found) == ["job-0", "job-1", "job-2", "job-3"]
+
+
+def test_a_nudge_ends_an_awaited_claim(engine: Engine) -> None:
+    def measure() -> float:
+        with in_thread(engine.await_claim, "worker", "nonce", Plan(), 1, LONG_MS) as returned:
+            assert not returned.wait(0.05)
+            started = time.monotonic()
+            engine.nudge()
+            assert returned.wait(SOON_S)
+            return time.monotonic() - started
+
+    assert fastest(measure) < AT_ONCE_S
+
+
+@pytest.mark.parametrize("is_early", [False, True])
+def test_a_claim_that_was_awaited_is_made_once(variant: Variant, is_early: bool) -> None:
+    """It is given up and repeated under its nonce, before or after somebody put jobs."""
+    waiting, putting = variant.open(), variant.open()
+    batch = waiting.await_claim("worker", "nonce-1", Plan(), 1, 50)
+    if is_early:
+        batch = waiting.claim("worker", "nonce-1", Plan(), 1)
+    putting.put([job("first"), job("second")])
+    nonce = "nonce-2" if batch is not None else "nonce-1"
+    claims = waiting.claim("worker", nonce, Plan(), 1).claims
+    assert [claim.id for claim in claims] == ["first"]
+    assert await_claim(waiting, "nonce-3") == "second"
+    [pulse] = putting.beat([Beat(session="worker")])
+    assert pulse.alive
+    assert putting.check() == []
+
+
+def test_a_claim_that_was_awaited_can_be_released(variant: Variant) -> None:
+    waiting, putting = variant.open(), variant.open()
+    waiting.await_claim("worker", "nonce-1", Plan(), 1, 50)
+    waiting.release("worker", "nonce-1")
+    putting.put([job()])
+    [claim] = putting.claim("other", "nonce", Plan(), 1).claims
+    assert claim.id == "job"
+    assert putting.check() == []

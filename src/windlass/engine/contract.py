@@ -54,6 +54,7 @@ class Capability(StrEnum):
 
     STRICT_ORDER = "strict_order"  # priority and order are exact across the whole queue
     MANY_PROCESSES = "many_processes"  # other processes can open the same place
+    AWAITED_CLAIMS = "awaited_claims"  # `await_claim` claims the moment there is something
     DURABLE = "durable"  # what was put survives the end of the process
 
 
@@ -590,8 +591,15 @@ class Engine(Protocol):
     def wait(self, plan: Plan, timeout_ms: int) -> None:
         """Return when there may be something to claim, on `nudge`, or after the timeout."""
 
+    def await_claim(
+        self, session: str, nonce: str, plan: Plan, limit: int, timeout_ms: int
+    ) -> Batch | None:
+        """Wait, and claim as soon as there may be something. None on `nudge` or after the timeout:
+        then the claim may still be made at any time. So ask again under the same nonce, or claim or
+        release under it. One at a time on an object."""
+
     def nudge(self) -> None:
-        """Make a `wait` under way on this object, or the next one, return at once."""
+        """Make a wait under way on this object, or the next one, return at once."""
 
     def check(self) -> list[str]:
         """Compare indexes, counters and records; a sentence for each disagreement."""

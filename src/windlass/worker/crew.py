@@ -8,13 +8,14 @@ from typing import NamedTuple
 from windlass.app import Windlass
 from windlass.engine.contract import Engine
 from windlass.worker.adoption import Adoption
+from windlass.worker.calls import Owner
 from windlass.worker.execution import Execution
 from windlass.worker.lease import Lease
 from windlass.worker.limits import Limits
 from windlass.worker.line import Line
 from windlass.worker.nonces import Nonces
 from windlass.worker.pace import Pace
-from windlass.worker.pump import Owner, Pump
+from windlass.worker.pump import Pump
 from windlass.worker.rota import Rota
 from windlass.worker.runners import LoopRunner, Runner, ThreadRunner
 from windlass.worker.slots import SlotTable

@@ -65,5 +65,6 @@ class Nonces:
             self._records.clear(place)
             self._free.append(place)
 
-    def are_held(self) -> bool:
-        return bool(self._places)
+    def are_held(self, besides: str = "") -> bool:
+        """Whether anything is, or may be, held under a nonce other than this one."""
+        return len(self._places) > (besides in self._places)

@@ -22,31 +22,30 @@ from logging import getLogger
 from math import inf
 from threading import Event
 from time import monotonic
-from typing import Any, NoReturn, Protocol
-
-import msgspec
+from typing import Any, NoReturn
 
 from windlass.engine.contract import (
     Batch,
     Beat,
+    Capability,
     Claim,
     Engine,
     Outcome,
-    Plan,
     Progressed,
     Released,
     Turn,
-    Unroutable,
     Verdict,
 )
 from windlass.errors import EngineError
 from windlass.task import Task
 from windlass.worker.adoption import Adoption
+from windlass.worker.awaiting import ROOM, Awaiting
 from windlass.worker.backoff import Backoff
+from windlass.worker.calls import Call, Owner
+from windlass.worker.intake import Intake
 from windlass.worker.lease import Lease
 from windlass.worker.line import Line
 from windlass.worker.nonces import Nonces
-from windlass.worker.notices import Notices
 from windlass.worker.pace import Pace
 from windlass.worker.rota import Rota
 
@@ -68,35 +67,6 @@ PROGRESS_S = 0.2
 SOLO_IDLE_S = 10.0
 #: The supervisor is told of waiting suspects at most this often, in seconds.
 SUSPECTS_S = 1.0
-
-
-class Owner(Protocol):
-    """What the pump asks of its child."""
-
-    def new_session(self) -> str:
-        """A fresh session, which the supervisor keeps alive from now on."""
-
-    def see_suspects(self) -> None:
-        """Jobs are waiting that must run alone."""
-
-    def note_loss(self) -> None:
-        """What runs has been given to others."""
-
-    def end(self) -> None:
-        """All is reported, and nothing more will be claimed: the end of this process."""
-
-    def end_at_once(self) -> NoReturn:
-        """End the process, whatever runs in it."""
-
-
-class Call(msgspec.Struct, frozen=True):
-    """One round trip. With no room nothing is claimed, and the nonce is not used."""
-
-    session: str
-    outcomes: list[Outcome]
-    nonce: str = ""
-    room: int = 0
-    plan: Plan = Plan()
 
 
 class Drained(Exception):
@@ -126,7 +96,6 @@ class Pump:
         self._table = lease.table
         self._nonces = nonces
         self._pace = pace
-        self._tasks = tasks
         self._adoption = adoption
         self._owner = owner
         self._session = owner.new_session()
@@ -134,12 +103,15 @@ class Pump:
         self._outcomes: deque[Outcome] = deque()
         self._progress: dict[tuple[str, str], Progressed] = {}
         self._commands: deque[Callable[[], None]] = deque()
+        self._intake = Intake(tasks, line, self._outcomes, is_solo=self._plan.suspects)
         self._wake: Callable[[], None] | None = None
         self._news = Event()
         self.rounds = 0  # it grows as long as the pump goes on, be the engine there or away
         self._handing_back = Event()  # cuts a back-off short
         # What only the pump's own thread touches.
         self._unsettled: Call | None = None
+        self._awaiting = Awaiting(engine)
+        self._can_await = Capability.AWAITED_CLAIMS in engine.capabilities
         self._is_draining = False
         self._is_away = False
         self._may_claim = True
@@ -150,9 +122,7 @@ class Pump:
         self._idle_since = 0.0
         self._last_progress_at = 0.0
         self._last_suspects_at = 0.0
-        self._notices = Notices()
         self._disowned: set[tuple[str, str]] = set()
-        self._has_sent_away = False  # jobs that must run alone
 
     # ----------------------------------------------------------------------- for other threads
 
@@ -231,10 +201,15 @@ class Pump:
         self._heed()
         self._hand_back_impatient()
         room = self._find_room()
+        if self._awaiting and not room:
+            self._call_off()
         outcomes = self._collect(MAX_TURN)
-        if outcomes or (room and self._may_claim):
-            self._turn(outcomes, room)
+        if self._awaiting and self._awaiting.left_s() <= 0:
+            self._make(self._awaiting.end(outcomes))
+        elif outcomes or (room and self._may_claim and not self._awaiting):
+            self._turn(outcomes, 0 if self._awaiting else room)
         elif self._is_done():
+            self._call_off()
             raise Drained
         else:
             self._rest(room)
@@ -248,7 +223,7 @@ class Pump:
         claims = self._line.take_back(monotonic() - IMPATIENCE_S)
         if claims:
             self._abstain_until = monotonic() + ABSTINENCE_S
-            self._release(claims)
+            self._intake.release(claims)
 
     def _find_room(self) -> int:
         """How many claims could start, or could do so in a moment."""
@@ -282,11 +257,14 @@ class Pump:
     def _turn(self, outcomes: list[Outcome], room: int) -> None:
         call = self._unsettled = Call(self._session, outcomes)  # now they are in no other place
         if room:
-            if not self._plan.suspects:
-                self._adopt()
+            self._adopt()
             nonce = self._nonces.announce()
             plan = self._rota.plan_for(room)
-            call = self._unsettled = Call(self._session, outcomes, nonce, room, plan)
+            call = Call(self._session, outcomes, nonce, room, plan)
+        self._make(call)
+
+    def _make(self, call: Call) -> None:
+        self._unsettled = call
         turn, call = self._repeat(call)
         self._unsettled = None
         self._settle(call, turn)
@@ -294,7 +272,8 @@ class Pump:
     def _adopt(self) -> None:
         """Right before a claim, which then finds what was adopted before others do."""
         try:
-            self._adoption.ask()
+            if not self._plan.suspects:
+                self._adoption.ask()
         except EngineError:
             return  # the claim that follows tells of it
 
@@ -372,8 +351,8 @@ class Pump:
     def _settle(self, call: Call, turn: Turn) -> None:
         self._count_refused(call.outcomes, turn.verdicts)
         self._nonces.end(call.outcomes)
-        if self._has_sent_away:
-            self._has_sent_away = False
+        if self._intake.has_sent_away:
+            self._intake.has_sent_away = False
             self._owner.see_suspects()
         if not call.room:
             return
@@ -421,37 +400,9 @@ class Pump:
     def _receive(self, claims: Iterable[Claim]) -> None:
         self._last_claim_at = monotonic()
         if self._is_draining:
-            self._release(claims)
+            self._intake.release(claims)
             return
-        known = []
-        for claim in claims:
-            task = self._tasks.get(claim.task)
-            if task is None:
-                self._outcomes.append(Unroutable(id=claim.id, token=claim.token))
-                self._tell_unknown(claim.task)
-            elif task.runs_alone and not self._plan.suspects:
-                self._send_away(claim)
-            else:
-                known.append((claim, task))
-        self._line.offer(known)
-
-    def _send_away(self, claim: Claim) -> None:
-        """Only a task tells whether it must run alone, and the engine does not know tasks: so the
-        first worker that claims such a job marks it."""
-        outcome = Released(id=claim.id, token=claim.token, started=False, alone=True)
-        self._outcomes.append(outcome)
-        self._has_sent_away = True
-
-    def _tell_unknown(self, task: str) -> None:
-        if self._notices.is_due(task):
-            log.warning(
-                "task %s is not known to this app: its jobs are kept for a worker that knows it",
-                task,
-            )
-
-    def _release(self, claims: Iterable[Claim]) -> None:
-        for claim in claims:
-            self._outcomes.append(Released(id=claim.id, token=claim.token, started=False))
+        self._intake.receive(claims)
 
     def _announce_suspects(self) -> None:
         now = monotonic()
@@ -463,29 +414,62 @@ class Pump:
 
     def _rest(self, room: int) -> None:
         """Sleep until a runner reports, the supervisor speaks, or the engine may have work."""
+        if room and self._can_await and not self._awaiting:
+            self._begin_awaiting()
         timeout_s, began_at = self._rest_s(), monotonic()
+        batch = None
         self._wake = self._engine.nudge if room else self._news.set
         try:
             if not (self._outcomes or self._commands):
-                (self._wait_for_work if room else self._news.wait)(timeout_s)
+                if room:
+                    batch = self._wait_for_work(timeout_s)
+                else:
+                    self._news.wait(timeout_s)
         finally:
             self._wake = None
             self._news.clear()
+        if batch is not None:
+            self._take_awaited(batch)
+            return
         if monotonic() - began_at >= PRESS_S:
             self._line.press()
         self._may_claim = True
         if not room and not self._is_away:
             self._table.note_answer(monotonic())  # there was nothing to ask for
 
-    def _wait_for_work(self, timeout_s: float) -> None:
+    def _wait_for_work(self, timeout_s: float) -> Batch | None:
+        """What a claim that waited got, as soon as it did."""
         try:
+            if self._awaiting:
+                return self._awaiting.ask(timeout_s)
             self._engine.wait(self._plan, round(timeout_s * 1000))
         except EngineError as error:
             self._note_away(error)
-            self._handing_back.wait(POLL_S)
+            if not self._awaiting:  # that is repeated at once
+                self._handing_back.wait(POLL_S)
+        return None
+
+    def _begin_awaiting(self) -> None:
+        self._adopt()
+        nonce, plan = self._nonces.announce(), self._rota.plan_for(ROOM)
+        waits_s = min(POLL_S, self._next_due_s)
+        self._awaiting.begin(Call(self._session, [], nonce, ROOM, plan), waits_s)
+
+    def _take_awaited(self, batch: Batch) -> None:
+        self._claim_sent_at = self._awaiting.began_at
+        if batch.claims:
+            self._lease.confirm(self._claim_sent_at)
+        self._note_back()
+        self._table.note_answer(monotonic())
+        self._settle(self._awaiting.end(), Turn(verdicts=(), batch=batch))
+
+    def _call_off(self) -> None:
+        """The claim that waits is not wanted any more."""
+        if self._awaiting:
+            self._give_back(self._awaiting.end())
 
     def _rest_s(self) -> float:
-        waits = [POLL_S, self._next_due_s]
+        waits = [self._awaiting.left_s() if self._awaiting else min(POLL_S, self._next_due_s)]
         since = self._line.waiting_since()
         if since is not None:
             waits.append(since + IMPATIENCE_S - monotonic())
@@ -501,11 +485,12 @@ class Pump:
 
     def _begin_drain(self) -> None:
         self._is_draining = True
-        self._release(self._line.take_back(monotonic()))
+        self._call_off()
+        self._intake.release(self._line.take_back(monotonic()))
 
     def _is_done(self) -> bool:
         """Whether to end. As long as a job runs, or has ended unreported, its nonce is held."""
-        if self._nonces.are_held():
+        if self._nonces.are_held(besides=self._awaiting.nonce):
             return False
         is_idle_solo = self._plan.suspects and monotonic() - self._last_claim_at > SOLO_IDLE_S
         return self._is_draining or is_idle_solo
@@ -522,6 +507,8 @@ class Pump:
         if session != self._session:
             return
         self._owner.note_loss()
+        if self._awaiting:
+            self._nonces.forget(self._awaiting.end().nonce)
         dropped = self._line.take_back(monotonic())
         for claim in dropped:
             self._nonces.drop(claim.token)
@@ -537,7 +524,7 @@ class Pump:
 
     def _give_back_all(self) -> NoReturn:
         """The end of this process, whatever runs in it."""
-        self._release(self._line.take_back(monotonic()))
+        self._intake.release(self._line.take_back(monotonic()))
         running = [
             claim for claim in self._line.running() if (claim.id, claim.token) not in self._disowned
         ]
@@ -547,8 +534,8 @@ class Pump:
         try:
             if outcomes:
                 self._engine.finish(outcomes)
-            if unsettled.room:
-                self._engine.release(unsettled.session, unsettled.nonce)
+            for call in self._unknown(unsettled):
+                self._engine.release(call.session, call.nonce)
             log.info("handed back %d running jobs", len(running))
         except EngineError as error:
             _tell_left(error)
@@ -559,17 +546,26 @@ class Pump:
         """After an error that is none of the engine's being away: report one by one, so that one
         bad outcome does not hold up the others, and give back what the call may have claimed."""
         call, self._unsettled = self._unsettled, None
-        if call is None:
-            return
-        for outcome in call.outcomes:
+        for outcome in call.outcomes if call else ():
             self._report_alone(outcome)
-        if call.room:
-            self._nonces.forget(call.nonce)  # when this fails too, a later beat gives them back
-            try:
-                self._engine.release(call.session, call.nonce)
-            except Exception:
-                # Without the nonce: whoever knows it could end these jobs.
-                log.exception("claims of session %s could not be given back", call.session)
+        for unknown in self._unknown(call):
+            self._give_back(unknown)
+
+    def _unknown(self, unsettled: Call | None) -> list[Call]:
+        """The calls that may have claimed something."""
+        awaited = self._awaiting.end() if self._awaiting else None
+        return [call for call in (unsettled, awaited) if call is not None and call.room]
+
+    def _give_back(self, call: Call) -> None:
+        """What a call may have claimed. If this fails too, a later beat gives it back."""
+        self._nonces.forget(call.nonce)
+        try:
+            self._engine.release(call.session, call.nonce)
+        except EngineError as error:
+            self._note_away(error)
+        except Exception:
+            # Without the nonce: whoever knows it could end these jobs.
+            log.exception("claims of session %s could not be given back", call.session)
 
     def _report_alone(self, outcome: Outcome) -> None:
         try:

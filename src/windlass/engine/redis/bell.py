@@ -63,7 +63,15 @@ class Bell:
             unregister(inside.channel)
 
     def nudge(self) -> None:
-        self._inside.get().nudge.give()
+        self.pipe().give()
+
+    def unsubscribe(self) -> None:
+        """Let go of the connection; the next wait opens a new one."""
+        self._inside.get().rest()
+
+    def pipe(self) -> Nudge:
+        """What `nudge` writes to."""
+        return self._inside.get().nudge
 
     def close(self) -> None:
         self._inside.close()
@@ -167,6 +175,10 @@ class _Inside:
         kind = self._connection.read_response()[0]
         self._is_answered = True
         return bool(kind == b"message")
+
+    def rest(self) -> None:
+        with self._draining:
+            self._drop()
 
     def _drop(self) -> None:
         connection, self._connection = self._connection, None

@@ -59,9 +59,11 @@ from windlass.engine.redis.address import Address
 from windlass.engine.redis.bell import Bell
 from windlass.engine.redis.claiming import Claiming
 from windlass.engine.redis.connection import Call, Reply, Server, prefixes
+from windlass.engine.redis.handing_over import Broken, HandingOver
 from windlass.engine.redis.opening import Fitness
 from windlass.engine.redis.partitions import Partitions
 from windlass.engine.redis.scripts import Prefix
+from windlass.engine.waiting import POLL_FLOOR_MS, OfThisProcess
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -84,6 +86,7 @@ class RedisEngine:
         self._partitions = Partitions(address.partitions)
         self._claiming = Claiming(self._partitions, self._call, self._run)
         self._bell = Bell(self._server, is_spread=address.partitions > 1)
+        self._handing_over = OfThisProcess(lambda: HandingOver(self._server, self._bell.pipe()))
         self._prefixes: dict[tuple[str, int], tuple[Prefix, Prefix]] = {}
         self._fitness: Fitness | None = None  # known once the server was found to be fit
 
@@ -95,7 +98,7 @@ class RedisEngine:
     def capabilities(self) -> frozenset[Capability]:
         if self._partitions.number == 1:
             return frozenset(Capability)
-        return frozenset(Capability) - {Capability.STRICT_ORDER}
+        return frozenset(Capability) - {Capability.STRICT_ORDER, Capability.AWAITED_CLAIMS}
 
     def new_id(
         self, task: str, queue: str, idempotency_key: str | None, unique_key: str | None = None
@@ -132,6 +135,8 @@ class RedisEngine:
     ) -> Turn:
         arguments.check_name("session", session)
         arguments.check_name("nonce", nonce)
+        if nonce == (handing_over := self._handing_over.get()).nonce:
+            self._server.ask(handing_over.end(), self._server.deadline())
         *early, last = _chunks(outcomes) or [()]
         verdicts = tuple(verdict for chunk in early for verdict in self._claiming.finish(chunk))
         turn = self._claiming.turn(session, last, nonce, plan, limit)
@@ -140,6 +145,8 @@ class RedisEngine:
     # ------------------------------------------------------------------------------ sessions
 
     def release(self, session: str, nonce: str) -> int:
+        if nonce == (handing_over := self._handing_over.get()).nonce:
+            handing_over.drop()
         return sum(self._broadcast("release", arguments.of_texts((session, nonce))))
 
     def beat(self, beats: Sequence[Beat]) -> list[Pulse]:
@@ -318,8 +325,7 @@ class RedisEngine:
 
     def wait(self, plan: Plan, timeout_ms: int) -> None:
         def register(channel: str, block_ms: int) -> bool:
-            packed = [channel.encode(), b"%d" % block_ms, *arguments.of_plan(plan)]
-            return any(self._broadcast("look", packed))
+            return self._look(channel.encode(), block_ms, plan)
 
         self._bell.wait(register, self._unregister, timeout_ms)
 
@@ -328,6 +334,39 @@ class RedisEngine:
         names = [keys.key(self._address.namespace, number, "wait") for number in numbers]
         asked = [scripts.pack(b"ZREM", name.encode(), channel.encode()) for name in names]
         self._server.ask(asked, self._server.deadline())
+
+    def await_claim(
+        self, session: str, nonce: str, plan: Plan, limit: int, timeout_ms: int
+    ) -> Batch | None:
+        if self._partitions.number > 1:
+            self.wait(plan, timeout_ms)
+            return self.claim(session, nonce, plan, limit)
+        handing_over = self._handing_over.get()
+        try:
+            if handing_over.nonce != nonce:
+                if self._look(handing_over.waiter, POLL_FLOOR_MS, plan):
+                    return self.claim(session, nonce, plan, limit)
+                claim = self._claiming.call(session, nonce, plan, limit)
+                self._bell.unsubscribe()  # a process has one connection to be woken by
+                handing_over.send(nonce, claim)
+            reply = handing_over.receive(timeout_ms / 1000)
+        except Broken:
+            return self._claim_or_wait(session, nonce, plan, limit, timeout_ms)
+        return None if reply is None else self._claiming.read(reply, nonce, plan)
+
+    def _claim_or_wait(
+        self, session: str, nonce: str, plan: Plan, limit: int, timeout_ms: int
+    ) -> Batch | None:
+        """What the claim got that was sent ahead, if it was made; otherwise wait without one."""
+        batch = self.claim(session, nonce, plan, limit)
+        if batch.claims or batch.gone:
+            return batch
+        self.wait(plan, timeout_ms)
+        return None
+
+    def _look(self, waiter: bytes, block_ms: int, plan: Plan) -> bool:
+        packed = [waiter, b"%d" % block_ms, *arguments.of_plan(plan)]
+        return any(self._broadcast("look", packed))
 
     def nudge(self) -> None:
         self._bell.nudge()
@@ -349,6 +388,7 @@ class RedisEngine:
         return opening.FORMAT
 
     def shutdown(self) -> None:
+        self._handing_over.close()
         self._bell.close()
         self._server.close()
         self._fitness = None

@@ -28,6 +28,8 @@ PARTS: Final = (b"server", b"clients", b"memory", b"persistence", b"replication"
 #: Commands that are sent outside of scripts; those that take a channel are asked for apart.
 _PLAIN: Final = {b"INFO", b"EVALSHA", b"EVAL", b"SELECT"}
 _OF_CHANNELS: Final = {b"PUBLISH"}
+#: Asked for with their second word.
+_OF_TWO_WORDS: Final = {b"XGROUP"}
 #: Of what there is, this much may be used before it is time to act.
 MOST_USED: Final = 0.8
 #: Due times follow the server's clock; people read those of their own machine.
@@ -57,7 +59,7 @@ def examine(ask: Ask, look: Look, address: Address, clock_offset_ms: int) -> Ite
     yield _memory(info)
     yield _connections(info)
     try:
-        seen = look(sorted({*scripts.commands(), *_PLAIN} - _OF_CHANNELS))
+        seen = look(sorted({*scripts.commands(), *_PLAIN} - _OF_CHANNELS - _OF_TWO_WORDS))
     except EngineUnavailable:
         raise
     except EngineError as error:

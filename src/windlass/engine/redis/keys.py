@@ -18,7 +18,8 @@ class Kind(StrEnum):
     HASH = "hash"
     LEXICAL = "lexical"  # a sorted set whose scores are all 0: the sentinel sorts first
     BY_TIME = "by_time"  # a sorted set by instant: the sentinel is never due
-    NEWEST_FIRST = "newest_first"  # a sorted set read from its end: the sentinel comes last
+    BY_END = "by_end"  # a sorted set by instant: the sentinel is past for ever
+    STREAM = "stream"  # it has a group of readers from the first use on, and exists when empty
 
 
 #: name -> kind. Scripts declare their keys by these names.
@@ -44,14 +45,22 @@ KINDS: Final[dict[str, Kind]] = {
     "count": Kind.HASH,  # queue and state -> number of records
     "total": Kind.HASH,  # what happened -> how often
     "unique": Kind.LEXICAL,  # who was stored last under a unique key: task, key, id
-    "wait": Kind.NEWEST_FIRST,  # channels of waiters, by when they stop waiting
+    "wait": Kind.BY_END,  # waiters, by when they stop waiting: a channel, or * and a name
+    "bell": Kind.STREAM,  # a ring for each waiter with a * that was taken off that list
     "schedule": Kind.HASH,  # r:name record, n:name note, b:name body
     "schedule_names": Kind.LEXICAL,  # every schedule
     "schedule_due": Kind.BY_TIME,  # schedules, by when to look at them again
 }
 
 #: kind -> score of the sentinel; a hash has none.
-_SCORES: Final = {Kind.LEXICAL: b"0", Kind.BY_TIME: b"+inf", Kind.NEWEST_FIRST: b"-inf"}
+_SCORES: Final = {
+    Kind.LEXICAL: b"0",
+    Kind.BY_TIME: b"+inf",
+    Kind.BY_END: b"-inf",
+    Kind.STREAM: b"stream",
+}
+#: Those who read the bell: a ring goes to one of them.
+RINGERS: Final = b"waiters"
 
 
 def key(namespace: str, partition: int, name: str) -> str:

@@ -2,15 +2,17 @@
 
 1. A file names its keys in its header (`-- KEYS: meta job`) and the parts it stands on
    (`--@include records`). Every part is put in once, before what needs it.
-2. A script declares the keys of all its parts. In Lua they are `key.meta`, `key.job` and so on.
-3. `Script.prefix` is the unchanging head of a call in Redis's protocol, made once per partition.
+2. Whatever stands between `--@seldom f g` and `--@end` is made when `f` or `g` is first called: to
+   make a function takes time, all are made anew by every call, and most are not needed.
+3. A script declares the keys of all its parts. In Lua they are `key.meta`, `key.job` and so on.
+4. `Script.prefix` is the unchanging head of a call in Redis's protocol, made once per partition.
 """
 
 from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cache
 from importlib.resources import files
 from typing import Final
@@ -23,6 +25,7 @@ _COMMAND: Final = re.compile(rb"\b(?:p?call|write)\('([A-Z]+)'")
 _CONSTANTS: Final = re.compile(r"^local ([A-Z_]+(?:, [A-Z_]+)*) = (\d+(?:, \d+)*)$", re.MULTILINE)
 _WORD_OR_TEXT: Final = re.compile(r"'[^'\n]*'|\b[A-Z][A-Z_]+\b")
 _INCLUDE: Final = re.compile(r"^--@include (\w+)$", re.MULTILINE)
+_SELDOM: Final = re.compile(r"^--@seldom (.+?)$\n(.*?)^--@end$", re.MULTILINE | re.DOTALL)
 
 
 class Script:
@@ -33,7 +36,8 @@ class Script:
         self.name = name
         self.keys = _declared(parts)
         table = ", ".join(f"{key} = KEYS[{number}]" for number, key in enumerate(self.keys, 1))
-        self.text = f"local key = {{{table}}}\n{_inlined(_without_comments(parts))}".encode()
+        body = _inlined(_without_comments(map(_deferred, parts)))
+        self.text = f"local key = {{{table}}}\n{body}".encode()
         self.sha = hashlib.sha1(self.text, usedforsecurity=False).hexdigest().encode()
 
     def prefix(self, namespace: str, partition: int, *, whole: bool = False) -> Prefix:
@@ -106,7 +110,25 @@ def _declared(parts: Sequence[str]) -> tuple[str, ...]:
     return tuple(name for name in keys.KINDS if name in declared)
 
 
-def _without_comments(parts: Sequence[str]) -> str:
+def _deferred(part: str) -> str:
+    """Functions that are seldom called, made by the first call of one of them."""
+    return _SELDOM.sub(lambda block: _defer(block[1].split(), block[2]), part)
+
+
+def _defer(names: Sequence[str], block: str) -> str:
+    maker = f"make_{names[0]}"
+    for name in names:
+        local = re.compile(rf"^local (?=function {name}\()", re.MULTILINE)
+        block, found = local.subn("", block)
+        if found != 1:
+            raise ValueError(f"{name} is no function of the block that is named after it")
+    stand_ins = [f"function {name}(...)\n{maker}()\nreturn {name}(...)\nend" for name in names]
+    return "\n".join(
+        [f"local {', '.join(names)}", f"local function {maker}()", block, "end", *stand_ins]
+    )
+
+
+def _without_comments(parts: Iterable[str]) -> str:
     lines = (line for part in parts for line in part.splitlines())
     return "\n".join(line for line in lines if line.strip() and not line.lstrip().startswith("--"))
 

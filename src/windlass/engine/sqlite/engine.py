@@ -93,7 +93,7 @@ class SQLiteEngine:
     def capabilities(self) -> frozenset[Capability]:
         if self._database.place is None:
             return frozenset({Capability.STRICT_ORDER})
-        return frozenset(Capability)
+        return frozenset(Capability) - {Capability.AWAITED_CLAIMS}
 
     def new_id(
         self, task: str, queue: str, idempotency_key: str | None, unique_key: str | None = None
@@ -215,6 +215,12 @@ class SQLiteEngine:
         self._bell.wait(
             lambda: self._read(lambda db, now: Look.at(db, now).has_work(plan)), timeout_ms
         )
+
+    def await_claim(
+        self, session: str, nonce: str, plan: Plan, limit: int, timeout_ms: int
+    ) -> Batch | None:
+        self.wait(plan, timeout_ms)
+        return self.claim(session, nonce, plan, limit)
 
     def nudge(self) -> None:
         self._bell.nudge()

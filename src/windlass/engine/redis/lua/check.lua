@@ -101,13 +101,13 @@ local function check_record(id, record)
   local state, hold = record[STATE], record[HOLD]
   local waits = state == 'scheduled' or state == 'retrying' or hold == 'unroutable'
   local is_final = FINAL[state] or false
-  check_set(id, record, 'ready', ready_member(id, record), state == 'ready' and hold == 'none')
-  check_set(id, record, 'due', due_member(id, record), waits)
-  check_set(id, record, 'parked', parked_member(id, record), hold == 'unroutable')
+  check_set(id, record, 'ready', member_of('ready', id, record), state == 'ready' and hold == 'none')
+  check_set(id, record, 'due', member_of('due', id, record), waits)
+  check_set(id, record, 'parked', member_of('parked', id, record), hold == 'unroutable')
   check_set(id, record, 'keep', id, is_final)
   check_set(id, record, 'dead', id, state == 'dead')
   if state == 'running' then
-    check_set(id, record, 'held', held_member(id, record), true)
+    check_set(id, record, 'held', member_of('held', id, record), true)
     check_set(id, record, 'asked', record[SESSION] .. '\0' .. id, record[CANCEL_REQUESTED] == 1)
     if not call('ZSCORE', key.lease, record[SESSION]) then
       say('Job %s runs for session %s, which is unknown: nobody will ever take it back.', id, record[SESSION])

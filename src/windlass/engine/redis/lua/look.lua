@@ -3,6 +3,7 @@
 -- ARGV: 1-3 clock, 4 channel of the waiter, 5 how long it waits in ms, 6 a plan
 -- Returns: 1 or 0
 --@include line
+local MOST_RINGS = 100  -- more are not kept for those who have looked and do not listen yet
 
 local suspects, queues = read_plan(6)
 if has_work(suspects, queues) then
@@ -10,5 +11,6 @@ if has_work(suspects, queues) then
 end
 local here_ms = server_ms()
 call('ZREMRANGEBYSCORE', key.wait, '(-inf', here_ms)
+redis.pcall('XTRIM', key.bell, 'MAXLEN', MOST_RINGS)
 call('ZADD', key.wait, here_ms + tonumber(ARGV[5]), ARGV[4])
 return 0

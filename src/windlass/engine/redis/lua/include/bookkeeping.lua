@@ -1,5 +1,5 @@
 -- What a call leaves behind besides records: sequence, counters, totals, signs of life, wake-ups.
--- KEYS: meta count total wait
+-- KEYS: meta count total wait bell
 --@include records
 local stored = call('HMGET', key.meta, 'sequence', 'last_seen', 'reap_after', 'queues')
 local sequence = tonumber(stored[1] or 0)
@@ -57,25 +57,34 @@ local function total(name, by)
   totals[name] = (totals[name] or 0) + (by or 1)
 end
 
--- Wake as many waiters as there is work for, each on a channel of its own. Whoever is woken is
--- taken off the list, so that two calls never spend their wake-ups on the same one.
--- They are on the lists of other partitions too: all begin at another place in the list, lest they
--- all wake the same one.
+local function text_of(number)
+  return string.format('%.0f', number)
+end
+
+-- So many of those who wait, the longest waiting first, behind so many others.
+local function waiters(offset, number)
+  return call('ZRANGEBYSCORE', key.wait, '(' .. text_of(server_ms()), '+inf', 'LIMIT', offset, number)
+end
+
+-- Wake as many waiters as there is work for. Whoever is woken is taken off the list, so that two calls
+-- never spend their wake-ups on the same one. A ring of the bell goes to whoever waits longest, so that
+-- one is taken off. Those with a channel of their own are on the lists of other partitions too: all
+-- begin at another place in the list, lest they all wake the same one. Without the right to ring, looking
+-- by itself remains.
 local function ring(number)
-  if number <= 0 or call('ZCARD', key.wait) <= 1 then
-    return
+  local wanted = math.min(number, CHUNK)
+  local found = waiters(0, wanted)
+  if #found == wanted and sub(found[1], 1, 1) ~= '*' then
+    local waiting = call('ZCOUNT', key.wait, '(' .. text_of(server_ms()), '+inf')
+    found = waiters(math.min(call('TIME')[2] % waiting, waiting - wanted), wanted)
   end
-  local time = call('TIME')
-  local last = '(' .. string.format('%.0f', time[1] * 1000 + math.floor(time[2] / 1000))
-  local waiting = call('ZCOUNT', key.wait, last, '+inf')
-  local wanted, from = math.min(number, waiting, CHUNK), 0
-  if wanted > 0 then
-    from = math.min(time[2] % waiting, waiting - wanted)
-  end
-  local found = call('ZREVRANGEBYSCORE', key.wait, '+inf', last, 'LIMIT', from, wanted)
-  for _, channel in ipairs(found) do
-    call('ZREM', key.wait, channel)
-    redis.pcall('PUBLISH', channel, '')  -- without the right to, looking by itself remains
+  for _, waiter in ipairs(found) do
+    call('ZREM', key.wait, waiter)
+    if sub(waiter, 1, 1) == '*' then
+      redis.pcall('XADD', key.bell, '*', '', '')
+    else
+      redis.pcall('PUBLISH', waiter, '')
+    end
   end
 end
 
@@ -83,10 +92,6 @@ local function add(name, field, by)
   if by ~= 0 and call('HINCRBY', name, field, by) == 0 then
     call('HDEL', name, field)
   end
-end
-
-local function text_of(number)
-  return string.format('%.0f', number)
 end
 
 -- The last thing that a call does. A call that found nothing to do writes nothing.
@@ -109,5 +114,7 @@ local function settle()
       call('HDEL', key.meta, 'queues')
     end
   end
-  ring(made_ready)
+  if made_ready > 0 then
+    ring(made_ready)
+  end
 end

@@ -2,6 +2,7 @@
 -- KEYS: body
 --@include line
 
+--@seldom promote
 -- Make ready what is due, a bounded number.
 local function promote()
   local members = call('ZRANGEBYSCORE', key.due, '-inf', now_ms, 'LIMIT', 0, BITE)
@@ -20,7 +21,9 @@ local function promote()
   end
   flush()
 end
+--@end
 
+--@seldom merge
 -- Whether the next one of a line stands before that of another.
 local function is_better(line, other)
   return line.rank < other.rank or line.rank == other.rank and line.place < other.place
@@ -73,6 +76,7 @@ local function merge(suspects, names, limit)
   end
   return ids, members
 end
+--@end
 
 local function stretch(suspects, line, offset, number)
   local from, to = bounds(suspects, line)
@@ -93,6 +97,7 @@ local function front(suspects, queue, offset, number)
   return { unpack(ids, offset + 1) }, { unpack(members, offset + 1) }
 end
 
+--@seldom add_share
 -- Queues that share a tier: first each as many as it has turns, then the rest in their order.
 local function add_share(share, queues, first, room, add)
   local asked, taken, left = {}, {}, room
@@ -111,6 +116,7 @@ local function add_share(share, queues, first, room, add)
     left = left - add(queues[first + number], taken[number], left)
   end
 end
+--@end
 
 -- The next ids under a plan, in the order in which they should start, and their members of `ready`.
 local function next_in_line(suspects, queues, limit)

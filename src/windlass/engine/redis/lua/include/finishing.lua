@@ -1,14 +1,16 @@
 -- Ending claims, each fenced by its token.
 --@include moves
 
+local succeeded = {}  -- queue -> how many
+local same = {}       -- what the last success shares with others
+
+--@seldom end_otherwise
 local function stray_delay_ms(strays)
   return math.min(STRAY_BASE_MS * 2 ^ math.min(strays, 10), STRAY_CAP_MS)
 end
 
 -- Each takes the job, its record, the bytes of an outcome and what else it says.
 local ENDINGS = {}
-local succeeded = {}  -- queue -> how many
-local same = {}       -- what the last success shares with others
 
 function ENDINGS.retry(id, record, bytes, delay_ms)
   move(id, record, 'retry', { delay_ms = delay_ms, cause = bytes })
@@ -29,6 +31,28 @@ end
 function ENDINGS.unroutable(id, record)
   move(id, record, 'unroutable', { delay_ms = stray_delay_ms(record[STRAYS]) })
 end
+
+-- The progress of a job, or any end of a claim but a success; false when it is stale.
+local function end_otherwise(id, token, event, bytes, ...)
+  local record = load(id)
+  if record and record[TOKEN] == token and event ~= 'succeed' then
+    if event == 'progress' then
+      record[HAS_PROGRESS] = 1
+      write('HSET', key.extra, 'p:' .. id, bytes)
+      save(id)
+    else
+      record[LAST_TOKEN], record[LAST_EVENT] = token, event
+      ENDINGS[event](id, record, bytes, ...)
+    end
+    return true
+  end
+  if record and record[LAST_TOKEN] == token and record[LAST_EVENT] == event then
+    return true
+  end
+  total('stale')
+  return false
+end
+--@end
 
 -- What is the same in all successes of one claim.
 local function alike(session, token, has_result, ttl_ms)
@@ -93,21 +117,5 @@ local function finish(id, token, event, bytes, ...)
   if event == 'succeed' and succeed(id, token, bytes, ...) then
     return true
   end
-  local record = load(id)
-  if record and record[TOKEN] == token and event ~= 'succeed' then
-    if event == 'progress' then
-      record[HAS_PROGRESS] = 1
-      write('HSET', key.extra, 'p:' .. id, bytes)
-      save(id)
-    else
-      record[LAST_TOKEN], record[LAST_EVENT] = token, event
-      ENDINGS[event](id, record, bytes, ...)
-    end
-    return true
-  end
-  if record and record[LAST_TOKEN] == token and record[LAST_EVENT] == event then
-    return true
-  end
-  total('stale')
-  return false
+  return end_otherwise(id, token, event, bytes, ...)
 end

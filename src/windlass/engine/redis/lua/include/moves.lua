@@ -5,11 +5,13 @@
 -- with the instant at which the purge visits it, which the index alone remembers.
 -- KEYS: ready due parked held asked keep dead extra
 --@include bookkeeping
+local FINAL = { succeeded = true, dead = true, cancelled = true }
+
+--@seldom member_of leave enter move offer_again
 local TARGETS = {
   due = 'ready', retry = 'retrying', bury = 'dead', release = 'ready', snooze = 'scheduled', unroutable = 'ready', lose = 'ready', crash = 'ready',
   suspect = 'ready', cancel = 'cancelled', expire = 'cancelled', revive = 'ready',
 }
-local FINAL = { succeeded = true, dead = true, cancelled = true }
 local AFTER_CANCEL_REQUEST = {
   retry = true, bury = true, release = true, snooze = true, unroutable = true, lose = true,
   crash = true, suspect = true,
@@ -34,27 +36,23 @@ local COUNTED = {
   unroutable = 'unroutable',
 }
 
-local function ready_member(id, record)
-  local standing = struct.pack('>I4I7', 100 - record[PRIORITY] + record[AGE], record[PLACE])
-  return record[SUSPECT] .. record[QUEUE] .. '\0' .. standing .. id
-end
-
-local function due_member(id, record)
-  return struct.pack('>I7', record[ROW]) .. id
-end
-
-local function parked_member(id, record)
-  return record[TASK] .. '\0' .. struct.pack('>I7', record[ROW]) .. id
-end
-
-local function held_member(id, record)
-  return record[SESSION] .. '\0' .. record[TOKEN] .. '\0' .. id
+-- What stands for a job in an index.
+local function member_of(index, id, record)
+  if index == 'ready' then
+    local standing = struct.pack('>I4I7', 100 - record[PRIORITY] + record[AGE], record[PLACE])
+    return record[SUSPECT] .. record[QUEUE] .. '\0' .. standing .. id
+  elseif index == 'due' then
+    return struct.pack('>I7', record[ROW]) .. id
+  elseif index == 'parked' then
+    return record[TASK] .. '\0' .. struct.pack('>I7', record[ROW]) .. id
+  end
+  return record[SESSION] .. '\0' .. record[TOKEN] .. '\0' .. id  -- held
 end
 
 local function leave(id, record)
   local state = record[STATE]
   if state == 'running' then
-    write('ZREM', key.held, held_member(id, record))
+    write('ZREM', key.held, member_of('held', id, record))
     if record[CANCEL_REQUESTED] == 1 then
       write('ZREM', key.asked, record[SESSION] .. '\0' .. id)
     end
@@ -64,11 +62,11 @@ local function leave(id, record)
       write('ZREM', key.dead, id)
     end
   elseif state == 'ready' and record[HOLD] == 'none' then
-    write('ZREM', key.ready, ready_member(id, record))
+    write('ZREM', key.ready, member_of('ready', id, record))
   else
-    write('ZREM', key.due, due_member(id, record))
+    write('ZREM', key.due, member_of('due', id, record))
     if record[HOLD] == 'unroutable' then
-      write('ZREM', key.parked, parked_member(id, record))
+      write('ZREM', key.parked, member_of('parked', id, record))
     end
   end
 end
@@ -76,19 +74,19 @@ end
 local function enter(id, record, keep_ms)
   local state = record[STATE]
   if state == 'running' then
-    write('ZADD', key.held, 0, held_member(id, record))
+    write('ZADD', key.held, 0, member_of('held', id, record))
   elseif FINAL[state] then
     write('ZADD', key.keep, keep_ms, id)
     if state == 'dead' then
       write('ZADD', key.dead, 0, id)
     end
   elseif state == 'ready' and record[HOLD] == 'none' then
-    write('ZADD', key.ready, 0, ready_member(id, record))
+    write('ZADD', key.ready, 0, member_of('ready', id, record))
     made_ready = made_ready + 1
   else
-    write('ZADD', key.due, record[DUE_MS], due_member(id, record))
+    write('ZADD', key.due, record[DUE_MS], member_of('due', id, record))
     if record[HOLD] == 'unroutable' then
-      write('ZADD', key.parked, 0, parked_member(id, record))
+      write('ZADD', key.parked, 0, member_of('parked', id, record))
     end
     if record[DUE_MS] - now_ms <= POLL_FLOOR_MS then
       made_ready = made_ready + 1  -- a waiter would not look again before
@@ -170,3 +168,4 @@ local function offer_again(id, record)
   record[HOLD], record[DUE_MS] = 'none', -1
   enter(id, record)
 end
+--@end

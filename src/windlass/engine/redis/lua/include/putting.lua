@@ -5,6 +5,7 @@
 --@include bookkeeping
 local bound = {}  -- keys that this call has bound
 
+--@seldom key_field find_key bind
 local function key_field(head)
   return #head[2] .. ':' .. head[2] .. head[9]
 end
@@ -25,6 +26,7 @@ local function bind(field, head)
   write('ZADD', key.key_expiry, now_ms + IDEMPOTENCY_MS, field)
   write('HSET', key.extra, 'k:' .. head[1], field)
 end
+--@end
 
 local function expires_ms(head)
   if head[8] < 0 then
@@ -62,7 +64,7 @@ end
 
 -- The answer to a job that was stored before, or whose idempotency key is known.
 local function find_known(head)
-  if load(head[1]) then
+  if bytes_of(head[1]) then
     return head[1], 'created'
   end
   local known = head[9] and find_key(key_field(head))
@@ -73,6 +75,7 @@ end
 
 local waiting = {}  -- line -> how many waited before this call
 
+--@seldom is_full
 -- Whether as many jobs wait in a line as may.
 local function is_full(line)
   local own = settings[base_of(line)]
@@ -93,6 +96,7 @@ local function is_full(line)
   end
   return number >= own[QUEUE_BOUND_HERE]
 end
+--@end
 
 -- Store a job that is not known, if there is room; `unique` is what its record says of its unique
 -- key.

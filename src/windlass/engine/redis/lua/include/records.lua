@@ -25,6 +25,7 @@ local changed = {}  -- id -> true when its table was changed since it was packed
 local pending, order = {}, {}
 local pack_numbers, unpack_numbers, sub = struct.pack, struct.unpack, string.sub
 
+--@seldom pack take_apart
 local function pack(record)
   local numbers = pack_numbers(NUMBERS,
     record[ATTEMPT], record[STARTS], record[STARTED_MS], record[HAS_PROGRESS],
@@ -47,6 +48,7 @@ local function take_apart(bytes)
   end
   return record
 end
+--@end
 
 local function queue_of(bytes)
   local size = unpack_numbers('>H', bytes, QUEUE_SIZE_AT)

@@ -22,18 +22,6 @@ local function find_session(session)
   return true, string.sub(info, 1, 1) == '1', string.sub(info, 2)
 end
 
--- A claim under this nonce that is still on its way must find nothing, even where nothing was known
--- of its session.
-local function use_up(session, nonce)
-  local is_known, is_gone, latest = find_session(session)
-  if is_before(latest, nonce) then
-    call('HSET', key.sessions, session, (is_gone and '1' or '0') .. nonce)
-  end
-  if not is_known then
-    call('ZADD', key.lease, now_ms + lease_ms, session)
-  end
-end
-
 -- The ids that a session holds, at most so many; with a nonce, those under it alone.
 local function held_ids(session, nonce, limit)
   local prefix = session .. '\0'
@@ -51,19 +39,6 @@ local function held_ids(session, nonce, limit)
     ids[number] = string.sub(member, from)
   end
   return ids
-end
-
--- Dead for good. While it may hold jobs it stays in `lease`, as one whose lease ran out.
-local function end_session(session, may_hold_jobs)
-  local _, _, nonce = find_session(session)
-  call('HSET', key.sessions, session, '1' .. nonce)
-  call('HDEL', key.sessions, session .. '\0')
-  call('ZADD', key.forget, now_ms + GONE_SESSION_MS, session)
-  if may_hold_jobs then
-    call('ZADD', key.lease, -1, session)
-  else
-    call('ZREM', key.lease, session)
-  end
 end
 
 -- A session whose lease ran out, or a dead one that still holds jobs; nil when there is none among
@@ -84,6 +59,32 @@ end
 
 local function may_reap()
   return now_ms >= reap_after_ms and first_silent() ~= nil
+end
+
+--@seldom use_up end_session reap clamp_leases
+-- A claim under this nonce that is still on its way must find nothing, even where nothing was known
+-- of its session.
+local function use_up(session, nonce)
+  local is_known, is_gone, latest = find_session(session)
+  if is_before(latest, nonce) then
+    call('HSET', key.sessions, session, (is_gone and '1' or '0') .. nonce)
+  end
+  if not is_known then
+    call('ZADD', key.lease, now_ms + lease_ms, session)
+  end
+end
+
+-- Dead for good. While it may hold jobs it stays in `lease`, as one whose lease ran out.
+local function end_session(session, may_hold_jobs)
+  local _, _, nonce = find_session(session)
+  call('HSET', key.sessions, session, '1' .. nonce)
+  call('HDEL', key.sessions, session .. '\0')
+  call('ZADD', key.forget, now_ms + GONE_SESSION_MS, session)
+  if may_hold_jobs then
+    call('ZADD', key.lease, -1, session)
+  else
+    call('ZREM', key.lease, session)
+  end
 end
 
 -- Take back the jobs of silent sessions, a bounded number; how many, and whether there may be more.
@@ -128,6 +129,7 @@ local function clamp_leases()
     end
   end
 end
+--@end
 
 -- Somebody is there. After a silence of all, everybody is given time to beat again: then the
 -- server was away, and not the workers.
