@@ -16,7 +16,7 @@ import os
 import re
 import sys
 from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from types import FunctionType, MappingProxyType, TracebackType
 from typing import (
@@ -124,6 +124,7 @@ class Windlass:
         self._middleware: list[Middleware] = []
         self._unnamed_url = _unnamed(self.settings)
         self._engine: Engine | None = None
+        self._stand_in: Engine | None = None
         self._wrap: Callable[[Engine], Engine] | None = None
         self._batcher: Batcher | None = None
 
@@ -185,12 +186,29 @@ class Windlass:
         """Send what coroutines have handed over, for at most 2 s, and let go of the engine.
 
         The app can be used again afterwards; jobs that were kept in memory are gone."""
+        self._flush()
+        with opening:
+            engine, self._engine = self._engine, self._stand_in
+        if engine is not None and engine is not self._stand_in:
+            engine.shutdown()
+
+    @contextmanager
+    def replace_engine(self, engine: Engine) -> Iterator[None]:
+        """Inside the block all goes to another engine, for a test; even after `close`, and from
+        all threads. What coroutines had handed over goes where it was meant to go."""
+        self._flush()
+        with opening:
+            own, self._engine, self._stand_in = self._engine, engine, engine
+        try:
+            yield
+        finally:
+            self._flush()
+            with opening:
+                self._engine, self._stand_in = own, None
+
+    def _flush(self) -> None:
         if self._batcher is not None and not self._batcher.close():
             _warn(f"{self!r} was closed before all coroutines had their answers.")
-        with opening:
-            engine, self._engine = self._engine, None
-        if engine is not None:
-            engine.shutdown()
 
     def __enter__(self) -> Self:
         return self

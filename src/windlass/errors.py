@@ -25,6 +25,7 @@ too. All of them can be copied and pickled.
     ├── QueueFull               as many jobs wait in the queue as may
     ├── JobNotFound             no such job
     ├── ScheduleNotFound        no such schedule
+    ├── EndlessDrain            in a test: as many jobs ran as may, and more are due
     └── JobError                the job has no result to give
         ├── JobFailed           it ended as dead
         ├── JobCancelled        it was cancelled, or expired before it started
@@ -255,6 +256,22 @@ class ScheduleNotFound(WindlassError):
         return (
             f"There is no schedule {self.name}{place}.{meant} `windlass schedule list` shows all; "
             "one that is declared in code is there as soon as a worker has started with it."
+        )
+
+
+class EndlessDrain(WindlassError, RuntimeError):
+    """In a test: a drain has run as many jobs as it may, and more are due. `task` is the next."""
+
+    def __init__(self, task: str, limit: int) -> None:
+        super().__init__(task, limit)
+        self.task = task
+        self.limit = limit
+
+    def __str__(self) -> str:
+        return (
+            f"Expected to run out of jobs, but after {self.limit} of them one of task {self.task} "
+            "is due. If it enqueues itself, or fails without a delay, this has no end: give it a "
+            "run_after and advance() the clock. If there are so many, call drain(limit=...)."
         )
 
 

@@ -29,6 +29,7 @@ EXAMPLES = [
     errors.DuplicateJob("shop.f", "id", "retried"),
     errors.JobNotFound("id", "here"),
     errors.ScheduleNotFound("name", "here", "nearest"),
+    errors.EndlessDrain("shop.f", 1),
     errors.JobError("text"),
     errors.JobFailed("id", "shop.f", "exhausted", "ValueError", "no", "Traceback ..."),
     errors.JobCancelled("id", "shop.f", "expired"),

@@ -25,6 +25,7 @@ from windlass import (
     Unique,
     Windlass,
 )
+from windlass.testing import Drained, Sandbox, SandboxJob
 
 app = Windlass("sqlite:///jobs.db", lease="30s", retry=Retry(3), dead_ttl=timedelta(days=1))
 
@@ -121,6 +122,18 @@ async def schedule_calls() -> None:
     assert_type(app.schedules.list(), list[ScheduleInfo])
     assert_type((await app.schedules.aget("thumbnails")).next_at, datetime | None)
     assert_type(app.schedules.run_now("thumbnails"), Job[Any])
+
+
+async def test_in_a_sandbox() -> None:
+    with Sandbox(app, now=datetime.now(UTC)) as box:
+        assert_type(box.jobs(resize), list[SandboxJob[list[str]]])
+        assert_type(box.jobs(welcome)[0].arguments["user_id"], Any)
+        assert_type(box.jobs(import_csv)[0].result, int | None)
+        assert_type(box.jobs(), list[SandboxJob[Any]])
+        assert_type(box.drain(raise_errors=False).dead, tuple[SandboxJob[Any], ...])
+        assert_type(await box.adrain(), Drained)
+        assert_type(box.advance(timedelta(hours=1)), datetime)
+        box.faults.lose_reply("put", times=2)
 
 
 def takes_any_task(task: Task[[str], object]) -> Job[object]:

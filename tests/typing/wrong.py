@@ -8,6 +8,7 @@ The test reads this file without its first two lines, which keep it quiet elsewh
 from __future__ import annotations
 
 from windlass import Context, Job, Task, Unique, Windlass
+from windlass.testing import Sandbox
 
 app = Windlass("sqlite:///jobs.db")
 
@@ -85,6 +86,13 @@ def wrong_bulk() -> None:
     resize.enqueue_many(["cat.jpg"])  # expect: list-item
     resize.enqueue_many({"path": "cat.jpg"})  # expect: dict-item
     resize.enqueue_many("cat.jpg")  # expect: arg-type
+
+
+def wrong_test(box: Sandbox) -> None:
+    box.jobs("resize")  # expect: call-overload
+    results: list[int] = [job.result for job in box.jobs(resize)]  # expect: misc
+    box.drain(False)  # expect: call-arg
+    print(results)
 
 
 def wrong_task(task: Task[[int], str]) -> None:
