@@ -6,6 +6,9 @@ import subprocess
 import sys
 from pathlib import Path
 
+from tests.docs.pages import DOCS, blocks
+
+GUIDE = DOCS / "guides" / "testing.md"
 SHOP = """
 from windlass import Windlass
 
@@ -74,6 +77,12 @@ def run(folder: Path, **files: str) -> subprocess.CompletedProcess[str]:
 def test_the_fixture_gives_a_sandbox(tmp_path: Path) -> None:
     ran = run(tmp_path, shop=SHOP, conftest=CONFTEST, test_shop=TESTS)
     assert "3 passed" in ran.stdout, ran.stdout + ran.stderr
+
+
+def test_what_the_guide_tells_to_write_works(tmp_path: Path) -> None:
+    files = {block.label.removesuffix(".py"): block.text for block in blocks(GUIDE) if block.label}
+    ran = run(tmp_path, **{name: text for name, text in files.items() if "/" not in name})
+    assert "1 passed" in ran.stdout, ran.stdout + ran.stderr
 
 
 def test_without_an_app_it_says_what_to_write(tmp_path: Path) -> None:

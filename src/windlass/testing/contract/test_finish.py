@@ -5,8 +5,6 @@ from collections.abc import Callable
 import pytest
 from msgspec.structs import replace
 
-from tests.contract.outcomes import OUTCOMES
-from tests.contract.world import START_MS, World, ids_of
 from windlass.core.states import (
     MAX_LOSSES,
     Counters,
@@ -32,6 +30,8 @@ from windlass.engine.contract import (
     Unroutable,
     Verdict,
 )
+from windlass.testing.contract.outcomes import OUTCOMES
+from windlass.testing.contract.world import START_MS, World, ids_of
 
 every_outcome = pytest.mark.parametrize("kind", OUTCOMES)
 every_end = pytest.mark.parametrize("kind", [kind for kind in OUTCOMES if kind != "progressed"])

@@ -8,7 +8,6 @@ from __future__ import annotations
 from itertools import count
 from typing import Any, Final
 
-from tests.contract.variants import OPTIONS, Variant
 from windlass.core.ids import new_id, partition_of
 from windlass.engine.contract import (
     Batch,
@@ -22,6 +21,7 @@ from windlass.engine.contract import (
     Plan,
     Verdict,
 )
+from windlass.testing.contract.place import OPTIONS, Place
 
 START_MS: Final = 1_800_000_000_000
 LEASE_MS: Final = OPTIONS.lease_ms
@@ -46,7 +46,7 @@ class StandingStill(int):
 
 
 class World:
-    def __init__(self, variant: Variant) -> None:
+    def __init__(self, variant: Place) -> None:
         self.variant = variant
         self.now_ms = START_MS
         self._numbers = count(1)

@@ -9,7 +9,6 @@ from typing import Any
 
 import pytest
 
-from tests.contract.world import World
 from windlass.core.ids import new_id, partition_of
 from windlass.core.lines import queue_of
 from windlass.core.states import State
@@ -32,6 +31,7 @@ from windlass.engine.contract import (
     Verdict,
 )
 from windlass.engine.waiting import POLL_FLOOR_MS
+from windlass.testing.contract.world import World
 
 
 def take(world: World, plan: Plan, limit: int, session: str = "worker") -> Batch:

@@ -4,7 +4,6 @@ from collections.abc import Callable
 
 import pytest
 
-from tests.contract.world import LEASE_MS, START_MS, World, ids_of
 from windlass.core.states import Counters, Reason, State
 from windlass.engine.contract import (
     BITE,
@@ -21,6 +20,7 @@ from windlass.engine.contract import (
     Unroutable,
     Verdict,
 )
+from windlass.testing.contract.world import LEASE_MS, START_MS, World, ids_of
 
 in_strict_order = pytest.mark.needs(Capability.STRICT_ORDER)
 

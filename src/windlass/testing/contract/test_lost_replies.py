@@ -9,8 +9,6 @@ from typing import Final
 
 import pytest
 
-from tests.contract.outcomes import OUTCOMES
-from tests.contract.world import START_MS, World
 from windlass.core.occurrence import occurrence_id
 from windlass.core.states import Reason
 from windlass.core.unique import OnConflict, Until
@@ -31,6 +29,8 @@ from windlass.engine.contract import (
     UniqueKey,
     Unroutable,
 )
+from windlass.testing.contract.outcomes import OUTCOMES
+from windlass.testing.contract.world import START_MS, World
 
 Call = Callable[[], object]
 SAME: Final = object()

@@ -13,7 +13,6 @@ from typing import TypeVar
 
 import pytest
 
-from tests.contract.world import LEASE_MS, World, ids_of
 from windlass.core.states import Counters, Reason, State
 from windlass.core.unique import OnConflict
 from windlass.engine.contract import (
@@ -28,6 +27,7 @@ from windlass.engine.contract import (
     UniqueKey,
     Verdict,
 )
+from windlass.testing.contract.world import LEASE_MS, World, ids_of
 
 T = TypeVar("T")
 

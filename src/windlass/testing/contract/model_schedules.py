@@ -11,7 +11,6 @@ from collections.abc import Mapping, Sequence
 
 from msgspec.structs import replace
 
-from tests.contract.model_job import Job
 from windlass.engine.contract import (
     CancelCode,
     DueSchedules,
@@ -19,6 +18,7 @@ from windlass.engine.contract import (
     ScheduleChange,
     ScheduleRecord,
 )
+from windlass.testing.contract.model_job import Job
 
 
 class ScheduleModel(ABC):

@@ -7,14 +7,10 @@ opened twice, the calls alternate between two engine objects.
 
 from __future__ import annotations
 
-import shutil
-import tempfile
 from collections.abc import Callable
 from itertools import cycle
-from pathlib import Path
-from typing import Any, ClassVar, Final, TypeVar
+from typing import Any, ClassVar, TypeVar
 
-import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import (
@@ -29,10 +25,6 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
-from tests.contract.model import Model
-from tests.contract.model_partitions import PartitionedModel
-from tests.contract.variants import OPTIONS, Variant
-from tests.contract.world import LEASE_MS, START_MS, STEP_MS, World
 from windlass.core.states import Reason, State
 from windlass.core.unique import OnConflict, Until
 from windlass.engine.contract import (
@@ -59,12 +51,12 @@ from windlass.engine.contract import (
     UniqueKey,
     Unroutable,
 )
-from windlass.engine.redis.engine import RedisEngine
+from windlass.testing.contract.model import Model
+from windlass.testing.contract.place import OPTIONS
+from windlass.testing.contract.world import LEASE_MS, START_MS, STEP_MS, World
 
 T = TypeVar("T")
 
-#: Variants with several partitions, and how many.
-PARTITIONS: Final = {"redis-4": 4}
 DAY_MS = 24 * 60 * 60 * 1000
 
 TOTALS = (
@@ -184,7 +176,8 @@ endings: st.SearchStrategy[Callable[[Claim], Outcome]] = st.one_of(
 
 
 class QueueMachine(RuleBasedStateMachine):
-    variant_name: ClassVar[str]
+    new_world: ClassVar[Callable[[], World]]
+    has_one_partition: ClassVar[bool] = True
 
     ids: Bundle[str] = Bundle("ids")
     claims: Bundle[Claim] = Bundle("claims")  # living and dead
@@ -192,27 +185,26 @@ class QueueMachine(RuleBasedStateMachine):
 
     def __init__(self) -> None:
         super().__init__()
-        self.folder = Path(tempfile.mkdtemp(prefix="windlass-machine-"))
-        self.world = World(Variant(self.variant_name, self.folder))
+        self.world = type(self).new_world()
         self.model = self.make_model()
         self.sessions = ["session-0", "session-1", "session-2"]
         self.known: dict[str, None] = {}
         self.started = len(self.sessions)
         self.open_engines()
 
-    def make_model(self) -> Model | PartitionedModel:
-        number = PARTITIONS.get(self.variant_name)
-        return PartitionedModel(OPTIONS, START_MS, number) if number else Model(OPTIONS, START_MS)
+    def make_model(self) -> Model:
+        return Model(OPTIONS, START_MS)
 
     def open_engines(self) -> None:
         engines = [self.world.engine, self.world.open()]
         for engine in engines:
-            if isinstance(self.model, PartitionedModel):
-                assert isinstance(engine, RedisEngine)
-                self.model.follow(engine)
+            self.follow(engine)
         self.engines = cycle(engines)
 
-    def same(self, verb: Callable[[Engine | Model | PartitionedModel], T]) -> T:
+    def follow(self, engine: Engine) -> None:
+        """For a model that has to know what the engine does on its own account."""
+
+    def same(self, verb: Callable[[Engine | Model], T]) -> T:
         """Let both do it, and compare what they say."""
         said = verb(next(self.engines))
         assert said == verb(self.model)
@@ -255,7 +247,7 @@ class QueueMachine(RuleBasedStateMachine):
 
     @rule(id=ids, fields=fields)
     def put_again(self, id: str, fields: dict[str, Any]) -> None:
-        if isinstance(self.model, PartitionedModel):  # the key need not lead to where the id does
+        if not self.has_one_partition:  # the key need not lead to where the id does
             fields = {**fields, "idempotency_key": None, "unique": None}
         job = self.new_job(fields, id)
         self.same(lambda it: it.put([job, job]))
@@ -522,11 +514,10 @@ class QueueMachine(RuleBasedStateMachine):
         try:
             assert self.world.engine.check() == []
         finally:
-            self.world.variant.shutdown()
-            shutil.rmtree(self.folder)
+            self.world.variant.remove()
 
 
-def purge_all(it: Engine | Model | PartitionedModel, queue: str) -> int:
+def purge_all(it: Engine | Model, queue: str) -> int:
     emptied = it.purge(queue)
     number = emptied.number
     while emptied.cursor is not None:
@@ -541,12 +532,13 @@ def _known_totals(stats: Stats) -> tuple[object, object, dict[str, int]]:
     return stats.queues, stats.oldest_ready_ms, totals
 
 
-@pytest.mark.timeout(600)  # so that a failure is made small before it is shown
-@pytest.mark.parametrize(
-    ("name", "examples"),
-    [("sqlite-memory", 100), ("sqlite-file-normal", 100), ("redis", 100), ("redis-4", 40)],
-)
-def test_an_engine_does_what_the_model_does(name: str, examples: int) -> None:
-    machine = type("Machine", (QueueMachine,), {"variant_name": name})
-    options = settings(max_examples=examples, stateful_step_count=50)
-    run_state_machine_as_test(machine, settings=options)
+def run_machine(
+    new_world: Callable[[], World],
+    *,
+    examples: int = 100,
+    machine: type[QueueMachine] = QueueMachine,
+) -> None:
+    """Let so many engines live, each in a world of its own."""
+    kind = type("Machine", (machine,), {"new_world": staticmethod(new_world)})
+    options = settings(max_examples=examples, stateful_step_count=50, deadline=None)
+    run_state_machine_as_test(kind, settings=options)

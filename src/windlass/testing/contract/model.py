@@ -17,9 +17,6 @@ from typing import Any, Final, NamedTuple
 
 from msgspec.structs import replace
 
-from tests.contract import model_unique
-from tests.contract.model_job import Job
-from tests.contract.model_schedules import ScheduleModel
 from windlass.core.lines import queue_of
 from windlass.core.queue_settings import QueueSettings
 from windlass.core.states import (
@@ -69,6 +66,9 @@ from windlass.engine.contract import (
     Unroutable,
     Verdict,
 )
+from windlass.testing.contract import model_unique
+from windlass.testing.contract.model_job import Job
+from windlass.testing.contract.model_schedules import ScheduleModel
 
 #: Events after which a job stands at the end of the line, not at its old place.
 QUEUEING: Final = frozenset({Event.DUE, Event.REVIVE})

@@ -10,8 +10,8 @@ from windlass.core.unique import QUEUED, OnConflict, is_held
 from windlass.engine.contract import NewJob, Placed, PutCode, UniqueKey
 
 if TYPE_CHECKING:
-    from tests.contract.model import Model
-    from tests.contract.model_job import Job
+    from windlass.testing.contract.model import Model
+    from windlass.testing.contract.model_job import Job
 
 
 def find_holder(model: Model, task: str, key: str) -> Job | None:

@@ -3,8 +3,6 @@
 import pytest
 from msgspec.structs import replace
 
-from tests.contract.variants import OPTIONS, Variant
-from tests.contract.world import LEASE_MS, START_MS, World, ids_of
 from windlass.core.states import Counters, Hold, Reason, State
 from windlass.engine.contract import (
     BITE,
@@ -21,6 +19,8 @@ from windlass.engine.contract import (
     Unroutable,
     Verdict,
 )
+from windlass.testing.contract.place import OPTIONS, Place
+from windlass.testing.contract.world import LEASE_MS, START_MS, World, ids_of
 
 
 def succeed(world: World, *, result: bytes | None = None, ttl_ms: int = 0) -> str:
@@ -37,7 +37,7 @@ def bury(world: World) -> str:
     return claim.id
 
 
-def test_an_engine_can_do_what_its_variant_says(variant: Variant) -> None:
+def test_an_engine_can_do_what_its_variant_says(variant: Place) -> None:
     engine = variant.open()
     assert engine.capabilities == variant.capabilities
     assert engine.clock_offset_ms == 0

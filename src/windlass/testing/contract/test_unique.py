@@ -7,8 +7,6 @@ from typing import Any, Final
 
 import pytest
 
-from tests.contract.test_matrix import CAUSE, MAKE, Subject, subject_in
-from tests.contract.world import World, ids_of
 from windlass.core.states import TABLE, Counters, Event, Reason, State
 from windlass.core.unique import QUEUED, OnConflict, Until, is_held
 from windlass.engine.contract import (
@@ -21,6 +19,8 @@ from windlass.engine.contract import (
     Succeeded,
     UniqueKey,
 )
+from windlass.testing.contract.test_matrix import CAUSE, MAKE, Subject, subject_in
+from windlass.testing.contract.world import World, ids_of
 
 HOUR_MS: Final = 60 * 60 * 1000
 DAY_MS: Final = 24 * HOUR_MS
@@ -116,7 +116,7 @@ def test_a_job_outlives_its_period(world: World) -> None:
     assert again(world) == Placed(id, PutCode.DUPLICATE)
 
 
-def test_a_key_belongs_to_its_task(world: World) -> None:
+def test_a_unique_key_belongs_to_its_task(world: World) -> None:
     one, two = (world.new(task=task, unique=key()) for task in ("one", "two"))
     other = world.new(task="one", unique=key(name="key2"))
     (placed,) = world.engine.put([one])
@@ -125,7 +125,7 @@ def test_a_key_belongs_to_its_task(world: World) -> None:
     assert world.engine.holders(keys) == [placed.id, two.id, other.id, None, None]
 
 
-def test_names_of_any_kind(world: World) -> None:
+def test_unique_keys_of_any_kind(world: World) -> None:
     names = ["a b", "  ", "1:a", "ä🙂", "%d", "0", "x" * 200]
     for name in names:
         id = world.put(task=name, unique=key(name=name))

@@ -2,7 +2,6 @@
 
 import pytest
 
-from tests.contract.world import LEASE_MS, World, ids_of
 from windlass.core.states import Counters, Event, Reason, State
 from windlass.engine.contract import (
     BITE,
@@ -18,6 +17,7 @@ from windlass.engine.contract import (
     Tended,
     Verdict,
 )
+from windlass.testing.contract.world import LEASE_MS, World, ids_of
 
 # --------------------------------------------------------------------------------------- beats
 

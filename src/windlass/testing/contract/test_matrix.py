@@ -14,8 +14,6 @@ from typing import Any, Final
 
 import pytest
 
-from tests.contract.variants import OPTIONS
-from tests.contract.world import LEASE_MS, World
 from windlass.core.states import (
     FENCED,
     TABLE,
@@ -38,6 +36,8 @@ from windlass.engine.contract import (
     Succeeded,
     Unroutable,
 )
+from windlass.testing.contract.place import OPTIONS
+from windlass.testing.contract.world import LEASE_MS, World
 
 #: Longer than dead jobs are kept; half of what the success below is kept.
 AGES_MS: Final = 10 * OPTIONS.dead_ttl_ms

@@ -2,10 +2,10 @@
 
 import pytest
 
-from tests.contract.world import START_MS, World
 from windlass.core.ids import check_id
 from windlass.core.states import Counters, Hold, State
 from windlass.engine.contract import IDEMPOTENCY_MS, JobRecord, Placed, PutCode, Succeeded
+from windlass.testing.contract.world import START_MS, World
 
 
 def test_stores_what_was_given(world: World) -> None:

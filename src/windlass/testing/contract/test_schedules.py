@@ -6,8 +6,6 @@ from typing import Any
 
 import pytest
 
-from tests.contract.test_races import race
-from tests.contract.world import World
 from windlass.core.occurrence import occurrence_id
 from windlass.core.states import Reason, State
 from windlass.engine.contract import (
@@ -20,6 +18,8 @@ from windlass.engine.contract import (
     ScheduleRecord,
     Succeeded,
 )
+from windlass.testing.contract.test_races import race
+from windlass.testing.contract.world import World
 
 
 def change(world: World, name: str = "nightly", **fields: Any) -> ScheduleChange:

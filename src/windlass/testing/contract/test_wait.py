@@ -14,8 +14,8 @@ from itertools import count
 
 import pytest
 
-from tests.contract.variants import OPTIONS, Variant
 from windlass.engine.contract import Beat, Engine, NewJob, Plan, Retried
+from windlass.testing.contract.place import OPTIONS, Place
 
 #: A wait that nothing ends; long enough to be told from one that something ended.
 LONG_MS = 20_000
@@ -85,7 +85,7 @@ def test_a_timeout_ends_a_wait(engine: Engine) -> None:
 
 
 @pytest.mark.parametrize("plan", [Plan(), Plan(queues=("queue",))])
-def test_a_put_by_another_ends_a_wait(variant: Variant, plan: Plan) -> None:
+def test_a_put_by_another_ends_a_wait(variant: Place, plan: Plan) -> None:
     waiting, putting = variant.open(), variant.open()
     numbers = count()
 
@@ -101,7 +101,7 @@ def test_a_put_by_another_ends_a_wait(variant: Variant, plan: Plan) -> None:
     assert fastest(measure) < AT_ONCE_S
 
 
-def test_every_waiter_finds_its_job(variant: Variant) -> None:
+def test_every_waiter_finds_its_job(variant: Place) -> None:
     found: list[str] = []
 
     def work(number: int) -> None:
@@ -117,7 +117,7 @@ def test_every_waiter_finds_its_job(variant: Variant) -> None:
     assert sorted(found) == ["job-0", "job-1", "job-2", "job-3"]
 
 
-def test_a_job_that_is_given_back_ends_a_wait(variant: Variant) -> None:
+def test_a_job_that_is_given_back_ends_a_wait(variant: Place) -> None:
     holder, waiting = variant.open(), variant.open()
     holder.put([job()])
     numbers = count()

@@ -4,8 +4,6 @@ import threading
 
 import pytest
 
-from tests.contract.variants import Variant
-from tests.contract.world import LEASE_MS, World
 from windlass.core.states import Reason
 from windlass.core.unique import OnConflict
 from windlass.engine.contract import (
@@ -21,6 +19,8 @@ from windlass.engine.contract import (
     UniqueKey,
     Unroutable,
 )
+from windlass.testing.contract.place import Place
+from windlass.testing.contract.world import LEASE_MS, World
 
 
 def live_a_life(world: World) -> None:
@@ -100,7 +100,7 @@ def test_what_one_object_does_others_see_at_once(world: World) -> None:
         world.advance(LEASE_MS)
 
 
-def test_shutdown_leaves_no_threads(variant: Variant) -> None:
+def test_shutdown_leaves_no_threads(variant: Place) -> None:
     before = set(threading.enumerate())
     engine = variant.open()
     callers = [threading.Thread(target=engine.stats) for _ in range(8)]
