@@ -36,11 +36,11 @@ from windlass.engine.contract import (
     Retried,
     Unroutable,
 )
-from windlass.errors import EndlessDrain, JobFailed
+from windlass.errors import EndlessDrain, JobFailed, TimedOut
 from windlass.testing.stages import Stage
 from windlass.worker.adoption import Adoption
 from windlass.worker.declaring import declarations
-from windlass.worker.execution import Execution, Run, timed_out
+from windlass.worker.execution import Execution, Run
 from windlass.worker.lifespan import HeldLifespan
 from windlass.worker.timekeeping import ON_S, Timekeeper
 
@@ -79,12 +79,16 @@ class _Observed(Execution):
     error: BaseException | None = None
 
     def _conclude_failure(self, run: Run, error: BaseException) -> Outcome:
+        outcome = super()._conclude_failure(run, error)
+        self.error = error
         is_over = run.context.interruption is Interruption.TIMED_OUT
         if is_over and isinstance(error, Interrupted | CancelledError):
-            self.error = timed_out(run.timeout_ms, error)
-        else:
-            self.error = error
-        return super()._conclude_failure(run, error)
+            assert isinstance(outcome, Retried | Buried)
+            self.error = TimedOut(
+                FailureText.unpack(outcome.error).message, timeout_ms=run.timeout_ms
+            )
+            self.error.__cause__ = error
+        return outcome
 
 
 class Drain:

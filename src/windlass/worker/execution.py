@@ -166,7 +166,7 @@ class Execution:
         """Decided beforehand, because later nobody may be there to do it; and without a predicate,
         which would be asked about an error that has not happened."""
         attempt = claim.counters.attempt
-        decision = policy.decide(timed_out(timeout_ms), attempt, self._random, ask=False)
+        decision = policy.decide(_timed_out(timeout_ms), attempt, self._random, ask=False)
         return NO_RETRY if isinstance(decision, GiveUp) else decision.delay_ms
 
     def _find_spent_budget(self, claim: Claim, policy: Retry) -> tuple[Reason, FailureText] | None:
@@ -281,7 +281,7 @@ class Execution:
             if cause is Interruption.CANCELLED:
                 return _give_up_cancelled(claim)
             if cause is Interruption.TIMED_OUT:
-                error = timed_out(run.timeout_ms, error)
+                error = _timed_out(run.timeout_ms, error)
         # The verdict comes first: a predicate that fails adds a note to the error.
         decision = run.policy.decide(error, claim.counters.attempt, self._random)
         text = FailureText.of(error)
@@ -319,7 +319,7 @@ def _crashes(had: Counters) -> int:
     return had.crashes + 1 if had.crashes and had.interruptions else had.crashes
 
 
-def timed_out(timeout_ms: int, error: BaseException | None = None) -> TimedOut:
+def _timed_out(timeout_ms: int, error: BaseException | None = None) -> TimedOut:
     """With where the task was when it was interrupted, if that is known."""
     message = f"The job ran for longer than its time-out, {describe_ms(timeout_ms)}."
     timed_out = TimedOut(message, timeout_ms=timeout_ms)
