@@ -31,6 +31,7 @@ from windlass import (
     Windlass,
     current_context,
 )
+from windlass.engine.contract import Beat, Plan
 from windlass.testing import Sandbox
 
 NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
@@ -71,13 +72,15 @@ def test_afterwards_the_app_has_its_own_engine_again(app: Windlass) -> None:
         task.enqueue()
 
 
-def test_what_a_coroutine_left_on_its_way_ends_in_the_sandbox(app: Windlass) -> None:
-    task = app.task(name="nothing")(nothing)
-    with Sandbox(app) as box:
-        asyncio.run(cut_short(task.aenqueue()))
-        box.faults.delay("50ms")
-        asyncio.run(cut_short(task.aenqueue()))
-    assert app._engine is None  # nothing was sent to the real one
+def test_what_a_coroutine_left_on_its_way_ends_in_the_sandbox(tmp_path: Path) -> None:
+    with Windlass(f"sqlite:///{tmp_path / 'jobs.db'}") as app:
+        task = app.task(name="nothing")(nothing)
+        with Sandbox(app) as box:
+            box.faults.delay("50ms")
+            asyncio.run(cut_short(task.aenqueue()))
+            asyncio.run(cut_short(task.aenqueue()))  # waits for the one before
+        app.close()  # sends what is left
+        assert app.engine.stats().totals == {}
 
 
 async def cut_short(coroutine: Coroutine[Any, Any, object]) -> None:
@@ -130,6 +133,16 @@ def test_what_a_job_enqueues_is_run_too(app: Windlass, box: Sandbox) -> None:
     drained = box.drain()
     assert ran == [3, 2, 1, 0]
     assert [job.arguments["number"] for job in drained.succeeded] == ran
+
+
+def test_jobs_are_told_of_in_the_order_of_their_enqueues(app: Windlass, box: Sandbox) -> None:
+    @app.task(name="number")
+    def number(value: int) -> None: ...
+
+    for value in range(150):  # more than a page of them, and many in one millisecond
+        number.enqueue(value)
+    assert [job.arguments["value"] for job in box.jobs(number)] == list(range(150))
+    assert [job.arguments["value"] for job in box.drain()] == list(range(150))
 
 
 def test_plain_functions_run_in_the_calling_thread_without_a_loop(
@@ -433,6 +446,24 @@ def test_a_job_may_move_the_clock(app: Windlass, box: Sandbox) -> None:
     assert len(box.drain().succeeded) == 2
 
 
+def test_a_drain_whose_session_was_lost_goes_on_with_another(app: Windlass, box: Sandbox) -> None:
+    """Others are heard of, and it is not: then its job is given to whoever comes next."""
+    workers: list[str | None] = []
+
+    @app.task(name="lose")
+    def lose() -> None:
+        workers.append(box.jobs(lose)[0].worker)
+        if len(workers) == 1:
+            for _ in range(4):
+                box.advance("10s")
+                app.engine.beat([Beat(session="another")])
+            app.engine.claim("another", "nonce", Plan(), 0)
+
+    lose.enqueue()
+    assert len(box.drain().succeeded) == 1
+    assert len(set(workers)) == 2
+
+
 # --------------------------------------------------------------------------------------- coroutines
 
 
@@ -461,11 +492,15 @@ def test_coroutines_run_on_the_loop_of_the_test(app: Windlass, box: Sandbox) -> 
 
 def test_a_drain_that_is_cancelled_gives_its_job_back(app: Windlass, box: Sandbox) -> None:
     begun = asyncio.Event()
+    left: list[str] = []
 
     @app.task(name="wait")
     async def wait() -> None:
         begun.set()
-        await asyncio.Event().wait()
+        try:
+            await asyncio.Event().wait()
+        finally:
+            left.append("the job")
 
     async def test() -> None:
         wait.enqueue()
@@ -474,6 +509,7 @@ def test_a_drain_that_is_cancelled_gives_its_job_back(app: Windlass, box: Sandbo
         draining.cancel()
         with pytest.raises(asyncio.CancelledError):
             await draining
+        assert left == ["the job"]
 
     asyncio.run(test())
     [job] = box.jobs()
