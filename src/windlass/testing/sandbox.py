@@ -188,7 +188,7 @@ class Sandbox:
     def jobs(self, task: Task[..., R]) -> list[SandboxJob[R]]: ...
     def jobs(self, task: Task[..., Any] | None = None) -> list[SandboxJob[Any]]:
         """The jobs of a task, or of all, whatever has become of them; the oldest first."""
-        if task is not None and self.app.tasks.get(task.name) is None:
+        if task is not None and task.app is not self.app:
             raise ValueError(
                 f"{task!r} is no task of {self.app!r}, the app of this sandbox: its jobs are "
                 "elsewhere. Make a sandbox of its own app."
