@@ -42,7 +42,7 @@ class Faults:
     def __init__(self, engine: Engine) -> None:
         self._lock = Lock()
         self._faults: dict[str, deque[_Fault]] = {}
-        self.engine: Engine = cast(Engine, _FaultyEngine(engine, self))
+        self.engine: Engine = cast(Engine, _FaultyEngine(engine, self._take))
 
     def refuse(self, verb: str = "put", *, times: int = 1) -> None:
         """The next call of a verb raises `EngineUnavailable`, and nothing has happened."""
@@ -78,7 +78,7 @@ class Faults:
         with self._lock:
             self._faults.setdefault(verb, deque()).extend([fault] * times)
 
-    def take(self, verb: str) -> _Fault | None:
+    def _take(self, verb: str) -> _Fault | None:
         """What is to go wrong with a call that begins now."""
         if not self._faults:
             return None
@@ -95,9 +95,9 @@ class Faults:
 class _FaultyEngine:
     """The verbs of an engine, each of which asks first what is to go wrong."""
 
-    def __init__(self, engine: Engine, faults: Faults) -> None:
+    def __init__(self, engine: Engine, take: Callable[[str], _Fault | None]) -> None:
         self._engine = engine
-        self._faults = faults
+        self._take = take
 
     @property
     def clock_offset_ms(self) -> int:
@@ -113,7 +113,7 @@ class _FaultyEngine:
 
     def _wrap(self, verb: str, call: Callable[..., Any]) -> Callable[..., Any]:
         def faulty(*args: Any, **kwargs: Any) -> Any:
-            fault = self._faults.take(verb)
+            fault = self._take(verb)
             if fault is None:
                 return call(*args, **kwargs)
             time.sleep(fault.delay_ms / 1000)
