@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import sys
 import threading
 import time
 from collections.abc import AsyncIterator, Coroutine, Iterator
 from contextvars import ContextVar
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import pytest
@@ -26,6 +28,7 @@ from windlass import (
     RetryLater,
     Snooze,
     State,
+    Tasks,
     TimedOut,
     Unique,
     Windlass,
@@ -133,6 +136,38 @@ def test_what_a_job_enqueues_is_run_too(app: Windlass, box: Sandbox) -> None:
     drained = box.drain()
     assert ran == [3, 2, 1, 0]
     assert [job.arguments["number"] for job in drained.succeeded] == ran
+
+
+def test_groups_aliases_and_names_alone(app: Windlass, box: Sandbox) -> None:
+    group = Tasks(prefix="billing")
+
+    @group.task(aliases=["pay"])
+    def charge(cents: int) -> int:
+        return cents
+
+    app.include(group)
+    app.task_named("pay").enqueue(3)
+    charge.enqueue(5)
+    assert [job.arguments for job in box.jobs()] == [{"cents": 3}, {"cents": 5}]
+    assert [job.result for job in box.drain()] == [3, 5]
+    app.task_named("of.others").enqueue(1, two=2)
+    [job] = box.jobs(app.task_named("of.others"))
+    assert job.arguments == {"args": [1], "kwargs": {"two": 2}}
+
+
+def test_modules_to_be_included_are(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    app = Windlass("sqlite:////there/is/no/such/folder/jobs.db", include=["included_tasks"])
+    module = ModuleType("included_app")
+    module.__dict__["app"] = app
+    (tmp_path / "included_tasks.py").write_text(
+        "from included_app import app\n\n@app.task(name='included')\ndef included() -> None: ...\n"
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setitem(sys.modules, "included_app", module)
+    monkeypatch.delitem(sys.modules, "included_tasks", raising=False)
+    with Sandbox(app) as box:
+        app.task_named("included").enqueue()
+        assert len(box.drain().succeeded) == 1
 
 
 def test_jobs_are_told_of_in_the_order_of_their_enqueues(app: Windlass, box: Sandbox) -> None:

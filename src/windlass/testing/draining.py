@@ -99,7 +99,7 @@ class Drain:
         self._engine = engine
         self._stage = stage
         self._limit = limit
-        self._adoption = Adoption(engine, app.tasks)
+        self._adoption = Adoption(engine, app.known_tasks)
         self._timekeeper = Timekeeper(engine, declarations(app))
         self._begin_session()
         self._is_over = False
@@ -140,7 +140,7 @@ class Drain:
             await self._run(execution, claim)
 
     async def _run(self, execution: _Observed, claim: Claim) -> None:
-        task = self._app.tasks.get(claim.task)
+        task = self._app.known_tasks.get(claim.task)
         if task is None:
             self._engine.finish([Unroutable(id=claim.id, token=claim.token)])
             return

@@ -30,6 +30,7 @@ from windlass.core.durations import Duration, instant_ms, to_ms
 from windlass.core.ids import created_ms_of, new_id, partition_of
 from windlass.engine.contract import Engine, EngineOptions
 from windlass.engine.url import open_engine
+from windlass.loading import load_tasks
 from windlass.task import Task
 from windlass.testing.draining import Drain, raise_first
 from windlass.testing.faults import Faults
@@ -90,6 +91,7 @@ class Sandbox:
                 f"{self.app!r} is in a sandbox already. An app is in one at a time: use that one, "
                 "or leave it first."
             )
+        load_tasks(self.app)
         settings = self.app.settings
         options = EngineOptions(lease_ms=settings.lease_ms, dead_ttl_ms=settings.dead_ttl_ms)
         engine = self._opened = open_engine("sqlite:///:memory:", options)

@@ -72,7 +72,7 @@ def _see(app: Windlass, record: JobRecord) -> SandboxJob[Any]:
     result = None if record.result is None else app.decode_result(record.task, record.result)
     return SandboxJob(
         **msgspec.structs.asdict(JobInfo.of(record)),
-        arguments=_arguments(app.tasks.get(record.task), record.payload),
+        arguments=_arguments(app.known_tasks.get(record.task), record.payload),
         result=result,
     )
 
