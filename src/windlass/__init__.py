@@ -3,7 +3,8 @@
 from typing import TYPE_CHECKING
 
 from windlass.app import Windlass
-from windlass.context import Context, Progress, current_context
+from windlass.around import Outgoing
+from windlass.context import Context, LogLine, Progress, current_context
 from windlass.core.failure import FailureText
 from windlass.core.retry import Retry
 from windlass.core.signals import Interrupted, Reject, RetryLater, Snooze
@@ -16,10 +17,12 @@ from windlass.errors import (
     DecodeError,
     DuplicateJob,
     EncodeError,
+    EndlessDrain,
     EngineError,
     EngineUnavailable,
     FormatTooNew,
     IdempotencyConflict,
+    IncludeFailed,
     InvalidSchedule,
     InvalidSurroundings,
     InvalidTask,
@@ -34,6 +37,7 @@ from windlass.errors import (
     ResultExpired,
     ScheduleNotFound,
     SettingError,
+    TaskNotIncluded,
     TimedOut,
     WindlassError,
 )
@@ -41,6 +45,7 @@ from windlass.job import Job, JobInfo
 from windlass.queue import Queue, QueueInfo
 from windlass.settings import Settings
 from windlass.task import Call, Task
+from windlass.tasks import Tasks
 
 if TYPE_CHECKING:
     from windlass.core.schedule import All, Cron, Every
@@ -57,6 +62,7 @@ __all__ = [
     "DecodeError",
     "DuplicateJob",
     "EncodeError",
+    "EndlessDrain",
     "EngineError",
     "EngineUnavailable",
     "Every",
@@ -64,6 +70,7 @@ __all__ = [
     "FormatTooNew",
     "Hold",
     "IdempotencyConflict",
+    "IncludeFailed",
     "Interrupted",
     "InvalidSchedule",
     "InvalidSurroundings",
@@ -74,8 +81,10 @@ __all__ = [
     "JobFailed",
     "JobInfo",
     "JobNotFound",
+    "LogLine",
     "NewerFormat",
     "NoContext",
+    "Outgoing",
     "PayloadTooLarge",
     "Progress",
     "Queue",
@@ -93,6 +102,8 @@ __all__ = [
     "Snooze",
     "State",
     "Task",
+    "TaskNotIncluded",
+    "Tasks",
     "TimedOut",
     "Unique",
     "Windlass",

@@ -6,7 +6,9 @@ too. All of them can be copied and pickled.
     WindlassError
     ├── SettingError            a setting is unknown or has a value that makes no sense
     ├── AppNotFound             `module:attribute` names no app
+    ├── IncludeFailed           a module that `include` names cannot be imported
     ├── InvalidTask             a function or a name that cannot become a task
+    ├── TaskNotIncluded         a task of a group that no app includes yet
     ├── InvalidSchedule         a schedule that a task cannot have, or a name that is taken
     ├── InvalidSurroundings     what was given as middleware or lifespan cannot be one
     ├── NoContext               no job is running here
@@ -25,6 +27,7 @@ too. All of them can be copied and pickled.
     ├── QueueFull               as many jobs wait in the queue as may
     ├── JobNotFound             no such job
     ├── ScheduleNotFound        no such schedule
+    ├── EndlessDrain            in a test: as many jobs ran as may, and more are due
     └── JobError                the job has no result to give
         ├── JobFailed           it ended as dead
         ├── JobCancelled        it was cancelled, or expired before it started
@@ -46,8 +49,34 @@ class AppNotFound(WindlassError):
     """`module:attribute` names no app."""
 
 
+class IncludeFailed(WindlassError):
+    """A module that `include` names is not there or cannot be imported, or a pattern fits none.
+
+    `module` is the one that was to be imported, or the pattern."""
+
+    def __init__(self, message: str, *, module: str = "") -> None:
+        super().__init__(message)
+        self.module = module
+
+
 class InvalidTask(WindlassError, TypeError):
     """A function or a name that cannot become a task."""
+
+
+class TaskNotIncluded(WindlassError, RuntimeError):
+    """A task of a group was used before an app has included the group."""
+
+    def __init__(self, task: str, group: str) -> None:
+        super().__init__(task, group)
+        self.task = task
+        self.group = group
+
+    def __str__(self) -> str:
+        return (
+            f"The task {self.task} belongs to {self.group}, and no app has included that group: "
+            "nobody knows where its jobs go. Call app.include(...) with the group where the app is "
+            "made, and import that module before anything is enqueued."
+        )
 
 
 class InvalidSchedule(WindlassError, ValueError):
@@ -255,6 +284,22 @@ class ScheduleNotFound(WindlassError):
         return (
             f"There is no schedule {self.name}{place}.{meant} `windlass schedule list` shows all; "
             "one that is declared in code is there as soon as a worker has started with it."
+        )
+
+
+class EndlessDrain(WindlassError, RuntimeError):
+    """In a test: a drain has run as many jobs as it may, and more are due. `task` is the next."""
+
+    def __init__(self, task: str, limit: int) -> None:
+        super().__init__(task, limit)
+        self.task = task
+        self.limit = limit
+
+    def __str__(self) -> str:
+        return (
+            f"Expected to run out of jobs, but after {self.limit} of them one of task {self.task} "
+            "is due. If it enqueues itself, or fails without a delay, this has no end: give it a "
+            "run_after and advance() the clock. If there are so many, call drain(limit=...)."
         )
 
 

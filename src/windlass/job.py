@@ -11,19 +11,27 @@ Nothing is subscribed to, so a handle that is dropped leaves nothing behind.
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Final, Generic, NoReturn, TypeVar, cast
 
 import msgspec
 
-from windlass.context import Progress
+from windlass.context import LogLine, Progress, Report
 from windlass.core.durations import Duration, describe_ms, to_ms
+from windlass.core.envelope import unpack
 from windlass.core.failure import FailureText
 from windlass.core.lines import labels_of, queue_of
 from windlass.core.states import Hold, Reason, State
 from windlass.engine.contract import CancelCode, ChangeCode, Engine, JobRecord
-from windlass.errors import DuplicateJob, JobCancelled, JobFailed, JobNotFound, ResultExpired
+from windlass.errors import (
+    DecodeError,
+    DuplicateJob,
+    JobCancelled,
+    JobFailed,
+    JobNotFound,
+    ResultExpired,
+)
 
 if TYPE_CHECKING:
     from windlass.app import Windlass
@@ -35,6 +43,7 @@ FIRST_LOOK_MS: Final = 5
 LOOK_GROWTH: Final = 1.5
 LAST_LOOK_MS: Final = 100
 
+_NO_REPORT: Final = Report()
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 
@@ -60,11 +69,14 @@ class JobInfo(msgspec.Struct, frozen=True, kw_only=True):
     worker: str | None  # who runs it, or ran it last
     cancel_requested: bool
     progress: Progress | None
+    log: tuple[LogLine, ...]  # what the latest attempt said with ctx.log
     error: FailureText | None  # the latest one, also when a later attempt went well
+    headers: Mapping[str, str]  # what the caller sent along; empty in lists of jobs
     unique_key: str | None = None  # of a task with unique=...: a digest of what makes the key
 
     @classmethod
     def of(cls, record: JobRecord) -> JobInfo:
+        report = _report_of(record)
         return cls(
             id=record.id,
             task=record.task,
@@ -84,8 +96,10 @@ class JobInfo(msgspec.Struct, frozen=True, kw_only=True):
             finished_at=_instant_or_none(record.finished_ms),
             worker=record.session,
             cancel_requested=record.cancel_requested,
-            progress=_progress(record.progress),
+            progress=_progress_in(report),
+            log=report.log,
             error=latest_error(record),
+            headers=headers_of(record),
             unique_key=record.unique_key,
         )
 
@@ -191,12 +205,17 @@ class Job(Generic[R_co]):
     def _own(self, record: JobRecord | None) -> JobRecord:
         if record is None:
             raise self._not_found()
-        if self.task is not None and record.task != self.task:
+        if self.task not in (None, record.task) and not self._is_renamed(record):
             raise TypeError(
                 f"Job {self.id} belongs to task {record.task}, not to {self.task}: its result is "
                 f"of another type. Get it from {record.task}.job(id) or app.job(id)."
             )
         return record
+
+    def _is_renamed(self, record: JobRecord) -> bool:
+        """Whether it is stored under a former name of the same task."""
+        name = self._app.name_of
+        return self.task is not None and name(record.task) == name(self.task)
 
     def _result_of(self, record: JobRecord) -> R_co:
         reason = str(record.reason or record.state)
@@ -252,8 +271,23 @@ def latest_error(record: JobRecord) -> FailureText | None:
     return FailureText.unpack(record.failures[-1].error) if record.failures else None
 
 
-def _progress(data: bytes | None) -> Progress | None:
-    return None if data is None else msgspec.json.decode(data, type=Progress)
+def headers_of(record: JobRecord) -> Mapping[str, str]:
+    """What is stored beside the arguments; nothing where that cannot be read."""
+    if b'"headers"' not in record.payload:
+        return {}
+    try:
+        return unpack(record.payload).headers
+    except DecodeError:
+        return {}
+
+
+def _report_of(record: JobRecord) -> Report:
+    data = record.progress
+    return _NO_REPORT if data is None else msgspec.json.decode(data, type=Report)
+
+
+def _progress_in(report: Report) -> Progress | None:
+    return None if report.value is None else Progress(report.value, report.message)
 
 
 def _instant(at_ms: int) -> datetime:

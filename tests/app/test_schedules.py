@@ -11,7 +11,6 @@ from typing import Any
 import pytest
 
 import windlass
-from tests.contract.world import StandingStill
 from windlass import (
     All,
     Context,
@@ -24,6 +23,7 @@ from windlass import (
 )
 from windlass.core.states import State
 from windlass.engine.contract import Engine, ScheduleChange
+from windlass.testing.contract.world import StandingStill
 from windlass.worker.declaring import declarations
 from windlass.worker.timekeeping import Timekeeper
 

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from tests.contract.variants import Variant, parametrize
-from tests.contract.world import World
 from windlass.engine.contract import Engine
+from windlass.testing.contract.world import World
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:

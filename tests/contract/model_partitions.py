@@ -13,9 +13,6 @@ from typing import Any, Final, NamedTuple, TypeVar
 
 from msgspec.structs import replace
 
-from tests.contract.model import Model, in_turn
-from tests.contract.model_job import Job
-from tests.contract.model_schedules import ScheduleModel
 from windlass.core.states import State
 from windlass.engine.contract import (
     MAX_HELD,
@@ -45,6 +42,9 @@ from windlass.engine.contract import (
 )
 from windlass.engine.redis.engine import RedisEngine
 from windlass.engine.redis.partitions import Partitions
+from windlass.testing.contract.model import Model, in_turn
+from windlass.testing.contract.model_job import Job
+from windlass.testing.contract.model_schedules import ScheduleModel
 
 T = TypeVar("T")
 R = TypeVar("R")

@@ -8,18 +8,18 @@ engine's own.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Final
 
 import pytest
 
 from tests.redis_server import shared_server
-from windlass.engine.contract import Capability, Engine, EngineOptions
+from windlass.engine.contract import Capability
 from windlass.engine.url import open_engine
+from windlass.testing.contract.place import Place
 
 EVERYTHING: Final = frozenset(Capability)
-OPTIONS: Final = EngineOptions(lease_ms=30_000, dead_ttl_ms=7 * 24 * 60 * 60 * 1000)
 
 #: name -> URL, in which {folder} is a fresh folder and {redis} a fresh namespace on a server that
 #: is started for it, and capabilities.
@@ -49,32 +49,11 @@ def fresh_url(name: str, folder: Path) -> str:
     return url.format(folder=folder, redis=redis)
 
 
-@dataclass
-class Variant:
-    """One place, and every engine object that was opened on it."""
+class Variant(Place):
+    """One place, in the folder or at the url; at a fresh one when none is given."""
 
-    name: str
-    folder: Path
-    url: str = ""  # of the place; a fresh one when none is given
-    opened: list[Engine] = field(default_factory=list)
-
-    def __post_init__(self) -> None:
-        self.url = self.url or fresh_url(self.name, self.folder)
-
-    @property
-    def capabilities(self) -> frozenset[Capability]:
-        return VARIANTS[self.name][1]
-
-    def open(self) -> Engine:
-        """A further engine object, independent of the others; where a place cannot be opened
-        twice, the one that there is."""
-        if self.opened and Capability.MANY_PROCESSES not in self.capabilities:
-            return self.opened[0]
-        engine = open_engine(self.url, OPTIONS)
-        self.opened.append(engine)
-        return engine
-
-    def shutdown(self) -> None:
-        for engine in self.opened:
-            engine.shutdown()
-        self.opened.clear()
+    def __init__(self, name: str, folder: Path, url: str = "") -> None:
+        self.name = name
+        self.folder = folder
+        self.url = url or fresh_url(name, folder)
+        super().__init__(partial(open_engine, self.url), VARIANTS[name][1])

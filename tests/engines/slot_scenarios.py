@@ -7,9 +7,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
-from tests.contract.test_check import live_a_life
-from tests.contract.variants import OPTIONS
-from tests.contract.world import LEASE_MS, World
 from tests.engines.slots import Node, name_of
 from windlass.core.states import Reason, State
 from windlass.core.unique import OnConflict
@@ -35,6 +32,9 @@ from windlass.engine.contract import (
 )
 from windlass.engine.redis import arguments
 from windlass.engine.redis.engine import RedisEngine
+from windlass.testing.contract.place import OPTIONS
+from windlass.testing.contract.test_check import live_a_life
+from windlass.testing.contract.world import LEASE_MS, World
 
 #: script -> the keys of which it can leave nothing but the sentinel. `wait` is wherever a job can
 #: become ready: the last waiter is woken.

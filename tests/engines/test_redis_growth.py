@@ -9,7 +9,6 @@ from typing import Any
 
 import pytest
 
-from tests.contract.world import StandingStill
 from tests.docs.pages import DOCS, table_rows
 from tests.engines.conftest import OpenRedis
 from tests.redis_server import RedisServer, documented_rights, private_server
@@ -34,6 +33,7 @@ from windlass.engine.contract import (
 from windlass.engine.redis import arguments
 from windlass.engine.redis.engine import CHUNK, RedisEngine
 from windlass.engine.redis.keys import KINDS, Kind, key
+from windlass.testing.contract.world import StandingStill
 
 PAGE = DOCS / "internals" / "redis.md"
 NAMESPACE = "growth"

@@ -11,14 +11,15 @@ from pathlib import Path
 
 import pytest
 
-from tests.contract.test_check import live_a_life
-from tests.contract.variants import OPTIONS, Variant
-from tests.contract.world import World
+from tests.contract.variants import Variant
 from tests.engines.conftest import OpenRedis, new_job
 from tests.redis_server import RedisServer, documented_rights
 from windlass.engine.contract import Engine, Plan, ScheduleChange, UniqueKey
 from windlass.engine.redis.keys import KINDS, Kind, key
 from windlass.errors import EngineError
+from windlass.testing.contract.place import OPTIONS
+from windlass.testing.contract.test_check import live_a_life
+from windlass.testing.contract.world import World
 
 NAMESPACE = "keeping"
 

@@ -23,10 +23,7 @@ from typing import Any, Final
 
 import pytest
 
-from tests.contract.outcomes import OUTCOMES
-from tests.contract.test_lost_replies import SAME, VERBS, a_claim
 from tests.contract.variants import Variant
-from tests.contract.world import StandingStill, World
 from tests.proxy import Proxy, Side, Then
 from tests.redis_server import documented_rights, shared_server
 from windlass.core.ids import new_id
@@ -43,6 +40,9 @@ from windlass.engine.contract import (
 from windlass.engine.redis.engine import RedisEngine
 from windlass.engine.url import open_engine
 from windlass.errors import EngineUnavailable
+from windlass.testing.contract.outcomes import OUTCOMES
+from windlass.testing.contract.test_lost_replies import SAME, VERBS, a_claim
+from windlass.testing.contract.world import StandingStill, World
 
 Call = Callable[[], Any]
 Scenario = Callable[[World], tuple[Call, object]]
@@ -199,6 +199,7 @@ class Laboratory:
 
     def _look_directly(self, world: World) -> None:
         """Past the proxy, which only costs time from here on."""
+        assert isinstance(world.variant, Variant)
         direct = world.variant.url.replace(f":{self.proxy.port}/", f":{shared_server().port}/")
         self._opened.append(Variant(self._name, self._folder, direct))
         world.engine = self._opened[-1].open()

@@ -15,7 +15,6 @@ import pytest
 from redis.exceptions import MovedError
 
 from tests.contract.variants import Variant
-from tests.contract.world import World
 from tests.engines.slot_scenarios import EMPTIES, SCENARIOS, Stage
 from tests.engines.slots import (
     EVERY_KEY,
@@ -33,6 +32,7 @@ from tests.engines.slots import (
 from windlass.engine.redis import keys, scripts
 from windlass.engine.redis.engine import RedisEngine
 from windlass.engine.redis.scripts import Script
+from windlass.testing.contract.world import World
 
 #: A script with more keys has so many sets of them that trying all takes more than a few seconds.
 FEW_KEYS = 17

@@ -10,7 +10,6 @@ from typing import Any, cast
 import pytest
 from msgspec.structs import replace
 
-from tests.contract.world import StandingStill
 from tests.worker.yard import until
 from windlass import Cron, Every, Windlass
 from windlass.core.declaration import ABANDONED_MS, RENEWAL_MS, SILENT_MS
@@ -27,6 +26,7 @@ from windlass.engine.contract import (
 )
 from windlass.engine.firing import RENEW_AFTER_MS
 from windlass.engine.url import open_engine
+from windlass.testing.contract.world import StandingStill
 from windlass.worker.control import Declaration
 from windlass.worker.declaring import declarations
 from windlass.worker.timekeeping import (

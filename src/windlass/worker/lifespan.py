@@ -30,6 +30,7 @@ class HeldLifespan:
         self._lifespan = lifespan
         self._on_loss = on_loss
         self._left = Event()
+        self._error: BaseException | None = None  # when it was left
         self.is_held = False  # entered, and not left
 
     async def enter(self) -> Any:
@@ -57,6 +58,14 @@ class HeldLifespan:
         if not self._left.wait(timeout_s):
             log.warning("the lifespan was not left within %g s; the process ends", timeout_s)
 
+    async def end(self) -> None:
+        """Leave it, from its own loop; what it raises then comes through."""
+        if not self._left.is_set():
+            self._leaving.set()
+            await self._task
+            if self._error is not None:
+                raise self._error
+
     async def _hold(self, lifespan: Lifespan, entered: asyncio.Future[Any]) -> None:
         error: BaseException | None = None
         try:
@@ -74,6 +83,7 @@ class HeldLifespan:
             self._on_loss()
         elif error is not None:
             log.error("the lifespan failed when it was left", exc_info=error)
+            self._error = error
         self._left.set()
 
     def _refuse(

@@ -1,0 +1,544 @@
+"""The engine against the reference model, driven by hypothesis through every verb.
+
+Every reply must equal the model's, and after every step all that can be seen. Claims are never
+forgotten: tokens that are dead by now are presented again with every outcome. Where a place can be
+opened twice, the calls alternate between two engine objects.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from itertools import cycle
+from typing import Any, ClassVar, TypeVar
+
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import (
+    Bundle,
+    RuleBasedStateMachine,
+    consumes,
+    initialize,
+    invariant,
+    multiple,
+    precondition,
+    rule,
+    run_state_machine_as_test,
+)
+
+from windlass.core.states import Reason, State
+from windlass.core.unique import OnConflict, Until
+from windlass.engine.contract import (
+    UNKNOWN_NONCE_MS,
+    Batch,
+    Beat,
+    Buried,
+    Capability,
+    Claim,
+    Engine,
+    Filter,
+    NewJob,
+    Outcome,
+    Plan,
+    Progressed,
+    QueueChange,
+    Released,
+    Retried,
+    ScheduleChange,
+    Share,
+    Snoozed,
+    Stats,
+    Succeeded,
+    UniqueKey,
+    Unroutable,
+)
+from windlass.testing.contract.model import Model
+from windlass.testing.contract.place import OPTIONS
+from windlass.testing.contract.world import LEASE_MS, START_MS, STEP_MS, World
+
+T = TypeVar("T")
+
+DAY_MS = 24 * 60 * 60 * 1000
+
+TOTALS = (
+    "enqueued",
+    "succeeded",
+    "dead",
+    "cancelled",
+    "retried",
+    "lost",
+    "crashed",
+    "stale",
+    "expired",
+    "replaced",
+)
+
+distances = st.sampled_from([0, 1, 1_000, LEASE_MS, DAY_MS])
+jumps = st.sampled_from(
+    [0, 1, 1_000, STEP_MS, LEASE_MS - 1, LEASE_MS, LEASE_MS + 1, DAY_MS, -1, -LEASE_MS, -DAY_MS]
+)
+queues = st.sampled_from(["a", "b"])
+tasks = st.sampled_from(["t", "u"])
+suspects = st.sampled_from([False, False, True])
+plans = st.one_of(
+    st.builds(
+        Plan,
+        queues=st.sampled_from([(), (), ("a",), ("b", "a"), ("b", "none", "b")]),
+        suspects=suspects,
+    ),
+    st.builds(
+        lambda first, turns, suspects: Plan(
+            queues=("none", "a", "b") if first else ("a", "b"),
+            suspects=suspects,
+            shares=(Share(first, 2, turns),),
+        ),
+        st.integers(0, 1),
+        st.sampled_from([b"", b"\1", b"\0\1\0", b"\1\1\0\1"]),
+        suspects,
+    ),
+    st.builds(
+        Plan,
+        queues=st.sampled_from([(), ("a",), ("b", "a")]),
+        suspects=suspects,
+        labels=st.sampled_from([("gpu",), ("gpu", "x"), ("x",)]),
+    ),
+)
+limits = st.sampled_from([0, 1, 1, 2, 3, 100])
+slots = st.integers(0, 2)
+errors = st.sampled_from([b"", b"boom"])
+uniques = st.builds(
+    UniqueKey,
+    key=st.sampled_from(["v", "v", "w"]),
+    until=st.sampled_from(Until),
+    period_ms=st.sampled_from([0, 0, 1_000, DAY_MS]),
+    on_conflict=st.sampled_from(OnConflict),
+)
+fields = st.fixed_dictionaries(
+    {
+        "task": tasks,
+        "queue": st.sampled_from(["a", "a", "b", "b", "a+gpu", "b+gpu+x"]),
+        "payload": st.sampled_from([b"", b"\x00\xff"]),
+        "priority": st.sampled_from([0, 0, 0, 1, 2, -100, 100]),
+        "run_after_ms": st.sampled_from([None, None, None, START_MS - 1, START_MS + 5_000]),
+        "run_in_ms": st.sampled_from([0, 0, 0, 1, 1_000, DAY_MS]),
+        "expires_ms": st.sampled_from([None, None, None, START_MS + LEASE_MS]),
+        "expires_in_ms": st.sampled_from([None, None, None, 0, 1_000]),
+        "idempotency_key": st.sampled_from([None, None, None, "k", "l"]),
+        "fingerprint": st.sampled_from(["", "", "x"]),
+        "unique": st.none() | uniques,
+    }
+)
+endings: st.SearchStrategy[Callable[[Claim], Outcome]] = st.one_of(
+    st.builds(
+        lambda result, ttl_ms: (
+            lambda claim: Succeeded(
+                id=claim.id, token=claim.token, result=result, result_ttl_ms=ttl_ms
+            )
+        ),
+        st.sampled_from([None, b"", b"result"]),
+        st.sampled_from([0, 1, LEASE_MS, 2 * DAY_MS]),
+    ),
+    st.builds(
+        lambda delay_ms, error: (
+            lambda claim: Retried(id=claim.id, token=claim.token, delay_ms=delay_ms, error=error)
+        ),
+        distances,
+        errors,
+    ),
+    st.builds(
+        lambda reason, error, started: (
+            lambda claim: Buried(
+                id=claim.id, token=claim.token, reason=reason, error=error, started=started
+            )
+        ),
+        st.sampled_from(Reason),
+        errors,
+        st.booleans(),
+    ),
+    st.builds(
+        lambda started, alone: (
+            lambda claim: Released(id=claim.id, token=claim.token, started=started, alone=alone)
+        ),
+        st.booleans(),
+        st.booleans(),
+    ),
+    st.builds(
+        lambda delay_ms: lambda claim: Snoozed(id=claim.id, token=claim.token, delay_ms=delay_ms),
+        distances,
+    ),
+    st.just(lambda claim: Unroutable(id=claim.id, token=claim.token)),
+    st.builds(
+        lambda progress: (
+            lambda claim: Progressed(id=claim.id, token=claim.token, progress=progress)
+        ),
+        st.sampled_from([b"", b"half"]),
+    ),
+)
+
+
+class QueueMachine(RuleBasedStateMachine):
+    new_world: ClassVar[Callable[[], World]]
+    has_one_partition: ClassVar[bool] = True
+
+    ids: Bundle[str] = Bundle("ids")
+    claims: Bundle[Claim] = Bundle("claims")  # living and dead
+    repeatable: Bundle[tuple[str, str, Plan, int]] = Bundle("repeatable")
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.world = type(self).new_world()
+        self.model = self.make_model()
+        self.sessions = ["session-0", "session-1", "session-2"]
+        self.known: dict[str, None] = {}
+        self.started = len(self.sessions)
+        self.open_engines()
+
+    def make_model(self) -> Model:
+        return Model(OPTIONS, START_MS)
+
+    def open_engines(self) -> None:
+        engines = [self.world.engine, self.world.open()]
+        for engine in engines:
+            self.follow(engine)
+        self.engines = cycle(engines)
+
+    def follow(self, engine: Engine) -> None:
+        """For a model that has to know what the engine does on its own account."""
+
+    def same(self, verb: Callable[[Engine | Model], T]) -> T:
+        """Let both do it, and compare what they say."""
+        said = verb(next(self.engines))
+        assert said == verb(self.model)
+        return said
+
+    def claimed(self, batch: Batch) -> Any:
+        return multiple(*batch.claims)
+
+    # -------------------------------------------------------------------------------- going in
+
+    def new_job(self, fields: dict[str, Any], id: str | None = None) -> NewJob:
+        new = self.world.new(**fields, **({} if id is None else {"id": id}))
+        self.known[new.id] = None
+        return new
+
+    @initialize(target=ids)
+    def put_something(self) -> Any:
+        jobs = [self.world.new(queue=queue) for queue in ("a", "b", "a")]
+        self.known |= dict.fromkeys(job.id for job in jobs)
+        self.same(lambda it: it.put(jobs))
+        return multiple(*self.known)
+
+    @rule(target=ids, batch=st.lists(fields, min_size=1, max_size=4))
+    def put(self, batch: list[dict[str, Any]]) -> Any:
+        jobs = [self.new_job(fields) for fields in batch]
+        self.same(lambda it: it.put(jobs))
+        return multiple(*(job.id for job in jobs))
+
+    @rule(target=ids, number=st.integers(1, 3), queue=queues)
+    def put_plain(self, number: int, queue: str) -> Any:
+        jobs = [self.new_job({"queue": queue}) for _ in range(number)]
+        self.same(lambda it: it.put(jobs))
+        return multiple(*(job.id for job in jobs))
+
+    @rule(target=ids, batch=st.lists(uniques, min_size=1, max_size=3), queue=queues)
+    def put_unique(self, batch: list[UniqueKey], queue: str) -> Any:
+        jobs = [self.new_job({"task": "t", "queue": queue, "unique": unique}) for unique in batch]
+        self.same(lambda it: it.put([*jobs, jobs[-1]]))
+        return multiple(*(job.id for job in jobs))
+
+    @rule(id=ids, fields=fields)
+    def put_again(self, id: str, fields: dict[str, Any]) -> None:
+        if not self.has_one_partition:  # the key need not lead to where the id does
+            fields = {**fields, "idempotency_key": None, "unique": None}
+        job = self.new_job(fields, id)
+        self.same(lambda it: it.put([job, job]))
+
+    # -------------------------------------------------------------------------------- claiming
+
+    @rule(target=claims, slot=slots, plan=plans, limit=limits)
+    def claim(self, slot: int, plan: Plan, limit: int) -> Any:
+        session, nonce = self.sessions[slot], self.world.nonce()
+        return self.claimed(self.same(lambda it: it.claim(session, nonce, plan, limit)))
+
+    @rule(target=repeatable, slot=slots, plan=plans, limit=st.integers(1, 3))
+    def claim_with_lost_reply(self, slot: int, plan: Plan, limit: int) -> Any:
+        session, nonce = self.sessions[slot], self.world.nonce()
+        self.same(lambda it: it.claim(session, nonce, plan, limit))
+        return session, nonce, plan, limit
+
+    @rule(target=claims, call=repeatable)
+    def repeat_claim(self, call: tuple[str, str, Plan, int]) -> Any:
+        return self.claimed(self.same(lambda it: it.claim(*call)))
+
+    @rule(call=consumes(repeatable))
+    def release(self, call: tuple[str, str, Plan, int]) -> None:
+        session, nonce, _, _ = call
+        self.same(lambda it: it.release(session, nonce))
+
+    # --------------------------------------------------------------------------- ending claims
+
+    @rule(picked=st.lists(st.tuples(claims, endings), min_size=1, max_size=3))
+    def finish(self, picked: list[tuple[Claim, Callable[[Claim], Outcome]]]) -> None:
+        """Mostly tokens that are dead by now."""
+        outcomes = [ending(claim) for claim, ending in picked]
+        self.same(lambda it: it.finish(outcomes))
+
+    @precondition(lambda self: self.running())
+    @rule(data=st.data(), ending=endings, again=st.booleans())
+    def finish_running(
+        self, data: st.DataObject, ending: Callable[[Claim], Outcome], again: bool
+    ) -> None:
+        outcome = ending(data.draw(st.sampled_from(self.running())))
+        self.same(lambda it: it.finish([outcome, outcome] if again else [outcome]))
+
+    @precondition(lambda self: self.running())
+    @rule(target=claims, data=st.data(), ending=endings, slot=slots, plan=plans, limit=limits)
+    def turn(
+        self,
+        data: st.DataObject,
+        ending: Callable[[Claim], Outcome],
+        slot: int,
+        plan: Plan,
+        limit: int,
+    ) -> Any:
+        outcome = ending(data.draw(st.sampled_from(self.running())))
+        session, nonce = self.sessions[slot], self.world.nonce()
+        turn = self.same(lambda it: it.turn(session, [outcome], nonce, plan, limit))
+        return self.claimed(turn.batch)
+
+    def running(self) -> list[Claim]:
+        jobs = self.model.jobs.values()
+        return [job.as_claim() for job in jobs if job.record.state is State.RUNNING]
+
+    # -------------------------------------------------------------------------------- liveness
+
+    @rule(beating=st.sets(slots), info=st.sampled_from([b"", b"info", b"other"]))
+    def beat(self, beating: set[int], info: bytes) -> None:
+        beats = [Beat(session=self.sessions[slot], info=info) for slot in sorted(beating)]
+        self.same(lambda it: it.beat(beats))
+
+    @rule(slot=slots, known=st.lists(repeatable, max_size=2))
+    def beat_with_nonces(self, slot: int, known: list[tuple[str, str, Plan, int]]) -> None:
+        nonces = tuple(nonce for _, nonce, _, _ in known)
+        beat = Beat(session=self.sessions[slot], nonces=nonces, newest=max(nonces, default=""))
+        self.same(lambda it: it.beat([beat]))
+
+    @rule(slot=slots)
+    def forget_nonces(self, slot: int) -> None:
+        """A child that knows of no claim, long enough after."""
+        self.jump(UNKNOWN_NONCE_MS)
+        beat = Beat(session=self.sessions[slot], nonces=(), newest=self.world.nonce())
+        self.same(lambda it: it.beat([beat]))
+
+    @rule(slot=slots, suspects=st.lists(ids, max_size=3), all_of_them=st.booleans())
+    def close(self, slot: int, suspects: list[str], all_of_them: bool) -> None:
+        session = self.sessions[slot]
+        if all_of_them:
+            suspects = [claim.id for claim in self.running()]
+        self.same(lambda it: it.close(session, suspects, "killed"))
+
+    @rule(slot=slots)
+    def start_session(self, slot: int) -> None:
+        self.sessions[slot] = f"session-{self.started}"
+        self.started += 1
+
+    # ------------------------------------------------------------------------------- operators
+
+    @rule(ids=st.lists(ids, min_size=1, max_size=3))
+    def cancel(self, ids: list[str]) -> None:
+        self.same(lambda it: it.cancel(ids))
+
+    @precondition(lambda self: self.running())
+    @rule(data=st.data())
+    def cancel_running(self, data: st.DataObject) -> None:
+        id = data.draw(st.sampled_from(self.running())).id
+        self.same(lambda it: it.cancel([id]))
+
+    @rule(ids=st.lists(ids, min_size=1, max_size=5))
+    def retry(self, ids: list[str]) -> None:
+        self.same(lambda it: it.retry(ids))
+
+    @rule(ids=st.lists(ids, min_size=1, max_size=2))
+    def discard(self, ids: list[str]) -> None:
+        self.same(lambda it: it.discard(ids))
+
+    @rule(queue=queues, paused=st.sampled_from([True, False, False]))
+    def pause_or_resume(self, queue: str, paused: bool) -> None:
+        self.same(lambda it: it.change_queue(queue, QueueChange(paused=paused)))
+
+    @rule(queue=queues, ageing_ms=st.sampled_from([0, 1_000, LEASE_MS]))
+    def age(self, queue: str, ageing_ms: int) -> None:
+        self.same(lambda it: it.change_queue(queue, QueueChange(ageing_ms=ageing_ms)))
+
+    @rule(queue=queues, most=st.sampled_from([0, 0, 1, 3, 9]))
+    def bound(self, queue: str, most: int) -> None:
+        self.same(lambda it: it.change_queue(queue, QueueChange(max_waiting=most)))
+
+    @rule(queue=queues)
+    def purge(self, queue: str) -> None:
+        self.same(lambda it: purge_all(it, queue))
+
+    @rule(tasks=st.lists(tasks, max_size=2))
+    def adopt(self, tasks: list[str]) -> None:
+        self.same(lambda it: it.adopt(tasks))
+
+    @rule()
+    def tend(self) -> None:
+        self.same(lambda it: it.tend())
+
+    # ------------------------------------------------------------------------------- schedules
+
+    @rule(
+        target=ids,
+        name=st.sampled_from(["x", "y", "z"]),
+        is_current=st.sampled_from([True, True, False]),
+        due_in_ms=st.sampled_from([None, -1_000, 0, 1_000]),
+        number=st.integers(0, 2),
+        body=st.sampled_from([None, b"body"]),
+        again=st.booleans(),
+        cancels=st.booleans(),
+    )
+    def change_schedule(
+        self,
+        name: str,
+        is_current: bool,
+        due_in_ms: int | None,
+        number: int,
+        body: bytes | None,
+        again: bool,
+        cancels: bool,
+    ) -> Any:
+        known = self.model.schedules.get(name)
+        watched = () if known is None else known.watched
+        partition = self.world.engine.schedule_partition(name)
+        jobs = [
+            self.new_job({"run_in_ms": 1_000 * at}, self.world.later_id(partition))
+            for at in range(number)
+        ]
+        change = ScheduleChange(
+            name=name,
+            expected=known.revision if known and is_current else "",
+            revision=self.world.nonce(),
+            due_ms=None if due_in_ms is None else self.world.now_ms + due_in_ms,
+            note=b"note",
+            body=body if known else b"first",
+            watched=(*watched, *(job.id for job in jobs))[-3:],
+            cancelled=watched if cancels else (),
+            jobs=tuple(jobs),
+        )
+        self.same(lambda it: it.change_schedules([change, change] if again else [change]))
+        return multiple(*(job.id for job in jobs))
+
+    @rule(name=st.sampled_from(["x", "y", "unknown"]))
+    def remove_schedule(self, name: str) -> None:
+        self.same(lambda it: it.remove_schedule(name))
+
+    # ---------------------------------------------------------------------------- time and place
+
+    @rule(by_ms=jumps)
+    def jump(self, by_ms: int) -> None:
+        self.world.advance(by_ms)
+        self.model.now_ms = self.world.now_ms
+
+    @rule(beating=st.sets(slots))
+    def pass_a_lease(self, beating: set[int]) -> None:
+        """Some beat meanwhile, and the engine is seen to be there: the others are lost."""
+        beats = [Beat(session=self.sessions[slot]) for slot in sorted(beating)]
+        for _ in range(4):
+            self.jump(STEP_MS)
+            self.same(lambda it: it.beat(beats))
+
+    @rule(slot=slots)
+    def lose_a_session(self, slot: int) -> None:
+        """All others beat meanwhile; it is declared dead, and stays so."""
+        self.pass_a_lease({0, 1, 2} - {slot})
+        self.tend()
+        self.beat({slot}, b"")
+
+    @rule()
+    def keep_for_long_enough(self) -> None:
+        """What had ended by now is forgotten."""
+        self.jump(OPTIONS.dead_ttl_ms)
+        self.tend()
+
+    @precondition(lambda self: Capability.DURABLE in self.world.variant.capabilities)
+    @rule()
+    def reopen(self) -> None:
+        self.world.reopen()
+        self.open_engines()
+
+    # --------------------------------------------------------------------------- what is seen
+
+    @rule(
+        state=st.sampled_from([None, *State]),
+        queue=st.sampled_from([None, "a"]),
+        task=st.sampled_from([None, "t"]),
+        cursor=st.none() | ids,
+        limit=st.integers(1, 4),
+    )
+    def find(
+        self,
+        state: State | None,
+        queue: str | None,
+        task: str | None,
+        cursor: str | None,
+        limit: int,
+    ) -> None:
+        filter = Filter(state=state, queue=queue, task=task)
+        self.same(lambda it: it.find(filter, cursor, limit))
+
+    @invariant()
+    def everything_is_the_same(self) -> None:
+        known = list(self.known)
+        self.same(lambda it: it.get(known))
+        self.same(lambda it: it.find(Filter(), limit=1_000))
+        self.same(lambda it: _known_totals(it.stats()))
+        self.same(lambda it: it.sessions())
+        self.same(lambda it: it.queues())
+        self.same(lambda it: it.list_schedules())
+        self.same(lambda it: it.due_schedules(skip=["x"]))
+        self.same(lambda it: it.holders([(task, key) for task in "tu" for key in "vw"]))
+
+    @invariant()
+    def at_most_one_job_of_a_key_lives(self) -> None:
+        """Those that hold their key beyond their start."""
+        live = [
+            (job.record.task, job.record.unique_key)
+            for job in self.model.jobs.values()
+            if job.record.unique_key is not None
+            and job.unique_until is not Until.START
+            and not job.record.state.is_final
+        ]
+        assert len(live) == len(set(live))
+
+    def teardown(self) -> None:
+        try:
+            assert self.world.engine.check() == []
+        finally:
+            self.world.variant.remove()
+
+
+def purge_all(it: Engine | Model, queue: str) -> int:
+    emptied = it.purge(queue)
+    number = emptied.number
+    while emptied.cursor is not None:
+        emptied = it.purge(queue, emptied.cursor)
+        number += emptied.number
+    return number
+
+
+def _known_totals(stats: Stats) -> tuple[object, object, dict[str, int]]:
+    """Without totals that an engine counts beyond those that all of them count."""
+    totals = {name: stats.totals.get(name, 0) for name in TOTALS}
+    return stats.queues, stats.oldest_ready_ms, totals
+
+
+def run_machine(
+    new_world: Callable[[], World],
+    *,
+    examples: int = 100,
+    machine: type[QueueMachine] = QueueMachine,
+) -> None:
+    """Let so many engines live, each in a world of its own."""
+    kind = type("Machine", (machine,), {"new_world": staticmethod(new_world)})
+    options = settings(max_examples=examples, stateful_step_count=50, deadline=None)
+    run_state_machine_as_test(kind, settings=options)

@@ -1,0 +1,68 @@
+"""Unique keys of the model: who holds one, and what becomes of a job that finds it held."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from windlass.core.lines import queue_of
+from windlass.core.states import Event, Reason, State
+from windlass.core.unique import QUEUED, OnConflict, is_held
+from windlass.engine.contract import NewJob, Placed, PutCode, UniqueKey
+
+if TYPE_CHECKING:
+    from windlass.testing.contract.model import Model
+    from windlass.testing.contract.model_job import Job
+
+
+def find_holder(model: Model, task: str, key: str) -> Job | None:
+    """The last job that was stored under a key, while its state or period says so."""
+    job = model.jobs.get(model.last_stored.get((task, key), ""))
+    if job is None:
+        return None
+    held = is_held(job.unique_until, job.record.state, job.period_until_ms, model.now_ms)
+    return job if held else None
+
+
+def meet(model: Model, new: NewJob, unique: UniqueKey) -> Placed | None:
+    """The answer to a job that is not to be stored; one that has replaced another before is known
+    by its id."""
+    if unique.on_conflict is OnConflict.REPLACE:
+        for job in model.jobs.values():
+            if job.replaced_by == new.id:
+                return Placed(job.record.id, PutCode.REPLACED)
+    holder = _find_obstacle(model, new.task, unique.key)
+    if holder is None:
+        return None
+    id = holder.record.id
+    if unique.on_conflict is OnConflict.RETURN:
+        return Placed(id, PutCode.EXISTING)
+    if unique.on_conflict is OnConflict.RAISE or holder.record.state not in QUEUED:
+        return Placed(id, PutCode.DUPLICATE)
+    _replace(model, holder, new)
+    return Placed(id, PutCode.REPLACED)
+
+
+def _find_obstacle(model: Model, task: str, key: str) -> Job | None:
+    """Who is in the way of a new job. One that can only expire is cancelled first."""
+    job = find_holder(model, task, key)
+    if job is None or job.record.state not in QUEUED:
+        return job
+    if job.record.expires_ms is None or job.record.expires_ms > model.now_ms:
+        return job
+    if job.record.state is not State.READY:
+        model.move(job, Event.DUE, due_ms=None)
+    model.move(job, Event.EXPIRE, reason=Reason.EXPIRED)
+    return find_holder(model, task, key)
+
+
+def _replace(model: Model, holder: Job, new: NewJob) -> None:
+    """It keeps its place in line if it stays ready."""
+    is_in_line, queue = holder.record.state is State.READY, queue_of(holder.record.queue)
+    holder.replace(new, model.now_ms)
+    is_ready = holder.record.state is State.READY
+    if is_ready and not is_in_line:
+        model.sequence += 1
+        holder.place, holder.ready_ms = model.sequence, model.now_ms
+    if not (is_ready and is_in_line and queue_of(new.queue) == queue):
+        holder.age = model.age_of(new.queue) if is_ready else 0
+    model.totals["replaced"] += 1

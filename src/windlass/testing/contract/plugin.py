@@ -1,0 +1,58 @@
+"""The fixtures of the suite, for the conftest.py of an engine.
+
+    pytest_plugins = ["windlass.testing.contract.plugin"]
+
+    @pytest.fixture
+    def new_place(tmp_path): ...   # a function that gives a fresh Place at every call
+
+A test that needs a capability which the place does not have is skipped.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from windlass.engine.contract import Engine
+from windlass.testing.contract.place import Place
+from windlass.testing.contract.world import World
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.addinivalue_line(
+        "markers", "needs(*capabilities): run only on engines that have these capabilities"
+    )
+
+
+@pytest.fixture
+def new_place() -> Callable[[], Place]:
+    """How to come by an empty place. To be overridden."""
+    pytest.fail(
+        "The contract suite does not know your engine. Write a fixture `new_place` that returns a "
+        "function, which gives a fresh windlass.testing.contract.place.Place at every call.",
+        pytrace=False,
+    )
+
+
+@pytest.fixture
+def variant(request: pytest.FixtureRequest, new_place: Callable[[], Place]) -> Iterator[Place]:
+    place = new_place()
+    marks = request.node.iter_markers("needs")
+    lacking = {str(one) for mark in marks for one in mark.args if one not in place.capabilities}
+    if lacking:
+        pytest.skip(f"needs {', '.join(sorted(lacking))}")
+    yield place
+    place.remove()
+
+
+@pytest.fixture
+def engine(variant: Place) -> Engine:
+    """An engine that runs by the real clock."""
+    return variant.open()
+
+
+@pytest.fixture
+def world(variant: Place) -> World:
+    """An engine whose clock stands still until it is moved."""
+    return World(variant)

@@ -1,0 +1,59 @@
+"""The whole suite, for a test module of an engine: `from windlass.testing.contract.suite import *`.
+
+The tests have names of their own throughout the suite, so that none hides another.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final
+
+from windlass.testing.contract import (
+    test_check,
+    test_claim,
+    test_finish,
+    test_lost_replies,
+    test_matrix,
+    test_operator,
+    test_plans,
+    test_put,
+    test_races,
+    test_schedules,
+    test_sessions,
+    test_unique,
+    test_wait,
+)
+from windlass.testing.contract.machine import run_machine
+from windlass.testing.contract.place import Place
+from windlass.testing.contract.world import World
+
+MODULES: Final = (
+    test_check,
+    test_claim,
+    test_finish,
+    test_lost_replies,
+    test_matrix,
+    test_operator,
+    test_plans,
+    test_put,
+    test_races,
+    test_schedules,
+    test_sessions,
+    test_unique,
+    test_wait,
+)
+
+
+def test_an_engine_does_what_the_model_does(new_place: Callable[[], Place]) -> None:
+    """Many short lives of an engine, each beside the reference model."""
+    run_machine(lambda: World(new_place()))
+
+
+_TESTS: Final = {
+    name: test
+    for module in MODULES
+    for name, test in vars(module).items()
+    if name.startswith("test_") and callable(test)
+}
+globals().update(_TESTS)
+__all__ = [name for name, test in globals().items() if name.startswith("test_") and callable(test)]

@@ -1,0 +1,275 @@
+"""Every verb that changes something, repeated as after a lost reply: nothing more happens.
+
+The repeat says the same as the first call, or, where the first reply counts what it changed, that
+nothing was left to do. All that can be seen is the same afterwards, totals included.
+"""
+
+from collections.abc import Callable
+from typing import Final
+
+import pytest
+
+from windlass.core.occurrence import occurrence_id
+from windlass.core.states import Reason
+from windlass.core.unique import OnConflict, Until
+from windlass.engine.contract import (
+    MIN_RECORD_MS,
+    UNKNOWN_NONCE_MS,
+    Beat,
+    Buried,
+    ChangeCode,
+    Claim,
+    Closed,
+    NewJob,
+    Outcome,
+    Plan,
+    ScheduleChange,
+    Succeeded,
+    Tended,
+    UniqueKey,
+    Unroutable,
+)
+from windlass.testing.contract.outcomes import OUTCOMES
+from windlass.testing.contract.world import START_MS, World
+
+Call = Callable[[], object]
+SAME: Final = object()
+
+
+def a_claim(world: World) -> Claim:
+    world.put_many(3)
+    return world.take()
+
+
+def put(world: World) -> tuple[Call, object]:
+    jobs = [world.new(), world.new(run_in_ms=9), world.new(expires_in_ms=9)]
+    return lambda: world.engine.put(jobs), SAME
+
+
+def put_with_keys(world: World) -> tuple[Call, object]:
+    world.put(idempotency_key="taken", fingerprint="one")
+    jobs: list[NewJob] = [
+        world.new(idempotency_key="key"),
+        world.new(idempotency_key="taken", fingerprint="one"),
+        world.new(idempotency_key="taken", fingerprint="two"),
+    ]
+    return lambda: world.engine.put(jobs), SAME
+
+
+def put_with_unique_keys(world: World) -> tuple[Call, object]:
+    world.put(unique=UniqueKey(key="taken"))
+    jobs = [
+        world.new(unique=UniqueKey(key="free")),
+        world.new(unique=UniqueKey(key="taken")),
+        world.new(unique=UniqueKey(key="taken", on_conflict=OnConflict.RAISE)),
+        world.new(unique=UniqueKey(key="taken", on_conflict=OnConflict.REPLACE), payload=b"new"),
+    ]
+    return lambda: world.engine.put(jobs), SAME
+
+
+def put_that_replaces_what_starts_meanwhile(world: World) -> tuple[Call, object]:
+    """The repeat finds the key free, and must not store the call a second time."""
+    unique = UniqueKey(key="key", until=Until.START, on_conflict=OnConflict.REPLACE)
+    world.put(unique=unique)
+    job = world.new(unique=unique, payload=b"new", run_in_ms=0)
+
+    def put_and_claim() -> object:
+        placed = world.engine.put([job])
+        world.engine.claim("worker", "nonce", Plan(), 5)
+        return placed
+
+    return put_and_claim, SAME
+
+
+def claim(world: World) -> tuple[Call, object]:
+    world.put_many(3, queue="a")
+    world.put_many(3, queue="b", priority=9)
+    world.put(run_in_ms=1_000)
+    plan = Plan(queues=("a", "b"))
+    return lambda: world.engine.claim("worker", "nonce", plan, 5), SAME
+
+
+def claim_that_promotes_and_reaps(world: World) -> tuple[Call, object]:
+    world.put_many(2)
+    world.claim("silent")
+    world.put_many(2, run_in_ms=9)
+    world.put(expires_in_ms=9)
+    world.pass_time(60_000)
+    return lambda: world.engine.claim("worker", "nonce", Plan(), 3), SAME
+
+
+def turn(world: World) -> tuple[Call, object]:
+    held = a_claim(world)
+    outcomes = [Succeeded(id=held.id, token=held.token)]
+    return lambda: world.engine.turn("worker", outcomes, "nonce-next", Plan(), 1), SAME
+
+
+def turn_that_claims_what_it_gave_back(world: World) -> tuple[Call, object]:
+    held = a_claim(world)
+    outcomes: list[Outcome] = [OUTCOMES["released"](held.id, held.token)]
+    return lambda: world.engine.turn("worker", outcomes, "nonce-next", Plan(), 1), SAME
+
+
+def release(world: World) -> tuple[Call, object]:
+    held = a_claim(world)
+    return lambda: world.engine.release("worker", held.token), 0
+
+
+def beat(world: World) -> tuple[Call, object]:
+    held = a_claim(world)
+    world.engine.cancel([held.id])
+    world.advance(UNKNOWN_NONCE_MS)
+    beats = [
+        Beat(session="worker", nonces=(held.token,), newest=held.token),
+        Beat(session="unknown"),
+    ]
+    return lambda: world.engine.beat(beats), SAME
+
+
+def beat_that_gives_back(world: World) -> tuple[Call, object]:
+    beats = [Beat(session="worker", nonces=(), newest=a_claim(world).token)]
+    world.advance(UNKNOWN_NONCE_MS)
+    return lambda: world.engine.beat(beats), SAME
+
+
+def close(world: World) -> tuple[Call, object]:
+    world.put_many(3)
+    ids = [claim.id for claim in world.claim().claims]
+    return lambda: world.engine.close("worker", ids[:1], "killed"), Closed()
+
+
+def cancel(world: World) -> tuple[Call, object]:
+    held = a_claim(world)
+    ids = [held.id, world.put(), world.put(run_in_ms=9), "nowhere"]
+    return lambda: world.engine.cancel(ids), SAME
+
+
+def a_schedule(world: World) -> ScheduleChange:
+    made = ScheduleChange(
+        name="s", expected="", revision="1", due_ms=world.now_ms, note=b"n", body=b"body"
+    )
+    world.engine.change_schedules([made])
+    return made
+
+
+def fire(world: World) -> tuple[Call, object]:
+    made, partition = a_schedule(world), world.engine.schedule_partition("s")
+    earlier, job = (world.new(id=occurrence_id("s", at_ms, partition)) for at_ms in (1, 2))
+    world.engine.put([earlier])
+    fired = ScheduleChange(
+        name="s",
+        expected=made.revision,
+        revision="2",
+        due_ms=world.now_ms + 1_000,
+        note=b"fired",
+        watched=(job.id,),
+        cancelled=(earlier.id,),
+        jobs=(job,),
+    )
+    return lambda: world.engine.change_schedules([fired]), SAME
+
+
+def pause_schedule(world: World) -> tuple[Call, object]:
+    made = a_schedule(world)
+    paused = ScheduleChange(
+        name="s", expected=made.revision, revision="2", due_ms=None, note=b"paused"
+    )
+    return lambda: world.engine.change_schedules([paused]), SAME
+
+
+def remove_schedule(world: World) -> tuple[Call, object]:
+    a_schedule(world)
+    return lambda: world.engine.remove_schedule("s"), False
+
+
+def buried(world: World) -> str:
+    held = a_claim(world)
+    outcome = Buried(id=held.id, token=held.token, reason=Reason.REJECTED, error=b"no")
+    world.finish(outcome)
+    return held.id
+
+
+def retry(world: World) -> tuple[Call, object]:
+    """It is ready already: said as for any job that is not dead."""
+    id = buried(world)
+    return lambda: world.engine.retry([id]), [ChangeCode.REFUSED]
+
+
+def discard(world: World) -> tuple[Call, object]:
+    """It is gone already: said as for any job that is not there."""
+    id = buried(world)
+    return lambda: world.engine.discard([id]), [ChangeCode.UNKNOWN]
+
+
+def adopt(world: World) -> tuple[Call, object]:
+    held = a_claim(world)
+    world.finish(Unroutable(id=held.id, token=held.token))
+    return lambda: world.engine.adopt([held.task]), 0
+
+
+def tend(world: World) -> tuple[Call, object]:
+    held = a_claim(world)
+    world.finish(Succeeded(id=held.id, token=held.token))
+    world.take("silent")
+    world.pass_time(MIN_RECORD_MS)
+    return world.engine.tend, Tended()
+
+
+VERBS: Final = [
+    put,
+    put_with_keys,
+    put_with_unique_keys,
+    put_that_replaces_what_starts_meanwhile,
+    claim,
+    claim_that_promotes_and_reaps,
+    turn,
+    turn_that_claims_what_it_gave_back,
+    release,
+    beat,
+    beat_that_gives_back,
+    close,
+    cancel,
+    retry,
+    discard,
+    adopt,
+    tend,
+    fire,
+]
+#: Others that are like those, and not worth two hundred lost replies of a real server.
+LIKE_THOSE: Final = [pause_schedule, remove_schedule]
+
+
+@pytest.mark.parametrize("verb", [*VERBS, *LIKE_THOSE])
+def test_a_repeated_call_changes_nothing(
+    world: World, verb: Callable[[World], tuple[Call, object]]
+) -> None:
+    call, expected = verb(world)
+    start = world.everything()
+    first = call()
+    after = world.everything()
+    assert after != start or verb is beat  # the first call did something to be repeated
+    assert call() == (first if expected is SAME else expected)
+    assert world.everything() == after
+
+
+@pytest.mark.parametrize("kind", OUTCOMES)
+def test_a_repeated_outcome_changes_nothing(world: World, kind: str) -> None:
+    held = a_claim(world)
+    outcome = OUTCOMES[kind](held.id, held.token)
+    first = world.finish(outcome)
+    after = world.everything()
+    assert world.finish(outcome) is first
+    assert world.everything() == after
+
+
+def test_a_repeat_after_a_while_changes_nothing(world: World) -> None:
+    """The record of a success outlives its result, so that a late repeat is recognised."""
+    held = a_claim(world)
+    outcome = Succeeded(id=held.id, token=held.token, result=b"result", result_ttl_ms=1_000)
+    first = world.finish(outcome)
+    world.advance(MIN_RECORD_MS - 1)
+    world.engine.tend()
+    after = world.everything()
+    assert world.finish(outcome) is first
+    assert world.everything() == after
+    assert world.now_ms == START_MS + MIN_RECORD_MS - 1

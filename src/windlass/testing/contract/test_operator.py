@@ -1,0 +1,385 @@
+"""What operators do and see: cancel, retry, discard, pages, counters, sessions, retention."""
+
+import pytest
+from msgspec.structs import replace
+
+from windlass.core.states import Counters, Hold, Reason, State
+from windlass.engine.contract import (
+    BITE,
+    MIN_RECORD_MS,
+    Buried,
+    CancelCode,
+    ChangeCode,
+    Filter,
+    Page,
+    Retried,
+    SessionRecord,
+    Succeeded,
+    Tended,
+    Unroutable,
+    Verdict,
+)
+from windlass.testing.contract.place import OPTIONS, Place
+from windlass.testing.contract.world import LEASE_MS, START_MS, World, ids_of
+
+
+def succeed(world: World, *, result: bytes | None = None, ttl_ms: int = 0) -> str:
+    world.put()
+    claim = world.take()
+    world.finish(Succeeded(id=claim.id, token=claim.token, result=result, result_ttl_ms=ttl_ms))
+    return claim.id
+
+
+def bury(world: World) -> str:
+    world.put()
+    claim = world.take()
+    world.finish(Buried(id=claim.id, token=claim.token, reason=Reason.REJECTED, error=b"no"))
+    return claim.id
+
+
+def test_an_engine_can_do_what_its_variant_says(variant: Place) -> None:
+    engine = variant.open()
+    assert engine.capabilities == variant.capabilities
+    assert engine.clock_offset_ms == 0
+    assert engine.location
+
+
+# -------------------------------------------------------------------------------------- cancel
+
+
+def test_a_job_that_waits_is_cancelled(world: World) -> None:
+    ready, scheduled = world.put(), world.put(run_in_ms=1_000)
+    records = [world.get(id) for id in (ready, scheduled)]
+    assert world.engine.cancel([ready, scheduled]) == [CancelCode.CANCELLED] * 2
+    for record in records:
+        assert world.get(record.id) == replace(
+            record,
+            state=State.CANCELLED,
+            reason=Reason.CANCELLED,
+            due_ms=None,
+            finished_ms=START_MS,
+        )
+    world.advance(1_000)
+    assert world.claim().claims == ()
+
+
+def test_a_job_that_is_held_is_cancelled(world: World) -> None:
+    id = world.put()
+    world.finish(Unroutable(id=id, token=world.take().token))
+    assert world.engine.cancel([id]) == [CancelCode.CANCELLED]
+    record = world.get(id)
+    assert (record.hold, record.due_ms) == (Hold.NONE, None)
+    assert world.engine.adopt(["task"]) == 0
+
+
+def test_a_running_job_is_asked(world: World) -> None:
+    id = world.put()
+    world.take()
+    record = world.get(id)
+    assert world.engine.cancel([id, id]) == [CancelCode.REQUESTED] * 2
+    assert world.get(id) == replace(record, cancel_requested=True)
+
+
+def test_a_success_wins_over_a_requested_cancellation(world: World) -> None:
+    id = world.put()
+    claim = world.take()
+    world.engine.cancel([id])
+    assert world.finish(Succeeded(id=id, token=claim.token)) is Verdict.OK
+    assert world.get(id).state is State.SUCCEEDED
+
+
+def test_other_ends_lose_to_a_requested_cancellation(world: World) -> None:
+    id = world.put()
+    claim = world.take()
+    world.engine.cancel([id])
+    world.finish(Retried(id=id, token=claim.token, delay_ms=9, error=b"boom"))
+    record = world.get(id)
+    assert (record.state, record.reason) == (State.CANCELLED, Reason.CANCELLED)
+    assert (record.due_ms, record.finished_ms) == (None, START_MS)
+    assert [entry.error for entry in record.failures] == [b"boom"]
+
+
+@pytest.mark.parametrize("reason", Reason)
+def test_a_job_buried_after_such_a_request_was_cancelled(world: World, reason: Reason) -> None:
+    id = world.put()
+    claim = world.take()
+    world.engine.cancel([id])
+    world.finish(Buried(id=id, token=claim.token, reason=reason, error=b""))
+    record = world.get(id)
+    assert (record.state, record.reason) == (State.CANCELLED, Reason.CANCELLED)
+
+
+def test_what_has_ended_is_not_cancelled(world: World) -> None:
+    ids = [succeed(world), bury(world), "nowhere"]
+    before = world.records()
+    codes = [CancelCode.FINAL, CancelCode.FINAL, CancelCode.UNKNOWN]
+    assert world.engine.cancel(ids) == codes
+    assert world.records() == before
+
+
+# --------------------------------------------------------------------------- retry and discard
+
+
+def test_a_retried_job_starts_afresh(world: World) -> None:
+    id = world.put(expires_in_ms=10)
+    first = world.claim("dying").claims[0]
+    assert first.id == id
+    world.engine.close("dying", [id], "killed")
+    claim = world.take(suspects=True)
+    world.finish(Buried(id=id, token=claim.token, reason=Reason.CRASHED, error=b"no"))
+    dead = world.get(id)
+    world.advance(1_000)
+    assert world.engine.retry([id]) == [ChangeCode.DONE]
+    assert world.get(id) == replace(
+        dead,
+        state=State.READY,
+        reason=None,
+        counters=Counters(),
+        finished_ms=None,
+        expires_ms=None,
+        suspect=False,
+    )
+    assert world.take().counters == Counters(1, 1)
+
+
+def test_an_expired_job_can_be_retried(world: World) -> None:
+    id = world.put(expires_in_ms=0)
+    world.claim()
+    assert world.get(id).reason is Reason.EXPIRED
+    world.engine.retry([id])
+    assert ids_of(world.claim()) == [id]
+
+
+def test_a_cancelled_job_can_be_retried(world: World) -> None:
+    id = world.put()
+    claim = world.take()
+    world.engine.cancel([id])
+    world.engine.release("worker", claim.token)
+    world.engine.retry([id])
+    record = world.get(id)
+    assert (record.state, record.cancel_requested) == (State.READY, False)
+    claim = world.take()
+    world.finish(Retried(id=id, token=claim.token, delay_ms=0, error=b""))
+    assert world.get(id).state is State.RETRYING
+
+
+def test_only_dead_and_cancelled_jobs_are_retried_or_discarded(world: World) -> None:
+    ids = [succeed(world), world.put(run_in_ms=9), "nowhere"]
+    refused = [ChangeCode.REFUSED, ChangeCode.REFUSED, ChangeCode.UNKNOWN]
+    before = world.everything()
+    assert world.engine.retry(ids) == refused
+    assert world.engine.discard(ids) == refused
+    assert world.everything() == before
+
+
+def test_a_discarded_job_is_gone(world: World) -> None:
+    dead, other = bury(world), bury(world)
+    assert world.engine.discard([dead, dead]) == [ChangeCode.DONE, ChangeCode.UNKNOWN]
+    assert world.engine.get([dead]) == [None]
+    assert world.ids() == [other]
+    assert world.engine.stats().queues == {"queue": {State.DEAD: 1}}
+
+
+def test_a_discarded_id_can_be_used_again(world: World) -> None:
+    id = bury(world)
+    world.engine.discard([id])
+    world.put(id=id, payload=b"new")
+    record = world.get(id)
+    assert (record.payload, record.failures, record.counters) == (b"new", (), Counters())
+
+
+# ---------------------------------------------------------------------------------------- find
+
+
+def test_pages_go_from_the_newest_to_the_oldest(world: World) -> None:
+    ids = world.put_many(7)
+    found: list[list[str]] = []
+    cursor = None
+    while True:
+        page = world.engine.find(Filter(), cursor, 3)
+        found.append([record.id for record in page.records])
+        cursor = page.cursor
+        if cursor is None:
+            break
+        assert cursor == page.records[-1].id
+    newest = ids[::-1]
+    assert found == [newest[:3], newest[3:6], newest[6:]]
+
+
+@pytest.mark.parametrize("filter", [Filter(), Filter(state=State.READY), Filter(queue="queue")])
+def test_a_full_last_page_has_no_cursor(world: World, filter: Filter) -> None:
+    world.put_many(4)
+    first = world.engine.find(filter, None, 2)
+    assert first.cursor is not None
+    assert world.engine.find(filter, first.cursor, 2).cursor is None
+
+
+def test_dead_jobs_are_paged_too(world: World) -> None:
+    ids = [bury(world) for _ in range(4)]
+    world.put()
+    for filter in (Filter(state=State.DEAD), Filter(state=State.DEAD, task="task")):
+        first = world.engine.find(filter, None, 2)
+        second = world.engine.find(filter, first.cursor, 2)
+        assert [record.id for record in (*first.records, *second.records)] == ids[::-1]
+        assert second.cursor is None
+    assert world.engine.find(Filter(state=State.DEAD, task="other")) == Page((), None)
+
+
+def test_every_part_of_a_filter_must_hold(world: World) -> None:
+    for task in ("t", "u"):
+        for queue in ("a", "b"):
+            world.put(task=task, queue=queue)
+    world.put(task="t", queue="a", run_in_ms=10)
+
+    def found(filter: Filter) -> list[tuple[str, str, str]]:
+        records = world.engine.find(filter).records
+        return [(record.task, record.queue, record.state.value) for record in records]
+
+    assert len(found(Filter())) == 5
+    assert found(Filter(state=State.SCHEDULED)) == [("t", "a", "scheduled")]
+    assert found(Filter(task="t", queue="b")) == [("t", "b", "ready")]
+    assert found(Filter(task="u", state=State.READY)) == [("u", "b", "ready"), ("u", "a", "ready")]
+    assert found(Filter(task="t", queue="a", state=State.READY)) == [("t", "a", "ready")]
+    assert found(Filter(task="none")) == []
+
+
+def test_a_page_has_no_bodies(world: World) -> None:
+    id = bury(world)
+    other = succeed(world, result=b"result", ttl_ms=10)
+    pages = {record.id: record for record in world.engine.find(Filter()).records}
+    assert pages[id] == replace(world.get(id), payload=b"", failures=())
+    assert pages[other] == replace(world.get(other), payload=b"", result=None)
+    assert pages[other].has_result
+
+
+# --------------------------------------------------------------------------- counters, sessions
+
+
+def test_nothing_is_counted_at_first(world: World) -> None:
+    stats = world.engine.stats()
+    assert (stats.queues, stats.oldest_ready_ms) == ({}, {})
+    assert all(number == 0 for number in stats.totals.values())
+
+
+def test_records_are_counted_by_queue_and_state(world: World) -> None:
+    world.put_many(2, queue="a")
+    world.put(queue="b", run_in_ms=1_000)
+    world.put(queue="b", priority=9)
+    claim = world.take()
+    assert world.engine.stats().queues == {
+        "a": {State.READY: 2},
+        "b": {State.SCHEDULED: 1, State.RUNNING: 1},
+    }
+    world.finish(Unroutable(id=claim.id, token=claim.token))
+    assert world.engine.stats().queues["b"] == {State.SCHEDULED: 1, State.READY: 1}
+
+
+def test_the_age_of_the_next_in_line(world: World) -> None:
+    world.put(queue="a")
+    world.advance(100)
+    world.put(queue="a", priority=1)
+    world.put(queue="b")
+    world.put(queue="c", run_in_ms=1_000)
+    world.advance(50)
+    assert world.engine.stats().oldest_ready_ms == {"a": 50, "b": 50}
+
+
+def test_totals_count_what_happened(world: World) -> None:
+    succeed(world)
+    bury(world)
+    world.put(expires_in_ms=0)
+    assert world.claim().claims == ()
+    world.engine.cancel([world.put()])
+    id = world.put()
+    world.finish(Retried(id=id, token=world.take().token, delay_ms=0, error=b""))
+    world.take("dying")
+    world.engine.close("dying", [id], "killed")
+    world.take("silent", suspects=True)
+    world.let_expire("silent")
+    world.finish(Succeeded(id=id, token="stale"))
+    expected = {
+        "enqueued": 5,
+        "succeeded": 1,
+        "dead": 1,
+        "cancelled": 2,
+        "retried": 1,
+        "lost": 1,
+        "crashed": 1,
+        "stale": 1,
+        "expired": 1,
+    }
+    totals = world.engine.stats().totals
+    assert {name: totals.get(name, 0) for name in expected} == expected
+
+
+def test_totals_outlive_their_jobs(world: World) -> None:
+    world.engine.discard([bury(world)])
+    totals = world.engine.stats().totals
+    assert (totals["enqueued"], totals["dead"]) == (1, 1)
+
+
+def test_sessions_are_shown_while_they_live(world: World) -> None:
+    world.put_many(3)
+    two = ids_of(world.claim("b", limit=2))
+    world.advance(1_000)
+    one = world.take("a").id
+    assert world.engine.sessions() == [
+        SessionRecord(session="a", expires_in_ms=LEASE_MS, jobs=1, held=(one,)),
+        SessionRecord(session="b", expires_in_ms=LEASE_MS - 1_000, jobs=2, held=tuple(sorted(two))),
+    ]
+
+
+# ----------------------------------------------------------------------------------- retention
+
+
+@pytest.mark.parametrize(
+    ("ttl_ms", "kept_ms"),
+    [(0, MIN_RECORD_MS), (1_000, MIN_RECORD_MS), (2 * MIN_RECORD_MS, 2 * MIN_RECORD_MS)],
+)
+@pytest.mark.parametrize("result", [None, b"result"])
+def test_a_success_is_kept_for_its_time(
+    world: World, ttl_ms: int, kept_ms: int, result: bytes | None
+) -> None:
+    id = succeed(world, result=result, ttl_ms=ttl_ms)
+    claim_token = "nonce-000001"
+    world.advance(kept_ms - 1)
+    while world.engine.tend().more:
+        pass
+    assert world.finish(Succeeded(id=id, token=claim_token)) is Verdict.OK
+    world.advance(1)
+    assert world.engine.tend() == Tended(purged=1)
+    assert world.engine.get([id]) == [None]
+    assert world.engine.stats().queues == {}
+
+
+def test_a_result_goes_before_its_record(world: World) -> None:
+    id = succeed(world, result=b"result", ttl_ms=1_000)
+    world.advance(1_000)
+    assert world.engine.tend() == Tended()
+    record = world.get(id)
+    assert (record.state, record.result, record.has_result) == (State.SUCCEEDED, None, False)
+
+
+def test_the_dead_and_the_cancelled_are_kept_for_their_time(world: World) -> None:
+    dead, cancelled = bury(world), world.put()
+    world.engine.cancel([cancelled])
+    world.advance(OPTIONS.dead_ttl_ms - 1)
+    assert world.engine.tend() == Tended()
+    world.advance(1)
+    assert world.engine.tend() == Tended(purged=2)
+    assert world.engine.get([dead, cancelled]) == [None, None]
+
+
+def test_a_revived_job_is_not_purged(world: World) -> None:
+    id = bury(world)
+    world.engine.retry([id])
+    world.advance(OPTIONS.dead_ttl_ms)
+    assert world.engine.tend() == Tended()
+    assert world.get(id).state is State.READY
+
+
+def test_a_bounded_number_is_purged_at_a_time(world: World) -> None:
+    world.engine.cancel(world.put_many(BITE + 1))
+    world.advance(OPTIONS.dead_ttl_ms)
+    assert world.engine.tend() == Tended(purged=BITE, more=True)
+    assert world.engine.tend() == Tended(purged=1)

@@ -1,0 +1,450 @@
+"""Liveness: beats, expired sessions, the silence of all, unknown nonces, and closing."""
+
+import pytest
+
+from windlass.core.states import Counters, Event, Reason, State
+from windlass.engine.contract import (
+    BITE,
+    MAX_HELD,
+    UNKNOWN_NONCE_MS,
+    Batch,
+    Beat,
+    Closed,
+    Pulse,
+    Retried,
+    SessionRecord,
+    Succeeded,
+    Tended,
+    Verdict,
+)
+from windlass.testing.contract.world import LEASE_MS, World, ids_of
+
+# --------------------------------------------------------------------------------------- beats
+
+
+def test_a_beat_of_an_unknown_session_creates_nothing(world: World) -> None:
+    assert world.engine.beat([Beat(session="new")]) == [Pulse(session="new", alive=True)]
+    assert world.engine.sessions() == []
+
+
+def test_beats_keep_all_claims_for_as_long_as_it_takes(world: World) -> None:
+    ids = world.put_many(3)
+    world.claim("worker")
+    world.pass_time(20 * LEASE_MS, "worker")
+    world.claim("other", limit=0)
+    assert world.engine.stats().queues == {"queue": {State.RUNNING: 3}}
+    assert world.engine.sessions() == [
+        SessionRecord(session="worker", expires_in_ms=LEASE_MS, jobs=3, held=tuple(sorted(ids)))
+    ]
+
+
+def test_a_beat_revives_an_expired_session_that_nobody_reaped(world: World) -> None:
+    world.put()
+    claim = world.take("worker")
+    world.pass_time(2 * LEASE_MS)
+    assert world.alive("worker")
+    assert world.claim("other") == Batch()
+    assert world.finish(Succeeded(id=claim.id, token=claim.token)) is Verdict.OK
+
+
+def test_many_beats_are_answered_in_their_order(world: World) -> None:
+    world.put_many(2)
+    world.take("a")
+    world.take("b")
+    world.engine.close("b", [], "ended")
+    pulses = world.engine.beat([Beat(session=name) for name in ("b", "new", "a")])
+    assert [(pulse.session, pulse.alive) for pulse in pulses] == [
+        ("b", False),
+        ("new", True),
+        ("a", True),
+    ]
+    assert world.engine.beat([]) == []
+
+
+def test_a_beat_tells_of_cancellations(world: World) -> None:
+    for id in ("c", "a", "b"):
+        world.put(id=id)
+    world.claim("worker")
+    world.put(id="d")
+    world.take("other")
+    world.engine.cancel(["d", "c", "a"])
+    pulses = world.engine.beat([Beat(session="worker"), Beat(session="other")])
+    assert [pulse.cancel for pulse in pulses] == [("a", "c"), ("d",)]
+
+
+# -------------------------------------------------------------------------------- introductions
+
+
+def test_a_session_that_says_who_it_is_is_known(world: World) -> None:
+    world.engine.beat([Beat(session="worker", info=b"one"), Beat(session="other")])
+    world.advance(1_000)
+    world.engine.beat([Beat(session="worker", info=b"\x00two")])
+    world.engine.beat([Beat(session="worker")])
+    assert world.engine.sessions() == [
+        SessionRecord(session="worker", expires_in_ms=LEASE_MS, jobs=0, info=b"\x00two")
+    ]
+
+
+def test_what_a_session_says_stays_with_its_claims(world: World) -> None:
+    ids = world.put_many(3)
+    world.engine.beat([Beat(session="worker", info=b"me")])
+    world.claim("worker", limit=2)
+    world.claim("worker", limit=1)
+    assert world.engine.sessions() == [
+        SessionRecord(
+            session="worker", expires_in_ms=LEASE_MS, jobs=3, held=tuple(sorted(ids)), info=b"me"
+        )
+    ]
+
+
+def test_only_so_many_jobs_of_a_session_are_named(world: World) -> None:
+    ids = world.put_many(MAX_HELD + 1)
+    world.claim("worker")
+    [record] = world.engine.sessions()
+    assert record.jobs == MAX_HELD + 1
+    assert len(record.held) == len(set(record.held)) == MAX_HELD
+    assert set(record.held) < set(ids)
+
+
+def test_a_session_that_only_said_who_it_is_ends_as_others_do(world: World) -> None:
+    world.engine.beat([Beat(session="idle", info=b"me"), Beat(session="closed", info=b"me")])
+    world.engine.close("closed", [], "ended")
+    assert [record.session for record in world.engine.sessions()] == ["idle"]
+    world.let_expire("idle")
+    world.engine.beat([Beat(session=name, info=b"again") for name in ("idle", "closed")])
+    assert not world.alive("closed")
+    assert not world.alive("idle")
+    assert world.engine.sessions() == []
+
+
+# ------------------------------------------------------------------------- claims nobody knows
+
+
+@pytest.mark.parametrize(("age_ms", "given_back"), [(-1, False), (0, True), (1, True)])
+def test_old_claims_under_unknown_nonces_are_given_back(
+    world: World, age_ms: int, given_back: bool
+) -> None:
+    known, unknown = world.put_many(2)
+    world.claim("worker", nonce="known", limit=1)
+    world.claim("worker", nonce="unknown", limit=1)
+    world.advance(UNKNOWN_NONCE_MS + age_ms)
+    world.engine.beat([Beat(session="worker", nonces=("known", "never used"), newest="unknown")])
+    assert world.get(known).state is State.RUNNING
+    record = world.get(unknown)
+    if given_back:
+        assert (record.state, record.counters) == (State.READY, Counters())
+    else:
+        assert record.state is State.RUNNING
+
+
+def test_a_claim_that_was_given_back_is_stale(world: World) -> None:
+    world.put()
+    claim = world.take("worker")
+    world.advance(UNKNOWN_NONCE_MS)
+    world.engine.beat([Beat(session="worker", nonces=(), newest=claim.token)])
+    assert world.finish(Succeeded(id=claim.id, token=claim.token)) is Verdict.STALE
+
+
+def test_a_beat_without_nonces_gives_nothing_back(world: World) -> None:
+    id = world.put()
+    world.take("worker")
+    world.advance(UNKNOWN_NONCE_MS)
+    world.engine.beat([Beat(session="worker")])
+    assert world.get(id).state is State.RUNNING
+
+
+def test_claims_of_others_are_left_alone(world: World) -> None:
+    id = world.put()
+    world.take("other")
+    world.put()
+    world.take("worker")
+    world.advance(UNKNOWN_NONCE_MS)
+    world.engine.beat([Beat(session="worker", nonces=(), newest=world.nonce())])
+    assert world.get(id).state is State.RUNNING
+
+
+def test_a_beat_says_nothing_of_claims_after_its_newest(world: World) -> None:
+    """It may have been on its way for long, and what it lists was true when it was sent."""
+    id = world.put()
+    newest = world.nonce()
+    world.take("worker")
+    world.advance(UNKNOWN_NONCE_MS)
+    world.engine.beat([Beat(session="worker", nonces=(), newest=newest)])
+    assert world.get(id).state is State.RUNNING
+
+
+def test_a_claim_that_arrives_late_leases_nothing(world: World) -> None:
+    """Else the token of an ended claim would be current again, and a repeated end would count."""
+    world.put()
+    first = world.take("worker")
+    world.finish(Retried(id=first.id, token=first.token, delay_ms=0, error=b""))
+    world.put()
+    second = world.claim("worker").claims
+    world.put()
+    late = world.claim("worker", nonce=first.token)
+    assert (len(second), late.claims) == (2, ())
+
+
+def test_a_released_nonce_is_used_up(world: World) -> None:
+    world.put()
+    world.take("worker")
+    late = world.nonce()
+    assert world.engine.release("worker", late) == 0
+    world.put()
+    assert world.claim("worker", nonce=late).claims == ()
+    assert len(world.claim("worker").claims) == 1
+
+
+# ------------------------------------------------------------------------------------- reaping
+
+
+@pytest.mark.parametrize(("late_ms", "lost"), [(-1, False), (0, True), (1, True)])
+@pytest.mark.parametrize("by", ["claim", "tend"])
+def test_jobs_of_a_silent_session_are_taken_back(
+    world: World, late_ms: int, lost: bool, by: str
+) -> None:
+    id = world.put()
+    world.take("worker")
+    world.pass_time(LEASE_MS + late_ms)
+    if by == "claim":
+        world.claim("other", limit=0)
+    else:
+        assert world.engine.tend() == Tended(reaped=int(lost))
+    record = world.get(id)
+    if lost:
+        assert record.counters == Counters(starts=1, losses=1)
+        (entry,) = record.failures
+        assert (entry.event, entry.session, entry.error) == (Event.LOSE, "worker", b"")
+    assert record.state is (State.READY if lost else State.RUNNING)
+    assert world.alive("worker") is not lost
+
+
+def test_the_claim_that_takes_jobs_back_can_have_them(world: World) -> None:
+    id = world.put()
+    world.take("worker")
+    world.pass_time(LEASE_MS)
+    batch = world.claim("other")
+    assert ids_of(batch) == [id]
+    assert batch.claims[0].counters == Counters(attempt=1, starts=2, losses=1)
+
+
+def test_a_dead_session_stays_dead(world: World) -> None:
+    world.put_many(2)
+    world.claim("worker", limit=1)
+    world.let_expire("worker")
+    for _ in range(3):
+        assert not world.alive("worker")
+        assert world.claim("worker") == Batch(gone=True)
+        world.advance(60_000)
+
+
+def test_a_session_that_claims_too_late_is_gone(world: World) -> None:
+    world.put_many(2)
+    world.take("worker")
+    world.pass_time(LEASE_MS)
+    assert world.claim("worker") == Batch(gone=True)
+    assert world.engine.stats().queues == {"queue": {State.READY: 2}}
+    assert not world.alive("worker")
+
+
+def test_a_session_without_jobs_expires_too(world: World) -> None:
+    world.put()
+    claim = world.take("worker")
+    world.finish(Succeeded(id=claim.id, token=claim.token))
+    world.let_expire("worker")
+    assert not world.alive("worker")
+
+
+def test_a_bounded_number_is_taken_back_at_a_time(world: World) -> None:
+    ids = world.put_many(BITE + 5)
+    world.claim("worker", nonce="token", limit=BITE + 5)
+    world.pass_time(LEASE_MS)
+    assert world.engine.tend() == Tended(reaped=BITE, more=True)
+    assert not world.alive("worker")
+    still = [id for id in ids if world.get(id).state is State.RUNNING]
+    assert len(still) == 5
+    # What was not taken back yet may still be ended by its holder.
+    assert world.finish(Succeeded(id=still[0], token="token")) is Verdict.OK
+    assert world.engine.tend() == Tended(reaped=4)
+    assert world.engine.stats().totals["lost"] == BITE + 4
+
+
+def test_a_claim_says_that_there_is_more_to_take_back(world: World) -> None:
+    world.put_many(BITE + 5)
+    world.claim("worker", limit=BITE + 5)
+    world.pass_time(LEASE_MS)
+    assert world.claim("other", limit=0).next_in_ms == 0
+    assert world.claim("other", limit=0).next_in_ms is None
+
+
+def test_a_lost_job_whose_cancellation_was_requested_is_cancelled(world: World) -> None:
+    id = world.put()
+    world.take("worker")
+    world.engine.cancel([id])
+    world.let_expire("worker")
+    record = world.get(id)
+    assert (record.state, record.reason) == (State.CANCELLED, Reason.CANCELLED)
+
+
+# --------------------------------------------------------------------------- the silence of all
+
+
+def test_after_a_silence_of_all_they_get_time_to_beat(world: World) -> None:
+    world.put()
+    world.take("worker")
+    world.advance(10 * LEASE_MS)
+    world.claim("other")
+    assert world.engine.tend() == Tended()
+    world.advance(LEASE_MS // 2 - 1)
+    world.claim("other")
+    assert world.engine.tend() == Tended()
+    assert world.alive("worker")
+
+
+def test_after_that_time_they_are_lost(world: World) -> None:
+    world.put()
+    world.take("worker")
+    world.advance(10 * LEASE_MS)
+    assert world.alive("other")
+    world.advance(LEASE_MS // 2)
+    assert world.engine.tend() == Tended(reaped=1)
+    assert not world.alive("worker")
+
+
+@pytest.mark.parametrize(("away_ms", "reaped"), [(LEASE_MS // 2, 1), (LEASE_MS // 2 + 1, 0)])
+def test_half_a_lease_of_silence_is_none(world: World, away_ms: int, reaped: int) -> None:
+    world.put()
+    world.take("worker")
+    world.pass_time(LEASE_MS)
+    world.advance(away_ms)
+    world.alive("other")
+    assert world.engine.tend() == Tended(reaped=reaped)
+
+
+def test_the_first_call_of_all_is_no_silence(world: World) -> None:
+    world.put()
+    world.take("worker")
+    world.advance(LEASE_MS // 2)
+    world.alive("other")
+    world.advance(LEASE_MS // 2)
+    assert world.engine.tend() == Tended(reaped=1)
+
+
+def test_a_clock_that_goes_back_costs_nobody_a_lease(world: World) -> None:
+    id = world.put()
+    world.take("worker")
+    world.advance(-60_000)
+    world.alive("other")
+    assert world.engine.sessions() == [
+        SessionRecord(session="worker", expires_in_ms=LEASE_MS, jobs=1, held=(id,))
+    ]
+    assert world.engine.tend() == Tended()
+    world.pass_time(LEASE_MS)
+    assert world.engine.tend() == Tended(reaped=1)
+    assert world.get(id).state is State.READY
+
+
+# ------------------------------------------------------------------------------------- closing
+
+
+def test_a_single_suspect_is_charged_a_crash(world: World) -> None:
+    ids = world.put_many(3)
+    world.claim("worker")
+    closed = world.engine.close("worker", [ids[1]], "signal 11")
+    assert closed == Closed(crashed=1, released=2)
+    records = [world.get(id) for id in ids]
+    assert [record.state for record in records] == [State.READY] * 3
+    assert [record.suspect for record in records] == [False, True, False]
+    crashed, interrupted = Counters(starts=1, crashes=1), Counters(starts=1, interruptions=1)
+    assert [record.counters for record in records] == [interrupted, crashed, interrupted]
+    (entry,) = records[1].failures
+    assert (entry.event, entry.error) == (Event.CRASH, b"signal 11")
+
+
+def test_several_suspects_have_to_run_alone(world: World) -> None:
+    ids = world.put_many(3)
+    world.claim("worker")
+    closed = world.engine.close("worker", ids[:2], "signal 9")
+    assert closed == Closed(suspected=2, released=1)
+    records = [world.get(id) for id in ids]
+    assert [record.suspect for record in records] == [True, True, False]
+    interrupted = Counters(starts=1, interruptions=1)
+    assert [record.counters for record in records] == [interrupted] * 3
+    assert [record.failures[0].event for record in records[:2]] == [Event.SUSPECT] * 2
+
+
+def test_suspects_that_the_session_does_not_hold_are_innocent(world: World) -> None:
+    mine, ended, others = world.put_many(3)
+    world.take("worker")
+    claim = world.take("worker")
+    world.finish(Succeeded(id=ended, token=claim.token))
+    world.take("other")
+    closed = world.engine.close("worker", [mine, ended, others, "nowhere"], "killed")
+    assert closed == Closed(suspected=1), "several were running, whatever became of the others"
+    assert world.get(others).state is State.RUNNING
+    assert world.get(ended).state is State.SUCCEEDED
+
+
+def test_a_closed_session_is_gone(world: World) -> None:
+    world.put()
+    world.take("worker")
+    world.engine.close("worker", [], "ended")
+    assert not world.alive("worker")
+    assert world.claim("worker") == Batch(gone=True)
+    assert world.engine.sessions() == []
+
+
+def test_closing_an_unknown_session_ends_it(world: World) -> None:
+    assert world.engine.close("unknown", ["nowhere"], "killed") == Closed()
+    assert not world.alive("unknown")
+
+
+def test_closing_twice_does_nothing_more(world: World) -> None:
+    ids = world.put_many(2)
+    world.claim("worker")
+    world.engine.close("worker", ids[:1], "killed")
+    before = world.everything()
+    assert world.engine.close("worker", ids[:1], "killed") == Closed()
+    assert world.everything() == before
+
+
+def test_a_cancelled_job_is_cancelled_by_the_closing(world: World) -> None:
+    ids = world.put_many(2)
+    world.claim("worker")
+    world.engine.cancel(ids)
+    world.engine.close("worker", ids[:1], "killed")
+    assert [world.get(id).state for id in ids] == [State.CANCELLED] * 2
+
+
+# ------------------------------------------------------------------------------------- release
+
+
+def test_release_gives_back_what_is_held_under_a_nonce(world: World) -> None:
+    ids = world.put_many(4)
+    world.claim("worker", nonce="one", limit=2)
+    world.claim("worker", nonce="two", limit=1)
+    world.claim("other", nonce="one", limit=1)
+    assert world.engine.release("worker", "one") == 2
+    records = [world.get(id) for id in ids]
+    assert [record.state for record in records] == [
+        State.READY,
+        State.READY,
+        State.RUNNING,
+        State.RUNNING,
+    ]
+    assert [record.counters for record in records[:2]] == [Counters()] * 2
+
+
+def test_release_of_nothing(world: World) -> None:
+    assert world.engine.release("worker", "nonce") == 0
+
+
+def test_upkeep_after_a_silence_of_all_reaps_nobody(world: World) -> None:
+    """This machine slept, and the first to wake tends before anybody could beat."""
+    id = world.put()
+    world.engine.beat([Beat(session="worker")])
+    world.take("worker")
+    world.advance(10 * LEASE_MS)
+    assert world.engine.tend().reaped == 0
+    assert world.get(id).state is State.RUNNING
+    assert world.engine.beat([Beat(session="worker")])[0].alive

@@ -1,0 +1,168 @@
+"""An engine under a clock that stands still, with short words for what most tests do.
+
+In order: the clock, the words, and a dump of everything that can be seen.
+"""
+
+from __future__ import annotations
+
+from itertools import count
+from typing import Any, Final
+
+from windlass.core.ids import new_id, partition_of
+from windlass.engine.contract import (
+    Batch,
+    Beat,
+    Claim,
+    Engine,
+    Filter,
+    JobRecord,
+    NewJob,
+    Outcome,
+    Plan,
+    Verdict,
+)
+from windlass.testing.contract.place import OPTIONS, Place
+
+START_MS: Final = 1_800_000_000_000
+LEASE_MS: Final = OPTIONS.lease_ms
+#: Between signs of life this long nobody takes the engine for having been away.
+STEP_MS: Final = LEASE_MS // 3
+
+
+class StandingStill(int):
+    """An offset to the clock whose sum with any time is one instant, so that replies are exact."""
+
+    def __new__(cls, at_ms: int) -> StandingStill:
+        return super().__new__(cls, at_ms)
+
+    def __add__(self, other: int) -> int:
+        return int(self)
+
+    __radd__ = __add__
+
+    def __str__(self) -> str:
+        """For engines whose clock is that of a server: the instant, and nothing to be added to."""
+        return f"={int(self)}"
+
+
+class World:
+    def __init__(self, variant: Place) -> None:
+        self.variant = variant
+        self.now_ms = START_MS
+        self._numbers = count(1)
+        self._nonces = (f"nonce-{number:06}" for number in count(1))
+        self.engine = self.open()
+
+    # ------------------------------------------------------------------------------- the clock
+
+    def open(self) -> Engine:
+        """A further engine object on the same place, at the same time."""
+        engine = self.variant.open()
+        self.move_clock(self.now_ms)
+        return engine
+
+    def reopen(self) -> None:
+        """Let everything go and come back, as after the end of the process."""
+        self.variant.shutdown()
+        self.engine = self.open()
+
+    def move_clock(self, now_ms: int) -> None:
+        self.now_ms = now_ms
+        for engine in self.variant.opened:
+            engine.clock_offset_ms = StandingStill(now_ms)
+
+    def advance(self, by_ms: int) -> None:
+        """Jump: to the engine it looks as if nobody had been heard meanwhile."""
+        self.move_clock(self.now_ms + by_ms)
+
+    def pass_time(self, by_ms: int, *sessions: str) -> None:
+        """Let time pass while these sessions beat, and a bystander who holds nothing."""
+        end_ms = self.now_ms + by_ms
+        while self.now_ms < end_ms:
+            self.move_clock(min(self.now_ms + STEP_MS, end_ms))
+            self.engine.beat([Beat(session=name) for name in ("bystander", *sessions)])
+
+    def let_expire(self, *sessions: str) -> None:
+        """Let these sessions fall silent for a lease, and others notice."""
+        self.pass_time(LEASE_MS)
+        known = {record.session for record in self.engine.sessions()}
+        assert known.issuperset(sessions)
+        self.claim("reaper", limit=0)
+        known = {record.session for record in self.engine.sessions()}
+        assert known.isdisjoint(sessions)
+
+    # ------------------------------------------------------------------------------- the words
+
+    def new(self, **fields: Any) -> NewJob:
+        given = {"task": "task", "queue": "queue", "payload": b"{}", **fields}
+        return NewJob(**{"id": self.new_id(given), **given})
+
+    def new_id(self, fields: dict[str, Any]) -> str:
+        """An id in the partition that the engine chooses; later ones sort after earlier ones."""
+        key, unique = fields.get("idempotency_key"), fields.get("unique")
+        names = (fields["task"], fields["queue"], key, None if unique is None else unique.key)
+        partition = partition_of(self.engine.new_id(*names))
+        return new_id(next(self._numbers), partition)
+
+    def later_id(self, partition: int) -> str:
+        """An id in a partition of our choice."""
+        return new_id(next(self._numbers), partition)
+
+    def put(self, **fields: Any) -> str:
+        new = self.new(**fields)
+        self.engine.put([new])
+        return new.id
+
+    def put_many(self, number: int, **fields: Any) -> list[str]:
+        new = [self.new(**fields) for _ in range(number)]
+        self.engine.put(new)
+        return [job.id for job in new]
+
+    def nonce(self) -> str:
+        return next(self._nonces)
+
+    def claim(
+        self,
+        session: str = "worker",
+        *,
+        limit: int = 1000,
+        nonce: str | None = None,
+        queues: tuple[str, ...] = (),
+        suspects: bool = False,
+    ) -> Batch:
+        plan = Plan(queues=queues, suspects=suspects)
+        return self.engine.claim(session, nonce or self.nonce(), plan, limit)
+
+    def take(self, session: str = "worker", *, suspects: bool = False) -> Claim:
+        """Claim the next job alone."""
+        (claim,) = self.claim(session, limit=1, suspects=suspects).claims
+        return claim
+
+    def finish(self, outcome: Outcome) -> Verdict:
+        (verdict,) = self.engine.finish([outcome])
+        return verdict
+
+    def get(self, id: str) -> JobRecord:
+        (record,) = self.engine.get([id])
+        assert record is not None
+        return record
+
+    def alive(self, session: str) -> bool:
+        (pulse,) = self.engine.beat([Beat(session=session)])
+        return pulse.alive
+
+    # -------------------------------------------------------------------------------- the dump
+
+    def ids(self) -> list[str]:
+        return [record.id for record in self.engine.find(Filter(), limit=10_000).records]
+
+    def records(self) -> list[JobRecord | None]:
+        return self.engine.get(self.ids())
+
+    def everything(self) -> tuple[object, ...]:
+        engine = self.engine
+        return self.records(), engine.stats(), engine.sessions(), engine.list_schedules()
+
+
+def ids_of(batch: Batch) -> list[str]:
+    return [claim.id for claim in batch.claims]

@@ -1,0 +1,199 @@
+"""One drain: a worker that starts, runs what is due, one job at a time, and ends.
+
+1. Enter the lifespan of the app, as every child of a worker does.
+2. Tell the engine of the schedules that the app declares, and let it tidy up.
+3. Fire schedules, claim one job, run it, report it; until nothing is due.
+4. Leave the lifespan and close the session.
+
+The engine, the execution of a job, the guards, the lifespan and the schedules are those of a
+worker. What is not there: processes, slots, beats, a line. So nothing is interrupted by `cancel`,
+and a job of a task with `run_in="process"` runs like any other.
+"""
+
+from __future__ import annotations
+
+import os
+from asyncio import CancelledError
+from collections.abc import Iterable
+from itertools import count
+from typing import Final, NamedTuple
+
+from windlass.app import Windlass
+from windlass.core.failure import FailureText
+from windlass.core.ids import new_nonce, new_session
+from windlass.core.lines import labels_of
+from windlass.core.signals import Interrupted, Interruption
+from windlass.core.states import Reason
+from windlass.engine.contract import (
+    Batch,
+    Buried,
+    Claim,
+    Engine,
+    Outcome,
+    Plan,
+    Progressed,
+    Released,
+    Retried,
+    Unroutable,
+)
+from windlass.errors import EndlessDrain, JobFailed, TimedOut
+from windlass.testing.stages import Stage
+from windlass.worker.adoption import Adoption
+from windlass.worker.declaring import declarations
+from windlass.worker.execution import Execution, Run
+from windlass.worker.lifespan import HeldLifespan
+from windlass.worker.timekeeping import ON_S, Timekeeper
+
+#: How often at most a claim that found nothing is repeated because the engine has more to do.
+MAX_LOOKS: Final = 1_000
+#: What a job may raise, beside any `Exception`, without ending whoever drains.
+_OF_JOBS: Final = (Exception, Interrupted, CancelledError, SystemExit, GeneratorExit)
+
+
+class Ended(NamedTuple):
+    """One run of a job."""
+
+    claim: Claim
+    outcome: Outcome
+    error: BaseException | None  # what the job raised, if it did
+
+    def failure(self) -> BaseException | None:
+        """What to raise for it: the error itself, or what is known of it."""
+        if not isinstance(self.outcome, Retried | Buried):
+            return None
+        reason = self.outcome.reason if isinstance(self.outcome, Buried) else Reason.EXHAUSTED
+        claim, text = self.claim, FailureText.unpack(self.outcome.error)
+        error = self.error or JobFailed(
+            claim.id, claim.task, str(reason), text.type, text.message, text.traceback
+        )
+        error.add_note(
+            f"Raised by job {claim.id} of task {claim.task} in attempt {claim.counters.attempt}. "
+            "With drain(raise_errors=False) it is seen in the job alone."
+        )
+        return error
+
+
+class _Observed(Execution):
+    """Keeps the latest error, which otherwise is only text when the job has ended."""
+
+    error: BaseException | None = None
+
+    def _conclude_failure(self, run: Run, error: BaseException) -> Outcome:
+        outcome = super()._conclude_failure(run, error)
+        self.error = error
+        is_over = run.context.interruption is Interruption.TIMED_OUT
+        if is_over and isinstance(error, Interrupted | CancelledError):
+            assert isinstance(outcome, Retried | Buried)
+            self.error = TimedOut(
+                FailureText.unpack(outcome.error).message, timeout_ms=run.timeout_ms
+            )
+            self.error.__cause__ = error
+        return outcome
+
+
+class Drain:
+    """To be run once."""
+
+    def __init__(self, app: Windlass, engine: Engine, stage: Stage, limit: int) -> None:
+        self._app = app
+        self._engine = engine
+        self._stage = stage
+        self._limit = limit
+        self._adoption = Adoption(engine, app.known_tasks)
+        self._timekeeper = Timekeeper(engine, declarations(app))
+        self._begin_session()
+        self._is_over = False
+        self.ended: list[Ended] = []
+
+    async def run(self) -> None:
+        lifespan = HeldLifespan(self._app.lifespan, on_loss=self._stop)
+        state = await self._stage.call(lifespan.enter())
+        try:
+            await self._work(state)
+        finally:
+            self._engine.close(self._session, (), "the end of the drain")
+            await self._stage.call(lifespan.end())
+
+    def _stop(self) -> None:
+        self._is_over = True
+
+    def _begin_session(self) -> None:
+        self._session = new_session("sandbox", os.getpid())
+        self._numbers = count(1)
+
+    # --------------------------------------------------------------------------------- the loop
+
+    async def _work(self, state: object) -> None:
+        self._timekeeper.declare()
+        self._adoption.ask()
+        while self._engine.tend().more:
+            pass
+        execution = _Observed(
+            self._app.settings,
+            self._report_progress,
+            self._adoption.leave,
+            self._app.middleware,
+            state,
+        )
+        while not self._is_over and (claim := self._claim()) is not None:
+            self._check_limit(claim)
+            await self._run(execution, claim)
+
+    async def _run(self, execution: _Observed, claim: Claim) -> None:
+        task = self._app.known_tasks.get(claim.task)
+        if task is None:
+            self._engine.finish([Unroutable(id=claim.id, token=claim.token)])
+            return
+        execution.error = None
+        outcome = await self._stage.run(execution, claim, task)
+        self._engine.finish([outcome])
+        self.ended.append(Ended(claim, outcome, execution.error))
+        if execution.error is not None and not isinstance(execution.error, _OF_JOBS):
+            raise execution.error  # somebody interrupts the test
+
+    def _report_progress(self, claim: Claim, progress: bytes) -> None:
+        self._engine.finish([Progressed(id=claim.id, token=claim.token, progress=progress)])
+
+    def _check_limit(self, claim: Claim) -> None:
+        if len(self.ended) >= self._limit:
+            self._engine.finish([Released(id=claim.id, token=claim.token, started=False)])
+            raise EndlessDrain(claim.task, self._limit)
+
+    # --------------------------------------------------------------------------------- claiming
+
+    def _claim(self) -> Claim | None:
+        """The next job, or None when nothing is due."""
+        for _ in range(MAX_LOOKS):
+            is_more = self._timekeeper.look() <= ON_S
+            batch = self._ask(Plan(labels=self._labels()))
+            if batch.suspects and not batch.claims:
+                batch = self._ask(Plan(labels=self._labels(), suspects=True))
+            if batch.claims:
+                return batch.claims[0]
+            if batch.next_in_ms != 0 and not is_more:
+                return None
+        return None
+
+    def _ask(self, plan: Plan) -> Batch:
+        batch = self._engine.claim(self._session, new_nonce(next(self._numbers)), plan, 1)
+        if batch.gone:  # the clock was moved by more than a lease while a job ran
+            self._begin_session()
+            return self._ask(plan)
+        return batch
+
+    def _labels(self) -> tuple[str, ...]:
+        """Those that any job requires: this worker has them all."""
+        lines = self._engine.stats().queues
+        return tuple(sorted({label for line in lines for label in labels_of(line)}))
+
+
+def raise_first(ended: Iterable[Ended]) -> None:
+    """The first failure, if there is one."""
+    errors = [error for one in ended if (error := one.failure()) is not None]
+    if not errors:
+        return
+    first, *others = errors
+    if others:
+        kinds = ", ".join(sorted({type(error).__name__ for error in others}))
+        first.add_note(f"Beside this {len(others)} more runs failed: {kinds}.")
+    raise first

@@ -1,0 +1,209 @@
+"""The sandbox: an app whose jobs live in memory and run when a test says so.
+
+`with Sandbox(app) as box:` gives the app an engine of its own, the SQLite engine on a private
+database in memory, and gives the old one back at the end. Whatever enqueues through the app is met
+by the real thing: arguments are encoded, keys are unique, delays are kept.
+
+1. `drain` and `adrain` run what is due, as a worker would, and give the jobs that ran.
+2. `jobs` shows them all.
+3. `now` and `advance` are the clock of the engine. It runs on by itself, so that a moment which the
+   code under test has computed from its own clock is still ahead by as much as it meant.
+4. `faults` lets the engine fail under the app; the sandbox's own calls go past them.
+
+An app is in one sandbox at a time, for the whole process: threads share it, and tests in several
+processes have one each. One drain at a time.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from datetime import UTC, datetime, timedelta
+from threading import Lock
+from types import TracebackType
+from typing import Any, Final, Self, TypeVar, cast, overload
+from weakref import WeakSet
+
+from windlass.app import Windlass
+from windlass.core.durations import Duration, instant_ms, to_ms
+from windlass.core.ids import created_ms_of, new_id, partition_of
+from windlass.engine.contract import Engine, EngineOptions
+from windlass.engine.url import open_engine
+from windlass.loading import load_tasks
+from windlass.task import Task
+from windlass.testing.draining import Drain, raise_first
+from windlass.testing.faults import Faults
+from windlass.testing.seeing import Drained, SandboxJob, see, see_all
+from windlass.testing.stages import HereStage, LoopStage, complete
+from windlass.worker.declaring import declarations
+from windlass.worker.guards import shield_engine
+from windlass.worker.timekeeping import Timekeeper
+
+__all__ = ["Drained", "Sandbox", "SandboxJob"]
+
+R = TypeVar("R")
+
+#: A drain runs at most so many jobs, unless it is told otherwise.
+LIMIT: Final = 10_000
+
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+_IN_USE: Final[WeakSet[Windlass]] = WeakSet()
+
+
+class _InOrder:
+    """An engine whose ids sort as they were made, also within a millisecond: a test is told of jobs
+    in the order in which its code has enqueued them."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+        self._lock = Lock()
+        self._latest_ms = 0
+
+    def new_id(
+        self, task: str, queue: str, idempotency_key: str | None, unique_key: str | None = None
+    ) -> str:
+        given = self._engine.new_id(task, queue, idempotency_key, unique_key)
+        with self._lock:
+            self._latest_ms = max(created_ms_of(given), self._latest_ms + 1)
+            return new_id(self._latest_ms, partition_of(given))
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._engine, name)
+
+
+class Sandbox:
+    """A context manager, to be entered once. The clock begins at `now`, else at the real time."""
+
+    def __init__(self, app: Windlass, *, now: datetime | None = None) -> None:
+        self.app = app
+        self._begin_ms = None if now is None else instant_ms(now, name="now")
+        self._stack = ExitStack()
+        self._opened: Engine | None = None
+        self._is_draining = False
+        self.faults: Faults
+
+    def __enter__(self) -> Self:
+        if self._opened is not None:
+            raise RuntimeError("This sandbox was entered before: make another one.")
+        if self.app in _IN_USE:
+            raise RuntimeError(
+                f"{self.app!r} is in a sandbox already. An app is in one at a time: use that one, "
+                "or leave it first."
+            )
+        load_tasks(self.app)
+        settings = self.app.settings
+        options = EngineOptions(lease_ms=settings.lease_ms, dead_ttl_ms=settings.dead_ttl_ms)
+        engine = self._opened = open_engine("sqlite:///:memory:", options)
+        if self._begin_ms is not None:
+            engine.clock_offset_ms = self._begin_ms - self._now_ms()
+        Timekeeper(engine, declarations(self.app)).declare()  # what recurs counts from here on
+        self.faults = Faults(cast(Engine, _InOrder(engine)))
+        # Shielded, as in a worker: a time-out may interrupt a task, but not an enqueue of it.
+        self._stack.enter_context(self.app.replace_engine(shield_engine(self.faults.engine)))
+        _IN_USE.add(self.app)
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        _IN_USE.discard(self.app)
+        self._stack.close()
+        self._engine.shutdown()
+
+    @property
+    def _engine(self) -> Engine:
+        if self._opened is None:
+            raise RuntimeError("This sandbox was not entered: write `with Sandbox(app) as box:`.")
+        return self._opened
+
+    # -------------------------------------------------------------------------------- the clock
+
+    @property
+    def now(self) -> datetime:
+        """What the engine takes for the time, in UTC."""
+        return _EPOCH + timedelta(milliseconds=self._now_ms())
+
+    def advance(self, by: Duration) -> datetime:
+        """Move the clock; the time it is then. Nothing runs by this: to what is due it looks as if
+        no worker had been there meanwhile."""
+        self._engine.clock_offset_ms += to_ms(by, name="by")
+        return self.now
+
+    def _now_ms(self) -> int:
+        return self._engine.due_schedules(limit=0).now_ms
+
+    # ---------------------------------------------------------------------------------- running
+
+    def drain(self, *, raise_errors: bool = True, limit: int = LIMIT) -> Drained:
+        """Run what is due, and what that enqueues, until nothing is due; the jobs that ran.
+
+        Each runs as in a worker: plain functions in this thread, coroutines on an event loop of the
+        drain, inside lifespan and middleware. When all are done, the first error that a job raised
+        is raised here, unless `raise_errors` is false; a `Snooze` is none. Raises `EndlessDrain`
+        when more than `limit` jobs are due."""
+        _refuse_running_loop()
+        stage = HereStage()
+        try:
+            with self._draining():
+                drain = Drain(self.app, self._engine, stage, limit)
+                complete(drain.run())
+        finally:
+            stage.close()
+        return self._conclude(drain, raise_errors)
+
+    async def adrain(self, *, raise_errors: bool = True, limit: int = LIMIT) -> Drained:
+        """`drain`, for coroutines: those of jobs run on this event loop, plain functions in a
+        thread."""
+        with self._draining():
+            drain = Drain(self.app, self._engine, LoopStage(), limit)
+            await drain.run()
+        return self._conclude(drain, raise_errors)
+
+    @contextmanager
+    def _draining(self) -> Iterator[None]:
+        if self._is_draining:
+            raise RuntimeError(
+                "A drain of this sandbox is under way. What a job enqueues is run by that one: a "
+                "task need not, and cannot, drain."
+            )
+        self._is_draining = True
+        try:
+            yield
+        finally:
+            self._is_draining = False
+
+    def _conclude(self, drain: Drain, raise_errors: bool) -> Drained:
+        if raise_errors:
+            raise_first(drain.ended)
+        ids = list(dict.fromkeys(one.claim.id for one in drain.ended))
+        return Drained(see(self.app, self._engine, ids))
+
+    # ----------------------------------------------------------------------------------- seeing
+
+    @overload
+    def jobs(self, task: None = None) -> list[SandboxJob[Any]]: ...
+    @overload
+    def jobs(self, task: Task[..., R]) -> list[SandboxJob[R]]: ...
+    def jobs(self, task: Task[..., Any] | None = None) -> list[SandboxJob[Any]]:
+        """The jobs of a task, or of all, whatever has become of them; the oldest first."""
+        if task is not None and task.app is not self.app:
+            raise ValueError(
+                f"{task!r} is no task of {self.app!r}, the app of this sandbox: its jobs are "
+                "elsewhere. Make a sandbox of its own app."
+            )
+        return see_all(self.app, self._engine, None if task is None else task.name)
+
+
+def _refuse_running_loop() -> None:
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return
+    raise RuntimeError(
+        "drain() was called in a coroutine, whose event loop it would hold up: write "
+        "`await box.adrain()`."
+    )

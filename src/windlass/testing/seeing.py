@@ -1,0 +1,92 @@
+"""What a test sees of jobs: their snapshots, with arguments and result as Python values."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Generic, TypeVar
+
+import msgspec
+
+from windlass.app import Windlass
+from windlass.core.codec import decode_json
+from windlass.core.envelope import unpack
+from windlass.core.states import State
+from windlass.engine.contract import Engine, Filter, JobRecord
+from windlass.errors import DecodeError
+from windlass.job import JobInfo
+from windlass.task import Task
+
+R_co = TypeVar("R_co", covariant=True)
+
+
+class SandboxJob(JobInfo, Generic[R_co], frozen=True, kw_only=True):
+    """A job at one instant: all of `JobInfo`, and these."""
+
+    arguments: Mapping[str, Any]  # by parameter, as its caller gave them; {} if they make no call
+    result: R_co | None  # what it returned; None also as long as it has not succeeded
+
+
+class Drained(tuple[SandboxJob[Any], ...]):
+    """The jobs that a drain has run, in the order of their first run, as they are after it."""
+
+    __slots__ = ()
+
+    @property
+    def succeeded(self) -> tuple[SandboxJob[Any], ...]:
+        return self._in(State.SUCCEEDED)
+
+    @property
+    def failed(self) -> tuple[SandboxJob[Any], ...]:
+        """Those that will be tried again, and those that are dead."""
+        return self._in(State.RETRYING, State.DEAD)
+
+    @property
+    def dead(self) -> tuple[SandboxJob[Any], ...]:
+        return self._in(State.DEAD)
+
+    def _in(self, *states: State) -> tuple[SandboxJob[Any], ...]:
+        return tuple(job for job in self if job.state in states)
+
+
+def see_all(app: Windlass, engine: Engine, task: str | None) -> list[SandboxJob[Any]]:
+    """The jobs of a task, or of all, the oldest first."""
+    records = sorted(_find(engine, Filter(task=task)), key=lambda one: (one.created_ms, one.id))
+    return see(app, engine, [record.id for record in records])
+
+
+def see(app: Windlass, engine: Engine, ids: Sequence[str]) -> list[SandboxJob[Any]]:
+    """Those of these jobs that are still there."""
+    return [_see(app, record) for record in engine.get(ids) if record is not None]
+
+
+def _find(engine: Engine, filter: Filter) -> Iterator[JobRecord]:
+    page = engine.find(filter)
+    yield from page.records
+    while page.cursor is not None:
+        page = engine.find(filter, page.cursor)
+        yield from page.records
+
+
+def _see(app: Windlass, record: JobRecord) -> SandboxJob[Any]:
+    result = None if record.result is None else app.decode_result(record.task, record.result)
+    return SandboxJob(
+        **msgspec.structs.asdict(JobInfo.of(record)),
+        arguments=_arguments(app.known_tasks.get(record.task), record.payload),
+        result=result,
+    )
+
+
+def _arguments(task: Task[..., Any] | None, payload: bytes) -> dict[str, Any]:
+    try:
+        call = bytes(unpack(payload).call)
+        if task is None:
+            plain: dict[str, Any] = decode_json(call)
+            return plain
+        args, kwargs = task.codec.decode(call)
+    except DecodeError:
+        return {}
+    signature = inspect.signature(task.function)
+    first = (None,) if task.takes_context else ()
+    bound = signature.bind(*first, *args, **kwargs).arguments
+    return dict(list(bound.items())[len(first) :])

@@ -1,0 +1,3 @@
+"""On every variant: `windlass.testing.contract.test_lost_replies`."""
+
+from windlass.testing.contract.test_lost_replies import *

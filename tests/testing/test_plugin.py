@@ -1,0 +1,104 @@
+"""The plugin, as projects meet it: found by its entry point, and not in the way."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+from tests.docs.pages import DOCS, blocks
+
+GUIDE = DOCS / "guides" / "testing.md"
+SHOP = """
+from windlass import Windlass
+
+app = Windlass("sqlite:////there/is/no/such/folder/jobs.db")
+sent = []
+
+@app.task(name="welcome")
+def welcome(user_id: int) -> None:
+    sent.append(user_id)
+"""
+CONFTEST = """
+import pytest
+
+@pytest.fixture
+def windlass_app():
+    from shop import app
+
+    return app
+"""
+TESTS = """
+import asyncio
+import pytest
+from shop import sent, welcome
+
+def test_sync(windlass_sandbox):
+    welcome.enqueue(42)
+    assert [job.arguments for job in windlass_sandbox.jobs(welcome)] == [{"user_id": 42}]
+    windlass_sandbox.drain()
+    assert sent == [42]
+
+def test_each_has_its_own(windlass_sandbox):
+    assert windlass_sandbox.jobs() == []
+
+def test_coroutines(windlass_sandbox):
+    async def body():
+        await welcome.aenqueue(43)
+        return await windlass_sandbox.adrain()
+
+    assert len(asyncio.run(body())) == 1
+"""
+UNUSED = """
+import sys
+
+def test_nothing_was_loaded(request):
+    assert request.config.pluginmanager.get_plugin("windlass") is sys.modules["windlass_pytest"]
+    assert not [name for name in sys.modules if name.partition(".")[0] == "windlass"]
+    assert "msgspec" not in sys.modules
+"""
+
+
+def run(folder: Path, **files: str) -> subprocess.CompletedProcess[str]:
+    for name, text in files.items():
+        (folder / f"{name}.py").write_text(text)
+    # The plugins of this project's own tests are left out: some of them load windlass.
+    others = ("hypothesispytest", "xdist", "timeout", "anyio", "asyncio")
+    options = [option for name in others for option in ("-p", f"no:{name}")]
+    return subprocess.run(
+        [sys.executable, "-m", "pytest", "-q", "-W", "error", *options, "-p", "no:cacheprovider"],
+        cwd=folder,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+def test_the_fixture_gives_a_sandbox(tmp_path: Path) -> None:
+    ran = run(tmp_path, shop=SHOP, conftest=CONFTEST, test_shop=TESTS)
+    assert "3 passed" in ran.stdout, ran.stdout + ran.stderr
+
+
+def test_what_the_guide_tells_to_write_works(tmp_path: Path) -> None:
+    files = {block.label.removesuffix(".py"): block.text for block in blocks(GUIDE) if block.label}
+    ran = run(tmp_path, **{name: text for name, text in files.items() if "/" not in name})
+    assert "1 passed" in ran.stdout, ran.stdout + ran.stderr
+
+
+def test_without_an_app_it_says_what_to_write(tmp_path: Path) -> None:
+    ran = run(tmp_path, shop=SHOP, test_shop=TESTS)
+    assert "3 errors" in ran.stdout, ran.stdout + ran.stderr
+    assert "def windlass_app():" in ran.stdout
+
+
+def test_it_loads_nothing_where_it_is_not_used(tmp_path: Path) -> None:
+    ran = run(tmp_path, test_unused=UNUSED)
+    assert "1 passed" in ran.stdout, ran.stdout + ran.stderr
+
+
+def test_a_sandbox_needs_no_library_for_tests() -> None:
+    program = "import sys, windlass.testing; print({'pytest', 'hypothesis'} & set(sys.modules))"
+    ran = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True
+    )
+    assert ran.stdout.strip() == "set()"
