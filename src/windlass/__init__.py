@@ -3,6 +3,7 @@
 from typing import TYPE_CHECKING
 
 from windlass.app import Windlass
+from windlass.around import Outgoing
 from windlass.context import Context, Progress, current_context
 from windlass.core.failure import FailureText
 from windlass.core.retry import Retry
@@ -20,6 +21,7 @@ from windlass.errors import (
     EngineUnavailable,
     FormatTooNew,
     IdempotencyConflict,
+    IncludeFailed,
     InvalidSchedule,
     InvalidSurroundings,
     InvalidTask,
@@ -34,6 +36,7 @@ from windlass.errors import (
     ResultExpired,
     ScheduleNotFound,
     SettingError,
+    TaskNotIncluded,
     TimedOut,
     WindlassError,
 )
@@ -41,6 +44,7 @@ from windlass.job import Job, JobInfo
 from windlass.queue import Queue, QueueInfo
 from windlass.settings import Settings
 from windlass.task import Call, Task
+from windlass.tasks import Tasks
 
 if TYPE_CHECKING:
     from windlass.core.schedule import All, Cron, Every
@@ -64,6 +68,7 @@ __all__ = [
     "FormatTooNew",
     "Hold",
     "IdempotencyConflict",
+    "IncludeFailed",
     "Interrupted",
     "InvalidSchedule",
     "InvalidSurroundings",
@@ -76,6 +81,7 @@ __all__ = [
     "JobNotFound",
     "NewerFormat",
     "NoContext",
+    "Outgoing",
     "PayloadTooLarge",
     "Progress",
     "Queue",
@@ -93,6 +99,8 @@ __all__ = [
     "Snooze",
     "State",
     "Task",
+    "TaskNotIncluded",
+    "Tasks",
     "TimedOut",
     "Unique",
     "Windlass",

@@ -2,8 +2,8 @@
 
 1. `Windlass` reads the settings, keeps the tasks by name, and opens the engine when it is first
    needed: making an app touches neither disk nor network.
-2. `@app.task` checks the function, finds its name and registers it.
-3. `lifespan` and `@app.around_run` are what surrounds jobs; a worker makes use of them.
+2. `@app.task` registers a function, `include` a group of tasks; `task_named` needs neither.
+3. `lifespan`, `@app.around_run` and `@app.around_enqueue` are what surrounds jobs.
 
 After a fork the child has an app of its own: the engine and the I/O thread see to their own
 connections, locks and queues.
@@ -11,29 +11,15 @@ connections, locks and queues.
 
 from __future__ import annotations
 
-import inspect
 import os
-import re
-import sys
-from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
-from pathlib import Path
-from types import FunctionType, MappingProxyType, TracebackType
-from typing import (
-    TYPE_CHECKING,
-    Any,
-    Concatenate,
-    Final,
-    Literal,
-    ParamSpec,
-    Protocol,
-    Self,
-    TypeVar,
-    Unpack,
-    overload,
-)
+from functools import partial
+from types import MappingProxyType, TracebackType
+from typing import TYPE_CHECKING, Any, Self, TypeVar, Unpack
 
 from windlass.around import (
+    AroundEnqueue,
     AroundRun,
     Lifespan,
     LifespanFunction,
@@ -41,16 +27,15 @@ from windlass.around import (
     read_lifespan,
     read_middleware,
 )
-from windlass.context import Context
 from windlass.core.codec import decode_json
 from windlass.core.ids import check_id
-from windlass.core.unique import Unique
+from windlass.core.patterns import first_match
 from windlass.engine.contract import Engine, EngineOptions
 from windlass.engine.forking import opening
-from windlass.errors import InvalidTask
 from windlass.job import Job
-from windlass.options import Choices, TaskOptions, read_queue, read_task_options
+from windlass.options import read_queue
 from windlass.queue import Queue
+from windlass.registration import Declaration, Registrar, Registry, checked_name, default_name
 from windlass.settings import (
     SettingArguments,
     Settings,
@@ -58,7 +43,17 @@ from windlass.settings import (
     read_settings,
     without_secrets,
 )
-from windlass.task import AsyncTask, SyncTask, Task
+from windlass.storing import astore_many, store_many
+from windlass.task import (
+    DEFAULT_QUEUE,
+    Call,
+    Home,
+    Task,
+    chunks_of,
+    read_call,
+    task_without_code,
+)
+from windlass.tasks import Tasks
 
 if TYPE_CHECKING:
     from windlass.batching import Batcher
@@ -66,38 +61,12 @@ if TYPE_CHECKING:
     from windlass.core.timetable import Entry
     from windlass.schedules import Schedules
 
-    Timing = Cron | Every | Sequence[Cron | Every]
-
-P = ParamSpec("P")
 R = TypeVar("R")
 Around = TypeVar("Around", bound=AroundRun)
-
-_TASK_NAME: Final = re.compile(r"[^\s\x00-\x1f]{1,200}")
-
-
-class Decorator(Protocol):
-    """What `@app.task(...)` gives: makes a task of a function."""
-
-    @overload
-    def __call__(  # type: ignore[overload-overlap]  # the more special one comes first
-        self, function: Callable[P, Coroutine[Any, Any, R]], /
-    ) -> AsyncTask[P, R]: ...
-    @overload
-    def __call__(self, function: Callable[P, R], /) -> SyncTask[P, R]: ...
+AroundSend = TypeVar("AroundSend", bound=AroundEnqueue)
 
 
-class ContextDecorator(Protocol):
-    """The same for functions whose first parameter is the context; callers do not pass it."""
-
-    @overload
-    def __call__(  # type: ignore[overload-overlap]  # the more special one comes first
-        self, function: Callable[Concatenate[Context, P], Coroutine[Any, Any, R]], /
-    ) -> AsyncTask[P, R]: ...
-    @overload
-    def __call__(self, function: Callable[Concatenate[Context, P], R], /) -> SyncTask[P, R]: ...
-
-
-class Windlass:
+class Windlass(Registrar):
     """Tasks, and the place where their jobs live.
 
     `url` names that place; further settings are keyword arguments. Each can come from the
@@ -118,10 +87,12 @@ class Windlass:
         if url is not None:
             arguments["url"] = url
         self.settings: Settings = read_settings(arguments, os.environ)
-        self._tasks: dict[str, Task[..., Any]] = {}
+        self._registry = Registry()
         self._lifespan = None if lifespan is None else read_lifespan(lifespan)
         self._declared: dict[str, tuple[Task[..., Any], Cron | Every]] = {}
         self._middleware: list[Middleware] = []
+        #: What surrounds every enqueue, the outermost first.
+        self.enqueue_middleware: tuple[Middleware, ...] = ()
         self._unnamed_url = _unnamed(self.settings)
         self._engine: Engine | None = None
         self._wrap: Callable[[Engine], Engine] | None = None
@@ -130,7 +101,12 @@ class Windlass:
     @property
     def tasks(self) -> Mapping[str, Task[..., Any]]:
         """The registered tasks by name."""
-        return MappingProxyType(self._tasks)
+        return MappingProxyType(self._registry.tasks)
+
+    @property
+    def known_tasks(self) -> Mapping[str, Task[..., Any]]:
+        """The same tasks, also by the names that they had before: whose jobs can be run."""
+        return MappingProxyType(self._registry.known)
 
     @property
     def lifespan(self) -> Lifespan | None:
@@ -171,7 +147,7 @@ class Windlass:
 
     def decode_result(self, task: str, result: bytes) -> Any:
         """A stored result, rebuilt by the annotations of its task; as JSON if that is unknown."""
-        known = self._tasks.get(task)
+        known = self._registry.known.get(task)
         return decode_json(result) if known is None else known.codec.decode_result(result)
 
     def wrap_engine(self, wrap: Callable[[Engine], Engine]) -> None:
@@ -204,7 +180,7 @@ class Windlass:
         self.close()
 
     def __repr__(self) -> str:
-        return f"<Windlass at {without_secrets(self.settings.url)}, {len(self._tasks)} tasks>"
+        return f"<Windlass at {without_secrets(self.settings.url)}, {len(self.tasks)} tasks>"
 
     # -------------------------------------------------------------------------------- running
 
@@ -230,95 +206,75 @@ class Windlass:
 
     # ---------------------------------------------------------------------------- registering
 
-    @overload
-    def task(  # type: ignore[overload-overlap]  # the more special one comes first
-        self, function: Callable[P, Coroutine[Any, Any, R]], /
-    ) -> AsyncTask[P, R]: ...
-    @overload
-    def task(self, function: Callable[P, R], /) -> SyncTask[P, R]: ...
-    @overload
-    def task(
-        self,
-        /,
-        *,
-        takes_context: Literal[True],
-        name: str = ...,
-        run_in: Literal["process"] = ...,
-        schedule: Timing = ...,
-        unique: Unique = ...,
-        **options: Unpack[TaskOptions],
-    ) -> ContextDecorator: ...
-    @overload
-    def task(
-        self,
-        /,
-        *,
-        takes_context: Literal[False] = ...,
-        name: str = ...,
-        run_in: Literal["process"] = ...,
-        schedule: Timing = ...,
-        unique: Unique = ...,
-        **options: Unpack[TaskOptions],
-    ) -> Decorator: ...
-    def task(self, function: Any = None, /, **options: Any) -> Any:
-        """Make a task of a function: `@app.task`, or `@app.task(queue="mail", ...)`.
+    def include(self, *groups: Tasks) -> None:
+        """Make the tasks of these groups tasks of this app, also those declared later on."""
+        for group in groups:
+            if not isinstance(group, Tasks):
+                raise TypeError(
+                    f"include takes groups made by windlass.Tasks(...), found {group!r}. Modules "
+                    "are named by Windlass(include=[...])."
+                )
+            group.join(self)
 
-        Takes `name`, `takes_context`, `run_in`, `schedule`, `unique`, `queue`, `requires`,
-        `priority`, `retry`, `timeout`, `expires` and `result_ttl`."""
-        name = _checked_name(options.pop("name")) if "name" in options else None
-        takes_context = options.pop("takes_context", False)
-        if not isinstance(takes_context, bool):
-            raise TypeError(f"takes_context must be True or False, found {takes_context!r}")
-        runs_alone = "run_in" in options and _is_process(options.pop("run_in"))
-        unique = _checked_unique(options.pop("unique")) if "unique" in options else None
-        schedule = options.pop("schedule", None)
-        declared = read_task_options(options)
+    def add_tasks(self, tasks: Sequence[Task[..., Any]]) -> None:
+        """Let these tasks, which have no app yet, belong to this one: all of them or none."""
+        for task in tasks:
+            self._registry.check(task)
+        for task in tasks:
+            self._registry.add(task)
+            task.home.app, task.home.queue = self, self.queue_for(task.name, task.home.queue)
+            self._declare(task)
 
-        def register(function: Callable[..., Any]) -> Task[..., Any]:
-            task = self._register(function, name, takes_context, runs_alone, unique, declared)
-            if schedule is not None:
-                self._declare(task, schedule)
-            return task
+    def task_named(self, name: str, *, queue: str | None = None) -> Task[..., Any]:
+        """A task by its name, to be enqueued where its code is not.
 
-        return register if function is None else register(function)
+        Without the code nothing is known of its parameters: arguments are JSON types, and checked
+        by the worker. `queue` is needed unless a route is for it, or `default` is meant."""
+        known = self._registry.known.get(checked_name(name))
+        task = task_without_code(self, name) if known is None else known
+        return task if queue is None else task.using(queue=queue)
 
-    def _register(
-        self,
-        function: Callable[..., Any],
-        name: str | None,
-        takes_context: bool,
-        runs_alone: bool,
-        unique: Unique | None,
-        declared: Choices,
-    ) -> Task[..., Any]:
-        plain = _plain_function(function, takes_context)
-        name = name or _default_name(plain)
-        if name in self._tasks:
-            known = self._tasks[name].function
-            raise InvalidTask(
-                f"Two functions want to be the task {name}: {_place_of(known)} and "
-                f"{_place_of(plain)}. Rename one, or give it @app.task(name=...)."
-            )
-        kind = AsyncTask if inspect.iscoroutinefunction(plain) else SyncTask
-        task: Task[..., Any] = kind(
-            self,
-            plain,
-            name=name,
-            takes_context=takes_context,
-            runs_alone=runs_alone,
-            unique=unique,
-            declared=declared,
-        )
-        self._tasks[name] = task
+    def enqueue_many(self, calls: Iterable[Call[R]]) -> list[Job[R]]:
+        """Store calls of several tasks, made by `bind`, 500 at a time in the order given.
+
+        Each chunk is stored in one step, as a whole or not at all; where the engine has several
+        partitions, that holds for the part of the chunk in each of them. When a chunk fails, the
+        error has a note that says how many jobs were stored before it."""
+        return store_many(self, self._chunks(calls))
+
+    async def aenqueue_many(self, calls: Iterable[Call[R]]) -> list[Job[R]]:
+        """`enqueue_many`, for coroutines."""
+        return await astore_many(self, self._chunks(calls))
+
+    def _chunks(self, calls: object) -> Iterator[list[Call[Any]]]:
+        return chunks_of(calls, partial(read_call, self), "task.bind(...)")
+
+    def queue_for(self, name: str, otherwise: str = DEFAULT_QUEUE) -> str:
+        """The queue for jobs of a task for which neither caller nor decorator chose one."""
+        routes = self.settings.routes
+        pattern = first_match(routes, name) if routes else None
+        return otherwise if pattern is None else routes[pattern]
+
+    def name_of(self, stored: str) -> str:
+        """The name of a task by a name under which jobs of it are stored."""
+        known = self._registry.known.get(stored)
+        return stored if known is None else known.name
+
+    def _add(self, declaration: Declaration) -> Task[..., Any]:
+        name = declaration.name or default_name(declaration.function)
+        task = declaration.to_task(name, Home(None, DEFAULT_QUEUE))
+        self.add_tasks((task,))
         return task
 
-    def _declare(self, task: Task[..., Any], schedule: object) -> None:
+    def _declare(self, task: Task[..., Any]) -> None:
+        if task.declared_schedule is None:
+            return
         from windlass.schedules import read_declared
 
         try:
-            self._declared.update(dict(read_declared(task, schedule)))
+            self._declared.update(dict(read_declared(task, task.declared_schedule)))
         except BaseException:
-            del self._tasks[task.name]  # there is no such task: its declaration is wrong
+            self._registry.remove(task)  # there is no such task: its declaration is wrong
             raise
 
     def declared_schedules(self) -> Iterator[tuple[str, Entry]]:
@@ -334,6 +290,17 @@ class Windlass:
         It may see what the task raises, or raise something itself, which is then the failure of the
         attempt; the rules of retries stay. The first one declared is the outermost."""
         self._middleware.append(read_middleware(function))
+        return function
+
+    def around_enqueue(self, function: AroundSend) -> AroundSend:
+        """Run this around every enqueue of this app: a function that takes the `Outgoing` call and
+        yields once, where the call is stored.
+
+        It may add headers. What it raises before the yield reaches the caller, and nothing is
+        stored. The first one declared is the outermost. Jobs of schedules are made by workers, and
+        pass no middleware."""
+        found = read_middleware(function, "around_enqueue", "the outgoing call")
+        self.enqueue_middleware = (*self.enqueue_middleware, found)
         return function
 
     # -------------------------------------------------------------------------------- opening
@@ -376,83 +343,3 @@ def _warn(message: str) -> None:
     import logging  # slow to import, and seldom needed here
 
     logging.getLogger("windlass").warning(message)
-
-
-# ---------------------------------------------------------------------------- functions and names
-
-
-def _plain_function(function: object, takes_context: bool) -> FunctionType:
-    if not isinstance(function, FunctionType):
-        raise InvalidTask(
-            f"A task is made of a function written with def or async def, found {function!r}. "
-            "Options are given by name: @app.task(name=...)."
-        )
-    if function.__name__ == "<lambda>":
-        raise InvalidTask(f"The lambda at {_place_of(function)} has no name: write it with def.")
-    if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
-        raise InvalidTask(
-            f"{_place_of(function)} is a generator, whose values nobody would take: return a "
-            "list, or enqueue a job for each value."
-        )
-    if not takes_context and _begins_with_context(function):
-        raise InvalidTask(
-            f"The first parameter of {_place_of(function)} is the context: write "
-            "@app.task(takes_context=True), so that callers need not pass it."
-        )
-    return function
-
-
-def _is_process(run_in: object) -> bool:
-    if run_in == "process":
-        return True
-    raise ValueError(
-        f'run_in must be "process", for a process of its own, found {run_in!r}: without it plain '
-        "functions run in threads and coroutines on an event loop."
-    )
-
-
-def _checked_unique(unique: object) -> Unique:
-    if isinstance(unique, Unique):
-        return unique
-    raise TypeError(f"unique must be a windlass.Unique(...), found {unique!r}")
-
-
-def _begins_with_context(function: FunctionType) -> bool:
-    first = next(iter(inspect.signature(function).parameters.values()), None)
-    return first is not None and first.annotation in (Context, "Context", "windlass.Context")
-
-
-def _checked_name(name: object) -> str:
-    if isinstance(name, str) and _TASK_NAME.fullmatch(name):
-        return name
-    raise InvalidTask(
-        f"The name of a task must be text of 1 to 200 characters without spaces, found {name!r}."
-    )
-
-
-def _default_name(function: FunctionType) -> str:
-    """`module.function`; for a function inside another one, both names."""
-    module = function.__module__
-    if module == "__main__":
-        module = _name_of_main(function)
-    return _checked_name(f"{module}.{function.__qualname__.replace('.<locals>', '')}")
-
-
-def _name_of_main(function: FunctionType) -> str:
-    """The name under which a worker imports what this process runs as `__main__`."""
-    main = sys.modules["__main__"]
-    if main.__spec__ is not None:  # python -m package.module
-        return main.__spec__.name
-    stem = Path(getattr(main, "__file__", None) or "").stem
-    if stem.isidentifier() and stem != "__main__":  # python module.py
-        return stem
-    raise InvalidTask(
-        f"The task {function.__qualname__} is defined where a worker cannot import it from "
-        f"({_place_of(function)}). Move it into a module, or give it @app.task(name=...)."
-    )
-
-
-def _place_of(function: Callable[..., Any]) -> str:
-    code = function.__code__ if isinstance(function, FunctionType) else None
-    place = f" ({code.co_filename}:{code.co_firstlineno})" if code else ""
-    return f"{function.__module__}.{function.__qualname__}{place}"

@@ -1,9 +1,12 @@
-"""What surrounds jobs: middleware around every run, and the lifespan of the process they run in.
+"""What surrounds jobs: middleware around every run and every enqueue, and the lifespan of the
+process they run in.
 
-1. `read_middleware` and `read_lifespan` check what an app was given, where it was given.
-2. `Surrounded` is one run inside all middleware of an app. The first one declared is the outermost.
-   Each may see the error of the task, or replace it by its own; none can make it unseen, because a
-   job that has no value has not succeeded.
+1. `Outgoing` is what middleware is told of a call that is enqueued.
+2. `read_middleware` and `read_lifespan` check what an app was given, where it was given.
+3. `Surrounded` is one run, or one enqueue, inside all middleware of an app. The first one declared
+   is the outermost. Each may see the error of what is inside, or replace it by its own; none can
+   make it unseen, because a job that has no value has not succeeded, and a call that was not stored
+   has no job.
 
 A generator function that yields once is a context manager in its shortest form; anything else that
 is called and gives one will do.
@@ -20,13 +23,39 @@ from contextlib import (
     contextmanager,
 )
 from types import TracebackType
-from typing import Any, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
 
 from windlass.context import Context
 from windlass.errors import InvalidSurroundings
 
+if TYPE_CHECKING:
+    from windlass.job import Job
+
+
+class Outgoing:
+    """A call on its way into its queue. `headers` may be changed until it is stored; `job` is the
+    handle on it afterwards."""
+
+    __slots__ = ("headers", "job", "priority", "queue", "task")
+
+    def __init__(self, task: str, queue: str, priority: int, headers: dict[str, str]) -> None:
+        self.task = task
+        self.queue = queue
+        self.priority = priority
+        self.headers = headers
+        self.job: Job[Any] | None = None
+
+    def __repr__(self) -> str:
+        return f"<Outgoing call of {self.task} to {self.queue}>"
+
+
+#: What a run is called in the notes of middleware.
+RUN: Final = "the task"
+
 #: What `@app.around_run` decorates.
 AroundRun: TypeAlias = Callable[[Context], Iterator[None] | AbstractContextManager[Any]]
+#: What `@app.around_enqueue` decorates.
+AroundEnqueue: TypeAlias = Callable[[Outgoing], Iterator[None] | AbstractContextManager[Any]]
 #: What `Windlass(lifespan=...)` takes.
 LifespanFunction: TypeAlias = Callable[
     [],
@@ -38,10 +67,10 @@ LifespanFunction: TypeAlias = Callable[
 
 
 class Middleware(NamedTuple):
-    """One function declared with `@app.around_run`."""
+    """One function declared with `@app.around_run` or `@app.around_enqueue`."""
 
     name: str
-    open: Callable[[Context], Any]
+    open: Callable[[Any], Any]
 
 
 class Lifespan(NamedTuple):
@@ -54,17 +83,20 @@ class Lifespan(NamedTuple):
 # ---------------------------------------------------------------------------------------- checking
 
 
-def read_middleware(function: object) -> Middleware:
+def read_middleware(
+    function: object, decorator: str = "around_run", takes: str = "the context"
+) -> Middleware:
     name = _name_of(function)
     if not callable(function):
         raise InvalidSurroundings(
-            f"@app.around_run is for a function that takes the context and yields once, found "
+            f"@app.{decorator} is for a function that takes {takes} and yields once, found "
             f"{function!r}."
         )
     if _is_async(function):
+        place = "the task runs" if decorator == "around_run" else "the call is stored"
         raise InvalidSurroundings(
             f"The middleware {name} is written with async def. One form serves plain functions and "
-            "coroutines alike: write it with def, and yield where the task runs."
+            f"coroutines alike: write it with def, and yield where {place}."
         )
     return Middleware(name, _as_manager(function))
 
@@ -104,22 +136,26 @@ def _name_of(function: object) -> str:
 
 
 class Surrounded:
-    """A context manager for one run. A class and no generator: it is made for every job."""
+    """A context manager for one run. A class and no generator: it is made for every job. `what` it
+    surrounds is for the notes on errors."""
 
-    __slots__ = ("_context", "_entered", "_middleware")
+    __slots__ = ("_entered", "_middleware", "_subject", "_what")
 
-    def __init__(self, middleware: Sequence[Middleware], context: Context) -> None:
+    def __init__(
+        self, middleware: Sequence[Middleware], subject: Context | Outgoing, what: str = RUN
+    ) -> None:
         self._middleware = middleware
-        self._context = context
+        self._subject = subject
+        self._what = what
         self._entered: list[tuple[str, AbstractContextManager[Any]]] = []
 
     def __enter__(self) -> None:
         for name, open_manager in self._middleware:
             try:
-                manager = open_manager(self._context)
+                manager = open_manager(self._subject)
                 manager.__enter__()
             except BaseException as error:
-                error.add_note(f"Raised by the middleware {name}, before the task.")
+                error.add_note(f"Raised by the middleware {name}, before {self._what}.")
                 self._leave(error)
                 raise
             self._entered.append((name, manager))
@@ -150,7 +186,7 @@ class Surrounded:
                     manager.__exit__(type(error), error, error.__traceback__)
             except BaseException as raised:  # noqa: BLE001  # the next one is left all the same
                 if raised is not error:
-                    raised.add_note(f"Raised by the middleware {name}, after the task.")
+                    raised.add_note(f"Raised by the middleware {name}, after {self._what}.")
                     error = raised
         if error is not None and error is not came:
             raise error

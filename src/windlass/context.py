@@ -8,7 +8,7 @@ same object as its first argument.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextvars import ContextVar
 from typing import Any, Final
 
@@ -20,6 +20,8 @@ from windlass.errors import NoContext
 #: A longer progress message is cut to this many characters.
 MAX_PROGRESS_MESSAGE: Final = 1_000
 
+_NO_HEADERS: Final[Mapping[str, str]] = {}
+
 
 class Progress(msgspec.Struct, frozen=True):
     """How far a job is: a share from 0 to 1, and a word about it."""
@@ -29,12 +31,13 @@ class Progress(msgspec.Struct, frozen=True):
 
 
 class Context:
-    """The job that is running. `attempt` is 1 for the first try; `state` is what the lifespan of
-    the app gave to this process, or None."""
+    """The job that is running. `attempt` is 1 for the first try; `headers` are what its caller sent
+    along; `state` is what the lifespan of the app gave to this process, or None."""
 
     __slots__ = (
         "_sink",
         "attempt",
+        "headers",
         "interruption",
         "job_id",
         "max_attempts",
@@ -53,6 +56,7 @@ class Context:
         max_attempts: int,
         sink: Callable[[bytes], None],
         state: Any = None,
+        headers: Mapping[str, str] = _NO_HEADERS,
     ) -> None:
         self.job_id = job_id
         self.task = task
@@ -60,6 +64,7 @@ class Context:
         self.attempt = attempt
         self.max_attempts = max_attempts
         self.state = state
+        self.headers = headers
         self.interruption: Interruption | None = None  # set by the worker, and by nobody else
         self._sink = sink
 

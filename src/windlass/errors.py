@@ -6,7 +6,9 @@ too. All of them can be copied and pickled.
     WindlassError
     ├── SettingError            a setting is unknown or has a value that makes no sense
     ├── AppNotFound             `module:attribute` names no app
+    ├── IncludeFailed           a module that `include` names cannot be imported
     ├── InvalidTask             a function or a name that cannot become a task
+    ├── TaskNotIncluded         a task of a group that no app includes yet
     ├── InvalidSchedule         a schedule that a task cannot have, or a name that is taken
     ├── InvalidSurroundings     what was given as middleware or lifespan cannot be one
     ├── NoContext               no job is running here
@@ -46,8 +48,34 @@ class AppNotFound(WindlassError):
     """`module:attribute` names no app."""
 
 
+class IncludeFailed(WindlassError):
+    """A module that `include` names is not there or cannot be imported, or a pattern fits none.
+
+    `module` is the one that was to be imported, or the pattern."""
+
+    def __init__(self, message: str, *, module: str = "") -> None:
+        super().__init__(message)
+        self.module = module
+
+
 class InvalidTask(WindlassError, TypeError):
     """A function or a name that cannot become a task."""
+
+
+class TaskNotIncluded(WindlassError, RuntimeError):
+    """A task of a group was used before an app has included the group."""
+
+    def __init__(self, task: str, group: str) -> None:
+        super().__init__(task, group)
+        self.task = task
+        self.group = group
+
+    def __str__(self) -> str:
+        return (
+            f"The task {self.task} belongs to {self.group}, and no app has included that group: "
+            "nobody knows where its jobs go. Call app.include(...) with the group where the app is "
+            "made, and import that module before anything is enqueued."
+        )
 
 
 class InvalidSchedule(WindlassError, ValueError):

@@ -11,7 +11,7 @@ Nothing is subscribed to, so a handle that is dropped leaves nothing behind.
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Final, Generic, NoReturn, TypeVar, cast
 
@@ -19,11 +19,19 @@ import msgspec
 
 from windlass.context import Progress
 from windlass.core.durations import Duration, describe_ms, to_ms
+from windlass.core.envelope import unpack
 from windlass.core.failure import FailureText
 from windlass.core.lines import labels_of, queue_of
 from windlass.core.states import Hold, Reason, State
 from windlass.engine.contract import CancelCode, ChangeCode, Engine, JobRecord
-from windlass.errors import DuplicateJob, JobCancelled, JobFailed, JobNotFound, ResultExpired
+from windlass.errors import (
+    DecodeError,
+    DuplicateJob,
+    JobCancelled,
+    JobFailed,
+    JobNotFound,
+    ResultExpired,
+)
 
 if TYPE_CHECKING:
     from windlass.app import Windlass
@@ -61,6 +69,7 @@ class JobInfo(msgspec.Struct, frozen=True, kw_only=True):
     cancel_requested: bool
     progress: Progress | None
     error: FailureText | None  # the latest one, also when a later attempt went well
+    headers: Mapping[str, str]  # what the caller sent along; empty in lists of jobs
     unique_key: str | None = None  # of a task with unique=...: a digest of what makes the key
 
     @classmethod
@@ -86,6 +95,7 @@ class JobInfo(msgspec.Struct, frozen=True, kw_only=True):
             cancel_requested=record.cancel_requested,
             progress=_progress(record.progress),
             error=latest_error(record),
+            headers=headers_of(record),
             unique_key=record.unique_key,
         )
 
@@ -191,12 +201,17 @@ class Job(Generic[R_co]):
     def _own(self, record: JobRecord | None) -> JobRecord:
         if record is None:
             raise self._not_found()
-        if self.task is not None and record.task != self.task:
+        if self.task not in (None, record.task) and not self._is_renamed(record):
             raise TypeError(
                 f"Job {self.id} belongs to task {record.task}, not to {self.task}: its result is "
                 f"of another type. Get it from {record.task}.job(id) or app.job(id)."
             )
         return record
+
+    def _is_renamed(self, record: JobRecord) -> bool:
+        """Whether it is stored under a former name of the same task."""
+        name = self._app.name_of
+        return self.task is not None and name(record.task) == name(self.task)
 
     def _result_of(self, record: JobRecord) -> R_co:
         reason = str(record.reason or record.state)
@@ -250,6 +265,16 @@ class _Patience:
 def latest_error(record: JobRecord) -> FailureText | None:
     """The newest error in a job's history."""
     return FailureText.unpack(record.failures[-1].error) if record.failures else None
+
+
+def headers_of(record: JobRecord) -> Mapping[str, str]:
+    """What is stored beside the arguments; nothing where that cannot be read."""
+    if b'"headers"' not in record.payload:
+        return {}
+    try:
+        return unpack(record.payload).headers
+    except DecodeError:
+        return {}
 
 
 def _progress(data: bytes | None) -> Progress | None:

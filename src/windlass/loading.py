@@ -1,12 +1,20 @@
-"""From `module:attribute`, as written on a command line, to the app that it names."""
+"""What is imported for workers and commands: the app, and the modules with its tasks.
+
+1. `load_app` goes from `module:attribute`, as written on a command line, to the app that it names.
+2. `load_tasks` imports what the setting `include` names. Producers need not do so: they import the
+   tasks that they enqueue.
+"""
 
 from __future__ import annotations
 
 import importlib
+import importlib.util
+import pkgutil
+from collections.abc import Iterator
 from types import ModuleType
 
 from windlass.app import Windlass
-from windlass.errors import AppNotFound
+from windlass.errors import AppNotFound, IncludeFailed, WindlassError
 from windlass.settings import nearest
 
 
@@ -51,3 +59,74 @@ def _attribute(module: ModuleType, path: str) -> object:
             raise AppNotFound(f"{module.__name__} has no {path}.{holds}")
         value = getattr(value, name)
     return value
+
+
+# --------------------------------------------------------------------------------------- the tasks
+
+
+def load_tasks(app: Windlass) -> None:
+    """Import the modules that the setting `include` of the app names.
+
+    Raises `IncludeFailed` when one is not there, or raises an error itself, and when a pattern fits
+    none."""
+    for pattern in app.settings.include:
+        names = list(_modules_for(pattern))
+        if not names:
+            raise IncludeFailed(
+                f"include={pattern!r} fits no module. A * stands for one name below a package: "
+                "'billing.*' is every module in billing, 'billing.*.tasks' the module tasks of "
+                "every package in it.",
+                module=pattern,
+            )
+        for name in names:
+            _include(name, pattern)
+
+
+def _modules_for(pattern: str) -> Iterator[str]:
+    head, star, rest = pattern.partition(".*")
+    if not star:
+        yield pattern
+        return
+    for name in _names_in(_include(head, pattern), only_packages=bool(rest)):
+        candidate = f"{head}.{name}{rest}"
+        fixed = candidate.partition(".*")[0]
+        if not rest or _is_there(fixed, pattern):
+            yield from _modules_for(candidate)
+
+
+def _names_in(package: ModuleType, *, only_packages: bool) -> list[str]:
+    """In the same order everywhere, without what is run and not imported."""
+    found = pkgutil.iter_modules(getattr(package, "__path__", ()))
+    fit = [module.name for module in found if module.ispkg or not only_packages]
+    return sorted(name for name in fit if name != "__main__")
+
+
+def _is_there(name: str, pattern: str) -> bool:
+    """Its packages are imported: they alone know where their modules are."""
+    try:
+        return importlib.util.find_spec(name) is not None
+    except ModuleNotFoundError:
+        return False  # what stands before it is a plain module
+    except (Exception, SystemExit) as error:  # a package can raise anything
+        parent = name.rpartition(".")[0]
+        raise IncludeFailed(_why_not_included(parent, pattern, error), module=parent) from error
+
+
+def _include(name: str, pattern: str) -> ModuleType:
+    try:
+        return importlib.import_module(name)
+    except WindlassError:
+        raise  # says what to do
+    except (Exception, SystemExit) as error:  # a module can raise anything
+        raise IncludeFailed(_why_not_included(name, pattern, error), module=name) from error
+
+
+def _why_not_included(name: str, pattern: str, error: BaseException) -> str:
+    named = f"The module {name}, which include={pattern!r} of the app names,"
+    if isinstance(error, ModuleNotFoundError) and f"{name}.".startswith(f"{error.name}."):
+        return (
+            f"{named} is not there: no module {error.name} can be imported from here. Write it as "
+            "Python imports it, and start from the folder that contains it."
+        )
+    cause = ": ".join(part for part in (type(error).__name__, str(error)) if part)
+    return f"{named} cannot be imported: {cause}. Mend it, or take it out of include."

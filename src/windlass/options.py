@@ -14,7 +14,9 @@ from typing import Any, Final, TypedDict
 
 import msgspec
 
+from windlass.core import habits
 from windlass.core.durations import Duration, instant_ms, to_ms
+from windlass.core.headers import read_headers
 from windlass.core.lines import read_labels
 from windlass.core.queue_plans import QUEUE_NAME
 from windlass.core.retry import Retry
@@ -28,8 +30,8 @@ MAX_KEY_LENGTH: Final = 256
 
 
 class TaskOptions(TypedDict, total=False):
-    """What `@app.task(...)` takes beside `name`, `takes_context`, `run_in`, `schedule` and
-    `unique`."""
+    """What `@app.task(...)` takes beside `name`, `aliases`, `takes_context`, `run_in`, `schedule`
+    and `unique`."""
 
     queue: str
     requires: str | Sequence[str]
@@ -38,6 +40,7 @@ class TaskOptions(TypedDict, total=False):
     timeout: Duration
     expires: Duration | datetime
     result_ttl: Duration
+    headers: Mapping[str, str]
 
 
 class CallOptions(TaskOptions, total=False):
@@ -64,12 +67,15 @@ class Choices(msgspec.Struct, frozen=True, kw_only=True):
     timeout_ms: int | None = None
     expires: Moment | None = None
     result_ttl_ms: int | None = None
+    headers: Mapping[str, str] | None = None
     run_after: Moment | None = None
     idempotency_key: str | None = None
 
     def over(self, others: Choices) -> Choices:
-        """These choices, and the others where these have none."""
+        """These choices, and the others where these have none; headers are put together."""
         chosen = {name: value for name, value in self._items() if value is not None}
+        if self.headers is not None and others.headers is not None:
+            chosen["headers"] = {**others.headers, **self.headers}
         return msgspec.structs.replace(others, **chosen) if chosen else others
 
     def _items(self) -> Iterable[tuple[str, Any]]:
@@ -109,6 +115,8 @@ def _misplaced(name: str, place: str, known: Iterable[str]) -> TypeError:
         return TypeError(f"{name} belongs to a call: write task.using({name}=...), not {place}.")
     if name in _TASK_ONLY:
         return TypeError(f"{name} belongs to the task: write @app.task({name}=...), not {place}.")
+    if name in habits.OPTIONS:
+        return TypeError(f"{place} takes no option {name}: write {habits.OPTIONS[name]}.")
     return TypeError(
         f"{place} takes no option {name}.{nearest(name, known)} It takes "
         f"{', '.join(known)}. What the function takes is passed to enqueue(...)."
@@ -172,13 +180,17 @@ def _read_key(name: str, value: object) -> str:
     raise _wrong(name, f"text of 1 to {MAX_KEY_LENGTH} characters", value)
 
 
+def _read_headers(_name: str, value: object) -> dict[str, str]:
+    return read_headers(value)
+
+
 def _wrong(name: str, expected: str, found: object) -> TypeError | ValueError:
     """A `ValueError` for text and numbers, which may have been the right kind of thing."""
     kind = ValueError if isinstance(found, str | int) else TypeError
     return kind(f"{name} must be {expected}, found {found!r}")
 
 
-_TASK_ONLY: Final = ("name", "takes_context", "run_in", "schedule", "unique")
+_TASK_ONLY: Final = ("name", "aliases", "takes_context", "run_in", "schedule", "unique")
 _IN_MILLISECONDS: Final = ("timeout", "result_ttl")
 _FOR_BOTH: Final[Mapping[str, _Reader]] = {
     "queue": _read_queue,
@@ -188,6 +200,7 @@ _FOR_BOTH: Final[Mapping[str, _Reader]] = {
     "expires": _read_moment,
     "result_ttl": _read_duration,
     "requires": _read_requires,
+    "headers": _read_headers,
 }
 _FOR_CALLS: Final[Mapping[str, _Reader]] = {
     **_FOR_BOTH,

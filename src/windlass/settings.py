@@ -19,6 +19,8 @@ from urllib.parse import quote, unquote, urlsplit
 import msgspec
 
 from windlass.core.durations import Duration, describe_ms, to_ms
+from windlass.core.patterns import check_pattern
+from windlass.core.queue_plans import QUEUE_NAME
 from windlass.core.retry import Retry
 from windlass.errors import SettingError
 
@@ -32,6 +34,8 @@ LOG_LEVELS: Final = ("debug", "info", "warning", "error", "critical")
 WHEN_FULL: Final = ("reject", "block")
 LOG_FORMATS: Final = ("text", "json")
 
+#: The name of a module, in which parts may be `*`.
+_MODULE: Final = re.compile(r"[^\W\d]\w*(\.([^\W\d]\w*|\*))*")
 _SQLITE: Final = "sqlite:///"
 #: What stands before the last @ of an authority; with a colon before it, also over slashes: then it
 #: is a password that was not quoted.
@@ -56,6 +60,8 @@ class SettingArguments(TypedDict, total=False):
     timezone: str
     log_level: str
     log_format: str
+    include: Sequence[str]
+    routes: Mapping[str, str]
 
 
 class Source(StrEnum):
@@ -85,6 +91,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     timezone: str  # of a Cron that names none
     log_level: str  # what `windlass worker` shows: one of LOG_LEVELS
     log_format: str  # and how: one of LOG_FORMATS
+    include: tuple[str, ...]  # modules with tasks, for workers and commands to import
+    routes: Mapping[str, str]  # queues for tasks that name none, by patterns of their names
     sources: Mapping[str, Source]
 
     def __repr__(self) -> str:
@@ -159,6 +167,47 @@ def _one_of(choices: Sequence[str]) -> Callable[[str, Any], str]:
     return read
 
 
+def _modules(name: str, value: Any) -> tuple[str, ...]:
+    modules = value if isinstance(value, list | tuple) else [value]
+    for module in modules:
+        if not isinstance(module, str) or not _MODULE.fullmatch(module):
+            raise ValueError(
+                f"{name} must be a list of modules such as 'shop.tasks' or 'billing.*', found "
+                f"{module!r}"
+            )
+    if isinstance(value, str):
+        raise ValueError(f"{name} must be a list, found text: write [{value!r}]")
+    return tuple(modules)
+
+
+def _routes(name: str, value: Any) -> Mapping[str, str]:
+    if not isinstance(value, Mapping):
+        raise ValueError(
+            f"{name} must be a dict of patterns to queues, such as {{'billing.*': 'billing'}}, "
+            f"found {value!r}"
+        )
+    for pattern, queue in value.items():
+        try:
+            check_pattern(pattern)
+        except ValueError as error:
+            raise ValueError(f"{name} must have {error}") from None
+        if not isinstance(queue, str) or not QUEUE_NAME.fullmatch(queue):
+            raise ValueError(f"{name} must have the name of a queue for {pattern}, found {queue!r}")
+    return dict(value)
+
+
+def _list_from_text(text: str) -> list[str]:
+    return [part.strip() for part in text.split(",") if part.strip()]
+
+
+def _routes_from_text(text: str) -> object:
+    """`billing.*=billing,reports.*=slow`; text that is none is left to be refused."""
+    pairs = [part.partition("=") for part in _list_from_text(text)]
+    if not all(pattern and queue for pattern, _, queue in pairs):
+        return text
+    return {pattern.strip(): queue.strip() for pattern, _, queue in pairs}
+
+
 def _whole_from_text(text: str) -> object:
     """The number; text that is none is left to be refused in the words of the setting."""
     return int(text) if text.strip().isdecimal() else text
@@ -181,6 +230,8 @@ SETTINGS: Final[Mapping[str, _Setting]] = {
     "timezone": _Setting("timezone", "UTC", _zone),
     "log_level": _Setting("log_level", "info", _one_of(LOG_LEVELS)),
     "log_format": _Setting("log_format", "text", _one_of(LOG_FORMATS)),
+    "include": _Setting("include", (), _modules, _list_from_text),
+    "routes": _Setting("routes", {}, _routes, _routes_from_text),
 }
 
 
@@ -236,8 +287,14 @@ def describe_unusual(settings: Settings) -> dict[str, str]:
     for name, setting in SETTINGS.items():
         value = getattr(settings, setting.field)
         if name != "url" and value != setting.read(name, setting.default):
-            unusual[name] = describe_ms(value) if setting.field.endswith("_ms") else str(value)
+            unusual[name] = describe_ms(value) if setting.field.endswith("_ms") else _text(value)
     return unusual
+
+
+def _text(value: object) -> str:
+    if isinstance(value, Mapping):
+        return ",".join(f"{key}={held}" for key, held in value.items())
+    return ",".join(value) if isinstance(value, tuple) else str(value)
 
 
 def mask_urls(text: str) -> str:

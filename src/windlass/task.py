@@ -1,9 +1,11 @@
 """A task: a function whose calls can be enqueued, typed like the function itself.
 
-1. `Task` encodes a call, hands it to the engine and gives back a `Job`. It is never changed:
-   `using` gives another one with options of its own.
-2. `Call` is a call with its arguments, made by `bind` and enqueued by `enqueue_many`.
+1. `Home` is where a task belongs: its app, or the group that no app includes yet.
+2. `Task` encodes a call, has it stored and gives back a `Job`. It is never changed: `using` gives
+   another one with options of its own.
 3. `SyncTask` and `AsyncTask` differ only in the type of a plain call.
+4. `Call` is a call with its arguments, made by `bind` and enqueued by `enqueue_many`; `chunks_of`
+   takes many of them apart.
 
 A job stores only what its caller chose. The retry policy, the time-out and the lifetime of results
 that the decorator names are read by the worker when the job runs, so that a deploy mends queued
@@ -16,31 +18,38 @@ import copy
 import functools
 import inspect
 import time
-from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping
 from itertools import islice
-from typing import TYPE_CHECKING, Any, Final, Generic, ParamSpec, Self, TypeVar, Unpack, cast
+from typing import (
+    TYPE_CHECKING,
+    Any,
+    Final,
+    Generic,
+    NoReturn,
+    ParamSpec,
+    Self,
+    TypeVar,
+    Unpack,
+    cast,
+)
 
 import msgspec
 
+from windlass.around import Outgoing, Surrounded
 from windlass.context import Context
+from windlass.core import habits
 from windlass.core.codec import CallCodec, check_size, fingerprint
 from windlass.core.envelope import Envelope, Overrides, pack
+from windlass.core.headers import check_bounds, read_headers
 from windlass.core.ids import check_id, new_id
-from windlass.core.lines import line_of, queue_of
+from windlass.core.lines import line_of
 from windlass.core.retry import Retry
 from windlass.core.unique import Unique
-from windlass.engine.contract import Engine, NewJob, Placed, PutCode, UniqueKey
-from windlass.errors import (
-    DuplicateJob,
-    EngineUnavailable,
-    IdempotencyConflict,
-    InvalidTask,
-    QueueFull,
-)
-from windlass.insisting import Attempts, pauses
+from windlass.engine.contract import NewJob, UniqueKey
+from windlass.errors import InvalidTask, TaskNotIncluded
 from windlass.job import Job
 from windlass.options import NO_CHOICES, CallOptions, Choices, Moment, read_call_options
+from windlass.storing import ENQUEUE, astore, astore_many, store, store_many
 
 if TYPE_CHECKING:
     from windlass.app import Windlass
@@ -56,7 +65,20 @@ DEFAULT_QUEUE: Final = "default"
 DEFAULT_PRIORITY: Final = 0
 
 _NO_MOMENT: Final = Moment()
-_REFUSED: Final = (PutCode.CONFLICT, PutCode.DUPLICATE, PutCode.FULL)
+_NO_HEADERS: Final[Mapping[str, str]] = {}
+
+
+class Home:
+    """Where a task belongs, and the queue for its jobs when neither caller nor decorator names one.
+
+    Shared by all that `using` makes of the task, because a group may be included after that."""
+
+    __slots__ = ("app", "group", "queue")
+
+    def __init__(self, app: Windlass | None, queue: str, group: str = "") -> None:
+        self.app = app
+        self.queue = queue
+        self.group = group  # as code, for a task of one
 
 
 class Task(Generic[P, R_co]):
@@ -70,32 +92,54 @@ class Task(Generic[P, R_co]):
 
     def __init__(
         self,
-        app: Windlass,
+        home: Home,
         function: Callable[..., Any],
         *,
         name: str,
-        takes_context: bool,
-        runs_alone: bool,
+        aliases: tuple[str, ...] = (),
+        takes_context: bool = False,
+        runs_alone: bool = False,
         unique: Unique | None = None,
-        declared: Choices,
+        schedule: Any = None,
+        declared: Choices = NO_CHOICES,
     ) -> None:
         functools.update_wrapper(self, function)
-        self.app = app
+        self.home = home
         self.name = name
+        self.aliases = aliases  # names that it had before: jobs stored under them are run by it
         self.function = function
         self.takes_context = takes_context
         self.runs_alone = runs_alone  # run_in="process": in a process of its own
         self.is_async = inspect.iscoroutinefunction(function)
         self.codec = CallCodec.of(function, takes_context, name=name)
         self.unique = _checked_unique(unique, self.codec)
+        self.declared_schedule = schedule
         self._chosen = NO_CHOICES  # by callers, with using()
         self._choices = declared  # those, over the declared ones
 
     # -------------------------------------------------------------------------------- options
 
     @property
+    def app(self) -> Windlass:
+        """The app that it belongs to; raises `TaskNotIncluded` while there is none."""
+        app = self.home.app
+        if app is None:
+            raise TaskNotIncluded(self.name, self.home.group)
+        return app
+
+    @property
     def queue(self) -> str:
-        return self._choices.queue or DEFAULT_QUEUE
+        return self._choices.queue or self.home.queue
+
+    @property
+    def declared_queue(self) -> str | None:
+        """The queue that caller or decorator chose, and that no route changes."""
+        return self._choices.queue
+
+    @property
+    def headers(self) -> Mapping[str, str]:
+        """What travels with each job of it."""
+        return self._choices.headers or _NO_HEADERS
 
     @property
     def requires(self) -> tuple[str, ...]:
@@ -137,49 +181,41 @@ class Task(Generic[P, R_co]):
 
         Raises `EncodeError`, `IdempotencyConflict`, `DuplicateJob`, `QueueFull`, and
         `EngineUnavailable` when the engine did not answer within `enqueue_timeout`."""
-        job = self._new_job(self.codec.encode(args, kwargs))
-        try:
-            placed = self._put([job])[0]
-        except EngineUnavailable as error:
-            error.add_note(_unsure(job))
-            raise
-        return self._placed(job, placed)
+        app, call = self.app, self.codec.encode(args, kwargs)
+        if not app.enqueue_middleware:
+            return store(app, self._new_job(call))
+        outgoing = self._outgoing()
+        with Surrounded(app.enqueue_middleware, outgoing, ENQUEUE):
+            job = outgoing.job = store(app, self._new_job(call, outgoing))
+        return job
 
     async def aenqueue(self, *args: P.args, **kwargs: P.kwargs) -> Job[R_co]:
         """`enqueue`, for coroutines. Calls under way at the same time share a round trip.
 
         A call that is cancelled while it is awaited may or may not have been enqueued."""
-        job = self._new_job(self.codec.encode(args, kwargs))
-        try:
-            placed = await self._aput(job)
-        except EngineUnavailable as error:
-            error.add_note(_unsure(job))
-            raise
-        return self._placed(job, placed)
+        app, call = self.app, self.codec.encode(args, kwargs)
+        if not app.enqueue_middleware:
+            return await astore(app, self._new_job(call))
+        outgoing = self._outgoing()
+        with Surrounded(app.enqueue_middleware, outgoing, ENQUEUE):
+            job = outgoing.job = await astore(app, self._new_job(call, outgoing))
+        return job
 
     def bind(self, *args: P.args, **kwargs: P.kwargs) -> Call[R_co]:
         """A call for `enqueue_many`. Its arguments are encoded now, with the options of now."""
         return Call(self, self.codec.encode(args, kwargs))
 
     def enqueue_many(self, calls: Iterable[Call[R_co] | tuple[Any, ...]]) -> list[Job[R_co]]:
-        """Store many calls, 500 at a time, each chunk as a whole or not at all.
+        """Store many calls, 500 at a time; in each partition each chunk as a whole or not at all.
 
         A call comes from `bind`, or is a tuple of positional arguments. What `bind` was told by
         `using` comes before what this task was told. When a chunk fails, the error has a note that
-        says how many jobs were stored before it."""
-        jobs: list[Job[R_co]] = []
-        with _counting(jobs):
-            for chunk in self._chunks(calls):
-                self._collect(chunk, self._put(chunk), jobs)
-        return jobs
+        says how many jobs were stored before it. `app.enqueue_many` mixes tasks."""
+        return store_many(self.app, self._chunks(calls))
 
     async def aenqueue_many(self, calls: Iterable[Call[R_co] | tuple[Any, ...]]) -> list[Job[R_co]]:
         """`enqueue_many`, for coroutines."""
-        jobs: list[Job[R_co]] = []
-        with _counting(jobs):
-            for chunk in self._chunks(calls):
-                self._collect(chunk, await self._aput_many(chunk), jobs)
-        return jobs
+        return await astore_many(self.app, self._chunks(calls))
 
     def job(self, id: str) -> Job[R_co]:
         """A handle on a job of this task. Asks nobody whether there is one."""
@@ -198,6 +234,7 @@ class Task(Generic[P, R_co]):
             attempt=1,
             max_attempts=1,
             sink=_nowhere,
+            headers=self.headers,
         )
 
     def _with(self, chosen: Choices) -> Self:
@@ -211,18 +248,22 @@ class Task(Generic[P, R_co]):
     def _line(self) -> str:
         """Where its jobs stand: in their queue, or beside it when they require labels."""
         choices = self._choices
-        queue = choices.queue or DEFAULT_QUEUE
+        queue = choices.queue or self.home.queue
         return line_of(queue, choices.requires) if choices.requires else queue
 
-    def _new_job(self, call: bytes) -> NewJob:
-        choices, unique = self._choices, self._unique_key(call)
-        payload = pack(_envelope(self.name, call, self._chosen))
-        check_size(payload, self.app.settings.max_payload, f"The call of {self.name}")
+    def _outgoing(self) -> Outgoing:
+        return Outgoing(self.name, self.queue, self.priority, dict(self.headers))
+
+    def _new_job(self, call: bytes, outgoing: Outgoing | None = None) -> NewJob:
+        app, choices, unique = self.app, self._choices, self._unique_key(call)
+        headers = choices.headers if outgoing is None else read_headers(outgoing.headers)
+        payload = pack(_envelope(self.name, call, self._chosen, headers))
+        check_size(payload, app.settings.max_payload, f"The call of {self.name}")
         run_after = choices.run_after or _NO_MOMENT
         expires = choices.expires or _NO_MOMENT
         queue = self._line()
         return NewJob(
-            id=self.app.engine.new_id(
+            id=app.engine.new_id(
                 self.name, queue, choices.idempotency_key, unique.key if unique else None
             ),
             task=self.name,
@@ -249,48 +290,12 @@ class Task(Generic[P, R_co]):
             on_conflict=unique.on_conflict,
         )
 
-    def _put(self, jobs: Sequence[NewJob]) -> Sequence[Placed]:
-        """Store jobs; those whose queue is full are tried again as long as the settings say."""
-        placed = self.app.engine.put(jobs)
-        if all(one.code is not PutCode.FULL for one in placed):
-            return placed
-        attempts = Attempts(jobs, placed)
-        for pause_s in pauses(self.app.settings):
-            time.sleep(pause_s)
-            attempts.note(self.app.engine.put(attempts.refused()))
-            if not attempts.refused():
-                break
-        return attempts.placed
-
-    async def _aput(self, job: NewJob) -> Placed:
-        batcher, size = self.app.batcher, len(job.payload)
-        placed = await batcher.call(_put, job, size)
-        if placed.code is PutCode.FULL:
-            for pause_s in pauses(self.app.settings):
-                await _sleep(pause_s)
-                placed = await batcher.call(_put, job, size)
-                if placed.code is not PutCode.FULL:
-                    break
-        return placed
-
-    async def _aput_many(self, jobs: Sequence[NewJob]) -> Sequence[Placed]:
-        batcher, size = self.app.batcher, sum(len(job.payload) for job in jobs)
-        attempts = Attempts(jobs, await batcher.call(_put_chunks, jobs, size))
-        if attempts.refused():
-            for pause_s in pauses(self.app.settings):
-                await _sleep(pause_s)
-                refused = attempts.refused()
-                attempts.note(await batcher.call(_put_chunks, refused, size))
-                if not attempts.refused():
-                    break
-        return attempts.placed
-
     def entry(self, call: bytes, schedule: Cron | Every) -> Entry:
         """What is stored of a schedule that makes this call."""
         from windlass.core.timetable import Entry
 
         choices, expires = self._choices, self._choices.expires or _NO_MOMENT
-        envelope = pack(_envelope(self.name, call, self._chosen))
+        envelope = pack(_envelope(self.name, call, self._chosen, choices.headers))
         check_size(envelope, self.app.settings.max_payload, f"The call of {self.name}")
         return Entry(
             schedule=schedule,
@@ -312,54 +317,34 @@ class Task(Generic[P, R_co]):
         chosen = next((name for name, value in given.items() if value is not None), None)
         return None if chosen is None else f"{chosen} is for one call alone"
 
-    def _placed(self, job: NewJob, placed: Placed) -> Job[R_co]:
-        if placed.code is PutCode.CONFLICT:
-            raise IdempotencyConflict(self.name, job.idempotency_key or "", placed.id)
-        if placed.code is PutCode.DUPLICATE:
-            raise DuplicateJob(self.name, placed.id)
-        if placed.code is PutCode.FULL:
-            settings = self.app.settings
-            waited_ms = settings.enqueue_timeout_ms if settings.when_full == "block" else 0
-            raise QueueFull(queue_of(job.queue), self.name, waited_ms / 1000)
-        return Job(self.app, placed.id, self.name, created=placed.code is PutCode.CREATED)
-
-    def _collect(
-        self, chunk: Sequence[NewJob], placed: Sequence[Placed], jobs: list[Job[R_co]]
-    ) -> None:
-        pairs = list(zip(chunk, placed, strict=True))
-        # Conflicts come last: what was stored is counted before the first of them is raised.
-        for job, one in sorted(pairs, key=lambda pair: pair[1].code in _REFUSED):
-            jobs.append(self._placed(job, one))
-
-    def _chunks(self, calls: Iterable[Call[R_co] | tuple[Any, ...]]) -> Iterator[list[NewJob]]:
+    def _chunks(self, calls: object) -> Iterator[list[Call[Any]]]:
         if self._chosen.idempotency_key is not None:
             raise TypeError(
                 "An idempotency key stands for one call, and enqueue_many makes many: give each "
                 "its own with task.using(idempotency_key=...).bind(...)."
             )
-        if isinstance(calls, str | bytes | Mapping | Call) or not isinstance(calls, Iterable):
-            raise TypeError(
-                f"enqueue_many expects calls made by bind(...), or tuples of arguments, found one "
-                f"{type(calls).__name__}: put the calls into a list."
-            )
-        rest = iter(calls)
-        while chunk := [self._job_of(call) for call in islice(rest, CHUNK)]:
-            yield chunk
+        return chunks_of(calls, self._own_call, f"{self.name}.bind(...), or tuples of arguments")
 
-    def _job_of(self, call: Call[R_co] | tuple[Any, ...]) -> NewJob:
+    def _own_call(self, call: object) -> Call[R_co]:
         if isinstance(call, tuple):
-            return self._new_job(self.codec.encode(call, {}))
+            return Call(self, self.codec.encode(call, {}))
         if not isinstance(call, Call):
-            raise TypeError(
-                f"enqueue_many expects calls made by {self.name}.bind(...), or tuples of "
-                f"arguments, found {call!r}: write ({call!r},) for a single argument."
-            )
+            _refuse_call(call, f"{self.name}.bind(...), or tuples of arguments", f"({call!r},)")
         if call.task.app is not self.app or call.task.name != self.name:
             raise TypeError(
-                f"enqueue_many of {self.name} found a call of {call.task.name}: enqueue the calls "
-                "of each task by its own."
+                f"enqueue_many of {self.name} found a call of {call.task.name}: enqueue calls of "
+                "several tasks with app.enqueue_many(...)."
             )
-        return self._with(call.task._chosen)._new_job(call.encoded)
+        return Call(self._with(call.task._chosen), call.encoded)
+
+    if not TYPE_CHECKING:  # for a checker there is no such attribute
+
+        def __getattr__(self, name: str) -> NoReturn:
+            """Called only for what is not there. Python itself asks for names with a `_`, and does
+            so for every copy."""
+            if name.startswith("_"):
+                raise AttributeError(name, name=name, obj=self)
+            raise AttributeError(habits.missing_attribute(self, name), name=name, obj=self)
 
 
 class SyncTask(Task[P, R_co]):
@@ -387,8 +372,60 @@ class Call(Generic[R_co]):
         self.task = task
         self.encoded = encoded
 
+    def outgoing(self) -> Outgoing:
+        return self.task._outgoing()
+
+    def new_job(self, outgoing: Outgoing | None = None) -> NewJob:
+        return self.task._new_job(self.encoded, outgoing)
+
     def __repr__(self) -> str:
         return f"<Call of {self.task.name}: {self.encoded[:200].decode('utf-8', 'replace')}>"
+
+
+def chunks_of(
+    calls: object, read: Callable[[object], Call[Any]], expected: str
+) -> Iterator[list[Call[Any]]]:
+    """What `enqueue_many` was given, as calls, a chunk at a time."""
+    if isinstance(calls, str | bytes | Mapping | Call) or not isinstance(calls, Iterable):
+        _refuse_all(calls, expected)
+    rest = iter(calls)
+    while chunk := [read(call) for call in islice(rest, CHUNK)]:
+        yield chunk
+
+
+def _refuse_all(calls: object, expected: str) -> NoReturn:
+    advice = "put the calls into a list"
+    if inspect.iscoroutine(calls):
+        calls.close()  # or Python would say that nobody has awaited it
+        advice = "collect them first, [call async for call in ...], or await what gives them"
+    elif hasattr(calls, "__aiter__"):
+        advice = "collect them first, [call async for call in ...]"
+    raise TypeError(
+        f"enqueue_many expects many calls made by {expected}, found one {type(calls).__name__}: "
+        f"{advice}."
+    )
+
+
+def _refuse_call(call: object, expected: str, instead: str) -> NoReturn:
+    advice = f"write {instead}"
+    if inspect.iscoroutine(call):
+        call.close()  # or Python would say that nobody has awaited it
+        advice = "a call of aenqueue enqueues by itself; write task.bind(...) in its place"
+    elif isinstance(call, Job):
+        advice = "what enqueue gives is enqueued already; write task.bind(...) in its place"
+    raise TypeError(f"enqueue_many expects calls made by {expected}, found {call!r}: {advice}.")
+
+
+def read_call(app: Windlass, call: object) -> Call[Any]:
+    """A call of any task of this app."""
+    if not isinstance(call, Call):
+        _refuse_call(call, "task.bind(...)", "task.bind(...) for each call")
+    if call.task.app is not app:
+        raise TypeError(
+            f"enqueue_many found a call of {call.task.name}, which is a task of another app: "
+            "enqueue it with that one."
+        )
+    return call
 
 
 def _checked_unique(unique: Unique | None, codec: CallCodec) -> Unique | None:
@@ -399,48 +436,33 @@ def _checked_unique(unique: Unique | None, codec: CallCodec) -> Unique | None:
     return unique
 
 
-def _envelope(task: str, call: bytes, chosen: Choices) -> Envelope:
+def _envelope(
+    task: str, call: bytes, chosen: Choices, headers: Mapping[str, str] | None
+) -> Envelope:
     raw = msgspec.Raw(call)
-    if chosen.retry is None and chosen.result_ttl_ms is None and chosen.timeout_ms is None:
+    if headers:
+        check_bounds(headers)  # of the task and of the caller together
+    elif chosen.retry is None and chosen.result_ttl_ms is None and chosen.timeout_ms is None:
         return Envelope(task=task, call=raw)
     overrides = Overrides(
         retry=None if chosen.retry is None else chosen.retry.to_data(),
         result_ttl_ms=chosen.result_ttl_ms,
         timeout_ms=chosen.timeout_ms,
     )
-    return Envelope(task=task, call=raw, options=overrides)
+    return Envelope(task=task, call=raw, headers=dict(headers or ()), options=overrides)
 
 
-@contextmanager
-def _counting(jobs: Sequence[object]) -> Iterator[None]:
-    """Tell with an error how many jobs were stored before it."""
-    try:
-        yield
-    except Exception as error:
-        error.add_note(f"{len(jobs)} jobs were enqueued before this.")
-        raise
+def task_without_code(app: Windlass, name: str) -> Task[..., Any]:
+    """A task of which only the name is known here: its arguments are JSON types."""
 
+    def absent(*args: Any, **kwargs: Any) -> Any:  # noqa: ARG001  # as every function takes some
+        raise InvalidTask(
+            f"The code of {name} is not here: only its name is known. Enqueue it for a worker that "
+            "has the code."
+        )
 
-def _unsure(job: NewJob) -> str:
-    return (
-        f"Whether job {job.id} was stored is not known. To repeat the call without running it "
-        "twice, enqueue it with using(idempotency_key=...)."
-    )
-
-
-async def _sleep(seconds: float) -> None:
-    from asyncio import sleep  # slow to import, and here it is there already
-
-    await sleep(seconds)
+    return SyncTask(Home(app, app.queue_for(name)), absent, name=name)
 
 
 def _nowhere(progress: bytes) -> None:
     """Where the progress of a plain call goes."""
-
-
-def _put(engine: Engine, jobs: Sequence[NewJob]) -> Sequence[Placed]:
-    return engine.put(jobs)
-
-
-def _put_chunks(engine: Engine, chunks: Sequence[Sequence[NewJob]]) -> Sequence[Sequence[Placed]]:
-    return [engine.put(chunk) for chunk in chunks]

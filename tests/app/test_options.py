@@ -119,18 +119,10 @@ def test_an_option_of_the_task_is_sent_there(app: Windlass, name: str) -> None:
 
 
 #: What the design names and this version does not do: refused, never accepted and ignored.
-NOT_YET = [
-    "aliases",
-    "breaker",
-    "concurrency",
-    "connection",
-    "headers",
-    "rate",
-]
-NOT_YET += ["tenant", "transaction"]
+NOT_YET = ["breaker", "concurrency", "connection", "rate", "tenant", "transaction"]
 
 
-@pytest.mark.parametrize("name", [*NOT_YET, "countdown", "path"])
+@pytest.mark.parametrize("name", [*NOT_YET, "path"])
 @pytest.mark.parametrize("place", ["task", "using"])
 def test_an_unknown_option_is_refused(app: Windlass, name: str, place: str) -> None:
     @app.task

@@ -34,6 +34,8 @@ DEFAULTS = {
     "log_level": "info",
     "when_full": "reject",
     "log_format": "text",
+    "include": (),
+    "routes": {},
 }
 #: A value as an argument and the same as text, and what becomes of it.
 CHOSEN = {
@@ -52,6 +54,8 @@ CHOSEN = {
     "log_level": ("Warning", "WARNING", "warning"),
     "when_full": ("Block", "block", "block"),
     "log_format": ("JSON", "json", "json"),
+    "include": (["shop.tasks", "billing.*"], "shop.tasks, billing.*", ("shop.tasks", "billing.*")),
+    "routes": ({"a.*": "b", "c": "d"}, "a.*=b, c = d", {"a.*": "b", "c": "d"}),
 }
 
 

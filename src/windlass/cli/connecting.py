@@ -27,7 +27,7 @@ import msgspec
 from windlass.app import Windlass
 from windlass.engine.contract import Capability
 from windlass.errors import AppNotFound, EngineError, WindlassError
-from windlass.loading import load_app
+from windlass.loading import load_app, load_tasks
 from windlass.settings import Source, absolute_url
 
 
@@ -69,6 +69,13 @@ def import_app(path: AppPath) -> Windlass:
         raise  # says what to do
     except (Exception, SystemExit) as error:  # a module can raise anything
         raise AppNotFound(_why_not_imported(path, error)) from error
+
+
+def import_app_and_tasks(path: AppPath) -> Windlass:
+    """The app with the modules that its setting `include` names."""
+    app = import_app(path)
+    load_tasks(app)
+    return app
 
 
 def let_children_import(path: AppPath) -> None:
@@ -162,7 +169,7 @@ def connect(app_path: str | None, url: str | None) -> Iterator[Windlass]:
 def connect_to_enqueue(app_path: str | None, url: str | None) -> Iterator[Windlass]:
     """The app that has the tasks; a url takes the place of its own."""
     url = url and absolute_url(url)  # before the app is imported, which may change the folder
-    app = import_app(require_app_path(app_path))
+    app = import_app_and_tasks(require_app_path(app_path))
     if url is not None:
         app.close()  # its module may have used the engine already
         sources = {**app.settings.sources, "url": Source.ARGUMENT}

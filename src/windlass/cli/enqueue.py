@@ -136,7 +136,7 @@ def _parse(option: str, text: str, shape: str, kind: type[T]) -> T:
 
 
 def _find_task(app: Windlass, name: str) -> Task[..., Any]:
-    task = app.tasks.get(name)
+    task = app.known_tasks.get(name)
     if task is None:
         near = difflib.get_close_matches(name, app.tasks, n=1, cutoff=0.4)
         hint = f" Did you mean {near[0]!r}?" if near else ""

@@ -25,6 +25,7 @@ from windlass.cli.output import say
 from windlass.cli.queue import queue
 from windlass.cli.schedule import schedule
 from windlass.cli.status import status
+from windlass.cli.tasks import tasks
 from windlass.cli.top import top
 from windlass.cli.worker import worker
 from windlass.cli.workers import workers
@@ -33,6 +34,7 @@ from windlass.errors import (
     AppNotFound,
     EncodeError,
     EngineUnavailable,
+    IncludeFailed,
     InvalidTask,
     SettingError,
     WindlassError,
@@ -42,7 +44,9 @@ from windlass.settings import mask_urls
 FAILED: Final = 1
 USAGE: Final = 2
 ENGINE_AWAY: Final = 3
-_USAGE_ERRORS: Final = (AnnotationError, AppNotFound, EncodeError, InvalidTask, SettingError)
+_USAGE_ERRORS: Final = (
+    *(AnnotationError, AppNotFound, EncodeError, IncludeFailed, InvalidTask, SettingError),
+)
 
 
 @click.group(
@@ -56,7 +60,7 @@ def windlass() -> None:
 
 
 for command in (
-    *(demo, worker, enqueue, status, workers, top, health),
+    *(demo, worker, enqueue, status, tasks, workers, top, health),
     *(job, dead, queue, schedule, check, doctor),
 ):
     windlass.add_command(command)

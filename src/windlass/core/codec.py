@@ -74,7 +74,7 @@ class CallCodec:
         signature = self._signature
         mismatch = signature.mismatch(len(args), kwargs)
         if mismatch:
-            raise TypeError(mismatch)
+            raise TypeError(mismatch + signature.advice(kwargs))
         encoded = [
             slot.encode(value) for slot, value in zip(signature.positional, args, strict=False)
         ]

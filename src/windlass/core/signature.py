@@ -20,10 +20,16 @@ from typing import Final
 import msgspec
 
 from windlass.core.annotations import resolve
+from windlass.core.habits import unexpected_keyword
 from windlass.core.values import ValueCodec, ValueRefused
 from windlass.errors import AnnotationError, DecodeError, EncodeError
 
 _POSITIONAL: Final = (Parameter.POSITIONAL_ONLY, Parameter.POSITIONAL_OR_KEYWORD)
+#: Options of an enqueue, which `using` takes: among the arguments they are a mistake.
+OPTIONS: Final = (
+    *("queue", "priority", "retry", "timeout", "expires", "result_ttl", "requires", "headers"),
+    *("run_after", "idempotency_key"),
+)
 _BY_KEYWORD: Final = (Parameter.POSITIONAL_OR_KEYWORD, Parameter.KEYWORD_ONLY)
 
 
@@ -125,12 +131,27 @@ class Signature:
             return ""
         if self._fits(count, keywords):
             return ""
+        unknown = self._unexpected(keywords)
+        if unknown is not None:
+            return f"{self._task}(): got an unexpected keyword argument {unknown!r}"
         try:
             self._signature.bind(*range(count), **dict.fromkeys(keywords))
         except TypeError as error:
             return f"{self._task}(): {error}"
         # Some versions of Python bind a keyword to a positional-only parameter of its name.
         return f"{self._task}(): the arguments do not fit {self._signature}"
+
+    def advice(self, keywords: Collection[str]) -> str:
+        """What a caller may have meant by a keyword that does not fit."""
+        unknown = self._unexpected(keywords)
+        return "" if unknown is None else unexpected_keyword(unknown, self.by_keyword, OPTIONS)
+
+    def _unexpected(self, keywords: Collection[str]) -> str | None:
+        """Python names what is missing first, although a misspelt keyword is why it is missing."""
+        if self.extra_keywords is not None:
+            return None
+        known = (self.by_keyword, self._positions)
+        return next((name for name in keywords if all(name not in some for some in known)), None)
 
     def _fits(self, count: int, keywords: Collection[str]) -> bool:
         if count > len(self.positional) and self.extra_positional is None:

@@ -21,6 +21,8 @@ def show_banner(app: str, location: str, ready: Ready) -> None:
         log.warning(
             "the app %s knows no task: where it is made, import the modules that declare them", app
         )
+    for pattern in ready.idle_routes:
+        log.warning("no task of this app has a name that the route %s is for", pattern)
     if ready.unusual:
         log.info("settings: %s", ", ".join(map("=".join, ready.unusual.items())))
 

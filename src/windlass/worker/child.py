@@ -34,8 +34,8 @@ from windlass.app import Windlass
 from windlass.core.ids import new_session
 from windlass.engine.contract import Engine, EngineOptions
 from windlass.engine.url import open_engine
-from windlass.errors import EngineUnavailable, WindlassError
-from windlass.loading import load_app
+from windlass.errors import EngineUnavailable, IncludeFailed, WindlassError
+from windlass.loading import load_app, load_tasks
 from windlass.settings import absolute_url, describe_unusual
 from windlass.worker.control import (
     Cancel,
@@ -57,7 +57,7 @@ from windlass.worker.control import (
     join_pair,
 )
 from windlass.worker.crew import assemble
-from windlass.worker.declaring import declarations
+from windlass.worker.declaring import declarations, idle_routes
 from windlass.worker.event_loop import run_until
 from windlass.worker.guards import shield_engine
 from windlass.worker.lifespan import HeldLifespan
@@ -141,6 +141,7 @@ class Child:
         # Before the app is imported, which may change the current folder.
         url = None if self._options.url is None else absolute_url(self._options.url)
         app = load_app(self._options.app)
+        load_tasks(app)
         configure_all(app.settings.log_level, app.settings.log_format)
         for task in app.tasks.values():
             task.codec.resolve()  # a task that no call can reach is for a person to see now
@@ -171,6 +172,7 @@ class Child:
                 log_format=settings.log_format,
                 unusual=describe_unusual(settings),
                 schedules=declarations(app),
+                idle_routes=idle_routes(app),
             )
         )
 
@@ -320,6 +322,8 @@ def _flush() -> None:
 
 def _explain(error: BaseException) -> str:
     """Our own errors say what to do; of others the traceback is what helps."""
+    if isinstance(error, IncludeFailed) and error.__cause__ is not None:
+        return f"{''.join(traceback.format_exception(error.__cause__))}\n{error}"
     if isinstance(error, WindlassError):
         return str(error)
     return "".join(traceback.format_exception(error))

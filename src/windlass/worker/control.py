@@ -84,6 +84,7 @@ class Ready(msgspec.Struct, frozen=True, tag="ready"):
     log_format: str
     unusual: dict[str, str]  # settings that are not the default, for people
     schedules: tuple[Declaration, ...] = ()
+    idle_routes: tuple[str, ...] = ()  # patterns that fit none of the tasks
 
 
 class Failed(msgspec.Struct, frozen=True, tag="failed"):

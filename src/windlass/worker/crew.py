@@ -41,8 +41,8 @@ def assemble(
     settings, is_solo = app.settings, rota.plan.suspects
     lease = Lease(table, settings.lease_ms, is_solo=is_solo)
     line, pace = Line(table.slots, lease), Pace()
-    adoption = Adoption(engine, app.tasks)
-    pump = Pump(engine, rota, line, lease, Nonces(table), pace, app.tasks, adoption, owner)
+    adoption = Adoption(engine, app.known_tasks)
+    pump = Pump(engine, rota, line, lease, Nonces(table), pace, app.known_tasks, adoption, owner)
     execution = Execution(settings, pump.report_progress, adoption.leave, app.middleware, state)
     limits = Limits(table, settings.kill_after_ms, on_limited, is_solo=is_solo)
     kinds = (ThreadRunner, LoopRunner)

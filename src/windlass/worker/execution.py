@@ -36,6 +36,7 @@ from windlass.core.codec import check_size
 from windlass.core.durations import describe_ms
 from windlass.core.envelope import Envelope, unpack
 from windlass.core.failure import FailureText, clear_frames
+from windlass.core.habits import explain_raise
 from windlass.core.lines import queue_of
 from windlass.core.retry import GiveUp, Retry
 from windlass.core.signals import Interrupted, Interruption, Snooze
@@ -119,7 +120,7 @@ class Execution:
             if spent is not None:
                 return _bury_unstarted(claim, *spent)
             args, kwargs = task.codec.decode(bytes(envelope.call))
-            context = self._build_context(claim, policy)
+            context = self._build_context(claim, policy, envelope)
         except NewerFormat as error:
             return self._leave_to_others(claim, error)
         except ArgumentMismatch as error:
@@ -190,7 +191,7 @@ class Execution:
                 return reason, FailureText(message=f"{spent} {what}, and {budget} are allowed")
         return None
 
-    def _build_context(self, claim: Claim, policy: Retry) -> Context:
+    def _build_context(self, claim: Claim, policy: Retry, envelope: Envelope) -> Context:
         return Context(
             job_id=claim.id,
             task=claim.task,
@@ -199,6 +200,7 @@ class Execution:
             max_attempts=policy.max_attempts,
             sink=partial(self._report_progress, claim),
             state=self._state,
+            headers=envelope.headers,
         )
 
     # ---------------------------------------------------------------------------------- running
@@ -282,6 +284,7 @@ class Execution:
                 return _give_up_cancelled(claim)
             if cause is Interruption.TIMED_OUT:
                 error = _timed_out(run.timeout_ms, error)
+        explain_raise(error)
         # The verdict comes first: a predicate that fails adds a note to the error.
         decision = run.policy.decide(error, claim.counters.attempt, self._random)
         text = FailureText.of(error)

@@ -30,6 +30,7 @@ from windlass.app import Windlass
 from windlass.core.ids import new_session
 from windlass.engine.contract import Capability, Engine, EngineOptions
 from windlass.engine.url import open_engine
+from windlass.loading import load_tasks
 from windlass.worker.crew import assemble
 from windlass.worker.declaring import declarations
 from windlass.worker.event_loop import run_until
@@ -90,6 +91,7 @@ class InsideWorker:
     def __enter__(self) -> Self:
         if self.session:
             raise RuntimeError("This worker was entered before: make another one by app.worker().")
+        load_tasks(self._app)
         self._engine = self._open_engine()
         self._loop = asyncio.new_event_loop()
         self._loop_thread = self._make_thread(self._run_loop, "loop")

@@ -1,0 +1,81 @@
+"""`windlass tasks`: what an app knows how to run."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import click
+
+from windlass.app import Windlass
+from windlass.cli.connecting import import_app_and_tasks, require_app_path
+from windlass.cli.output import print_json, print_table, say
+from windlass.cli.parameters import app_option, json_option
+from windlass.core.durations import describe_ms
+from windlass.core.retry import Growing, Retry
+from windlass.schedules import Cron, Every, in_zone
+from windlass.task import Task
+
+
+@click.command()
+@app_option
+@json_option
+def tasks(app_path: str | None, as_json: bool) -> None:
+    """List the tasks of an app, as a worker would know them. No engine is asked.
+
+    The runner is where a job runs: a thread, the event loop, or a process of its own.
+
+    \b
+    windlass tasks --app shop.tasks:app
+    """
+    app = import_app_and_tasks(require_app_path(app_path))
+    found = [_describe(app, app.tasks[name]) for name in sorted(app.tasks)]
+    if as_json:
+        print_json(found)
+    elif found:
+        print_table(list(found[0]), ([_cell(value) for value in one.values()] for one in found))
+    else:
+        say(
+            "The app knows no task. Name the modules that declare them with "
+            "Windlass(include=[...]), or import them where it is made."
+        )
+
+
+def _describe(app: Windlass, task: Task[..., Any]) -> dict[str, object]:
+    return {
+        "name": task.name,
+        "queue": task.queue,
+        "requires": list(task.requires),
+        "runner": _runner(task),
+        "schedule": [in_zone(schedule, app).describe() for schedule in _schedules(task)],
+        "retry": _policy(task.retry or app.settings.retry),
+        "aliases": list(task.aliases),
+    }
+
+
+def _runner(task: Task[..., Any]) -> str:
+    if task.runs_alone:
+        return "process"
+    return "loop" if task.is_async else "thread"
+
+
+def _schedules(task: Task[..., Any]) -> Iterator[Cron | Every]:
+    declared = task.declared_schedule
+    if isinstance(declared, list | tuple):
+        yield from declared
+    elif declared is not None:
+        yield declared
+
+
+def _policy(policy: Retry) -> str:
+    backoff = policy.backoff
+    if policy.max_attempts == 1:
+        return "never"
+    if isinstance(backoff, Growing):
+        return f"{policy.max_attempts} attempts, {describe_ms(backoff.base_ms)} and more apart"
+    delays = ", ".join(map(describe_ms, backoff.delays_ms))
+    return f"{policy.max_attempts} attempts, after {delays}"
+
+
+def _cell(value: object) -> object:
+    return ", ".join(value) if isinstance(value, list) else value

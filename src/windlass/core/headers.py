@@ -1,0 +1,67 @@
+"""Headers of a job: a small map of text that travels beside its arguments.
+
+For what belongs to a call and not to the function: the id of a request, a trace, who asked for it.
+They are stored as they are and read by everybody who can read the job.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Final
+
+#: At most so many headers has a job,
+MAX_HEADERS: Final = 32
+#: and together, names and values, at most so many bytes.
+MAX_HEADER_BYTES: Final = 8 * 1024
+#: Names that begin like this, in any case, are kept for windlass itself.
+RESERVED: Final = "windlass"
+
+_NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
+
+
+def read_headers(headers: object) -> dict[str, str]:
+    """The headers, if they can be stored; else a TypeError or a ValueError."""
+    if not isinstance(headers, Mapping):
+        raise TypeError(f"headers must be a dict of text to text, found {headers!r}")
+    for name, value in headers.items():
+        _check_name(name)
+        if not isinstance(value, str):
+            raise TypeError(f"headers: {name} must be text, found {value!r}: write str(...)")
+    check_bounds(headers)
+    return dict(headers)
+
+
+def check_bounds(headers: Mapping[str, str]) -> None:
+    """Also for several maps that were put together."""
+    if len(headers) > MAX_HEADERS:
+        raise ValueError(
+            f"headers: {len(headers)} were given, and a job can have {MAX_HEADERS}. Data belongs "
+            "into the arguments."
+        )
+    size = sum(len(_encoded(text)) for pair in headers.items() for text in pair)
+    if size > MAX_HEADER_BYTES:
+        raise ValueError(
+            f"headers: they take {size:,} bytes, and the limit is {MAX_HEADER_BYTES:,}. Data "
+            "belongs into the arguments."
+        )
+
+
+def _check_name(name: object) -> None:
+    if not isinstance(name, str) or not _NAME.fullmatch(name):
+        raise ValueError(
+            "headers: a name must be 1 to 64 characters out of letters, digits, '_', '.' and '-', "
+            f"the first one a letter or a digit, found {name!r}"
+        )
+    if name.lower().startswith(RESERVED):
+        raise ValueError(
+            f"headers: names that begin with {RESERVED!r} are reserved, found {name!r}: choose "
+            "another one"
+        )
+
+
+def _encoded(text: str) -> bytes:
+    try:
+        return text.encode()
+    except UnicodeEncodeError:
+        raise ValueError(f"headers: expected text that UTF-8 can carry, found {text!r}") from None

@@ -1,0 +1,314 @@
+"""From a function to a task, for an app and for a group of tasks alike.
+
+1. `Registrar` is what has `@....task(...)`: it reads the options and leaves the rest to the app or
+   the group, as a `Declaration`.
+2. `Registry` keeps tasks by name, and by the names that they had before.
+3. `read_function` and `default_name` say what can be a task, and how it is called.
+"""
+
+from __future__ import annotations
+
+import inspect
+import re
+from abc import abstractmethod
+from collections.abc import Callable, Coroutine, Sequence
+from pathlib import Path
+from types import FunctionType
+from typing import (
+    TYPE_CHECKING,
+    Any,
+    Concatenate,
+    Final,
+    Literal,
+    ParamSpec,
+    Protocol,
+    TypeVar,
+    Unpack,
+    overload,
+)
+
+import msgspec
+
+from windlass.context import Context
+from windlass.core.unique import Unique
+from windlass.errors import InvalidTask
+from windlass.options import Choices, TaskOptions, read_task_options
+from windlass.task import AsyncTask, Home, SyncTask, Task
+
+if TYPE_CHECKING:
+    from windlass.core.schedule import Cron, Every
+
+    Timing = Cron | Every | Sequence[Cron | Every]
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+_TASK_NAME: Final = re.compile(r"[^\s\x00-\x1f]{1,200}")
+#: How a module is called that a process was started with, or a child of `multiprocessing`.
+_MAIN: Final = ("__main__", "__mp_main__")
+
+
+class Decorator(Protocol):
+    """What `@app.task(...)` gives: makes a task of a function."""
+
+    @overload
+    def __call__(  # type: ignore[overload-overlap]  # the more special one comes first
+        self, function: Callable[P, Coroutine[Any, Any, R]], /
+    ) -> AsyncTask[P, R]: ...
+    @overload
+    def __call__(self, function: Callable[P, R], /) -> SyncTask[P, R]: ...
+
+
+class ContextDecorator(Protocol):
+    """The same for functions whose first parameter is the context; callers do not pass it."""
+
+    @overload
+    def __call__(  # type: ignore[overload-overlap]  # the more special one comes first
+        self, function: Callable[Concatenate[Context, P], Coroutine[Any, Any, R]], /
+    ) -> AsyncTask[P, R]: ...
+    @overload
+    def __call__(self, function: Callable[Concatenate[Context, P], R], /) -> SyncTask[P, R]: ...
+
+
+class Declaration(msgspec.Struct, frozen=True, kw_only=True):
+    """A function, and all that was said of it where it was declared."""
+
+    function: Any  # a FunctionType, which a checker takes for a method here
+    name: str | None
+    aliases: tuple[str, ...]
+    takes_context: bool
+    runs_alone: bool
+    unique: Unique | None
+    schedule: Any
+    choices: Choices
+
+    def to_task(self, name: str, home: Home) -> Task[..., Any]:
+        if name in self.aliases:
+            raise InvalidTask(f"{name} is the name of the task, and no alias: leave it out.")
+        kind = AsyncTask if inspect.iscoroutinefunction(self.function) else SyncTask
+        task: Task[..., Any] = kind(
+            home,
+            self.function,
+            name=name,
+            aliases=self.aliases,
+            takes_context=self.takes_context,
+            runs_alone=self.runs_alone,
+            unique=self.unique,
+            schedule=self.schedule,
+            declared=self.choices,
+        )
+        return task
+
+
+class Registrar:
+    """Has the decorator that makes tasks."""
+
+    @overload
+    def task(  # type: ignore[overload-overlap]  # the more special one comes first
+        self, function: Callable[P, Coroutine[Any, Any, R]], /
+    ) -> AsyncTask[P, R]: ...
+    @overload
+    def task(self, function: Callable[P, R], /) -> SyncTask[P, R]: ...
+    @overload
+    def task(
+        self,
+        /,
+        *,
+        takes_context: Literal[True],
+        name: str = ...,
+        aliases: Sequence[str] = ...,
+        run_in: Literal["process"] = ...,
+        schedule: Timing = ...,
+        unique: Unique = ...,
+        **options: Unpack[TaskOptions],
+    ) -> ContextDecorator: ...
+    @overload
+    def task(
+        self,
+        /,
+        *,
+        takes_context: Literal[False] = ...,
+        name: str = ...,
+        aliases: Sequence[str] = ...,
+        run_in: Literal["process"] = ...,
+        schedule: Timing = ...,
+        unique: Unique = ...,
+        **options: Unpack[TaskOptions],
+    ) -> Decorator: ...
+    def task(self, function: Any = None, /, **options: Any) -> Any:
+        """Make a task of a function: `@app.task`, or `@app.task(queue="mail", ...)`.
+
+        Takes `name`, `aliases`, `takes_context`, `run_in`, `schedule`, `unique`, `queue`,
+        `requires`, `priority`, `retry`, `timeout`, `expires`, `result_ttl` and `headers`."""
+        name = checked_name(options.pop("name")) if "name" in options else None
+        aliases = _checked_aliases(options.pop("aliases", ()))
+        takes_context = options.pop("takes_context", False)
+        if not isinstance(takes_context, bool):
+            raise TypeError(f"takes_context must be True or False, found {takes_context!r}")
+        runs_alone = "run_in" in options and _is_process(options.pop("run_in"))
+        unique = _checked_unique(options.pop("unique")) if "unique" in options else None
+        schedule = options.pop("schedule", None)
+        choices = read_task_options(options)
+
+        def register(function: Callable[..., Any]) -> Task[..., Any]:
+            return self._add(
+                Declaration(
+                    function=read_function(function, takes_context),
+                    name=name,
+                    aliases=aliases,
+                    takes_context=takes_context,
+                    runs_alone=runs_alone,
+                    unique=unique,
+                    schedule=schedule,
+                    choices=choices,
+                )
+            )
+
+        return register if function is None else register(function)
+
+    @abstractmethod
+    def _add(self, declaration: Declaration) -> Task[..., Any]:
+        """Make the task and keep it."""
+
+
+class Registry:
+    """Tasks by name; and by every name under which jobs of them may be stored, which is more."""
+
+    def __init__(self) -> None:
+        self.tasks: dict[str, Task[..., Any]] = {}
+        self.known: dict[str, Task[..., Any]] = {}
+
+    def check(self, task: Task[..., Any]) -> None:
+        """Refuse a task of which a name is taken."""
+        for name in (task.name, *task.aliases):
+            other = self.known.get(name)
+            if other is not None:
+                raise InvalidTask(_clash(name, task, other))
+
+    def add(self, task: Task[..., Any]) -> None:
+        self.check(task)
+        self.tasks[task.name] = task
+        self.known.update(dict.fromkeys((task.name, *task.aliases), task))
+
+    def remove(self, task: Task[..., Any]) -> None:
+        del self.tasks[task.name]
+        for name in (task.name, *task.aliases):
+            del self.known[name]
+
+
+def _clash(name: str, task: Task[..., Any], other: Task[..., Any]) -> str:
+    places = f"{_place_of(other.function)} and {_place_of(task.function)}"
+    if name == task.name == other.name:
+        return (
+            f"Two functions want to be the task {name}: {places}. Rename one, or give it "
+            "@app.task(name=...)."
+        )
+    return (
+        f"Jobs stored as {name} could belong to two tasks: {places}. Each name and each alias "
+        "belongs to one task: take it out of the aliases of the other."
+    )
+
+
+# ---------------------------------------------------------------------------- functions and names
+
+
+def read_function(function: object, takes_context: bool) -> FunctionType:
+    if not isinstance(function, FunctionType):
+        raise InvalidTask(
+            f"A task is made of a function written with def or async def, found {function!r}. "
+            "Options are given by name: @app.task(name=...)."
+        )
+    if function.__name__ == "<lambda>":
+        raise InvalidTask(f"The lambda at {_place_of(function)} has no name: write it with def.")
+    if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
+        raise InvalidTask(
+            f"{_place_of(function)} is a generator, whose values nobody would take: return a "
+            "list, or enqueue a job for each value."
+        )
+    if not takes_context and _begins_with_context(function):
+        raise InvalidTask(
+            f"The first parameter of {_place_of(function)} is the context: write "
+            "@app.task(takes_context=True), so that callers need not pass it."
+        )
+    return function
+
+
+def _is_process(run_in: object) -> bool:
+    if run_in == "process":
+        return True
+    raise ValueError(
+        f'run_in must be "process", for a process of its own, found {run_in!r}: without it plain '
+        "functions run in threads and coroutines on an event loop."
+    )
+
+
+def _checked_unique(unique: object) -> Unique:
+    if isinstance(unique, Unique):
+        return unique
+    raise TypeError(f"unique must be a windlass.Unique(...), found {unique!r}")
+
+
+def _checked_aliases(aliases: object) -> tuple[str, ...]:
+    if isinstance(aliases, str) or not isinstance(aliases, Sequence):
+        raise TypeError(
+            f"aliases must be a list of names that the task had before, found {aliases!r}: write "
+            f'aliases=["shop.tasks.old_name"].'
+        )
+    return tuple(dict.fromkeys(checked_name(alias) for alias in aliases))
+
+
+def _begins_with_context(function: FunctionType) -> bool:
+    first = next(iter(inspect.signature(function).parameters.values()), None)
+    return first is not None and first.annotation in (Context, "Context", "windlass.Context")
+
+
+def checked_name(name: object) -> str:
+    if isinstance(name, str) and _TASK_NAME.fullmatch(name):
+        return name
+    raise InvalidTask(
+        f"The name of a task must be text of 1 to 200 characters without spaces, found {name!r}."
+    )
+
+
+def default_name(function: FunctionType) -> str:
+    """`module.function`; for a function inside another one, both names."""
+    module = function.__module__
+    if module in _MAIN:
+        module = _name_of_main(function)
+    return checked_name(f"{module}.{local_name(function)}")
+
+
+def local_name(function: FunctionType) -> str:
+    return function.__qualname__.replace(".<locals>", "")
+
+
+def _name_of_main(function: FunctionType) -> str:
+    """The name under which a worker imports what this process runs as `__main__`."""
+    spec, file = function.__globals__.get("__spec__"), function.__globals__.get("__file__")
+    if spec is not None:  # python -m package.module
+        return str(spec.name)
+    path = Path(file or "").absolute()
+    names = [path.stem, *_packages_of(path)]
+    if file and all(name.isidentifier() for name in names) and path.stem != "__main__":
+        return ".".join(reversed(names))  # python module.py, python package/module.py
+    raise InvalidTask(
+        f"The task {function.__qualname__} is defined where a worker cannot import it from "
+        f"({_place_of(function)}). Move it into a module, or give it @app.task(name=...)."
+    )
+
+
+def _packages_of(file: Path) -> list[str]:
+    """The packages that a file is in, the innermost first. A folder without `__init__.py` is taken
+    for the place where modules are imported from, which it is for a script."""
+    packages = []
+    for folder in file.parents:
+        if not (folder / "__init__.py").is_file():
+            break
+        packages.append(folder.name)
+    return packages
+
+
+def _place_of(function: Callable[..., Any]) -> str:
+    code = function.__code__ if isinstance(function, FunctionType) else None
+    place = f" ({code.co_filename}:{code.co_firstlineno})" if code else ""
+    return f"{function.__module__}.{function.__qualname__}{place}"

@@ -1,0 +1,199 @@
+"""From new jobs to handles: what every enqueue does once the call is encoded.
+
+1. `store` and `astore` hand one job to the engine and say what became of it.
+2. `store_many` and `astore_many` do so for many, a chunk at a time, inside the middleware of the
+   app if it has some.
+
+Where a queue is full, a job is put again for as long as the settings say.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from typing import TYPE_CHECKING, Any, Final, Protocol
+
+from windlass.around import Outgoing, Surrounded
+from windlass.core.lines import queue_of
+from windlass.engine.contract import Engine, NewJob, Placed, PutCode
+from windlass.errors import DuplicateJob, EngineUnavailable, IdempotencyConflict, QueueFull
+from windlass.insisting import Attempts, pauses
+from windlass.job import Job
+
+if TYPE_CHECKING:
+    from windlass.app import Windlass
+
+#: What the middleware of an enqueue surrounds, in the words of its notes.
+ENQUEUE: Final = "the enqueue"
+
+_REFUSED: Final = (PutCode.CONFLICT, PutCode.DUPLICATE, PutCode.FULL)
+
+
+class Prepared(Protocol):
+    """A call that is encoded: `windlass.task` makes it."""
+
+    def outgoing(self) -> Outgoing: ...
+
+    def new_job(self, outgoing: Outgoing | None = None) -> NewJob: ...
+
+
+# --------------------------------------------------------------------------------------------- one
+
+
+def store(app: Windlass, job: NewJob) -> Job[Any]:
+    try:
+        placed = _put(app, [job])[0]
+    except EngineUnavailable as error:
+        error.add_note(_unsure(job))
+        raise
+    return _to_handle(app, job, placed)
+
+
+async def astore(app: Windlass, job: NewJob) -> Job[Any]:
+    try:
+        placed = await _aput(app, job)
+    except EngineUnavailable as error:
+        error.add_note(_unsure(job))
+        raise
+    return _to_handle(app, job, placed)
+
+
+# -------------------------------------------------------------------------------------------- many
+
+
+def store_many(app: Windlass, chunks: Iterable[Sequence[Prepared]]) -> list[Job[Any]]:
+    handles: list[Job[Any]] = []
+    with _counting(handles):
+        for chunk in chunks:
+            with _surrounding(app, chunk) as (jobs, stored):
+                _collect(app, jobs, _put(app, jobs), handles, stored)
+    return handles
+
+
+async def astore_many(app: Windlass, chunks: Iterable[Sequence[Prepared]]) -> list[Job[Any]]:
+    handles: list[Job[Any]] = []
+    with _counting(handles):
+        for chunk in chunks:
+            with _surrounding(app, chunk) as (jobs, stored):
+                _collect(app, jobs, await _aput_many(app, jobs), handles, stored)
+    return handles
+
+
+@contextmanager
+def _surrounding(
+    app: Windlass, chunk: Sequence[Prepared]
+) -> Iterator[tuple[list[NewJob], Sequence[Outgoing]]]:
+    """The jobs of a chunk, inside the middleware of each, and what that was told of them."""
+    if not app.enqueue_middleware:
+        yield [call.new_job() for call in chunk], ()
+        return
+    outgoing = [call.outgoing() for call in chunk]
+    with ExitStack() as stack:
+        for one in outgoing:
+            stack.enter_context(Surrounded(app.enqueue_middleware, one, ENQUEUE))
+        yield [call.new_job(one) for call, one in zip(chunk, outgoing, strict=True)], outgoing
+
+
+def _collect(
+    app: Windlass,
+    jobs: Sequence[NewJob],
+    placed: Sequence[Placed],
+    handles: list[Job[Any]],
+    outgoing: Sequence[Outgoing],
+) -> None:
+    pairs = list(enumerate(zip(jobs, placed, strict=True)))
+    # Conflicts come last: what was stored is counted before the first of them is raised.
+    for at, (job, one) in sorted(pairs, key=lambda pair: pair[1][1].code in _REFUSED):
+        handle = _to_handle(app, job, one)
+        handles.append(handle)
+        if outgoing:
+            outgoing[at].job = handle
+
+
+@contextmanager
+def _counting(handles: Sequence[object]) -> Iterator[None]:
+    """Tell with an error how many jobs were stored before it."""
+    try:
+        yield
+    except Exception as error:
+        error.add_note(f"{len(handles)} jobs were enqueued before this.")
+        raise
+
+
+# -------------------------------------------------------------------------------- with the engine
+
+
+def _put(app: Windlass, jobs: Sequence[NewJob]) -> Sequence[Placed]:
+    """Store jobs; those whose queue is full are tried again as long as the settings say."""
+    placed = app.engine.put(jobs)
+    if all(one.code is not PutCode.FULL for one in placed):
+        return placed
+    attempts = Attempts(jobs, placed)
+    for pause_s in pauses(app.settings):
+        time.sleep(pause_s)
+        attempts.note(app.engine.put(attempts.refused()))
+        if not attempts.refused():
+            break
+    return attempts.placed
+
+
+async def _aput(app: Windlass, job: NewJob) -> Placed:
+    batcher, size = app.batcher, len(job.payload)
+    placed = await batcher.call(_put_all, job, size)
+    if placed.code is PutCode.FULL:
+        for pause_s in pauses(app.settings):
+            await _sleep(pause_s)
+            placed = await batcher.call(_put_all, job, size)
+            if placed.code is not PutCode.FULL:
+                break
+    return placed
+
+
+async def _aput_many(app: Windlass, jobs: Sequence[NewJob]) -> Sequence[Placed]:
+    batcher, size = app.batcher, sum(len(job.payload) for job in jobs)
+    attempts = Attempts(jobs, await batcher.call(_put_chunks, jobs, size))
+    if attempts.refused():
+        for pause_s in pauses(app.settings):
+            await _sleep(pause_s)
+            refused = attempts.refused()
+            attempts.note(await batcher.call(_put_chunks, refused, size))
+            if not attempts.refused():
+                break
+    return attempts.placed
+
+
+def _put_all(engine: Engine, jobs: Sequence[NewJob]) -> Sequence[Placed]:
+    return engine.put(jobs)
+
+
+def _put_chunks(engine: Engine, chunks: Sequence[Sequence[NewJob]]) -> Sequence[Sequence[Placed]]:
+    return [engine.put(chunk) for chunk in chunks]
+
+
+async def _sleep(seconds: float) -> None:
+    from asyncio import sleep  # slow to import, and here it is there already
+
+    await sleep(seconds)
+
+
+# ------------------------------------------------------------------------------------- the verdict
+
+
+def _to_handle(app: Windlass, job: NewJob, placed: Placed) -> Job[Any]:
+    if placed.code is PutCode.CONFLICT:
+        raise IdempotencyConflict(job.task, job.idempotency_key or "", placed.id)
+    if placed.code is PutCode.DUPLICATE:
+        raise DuplicateJob(job.task, placed.id)
+    if placed.code is PutCode.FULL:
+        settings = app.settings
+        waited_ms = settings.enqueue_timeout_ms if settings.when_full == "block" else 0
+        raise QueueFull(queue_of(job.queue), job.task, waited_ms / 1000)
+    return Job(app, placed.id, job.task, created=placed.code is PutCode.CREATED)
+
+
+def _unsure(job: NewJob) -> str:
+    return (
+        f"Whether job {job.id} was stored is not known. To repeat the call without running it "
+        "twice, enqueue it with using(idempotency_key=...)."
+    )

@@ -1,0 +1,71 @@
+"""Tasks that are declared without an app, to be included in one later: `Tasks`.
+
+A library, or a part of a large program, declares its tasks in a group; whoever makes the app
+includes it. A group belongs to one app, because `task.enqueue()` must know where its jobs go. Tasks
+that are declared after the group was included are included at once, so the order of imports does
+not matter.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from windlass.errors import InvalidTask
+from windlass.options import read_queue
+from windlass.registration import Declaration, Registrar, Registry, default_name, local_name
+from windlass.registration import checked_name as checked
+from windlass.task import DEFAULT_QUEUE, Home, Task
+
+if TYPE_CHECKING:
+    from windlass.app import Windlass
+
+
+class Tasks(Registrar):
+    """A group of tasks: `tasks = Tasks(prefix="billing", queue="billing")`, `@tasks.task`.
+
+    With a `prefix` the names of its tasks are `prefix.function`, whatever their module; without one
+    they are `module.function`, as those of an app are. `queue` is for tasks that say nothing else,
+    and that no route of the app is for."""
+
+    def __init__(self, *, prefix: str | None = None, queue: str | None = None) -> None:
+        self.prefix = None if prefix is None else checked(prefix)
+        self.queue = None if queue is None else read_queue(queue)
+        self._registry = Registry()
+        self._app: Windlass | None = None
+
+    def join(self, app: Windlass) -> None:
+        """Belong to this app from now on; `app.include(tasks)` calls it."""
+        if self._app is app:
+            return
+        if self._app is not None:
+            raise InvalidTask(
+                f"{self!r} is included in {self._app!r} already, and cannot be included in {app!r} "
+                "too: a task belongs to one app, because enqueue() must know where its jobs go. "
+                "Make a group for each app, for example in a function that declares the tasks; to "
+                "enqueue elsewhere, use that app's task_named(...)."
+            )
+        app.add_tasks(tuple(self._registry.tasks.values()))
+        self._app = app
+
+    def _add(self, declaration: Declaration) -> Task[..., Any]:
+        queue = self.queue or DEFAULT_QUEUE
+        task = declaration.to_task(self._name(declaration), Home(None, queue, repr(self)))
+        if declaration.schedule is not None:
+            from windlass.schedules import read_declared
+
+            list(read_declared(task, declaration.schedule))  # a wrong one is refused here
+        self._registry.check(task)
+        if self._app is not None:
+            self._app.add_tasks((task,))
+        self._registry.add(task)
+        return task
+
+    def _name(self, declaration: Declaration) -> str:
+        if self.prefix is None:
+            return declaration.name or default_name(declaration.function)
+        return checked(f"{self.prefix}.{declaration.name or local_name(declaration.function)}")
+
+    def __repr__(self) -> str:
+        given = {"prefix": self.prefix, "queue": self.queue}
+        said = ", ".join(f"{name}={value!r}" for name, value in given.items() if value is not None)
+        return f"Tasks({said})"

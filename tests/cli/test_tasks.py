@@ -1,0 +1,177 @@
+"""`windlass tasks`, and the modules that the setting `include` has imported for it."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.cli.shell import SCRIPT, Shell
+from tests.docs.transcript import Worker
+
+APP = """
+from windlass import Windlass
+app = Windlass("sqlite:///jobs.db?durability=normal", include={include}, routes={routes})
+"""
+
+BILLING = """
+from windlass import Cron, Every, Retry
+from shop.app import app
+
+@app.task(name="billing.charge", aliases=["billing.pay"], retry=Retry(max_attempts=3, base="1m"))
+def charge(cents: int) -> int:
+    return cents
+
+@app.task(name="billing.close", schedule=[Cron("0 3 * * *"), Every("1h")], run_in="process")
+def close() -> None: ...
+"""
+
+MAIL = """
+from shop.app import app
+
+@app.task(name="mail.send", queue="mail", requires="smtp", retry=app.settings.retry)
+async def send(to: str) -> None: ...
+"""
+
+
+@pytest.fixture
+def shop(shell: Shell) -> Shell:
+    """A package whose app names modules, and modules that its app does not import."""
+    for file, text in {
+        "shop/__init__.py": "",
+        "shop/__main__.py": "raise SystemExit('run, and not imported')",
+        "shop/app.py": APP.format(include=["shop.parts.*"], routes={"billing.*": "money"}),
+        "shop/parts/__init__.py": "",
+        "shop/parts/billing.py": BILLING,
+        "shop/parts/mail/__init__.py": "",
+        "shop/parts/mail/tasks.py": MAIL,
+    }.items():
+        place = shell.folder / file
+        place.parent.mkdir(parents=True, exist_ok=True)
+        place.write_text(text, encoding="utf-8")
+    return shell
+
+
+def name_modules(shop: Shell, *modules: str, **routes: str) -> None:
+    text = APP.format(include=list(modules), routes=routes)
+    (shop.folder / "shop" / "app.py").write_text(text, encoding="utf-8")
+
+
+def names(shop: Shell) -> list[str]:
+    ran = shop.type("tasks", "--app", "shop.app:app", "--json")
+    assert ran.code == 0, ran.err
+    return [task["name"] for task in ran.json]
+
+
+# ----------------------------------------------------------------------------------------- listing
+
+
+def test_tasks_are_listed_with_what_is_said_of_them(shop: Shell) -> None:
+    name_modules(shop, "shop.parts.billing", "shop.parts.mail.tasks")
+    charge, close, send = shop.type("tasks", "--app", "shop.app:app", "--json").json
+    assert charge == {
+        "name": "billing.charge",
+        "queue": "default",
+        "requires": [],
+        "runner": "thread",
+        "schedule": [],
+        "retry": "3 attempts, 1m and more apart",
+        "aliases": ["billing.pay"],
+    }
+    assert (close["runner"], len(close["schedule"])) == ("process", 2)
+    assert (send["runner"], send["queue"], send["requires"]) == ("loop", "mail", ["smtp"])
+    assert not shop.database.exists()  # nobody was asked
+
+
+def test_tasks_for_people(shop: Shell) -> None:
+    ran = shop.type("tasks", "--app", "shop.app:app")
+    head, charge, close = ran.out.splitlines()
+    assert head.split() == ["name", "queue", "requires", "runner", "schedule", "retry", "aliases"]
+    assert charge.startswith("billing.charge  money")
+    assert "billing.pay" in charge
+    assert "0 3 * * *" in close
+
+
+def test_an_app_without_tasks_says_so(shop: Shell) -> None:
+    name_modules(shop)
+    ran = shop.type("tasks", "--app", "shop.app:app")
+    assert (ran.code, ran.out) == (0, "")
+    assert "The app knows no task. Name the modules" in ran.err
+    assert names(shop) == []
+
+
+# --------------------------------------------------------------------------------------- including
+
+
+@pytest.mark.parametrize(
+    ("pattern", "expected"),
+    [
+        ("shop.parts.*", ["billing.charge", "billing.close"]),
+        ("shop.parts.*.tasks", ["mail.send"]),
+        ("shop.*.*.tasks", ["mail.send"]),
+        ("shop.parts.billing", ["billing.charge", "billing.close"]),
+    ],
+)
+def test_patterns_match_the_modules_of_a_package(
+    shop: Shell, pattern: str, expected: list[str]
+) -> None:
+    name_modules(shop, pattern)
+    assert names(shop) == expected
+
+
+@pytest.mark.parametrize(
+    ("pattern", "said"),
+    [
+        ("shop.nothing", "The module shop.nothing, which include='shop.nothing' of the app names"),
+        ("nothing.*", "no module nothing can be imported from here"),
+        ("shop.parts.billing.*", "include='shop.parts.billing.*' fits no module"),
+        ("shop.*.nothing", "include='shop.*.nothing' fits no module"),
+        ("shop.parts.*", "broken, which include='shop.parts.*' of the app names, cannot be import"),
+    ],
+)
+def test_what_cannot_be_included_is_named(shop: Shell, pattern: str, said: str) -> None:
+    name_modules(shop, pattern)
+    (shop.folder / "shop" / "parts" / "broken.py").write_text("1 / 0", encoding="utf-8")
+    ran = shop.type("tasks", "--app", "shop.app:app")
+    assert ran.code == 2
+    assert said in ran.err
+    assert "Traceback" not in ran.err
+
+
+def test_a_task_that_is_included_can_be_enqueued_by_any_of_its_names(shop: Shell) -> None:
+    arguments = ("--app", "shop.app:app", "--args", "[7]")
+    for name in ("billing.charge", "billing.pay"):
+        assert shop.type("enqueue", name, *arguments).code == 0
+    ran = shop.type("job", "list", "--task", "billing.charge", "--json", "--url", shop.url)
+    assert [job["queue"] for job in ran.json] == ["money", "money"]
+
+
+def test_the_environment_can_name_modules(shell: Shell) -> None:
+    (shell.folder / "more.py").write_text(
+        "from tasks import app\n@app.task(name='more')\ndef more() -> None: ...\n", encoding="utf-8"
+    )
+    ran = shell.type("tasks", "--app", "tasks:app", "--json", WINDLASS_INCLUDE="more")
+    assert "more" in [task["name"] for task in ran.json]
+
+
+# ----------------------------------------------------------------------------------------- workers
+
+
+def test_a_worker_imports_what_is_included(shop: Shell) -> None:
+    name_modules(shop, "shop.parts.*", **{"billing.*": "money", "maill.*": "mail"})
+    worker = Worker(f"{SCRIPT} worker shop.app:app -p 2", shop.folder, shop.environment({}))
+    ran = shop.type(
+        *("enqueue", "billing.charge", "--app", "shop.app:app", "--args", "[7]", "--wait")
+    )
+    lines = worker.take()
+    worker.interrupt()
+    assert ran.out.splitlines()[-1] == "7", ran.err
+    assert "2 tasks" in lines
+    assert lines.count("no task of this app has a name that the route maill.* is for") == 1
+    assert "billing.*=money" in lines
+
+
+def test_a_worker_that_cannot_include_a_module_ends_with_its_traceback(shop: Shell) -> None:
+    (shop.folder / "shop" / "parts" / "broken.py").write_text("1 / 0", encoding="utf-8")
+    ran = shop.type("worker", "shop.app:app", "-p", "1")
+    assert ran.code == 2
+    assert "ZeroDivisionError: division by zero" in ran.err
+    assert "The module shop.parts.broken, which include='shop.parts.*' of the app names" in ran.err
