@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING
 
 from windlass.app import Windlass
 from windlass.around import Outgoing
-from windlass.context import Context, Progress, current_context
+from windlass.context import Context, LogLine, Progress, current_context
 from windlass.core.failure import FailureText
 from windlass.core.retry import Retry
 from windlass.core.signals import Interrupted, Reject, RetryLater, Snooze
@@ -79,6 +79,7 @@ __all__ = [
     "JobFailed",
     "JobInfo",
     "JobNotFound",
+    "LogLine",
     "NewerFormat",
     "NoContext",
     "Outgoing",

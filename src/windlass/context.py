@@ -1,5 +1,8 @@
 """What a running task knows about its job.
 
+What it tells of itself (`progress`, `log`) is stored with the job as one report; a worker passes on
+the newest one, a few times a second at most.
+
 A worker sets `running` around every job; `current_context` reads it anywhere below the task, in
 coroutines and in `asyncio.to_thread` too. A task declared with `takes_context=True` is handed the
 same object as its first argument.
@@ -10,6 +13,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 from contextvars import ContextVar
+from datetime import UTC, datetime
 from typing import Any, Final
 
 import msgspec
@@ -19,6 +23,10 @@ from windlass.errors import NoContext
 
 #: A longer progress message is cut to this many characters.
 MAX_PROGRESS_MESSAGE: Final = 1_000
+#: So many lines of an attempt are kept, the newest ones,
+MAX_LOG_LINES: Final = 50
+#: and of each so many characters.
+MAX_LOG_LINE: Final = 500
 
 _NO_HEADERS: Final[Mapping[str, str]] = {}
 
@@ -30,11 +38,27 @@ class Progress(msgspec.Struct, frozen=True):
     message: str = ""
 
 
+class LogLine(msgspec.Struct, frozen=True):
+    """What a task said of its run, and when, by the clock of its worker."""
+
+    at: datetime
+    message: str
+
+
+class Report(msgspec.Struct, frozen=True, omit_defaults=True):
+    """All that an attempt told of itself, as it is stored: each report replaces the one before."""
+
+    value: float | None = None
+    message: str = ""
+    log: tuple[LogLine, ...] = ()
+
+
 class Context:
     """The job that is running. `attempt` is 1 for the first try; `headers` are what its caller sent
     along; `state` is what the lifespan of the app gave to this process, or None."""
 
     __slots__ = (
+        "_report",
         "_sink",
         "attempt",
         "headers",
@@ -67,6 +91,7 @@ class Context:
         self.headers = headers
         self.interruption: Interruption | None = None  # set by the worker, and by nobody else
         self._sink = sink
+        self._report = _NO_REPORT
 
     @property
     def cancelled(self) -> bool:
@@ -77,7 +102,24 @@ class Context:
 
     def progress(self, value: float, message: str = "") -> None:
         """Tell how far the job is, from 0 to 1. Seen in `job.info().progress` a moment later."""
-        self._sink(msgspec.json.encode(Progress(_share(value), message[:MAX_PROGRESS_MESSAGE])))
+        message = _storable(message, MAX_PROGRESS_MESSAGE)
+        self._tell(Report(_share(value), message, self._report.log))
+
+    def log(self, message: str) -> None:
+        """Keep a line with the job: seen in `job.info().log` and `windlass job show` soon after.
+
+        Of each attempt the newest 50 lines are kept, and those of the latest attempt are shown. For
+        what happened to one job; what happens in a program belongs into its own log."""
+        if not isinstance(message, str):
+            raise TypeError(f"ctx.log takes text, found {message!r}: write f'...' or str(...)")
+        before = self._report
+        line = LogLine(datetime.now(UTC), _storable(message, MAX_LOG_LINE))
+        lines = (*before.log[1 - MAX_LOG_LINES :], line)
+        self._tell(Report(before.value, before.message, lines))
+
+    def _tell(self, report: Report) -> None:
+        self._report = report
+        self._sink(msgspec.json.encode(report))
 
     def __repr__(self) -> str:
         return (
@@ -85,6 +127,8 @@ class Context:
             f"attempt {self.attempt} of {self.max_attempts}>"
         )
 
+
+_NO_REPORT: Final = Report()
 
 #: The context of the job that runs here; set by a worker, unset elsewhere.
 running: ContextVar[Context] = ContextVar("running")
@@ -96,6 +140,11 @@ def current_context() -> Context:
         return running.get()
     except LookupError:
         raise NoContext from None
+
+
+def _storable(text: str, limit: int) -> str:
+    """Cut, and without what UTF-8 cannot carry."""
+    return text[:limit].encode("utf-8", "backslashreplace").decode()
 
 
 def _share(value: float) -> float:

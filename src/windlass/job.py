@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Final, Generic, NoReturn, TypeVar, cast
 
 import msgspec
 
-from windlass.context import Progress
+from windlass.context import LogLine, Progress, Report
 from windlass.core.durations import Duration, describe_ms, to_ms
 from windlass.core.envelope import unpack
 from windlass.core.failure import FailureText
@@ -43,6 +43,7 @@ FIRST_LOOK_MS: Final = 5
 LOOK_GROWTH: Final = 1.5
 LAST_LOOK_MS: Final = 100
 
+_NO_REPORT: Final = Report()
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 
@@ -68,12 +69,14 @@ class JobInfo(msgspec.Struct, frozen=True, kw_only=True):
     worker: str | None  # who runs it, or ran it last
     cancel_requested: bool
     progress: Progress | None
+    log: tuple[LogLine, ...]  # what the latest attempt said with ctx.log
     error: FailureText | None  # the latest one, also when a later attempt went well
     headers: Mapping[str, str]  # what the caller sent along; empty in lists of jobs
     unique_key: str | None = None  # of a task with unique=...: a digest of what makes the key
 
     @classmethod
     def of(cls, record: JobRecord) -> JobInfo:
+        report = _report_of(record)
         return cls(
             id=record.id,
             task=record.task,
@@ -93,7 +96,8 @@ class JobInfo(msgspec.Struct, frozen=True, kw_only=True):
             finished_at=_instant_or_none(record.finished_ms),
             worker=record.session,
             cancel_requested=record.cancel_requested,
-            progress=_progress(record.progress),
+            progress=_progress_in(report),
+            log=report.log,
             error=latest_error(record),
             headers=headers_of(record),
             unique_key=record.unique_key,
@@ -277,8 +281,13 @@ def headers_of(record: JobRecord) -> Mapping[str, str]:
         return {}
 
 
-def _progress(data: bytes | None) -> Progress | None:
-    return None if data is None else msgspec.json.decode(data, type=Progress)
+def _report_of(record: JobRecord) -> Report:
+    data = record.progress
+    return _NO_REPORT if data is None else msgspec.json.decode(data, type=Report)
+
+
+def _progress_in(report: Report) -> Progress | None:
+    return None if report.value is None else Progress(report.value, report.message)
 
 
 def _instant(at_ms: int) -> datetime:

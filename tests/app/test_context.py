@@ -6,8 +6,14 @@ from contextvars import copy_context
 import msgspec
 import pytest
 
-from windlass import Context, NoContext, current_context
-from windlass.context import MAX_PROGRESS_MESSAGE, running
+from windlass import Context, NoContext, Progress, RetryLater, Windlass, current_context
+from windlass.context import (
+    MAX_LOG_LINE,
+    MAX_LOG_LINES,
+    MAX_PROGRESS_MESSAGE,
+    Report,
+    running,
+)
 
 
 def make_context(told: list[bytes]) -> Context:
@@ -63,3 +69,59 @@ def test_a_long_message_is_cut() -> None:
 
 def test_it_shows_which_job_it_is() -> None:
     assert repr(make_context([])) == "<Context of job j1, task shop.f, attempt 2 of 5>"
+
+
+# --------------------------------------------------------------------------------------- log lines
+
+
+def last_report(told: list[bytes]) -> Report:
+    return msgspec.json.decode(told[-1], type=Report)
+
+
+def test_lines_and_progress_are_told_together() -> None:
+    told: list[bytes] = []
+    context = make_context(told)
+    context.log("begun")
+    assert last_report(told).value is None
+    context.progress(0.5, "half way")
+    context.log("going on")
+    report = last_report(told)
+    assert (report.value, report.message) == (0.5, "half way")
+    assert [line.message for line in report.log] == ["begun", "going on"]
+    assert report.log[0].at <= report.log[1].at
+
+
+def test_lines_are_bounded() -> None:
+    told: list[bytes] = []
+    context = make_context(told)
+    for number in range(MAX_LOG_LINES + 10):
+        context.log(f"{number} " + "x" * 10_000)
+    lines = [line.message for line in last_report(told).log]
+    assert [line.split()[0] for line in lines] == [str(n) for n in range(10, MAX_LOG_LINES + 10)]
+    assert {len(line) for line in lines} == {MAX_LOG_LINE}
+
+
+def test_any_text_can_be_a_line_and_nothing_else() -> None:
+    told: list[bytes] = []
+    make_context(told).log("\ud800")
+    assert last_report(told).log[0].message == "\\ud800"
+    with pytest.raises(TypeError, match=r"ctx\.log takes text, found 7"):
+        make_context(told).log(7)  # type: ignore[arg-type]  # the subject
+
+
+def test_lines_of_the_latest_attempt_are_seen(app: Windlass) -> None:
+    @app.task(takes_context=True)
+    def work(ctx: Context) -> None:
+        ctx.log(f"attempt {ctx.attempt}")
+        ctx.progress(0.25)
+        if ctx.attempt == 1:
+            raise RetryLater(0)
+        ctx.log("done")
+
+    job = work.enqueue()
+    assert job.info().log == ()
+    with app.worker():
+        job.result(timeout=20)
+    info = job.info()
+    assert [line.message for line in info.log] == ["attempt 2", "done"]
+    assert info.progress == Progress(0.25)

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
+
+import msgspec
 import pytest
 
 from tests.app.hand import Hand
 from tests.cli.shell import Shell
-from windlass import Reject, State, Unique, Windlass
+from windlass import LogLine, Reject, State, Unique, Windlass
+from windlass.context import Report
 from windlass.engine.contract import NewJob
 
 UNKNOWN = "01m7gk6tx900smjc57av0rnpgb"
@@ -58,6 +62,21 @@ def test_a_longer_list_says_so(shell: Shell, app: Windlass) -> None:
 
 
 # -------------------------------------------------------------------------------------------- show
+
+
+def test_show_what_came_along_and_what_was_said(shell: Shell, app: Windlass, hand: Hand) -> None:
+    job_id = app.tasks["tasks.add"].using(headers={"user": "ann", "trace": "1-2"}).enqueue(1).id
+    report = Report(0.5, "half", (LogLine(datetime(2030, 1, 2, tzinfo=UTC), "read\nall"),))
+    hand.report(hand.take(), msgspec.json.encode(report))
+    shown = shell.type("job", "show", job_id, "--url", shell.url).out
+    fields = fields_of(shown)
+    assert fields["headers"].strip() == "user: ann"
+    assert "trace: 1-2" in shown
+    assert fields["progress"].strip() == "50% half"
+    assert fields["log"].strip().endswith("read")
+    (job,) = shell.type("job", "show", job_id, "--json", "--url", shell.url).json
+    assert job["headers"] == {"user": "ann", "trace": "1-2"}
+    assert job["log"] == [{"at": "2030-01-02T00:00:00Z", "message": "read\nall"}]
 
 
 def test_show(shell: Shell, job_id: str) -> None:

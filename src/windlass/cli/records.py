@@ -83,7 +83,9 @@ def print_record(record: JobRecord) -> None:
             ("started", info.started_at),
             ("finished", info.finished_at),
             ("worker", info.worker),
+            ("headers", "\n".join(f"{name}: {value}" for name, value in info.headers.items())),
             ("progress", _progress_words(info)),
+            ("log", "\n".join(f"{_clock(line.at)} {line.message}" for line in info.log)),
             ("result", _result_text(record) if record.has_result else None),
             ("history", "\n".join(_line(failure) for failure in record.failures)),
             ("error", info.error.traceback or info.error.message if info.error else None),
@@ -131,6 +133,10 @@ def _cancel_words(record: JobRecord) -> str | None:
 
 def _progress_words(info: JobInfo) -> str | None:
     return f"{info.progress.value:.0%} {info.progress.message}" if info.progress else None
+
+
+def _clock(at: datetime) -> str:
+    return at.astimezone().isoformat(sep=" ", timespec="milliseconds")
 
 
 def _budgets(record: JobRecord) -> str:
