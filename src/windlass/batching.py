@@ -92,8 +92,10 @@ class Batcher:
             self._pending.setdefault(verb, deque()).append(call)
             self._count += 1
             self._bytes += size
-            self._start_thread()
+            has_thread = self._start_thread()
             self._changed.notify_all()
+        if not has_thread:
+            self._run()  # until nothing is pending, because it is closing
         answer: Answer = await call.future
         return answer
 
@@ -149,11 +151,19 @@ class Batcher:
 
     # ------------------------------------------------------------------------------ the thread
 
-    def _start_thread(self) -> None:
-        if self._thread is None or not self._thread.is_alive():
-            self._closing = False
-            self._thread = threading.Thread(target=self._run, name="windlass-io", daemon=True)
-            self._thread.start()
+    def _start_thread(self) -> bool:
+        """False where none can be started any more, as newer versions of Python have it at the end
+        of the interpreter: then whoever calls does the work."""
+        if self._thread is not None and self._thread.is_alive():
+            return True
+        thread = threading.Thread(target=self._run, name="windlass-io", daemon=True)
+        try:
+            thread.start()
+        except RuntimeError:
+            self._closing = True
+            return False
+        self._closing, self._thread = False, thread
+        return True
 
     def _run(self) -> None:
         while calls := self._take():

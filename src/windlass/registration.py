@@ -273,7 +273,7 @@ def checked_name(name: object) -> str:
 def default_name(function: FunctionType) -> str:
     """`module.function`; for a function inside another one, both names."""
     module = function.__module__
-    if module in _MAIN:
+    if module in _MAIN or module.startswith("<"):  # of runpy: "<run_path>"
         module = _name_of_main(function)
     return checked_name(f"{module}.{local_name(function)}")
 
@@ -285,7 +285,7 @@ def local_name(function: FunctionType) -> str:
 def _name_of_main(function: FunctionType) -> str:
     """The name under which a worker imports what this process runs as `__main__`."""
     spec, file = function.__globals__.get("__spec__"), function.__globals__.get("__file__")
-    if spec is not None:  # python -m package.module
+    if spec is not None and spec.name not in _MAIN:  # python -m package.module
         return str(spec.name)
     path = Path(file or "").absolute()
     names = [path.stem, *_packages_of(path)]

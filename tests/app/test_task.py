@@ -168,9 +168,46 @@ def test_a_package_is_known_by_its_whole_name(tmp_path: Path) -> None:
     assert run_python(tmp_path, "-m", "shop.jobs").stdout == "shop.jobs.work\n"
 
 
-@pytest.mark.parametrize("way", ["a-script.py", "-c"])
+def test_a_script_inside_a_package_is_known_by_its_whole_name(tmp_path: Path) -> None:
+    """Or a worker, which imports the package, would not know the jobs of the script."""
+    folder = tmp_path / "project" / "shop" / "parts"
+    folder.mkdir(parents=True)
+    for package in (folder.parent, folder):
+        (package / "__init__.py").touch()
+    (folder / "jobs.py").write_text(SCRIPT)
+    assert run_python(tmp_path, "project/shop/parts/jobs.py").stdout == "shop.parts.jobs.work\n"
+    assert run_python(folder, "jobs.py").stdout == "shop.parts.jobs.work\n"
+
+
+SPAWNING = (
+    SCRIPT
+    + """
+    import multiprocessing
+    multiprocessing.get_context("spawn").Process(target=print, args=["child"]).start()
+elif __name__ == "__mp_main__":
+    print(*app.tasks, flush=True)
+"""
+)
+
+
+def test_a_spawned_child_knows_the_same_names(tmp_path: Path) -> None:
+    (tmp_path / "jobs.py").write_text(SPAWNING)
+    for way in (["jobs.py"], ["-m", "jobs"]):
+        ran = run_python(tmp_path, *way)
+        assert sorted(ran.stdout.splitlines()) == ["child", "jobs.work", "jobs.work"], ran.stderr
+
+
+def test_a_file_that_is_run_by_runpy_is_known_by_its_name(tmp_path: Path) -> None:
+    (tmp_path / "jobs.py").write_text(SCRIPT)
+    code = "import runpy; print(*runpy.run_path('jobs.py')['app'].tasks)"
+    assert run_python(tmp_path, "-c", code).stdout == "jobs.work\n"
+
+
+@pytest.mark.parametrize("way", ["a-script.py", "folder", "-c"])
 def test_what_no_worker_can_import_is_refused(tmp_path: Path, way: str) -> None:
     (tmp_path / "a-script.py").write_text(SCRIPT)
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "folder" / "__main__.py").write_text(SCRIPT)
     ran = run_python(tmp_path, *([way] if way != "-c" else [way, SCRIPT]))
     assert ran.returncode == 1
     assert "InvalidTask: The task work is defined where a worker cannot import it" in ran.stderr

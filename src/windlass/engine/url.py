@@ -46,6 +46,12 @@ def _open_redis(url: str, options: EngineOptions) -> Engine:
             f"The url {_safe(url)!r} needs the Redis driver, which is not installed here. "
             "Install it with: pip install windlass[redis]"
         ) from error
+    except RuntimeError as error:  # of a module of Python that registers itself with the exit
+        raise EngineError(
+            f"The Redis driver cannot be loaded for {_safe(url)!r} any more: the interpreter is "
+            f"ending ({error}). A program that enqueues for the first time at its very end opens "
+            "the engine before: write app.engine where the app is made."
+        ) from error
     from windlass.engine.redis.address import read_address
 
     return RedisEngine(read_address(url), options)
