@@ -5,7 +5,7 @@ Checked like all other code; nothing here is run.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Iterator, Mapping
 from datetime import UTC, datetime, timedelta
 from typing import Any, assert_type
 
@@ -17,11 +17,14 @@ from windlass import (
     Every,
     Job,
     JobInfo,
+    LogLine,
+    Outgoing,
     Progress,
     Reject,
     Retry,
     ScheduleInfo,
     Task,
+    Tasks,
     Unique,
     Windlass,
 )
@@ -121,6 +124,47 @@ async def schedule_calls() -> None:
     assert_type(app.schedules.list(), list[ScheduleInfo])
     assert_type((await app.schedules.aget("thumbnails")).next_at, datetime | None)
     assert_type(app.schedules.run_now("thumbnails"), Job[Any])
+
+
+billing = Tasks(prefix="billing", queue="billing")
+
+
+@billing.task
+def charge(cents: int) -> str:
+    return f"{cents}"
+
+
+@billing.task(takes_context=True, aliases=["pay"], headers={"team": "shop"}, retry=Retry(2))
+async def refund(ctx: Context, cents: int) -> bytes:
+    ctx.log(f"for {ctx.headers['user']}")
+    return bytes(cents)
+
+
+shop = Windlass(include=["shop.tasks", "billing.*"], routes={"billing.*": "billing"})
+shop.include(billing)
+
+
+@shop.around_enqueue
+def add_trace(call: Outgoing) -> Iterator[None]:
+    call.headers["trace"] = f"{call.task} {call.queue}"
+    yield
+    assert_type(call.job, Job[Any] | None)
+
+
+async def groups_are_typed_like_apps() -> None:
+    assert_type(charge.enqueue(5), Job[str])
+    assert_type(charge(5), str)
+    assert_type(await refund.aenqueue(5), Job[bytes])
+    assert_type(await refund(5), bytes)
+    assert_type(
+        refund.using(headers={"user": "ann"}).enqueue(cents=5).info().headers, Mapping[str, str]
+    )
+    assert_type(refund.job("id").info().log, tuple[LogLine, ...])
+    assert_type(shop.enqueue_many([charge.bind(1), charge.bind(2)]), list[Job[str]])
+    mixed: list[Call[Any]] = [charge.bind(1), refund.bind(2)]
+    assert_type(await shop.aenqueue_many(mixed), list[Job[Any]])
+    assert_type(shop.task_named("elsewhere", queue="mail"), Task[..., Any])
+    assert_type(shop.task_named("elsewhere").using(priority=1).enqueue(1, a="b"), Job[Any])
 
 
 def takes_any_task(task: Task[[str], object]) -> Job[object]:

@@ -7,7 +7,9 @@ The test reads this file without its first two lines, which keep it quiet elsewh
 
 from __future__ import annotations
 
-from windlass import Context, Job, Task, Unique, Windlass
+from collections.abc import Iterator
+
+from windlass import Context, Job, Task, Tasks, Unique, Windlass
 
 app = Windlass("sqlite:///jobs.db")
 
@@ -85,6 +87,35 @@ def wrong_bulk() -> None:
     resize.enqueue_many(["cat.jpg"])  # expect: list-item
     resize.enqueue_many({"path": "cat.jpg"})  # expect: dict-item
     resize.enqueue_many("cat.jpg")  # expect: arg-type
+
+    app.enqueue_many([("cat.jpg", [1])])  # expect: arg-type
+    app.enqueue_many("cat.jpg")  # expect: arg-type
+    app.enqueue_many(resize.bind("cat.jpg", [1]))  # expect: arg-type
+
+
+billing = Tasks(prefix="billing", queues="billing")  # expect: call-arg
+
+
+@billing.task(queue="mail")
+def charge(cents: int) -> str:
+    return f"{cents}"
+
+
+@app.around_enqueue  # expect: type-var
+def adds_nothing(context: Context) -> Iterator[None]:
+    yield
+
+
+def wrong_groups() -> None:
+    charge.enqueue("5")  # expect: arg-type
+    charge.delay(5)  # expect: attr-defined
+    charge.using(aliases=["pay"])  # expect: call-arg
+    charge.using(headers={"user": 5})  # expect: dict-item
+    app.include("shop.tasks")  # expect: arg-type
+    app.task(aliases="pay", headers=["user"])  # expect: call-overload
+    Windlass(include=7)  # expect: arg-type
+    Windlass(routes=["billing.*"])  # expect: arg-type
+    app.task_named(7)  # expect: arg-type
 
 
 def wrong_task(task: Task[[int], str]) -> None:
