@@ -19,7 +19,8 @@ def show_banner(app: str, location: str, ready: Ready) -> None:
         log.info("tasks: %s", _shortened(ready.tasks))
     else:
         log.warning(
-            "the app %s knows no task: where it is made, import the modules that declare them", app
+            "the app %s knows no task: name the modules that declare them in its setting include",
+            app,
         )
     for pattern in ready.idle_routes:
         log.warning("no task of this app has a name that the route %s is for", pattern)

@@ -22,9 +22,10 @@ EVENTS: Final[Mapping[str, Event]] = {
     "ready: %s, %d tasks": Event("worker_ready", ("engine", "tasks")),
     "tasks: %s": Event("worker_tasks", ("tasks",)),
     "settings: %s": Event("worker_settings", ("settings",)),
-    "the app %s knows no task: where it is made, import the modules that declare them": Event(
+    "the app %s knows no task: name the modules that declare them in its setting include": Event(
         "no_tasks", ("app",)
     ),
+    "no task of this app has a name that the route %s is for": Event("idle_route", ("pattern",)),
     "cannot serve %s: %s": Event("worker_failed", ("app", "why")),
     "stopping on %s: jobs have %g s to finish; another signal hands them back now": Event(
         "worker_stopping", ("signal", "grace_s")
