@@ -14,7 +14,6 @@ jobs too.
 
 from __future__ import annotations
 
-import copy
 import functools
 import inspect
 import time
@@ -240,7 +239,8 @@ class Task(Generic[P, R_co]):
     def _with(self, chosen: Choices) -> Self:
         if chosen == NO_CHOICES:
             return self
-        other = copy.copy(self)
+        other = self.__new__(type(self))
+        other.__dict__.update(self.__dict__)
         other._chosen = chosen.over(self._chosen)
         other._choices = chosen.over(self._choices)
         return other
@@ -340,8 +340,7 @@ class Task(Generic[P, R_co]):
     if not TYPE_CHECKING:  # for a checker there is no such attribute
 
         def __getattr__(self, name: str) -> NoReturn:
-            """Called only for what is not there. Python itself asks for names with a `_`, and does
-            so for every copy."""
+            """Called only for what is not there; Python itself asks for names with a `_`."""
             if name.startswith("_"):
                 raise AttributeError(name, name=name, obj=self)
             raise AttributeError(habits.missing_attribute(self, name), name=name, obj=self)

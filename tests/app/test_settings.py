@@ -147,6 +147,26 @@ def test_the_variable_of_the_command_line_is_not_a_setting() -> None:
         ("retry", 3, r"retry must be a windlass\.Retry\(\.\.\.\), found 3"),
         ("url", "jobs.db", "url must be text such as 'sqlite:///jobs.db', found text without ://"),
         ("url", Path("jobs.db"), "url must be text such as .* found .*Path"),
+        ("include", "shop.tasks", r"include must be a list, found text: write \['shop\.tasks'\]"),
+        (
+            "include",
+            ["shop/tasks.py"],
+            "include must be a list of modules .* found 'shop/tasks.py'",
+        ),
+        ("include", [".tasks"], "include must be a list of modules such as .* found '.tasks'"),
+        ("include", ["*"], "include must be a list of modules such as"),
+        ("include", 7, "include must be a list of modules such as .* found 7"),
+        ("routes", ["a.*"], "routes must be a dict of patterns to queues, such as"),
+        (
+            "routes",
+            {"a b": "mail"},
+            r"routes must have a pattern such as 'billing\.\*'.* found 'a b'",
+        ),
+        (
+            "routes",
+            {"a.*": "no queue"},
+            r"routes must have the name of a queue for a\.\*, found 'no",
+        ),
     ],
 )
 def test_a_value_that_makes_no_sense_is_refused(name: str, value: object, words: str) -> None:
@@ -156,7 +176,14 @@ def test_a_value_that_makes_no_sense_is_refused(name: str, value: object, words:
 
 @pytest.mark.parametrize(
     ("variable", "text"),
-    [("WINDLASS_LEASE", ""), ("WINDLASS_MAX_CRASHES", "three"), ("WINDLASS_MAX_CRASHES", "-1")],
+    [
+        *(
+            ("WINDLASS_LEASE", ""),
+            ("WINDLASS_MAX_CRASHES", "three"),
+            ("WINDLASS_MAX_CRASHES", "-1"),
+        ),
+        *(("WINDLASS_ROUTES", "billing"), ("WINDLASS_INCLUDE", "shop-tasks")),
+    ],
 )
 def test_text_that_makes_no_sense_is_refused(variable: str, text: str) -> None:
     with pytest.raises(SettingError, match=f"^The setting {variable} must be .* found '{text}'"):
