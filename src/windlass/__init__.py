@@ -35,6 +35,7 @@ from windlass.errors import (
     ScheduleNotFound,
     SettingError,
     TimedOut,
+    UnreadableHere,
     WindlassError,
 )
 from windlass.job import Job, JobInfo
@@ -95,6 +96,7 @@ __all__ = [
     "Task",
     "TimedOut",
     "Unique",
+    "UnreadableHere",
     "Windlass",
     "WindlassError",
     "current_context",

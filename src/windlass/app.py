@@ -42,14 +42,15 @@ from windlass.around import (
     read_middleware,
 )
 from windlass.context import Context
-from windlass.core.codec import decode_json
+from windlass.core.codec import decode_plain
 from windlass.core.ids import check_id
 from windlass.core.unique import Unique
 from windlass.engine.contract import Engine, EngineOptions
 from windlass.engine.forking import opening
-from windlass.errors import InvalidTask
+from windlass.errors import InvalidTask, UnreadableHere
 from windlass.job import Job
 from windlass.options import Choices, TaskOptions, read_queue, read_task_options
+from windlass.packing import Packing
 from windlass.queue import Queue
 from windlass.settings import (
     SettingArguments,
@@ -118,6 +119,7 @@ class Windlass:
         if url is not None:
             arguments["url"] = url
         self.settings: Settings = read_settings(arguments, os.environ)
+        self.packing = Packing.of(self.settings)
         self._tasks: dict[str, Task[..., Any]] = {}
         self._lifespan = None if lifespan is None else read_lifespan(lifespan)
         self._declared: dict[str, tuple[Task[..., Any], Cron | Every]] = {}
@@ -169,10 +171,16 @@ class Windlass:
         """A handle on a queue, to pause, resume or empty it. Asks nobody whether there is one."""
         return Queue(self, read_queue(name))
 
-    def decode_result(self, task: str, result: bytes) -> Any:
-        """A stored result, rebuilt by the annotations of its task; as JSON if that is unknown."""
+    def decode_result(self, task: str, job_id: str, result: bytes) -> Any:
+        """A stored result, rebuilt by the annotations of its task; as plain data if that is
+        unknown."""
         known = self._tasks.get(task)
-        return decode_json(result) if known is None else known.codec.decode_result(result)
+        codec, encoded = self.packing.unpack_result(result, task, job_id)
+        if known is not None:
+            return known.codecs.get(codec).decode_result(encoded)
+        if codec == "pickle":
+            raise UnreadableHere(f"a pickle of the task {task}, which this app does not know")
+        return decode_plain(encoded, codec)
 
     def wrap_engine(self, wrap: Callable[[Engine], Engine]) -> None:
         """Put something around the engine; for a worker, which must not leave calls half done."""

@@ -24,8 +24,9 @@ from typing import TYPE_CHECKING, Any, Final, Generic, ParamSpec, Self, TypeVar,
 import msgspec
 
 from windlass.context import Context
-from windlass.core.codec import CallCodec, check_size, fingerprint
-from windlass.core.envelope import Envelope, Overrides, pack
+from windlass.core.codec import check_size
+from windlass.core.codecs import Codec, Codecs
+from windlass.core.envelope import Envelope, Overrides
 from windlass.core.ids import check_id, new_id
 from windlass.core.lines import line_of, queue_of
 from windlass.core.retry import Retry
@@ -86,7 +87,8 @@ class Task(Generic[P, R_co]):
         self.takes_context = takes_context
         self.runs_alone = runs_alone  # run_in="process": in a process of its own
         self.is_async = inspect.iscoroutinefunction(function)
-        self.codec = CallCodec.of(function, takes_context, name=name)
+        self.codecs = Codecs(function, takes_context, name=name)  # what reads its calls
+        self.codec = self.codecs.get(app.settings.codec)  # and what writes them
         self.unique = _checked_unique(unique, self.codec)
         self._chosen = NO_CHOICES  # by callers, with using()
         self._choices = declared  # those, over the declared ones
@@ -216,7 +218,9 @@ class Task(Generic[P, R_co]):
 
     def _new_job(self, call: bytes) -> NewJob:
         choices, unique = self._choices, self._unique_key(call)
-        payload = pack(_envelope(self.name, call, self._chosen))
+        packing = self.app.packing
+        codec = self.codec
+        payload = packing.pack_call(_envelope(self.name, codec.mark, call, self._chosen))
         check_size(payload, self.app.settings.max_payload, f"The call of {self.name}")
         run_after = choices.run_after or _NO_MOMENT
         expires = choices.expires or _NO_MOMENT
@@ -234,7 +238,7 @@ class Task(Generic[P, R_co]):
             expires_ms=expires.at_ms,
             expires_in_ms=expires.in_ms,
             idempotency_key=choices.idempotency_key,
-            fingerprint=fingerprint(call) if choices.idempotency_key else "",
+            fingerprint=packing.digest(codec.plain(call)) if choices.idempotency_key else "",
             unique=unique,
         )
 
@@ -243,7 +247,7 @@ class Task(Generic[P, R_co]):
         if unique is None:
             return None
         return UniqueKey(
-            key=fingerprint(self.codec.identity(call, unique.by)),
+            key=self.app.packing.digest(self.codec.identity(call, unique.by)),
             until=unique.until,
             period_ms=unique.period_ms,
             on_conflict=unique.on_conflict,
@@ -252,6 +256,8 @@ class Task(Generic[P, R_co]):
     def _put(self, jobs: Sequence[NewJob]) -> Sequence[Placed]:
         """Store jobs; those whose queue is full are tried again as long as the settings say."""
         placed = self.app.engine.put(jobs)
+        if self.app.packing.older_digests:
+            placed = [self._settle(*pair) for pair in zip(jobs, placed, strict=True)]
         if all(one.code is not PutCode.FULL for one in placed):
             return placed
         attempts = Attempts(jobs, placed)
@@ -264,7 +270,7 @@ class Task(Generic[P, R_co]):
 
     async def _aput(self, job: NewJob) -> Placed:
         batcher, size = self.app.batcher, len(job.payload)
-        placed = await batcher.call(_put, job, size)
+        placed = await self._asettle(job, await batcher.call(_put, job, size))
         if placed.code is PutCode.FULL:
             for pause_s in pauses(self.app.settings):
                 await _sleep(pause_s)
@@ -275,7 +281,8 @@ class Task(Generic[P, R_co]):
 
     async def _aput_many(self, jobs: Sequence[NewJob]) -> Sequence[Placed]:
         batcher, size = self.app.batcher, sum(len(job.payload) for job in jobs)
-        attempts = Attempts(jobs, await batcher.call(_put_chunks, jobs, size))
+        answers = zip(jobs, await batcher.call(_put_chunks, jobs, size), strict=True)
+        attempts = Attempts(jobs, [await self._asettle(*pair) for pair in answers])
         if attempts.refused():
             for pause_s in pauses(self.app.settings):
                 await _sleep(pause_s)
@@ -285,12 +292,37 @@ class Task(Generic[P, R_co]):
                     break
         return attempts.placed
 
+    def _under_older_keys(self, job: NewJob, placed: Placed) -> Iterator[NewJob]:
+        """A job that is in conflict, with the digests that secrets before this one made: the call
+        that it is compared with may be the same."""
+        packing = self.app.packing
+        if placed.code is PutCode.CONFLICT and packing.older_digests:
+            plain = self.codec.plain(bytes(packing.unpack_call(job.payload, self.name).call))
+            for digest in packing.older_digests:
+                yield msgspec.structs.replace(job, fingerprint=digest(plain))
+
+    def _settle(self, job: NewJob, placed: Placed) -> Placed:
+        for other in self._under_older_keys(job, placed):
+            again = self.app.engine.put([other])[0]
+            if again.code is not PutCode.CONFLICT:
+                return again
+        return placed
+
+    async def _asettle(self, job: NewJob, placed: Placed) -> Placed:
+        for other in self._under_older_keys(job, placed):
+            again = await self.app.batcher.call(_put, other, len(job.payload))
+            if again.code is not PutCode.CONFLICT:
+                return again
+        return placed
+
     def entry(self, call: bytes, schedule: Cron | Every) -> Entry:
         """What is stored of a schedule that makes this call."""
         from windlass.core.timetable import Entry
 
         choices, expires = self._choices, self._choices.expires or _NO_MOMENT
-        envelope = pack(_envelope(self.name, call, self._chosen))
+        chosen = _envelope(self.name, self.codec.mark, call, self._chosen)
+        # The same each time: a schedule that is declared again is not a new one.
+        envelope = self.app.packing.pack_call(chosen, repeatable=True)
         check_size(envelope, self.app.settings.max_payload, f"The call of {self.name}")
         return Entry(
             schedule=schedule,
@@ -388,10 +420,13 @@ class Call(Generic[R_co]):
         self.encoded = encoded
 
     def __repr__(self) -> str:
-        return f"<Call of {self.task.name}: {self.encoded[:200].decode('utf-8', 'replace')}>"
+        shown = self.encoded[:200].decode("utf-8", "replace")
+        if self.task.codec.mark != "json":
+            shown = f"{len(self.encoded)} bytes of {self.task.codec.mark}"
+        return f"<Call of {self.task.name}: {shown}>"
 
 
-def _checked_unique(unique: Unique | None, codec: CallCodec) -> Unique | None:
+def _checked_unique(unique: Unique | None, codec: Codec) -> Unique | None:
     """The same, if its key can be made."""
     mismatch = codec.check_names(unique.by) if unique is not None and unique.by else ""
     if mismatch:
@@ -399,16 +434,16 @@ def _checked_unique(unique: Unique | None, codec: CallCodec) -> Unique | None:
     return unique
 
 
-def _envelope(task: str, call: bytes, chosen: Choices) -> Envelope:
+def _envelope(task: str, codec: str, call: bytes, chosen: Choices) -> Envelope:
     raw = msgspec.Raw(call)
     if chosen.retry is None and chosen.result_ttl_ms is None and chosen.timeout_ms is None:
-        return Envelope(task=task, call=raw)
+        return Envelope(task=task, call=raw, codec=codec)
     overrides = Overrides(
         retry=None if chosen.retry is None else chosen.retry.to_data(),
         result_ttl_ms=chosen.result_ttl_ms,
         timeout_ms=chosen.timeout_ms,
     )
-    return Envelope(task=task, call=raw, options=overrides)
+    return Envelope(task=task, call=raw, options=overrides, codec=codec)
 
 
 @contextmanager

@@ -11,6 +11,7 @@ import pytest
 from windlass import Retry, SettingError, Windlass
 from windlass.settings import (
     SETTINGS,
+    Secrets,
     Source,
     default_url,
     describe_unusual,
@@ -34,6 +35,9 @@ DEFAULTS = {
     "log_level": "info",
     "when_full": "reject",
     "log_format": "text",
+    "codec": "json",
+    "secret": Secrets(),
+    "encrypt": False,
 }
 #: A value as an argument and the same as text, and what becomes of it.
 CHOSEN = {
@@ -52,6 +56,9 @@ CHOSEN = {
     "log_level": ("Warning", "WARNING", "warning"),
     "when_full": ("Block", "block", "block"),
     "log_format": ("JSON", "json", "json"),
+    "codec": ("MsgPack", "msgpack", "msgpack"),
+    "secret": (["n" * 32, "o" * 32], f"{'n' * 32}, {'o' * 32}", Secrets(["n" * 32, "o" * 32])),
+    "encrypt": (False, "False", False),
 }
 
 
