@@ -39,6 +39,7 @@ from windlass.errors import (
     SettingError,
     TaskNotIncluded,
     TimedOut,
+    UnreadableHere,
     WindlassError,
 )
 from windlass.job import Job, JobInfo
@@ -106,6 +107,7 @@ __all__ = [
     "Tasks",
     "TimedOut",
     "Unique",
+    "UnreadableHere",
     "Windlass",
     "WindlassError",
     "current_context",

@@ -27,13 +27,15 @@ from windlass.around import (
     read_lifespan,
     read_middleware,
 )
-from windlass.core.codec import decode_json
+from windlass.core.codec import decode_plain
 from windlass.core.ids import check_id
 from windlass.core.patterns import first_match
 from windlass.engine.contract import Engine, EngineOptions
 from windlass.engine.forking import opening
+from windlass.errors import UnreadableHere
 from windlass.job import Job
 from windlass.options import read_queue
+from windlass.packing import Packing
 from windlass.queue import Queue
 from windlass.registration import Declaration, Registrar, Registry, checked_name, default_name
 from windlass.settings import (
@@ -87,6 +89,7 @@ class Windlass(Registrar):
         if url is not None:
             arguments["url"] = url
         self.settings: Settings = read_settings(arguments, os.environ)
+        self.packing = Packing.of(self.settings)
         self._registry = Registry()
         self._lifespan = None if lifespan is None else read_lifespan(lifespan)
         self._declared: dict[str, tuple[Task[..., Any], Cron | Every]] = {}
@@ -146,10 +149,16 @@ class Windlass(Registrar):
         """A handle on a queue, to pause, resume or empty it. Asks nobody whether there is one."""
         return Queue(self, read_queue(name))
 
-    def decode_result(self, task: str, result: bytes) -> Any:
-        """A stored result, rebuilt by the annotations of its task; as JSON if that is unknown."""
+    def decode_result(self, task: str, job_id: str, result: bytes) -> Any:
+        """A stored result, rebuilt by the annotations of its task; as plain data if that is
+        unknown."""
         known = self._registry.known.get(task)
-        return decode_json(result) if known is None else known.codec.decode_result(result)
+        codec, encoded = self.packing.unpack_result(result, task, job_id)
+        if known is not None:
+            return known.codecs.get(codec).decode_result(encoded)
+        if codec == "pickle":
+            raise UnreadableHere(f"a pickle of the task {task}, which this app does not know")
+        return decode_plain(encoded, codec)
 
     def wrap_engine(self, wrap: Callable[[Engine], Engine]) -> None:
         """Put something around the engine; for a worker, which must not leave calls half done."""
@@ -241,6 +250,7 @@ class Windlass(Registrar):
         for task in tasks:
             self._registry.add(task)
             task.home.app, task.home.queue = self, self.queue_for(task.name, task.home.queue)
+            task.home.codec = task.codecs.get(self.settings.codec)
             self._declare(task)
 
     def task_named(self, name: str, *, queue: str | None = None) -> Task[..., Any]:

@@ -17,6 +17,7 @@ too. All of them can be copied and pickled.
     │   └── PayloadTooLarge     ... because it is too large
     ├── DecodeError             stored bytes make no value
     │   ├── ArgumentMismatch    ... that the function of this version takes
+    │   ├── UnreadableHere      ... that an app with these keys and this codec may read
     │   └── NewerFormat         ... because a newer windlass wrote them
     ├── EngineError             the engine refused or is not usable as it is
     │   ├── EngineUnavailable   the engine did not answer in time: repeat later
@@ -148,6 +149,10 @@ class DecodeError(WindlassError):
 
 class ArgumentMismatch(DecodeError):
     """A stored call was made for another version of its task, which takes other arguments."""
+
+
+class UnreadableHere(DecodeError):
+    """Stored bytes are sealed with a key, or written by a codec, that this app does not have."""
 
 
 class NewerFormat(DecodeError):

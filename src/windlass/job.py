@@ -210,7 +210,7 @@ class Job(Generic[R_co]):
                 f"Job {self.id} belongs to task {record.task}, not to {self.task}: its result is "
                 f"of another type. Get it from {record.task}.job(id) or app.job(id)."
             )
-        return record
+        return self._app.packing.reveal_failures(record)
 
     def _is_renamed(self, record: JobRecord) -> bool:
         """Whether it is stored under a former name of the same task."""
@@ -228,7 +228,7 @@ class Job(Generic[R_co]):
             )
         if record.result is None:
             raise ResultExpired(self.id, record.task)
-        return cast(R_co, self._app.decode_result(record.task, record.result))
+        return cast(R_co, self._app.decode_result(record.task, record.id, record.result))
 
     def _was_cancelled(self, code: CancelCode) -> bool:
         if code is CancelCode.UNKNOWN:

@@ -13,12 +13,14 @@ import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from enum import StrEnum
 from pathlib import Path
-from typing import Any, Final, TypedDict
+from typing import Any, Final, Literal, TypedDict
 from urllib.parse import quote, unquote, urlsplit
 
 import msgspec
 
+from windlass.core.codecs import CODECS
 from windlass.core.durations import Duration, describe_ms, to_ms
+from windlass.core.keys import HOW_TO_MAKE_ONE, SHORTEST, Keyring, why_not_encrypting
 from windlass.core.patterns import check_pattern
 from windlass.core.queue_plans import QUEUE_NAME
 from windlass.core.retry import Retry
@@ -62,6 +64,9 @@ class SettingArguments(TypedDict, total=False):
     log_format: str
     include: Sequence[str]
     routes: Mapping[str, str]
+    codec: Literal["json", "msgpack", "pickle"]
+    secret: str | Sequence[str]
+    encrypt: bool
 
 
 class Source(StrEnum):
@@ -70,6 +75,27 @@ class Source(StrEnum):
     ARGUMENT = "argument"
     ENVIRONMENT = "environment"
     DEFAULT = "default"
+
+
+class Secrets:
+    """The secrets of an app. They are shown by the names of their keys only."""
+
+    __slots__ = ("ring",)
+
+    def __init__(self, secrets: Sequence[str] = ()) -> None:
+        self.ring = Keyring(secrets) if secrets else None
+
+    def __repr__(self) -> str:
+        return "none" if self.ring is None else " ".join(f"key:{name}" for name in self.ring.names)
+
+    def __bool__(self) -> bool:
+        return self.ring is not None
+
+    def __eq__(self, other: object) -> bool:
+        return repr(self) == repr(other) if isinstance(other, Secrets) else NotImplemented
+
+    def __hash__(self) -> int:
+        return hash(repr(self))
 
 
 class Settings(msgspec.Struct, frozen=True, kw_only=True):
@@ -93,6 +119,9 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     log_format: str  # and how: one of LOG_FORMATS
     include: tuple[str, ...]  # modules with tasks, for workers and commands to import
     routes: Mapping[str, str]  # queues for tasks that name none, by patterns of their names
+    codec: str  # what calls and results are written by: one of CODECS
+    secret: Secrets  # signs and encrypts: the first one writes, all of them read
+    encrypt: bool  # whether calls, results and the texts of failures are encrypted
     sources: Mapping[str, Source]
 
     def __repr__(self) -> str:
@@ -208,6 +237,34 @@ def _routes_from_text(text: str) -> object:
     return {pattern.strip(): queue.strip() for pattern, _, queue in pairs}
 
 
+def _secret(name: str, value: Any) -> Secrets:
+    """Never with the value in the message."""
+    parts = value.split(",") if isinstance(value, str) else value
+    if not isinstance(parts, list | tuple) or not all(isinstance(part, str) for part in parts):
+        raise ValueError(
+            f"{name} must be text, or a list of texts of which the first one writes, found "
+            f"{type(value).__name__}"
+        )
+    secrets = [part.strip() for part in parts if part.strip()]
+    short = next((len(secret) for secret in secrets if len(secret) < SHORTEST), None)
+    if short is not None:
+        raise ValueError(
+            f"{name} must have at least {SHORTEST} characters, found {short}: make one with "
+            f"{HOW_TO_MAKE_ONE}"
+        )
+    return Secrets(secrets)
+
+
+def _switch(name: str, value: Any) -> bool:
+    if isinstance(value, bool):
+        return value
+    raise ValueError(f"{name} must be true or false, found {value!r}")
+
+
+def _switch_from_text(text: str) -> object:
+    return {"true": True, "1": True, "false": False, "0": False}.get(text.strip().lower(), text)
+
+
 def _whole_from_text(text: str) -> object:
     """The number; text that is none is left to be refused in the words of the setting."""
     return int(text) if text.strip().isdecimal() else text
@@ -232,6 +289,9 @@ SETTINGS: Final[Mapping[str, _Setting]] = {
     "log_format": _Setting("log_format", "text", _one_of(LOG_FORMATS)),
     "include": _Setting("include", (), _modules, _list_from_text),
     "routes": _Setting("routes", {}, _routes, _routes_from_text),
+    "codec": _Setting("codec", "json", _one_of(CODECS)),
+    "secret": _Setting("secret", (), _secret),
+    "encrypt": _Setting("encrypt", False, _switch, _switch_from_text),
 }
 
 
@@ -252,7 +312,22 @@ def read_settings(arguments: Mapping[str, object], environment: Mapping[str, str
             sources[name] = Source.DEFAULT
             default = default_url(Path.cwd()) if name == "url" else setting.default
             fields[setting.field] = setting.read(name, default)
+    _check_sealing(fields["codec"], fields["secret"], fields["encrypt"])
     return Settings(**fields, sources=sources)
+
+
+def _check_sealing(codec: str, secret: Secrets, encrypt: bool) -> None:
+    """What asks for a secret, or for a package, has it."""
+    wanting = 'codec="pickle", which is never stored unsigned,' if codec == "pickle" else ""
+    wanting = "encrypt" if encrypt else wanting
+    if wanting and not secret:
+        raise SettingError(
+            f"The setting {wanting} needs a secret, found none: give one with Windlass(secret=...) "
+            f"or WINDLASS_SECRET, the same in all processes. Make it with {HOW_TO_MAKE_ONE}."
+        )
+    missing = why_not_encrypting() if encrypt else ""
+    if missing:
+        raise SettingError(f"The setting encrypt cannot be kept: {missing}.")
 
 
 def default_url(folder: Path) -> str:

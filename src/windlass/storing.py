@@ -14,6 +14,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
+from msgspec.structs import replace
+
 from windlass.around import Outgoing, Surrounded
 from windlass.core.lines import queue_of
 from windlass.engine.contract import Engine, NewJob, Placed, PutCode
@@ -127,6 +129,8 @@ def _counting(handles: Sequence[object]) -> Iterator[None]:
 def _put(app: Windlass, jobs: Sequence[NewJob]) -> Sequence[Placed]:
     """Store jobs; those whose queue is full are tried again as long as the settings say."""
     placed = app.engine.put(jobs)
+    if app.packing.older_digests:
+        placed = [_settle(app, *pair) for pair in zip(jobs, placed, strict=True)]
     if all(one.code is not PutCode.FULL for one in placed):
         return placed
     attempts = Attempts(jobs, placed)
@@ -140,7 +144,7 @@ def _put(app: Windlass, jobs: Sequence[NewJob]) -> Sequence[Placed]:
 
 async def _aput(app: Windlass, job: NewJob) -> Placed:
     batcher, size = app.batcher, len(job.payload)
-    placed = await batcher.call(_put_all, job, size)
+    placed = await _asettle(app, job, await batcher.call(_put_all, job, size))
     if placed.code is PutCode.FULL:
         for pause_s in pauses(app.settings):
             await _sleep(pause_s)
@@ -152,7 +156,8 @@ async def _aput(app: Windlass, job: NewJob) -> Placed:
 
 async def _aput_many(app: Windlass, jobs: Sequence[NewJob]) -> Sequence[Placed]:
     batcher, size = app.batcher, sum(len(job.payload) for job in jobs)
-    attempts = Attempts(jobs, await batcher.call(_put_chunks, jobs, size))
+    answers = zip(jobs, await batcher.call(_put_chunks, jobs, size), strict=True)
+    attempts = Attempts(jobs, [await _asettle(app, *pair) for pair in answers])
     if attempts.refused():
         for pause_s in pauses(app.settings):
             await _sleep(pause_s)
@@ -161,6 +166,33 @@ async def _aput_many(app: Windlass, jobs: Sequence[NewJob]) -> Sequence[Placed]:
             if not attempts.refused():
                 break
     return attempts.placed
+
+
+def _under_older_keys(app: Windlass, job: NewJob, placed: Placed) -> Iterator[NewJob]:
+    """A job that is in conflict, with the digests that secrets before this one made: the call that
+    it is compared with may be the same."""
+    packing = app.packing
+    if placed.code is PutCode.CONFLICT and packing.older_digests:
+        call = bytes(packing.unpack_call(job.payload, job.task).call)
+        plain = app.task_named(job.task).codec.plain(call)
+        for digest in packing.older_digests:
+            yield replace(job, fingerprint=digest(plain))
+
+
+def _settle(app: Windlass, job: NewJob, placed: Placed) -> Placed:
+    for other in _under_older_keys(app, job, placed):
+        again = app.engine.put([other])[0]
+        if again.code is not PutCode.CONFLICT:
+            return again
+    return placed
+
+
+async def _asettle(app: Windlass, job: NewJob, placed: Placed) -> Placed:
+    for other in _under_older_keys(app, job, placed):
+        again = await app.batcher.call(_put_all, other, len(job.payload))
+        if again.code is not PutCode.CONFLICT:
+            return again
+    return placed
 
 
 def _put_all(engine: Engine, jobs: Sequence[NewJob]) -> Sequence[Placed]:

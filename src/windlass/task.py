@@ -37,8 +37,9 @@ import msgspec
 from windlass.around import Outgoing, Surrounded
 from windlass.context import Context
 from windlass.core import habits
-from windlass.core.codec import CallCodec, check_size, fingerprint
-from windlass.core.envelope import Envelope, Overrides, pack
+from windlass.core.codec import check_size
+from windlass.core.codecs import Codec, Codecs
+from windlass.core.envelope import Envelope, Overrides
 from windlass.core.headers import check_bounds, read_headers
 from windlass.core.ids import check_id, new_id
 from windlass.core.lines import line_of
@@ -72,7 +73,9 @@ class Home:
 
     Shared by all that `using` makes of the task, because a group may be included after that."""
 
-    __slots__ = ("app", "group", "queue")
+    __slots__ = ("app", "codec", "group", "queue")
+
+    codec: Codec  # what writes its calls
 
     def __init__(self, app: Windlass | None, queue: str, group: str = "") -> None:
         self.app = app
@@ -110,8 +113,9 @@ class Task(Generic[P, R_co]):
         self.takes_context = takes_context
         self.runs_alone = runs_alone  # run_in="process": in a process of its own
         self.is_async = inspect.iscoroutinefunction(function)
-        self.codec = CallCodec.of(function, takes_context, name=name)
-        self.unique = _checked_unique(unique, self.codec)
+        self.codecs = Codecs(function, takes_context, name=name)  # what reads its calls
+        home.codec = self.codecs.get("json" if home.app is None else home.app.settings.codec)
+        self.unique = _checked_unique(unique, home.codec)
         self.declared_schedule = schedule
         self._chosen = NO_CHOICES  # by callers, with using()
         self._choices = declared  # those, over the declared ones
@@ -125,6 +129,11 @@ class Task(Generic[P, R_co]):
         if app is None:
             raise TaskNotIncluded(self.name, self.home.group)
         return app
+
+    @property
+    def codec(self) -> Codec:
+        """What writes its calls."""
+        return self.home.codec
 
     @property
     def queue(self) -> str:
@@ -257,7 +266,8 @@ class Task(Generic[P, R_co]):
     def _new_job(self, call: bytes, outgoing: Outgoing | None = None) -> NewJob:
         app, choices, unique = self.app, self._choices, self._unique_key(call)
         headers = choices.headers if outgoing is None else read_headers(outgoing.headers)
-        payload = pack(_envelope(self.name, call, self._chosen, headers))
+        packing, codec = app.packing, self.codec
+        payload = packing.pack_call(_envelope(self.name, codec.mark, call, self._chosen, headers))
         check_size(payload, app.settings.max_payload, f"The call of {self.name}")
         run_after = choices.run_after or _NO_MOMENT
         expires = choices.expires or _NO_MOMENT
@@ -275,7 +285,7 @@ class Task(Generic[P, R_co]):
             expires_ms=expires.at_ms,
             expires_in_ms=expires.in_ms,
             idempotency_key=choices.idempotency_key,
-            fingerprint=fingerprint(call) if choices.idempotency_key else "",
+            fingerprint=packing.digest(codec.plain(call)) if choices.idempotency_key else "",
             unique=unique,
         )
 
@@ -284,7 +294,7 @@ class Task(Generic[P, R_co]):
         if unique is None:
             return None
         return UniqueKey(
-            key=fingerprint(self.codec.identity(call, unique.by)),
+            key=self.app.packing.digest(self.codec.identity(call, unique.by)),
             until=unique.until,
             period_ms=unique.period_ms,
             on_conflict=unique.on_conflict,
@@ -295,7 +305,9 @@ class Task(Generic[P, R_co]):
         from windlass.core.timetable import Entry
 
         choices, expires = self._choices, self._choices.expires or _NO_MOMENT
-        envelope = pack(_envelope(self.name, call, self._chosen, choices.headers))
+        chosen = _envelope(self.name, self.codec.mark, call, self._chosen, choices.headers)
+        # The same each time: a schedule that is declared again is not a new one.
+        envelope = self.app.packing.pack_call(chosen, repeatable=True)
         check_size(envelope, self.app.settings.max_payload, f"The call of {self.name}")
         return Entry(
             schedule=schedule,
@@ -365,11 +377,22 @@ class AsyncTask(Task[P, R_co]):
 class Call(Generic[R_co]):
     """A call of a task with its arguments, and with the options of the task that bound it."""
 
-    __slots__ = ("encoded", "task")
+    __slots__ = ("_codec", "_encoded", "task")
 
     def __init__(self, task: Task[..., R_co], encoded: bytes) -> None:
         self.task = task
-        self.encoded = encoded
+        self._codec = task.codec
+        self._encoded = encoded
+
+    @property
+    def encoded(self) -> bytes:
+        """By the codec of the app: one that was bound before its group was included may be by
+        another one."""
+        codec = self.task.codec
+        if codec is not self._codec:
+            args, kwargs = self._codec.decode(self._encoded)
+            self._codec, self._encoded = codec, codec.encode(args, kwargs)
+        return self._encoded
 
     def outgoing(self) -> Outgoing:
         return self.task._outgoing()
@@ -378,7 +401,10 @@ class Call(Generic[R_co]):
         return self.task._new_job(self.encoded, outgoing)
 
     def __repr__(self) -> str:
-        return f"<Call of {self.task.name}: {self.encoded[:200].decode('utf-8', 'replace')}>"
+        shown = self.encoded[:200].decode("utf-8", "replace")
+        if self.task.codec.mark != "json":
+            shown = f"{len(self.encoded)} bytes of {self.task.codec.mark}"
+        return f"<Call of {self.task.name}: {shown}>"
 
 
 def chunks_of(
@@ -427,7 +453,7 @@ def read_call(app: Windlass, call: object) -> Call[Any]:
     return call
 
 
-def _checked_unique(unique: Unique | None, codec: CallCodec) -> Unique | None:
+def _checked_unique(unique: Unique | None, codec: Codec) -> Unique | None:
     """The same, if its key can be made."""
     mismatch = codec.check_names(unique.by) if unique is not None and unique.by else ""
     if mismatch:
@@ -436,19 +462,20 @@ def _checked_unique(unique: Unique | None, codec: CallCodec) -> Unique | None:
 
 
 def _envelope(
-    task: str, call: bytes, chosen: Choices, headers: Mapping[str, str] | None
+    task: str, codec: str, call: bytes, chosen: Choices, headers: Mapping[str, str] | None
 ) -> Envelope:
     raw = msgspec.Raw(call)
     if headers:
         check_bounds(headers)  # of the task and of the caller together
     elif chosen.retry is None and chosen.result_ttl_ms is None and chosen.timeout_ms is None:
-        return Envelope(task=task, call=raw)
+        return Envelope(task=task, call=raw, codec=codec)
     overrides = Overrides(
         retry=None if chosen.retry is None else chosen.retry.to_data(),
         result_ttl_ms=chosen.result_ttl_ms,
         timeout_ms=chosen.timeout_ms,
     )
-    return Envelope(task=task, call=raw, headers=dict(headers or ()), options=overrides)
+    headers = dict(headers or ())
+    return Envelope(task=task, call=raw, headers=headers, options=overrides, codec=codec)
 
 
 def task_without_code(app: Windlass, name: str) -> Task[..., Any]:

@@ -22,6 +22,7 @@ EXAMPLES = [
     errors.PayloadTooLarge("text", size=2, limit=1),
     errors.ArgumentMismatch("text", task="shop.f"),
     errors.DecodeError("text", task="shop.f", parameter="x", path="$"),
+    errors.UnreadableHere("text", task="shop.f"),
     errors.NewerFormat("text", found=2, supported=1),
     errors.EngineError("text", location="here"),
     errors.EngineUnavailable("text", location="here", seconds=5.0),

@@ -11,7 +11,7 @@ import windlass
 
 SLOW = (
     *("apsw", "asyncio", "click", "difflib", "logging", "rich", "typer"),
-    *("windlass.core.schedule", "windlass.testing", "zoneinfo"),
+    *("cryptography", "pickle", "windlass.core.schedule", "windlass.testing", "zoneinfo"),
 )
 #: What is loaded when it is first asked for.
 LATER = {"All", "Cron", "Every", "ScheduleInfo"}

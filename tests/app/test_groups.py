@@ -10,6 +10,8 @@ import pytest
 
 from tests.app.hand import Hand
 from windlass import Every, InvalidSchedule, InvalidTask, TaskNotIncluded, Tasks, Windlass
+from windlass.core.envelope import unpack
+from windlass.testing import Sandbox
 
 
 @pytest.fixture
@@ -83,6 +85,26 @@ def test_what_was_made_before_the_group_was_included_works(app: Windlass, billin
     app.include(billing)
     assert urgent.enqueue(1).info().priority == 9
     assert app.enqueue_many([call])[0].info().queue == "money"
+
+
+def test_a_call_made_before_is_stored_by_the_codec_of_the_app(
+    billing: Tasks, tmp_path: Path
+) -> None:
+    @billing.task(name="charge")
+    def charge(cents: int) -> int:
+        return cents
+
+    call = charge.bind(7)
+    with Windlass(f"sqlite:///{tmp_path / 'packed.db'}", codec="msgpack") as packed:
+        packed.include(billing)
+        job = charge.using(queue="own").enqueue_many([call])[0]
+        with Sandbox(packed) as box:
+            [again] = packed.enqueue_many([call])
+            box.drain()
+            assert again.result() == 7
+        [record] = packed.engine.get([job.id])
+        assert record is not None
+        assert unpack(record.payload).codec == "msgpack"
 
 
 def test_a_task_declared_later_is_included_at_once(app: Windlass, billing: Tasks) -> None:

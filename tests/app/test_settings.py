@@ -11,6 +11,7 @@ import pytest
 from windlass import Retry, SettingError, Windlass
 from windlass.settings import (
     SETTINGS,
+    Secrets,
     Source,
     default_url,
     describe_unusual,
@@ -36,6 +37,9 @@ DEFAULTS = {
     "log_format": "text",
     "include": (),
     "routes": {},
+    "codec": "json",
+    "secret": Secrets(),
+    "encrypt": False,
 }
 #: A value as an argument and the same as text, and what becomes of it.
 CHOSEN = {
@@ -56,6 +60,9 @@ CHOSEN = {
     "log_format": ("JSON", "json", "json"),
     "include": (["shop.tasks", "billing.*"], "shop.tasks, billing.*", ("shop.tasks", "billing.*")),
     "routes": ({"a.*": "b", "c": "d"}, "a.*=b, c = d", {"a.*": "b", "c": "d"}),
+    "codec": ("MsgPack", "msgpack", "msgpack"),
+    "secret": (["n" * 32, "o" * 32], f"{'n' * 32}, {'o' * 32}", Secrets(["n" * 32, "o" * 32])),
+    "encrypt": (False, "False", False),
 }
 
 

@@ -45,7 +45,11 @@ def list_(
     """List dead jobs, newest first."""
     with connect(app_path, url) as app:
         found = [record.id for record in islice(_find(app.engine, task), limit + 1)]
-        full = [record for record in app.engine.get(found[:limit]) if record is not None]
+        full = [
+            app.packing.reveal(record)
+            for record in app.engine.get(found[:limit])
+            if record is not None
+        ]
     if as_json:
         print_json([describe(record) for record in full])
     elif full:
@@ -69,7 +73,7 @@ def _row(record: JobRecord) -> tuple[object, ...]:
 def show(job_id: str, app_path: str | None, url: str | None, as_json: bool) -> None:
     """Show one dead job with its arguments, error and history."""
     with connect(app_path, url) as app:
-        [record] = _by_id(app.engine, [job_id])
+        [record] = map(app.packing.reveal, _by_id(app.engine, [job_id]))
     if as_json:
         print_json(describe(record))
     else:

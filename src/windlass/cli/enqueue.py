@@ -151,7 +151,8 @@ def _decode_call(
     """The arguments as a worker would rebuild them."""
     try:
         _require_fit(task, len(args), kwargs)
-        positional, named = task.codec.decode(msgspec.json.encode({"args": args, "kwargs": kwargs}))
+        written = msgspec.json.encode({"args": args, "kwargs": kwargs})
+        positional, named = task.codecs.get("json").decode(written)
         task.bind(*positional, **named)
     except (TypeError, ValueError, DecodeError) as error:
         raise click.UsageError(f"The arguments do not fit: {error}.") from error

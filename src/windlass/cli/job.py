@@ -92,7 +92,7 @@ def show(
     with connect(app_path, url) as app:
         records = app.engine.get(ids)
         location = app.engine.location
-    found = [record for record in records if record is not None]
+    found = [app.packing.reveal(record) for record in records if record is not None]
     if as_json:
         print_json([describe(record) for record in found])
     else:

@@ -17,6 +17,7 @@ from windlass.core.states import Event, Hold, State
 from windlass.engine.contract import Engine, Failure, Filter, JobRecord
 from windlass.errors import DecodeError
 from windlass.job import JobInfo
+from windlass.packing import PLAIN, describe_unreadable, describe_unreadable_result
 
 #: So many jobs are looked up, and changed, at a time.
 PAGE: Final = 200
@@ -96,30 +97,36 @@ def print_record(record: JobRecord) -> None:
 def call_text(record: JobRecord) -> str:
     """The stored call; of bytes that make none, why not."""
     call, problem = _call_of(record)
-    return f"(undecodable: {problem})" if call is None else bytes(call).decode()
+    return f"({problem})" if call is None else bytes(call).decode()
 
 
 def _call_of(record: JobRecord) -> tuple[msgspec.Raw | None, str | None]:
     try:
-        return unpack(record.payload).call, None
+        payload = PLAIN.reveal(record).payload  # whoever has the keys has done so before
+        problem = describe_unreadable(payload)
+        return (None, problem) if problem else (unpack(payload).call, None)
     except DecodeError as error:
-        return None, str(error)
+        return None, f"undecodable: {error}"
 
 
 def _result_of(record: JobRecord) -> tuple[msgspec.Raw | None, str | None]:
-    if record.result is None:
+    result = PLAIN.reveal(record).result
+    if result is None:
         return None, None
     try:
-        decode_json(record.result)
+        problem = describe_unreadable_result(result)
+        if problem:
+            return None, problem
+        decode_json(result)
     except DecodeError as error:
-        return None, str(error)
-    return msgspec.Raw(record.result), None
+        return None, f"undecodable: {error}"
+    return msgspec.Raw(result), None
 
 
 def _result_text(record: JobRecord) -> str:
     result, problem = _result_of(record)
     if problem is not None:
-        return f"(undecodable: {problem})"
+        return f"({problem})"
     return "" if result is None else bytes(result).decode()
 
 

@@ -62,6 +62,7 @@ def traits_of(annotation: Any) -> Traits:
         is_open=is_open,
         is_exact=is_open or any(isinstance(node, _EXACT) for node in nodes),
         has_sets=any(isinstance(node, _SETS) for node in nodes),
+        has_datetimes=any(isinstance(node, described.DateTimeType) for node in nodes),
     )
 
 

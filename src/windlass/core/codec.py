@@ -6,13 +6,14 @@
 
 with an absent part left out, keywords in the order of the parameters, nothing filled in (defaults
 are applied when the function runs) and no spaces, so that the same call gives the same bytes in
-every process. A result is stored as its JSON alone.
+every process. A result is stored as its JSON alone. With msgpack both have the same shape there.
 
 - `encode` / `decode`: a call; wrong arguments are a TypeError as in Python, values that cannot be
   carried an EncodeError, and stored bytes that make no call a DecodeError.
 - `encode_result` / `decode_result`: what the function returned. Where the annotation leaves the
   type open, and without one, a result is kept in its JSON form: a datetime comes back as text.
-- `encode_plain`, `decode_json`: without the function at hand, JSON types only.
+- `encode_plain`, `decode_plain`: without the function at hand, the types of the wire only.
+- `plain`: the call in JSON, whatever it is stored as; what is compared is made of that.
 - `identity`: the same bytes for calls that pass the same values, however they are written.
 - `fingerprint`: tells one call from another. `check_size`: refuses what is too large.
 
@@ -23,46 +24,60 @@ Which values are carried and which are refused is said in `windlass.core.values`
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from functools import lru_cache
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import lru_cache, partial
 from itertools import islice
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 import msgspec
 
-from windlass.core.nesting import MAX_DEPTH, too_deep
+from windlass.core.nesting import MAX_DEPTH
 from windlass.core.signature import Signature, Slot
-from windlass.core.values import ValueRefused, read_json, to_json
+from windlass.core.values import ValueRefused, read_plain
+from windlass.core.wire import JSON, MSGPACK, Wire, to_json, to_plain_json
 from windlass.errors import ArgumentMismatch, DecodeError, PayloadTooLarge
+
+CodecName = Literal["json", "msgpack", "pickle"]
 
 #: An argument stands inside the object of the call and its list, or object, of arguments.
 _CALL_DEPTH: Final = MAX_DEPTH + 2
 
 
-class _Call(msgspec.Struct, forbid_unknown_fields=True):
+class _Call(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
     args: list[msgspec.Raw] = []
     kwargs: dict[str, msgspec.Raw] = {}
 
 
-_read_call: Final = msgspec.json.Decoder(_Call).decode
+_read_json_call: Final = msgspec.json.Decoder(_Call).decode
+_read_msgpack_call: Final = msgspec.msgpack.Decoder(_Call).decode
 
 
 class CallCodec:
     """Encodes and decodes the calls and the results of one function."""
 
-    def __init__(self, name: str, signature: Signature, result: Slot) -> None:
+    def __init__(self, name: str, signature: Signature, wire: Wire = JSON) -> None:
         self._name = name
         self._signature = signature
-        self._result = result
+        self._result = signature.result
+        self._too_deep = wire.too_deep
+        self._read_call = _read_json_call if wire is JSON else _read_msgpack_call
+        self._join = _join if wire is JSON else _join_msgpack
+        #: How what is stored says that it was written by this.
+        self.mark: CodecName = "json" if wire is JSON else "msgpack"
 
     @classmethod
     def of(
-        cls, function: Callable[..., object], skip_first: bool, *, name: str | None = None
+        cls,
+        function: Callable[..., object],
+        skip_first: bool,
+        *,
+        name: str | None = None,
+        wire: Wire = JSON,
     ) -> CallCodec:
         """The codec of a function; `skip_first` leaves out the parameter for the context."""
         label = name or str(getattr(function, "__qualname__", type(function).__qualname__))
-        signature = Signature(label, function, skip_first=skip_first)
-        return cls(label, signature, Slot(label, "", signature.returns, function))
+        slot = Slot if wire is JSON else partial(Slot, wire=wire)
+        return cls(label, Signature(label, function, skip_first=skip_first, slot=slot), wire)
 
     def resolve(self) -> None:
         """Raise an AnnotationError if a call of this function could never be carried."""
@@ -80,7 +95,7 @@ class CallCodec:
         ]
         if len(args) > len(encoded):
             encoded.extend(self._encode_extra(args, len(encoded)))
-        return _join(encoded, self._encode_keywords(kwargs) if kwargs else ())
+        return self._join(encoded, self._encode_keywords(kwargs) if kwargs else ())
 
     def decode(self, encoded: bytes) -> tuple[tuple[Any, ...], dict[str, Any]]:
         """The arguments to call the function with; a DecodeError if the bytes make no call."""
@@ -98,14 +113,22 @@ class CallCodec:
             args.extend(self._decode_extra(call.args, len(args)))
         return tuple(args), self._decode_keywords(call.kwargs)
 
+    def plain(self, encoded: bytes) -> bytes:
+        """An encoded call in JSON."""
+        if self.mark == "json":
+            return encoded
+        call = self._read(encoded)
+        args = [to_plain_json(bytes(raw)) for raw in call.args]
+        return _join(args, ((name, to_plain_json(bytes(raw))) for name, raw in call.kwargs.items()))
+
     def identity(self, encoded: bytes, names: Sequence[str] | None) -> bytes:
         """What an encoded call passes: to the parameters named, or to all. It makes no difference
-        whether a value is passed by position, by keyword or as the default."""
-        call = self._read(encoded)
+        whether a value is passed by position, by keyword or as the default, nor on which wire."""
+        call = self._read_plain(encoded)
         signature = self._signature
         names_of_args = [slot.name for slot in signature.positional]
         passed = {**dict(zip(names_of_args, call.args, strict=False)), **call.kwargs}
-        values = {**signature.encoded_defaults, **passed}
+        values = {**self._plain_defaults(), **passed}
         if names is not None:
             return _canonical([[name, values.get(name)] for name in names])
         return _canonical([sorted(values.items()), call.args[len(names_of_args) :]])
@@ -161,17 +184,26 @@ class CallCodec:
             decoded[name] = extra.decode(raw, f"[{name!r}]")
         return decoded
 
+    def _read_plain(self, encoded: bytes) -> _Call:
+        return self._read(encoded) if self.mark == "json" else _read_json_call(self.plain(encoded))
+
+    def _plain_defaults(self) -> Mapping[str, msgspec.Raw]:
+        defaults = self._signature.encoded_defaults
+        if self.mark == "json":
+            return defaults
+        return {name: msgspec.Raw(to_plain_json(bytes(raw))) for name, raw in defaults.items()}
+
     def _read(self, encoded: bytes) -> _Call:
         self._check_depth(encoded, _CALL_DEPTH)
         try:
-            return _read_call(encoded)
+            return self._read_call(encoded)
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
             raise DecodeError(
                 f"the stored bytes are not a call of {self._name}: {error}", task=self._name
             ) from error
 
     def _check_depth(self, encoded: bytes, limit: int = MAX_DEPTH) -> None:
-        if too_deep(encoded, limit):
+        if self._too_deep(encoded, limit):
             raise DecodeError(
                 f"the bytes stored for {self._name} are nested deeper than {MAX_DEPTH} levels, "
                 "or cut off",
@@ -186,10 +218,16 @@ def encode_plain(name: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> b
 
 def decode_json(encoded: bytes) -> Any:
     """What is stored, as JSON types; a DecodeError if it is not JSON."""
+    return decode_plain(encoded, "json")
+
+
+def decode_plain(encoded: bytes, mark: str) -> Any:
+    """What is stored, as the types of its codec; a DecodeError if it holds none."""
+    wire = MSGPACK if mark == "msgpack" else JSON
     try:
-        return read_json(encoded)
+        return read_plain(encoded, wire)
     except ValueRefused as refused:
-        raise DecodeError(f"the stored bytes are not JSON: {refused.reason}") from refused
+        raise DecodeError(f"the stored bytes are not {wire.name}: {refused.reason}") from refused
 
 
 def fingerprint(encoded: bytes) -> str:
@@ -222,7 +260,12 @@ def _untyped(name: str) -> CallCodec:
     return CallCodec.of(anything, skip_first=False, name=name)
 
 
-def _join(args: list[bytes], kwargs: Iterator[tuple[str, bytes]] | tuple[()]) -> bytes:
+def _join_msgpack(args: list[bytes], kwargs: Iterable[tuple[str, bytes]]) -> bytes:
+    pairs = {name: msgspec.Raw(value) for name, value in kwargs}
+    return msgspec.msgpack.encode(_Call([msgspec.Raw(value) for value in args], pairs))
+
+
+def _join(args: list[bytes], kwargs: Iterable[tuple[str, bytes]]) -> bytes:
     parts = [b'"args":[' + b",".join(args) + b"]"] if args else []
     pairs = [to_json(name) + b":" + value for name, value in kwargs]
     if pairs:

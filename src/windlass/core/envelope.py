@@ -4,6 +4,10 @@
 
 `headers` and `options` follow when the caller chose some. `pack` writes it, `unpack` reads it.
 
+A call that is not JSON, or is signed or encrypted, stands behind the envelope in a frame (see
+`windlass.core.frame`): the envelope is the line, says null for the call, and names codec, seal and
+key.
+
 A reader ignores fields that it does not know, so a field may be added within a version as long as
 an old worker that ignores it still runs the job as the caller meant. Any other change takes a new
 version, which an older worker refuses with a sentence. Bytes that say no version are read
@@ -16,10 +20,11 @@ from typing import Final
 
 import msgspec
 
+from windlass.core import frame
 from windlass.core.nesting import MAX_DEPTH, too_deep
 from windlass.errors import DecodeError, NewerFormat
 
-#: The format that this windlass writes, and the newest that it reads.
+#: The format that this windlass writes outside of frames, and the newest that it reads there.
 VERSION: Final = 1
 
 #: An argument stands inside the envelope, the call and its list, or object, of arguments.
@@ -39,6 +44,7 @@ class Overrides(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 _NO_OVERRIDES: Final = Overrides()
+_NO_CALL: Final = msgspec.Raw(b"null")
 
 
 class Envelope(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
@@ -50,6 +56,9 @@ class Envelope(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
     call: msgspec.Raw
     headers: dict[str, str] = {}
     options: Overrides = _NO_OVERRIDES
+    codec: str = "json"
+    seal: str = ""  # one of `windlass.core.keys.Seal`
+    key: str = ""  # the name of the key that the call is sealed with
 
 
 class _Version(msgspec.Struct):
@@ -65,22 +74,48 @@ def pack(envelope: Envelope) -> bytes:
     """The envelope as bytes; the same envelope always gives the same bytes."""
     if envelope.options is not _NO_OVERRIDES and envelope.options == _NO_OVERRIDES:
         envelope = msgspec.structs.replace(envelope, options=_NO_OVERRIDES)
-    return _encode(envelope)
+    if envelope.codec == "json":
+        return _encode(envelope)
+    return frame.frame(pack_line(envelope), bytes(envelope.call))
+
+
+def pack_line(envelope: Envelope) -> bytes:
+    """All but the call."""
+    replace = msgspec.structs.replace
+    return _encode(replace(envelope, version=frame.VERSION, call=_NO_CALL))
 
 
 def unpack(packed: bytes) -> Envelope:
-    """The envelope in the bytes; a DecodeError, or a NewerFormat, if there is none to be read."""
+    """The envelope in the bytes; a DecodeError, or a NewerFormat, if there is none to be read. A
+    call that is sealed is given as it is stored."""
     if too_deep(packed, _DEPTH):
+        if frame.is_framed(packed):
+            return _unpack_framed(packed)
         raise DecodeError(f"the stored job is nested deeper than {_DEPTH} levels, or cut off")
     try:
         envelope = _decode(packed)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        if frame.is_framed(packed):  # looked at last: most are JSON
+            return _unpack_framed(packed)
         _refuse_newer(_version_of(packed))
         raise DecodeError(f"the stored job is not an envelope of windlass: {error}") from error
     _refuse_newer(envelope.version)
     if envelope.version < 1:
         raise DecodeError(f"the stored job says format {envelope.version}, which never existed")
     return envelope
+
+
+def _unpack_framed(packed: bytes) -> Envelope:
+    line, call = frame.split(packed)
+    try:
+        envelope = _decode(line)
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        found = _version_of(line)
+        if found > VERSION:
+            frame.refuse_other_version(found)
+        raise DecodeError(f"the stored job is not an envelope of windlass: {error}") from error
+    frame.refuse_other_version(envelope.version)
+    return msgspec.structs.replace(envelope, call=msgspec.Raw(call))
 
 
 def _version_of(packed: bytes) -> int:

@@ -17,6 +17,8 @@ import msgspec
 MAX_TYPE: Final = 256
 MAX_MESSAGE: Final = 8 * 1024
 MAX_TRACEBACK: Final = 32 * 1024
+#: The message of one that nobody has decrypted yet.
+ENCRYPTED: Final = "(encrypted)"
 #: The type of an exception that does not even tell its name.
 UNKNOWN: Final = "BaseException"
 
@@ -33,6 +35,7 @@ class FailureText(msgspec.Struct, frozen=True):
     type: str = ""
     message: str = ""
     traceback: str = ""
+    sealed: str | msgspec.UnsetType = msgspec.UNSET  # message and traceback, encrypted, in base64
 
     @classmethod
     def of(cls, error: BaseException) -> FailureText:
@@ -56,7 +59,8 @@ class FailureText(msgspec.Struct, frozen=True):
     def unpack(cls, data: bytes) -> FailureText:
         """Stored bytes as text again; bytes that are none of ours are shown as they are."""
         try:
-            return msgspec.json.decode(data, type=cls)
+            text = msgspec.json.decode(data, type=cls)
+            return msgspec.structs.replace(text, message=ENCRYPTED) if text.sealed else text
         except msgspec.MsgspecError:
             return cls(message=_cut(data.decode("utf-8", "backslashreplace"), MAX_MESSAGE))
 

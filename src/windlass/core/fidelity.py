@@ -41,6 +41,10 @@ _COLLECTIONS: Final = (*_ARRAYS, *_SETS)
 #: Scalars of which `==` says too little or too much.
 _DELICATE: Final = (datetime, Decimal, time)
 _MISSING: Final = object()
+_NO_OFFSET: Final = (
+    "a UTC offset with seconds cannot be stored, and in msgpack none where the annotation names no "
+    "datetime: use .astimezone(UTC)"
+)
 
 
 class Traits(NamedTuple):
@@ -52,6 +56,8 @@ class Traits(NamedTuple):
     is_exact: bool
     #: A set, whose order differs from process to process.
     has_sets: bool
+    #: A datetime, whose offset is not kept by every wire.
+    has_datetimes: bool
 
 
 class Difference(NamedTuple):
@@ -105,13 +111,28 @@ def with_sorted_sets(value: object, sort_key: Callable[[object], bytes]) -> obje
     if isinstance(value, _SETS):
         return _sorted((with_sorted_sets(item, sort_key) for item in value), sort_key)
     names = field_names(type(value))
-    return _with_fields(value, names, sort_key) if names else value
+    if not names:
+        return value
+    return _with_fields(value, names, lambda part: with_sorted_sets(part, sort_key))
+
+
+def with_leaves(value: object, change: Callable[[object], object]) -> object:
+    """The value with every part that has no parts of its own, keys of dicts included, changed."""
+    if isinstance(value, dict):
+        return {change(key): with_leaves(item, change) for key, item in value.items()}
+    if isinstance(value, _COLLECTIONS):
+        return [with_leaves(item, change) for item in value]
+    names = field_names(type(value))
+    if not names:
+        return change(value)
+    return _with_fields(value, names, lambda part: with_leaves(part, change))
 
 
 def difference(value: Any, rebuilt: Any, traits: Traits, path: str = "$") -> Difference | None:
     """The first difference that matters between what was passed and what would come back."""
     if type(value) in _PLAIN and type(value) is type(rebuilt):
-        return None if value == rebuilt else Difference(path, _changed(value))
+        same = value == rebuilt or (value != value and rebuilt != rebuilt)  # only NaN is like that
+        return None if same else Difference(path, _changed(value))
     if not traits.is_exact and equal(value, rebuilt):
         return None
     if type(value) is not type(rebuilt) and not _admissible(value, rebuilt, traits):
@@ -147,11 +168,11 @@ def _sorted(items: Iterable[object], sort_key: Callable[[object], bytes]) -> lis
 
 
 def _with_fields(
-    value: object, names: tuple[str, ...], sort_key: Callable[[object], bytes]
+    value: object, names: tuple[str, ...], change: Callable[[object], object]
 ) -> object:
     clone = copy.copy(value)
     for name in names:
-        part = with_sorted_sets(getattr(value, name), sort_key)
+        part = change(getattr(value, name))
         # The clone may be frozen; it lives only until it is encoded.
         if isinstance(clone, msgspec.Struct):
             msgspec.structs.force_setattr(clone, name, part)
@@ -211,7 +232,7 @@ def _in_datetime(value: datetime, rebuilt: datetime, path: str) -> Difference | 
             path, "a naive datetime: give it a time zone, for example datetime.now(UTC)"
         )
     if offset != rebuilt.utcoffset():
-        return Difference(path, "a UTC offset with seconds cannot be stored: use .astimezone(UTC)")
+        return Difference(path, _NO_OFFSET)
     # Between zones `==` is never true in the hours when clocks are put back or forward.
     same = value == rebuilt or value.replace(tzinfo=None) == rebuilt.replace(tzinfo=None)
     return None if same else Difference(path, _changed(value))

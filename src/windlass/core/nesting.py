@@ -1,20 +1,29 @@
-"""How deep stored JSON may be nested, found out without building it.
+"""How deep stored values may be nested.
 
-The decoder recurses in C, so depth is checked on the bytes, and every step below is one call into
-C: a payload of a mebibyte takes milliseconds at worst, and a short or flat one next to nothing.
+The decoder recurses in C, so the depth of JSON is checked on the bytes, and every step below is one
+call into C: a payload of a mebibyte takes milliseconds at worst, and a short or flat one next to
+nothing.
 """
 
 from __future__ import annotations
 
 import re
-from typing import Final
+from collections.abc import Iterable
+from itertools import chain
+from typing import Any, Final
+
+import msgspec
 
 #: How many lists and objects may enclose one another in an argument or a result.
 MAX_DEPTH: Final = 64
 
 _ESCAPE: Final = re.compile(rb"\\.", re.DOTALL)
 _SQUARE: Final = bytes.maketrans(b"{}", b"[]")
+_CONTAINERS: Final = (dict, list, tuple)
 _NOT_BRACKETS: Final = bytes(set(range(256)) - set(b"[]{}"))
+#: In msgpack a map begins with 0x80 to 0x8f, 0xde or 0xdf, and an array with 0x90 to 0x9f, 0xdc or
+#: 0xdd.
+_NO_OPENINGS: Final = bytes(set(range(256)) - set(range(0x80, 0xA0)) - set(range(0xDC, 0xE0)))
 
 
 def too_deep(encoded: bytes, limit: int = MAX_DEPTH) -> bool:
@@ -29,6 +38,31 @@ def too_deep(encoded: bytes, limit: int = MAX_DEPTH) -> bool:
             break
         skeleton = peeled
     return bool(skeleton)
+
+
+def too_deep_msgpack(encoded: bytes, limit: int = MAX_DEPTH) -> bool:
+    """The same for msgpack. Where brackets begin cannot be seen from the bytes alone, but there are
+    at most as many as there are bytes that can mean one; only with more of those are they built,
+    which the decoder bounds by itself."""
+    if len(encoded) <= limit or len(encoded.translate(None, _NO_OPENINGS)) <= limit:
+        return False
+    try:
+        level = [msgspec.msgpack.decode(encoded)]
+    except RecursionError:
+        return True
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        return False  # whoever reads it says what is wrong with it
+    for _ in range(limit):
+        level = [part for value in level for part in _parts(value) if isinstance(part, _CONTAINERS)]
+        if not level:
+            return False
+    return True
+
+
+def _parts(value: Any) -> Iterable[Any]:
+    if isinstance(value, dict):
+        return chain(value.keys(), value.values())
+    return value if isinstance(value, _CONTAINERS) else ()
 
 
 def _outside_strings(encoded: bytes) -> bytes:

@@ -21,7 +21,8 @@ import msgspec
 
 from windlass.core.annotations import resolve
 from windlass.core.habits import unexpected_keyword
-from windlass.core.values import ValueCodec, ValueRefused
+from windlass.core.values import OffsetCodec, ValueCodec, ValueRefused
+from windlass.core.wire import JSON, Wire
 from windlass.errors import AnnotationError, DecodeError, EncodeError
 
 _POSITIONAL: Final = (Parameter.POSITIONAL_ONLY, Parameter.POSITIONAL_OR_KEYWORD)
@@ -37,16 +38,23 @@ class Slot:
     """One annotated place of a function."""
 
     def __init__(
-        self, task: str, name: str, annotation: object, function: Callable[..., object]
+        self,
+        task: str,
+        name: str,
+        annotation: object,
+        function: Callable[..., object],
+        *,
+        wire: Wire = JSON,
     ) -> None:
         self.task = task
         #: The parameter's name, with its stars; empty for the result.
         self.name = name
         self._annotation = annotation
         self._function = function
+        self._wire = wire
 
     def encode(self, value: object, key: str = "") -> bytes:
-        """The value as JSON; `key` says which of the values that a starred parameter takes."""
+        """The value as bytes; `key` says which of the values that a starred parameter takes."""
         try:
             return self._codec.encode(value)
         except ValueRefused as refused:
@@ -78,7 +86,8 @@ class Slot:
         try:
             annotation = resolve(self._annotation, self._function)
             # A result is only read; a task that did its work should not fail for its form.
-            return ValueCodec(annotation, lenient=not self.name)
+            kind = ValueCodec if self._wire is JSON else OffsetCodec
+            return kind(annotation, lenient=not self.name, wire=self._wire)
         except AnnotationError as error:
             raise AnnotationError(
                 f"{self._place('')}: {error}", task=self.task, parameter=self.name
@@ -91,7 +100,14 @@ class Slot:
 class Signature:
     """The parameters that a caller of the task passes."""
 
-    def __init__(self, task: str, function: Callable[..., object], *, skip_first: bool) -> None:
+    def __init__(
+        self,
+        task: str,
+        function: Callable[..., object],
+        *,
+        skip_first: bool,
+        slot: Callable[..., Slot] = Slot,
+    ) -> None:
         whole = inspect.signature(function)
         parameters = list(whole.parameters.values())
         if skip_first:
@@ -100,8 +116,8 @@ class Signature:
         self._task = task
         self._signature = whole.replace(parameters=parameters)
         self._parameters = parameters
-        self.returns = whole.return_annotation
-        slots = {p.name: Slot(task, _starred(p), p.annotation, function) for p in parameters}
+        slots = {p.name: slot(task, _starred(p), p.annotation, function) for p in parameters}
+        self.result = slot(task, "", whole.return_annotation, function)
         self.positional = [slots[p.name] for p in parameters if p.kind in _POSITIONAL]
         self.by_keyword = {p.name: slots[p.name] for p in parameters if p.kind in _BY_KEYWORD}
         self.extra_positional = self._slot_of(slots, Parameter.VAR_POSITIONAL)

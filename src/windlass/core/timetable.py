@@ -16,12 +16,15 @@ from typing import Final, Literal, TypeVar
 import msgspec
 
 from windlass.core.declaration import Declared, is_abandoned
+from windlass.core.frame import is_framed
 from windlass.core.occurrence import due, next_after_change
 from windlass.core.schedule import Cron, Every, Schedule, check_version
 from windlass.errors import DecodeError
 
-#: The format that is written, and the newest that is read.
-VERSION: Final = 1
+#: The format of entries whose envelope is in a frame.
+VERSION: Final = 2
+#: The format of all else.
+_PLAIN_VERSION: Final = 1
 #: How often to look whether an earlier run has ended, while one waits for that.
 WAITING_MS: Final = 1_000
 #: More occurrences that were left out are not counted one by one.
@@ -45,32 +48,32 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True):
         """The same entry always gives the same bytes."""
         return _encode(
             _StoredEntry(
-                version=VERSION,
+                version=VERSION if is_framed(self.envelope) else _PLAIN_VERSION,
                 schedule=self.schedule.to_data(),
                 task=self.task,
                 queue=self.queue,
                 priority=self.priority,
                 expires_in_ms=self.expires_in_ms,
-                envelope=msgspec.Raw(self.envelope),
+                envelope=_to_json(self.envelope),
             )
         )
 
     @classmethod
     def unpack(cls, data: bytes) -> Entry:
         """A `DecodeError`, or a `NewerFormat`, if there is none to be read."""
-        stored = _decode(_entry_decoder, data)
+        stored = _decode(_entry_decoder, data, VERSION)
         return cls(
             schedule=Schedule.from_data(stored.schedule),
             task=stored.task,
             queue=stored.queue,
             priority=stored.priority,
             expires_in_ms=stored.expires_in_ms,
-            envelope=bytes(stored.envelope),
+            envelope=_from_json(stored.envelope),
         )
 
 
 def _version() -> int:
-    return VERSION
+    return _PLAIN_VERSION
 
 
 class Note(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -88,7 +91,7 @@ class Note(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     @classmethod
     def unpack(cls, data: bytes) -> Note:
-        return _decode(_note_decoder, data)
+        return _decode(_note_decoder, data, _PLAIN_VERSION)
 
     def due_ms(self, now_ms: int) -> int | None:
         """When to look at it again."""
@@ -218,6 +221,21 @@ class _StoredEntry(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
     envelope: msgspec.Raw
 
 
+def _to_json(envelope: bytes) -> msgspec.Raw:
+    """JSON as it is, and a frame as text in base64."""
+    return msgspec.Raw(_encode(envelope) if is_framed(envelope) else envelope)
+
+
+def _from_json(stored: msgspec.Raw) -> bytes:
+    raw = bytes(stored)
+    if not raw.startswith(b'"'):
+        return raw
+    try:
+        return msgspec.json.decode(raw, type=bytes)
+    except msgspec.DecodeError as error:
+        raise DecodeError(f"this is no stored schedule of windlass: {error}") from error
+
+
 class _Version(msgspec.Struct):
     version: int
 
@@ -229,17 +247,17 @@ _note_decoder: Final = msgspec.json.Decoder(Note)
 _version_decoder: Final = msgspec.json.Decoder(_Version)
 
 
-def _decode(decoder: msgspec.json.Decoder[T], data: bytes) -> T:
-    _refuse_newer(data)
+def _decode(decoder: msgspec.json.Decoder[T], data: bytes, newest: int) -> T:
+    _refuse_newer(data, newest)
     try:
         return decoder.decode(data)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise DecodeError(f"this is no stored schedule of windlass: {error}") from error
 
 
-def _refuse_newer(data: bytes) -> None:
+def _refuse_newer(data: bytes, newest: int) -> None:
     try:
         found = _version_decoder.decode(data).version
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return  # the next to read it says what is wrong
-    check_version(found, VERSION)
+    check_version(found, newest)

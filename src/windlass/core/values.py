@@ -1,13 +1,13 @@
-"""One annotated value as JSON and back.
+"""One annotated value as bytes and back.
 
 A `ValueCodec` is made once per annotation. To encode a value it
 
-1. writes it as JSON, with sets in a fixed order;
+1. writes it on its wire, JSON unless said otherwise, with sets in a fixed order;
 2. refuses what is nested too deep;
 3. reads it back with the decoder that the worker will use;
 4. refuses what would come back changed (see `windlass.core.fidelity` for the rule).
 
-So a value that JSON cannot carry fails where it is passed, not in a worker an hour later.
+So a value that cannot be carried fails where it is passed, not in a worker an hour later.
 
 Fields that a class does not know are ignored when it is rebuilt, so that a newer producer may add
 some; a class that forbids them (msgspec's `forbid_unknown_fields`, pydantic's `extra="forbid"`) is
@@ -21,17 +21,16 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable
-from datetime import date, datetime, timedelta
-from decimal import Decimal
-from pathlib import PurePath
+from functools import cached_property
 from threading import RLock
 from typing import Any, Final
 
 import msgspec
 
-from windlass.core.annotations import describe, is_model, traits_of
+from windlass.core.annotations import describe, traits_of
 from windlass.core.fidelity import difference, equal, find, with_sorted_sets
-from windlass.core.nesting import MAX_DEPTH, too_deep
+from windlass.core.nesting import MAX_DEPTH
+from windlass.core.wire import JSON, MSGPACK_BY_TEXT, Wire, to_json
 from windlass.errors import AnnotationError
 
 _FLATTER: Final = "pass a flatter value"
@@ -65,17 +64,19 @@ class ValueCodec:
     leaves the type open: a datetime there comes back as text.
     """
 
-    def __init__(self, annotation: Any, *, lenient: bool = False) -> None:
+    def __init__(self, annotation: Any, *, lenient: bool = False, wire: Wire = JSON) -> None:
         self._annotation = annotation
+        self._wire = wire
+        self._encode, self._too_deep = wire.encode, wire.too_deep
         with _learning:
-            self._decode = _decoder(annotation)
+            self._decode = _decoder(annotation, wire)
             self._traits = traits_of(annotation)
         self._compares = not (lenient and self._traits.is_open)
 
     def encode(self, value: object) -> bytes:
-        """The value as JSON; a ValueRefused if it would not come back the same."""
+        """The value as bytes; a ValueRefused if it would not come back the same."""
         encoded = self._write(value)
-        if too_deep(encoded):
+        if self._too_deep(encoded):
             raise ValueRefused(f"nested deeper than {MAX_DEPTH} levels", advice=_FLATTER)
         try:
             rebuilt = self._decode(encoded)
@@ -84,7 +85,7 @@ class ValueCodec:
         if self._compares:
             self._compare(value, rebuilt)
         elif b"null" in encoded:
-            _refuse_non_finite(value)
+            self._refuse_non_finite(value)
         return encoded
 
     def decode(self, encoded: bytes | msgspec.Raw) -> object:
@@ -98,26 +99,34 @@ class ValueCodec:
         try:
             if self._traits.has_sets:
                 value = with_sorted_sets(value, to_json)
-            return to_json(value)
+            return self._encode(value)
         except RecursionError as error:
             raise ValueRefused(
                 f"nested deeper than {MAX_DEPTH} levels, or inside itself", advice=_FLATTER
             ) from error
         except Exception as error:
-            raise _unwritable(value, error) from error
+            raise _unwritable(value, error, self._wire) from error
 
     def _compare(self, value: object, rebuilt: object) -> None:
         if not self._traits.is_exact and equal(value, rebuilt):
             return
         found = difference(value, rebuilt, self._traits)
         if found is not None:
-            _refuse_non_finite(value)
+            self._refuse_non_finite(value)
             raise ValueRefused(found.reason, found.path, self._advice())
 
     def _mismatch(self, value: object, error: Exception) -> ValueRefused:
-        _refuse_non_finite(value)
+        self._refuse_non_finite(value)
         refused = _unreadable(error)
         return ValueRefused(refused.reason, refused.path, self._advice())
+
+    def _refuse_non_finite(self, value: object) -> None:
+        if not self._wire.drops_non_finite:
+            return
+        found = find(value, lambda part: isinstance(part, float) and not math.isfinite(part))
+        if found is not None:
+            path, number = found
+            raise ValueRefused(f"found {number!r}, which JSON cannot hold", path, _FINITE)
 
     def _advice(self) -> str:
         if self._traits.is_open:
@@ -125,19 +134,36 @@ class ValueCodec:
         return f"the annotation is {describe(self._annotation)}"
 
 
-def read_json(encoded: bytes) -> Any:
-    """What the bytes hold, as JSON types; a ValueRefused if they are not JSON or too deep."""
-    if too_deep(encoded):
+class OffsetCodec(ValueCodec):
+    """For a wire that drops the offsets of datetimes: a value that has one is written once more,
+    with text in its place."""
+
+    def encode(self, value: object) -> bytes:
+        try:
+            return super().encode(value)
+        except ValueRefused:
+            if not self._traits.has_datetimes:
+                raise
+        return self._by_text.encode(value)
+
+    @cached_property
+    def _by_text(self) -> ValueCodec:
+        return ValueCodec(self._annotation, lenient=not self._compares, wire=MSGPACK_BY_TEXT)
+
+
+def read_plain(encoded: bytes, wire: Wire = JSON) -> Any:
+    """What the bytes hold, as the types of the wire; a ValueRefused if that is nothing."""
+    if wire.too_deep(encoded):
         raise ValueRefused(f"nested deeper than {MAX_DEPTH} levels, or cut off")
     try:
-        return msgspec.json.decode(encoded)
+        return wire.decoder(Any)(encoded)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise _unreadable(error) from error
 
 
-def _decoder(annotation: Any) -> Callable[[Any], Any]:
+def _decoder(annotation: Any, wire: Wire) -> Callable[[Any], Any]:
     try:
-        return msgspec.json.Decoder(annotation, dec_hook=_rebuild).decode
+        return wire.decoder(annotation)
     except (TypeError, ValueError, NameError, RecursionError) as error:
         raise AnnotationError(
             f"values of {describe(annotation)} cannot be rebuilt from JSON: {error}. Annotate with "
@@ -145,73 +171,21 @@ def _decoder(annotation: Any) -> Callable[[Any], Any]:
         ) from error
 
 
-def _date(value: date) -> date:
-    return date(value.year, value.month, value.day)
-
-
-#: How a derived class of a built-in one is made that one again: Django's SafeString, numpy's
-#: float64, the datetimes of pendulum and freezegun. A datetime is a date too, so it comes first.
-_PLAIN_FORMS: Final[tuple[tuple[type, Callable[[Any], object]], ...]] = (
-    (str, str.__str__),
-    (int, int.__int__),
-    (float, float.__float__),
-    (bytes, bytes),
-    (datetime, lambda value: datetime.combine(_date(value), value.timetz())),
-    (date, _date),
-    (timedelta, lambda value: timedelta(value.days, value.seconds, value.microseconds)),
-    (Decimal, Decimal),
-)
-
-
-def _simplify(value: Any) -> object:
-    """What msgspec cannot write itself."""
-    if isinstance(value, PurePath):
-        return str(value)
-    if is_model(type(value)):
-        return msgspec.Raw(value.model_dump_json(by_alias=True, round_trip=True).encode())
-    for kind, plain in _PLAIN_FORMS:
-        if isinstance(value, kind):
-            return plain(value)
-    raise NotImplementedError
-
-
-def _rebuild(kind: type, value: object) -> object:
-    """What msgspec cannot read itself."""
-    if kind is object:
-        return value
-    if is_model(kind):
-        # From JSON, not from objects: a strict model takes text for a datetime only there.
-        model: Any = kind
-        return model.model_validate_json(to_json(value))
-    if not isinstance(value, str):
-        raise ValueError(f"Expected `{kind.__name__}`, got `{type(value).__name__}`")
-    return kind(value)
-
-
-to_json: Final = msgspec.json.Encoder(enc_hook=_simplify).encode
-
-
-def _unwritable(value: object, error: Exception) -> ValueRefused:
-    path, part = find(value, _cannot_be_written) or ("$", None)
+def _unwritable(value: object, error: Exception, wire: Wire) -> ValueRefused:
+    path, part = find(value, lambda part: _cannot_be_written(part, wire)) or ("$", None)
     if part is None or not isinstance(error, NotImplementedError | TypeError):
-        return ValueRefused(f"cannot be stored as JSON ({error})", path, _PLAIN_DATA)
+        return ValueRefused(f"cannot be stored as {wire.name} ({error})", path, _PLAIN_DATA)
     kind = type(part).__name__
-    return ValueRefused(f"found {kind}, which cannot be stored as JSON", path, _PLAIN_DATA)
+    reason = f"found {kind}, which cannot be stored as {wire.name}"
+    return ValueRefused(reason, path, _PLAIN_DATA)
 
 
-def _cannot_be_written(value: object) -> bool:
+def _cannot_be_written(value: object, wire: Wire) -> bool:
     try:
-        to_json(value)
+        wire.encode(value)
     except Exception:  # noqa: BLE001 - classes of the user write themselves and may raise anything
         return True
     return False
-
-
-def _refuse_non_finite(value: object) -> None:
-    found = find(value, lambda part: isinstance(part, float) and not math.isfinite(part))
-    if found is not None:
-        path, number = found
-        raise ValueRefused(f"found {number!r}, which JSON cannot hold", path, _FINITE)
 
 
 def _unreadable(error: Exception) -> ValueRefused:

@@ -56,13 +56,14 @@ class Ended(NamedTuple):
     claim: Claim
     outcome: Outcome
     error: BaseException | None  # what the job raised, if it did
+    text: FailureText | None  # what is stored of that, or of why it was not run
 
     def failure(self) -> BaseException | None:
         """What to raise for it: the error itself, or what is known of it."""
-        if not isinstance(self.outcome, Retried | Buried):
+        if self.text is None:
             return None
         reason = self.outcome.reason if isinstance(self.outcome, Buried) else Reason.EXHAUSTED
-        claim, text = self.claim, FailureText.unpack(self.outcome.error)
+        claim, text = self.claim, self.text
         error = self.error or JobFailed(
             claim.id, claim.task, str(reason), text.type, text.message, text.traceback
         )
@@ -78,15 +79,21 @@ class _Observed(Execution):
 
     error: BaseException | None = None
 
+    def text_of(self, claim: Claim, outcome: Outcome) -> FailureText | None:
+        """What an outcome tells of a failure."""
+        if not isinstance(outcome, Retried | Buried):
+            return None
+        text = FailureText.unpack(outcome.error)
+        return self._packing.open_failure(text, claim.task, claim.id)
+
     def _conclude_failure(self, run: Run, error: BaseException) -> Outcome:
         outcome = super()._conclude_failure(run, error)
         self.error = error
         is_over = run.context.interruption is Interruption.TIMED_OUT
         if is_over and isinstance(error, Interrupted | CancelledError):
-            assert isinstance(outcome, Retried | Buried)
-            self.error = TimedOut(
-                FailureText.unpack(outcome.error).message, timeout_ms=run.timeout_ms
-            )
+            text = self.text_of(run.claim, outcome)
+            assert text is not None
+            self.error = TimedOut(text.message, timeout_ms=run.timeout_ms)
             self.error.__cause__ = error
         return outcome
 
@@ -134,6 +141,7 @@ class Drain:
             self._adoption.leave,
             self._app.middleware,
             state,
+            self._app.packing,
         )
         while not self._is_over and (claim := self._claim()) is not None:
             self._check_limit(claim)
@@ -147,7 +155,7 @@ class Drain:
         execution.error = None
         outcome = await self._stage.run(execution, claim, task)
         self._engine.finish([outcome])
-        self.ended.append(Ended(claim, outcome, execution.error))
+        self.ended.append(Ended(claim, outcome, execution.error, execution.text_of(claim, outcome)))
         if execution.error is not None and not isinstance(execution.error, _OF_JOBS):
             raise execution.error  # somebody interrupts the test
 

@@ -9,13 +9,11 @@ from typing import Any, Generic, TypeVar
 import msgspec
 
 from windlass.app import Windlass
-from windlass.core.codec import decode_json
-from windlass.core.envelope import unpack
+from windlass.core.codec import decode_plain
 from windlass.core.states import State
 from windlass.engine.contract import Engine, Filter, JobRecord
-from windlass.errors import DecodeError
+from windlass.errors import DecodeError, UnreadableHere
 from windlass.job import JobInfo
-from windlass.task import Task
 
 R_co = TypeVar("R_co", covariant=True)
 
@@ -69,22 +67,25 @@ def _find(engine: Engine, filter: Filter) -> Iterator[JobRecord]:
 
 
 def _see(app: Windlass, record: JobRecord) -> SandboxJob[Any]:
-    result = None if record.result is None else app.decode_result(record.task, record.result)
+    result = None
+    if record.result is not None:
+        result = app.decode_result(record.task, record.id, record.result)
     return SandboxJob(
-        **msgspec.structs.asdict(JobInfo.of(record)),
-        arguments=_arguments(app.known_tasks.get(record.task), record.payload),
+        **msgspec.structs.asdict(JobInfo.of(app.packing.reveal_failures(record))),
+        arguments=_arguments(app, record),
         result=result,
     )
 
 
-def _arguments(task: Task[..., Any] | None, payload: bytes) -> dict[str, Any]:
+def _arguments(app: Windlass, record: JobRecord) -> dict[str, Any]:
+    task = app.known_tasks.get(record.task)
     try:
-        call = bytes(unpack(payload).call)
+        envelope = app.packing.unpack_call(record.payload, record.task)
         if task is None:
-            plain: dict[str, Any] = decode_json(call)
+            plain: dict[str, Any] = decode_plain(bytes(envelope.call), envelope.codec)
             return plain
-        args, kwargs = task.codec.decode(call)
-    except DecodeError:
+        args, kwargs = task.codecs.get(envelope.codec).decode(bytes(envelope.call))
+    except (DecodeError, UnreadableHere):
         return {}
     signature = inspect.signature(task.function)
     first = (None,) if task.takes_context else ()

@@ -44,7 +44,9 @@ def assemble(
     line, pace = Line(table.slots, lease), Pace()
     adoption = Adoption(engine, app.known_tasks)
     pump = Pump(engine, rota, line, lease, Nonces(table), pace, app.known_tasks, adoption, owner)
-    execution = Execution(settings, pump.report_progress, adoption.leave, app.middleware, state)
+    execution = Execution(
+        settings, pump.report_progress, adoption.leave, app.middleware, state, app.packing
+    )
     limits = Limits(table, settings.kill_after_ms, on_limited, is_solo=is_solo)
     kinds = (ThreadRunner, LoopRunner)
     runners = tuple(kind(line, table, limits, execution, pace, pump.report) for kind in kinds)

@@ -34,7 +34,7 @@ from windlass.around import Middleware, Surrounded
 from windlass.context import Context, running
 from windlass.core.codec import check_size
 from windlass.core.durations import describe_ms
-from windlass.core.envelope import Envelope, unpack
+from windlass.core.envelope import Envelope
 from windlass.core.failure import FailureText, clear_frames
 from windlass.core.habits import explain_raise
 from windlass.core.lines import queue_of
@@ -57,7 +57,14 @@ from windlass.engine.contract import (
     Succeeded,
     Unroutable,
 )
-from windlass.errors import ArgumentMismatch, DecodeError, NewerFormat, TimedOut
+from windlass.errors import (
+    ArgumentMismatch,
+    DecodeError,
+    NewerFormat,
+    TimedOut,
+    UnreadableHere,
+)
+from windlass.packing import PLAIN, Packing
 from windlass.settings import Settings
 from windlass.task import Task
 from windlass.worker.guards import ThreadGuard
@@ -100,8 +107,10 @@ class Execution:
         leave: Callable[[str], None],
         middleware: Sequence[Middleware] = (),
         state: object = None,
+        packing: Packing = PLAIN,
     ) -> None:
         self._settings = settings
+        self._packing = packing
         self._report_progress = report_progress
         self._leave = leave
         self._middleware = middleware
@@ -114,21 +123,21 @@ class Execution:
     def prepare(self, claim: Claim, task: Task[..., Any]) -> Run | Outcome:
         """Everything before the function's own code; an outcome when there is nothing to call."""
         try:
-            envelope = unpack(claim.payload)
+            envelope = self._packing.unpack_call(claim.payload, claim.task)
             policy = self._choose_policy(envelope, task)
             spent = self._find_spent_budget(claim, policy)
             if spent is not None:
-                return _bury_unstarted(claim, *spent)
-            args, kwargs = task.codec.decode(bytes(envelope.call))
+                return self._bury_unstarted(claim, *spent)
+            args, kwargs = task.codecs.get(envelope.codec).decode(bytes(envelope.call))
             context = self._build_context(claim, policy, envelope)
         except NewerFormat as error:
             return self._leave_to_others(claim, error)
-        except ArgumentMismatch as error:
+        except (ArgumentMismatch, UnreadableHere) as error:
             if is_mismatched_for_good(claim.counters.strays):
-                return _bury_unstarted(claim, Reason.UNDECODABLE, FailureText.of(error))
+                return self._bury_unstarted(claim, Reason.UNDECODABLE, FailureText.of(error))
             return self._leave_to_others(claim, error)
         except BaseException as error:  # noqa: BLE001  # whatever rebuilding a value raises, it makes no call
-            return _bury_unstarted(claim, Reason.UNDECODABLE, FailureText.of(error))
+            return self._bury_unstarted(claim, Reason.UNDECODABLE, FailureText.of(error))
         first = (context,) if task.takes_context else ()
         ttl_ms = self._choose_result_ttl_ms(envelope, task)
         timeout_ms = self._choose_timeout_ms(envelope, task)
@@ -241,7 +250,9 @@ class Execution:
     def _conclude_success(self, run: Run, value: object) -> Outcome:
         claim = run.claim
         try:
-            result = run.task.codec.encode_result(value)
+            codec = run.task.codec
+            result = codec.encode_result(value)
+            result = self._packing.pack_result(codec.mark, result, claim.task, claim.id)
             check_size(result, self._settings.max_payload, f"The result of {claim.task}")
         except BaseException as error:  # noqa: BLE001  # a value may raise anything when it is looked at
             return self._bury(run, Reason.BAD_RESULT, FailureText.of(error))
@@ -264,15 +275,14 @@ class Execution:
         """The last resort, for an error outside the task's own code: an attempt that failed.
         Without the policy at hand the app's own number of attempts bounds it."""
         text = FailureText.of(error)
+        packed = self._pack(claim, text)
         with suppress(BaseException):  # a handler of the app may be what fails
             log.error(
                 "job %s of task %s failed beside its code: %s", claim.id, claim.task, text.type
             )
         if claim.counters.attempt < (max_attempts or self._settings.retry.max_attempts):
-            return Retried(
-                id=claim.id, token=claim.token, delay_ms=ESCAPE_DELAY_MS, error=text.pack()
-            )
-        return Buried(id=claim.id, token=claim.token, reason=Reason.EXHAUSTED, error=text.pack())
+            return Retried(id=claim.id, token=claim.token, delay_ms=ESCAPE_DELAY_MS, error=packed)
+        return Buried(id=claim.id, token=claim.token, reason=Reason.EXHAUSTED, error=packed)
 
     def _judge(self, run: Run, error: BaseException) -> Outcome:
         claim = run.claim
@@ -300,9 +310,8 @@ class Execution:
             text.type,
             describe_ms(decision.delay_ms),
         )
-        return Retried(
-            id=claim.id, token=claim.token, delay_ms=decision.delay_ms, error=text.pack()
-        )
+        packed = self._pack(claim, text)
+        return Retried(id=claim.id, token=claim.token, delay_ms=decision.delay_ms, error=packed)
 
     def _snooze(self, run: Run, snooze: Snooze) -> Outcome:
         claim, had = run.claim, run.claim.counters.snoozes
@@ -313,7 +322,16 @@ class Execution:
 
     def _bury(self, run: Run, reason: Reason, text: FailureText) -> Outcome:
         _tell_burial(run.claim, reason, text)
-        return Buried(id=run.claim.id, token=run.claim.token, reason=reason, error=text.pack())
+        error = self._pack(run.claim, text)
+        return Buried(id=run.claim.id, token=run.claim.token, reason=reason, error=error)
+
+    def _bury_unstarted(self, claim: Claim, reason: Reason, text: FailureText) -> Outcome:
+        _tell_burial(claim, reason, text)
+        error = self._pack(claim, text)
+        return Buried(id=claim.id, token=claim.token, reason=reason, error=error, started=False)
+
+    def _pack(self, claim: Claim, text: FailureText) -> bytes:
+        return self._packing.pack_failure(text, claim.task, claim.id)
 
 
 def _crashes(had: Counters) -> int:
@@ -335,11 +353,6 @@ def _give_up_cancelled(claim: Claim) -> Outcome:
     again, and not lost by a wish that is not valid any more."""
     log.info("job %s of task %s was cancelled while it ran", claim.id, claim.task)
     return Released(id=claim.id, token=claim.token, started=True)
-
-
-def _bury_unstarted(claim: Claim, reason: Reason, text: FailureText) -> Outcome:
-    _tell_burial(claim, reason, text)
-    return Buried(id=claim.id, token=claim.token, reason=reason, error=text.pack(), started=False)
 
 
 def _tell_burial(claim: Claim, reason: Reason, text: FailureText) -> None:

@@ -1,0 +1,58 @@
+"""The codecs of one function, by the mark that stored bytes bear: each is made when it is needed.
+
+A task writes by one of them and reads by all, so that a setting can change while jobs wait.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final, Protocol, get_args
+
+from windlass.core.codec import CallCodec, CodecName
+from windlass.core.wire import JSON, MSGPACK
+from windlass.errors import UnreadableHere
+
+CODECS: Final[tuple[CodecName, ...]] = get_args(CodecName)
+
+
+class Codec(Protocol):
+    """What a task asks of a codec; each method says more in `windlass.core.codec`."""
+
+    mark: CodecName
+
+    def resolve(self) -> None: ...
+    def encode(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> bytes: ...
+    def decode(self, encoded: bytes) -> tuple[tuple[Any, ...], dict[str, Any]]: ...
+    def plain(self, encoded: bytes) -> bytes: ...
+    def identity(self, encoded: bytes, names: Sequence[str] | None) -> bytes: ...
+    def check_names(self, names: Sequence[str]) -> str: ...
+    def encode_result(self, value: object) -> bytes: ...
+    def decode_result(self, encoded: bytes) -> Any: ...
+
+
+class Codecs:
+    """Of one function."""
+
+    def __init__(self, function: Callable[..., object], skip_first: bool, *, name: str) -> None:
+        self._function = function
+        self._skip_first = skip_first
+        self._name = name
+        self._made: dict[str, Codec] = {}
+
+    def get(self, mark: str) -> Codec:
+        made = self._made.get(mark)
+        if made is None:
+            made = self._made[mark] = self._make(mark)
+        return made
+
+    def _make(self, mark: str) -> Codec:
+        function, skip_first, name = self._function, self._skip_first, self._name
+        if mark == "json":
+            return CallCodec.of(function, skip_first, name=name, wire=JSON)
+        if mark == "msgpack":
+            return CallCodec.of(function, skip_first, name=name, wire=MSGPACK)
+        if mark == "pickle":
+            from windlass.core.pickled import PickleCodec  # only for those who asked for it
+
+            return PickleCodec(function, skip_first, name=name)
+        raise UnreadableHere(f"written by the codec {mark!r}, which this windlass does not know")

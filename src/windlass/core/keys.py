@@ -1,0 +1,169 @@
+"""Secrets, and what is made with them: signatures, ciphertexts and digests.
+
+1. A `Key` derives three keys from one secret by HKDF with SHA-256, one for each purpose, and a name
+   that tells it from others and gives nothing of it away.
+2. A `Keyring` holds the secrets of an app. The first one writes and all of them read, so that a
+   secret is replaced by putting the new one before it.
+3. `seal` and `open` sign, or encrypt, bytes together with what they belong to: bytes that are moved
+   elsewhere, or changed, do not open.
+
+Signatures are HMAC with SHA-256, compared in constant time. Encryption is ChaCha20-Poly1305 of the
+package `cryptography`, imported when it is needed, with a random nonce of 96 bits. Where the same
+value must give the same bytes (a schedule that is declared again), the nonce is a keyed digest of
+what is encrypted, so that it repeats only with the whole message.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import os
+from collections.abc import Sequence
+from enum import StrEnum
+from typing import TYPE_CHECKING, Final
+
+from windlass.errors import DecodeError, UnreadableHere
+
+if TYPE_CHECKING:
+    from cryptography.hazmat.primitives.ciphers.aead import ChaCha20Poly1305
+
+#: The shortest secret, in characters.
+SHORTEST: Final = 32
+HOW_TO_MAKE_ONE: Final = 'python -c "import secrets; print(secrets.token_urlsafe(32))"'
+
+_SALT: Final = b"windlass"
+_NONCE_BYTES: Final = 12
+_TAG_BYTES: Final = 32
+_INSTALL: Final = "install it with `pip install windlass[encryption]`"
+
+
+class Seal(StrEnum):
+    """How bytes are kept from being changed, or read."""
+
+    NONE = ""
+    SIGNED = "hmac-sha256"
+    ENCRYPTED = "chacha20-poly1305"
+
+
+class Key:
+    """What follows from one secret."""
+
+    __slots__ = ("_cipher", "_digesting", "_encrypting", "_signing", "name")
+
+    def __init__(self, secret: str) -> None:
+        extracted = hmac.digest(_SALT, secret.encode(), "sha256")
+        self.name = _expand(extracted, b"name").hex()[:8]
+        self._signing = _expand(extracted, b"signing")
+        self._encrypting = _expand(extracted, b"encryption")
+        self._digesting = _expand(extracted, b"digests")
+        self._cipher: ChaCha20Poly1305 | None = None
+
+    def __repr__(self) -> str:
+        return f"<Key {self.name}>"
+
+    def sign(self, body: bytes, bound: bytes) -> bytes:
+        return hmac.digest(self._signing, _joined(bound, body), "sha256")
+
+    def digest(self, data: bytes) -> str:
+        """32 hexadecimal characters that nobody without the secret can make."""
+        return hashlib.blake2b(data, digest_size=16, key=self._digesting).hexdigest()
+
+    def nonce_for(self, body: bytes, bound: bytes) -> bytes:
+        return hmac.digest(self._digesting, _joined(bound, body), "sha256")[:_NONCE_BYTES]
+
+    @property
+    def cipher(self) -> ChaCha20Poly1305:
+        if self._cipher is None:
+            from cryptography.hazmat.primitives.ciphers.aead import ChaCha20Poly1305
+
+            self._cipher = ChaCha20Poly1305(self._encrypting)
+        return self._cipher
+
+
+class Keyring:
+    """The secrets of an app: the first one writes, all of them read."""
+
+    def __init__(self, secrets: Sequence[str]) -> None:
+        self._keys = {key.name: key for key in map(Key, secrets)}
+        self._writing = next(iter(self._keys.values()))
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        return tuple(self._keys)
+
+    @property
+    def writing(self) -> Key:
+        return self._writing
+
+    @property
+    def reading(self) -> tuple[Key, ...]:
+        """All the others."""
+        return tuple(self._keys.values())[1:]
+
+    def seal(self, seal: Seal, body: bytes, bound: bytes, *, repeatable: bool = False) -> bytes:
+        """The body, sealed by the first key and for nothing but what it is bound to."""
+        key = self._writing
+        if seal is Seal.SIGNED:
+            return key.sign(body, bound) + body
+        nonce = key.nonce_for(body, bound) if repeatable else os.urandom(_NONCE_BYTES)
+        return nonce + key.cipher.encrypt(nonce, body, bound)
+
+    def open(self, seal: str, name: str, sealed: bytes, bound: bytes) -> bytes:
+        """The body; a DecodeError if it was changed, or sealed for something else."""
+        key = self._keys.get(name)
+        if key is None:
+            raise UnreadableHere(describe_sealed(seal, name) + ", which this app does not have")
+        if seal == Seal.SIGNED:
+            return _verified(key, sealed, bound)
+        if seal == Seal.ENCRYPTED:
+            return _decrypted(key, sealed, bound)
+        raise UnreadableHere(f"sealed in a way that this windlass does not know: {seal}")
+
+
+def describe_sealed(seal: str, name: str) -> str:
+    """What somebody without the key is told."""
+    return f"{'signed' if seal == Seal.SIGNED else 'encrypted'} with key {name}"
+
+
+def why_not_encrypting() -> str:
+    """Why this installation cannot encrypt, or ""."""
+    try:
+        import cryptography.hazmat.primitives.ciphers.aead  # noqa: F401  # only whether it is there
+    except ImportError:
+        return f"encryption needs the package cryptography, which is not installed: {_INSTALL}"
+    return ""
+
+
+def _verified(key: Key, sealed: bytes, bound: bytes) -> bytes:
+    tag, body = sealed[:_TAG_BYTES], sealed[_TAG_BYTES:]
+    if not hmac.compare_digest(tag, key.sign(body, bound)):
+        raise DecodeError(_NOT_GENUINE.format("signature", key.name))
+    return body
+
+
+def _decrypted(key: Key, sealed: bytes, bound: bytes) -> bytes:
+    missing = why_not_encrypting()
+    if missing:
+        raise UnreadableHere(missing)
+    from cryptography.exceptions import InvalidTag
+
+    nonce, ciphertext = sealed[:_NONCE_BYTES], sealed[_NONCE_BYTES:]
+    try:
+        return key.cipher.decrypt(nonce, ciphertext, bound)
+    except (InvalidTag, ValueError):
+        raise DecodeError(_NOT_GENUINE.format("seal", key.name)) from None
+
+
+_NOT_GENUINE: Final = (
+    "the {} by key {} does not fit: the stored bytes were changed, or belong to another task or job"
+)
+
+
+def _joined(bound: bytes, body: bytes) -> bytes:
+    """With its length first: no other pair of the two gives the same bytes."""
+    return len(bound).to_bytes(8, "big") + bound + body
+
+
+def _expand(extracted: bytes, purpose: bytes) -> bytes:
+    """The second step of HKDF (RFC 5869) for one block."""
+    return hmac.digest(extracted, b"windlass " + purpose + b"\x01", "sha256")

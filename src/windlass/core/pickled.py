@@ -1,0 +1,127 @@
+"""Calls and results as pickles: any picklable value, for those who asked for it.
+
+Unpickling runs whatever the bytes say. So a pickle is read only after its signature was found good,
+by a `Packing` whose app chose this codec; nothing here checks that again.
+
+Values are compared (unique keys, idempotency) by their JSON, as with every other codec; one that
+JSON cannot carry by its pickle, which is the same for equal values only as far as their classes see
+to that.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import pickle
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final
+
+from windlass.core.codec import CallCodec, CodecName
+from windlass.core.signature import Signature, Slot
+from windlass.core.wire import to_json
+from windlass.errors import ArgumentMismatch, DecodeError, EncodeError
+
+#: Read by every Python that windlass runs on.
+PROTOCOL: Final = 5
+
+
+class _ForgivingSlot(Slot):
+    """Takes for a value that JSON cannot carry something that stands for it."""
+
+    def encode(self, value: object, key: str = "") -> bytes:
+        try:
+            return super().encode(value, key)
+        except EncodeError:
+            return to_json({"pickle": hashlib.sha256(_dumps(value)).hexdigest()})
+
+
+class PickleCodec:
+    """Encodes and decodes the calls and the results of one function."""
+
+    mark: CodecName = "pickle"
+
+    def __init__(self, function: Callable[..., object], skip_first: bool, *, name: str) -> None:
+        self._name = name
+        self._signature = Signature(name, function, skip_first=skip_first, slot=_ForgivingSlot)
+        self._comparable = CallCodec(name, self._signature)
+
+    def resolve(self) -> None:
+        """Nothing is rebuilt by annotations, so none of them is wrong."""
+
+    def encode(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> bytes:
+        mismatch = self._signature.mismatch(len(args), kwargs)
+        if mismatch:
+            raise TypeError(mismatch)
+        call = (tuple(args), dict(kwargs))
+        try:
+            return _dumps(call)
+        except Exception as error:
+            raise self._unpicklable(*call, error) from error
+
+    def decode(self, encoded: bytes) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        call = self._load(encoded)
+        match call:
+            case (tuple() as args, dict() as kwargs):
+                pass
+            case _:
+                raise DecodeError(f"the pickle is not a call of {self._name}", task=self._name)
+        mismatch = self._signature.mismatch(len(args), kwargs)
+        if mismatch:
+            raise ArgumentMismatch(
+                f"{mismatch}; the call was stored for another version of the task", task=self._name
+            )
+        return args, kwargs
+
+    def plain(self, encoded: bytes) -> bytes:
+        """A call that was encoded in this process, in JSON as far as that goes."""
+        return self._comparable.encode(*self.decode(encoded))
+
+    def identity(self, encoded: bytes, names: Sequence[str] | None) -> bytes:
+        return self._comparable.identity(self.plain(encoded), names)
+
+    def check_names(self, names: Sequence[str]) -> str:
+        return self._comparable.check_names(names)
+
+    def encode_result(self, value: object) -> bytes:
+        try:
+            return _dumps(value)
+        except Exception as error:
+            message = f"the result of {self._name} cannot be pickled: {error}"
+            raise EncodeError(message, task=self._name) from error
+
+    def decode_result(self, encoded: bytes) -> Any:
+        return self._load(encoded)
+
+    def _load(self, encoded: bytes) -> Any:
+        try:
+            return pickle.loads(encoded)
+        except Exception as error:
+            raise DecodeError(
+                f"the pickle stored for {self._name} makes nothing of {type(error).__name__}: "
+                f"{error}. The code that it names must be importable here.",
+                task=self._name,
+            ) from error
+
+    def _unpicklable(
+        self, args: tuple[Any, ...], kwargs: dict[str, Any], error: Exception
+    ) -> EncodeError:
+        names = [slot.name for slot in self._signature.positional]
+        passed = [*zip([*names, *["*"] * len(args)], args, strict=False), *kwargs.items()]
+        parameter = next((name for name, value in passed if not _is_picklable(value)), "")
+        return EncodeError(
+            f"{self._name}({parameter}=...): cannot be pickled ({error}); pass something made at "
+            "the top of a module, or plain data",
+            task=self._name,
+            parameter=parameter,
+        )
+
+
+def _dumps(value: object) -> bytes:
+    return pickle.dumps(value, protocol=PROTOCOL)
+
+
+def _is_picklable(value: object) -> bool:
+    try:
+        _dumps(value)
+    except Exception:  # noqa: BLE001 - classes of the user pickle themselves and may raise anything
+        return False
+    return True

@@ -1,0 +1,141 @@
+"""The forms in which values are written: JSON, and msgpack.
+
+1. A `Wire` writes any value that is carried, makes decoders by annotation, and tells how deep bytes
+   are nested without trusting them.
+2. What msgspec cannot write or read itself is written in terms of what it can, the same in both:
+   paths, pydantic models, and classes derived from built-in ones.
+3. `to_plain_json` turns msgpack into the JSON that the other wire would have written, so that what
+   is compared (unique keys, idempotency) does not depend on the codec.
+
+msgpack carries bytes as they are, and keys of dicts with their types. It writes a datetime as an
+instant, without its offset; one that has an offset is therefore written as text, as in JSON.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from datetime import date, datetime, timedelta
+from decimal import Decimal
+from pathlib import PurePath
+from typing import Any, Final, NamedTuple
+
+import msgspec
+
+from windlass.core import nesting
+from windlass.core.annotations import is_model
+from windlass.core.fidelity import find, with_leaves
+
+
+class Wire(NamedTuple):
+    """One of the forms."""
+
+    name: str  # as people write it
+    encode: Callable[[object], bytes]
+    decoder: Callable[[Any], Callable[[Any], Any]]
+    too_deep: Callable[..., bool]
+    #: Whether a number that is none is written as null.
+    drops_non_finite: bool
+
+
+def _date(value: date) -> date:
+    return date(value.year, value.month, value.day)
+
+
+#: How a derived class of a built-in one is made that one again: Django's SafeString, numpy's
+#: float64, the datetimes of pendulum and freezegun. A datetime is a date too, so it comes first.
+_PLAIN_FORMS: Final[tuple[tuple[type, Callable[[Any], object]], ...]] = (
+    (str, str.__str__),
+    (int, int.__int__),
+    (float, float.__float__),
+    (bytes, bytes),
+    (datetime, lambda value: datetime.combine(_date(value), value.timetz())),
+    (date, _date),
+    (timedelta, lambda value: timedelta(value.days, value.seconds, value.microseconds)),
+    (Decimal, Decimal),
+)
+
+
+def _simplify(value: Any) -> object:
+    """What msgspec cannot write itself."""
+    if isinstance(value, PurePath):
+        return str(value)
+    if is_model(type(value)):
+        return msgspec.Raw(value.model_dump_json(by_alias=True, round_trip=True).encode())
+    return _simplify_derived(value)
+
+
+def _simplify_for_msgpack(value: Any) -> object:
+    if isinstance(value, PurePath):
+        return str(value)
+    if is_model(type(value)):
+        return value.model_dump(mode="json", by_alias=True, round_trip=True)
+    return _simplify_derived(value)
+
+
+def _simplify_derived(value: Any) -> object:
+    for kind, plain in _PLAIN_FORMS:
+        if isinstance(value, kind):
+            return plain(value)
+    raise NotImplementedError
+
+
+def _rebuild(kind: type, value: object) -> object:
+    """What msgspec cannot read itself."""
+    if kind is object:
+        return value
+    if is_model(kind):
+        # From JSON, not from objects: a strict model takes text for a datetime only there.
+        model: Any = kind
+        return model.model_validate_json(to_json(value))
+    if not isinstance(value, str):
+        raise ValueError(f"Expected `{kind.__name__}`, got `{type(value).__name__}`")
+    return kind(value)
+
+
+def _json_decoder(annotation: Any) -> Callable[[Any], Any]:
+    return msgspec.json.Decoder(annotation, dec_hook=_rebuild).decode
+
+
+def _msgpack_decoder(annotation: Any) -> Callable[[Any], Any]:
+    return msgspec.msgpack.Decoder(annotation, dec_hook=_rebuild).decode
+
+
+to_json: Final = msgspec.json.Encoder(enc_hook=_simplify).encode
+
+_to_msgpack: Final = msgspec.msgpack.Encoder(enc_hook=_simplify_for_msgpack).encode
+
+
+def _to_msgpack_by_text(value: object) -> bytes:
+    """With every datetime of another offset than UTC as the text that JSON has for it."""
+    return _to_msgpack(with_leaves(value, _text_if_offset))
+
+
+def _text_if_offset(value: object) -> object:
+    if isinstance(value, datetime) and value.tzinfo is not None and value.utcoffset():
+        return msgspec.json.decode(to_json(value))
+    return value
+
+
+JSON: Final = Wire("JSON", to_json, _json_decoder, nesting.too_deep, drops_non_finite=True)
+MSGPACK: Final = Wire(
+    "msgpack", _to_msgpack, _msgpack_decoder, nesting.too_deep_msgpack, drops_non_finite=False
+)
+#: For values of which the other one would drop an offset; read in the same way.
+MSGPACK_BY_TEXT: Final = MSGPACK._replace(encode=_to_msgpack_by_text)
+
+
+def _is_non_finite(value: object) -> bool:
+    return isinstance(value, float) and not math.isfinite(value)
+
+
+def to_plain_json(encoded: bytes) -> bytes:
+    """The JSON of a value in msgpack; of one that JSON cannot carry, something as telling."""
+    value = msgspec.msgpack.decode(encoded)
+    try:
+        written = msgspec.json.encode(value)
+    except (TypeError, ValueError):  # keys that only msgpack has
+        return msgspec.json.encode({"msgpack": encoded})
+    if b"null" in written and find(value, _is_non_finite):
+        return msgspec.json.encode({"msgpack": encoded})
+    return written

@@ -1,0 +1,241 @@
+"""How an app stores calls, results and the texts of failures, and reads them back.
+
+1. The codec's bytes are sealed if the settings say so: signed for pickle, encrypted with `encrypt`.
+   JSON that nobody sealed is stored as it is, all else in a frame that says how to read it.
+2. What is read is opened first: the seal is checked before anything is decoded, against the name of
+   the task and, for results and failures, the id of the job.
+3. `digest` tells calls apart without giving away what they hold.
+4. `reveal` makes a record readable for people, as far as this app has the keys.
+
+An app reads what any codec wrote, whatever it writes by itself, but for pickle: that is read only
+by an app that chose it, and only signed.
+"""
+
+from __future__ import annotations
+
+from base64 import b64decode, b64encode
+from collections.abc import Callable
+from typing import Any, Final
+
+import msgspec
+
+from windlass.core.codec import decode_plain, fingerprint
+from windlass.core.envelope import Envelope, pack, pack_line, unpack
+from windlass.core.failure import FailureText
+from windlass.core.frame import Label, frame, read_label, split
+from windlass.core.keys import Keyring, Seal, describe_sealed
+from windlass.core.wire import to_plain_json
+from windlass.engine.contract import Failure, JobRecord
+from windlass.errors import DecodeError, UnreadableHere
+from windlass.settings import Settings
+
+_encode: Final = msgspec.json.Encoder().encode
+
+
+class Packing:
+    """Of one app."""
+
+    def __init__(
+        self, codec: str = "json", ring: Keyring | None = None, *, encrypts: bool = False
+    ) -> None:
+        self._codec = codec
+        self._ring = ring
+        self._encrypts = encrypts
+        self._seals = encrypts or codec == "pickle"
+        #: Tells one call from another: two share it only if they are the same.
+        self.digest: Callable[[bytes], str] = fingerprint
+        #: What else may have told them apart, before the secret was replaced.
+        self.older_digests: tuple[Callable[[bytes], str], ...] = ()
+        if encrypts and ring is not None:
+            self.digest = ring.writing.digest
+            self.older_digests = tuple(key.digest for key in ring.reading)
+
+    @classmethod
+    def of(cls, settings: Settings) -> Packing:
+        return cls(settings.codec, settings.secret.ring, encrypts=settings.encrypt)
+
+    # ------------------------------------------------------------------------------------ calls
+
+    def pack_call(self, envelope: Envelope, *, repeatable: bool = False) -> bytes:
+        """The envelope as it is stored. With `repeatable` the same one always gives the same."""
+        if not self._seals:
+            return pack(envelope)
+        seal = self._seal_of(envelope.codec)
+        if seal is Seal.NONE:
+            return pack(envelope)
+        ring = self._require_ring()
+        call, key = bytes(envelope.call), ring.writing.name
+        line = pack_line(msgspec.structs.replace(envelope, seal=seal, key=key))
+        bound = _bound("call", line, envelope.task)
+        return frame(line, ring.seal(seal, call, bound, repeatable=repeatable))
+
+    def unpack_call(self, payload: bytes, task: str) -> Envelope:
+        """The envelope of a job of this task, with the call as its codec wrote it."""
+        envelope = unpack(payload)
+        if not envelope.seal and envelope.codec == "json":
+            return envelope
+        self._require_codec(envelope.codec, envelope.seal)
+        if not envelope.seal:
+            return envelope
+        line, body = split(payload)
+        call = self._open(envelope.seal, envelope.key, body, _bound("call", line, task))
+        return msgspec.structs.replace(envelope, call=msgspec.Raw(call))
+
+    # ---------------------------------------------------------------------------------- results
+
+    def pack_result(self, codec: str, result: bytes, task: str, job_id: str) -> bytes:
+        if codec == "json" and not self._encrypts:
+            return result
+        seal = self._seal_of(codec)
+        return self._pack("result", codec, seal, result, task, job_id)
+
+    def unpack_result(self, stored: bytes, task: str, job_id: str) -> tuple[str, bytes]:
+        """The codec that wrote the result, and its bytes."""
+        return self._unpack("result", stored, task, job_id)
+
+    # --------------------------------------------------------------------------------- failures
+
+    def pack_failure(self, text: FailureText, task: str, job_id: str) -> bytes:
+        """Only the type of the error stays readable: messages and tracebacks hold values."""
+        if not self._encrypts:
+            return text.pack()
+        sealed = self._pack("failure", "json", Seal.ENCRYPTED, text.pack(), task, job_id)
+        return FailureText(type=text.type, sealed=b64encode(sealed).decode()).pack()
+
+    def reveal_failures(self, record: JobRecord) -> JobRecord:
+        """The record with its failures in plain text, as far as the keys are here."""
+        if not any(b'"sealed":"' in failure.error for failure in record.failures):
+            return record
+        revealed = tuple(
+            self._reveal_failure(record, failure) if b'"sealed":"' in failure.error else failure
+            for failure in record.failures
+        )
+        return msgspec.structs.replace(record, failures=revealed)
+
+    def open_failure(self, text: FailureText, task: str, job_id: str) -> FailureText:
+        """The text in plain; without the key, its type and why there is no more."""
+        if not text.sealed:
+            return text
+        try:
+            sealed = b64decode(text.sealed, validate=True)
+            return FailureText.unpack(self._unpack("failure", sealed, task, job_id)[1])
+        except (DecodeError, ValueError) as error:
+            return FailureText(type=text.type, message=f"({error})")
+
+    def _reveal_failure(self, record: JobRecord, failure: Failure) -> Failure:
+        text = self.open_failure(FailureText.unpack(failure.error), record.task, record.id)
+        return msgspec.structs.replace(failure, error=text.pack())
+
+    # ------------------------------------------------------------------------------- for people
+
+    def reveal(self, record: JobRecord) -> JobRecord:
+        """The record with call, result and failures as JSON; what cannot be read stays as it is."""
+        record = self.reveal_failures(record)
+        payload, result = self._reveal_call(record), self._reveal_result(record)
+        return msgspec.structs.replace(record, payload=payload, result=result)
+
+    def _reveal_call(self, record: JobRecord) -> bytes:
+        try:
+            envelope = self.unpack_call(record.payload, record.task)
+            call = _as_json(envelope.codec, bytes(envelope.call))
+        except DecodeError:
+            return record.payload
+        readable = Envelope(
+            task=envelope.task,
+            call=msgspec.Raw(call),
+            headers=envelope.headers,
+            options=envelope.options,
+        )
+        return pack(readable)
+
+    def _reveal_result(self, record: JobRecord) -> bytes | None:
+        if record.result is None:
+            return None
+        try:
+            return _as_json(*self.unpack_result(record.result, record.task, record.id))
+        except DecodeError:
+            return record.result
+
+    # ----------------------------------------------------------------------------------- inside
+
+    def _seal_of(self, codec: str) -> Seal:
+        if self._encrypts:
+            return Seal.ENCRYPTED
+        return Seal.SIGNED if codec == "pickle" else Seal.NONE
+
+    def _pack(
+        self, kind: str, codec: str, seal: Seal, body: bytes, task: str, job_id: str
+    ) -> bytes:
+        if seal is Seal.NONE:
+            return frame(_encode(Label(codec=codec)), body)
+        ring = self._require_ring()
+        line = _encode(Label(codec=codec, seal=seal, key=ring.writing.name))
+        return frame(line, ring.seal(seal, body, _bound(kind, line, task, job_id)))
+
+    def _unpack(self, kind: str, stored: bytes, task: str, job_id: str) -> tuple[str, bytes]:
+        label, line, body = read_label(stored)
+        self._require_codec(label.codec, label.seal)
+        if label.seal:
+            body = self._open(label.seal, label.key, body, _bound(kind, line, task, job_id))
+        return label.codec, body
+
+    def _open(self, seal: str, key: str, sealed: bytes, bound: bytes) -> bytes:
+        if self._ring is None:
+            raise UnreadableHere(
+                f"{describe_sealed(seal, key)}, and this app has no secret: give it that one with "
+                "Windlass(secret=...) or WINDLASS_SECRET"
+            )
+        return self._ring.open(seal, key, sealed, bound)
+
+    def _require_codec(self, codec: str, seal: str) -> None:
+        """Pickles are for those who chose them, and never unsigned."""
+        if codec != "pickle":
+            return
+        if self._codec != "pickle":
+            raise UnreadableHere(
+                'a pickle, which only an app with codec="pickle" reads, and this one has '
+                f'codec="{self._codec}"'
+            )
+        if not seal:
+            raise DecodeError("a pickle that is not signed, which is never read")
+
+    def _require_ring(self) -> Keyring:
+        assert self._ring is not None, "settings that seal have a secret"
+        return self._ring
+
+
+#: What stores JSON as it is.
+PLAIN: Final = Packing()
+
+
+def describe_unreadable(payload: bytes) -> str:
+    """Why a stored call cannot be shown, or "" for one that can be."""
+    envelope = unpack(payload)
+    return _describe(envelope.codec, envelope.seal, envelope.key)
+
+
+def describe_unreadable_result(stored: bytes) -> str:
+    label, _, _ = read_label(stored)
+    return _describe(label.codec, label.seal, label.key)
+
+
+def _describe(codec: str, seal: str, key: str) -> str:
+    if seal == Seal.ENCRYPTED:
+        return describe_sealed(seal, key)
+    return "" if codec == "json" else f"written by the codec {codec}, which is not shown"
+
+
+def _as_json(codec: str, body: bytes) -> bytes:
+    """For people; a pickle is not opened for that."""
+    if codec == "json":
+        decode_plain(body, codec)
+        return body
+    if codec == "msgpack":
+        decode_plain(body, codec)
+        return to_plain_json(body)
+    raise UnreadableHere(f"written by the codec {codec}")
+
+
+def _bound(kind: str, line: bytes, *owner: Any) -> bytes:
+    """What sealed bytes belong to. None of the parts holds a zero."""
+    return b"\0".join([b"windlass", kind.encode(), *(part.encode() for part in owner), line])

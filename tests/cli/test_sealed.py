@@ -1,0 +1,96 @@
+"""What the command line shows of calls, results and failures that are not plain JSON."""
+
+from __future__ import annotations
+
+import pytest
+from click.testing import CliRunner
+
+from tests.app.hand import Hand
+from tests.cli.shell import Ran, Shell
+from windlass import FailureText, Reason, Windlass
+from windlass.cli.root import windlass
+from windlass.core.keys import Keyring
+from windlass.engine.contract import Buried, Succeeded
+
+SECRET = "command-line-" + "s" * 40
+KEY = Keyring([SECRET]).writing.name
+
+
+def add(a: bytes) -> bytes:
+    return a
+
+
+def type_here(shell: Shell, *arguments: str, **environment: str) -> Ran:
+    """In this process: what is shown is looked at here, and not how a process ends."""
+    ran = CliRunner().invoke(windlass, [*arguments, "--url", shell.url], env=environment)
+    return Ran(ran.exit_code, ran.stdout, ran.stderr)
+
+
+def make(shell: Shell, **settings: object) -> Windlass:
+    app = Windlass(f"{shell.url}?durability=normal", **settings)  # type: ignore[arg-type]  # any
+    app.task(name="tasks.add")(add)
+    return app
+
+
+def succeed(app: Windlass) -> str:
+    job = app.tasks["tasks.add"].enqueue(b"canary")
+    hand = Hand(app)
+    claim, codec = hand.take(), app.tasks["tasks.add"].codec
+    encoded = codec.encode_result(b"canary")
+    result = app.packing.pack_result(codec.mark, encoded, claim.task, claim.id)
+    hand._end(Succeeded(id=claim.id, token=claim.token, result=result, result_ttl_ms=60_000))
+    return job.id
+
+
+def bury(app: Windlass) -> str:
+    job = app.tasks["tasks.add"].enqueue(b"canary")
+    hand = Hand(app)
+    claim = hand.take()
+    text = FailureText("ValueError", "no canary", "Traceback of the canary")
+    error = app.packing.pack_failure(text, claim.task, claim.id)
+    hand._end(Buried(id=claim.id, token=claim.token, reason=Reason.EXHAUSTED, error=error))
+    return job.id
+
+
+@pytest.mark.parametrize("settings", [{"codec": "msgpack"}, {"secret": SECRET, "encrypt": True}])
+def test_with_the_secret_all_is_shown_as_json(shell: Shell, settings: dict[str, object]) -> None:
+    job_id = succeed(make(shell, **settings))
+    ran = type_here(shell, "job", "show", job_id, WINDLASS_SECRET=SECRET)
+    assert 'call      {"args":["Y2FuYXJ5"]}' in ran.out
+    assert 'result    "Y2FuYXJ5"' in ran.out
+
+
+def test_without_it_the_name_of_the_key_is(shell: Shell) -> None:
+    app = make(shell, secret=SECRET, encrypt=True)
+    ran = type_here(shell, "job", "show", succeed(app))
+    assert f"call      (encrypted with key {KEY})" in ran.out
+    assert f"result    (encrypted with key {KEY})" in ran.out
+    assert "Y2FuYXJ5" not in ran.out
+
+
+def test_failures(shell: Shell) -> None:
+    job_id = bury(make(shell, secret=SECRET, encrypt=True))
+    blind = type_here(shell, "dead", "show", job_id)
+    assert f"ValueError: (encrypted with key {KEY}" in blind.out
+    assert "canary" not in blind.out
+    seeing = type_here(shell, "dead", "show", job_id, WINDLASS_SECRET=SECRET)
+    assert "Traceback of the canary" in seeing.out
+    listed = type_here(shell, "dead", "list", "--json", WINDLASS_SECRET=SECRET).json
+    assert listed[0]["error"]["message"] == "no canary"
+
+
+def test_pickles_are_not_opened_for_show(shell: Shell) -> None:
+    job_id = succeed(make(shell, codec="pickle", secret=SECRET))
+    secrets = {"WINDLASS_SECRET": SECRET, "WINDLASS_CODEC": "pickle"}
+    ran = type_here(shell, "job", "show", job_id, **secrets)
+    assert "call      (written by the codec pickle, which is not shown)" in ran.out
+    [described] = type_here(shell, "job", "show", job_id, "--json").json
+    assert described["call"] is described["result"] is None
+
+
+def test_a_call_given_as_json_is_stored_by_the_codec_of_the_app(shell: Shell) -> None:
+    settings = {"WINDLASS_SECRET": SECRET, "WINDLASS_CODEC": "pickle"}
+    ran = shell.type("enqueue", "tasks.add", "--app", "tasks:app", "--args", "[1]", **settings)
+    assert ran.code == 0, ran.err
+    claim = Hand(make(shell)).take()
+    assert b'"codec":"pickle"' in claim.payload
