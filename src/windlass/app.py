@@ -43,6 +43,7 @@ from windlass.around import (
 )
 from windlass.context import Context
 from windlass.core.codec import decode_json
+from windlass.core.counting import count
 from windlass.core.ids import check_id
 from windlass.core.unique import Unique
 from windlass.engine.contract import Engine, EngineOptions
@@ -204,7 +205,8 @@ class Windlass:
         self.close()
 
     def __repr__(self) -> str:
-        return f"<Windlass at {without_secrets(self.settings.url)}, {len(self._tasks)} tasks>"
+        tasks = count(len(self._tasks), "task")
+        return f"<Windlass at {without_secrets(self.settings.url)}, {tasks}>"
 
     # -------------------------------------------------------------------------------- running
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -221,6 +222,8 @@ def test_an_app_that_cannot_be_imported_ends_the_worker_with_its_traceback(yard:
     assert worker.wait() == 2
     assert "RuntimeError: this module is broken on purpose" in worker.log()
     assert worker.log().count("Traceback") == 1
+    frames = re.findall(r'File "(.+?)", line', worker.log())
+    assert [Path(frame).name for frame in frames] == ["broken.py"], "only those of the app"
 
 
 def test_a_task_that_no_call_can_reach_ends_the_worker_with_a_sentence(yard: Yard) -> None:

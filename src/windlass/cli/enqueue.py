@@ -71,6 +71,11 @@ _SHOWN: Final = 200
 @click.option(
     "--queue", type=parameters.queue_name, metavar="NAME", help="Another queue than the task's own."
 )
+@click.option(
+    "--idempotency-key",
+    metavar="KEY",
+    help="Enqueue it once: the same key leads to the same job for a day.",
+)
 @click.option("--wait", is_flag=True, help="Wait for the job to end and print its result.")
 @json_option
 def enqueue(
@@ -83,6 +88,7 @@ def enqueue(
     instant: datetime | None,
     priority: int | None,
     queue: str | None,
+    idempotency_key: str | None,
     wait: bool,
     as_json: bool,
 ) -> None:
@@ -91,8 +97,9 @@ def enqueue(
     \b
     windlass enqueue shop.tasks.resize --app shop.tasks:app --args '["cat.jpg", [100]]'
     windlass enqueue shop.tasks.clean_up --in 10m --priority 10
+    windlass enqueue shop.tasks.welcome --args '[42]' --idempotency-key signup-42 --wait
     """
-    options = _options(delay, instant, priority, queue)
+    options = _options(delay, instant, priority, queue, idempotency_key)
     args = _parse("--args", args_text, "a JSON array", list[msgspec.Raw])
     kwargs = _parse("--kwargs", kwargs_text, "a JSON object", dict[str, msgspec.Raw])
     with connect_to_enqueue(app_path, url) as app:
@@ -101,14 +108,20 @@ def enqueue(
         job = task.enqueue(*positional, **named)
         if not as_json:
             click.echo(job.id)
+        if not job.created:
+            say(f"Job {job.id} existed already and stands for this call: no other was enqueued.")
         if wait:
             _wait(app, job, as_json)
         elif as_json:
-            print_json({"id": job.id, "task": task.name})
+            print_json({"id": job.id, "task": task.name, "created": job.created})
 
 
 def _options(
-    delay: timedelta | None, instant: datetime | None, priority: int | None, queue: str | None
+    delay: timedelta | None,
+    instant: datetime | None,
+    priority: int | None,
+    queue: str | None,
+    idempotency_key: str | None,
 ) -> CallOptions:
     if delay is not None and instant is not None:
         raise click.UsageError("Give --in or --at, not both.")
@@ -120,6 +133,8 @@ def _options(
         options["priority"] = priority
     if queue is not None:
         options["queue"] = queue
+    if idempotency_key is not None:
+        options["idempotency_key"] = idempotency_key
     return options
 
 
@@ -178,7 +193,8 @@ def _wait(app: Windlass, job: Job[Any], as_json: bool) -> None:
             f"Stopped waiting; the job goes on. `{program()} job show {job.id}` tells how."
         ) from None
     if as_json:
-        print_json({"id": job.id, "task": job.task, "state": state, "result": result})
+        about = {"id": job.id, "task": job.task, "created": job.created}
+        print_json({**about, "state": state, "result": result})
     elif state is State.SUCCEEDED and not problem:
         print_json(result)
     if state is not State.SUCCEEDED:

@@ -24,8 +24,7 @@ from windlass.core.states import State
 from windlass.engine.contract import Grade
 
 if TYPE_CHECKING:
-    from rich.console import Console
-    from rich.table import Table
+    from rich.console import Console, RenderableType
     from rich.text import Text
 
 #: One colour per state, everywhere.
@@ -86,7 +85,7 @@ def print_table(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> Non
         table.add_row(*row)
     out = console()
     table.width = _width(out, columns, cells)
-    _print_trimmed(out, table)
+    print_trimmed(out, table)
 
 
 def _width(out: Console, columns: Sequence[str], cells: Sequence[Sequence[Text]]) -> int:
@@ -103,7 +102,7 @@ def _width(out: Console, columns: Sequence[str], cells: Sequence[Sequence[Text]]
     return min(natural, max(out.width, least))
 
 
-def _print_trimmed(out: Console, table: Table) -> None:
+def print_trimmed(out: Console, table: RenderableType) -> None:
     """Without the blanks that fill up the last column."""
     with out.capture() as captured:
         out.print(table)

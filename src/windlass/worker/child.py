@@ -82,6 +82,8 @@ FAREWELL_S = 3.0
 EXIT_FAILED = 1
 #: The exit code of a child without a supervisor, which nobody will see.
 EXIT_ORPHANED = 1
+#: Where the files of windlass are.
+_PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
 #: Of prctl(2).
 _PR_SET_PDEATHSIG = 1
 
@@ -322,7 +324,21 @@ def _explain(error: BaseException) -> str:
     """Our own errors say what to do; of others the traceback is what helps."""
     if isinstance(error, WindlassError):
         return str(error)
-    return "".join(traceback.format_exception(error))
+    shown = traceback.TracebackException.from_exception(error)
+    _begin_with_the_app(shown)
+    return "".join(shown.format())
+
+
+def _begin_with_the_app(shown: traceback.TracebackException) -> None:
+    """Without the way there, which is the same every time: our own frames and those of the import.
+    What no frame of the app led to is a bug of ours, and is shown whole."""
+    for one in (shown.__cause__, shown.__context__):
+        if one is not None:
+            _begin_with_the_app(one)
+    frames = [frame for frame in shown.stack if not frame.filename.startswith("<frozen importlib")]
+    is_ours = [frame.filename.startswith(_PACKAGE) for frame in frames]
+    if not all(is_ours):
+        shown.stack = traceback.StackSummary.from_list(frames[is_ours.index(False) :])
 
 
 if __name__ == "__main__":

@@ -59,6 +59,7 @@ from windlass.engine.contract import (
 from windlass.errors import ArgumentMismatch, DecodeError, NewerFormat, TimedOut
 from windlass.settings import Settings
 from windlass.task import Task
+from windlass.worker.burial import tell_burial
 from windlass.worker.guards import ThreadGuard
 from windlass.worker.notices import Notices
 
@@ -309,7 +310,7 @@ class Execution:
         return self._bury(run, Reason.SNOOZED_OUT, FailureText(message=message))
 
     def _bury(self, run: Run, reason: Reason, text: FailureText) -> Outcome:
-        _tell_burial(run.claim, reason, text)
+        tell_burial(run.claim.id, run.claim.task, reason, text)
         return Buried(id=run.claim.id, token=run.claim.token, reason=reason, error=text.pack())
 
 
@@ -335,11 +336,5 @@ def _give_up_cancelled(claim: Claim) -> Outcome:
 
 
 def _bury_unstarted(claim: Claim, reason: Reason, text: FailureText) -> Outcome:
-    _tell_burial(claim, reason, text)
+    tell_burial(claim.id, claim.task, reason, text)
     return Buried(id=claim.id, token=claim.token, reason=reason, error=text.pack(), started=False)
-
-
-def _tell_burial(claim: Claim, reason: Reason, text: FailureText) -> None:
-    """The type of an error only: its message may contain arguments."""
-    cause = text.type or text.message
-    log.error("job %s of task %s is dead, %s: %s", claim.id, claim.task, reason, cause)

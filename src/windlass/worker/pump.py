@@ -26,6 +26,7 @@ from typing import Any, NoReturn, Protocol
 
 import msgspec
 
+from windlass.core.counting import Count
 from windlass.engine.contract import (
     Batch,
     Beat,
@@ -413,8 +414,8 @@ class Pump:
         ]
         if stale:
             log.warning(
-                "%d stale outcomes were refused, their jobs are in other hands: %s",
-                len(stale),
+                "refused %s, for jobs that are in other hands: %s",
+                Count(len(stale), "stale outcome"),
                 ", ".join(stale[:10]),
             )
 
@@ -527,11 +528,11 @@ class Pump:
             self._nonces.drop(claim.token)
         self._session = self._owner.new_session()
         log.warning(
-            "session %s is gone: the engine did not hear of it for a lease. %d claims dropped, "
-            "%d jobs run on and will be refused; going on as session %s",
+            "session %s is gone: the engine did not hear of it for a lease. Dropped: %s; "
+            "running on, and to be refused: %s; going on as session %s",
             session,
-            len(dropped),
-            self._line.busy(),
+            Count(len(dropped), "claim"),
+            Count(self._line.busy(), "job"),
             self._session,
         )
 
@@ -549,7 +550,7 @@ class Pump:
                 self._engine.finish(outcomes)
             if unsettled.room:
                 self._engine.release(unsettled.session, unsettled.nonce)
-            log.info("handed back %d running jobs", len(running))
+            log.info("handed back %s", Count(len(running), "running job"))
         except EngineError as error:
             _tell_left(error)
         finally:
