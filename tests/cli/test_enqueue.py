@@ -111,6 +111,7 @@ def test_wait_prints_one_document(served: Shell) -> None:
     assert ran.json == {
         "id": ran.json["id"],
         "task": "tasks.add",
+        "created": True,
         "state": "succeeded",
         "result": 3,
     }

@@ -16,6 +16,7 @@ from __future__ import annotations
 import asyncio
 import atexit
 import ctypes
+import importlib
 import os
 import signal
 import socket
@@ -84,6 +85,8 @@ EXIT_FAILED = 1
 EXIT_ORPHANED = 1
 #: Where the files of windlass are.
 _PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
+#: Where the import of Python is.
+_IMPORTING = ("<frozen importlib", os.path.dirname(importlib.__file__) + os.sep)
 #: Of prctl(2).
 _PR_SET_PDEATHSIG = 1
 
@@ -335,7 +338,7 @@ def _begin_with_the_app(shown: traceback.TracebackException) -> None:
     for one in (shown.__cause__, shown.__context__):
         if one is not None:
             _begin_with_the_app(one)
-    frames = [frame for frame in shown.stack if not frame.filename.startswith("<frozen importlib")]
+    frames = [frame for frame in shown.stack if not frame.filename.startswith(_IMPORTING)]
     is_ours = [frame.filename.startswith(_PACKAGE) for frame in frames]
     if not all(is_ours):
         shown.stack = traceback.StackSummary.from_list(frames[is_ours.index(False) :])
