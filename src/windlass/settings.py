@@ -61,6 +61,7 @@ class SettingArguments(TypedDict, total=False):
 class Source(StrEnum):
     """Where a value is from."""
 
+    OPTION = "option"  # of the command line
     ARGUMENT = "argument"
     ENVIRONMENT = "environment"
     DEFAULT = "default"
@@ -238,6 +239,26 @@ def describe_unusual(settings: Settings) -> dict[str, str]:
         if name != "url" and value != setting.read(name, setting.default):
             unusual[name] = describe_ms(value) if setting.field.endswith("_ms") else str(value)
     return unusual
+
+
+def find_overruled(settings: Settings, environment: Mapping[str, str]) -> dict[str, str]:
+    """Settings whose variable says something else than the code, which comes first: their names,
+    and the names of the variables."""
+    overruled = {}
+    for name, setting in SETTINGS.items():
+        text = environment.get(variable := PREFIX + name.upper())
+        if text is None or settings.sources[name] is not Source.ARGUMENT:
+            continue
+        if not _says_the_same(setting, name, text, getattr(settings, setting.field)):
+            overruled[name] = variable
+    return overruled
+
+
+def _says_the_same(setting: _Setting, name: str, text: str, value: object) -> bool:
+    try:
+        return _read_text(setting, name, text) == value
+    except SettingError:
+        return False
 
 
 def mask_urls(text: str) -> str:

@@ -24,6 +24,10 @@ def show_banner(app: str, location: str, ready: Ready) -> None:
         )
     if ready.unusual:
         log.info("settings: %s", ", ".join(map("=".join, ready.unusual.items())))
+    for name, variable in ready.overruled.items():
+        log.warning(
+            "%s is not heeded: the code of the app says %s, which comes first", variable, name
+        )
 
 
 def _shortened(names: Sequence[str]) -> str:

@@ -37,7 +37,7 @@ from windlass.engine.contract import Engine, EngineOptions
 from windlass.engine.url import open_engine
 from windlass.errors import EngineUnavailable, WindlassError
 from windlass.loading import load_app
-from windlass.settings import absolute_url, describe_unusual
+from windlass.settings import Source, absolute_url, describe_unusual, find_overruled
 from windlass.worker.control import (
     Cancel,
     Channel,
@@ -152,7 +152,8 @@ class Child:
         if url is not None:
             app.close()  # its module may have used the engine of its own url already
             # For the app too: what a task enqueues belongs where its worker claims.
-            app.settings = msgspec.structs.replace(app.settings, url=url)
+            sources = {**app.settings.sources, "url": Source.OPTION}
+            app.settings = msgspec.structs.replace(app.settings, url=url, sources=sources)
         app.wrap_engine(shield_engine)
         settings = app.settings
         options = EngineOptions(lease_ms=settings.lease_ms, dead_ttl_ms=settings.dead_ttl_ms)
@@ -175,6 +176,7 @@ class Child:
                 log_level=settings.log_level,
                 log_format=settings.log_format,
                 unusual=describe_unusual(settings),
+                overruled=find_overruled(settings, os.environ),
                 schedules=declarations(app),
             )
         )

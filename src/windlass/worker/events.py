@@ -27,6 +27,9 @@ EVENTS: Final[Mapping[str, Event]] = {
     "the app %s knows no task: where it is made, import the modules that declare them": Event(
         "no_tasks", ("app",)
     ),
+    "%s is not heeded: the code of the app says %s, which comes first": Event(
+        "variable_overruled", ("variable", "setting")
+    ),
     "cannot serve %s: %s": Event("worker_failed", ("app", "why")),
     "stopping on %s: jobs have %g s to finish; another signal hands them back now": Event(
         "worker_stopping", ("signal", "grace_s")
