@@ -256,5 +256,5 @@ def test_an_app_without_tasks_is_warned_of(yard: Yard) -> None:
 def test_an_app_that_is_not_there_ends_the_worker_with_a_sentence(yard: Yard) -> None:
     worker = yard.start(app="tests.worker.scripted:nowhere")
     assert worker.wait() == 2
-    assert "has no nowhere. It holds the app app." in worker.log()
+    assert "has no nowhere. It holds the app app: write" in worker.log()
     assert "Traceback" not in worker.log()

@@ -143,7 +143,8 @@ def _read_project(file: Path) -> _Project:
     except msgspec.ValidationError as error:
         raise click.UsageError(
             f'Expected in {file} under [tool.windlass] only app = "module:attribute", found '
-            f"something else: {error}."
+            f"something else: {error}. Take it away: settings belong into the code of the app, or "
+            "into WINDLASS_* in the environment."
         ) from error
 
 

@@ -40,6 +40,9 @@ T = TypeVar("T")
 
 #: So much of a text that is refused is shown, in characters.
 _SHOWN: Final = 200
+#: What to write instead, quoted for a shell.
+_ARGS: Final = """--args '["cat.jpg", 100]'"""
+_KWARGS: Final = """--kwargs '{"path": "cat.jpg"}'"""
 
 
 @click.command()
@@ -100,8 +103,8 @@ def enqueue(
     windlass enqueue shop.tasks.welcome --args '[42]' --idempotency-key signup-42 --wait
     """
     options = _options(delay, instant, priority, queue, idempotency_key)
-    args = _parse("--args", args_text, "a JSON array", list[msgspec.Raw])
-    kwargs = _parse("--kwargs", kwargs_text, "a JSON object", dict[str, msgspec.Raw])
+    args = _parse("--args", args_text, "a JSON array", list[msgspec.Raw], _ARGS)
+    kwargs = _parse("--kwargs", kwargs_text, "a JSON object", dict[str, msgspec.Raw], _KWARGS)
     with connect_to_enqueue(app_path, url) as app:
         task = _find_task(app, task_name).using(**options)
         positional, named = _decode_call(task, args, kwargs)
@@ -141,13 +144,15 @@ def _options(
 # ---------------------------------------------------------------------------------------- the call
 
 
-def _parse(option: str, text: str, shape: str, kind: type[T]) -> T:
+def _parse(option: str, text: str, shape: str, kind: type[T], example: str) -> T:
     """The outermost level only: what is inside is read by the annotations."""
     try:
         return msgspec.json.decode(text, type=kind)
     except (msgspec.DecodeError, RecursionError) as error:
         found = text if len(text) <= _SHOWN else f"{text[:_SHOWN]}..."
-        raise click.UsageError(f"{option} expects {shape}, found {found!r}: {error}.") from error
+        raise click.UsageError(
+            f"{option} expects {shape}, found {found!r}: {error}. Write for example {example}."
+        ) from error
 
 
 def _find_task(app: Windlass, name: str) -> Task[..., Any]:
