@@ -41,7 +41,9 @@ def test_what_a_worker_says_of_itself_is_inert(shell: Shell, app: Windlass) -> N
 def test_in_a_pipe_no_line_is_cut(shell: Shell, app: Windlass) -> None:
     name = "a" * 150
     app.engine.beat([Beat(session="h.7.x", info=Introduction(host="h", worker=7, app=name).pack())])
-    shown = shell.type("top", "--once", "--interval", "10ms", "--url", shell.url).out
+    command = ("top", "--once", "--interval", "10ms", "--url", shell.url)
+    assert name in shell.type(*command, TERM="xterm", FORCE_COLOR="1").out
+    shown = shell.type(*command).out
     assert name in shown
     assert "every queue" in shown
     assert all(line == line.rstrip() for line in shown.splitlines())

@@ -52,6 +52,12 @@ def console() -> Console:
     return Console(file=sys.stdout, highlight=False, soft_wrap=True)
 
 
+def is_on_terminal(out: Console) -> bool:
+    """Whether lines have to fit. Not asked of the console, which takes a wish for colours for a
+    terminal."""
+    return out.file.isatty()
+
+
 def tell(text: str, *, err: bool = False) -> None:
     """A line of data."""
     click.echo(printable(text), err=err)
@@ -96,7 +102,7 @@ def _width(out: Console, columns: Sequence[str], cells: Sequence[Sequence[Text]]
         max(cell.cell_len for cell in column) for column in zip(names, *cells, strict=True)
     ]
     natural = sum(widths) + _GAP * (len(widths) - 1)
-    if not out.is_terminal:
+    if not is_on_terminal(out):
         return natural
     least = natural - widths[-1] + min(widths[-1], _LEAST_WIDTH)
     return min(natural, max(out.width, least))

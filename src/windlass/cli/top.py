@@ -16,7 +16,15 @@ import msgspec
 from windlass.app import Windlass
 from windlass.cli.connecting import connect
 from windlass.cli.fleet import WorkerView, read_fleet
-from windlass.cli.output import STATE_STYLES, console, print_json, print_trimmed, printable, say
+from windlass.cli.output import (
+    STATE_STYLES,
+    console,
+    is_on_terminal,
+    print_json,
+    print_trimmed,
+    printable,
+    say,
+)
 from windlass.cli.parameters import connection_options, duration, json_option
 from windlass.cli.wording import age, span
 from windlass.cli.workers import queues_of, running_jobs
@@ -107,7 +115,7 @@ def _print_once(snapshot: Snapshot, *, as_json: bool) -> None:
         print_json(snapshot)
     else:
         out = console()
-        if not out.is_terminal:
+        if not is_on_terminal(out):
             out.width = _WHOLE_LINES
         print_trimmed(out, _screen(snapshot))
 
