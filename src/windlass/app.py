@@ -28,6 +28,7 @@ from windlass.around import (
     read_middleware,
 )
 from windlass.core.codec import decode_plain
+from windlass.core.counting import count
 from windlass.core.ids import check_id
 from windlass.core.patterns import first_match
 from windlass.engine.contract import Engine, EngineOptions
@@ -207,7 +208,8 @@ class Windlass(Registrar):
         self.close()
 
     def __repr__(self) -> str:
-        return f"<Windlass at {without_secrets(self.settings.url)}, {len(self.tasks)} tasks>"
+        tasks = count(len(self.tasks), "task")
+        return f"<Windlass at {without_secrets(self.settings.url)}, {tasks}>"
 
     # -------------------------------------------------------------------------------- running
 

@@ -26,7 +26,8 @@ def load_app(target: str) -> Windlass:
     module_name, colon, attribute = target.partition(":")
     if not (module_name and colon and attribute) or module_name.startswith("."):
         raise AppNotFound(
-            f"Expected an app as module:attribute, such as shop.tasks:app, found {target!r}."
+            f"Expected an app as module:attribute, such as shop.tasks:app, found {target!r}. Write "
+            "the module as Python imports it, a colon, and the variable that holds the app."
         )
     found = _attribute(_import(module_name), attribute)
     if not isinstance(found, Windlass):
@@ -45,20 +46,36 @@ def _import(name: str) -> ModuleType:
         if name != missing and not name.startswith(f"{missing}."):
             raise  # the module is there; something that it imports is not
         raise AppNotFound(
-            f"There is no module {missing}. Give the module as Python imports it (shop.tasks, not "
-            "shop/tasks.py), from the folder that contains it."
+            f"There is no module {missing}.{_modules_like(missing)} Give the module as Python "
+            "imports it (shop.tasks, not shop/tasks.py), from the folder that contains it."
         ) from None
+
+
+def _modules_like(name: str) -> str:
+    """A question about a module that is there, in the current folder or in a package below it."""
+    import os
+    import pkgutil  # slow to import, and needed only after a mistake
+
+    *packages, _ = name.split(".")
+    prefix = "".join(f"{package}." for package in packages)
+    found = pkgutil.iter_modules([os.path.join(os.getcwd(), *packages)], prefix)
+    return nearest(name, (module.name for module in found))
 
 
 def _attribute(module: ModuleType, path: str) -> object:
     value: object = module
     for name in path.split("."):
         if not hasattr(value, name):
-            apps = [key for key, held in vars(module).items() if isinstance(held, Windlass)]
-            holds = f" It holds the app {apps[0]}." if apps else nearest(name, vars(module))
-            raise AppNotFound(f"{module.__name__} has no {path}.{holds}")
+            raise AppNotFound(f"{module.__name__} has no {path}.{_instead(module, name)}")
         value = getattr(value, name)
     return value
+
+
+def _instead(module: ModuleType, name: str) -> str:
+    for key, held in vars(module).items():
+        if isinstance(held, Windlass):
+            return f" It holds the app {key}: write {module.__name__}:{key}."
+    return nearest(name, vars(module)) or " It holds no app: name the module that does."
 
 
 # --------------------------------------------------------------------------------------- the tasks

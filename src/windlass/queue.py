@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from windlass.core.counting import count
 from windlass.core.durations import Duration, describe_ms, to_ms
 from windlass.core.lines import queue_of
 from windlass.core.queue_settings import LEAST_AGEING_MS
@@ -112,4 +113,6 @@ class Queue:
 def _log_purge(queue: str, removed: int) -> None:
     import logging  # slow to import, and seldom needed
 
-    logging.getLogger("windlass").warning("queue %s was purged: %d jobs removed", queue, removed)
+    logging.getLogger("windlass").warning(
+        "queue %s was purged: %s removed", queue, count(removed, "job")
+    )

@@ -72,6 +72,7 @@ class SettingArguments(TypedDict, total=False):
 class Source(StrEnum):
     """Where a value is from."""
 
+    OPTION = "option"  # of the command line
     ARGUMENT = "argument"
     ENVIRONMENT = "environment"
     DEFAULT = "default"
@@ -370,6 +371,26 @@ def _text(value: object) -> str:
     if isinstance(value, Mapping):
         return ",".join(f"{key}={held}" for key, held in value.items())
     return ",".join(value) if isinstance(value, tuple) else str(value)
+
+
+def find_overruled(settings: Settings, environment: Mapping[str, str]) -> dict[str, str]:
+    """Settings whose variable says something else than the code, which comes first: their names,
+    and the names of the variables."""
+    overruled = {}
+    for name, setting in SETTINGS.items():
+        text = environment.get(variable := PREFIX + name.upper())
+        if text is None or settings.sources[name] is not Source.ARGUMENT:
+            continue
+        if not _says_the_same(setting, name, text, getattr(settings, setting.field)):
+            overruled[name] = variable
+    return overruled
+
+
+def _says_the_same(setting: _Setting, name: str, text: str, value: object) -> bool:
+    try:
+        return _read_text(setting, name, text) == value
+    except SettingError:
+        return False
 
 
 def mask_urls(text: str) -> str:

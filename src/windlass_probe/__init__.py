@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 PATIENCE_S = 2.0
 #: Where the sockets are, if not in the folder for temporary files.
 VARIABLE = "WINDLASS_RUNTIME_DIR"
+#: The app whose workers are meant, unless one is given.
+APP_VARIABLE = "WINDLASS_APP"
 _PREFIX = "worker-"
 _SUFFIX = ".sock"
 _FLAGS = {"--live", "--json"}
@@ -88,7 +90,8 @@ def check(*, app: str | None = None, is_live: bool = False, as_json: bool = Fals
     except OSError as error:
         sys.stderr.write(f"Error: {error}\n")
         return 1
-    workers = [one for one in found if app is None or one.get("app") == app]
+    app = app or os.environ.get(APP_VARIABLE)
+    workers = [one for one in found if not app or one.get("app", app) == app]
     what = "live" if is_live else "ready"
     is_well = bool(workers) and all(one[what] for one in workers)
     if as_json:
@@ -96,13 +99,21 @@ def check(*, app: str | None = None, is_live: bool = False, as_json: bool = Fals
 
         print(json.dumps({what: is_well, "workers": workers}, indent=2))
     else:
-        _print(workers, what)
+        _print(workers, what, _who_is_missing(app, found))
     return 0 if is_well else 1
 
 
-def _print(workers: list[dict[str, Any]], what: str) -> None:
+def _who_is_missing(app: str | None, found: list[dict[str, Any]]) -> str:
+    if not app:
+        return f"No worker of this user was found in {folder()}."
+    others = ", ".join(sorted({str(one["app"]) for one in found}))
+    there = f"There are workers of {others}." if others else "There is none of any app."
+    return f"No worker of the app {app} was found in {folder()}. {there}"
+
+
+def _print(workers: list[dict[str, Any]], what: str, missing: str) -> None:
     if not workers:
-        sys.stderr.write(f"No worker of this user was found in {folder()}.\n")
+        sys.stderr.write(f"{missing}\n")
     for one in workers:
         name = f"worker {one['pid']}"
         if one[what]:

@@ -37,6 +37,20 @@ def test_options_reach_the_job(shell: Shell) -> None:
     assert record.due_ms - record.created_ms == 600_000
 
 
+def test_a_key_leads_to_the_job_that_exists(shell: Shell) -> None:
+    command = ("enqueue", "tasks.add", "--args", "[1]", "--idempotency-key", "k")
+    first, again = shell.type_with_app(*command), shell.type_with_app(*command)
+    document = shell.type_with_app(*command, "--json").json
+    assert (first.code, again.code, first.err) == (0, 0, "")
+    assert again.out == first.out
+    assert "existed already" in again.err
+    job_id = first.out.strip()
+    assert document == {"id": job_id, "task": "tasks.add", "created": False}
+    other = shell.type_with_app("enqueue", "tasks.add", "--args", "[2]", "--idempotency-key", "k")
+    assert other.code == 1
+    assert "which has other arguments" in other.err
+
+
 def test_an_instant_is_kept_to_the_second(shell: Shell) -> None:
     ran = shell.type_with_app("enqueue", "tasks.forget", "--at", "2099-01-31T08:00+01:00")
     due = datetime(2099, 1, 31, 7, tzinfo=UTC)
@@ -97,6 +111,7 @@ def test_wait_prints_one_document(served: Shell) -> None:
     assert ran.json == {
         "id": ran.json["id"],
         "task": "tasks.add",
+        "created": True,
         "state": "succeeded",
         "result": 3,
     }

@@ -90,7 +90,7 @@ LATER = {
     "no command": Mistake((), "Usage: windlass"),
     "no command in a group": Mistake(("dead",), "Usage: windlass dead"),
     "no app for a worker": Mistake(("worker",), NO_APP),
-    "unknown attribute": Mistake(("status", "--app", "tasks:ap"), "It holds the app app."),
+    "unknown attribute": Mistake(("status", "--app", "tasks:ap"), "app: write tasks:app."),
     "attribute that is no app": Mistake(("status", "--app", "tasks:date"), "found type"),
     "worker of an unknown module": Mistake(("worker", "taks:app"), "There is no module taks."),
     "url of a memory to enqueue": Mistake(

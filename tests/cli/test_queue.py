@@ -51,7 +51,7 @@ def test_a_purge_asks_first(filled: Shell) -> None:
 def test_a_purge_tells_the_number(filled: Shell) -> None:
     ran = filled.type_with_app("queue", "purge", "default", "--yes", "--json")
     assert ran.json == {"purged": 1}
-    assert "queue default was purged: 1 jobs removed" in ran.err
+    assert "queue default was purged: 1 job removed" in ran.err
     assert filled.type_with_app("queue", "purge", "default", "--yes", "--json").json == {
         "purged": 0
     }
@@ -94,7 +94,7 @@ def test_jobs_whose_labels_nobody_has_are_told_of(shell: Shell) -> None:
         add.enqueue(1)
     ran = shell.type_with_app("status")
     assert "default+big+gpu" in ran.out
-    assert "1 job of the queue default require big and gpu, and no worker has that" in ran.err
+    assert "In the queue default wait for big and gpu, which no worker has: 1 job." in ran.err
     assert "--label big --label gpu" in ran.err
     found = shell.type_with_app("queue", "list", "--json").json
     assert [queue["name"] for queue in found] == ["default"]

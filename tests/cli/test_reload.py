@@ -63,6 +63,7 @@ def test_a_change_counts_and_a_mistake_waits_for_its_repair(shell: Shell) -> Non
         source.write_text(TASKS.format("second, and longer"))
         await_words(heard, "tasks.py changed: starting anew.")
         until(lambda: ask(shell) == "second, and longer")
+        await_words(heard, "stopping on SIGUSR1: jobs have 2 s to finish")
         source.write_text("this is no Python")
         await_words(heard, "The worker cannot run")
         source.write_text(TASKS.format("third"))

@@ -38,6 +38,17 @@ def test_what_a_worker_says_of_itself_is_inert(shell: Shell, app: Windlass) -> N
         assert all(char.isprintable() or char == "\n" for char in ran.out)
 
 
+def test_in_a_pipe_no_line_is_cut(shell: Shell, app: Windlass) -> None:
+    name = "a" * 150
+    app.engine.beat([Beat(session="h.7.x", info=Introduction(host="h", worker=7, app=name).pack())])
+    command = ("top", "--once", "--interval", "10ms", "--url", shell.url)
+    assert name in shell.type(*command, TERM="xterm", FORCE_COLOR="1").out
+    shown = shell.type(*command).out
+    assert name in shown
+    assert "every queue" in shown
+    assert all(line == line.rstrip() for line in shown.splitlines())
+
+
 def test_a_session_whose_lease_has_run_out_is_not_there(app: Windlass) -> None:
     app.engine.beat([Beat(session="host.7.abc", info=Introduction(host="h", worker=7).pack())])
     assert [worker.pid for worker in read_fleet(app.engine)] == [7]

@@ -43,10 +43,10 @@ def start(yard: Yard, folder: Path, **options: Any) -> Worker:
     return yard.start(environment={windlass_probe.VARIABLE: str(folder)}, **options)
 
 
-def ask(folder: Path, *options: str) -> tuple[int, str]:
+def ask(folder: Path, *options: str, **environment: str) -> tuple[int, str]:
     ran = subprocess.run(
         [SCRIPT, "health", *options],
-        env={**os.environ, windlass_probe.VARIABLE: str(folder)},
+        env={**os.environ, windlass_probe.VARIABLE: str(folder), **environment},
         capture_output=True,
         text=True,
         check=False,
@@ -59,10 +59,25 @@ def test_a_worker_is_ready_until_it_ends(yard: Yard, folder: Path) -> None:
     worker = start(yard, folder)
     until(lambda: ask(folder)[0] == 0, "readiness")
     assert ask(folder) == (0, f"worker {worker.pid}: ready\n")
+    assert ask(folder, WINDLASS_APP="tests.worker.scripted:app")[0] == 0
+    missing = f"No worker of the app other:app was found in {folder}. There are workers of "
+    told = (1, f"{missing}tests.worker.scripted:app.\n")
+    assert ask(folder, WINDLASS_APP="other:app") == ask(folder, "--app", "other:app") == told
     assert stat.S_IMODE(folder.stat().st_mode) == 0o700
     assert [stat.S_IMODE(path.stat().st_mode) for path in folder.iterdir()] == [0o600]
     worker.stop()
     assert list(folder.iterdir()) == []
+
+
+@pytest.mark.local
+def test_it_says_that_it_is_ready_when_the_engine_has_answered(yard: Yard, folder: Path) -> None:
+    yard.app.engine.migrate()
+    with hold_the_lock(yard.folder / "jobs.db"):
+        worker = start(yard, folder)
+        worker.await_log("waiting for the engine, and ready when it answers: ")
+        assert " ready: " not in worker.log()
+    worker.await_log(" ready: sqlite ")
+    assert "reaches the engine again" not in worker.log()
 
 
 def test_all_workers_have_to_be_ready(yard: Yard, folder: Path) -> None:

@@ -188,6 +188,17 @@ def test_an_error_in_the_block_comes_through_when_jobs_have_ended() -> None:
     assert app.engine.stats().queues == {"default": {State.SUCCEEDED: 1}}
 
 
+def test_what_it_leaves_to_others_is_named(caplog: pytest.LogCaptureFixture) -> None:
+    app = Windlass(MEMORY)
+    app.task(name="plain")(add)
+    alone = app.task(name="alone", run_in="process")(add)
+    with app.worker():
+        job = alone.enqueue(1, 2)
+    assert job.info().state is State.READY
+    [line] = [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
+    assert line.endswith("for a worker process to run: alone")
+
+
 def test_it_is_entered_once() -> None:
     worker = Windlass(MEMORY).worker()
     with worker:

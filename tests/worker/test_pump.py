@@ -332,7 +332,7 @@ def test_a_dead_session_is_left_and_its_outcomes_are_refused(
         until(lambda: rig.starts == [1, 1], "the same job under it")
         rig.gate.set()
         record = rig.await_state(job.id, State.SUCCEEDED)
-        until(lambda: "1 stale outcomes were refused" in caplog.text, "the refusal")
+        until(lambda: "refused 1 stale outcome, for jobs" in caplog.text, "the refusal")
     assert (record.counters.starts, record.counters.interruptions) == (2, 1)
     assert rig.engine.stats().totals["stale"] == 1
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -221,6 +222,8 @@ def test_an_app_that_cannot_be_imported_ends_the_worker_with_its_traceback(yard:
     assert worker.wait() == 2
     assert "RuntimeError: this module is broken on purpose" in worker.log()
     assert worker.log().count("Traceback") == 1
+    frames = re.findall(r'File "(.+?)", line', worker.log())
+    assert [Path(frame).name for frame in frames] == ["broken.py"], "only those of the app"
 
 
 def test_a_task_that_no_call_can_reach_ends_the_worker_with_a_sentence(yard: Yard) -> None:
@@ -253,5 +256,5 @@ def test_an_app_without_tasks_is_warned_of(yard: Yard) -> None:
 def test_an_app_that_is_not_there_ends_the_worker_with_a_sentence(yard: Yard) -> None:
     worker = yard.start(app="tests.worker.scripted:nowhere")
     assert worker.wait() == 2
-    assert "has no nowhere. It holds the app app." in worker.log()
+    assert "has no nowhere. It holds the app app: write" in worker.log()
     assert "Traceback" not in worker.log()

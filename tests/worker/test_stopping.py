@@ -102,6 +102,17 @@ def test_when_the_grace_is_over_running_jobs_are_handed_back(make_yard: MakeYard
     assert "handed back 2 running jobs" in worker.log()
 
 
+def test_a_worker_that_is_replaced_gives_its_jobs_less_time(yard: Yard) -> None:
+    job = yard.plain("long", "sleep:60")
+    worker = yard.start()
+    yard.await_start("long")
+    worker.signal(signal.SIGUSR1)
+    worker.await_log("stopping on SIGUSR1: jobs have 2 s to finish")
+    time.sleep(ECHO_S * 1.2)
+    assert worker.stop() == 0
+    yard.await_state(job, State.READY)
+
+
 def test_a_second_signal_hands_back_now(yard: Yard) -> None:
     job = yard.plain("stubborn", "sleep:60")
     worker = yard.start()

@@ -6,6 +6,8 @@
    or `WINDLASS_URL`, is enough. They never make a database: where a path is mistyped, an empty one
    would say that all is well.
 3. `connect_to_enqueue` imports the app, and may make a database.
+4. The url is `--url`, else what the code of the app says, else `WINDLASS_URL`. Where that one is
+   set and not heeded, a sentence says so.
 
 After an error nothing is closed: the process ends anyway, and to take leave of an engine that is
 away would be to wait for it.
@@ -25,10 +27,11 @@ import click
 import msgspec
 
 from windlass.app import Windlass
+from windlass.cli.output import say
 from windlass.engine.contract import Capability
 from windlass.errors import AppNotFound, EngineError, WindlassError
 from windlass.loading import load_app, load_tasks
-from windlass.settings import Source, absolute_url
+from windlass.settings import Source, absolute_url, find_overruled, without_secrets
 
 
 class AppPath(NamedTuple):
@@ -36,14 +39,17 @@ class AppPath(NamedTuple):
 
     target: str  # module:attribute
     folder: Path
+    source: str  # where the name is from
 
 
 # ----------------------------------------------------------------------------------------- the app
 
 
 def find_app_path(given: str | None) -> AppPath | None:
-    named = given or os.environ.get("WINDLASS_APP")
-    return AppPath(named, Path.cwd()) if named else _from_pyproject()
+    for named, source in ((given, "--app"), (os.environ.get("WINDLASS_APP"), "WINDLASS_APP")):
+        if named:
+            return AppPath(named, Path.cwd(), source)
+    return _from_pyproject()
 
 
 def require_app_path(given: str | None) -> AppPath:
@@ -129,7 +135,7 @@ def _from_pyproject() -> AppPath | None:
         file = folder / "pyproject.toml"
         if file.is_file():
             app = _read_project(file).tool.windlass.app
-            return AppPath(app, folder) if app else None
+            return AppPath(app, folder, str(file)) if app else None
     return None
 
 
@@ -144,7 +150,8 @@ def _read_project(file: Path) -> _Project:
     except msgspec.ValidationError as error:
         raise click.UsageError(
             f'Expected in {file} under [tool.windlass] only app = "module:attribute", found '
-            f"something else: {error}."
+            f"something else: {error}. Take it away: settings belong into the code of the app, or "
+            "into WINDLASS_* in the environment."
         ) from error
 
 
@@ -156,6 +163,8 @@ def connect(app_path: str | None, url: str | None) -> Iterator[Windlass]:
     """The app whose jobs a command looks at; with only a url, one that knows no tasks."""
     path = None if url is not None else find_app_path(app_path)
     app = Windlass(url) if path is None else import_app(path)
+    if path is not None:
+        _tell_overruled(app)
     _require_engine(app)
     file = _sqlite_file(app.settings.url)
     if file is not None and not _is_file(file):
@@ -172,11 +181,22 @@ def connect_to_enqueue(app_path: str | None, url: str | None) -> Iterator[Windla
     app = import_app_and_tasks(require_app_path(app_path))
     if url is not None:
         app.close()  # its module may have used the engine already
-        sources = {**app.settings.sources, "url": Source.ARGUMENT}
+        sources = {**app.settings.sources, "url": Source.OPTION}
         app.settings = msgspec.structs.replace(app.settings, url=url, sources=sources)
+    _tell_overruled(app)
     _require_engine(app)
     yield app
     app.close()
+
+
+def _tell_overruled(app: Windlass) -> None:
+    """The url only: the others do not lead a command to the wrong place."""
+    if "url" in find_overruled(app.settings, os.environ):
+        url = without_secrets(app.settings.url)
+        say(
+            f"WINDLASS_URL is not heeded: the code of the app says {url}, which comes first. "
+            "--url comes before both."
+        )
 
 
 def _require_engine(app: Windlass) -> None:

@@ -1,45 +1,64 @@
-"""`windlass doctor`: is the place where jobs live in a state in which they are safe?
+"""`windlass doctor`: are jobs safe where they live, and will somebody run them?
 
-An engine says by itself what it looks at. What keeps it from answering is a finding too, so that a
-program which reads the JSON always gets some.
+1. The program and its app, then the engine, which says by itself what it looks at, then the jobs:
+   `examination` has all but the engine's own.
+2. What keeps one of them from answering is a finding too, so that a program which reads the JSON
+   always gets some.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Final
 
 import click
 
-from windlass.cli.connecting import connect
+from windlass.app import Windlass
+from windlass.cli.connecting import connect, find_app_path
+from windlass.cli.examination import examine_answers, examine_jobs, examine_program
 from windlass.cli.output import print_json, print_table, say
 from windlass.cli.parameters import connection_options, json_option
 from windlass.cli.wording import count
 from windlass.engine.contract import Engine, Finding, Grade
-from windlass.errors import EngineError, EngineUnavailable
+from windlass.errors import (
+    AnnotationError,
+    AppNotFound,
+    EngineError,
+    EngineUnavailable,
+    InvalidTask,
+    SettingError,
+)
 
-#: The exit codes of every command: 1 failed, 3 engine away.
+#: The exit codes of every command: 1 failed, 2 usage or import, 3 engine away.
 _FAILED: Final = 1
+_USAGE: Final = 2
 _ENGINE_AWAY: Final = 3
+_NOT_LOADED: Final = (AnnotationError, AppNotFound, InvalidTask, SettingError)
 
 
-@click.command(short_help="Look at the engine itself, and advise.")
+@click.command(short_help="Look at app, engine, workers and jobs, and advise.")
 @connection_options
 @json_option
 @click.pass_context
 def doctor(ctx: click.Context, app_path: str | None, url: str | None, as_json: bool) -> None:
-    """Look at the engine: versions, durability, room, rights. Exits with 1 if there is a problem.
+    """Look at the app, the engine, the workers and the queues. Exits with 1 if there is a problem.
 
-    It changes nothing, and may run beside workers. `windlass check` looks at the jobs instead.
+    It changes nothing, and may run beside workers. `windlass check` compares what is stored.
 
     \b
     windlass doctor --app shop.tasks:app
     windlass doctor --url redis://localhost:6379/0 --json
     """
-    with connect(app_path, url) as app:
-        location = app.engine.location
-        findings, code = _examine(app.engine)
+    location = ""
+    try:
+        with connect(app_path, url) as app:
+            location = app.engine.location
+            path = None if url is not None else find_app_path(app_path)
+            findings, code = _examine(app, "" if path is None else path.target)
+    except _NOT_LOADED as error:
+        subject = "settings" if isinstance(error, SettingError) else "app"
+        findings, code = [Finding(Grade.PROBLEM, subject, str(error))], _USAGE
     if as_json:
         print_json({"engine": location, "findings": findings})
     else:
@@ -51,21 +70,33 @@ def doctor(ctx: click.Context, app_path: str | None, url: str | None, as_json: b
     ctx.exit(code)
 
 
-def _examine(engine: Engine) -> tuple[Sequence[Finding], int]:
+def _examine(app: Windlass, name: str) -> tuple[Sequence[Finding], int]:
     """The findings, and the exit code that they make."""
+    findings, code = list(examine_program(app, name)), 0
     try:
-        findings = engine.examine()
-    except EngineUnavailable as error:
-        return [Finding(Grade.PROBLEM, "connection", str(error))], _ENGINE_AWAY
+        findings.extend(_examine_place(app.engine))
     except EngineError as error:
-        return [Finding(Grade.PROBLEM, "connection", str(error))], _FAILED
+        has_cause = any(finding.grade is Grade.PROBLEM for finding in findings)
+        if not has_cause:  # else it is told already why jobs cannot be looked at
+            findings.append(Finding(Grade.PROBLEM, "connection", str(error)))
+        code = _ENGINE_AWAY if isinstance(error, EngineUnavailable) else _FAILED
     has_problem = any(finding.grade is Grade.PROBLEM for finding in findings)
-    return findings, _FAILED if has_problem else 0
+    return findings, code or (_FAILED if has_problem else 0)
+
+
+def _examine_place(engine: Engine) -> Iterator[Finding]:
+    findings = engine.examine()
+    yield from findings
+    if not any(finding.subject == "round trip" for finding in findings):
+        yield examine_answers(engine)
+    yield from examine_jobs(engine)
 
 
 def _summary(location: str, findings: Sequence[Finding]) -> str:
     graded = Counter(finding.grade for finding in findings)
     problems, advice = graded[Grade.PROBLEM], graded[Grade.ADVICE]
+    place = f"{location}: " if location else ""
     if not problems and not advice:
-        return f"{location}: all is well."
-    return f"{location}: {count(problems, 'problem')}, {advice} times advice."
+        return f"{place}all is well."
+    advised = count(advice, "piece of advice", "pieces of advice")
+    return f"{place}{count(problems, 'problem')}, {advised}."

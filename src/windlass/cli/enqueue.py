@@ -40,6 +40,9 @@ T = TypeVar("T")
 
 #: So much of a text that is refused is shown, in characters.
 _SHOWN: Final = 200
+#: What to write instead, quoted for a shell.
+_ARGS: Final = """--args '["cat.jpg", 100]'"""
+_KWARGS: Final = """--kwargs '{"path": "cat.jpg"}'"""
 
 
 @click.command()
@@ -71,6 +74,11 @@ _SHOWN: Final = 200
 @click.option(
     "--queue", type=parameters.queue_name, metavar="NAME", help="Another queue than the task's own."
 )
+@click.option(
+    "--idempotency-key",
+    metavar="KEY",
+    help="Enqueue it once: the same key leads to the same job for a day.",
+)
 @click.option("--wait", is_flag=True, help="Wait for the job to end and print its result.")
 @json_option
 def enqueue(
@@ -83,6 +91,7 @@ def enqueue(
     instant: datetime | None,
     priority: int | None,
     queue: str | None,
+    idempotency_key: str | None,
     wait: bool,
     as_json: bool,
 ) -> None:
@@ -91,24 +100,31 @@ def enqueue(
     \b
     windlass enqueue shop.tasks.resize --app shop.tasks:app --args '["cat.jpg", [100]]'
     windlass enqueue shop.tasks.clean_up --in 10m --priority 10
+    windlass enqueue shop.tasks.welcome --args '[42]' --idempotency-key signup-42 --wait
     """
-    options = _options(delay, instant, priority, queue)
-    args = _parse("--args", args_text, "a JSON array", list[msgspec.Raw])
-    kwargs = _parse("--kwargs", kwargs_text, "a JSON object", dict[str, msgspec.Raw])
+    options = _options(delay, instant, priority, queue, idempotency_key)
+    args = _parse("--args", args_text, "a JSON array", list[msgspec.Raw], _ARGS)
+    kwargs = _parse("--kwargs", kwargs_text, "a JSON object", dict[str, msgspec.Raw], _KWARGS)
     with connect_to_enqueue(app_path, url) as app:
         task = _find_task(app, task_name).using(**options)
         positional, named = _decode_call(task, args, kwargs)
         job = task.enqueue(*positional, **named)
         if not as_json:
             click.echo(job.id)
+        if not job.created:
+            say(f"Job {job.id} existed already and stands for this call: no other was enqueued.")
         if wait:
             _wait(app, job, as_json)
         elif as_json:
-            print_json({"id": job.id, "task": task.name})
+            print_json({"id": job.id, "task": task.name, "created": job.created})
 
 
 def _options(
-    delay: timedelta | None, instant: datetime | None, priority: int | None, queue: str | None
+    delay: timedelta | None,
+    instant: datetime | None,
+    priority: int | None,
+    queue: str | None,
+    idempotency_key: str | None,
 ) -> CallOptions:
     if delay is not None and instant is not None:
         raise click.UsageError("Give --in or --at, not both.")
@@ -120,19 +136,23 @@ def _options(
         options["priority"] = priority
     if queue is not None:
         options["queue"] = queue
+    if idempotency_key is not None:
+        options["idempotency_key"] = idempotency_key
     return options
 
 
 # ---------------------------------------------------------------------------------------- the call
 
 
-def _parse(option: str, text: str, shape: str, kind: type[T]) -> T:
+def _parse(option: str, text: str, shape: str, kind: type[T], example: str) -> T:
     """The outermost level only: what is inside is read by the annotations."""
     try:
         return msgspec.json.decode(text, type=kind)
     except (msgspec.DecodeError, RecursionError) as error:
         found = text if len(text) <= _SHOWN else f"{text[:_SHOWN]}..."
-        raise click.UsageError(f"{option} expects {shape}, found {found!r}: {error}.") from error
+        raise click.UsageError(
+            f"{option} expects {shape}, found {found!r}: {error}. Write for example {example}."
+        ) from error
 
 
 def _find_task(app: Windlass, name: str) -> Task[..., Any]:
@@ -179,7 +199,8 @@ def _wait(app: Windlass, job: Job[Any], as_json: bool) -> None:
             f"Stopped waiting; the job goes on. `{program()} job show {job.id}` tells how."
         ) from None
     if as_json:
-        print_json({"id": job.id, "task": job.task, "state": state, "result": result})
+        about = {"id": job.id, "task": job.task, "created": job.created}
+        print_json({**about, "state": state, "result": result})
     elif state is State.SUCCEEDED and not problem:
         print_json(result)
     if state is not State.SUCCEEDED:

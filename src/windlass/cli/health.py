@@ -12,7 +12,12 @@ from windlass_probe import check
 
 
 @click.command(short_help="Ask the workers of this machine whether they are ready.")
-@click.option("--app", "app_path", metavar="MODULE:ATTR", help="Only workers of this app.")
+@click.option(
+    "--app",
+    "app_path",
+    metavar="MODULE:ATTR",
+    help="Only workers of this app. [default: WINDLASS_APP, then every app]",
+)
 @click.option("--live", is_flag=True, help="Ask only whether they live.")
 @json_option
 @click.pass_context
@@ -25,6 +30,6 @@ def health(ctx: click.Context, app_path: str | None, live: bool, as_json: bool) 
 
     \b
     windlass health
-    windlass health --live
+    windlass health --live --app shop.tasks:app
     """
     ctx.exit(check(app=app_path, is_live=live, as_json=as_json))

@@ -7,6 +7,7 @@ from itertools import islice
 
 import click
 
+from windlass.app import Windlass
 from windlass.cli.connecting import connect
 from windlass.cli.group import SuggestingGroup
 from windlass.cli.output import print_json, print_table, say
@@ -19,15 +20,22 @@ from windlass.cli.parameters import (
 )
 from windlass.cli.records import describe, find_all, print_record
 from windlass.cli.wording import age, count
+from windlass.core.lines import queue_of
 from windlass.core.states import Hold, State
 from windlass.engine.contract import CancelCode, ChangeCode, Engine, Filter, JobRecord
 from windlass.errors import JobNotFound
 from windlass.job import JobInfo
+from windlass.settings import nearest
 
 
 @click.group(cls=SuggestingGroup)
 def job() -> None:
-    """List jobs; show, cancel or retry single ones by id."""
+    """List jobs; show, cancel or retry single ones by id.
+
+    \b
+    windlass job list --state retrying
+    windlass job show 01m7gk6tx900smjc57av0rnpgb
+    """
 
 
 @job.command("list")
@@ -57,6 +65,7 @@ def list_(
     wanted = Filter(state=State(state) if state else None, queue=queue, task=task)
     with connect(app_path, url) as app:
         found = list(islice(find_all(app.engine, wanted), limit + 1))
+        question = "" if found else _ask_after(app, task, queue)
     shown = found[:limit]
     if as_json:
         print_json([JobInfo.of(record) for record in shown])
@@ -64,9 +73,16 @@ def list_(
         columns = ["id", "task", "queue", "state", "held", ">attempts", "enqueued"]
         print_table(columns, map(_row, shown))
     else:
-        say("No such jobs.")
+        say(f"No such jobs.{question}")
     if len(found) > limit:
         say(f"There are more than these {limit:,}: give a larger --limit to see them.")
+
+
+def _ask_after(app: Windlass, task: str | None, queue: str | None) -> str:
+    """What was perhaps meant by a name that is not known."""
+    queues = {queue_of(line) for line in app.engine.stats().queues}
+    asked = nearest(task, app.tasks) if task and task not in app.tasks else ""
+    return asked or (nearest(queue, queues) if queue and queue not in queues else "")
 
 
 def _row(record: JobRecord) -> tuple[object, ...]:
@@ -122,6 +138,9 @@ def cancel(
 
     A job that waits is cancelled at once. One that runs is interrupted by its worker a moment
     later, and ends as cancelled unless it succeeds.
+
+    \b
+    windlass job cancel 01m7gk6tx900smjc57av0rnpgb
     """
     codes = _act(ids, app_path, url, as_json, lambda engine: engine.cancel(ids))
     running = codes.count(CancelCode.REQUESTED)
@@ -138,7 +157,11 @@ def cancel(
 def retry(
     ctx: click.Context, ids: Sequence[str], app_path: str | None, url: str | None, as_json: bool
 ) -> None:
-    """Make dead or cancelled jobs ready again, with fresh attempts."""
+    """Make dead or cancelled jobs ready again, with fresh attempts.
+
+    \b
+    windlass job retry 01m7gk6tx900smjc57av0rnpgb
+    """
     codes = _act(ids, app_path, url, as_json, lambda engine: engine.retry(ids))
     ctx.exit(_exit_code(codes, {ChangeCode.DONE}))
 

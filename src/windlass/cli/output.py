@@ -24,8 +24,7 @@ from windlass.core.states import State
 from windlass.engine.contract import Grade
 
 if TYPE_CHECKING:
-    from rich.console import Console
-    from rich.table import Table
+    from rich.console import Console, RenderableType
     from rich.text import Text
 
 #: One colour per state, everywhere.
@@ -51,6 +50,12 @@ def console() -> Console:
     from rich.console import Console
 
     return Console(file=sys.stdout, highlight=False, soft_wrap=True)
+
+
+def is_on_terminal(out: Console) -> bool:
+    """Whether lines have to fit. Not asked of the console, which takes a wish for colours for a
+    terminal."""
+    return out.file.isatty()
 
 
 def tell(text: str, *, err: bool = False) -> None:
@@ -86,7 +91,7 @@ def print_table(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> Non
         table.add_row(*row)
     out = console()
     table.width = _width(out, columns, cells)
-    _print_trimmed(out, table)
+    print_trimmed(out, table)
 
 
 def _width(out: Console, columns: Sequence[str], cells: Sequence[Sequence[Text]]) -> int:
@@ -97,13 +102,13 @@ def _width(out: Console, columns: Sequence[str], cells: Sequence[Sequence[Text]]
         max(cell.cell_len for cell in column) for column in zip(names, *cells, strict=True)
     ]
     natural = sum(widths) + _GAP * (len(widths) - 1)
-    if not out.is_terminal:
+    if not is_on_terminal(out):
         return natural
     least = natural - widths[-1] + min(widths[-1], _LEAST_WIDTH)
     return min(natural, max(out.width, least))
 
 
-def _print_trimmed(out: Console, table: Table) -> None:
+def print_trimmed(out: Console, table: RenderableType) -> None:
     """Without the blanks that fill up the last column."""
     with out.capture() as captured:
         out.print(table)

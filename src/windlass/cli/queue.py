@@ -7,6 +7,7 @@ from datetime import timedelta
 
 import click
 
+from windlass.app import Windlass
 from windlass.cli.connecting import connect
 from windlass.cli.group import SuggestingGroup
 from windlass.cli.output import print_json, print_table, printable, progress, say, tell
@@ -23,11 +24,17 @@ from windlass.core.lines import queue_of
 from windlass.core.states import WAITING, State
 from windlass.engine.contract import Engine
 from windlass.queue import Queue, QueueInfo
+from windlass.settings import nearest
 
 
 @click.group(cls=SuggestingGroup, short_help="Look at queues, pause, change or empty them.")
 def queue() -> None:
-    """Look at queues, pause them, resume them, change their settings, or empty them."""
+    """Look at queues, pause them, resume them, change their settings, or empty them.
+
+    \b
+    windlass queue list --app shop.tasks:app
+    windlass queue pause mail
+    """
 
 
 _name = click.argument("name", type=queue_name)
@@ -37,7 +44,12 @@ _name = click.argument("name", type=queue_name)
 @connection_options
 @json_option
 def list_(app_path: str | None, url: str | None, as_json: bool) -> None:
-    """List queues with their settings and how many jobs they have."""
+    """List queues with their settings and how many jobs they have.
+
+    \b
+    windlass queue list --app shop.tasks:app
+    windlass queue list --url redis://localhost:6379/0 --json
+    """
     with connect(app_path, url) as app:
         found = [app.queue(name).info() for name in _names(app.engine)]
     if as_json:
@@ -77,26 +89,53 @@ def settings_of(info: QueueInfo) -> str:
 @queue.command()
 @_name
 @connection_options
-def pause(name: str, app_path: str | None, url: str | None) -> None:
-    """Let no worker claim from a queue. What runs goes on, what waits keeps its place."""
-    _change(name, app_path, url, Queue.pause)
-    tell(f"The queue {name} is paused.")
+@json_option
+def pause(name: str, app_path: str | None, url: str | None, as_json: bool) -> None:
+    """Let no worker claim from a queue. What runs goes on, what waits keeps its place.
+
+    \b
+    windlass queue pause mail
+    """
+    info = _change(name, app_path, url, Queue.pause)
+    _report(info, f"The queue {name} is paused.", as_json)
 
 
 @queue.command()
 @_name
 @connection_options
-def resume(name: str, app_path: str | None, url: str | None) -> None:
-    """Let workers claim from a queue again."""
-    _change(name, app_path, url, Queue.resume)
-    tell(f"The queue {name} is open.")
+@json_option
+def resume(name: str, app_path: str | None, url: str | None, as_json: bool) -> None:
+    """Let workers claim from a queue again.
+
+    \b
+    windlass queue resume mail
+    """
+    info = _change(name, app_path, url, Queue.resume)
+    _report(info, f"The queue {name} is open.", as_json)
 
 
 def _change(
     name: str, app_path: str | None, url: str | None, change: Callable[[Queue], None]
-) -> None:
+) -> QueueInfo:
     with connect(app_path, url) as app:
+        _ask_after(name, app)
         change(app.queue(name))
+        return app.queue(name).info()
+
+
+def _report(info: QueueInfo, sentence: str, as_json: bool) -> None:
+    if as_json:
+        print_json(info)
+    else:
+        tell(sentence)
+
+
+def _ask_after(name: str, app: Windlass) -> None:
+    """A queue may be changed before its first job; one that nobody knows may be a slip of the
+    pen."""
+    known = {*_names(app.engine), *(task.queue for task in app.tasks.values())}
+    if name not in known and (question := nearest(name, known)):
+        say(f"No job was ever in the queue {name}.{question}")
 
 
 @queue.command("set", short_help="Change the settings of a queue.")
@@ -114,12 +153,14 @@ def _change(
     help="Refuse to enqueue more while so many wait.",
 )
 @connection_options
+@json_option
 def set_(
     name: str,
     ageing: timedelta | None,
     max_waiting: int | None,
     app_path: str | None,
     url: str | None,
+    as_json: bool,
 ) -> None:
     """Change the settings of a queue; what is not given stays as it is.
 
@@ -130,12 +171,13 @@ def set_(
     if ageing is None and max_waiting is None:
         raise click.UsageError("Expected something to change: give --ageing or --max-waiting.")
     with connect(app_path, url) as app:
+        _ask_after(name, app)
         try:
             app.queue(name).set(ageing=ageing, max_waiting=max_waiting)
         except ValueError as error:
             raise click.UsageError(f"{error}.") from error
         info = app.queue(name).info()
-    tell(f"The queue {name}: {settings_of(info) or 'as usual'}.")
+    _report(info, f"The queue {name}: {settings_of(info) or 'as usual'}.", as_json)
 
 
 @queue.command(short_help="Remove what waits in a queue for good.")
@@ -151,6 +193,7 @@ def purge(name: str, yes: bool, app_path: str | None, url: str | None, as_json: 
     windlass queue purge mail --yes
     """
     with connect(app_path, url) as app:
+        _ask_after(name, app)
         if not yes:
             _confirm(app.queue(name).info(), app.engine.location)
         with progress(f"Purging {name}") as advance:

@@ -9,7 +9,7 @@ from typing import Any, Final
 import msgspec
 
 from windlass.cli.output import print_fields
-from windlass.cli.wording import age, summary_of
+from windlass.cli.wording import age, count, summary_of
 from windlass.core.codec import decode_json
 from windlass.core.envelope import unpack
 from windlass.core.failure import FailureText
@@ -149,8 +149,9 @@ def _clock(at: datetime) -> str:
 def _budgets(record: JobRecord) -> str:
     counters = record.counters
     return (
-        f"{counters.starts} starts, {counters.crashes} crashes, {counters.losses} losses, "
-        f"{counters.interruptions} interruptions, {counters.snoozes} snoozes"
+        f"{count(counters.starts, 'start')}, {count(counters.crashes, 'crash', 'crashes')}, "
+        f"{count(counters.losses, 'loss', 'losses')}, "
+        f"{count(counters.interruptions, 'interruption')}, {count(counters.snoozes, 'snooze')}"
     )
 
 

@@ -23,10 +23,8 @@ from windlass.cli.output import say
 
 #: How often to look, in seconds.
 LOOK_S: Final = 0.5
-#: How long running jobs have before they are handed back, in seconds.
-PATIENCE_S: Final = 2.0
-#: How long a worker may take to end after that, in seconds.
-END_S: Final = 15.0
+#: How long a worker that is replaced may take to end, in seconds; its jobs have a short grace.
+END_S: Final = 17.0
 _SKIPPED: Final = frozenset({"__pycache__", "node_modules", "site-packages"})
 
 Snapshot = Mapping[str, tuple[int, int]]
@@ -109,12 +107,9 @@ class Reloader:
         return worker.wait()
 
     def _replace(self, worker: subprocess.Popen[bytes]) -> int:
-        """Ask once, and once more when the patience is over."""
-        worker.send_signal(signal.SIGTERM)
-        if _wait(worker, PATIENCE_S) is None:
-            worker.send_signal(signal.SIGTERM)
-            if _wait(worker, END_S) is None:
-                worker.kill()
+        worker.send_signal(signal.SIGUSR1)
+        if _wait(worker, END_S) is None:
+            worker.kill()
         return worker.wait()
 
 

@@ -14,6 +14,8 @@ from typing import Final
 import click
 
 from windlass.cli.check import check
+from windlass.cli.completion import completion
+from windlass.cli.config import config
 from windlass.cli.dead import dead
 from windlass.cli.demo import demo
 from windlass.cli.doctor import doctor
@@ -52,16 +54,22 @@ _USAGE_ERRORS: Final = (
 @click.group(
     cls=SuggestingGroup,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
-    epilog="Start with: windlass demo",
+    epilog="Exit codes: 0 ok, 1 failed, 2 usage or import, 3 engine away.",
 )
 @click.version_option(package_name="windlass", message="windlass %(version)s")
 def windlass() -> None:
-    """A task queue: enqueue calls, run them later, lose none."""
+    """A task queue: enqueue calls, run them later, lose none.
+
+    \b
+    windlass demo
+    windlass worker shop.tasks:app
+    windlass status --app shop.tasks:app
+    """
 
 
 for command in (
     *(demo, worker, enqueue, status, tasks, workers, top, health),
-    *(job, dead, queue, schedule, check, doctor),
+    *(job, dead, queue, schedule, config, check, doctor, completion),
 ):
     windlass.add_command(command)
 

@@ -29,7 +29,12 @@ def name_argument(command: F) -> F:
 
 @click.group(cls=SuggestingGroup)
 def schedule() -> None:
-    """Show schedules and their next runs; pause or run them."""
+    """Show schedules and their next runs; pause or run them.
+
+    \b
+    windlass schedule list --app shop.tasks:app
+    windlass schedule next nightly
+    """
 
 
 @schedule.command("list")
@@ -130,7 +135,11 @@ def _clock(moment: datetime) -> str:
 @connection_options
 @json_option
 def run(name: str, app_path: str | None, url: str | None, as_json: bool) -> None:
-    """Enqueue a run at once, beside those of the schedule. Prints the id of the job."""
+    """Enqueue a run at once, beside those of the schedule. Prints the id of the job.
+
+    \b
+    windlass schedule run nightly
+    """
     with connect(app_path, url) as app:
         job = app.schedules.run_now(name)
     if as_json:
@@ -142,22 +151,41 @@ def run(name: str, app_path: str | None, url: str | None, as_json: bool) -> None
 @schedule.command(short_help="Make no more jobs of a schedule.")
 @name_argument
 @connection_options
-def pause(name: str, app_path: str | None, url: str | None) -> None:
-    """Make no more jobs of a schedule until it is resumed. Jobs that there are stay."""
+@json_option
+def pause(name: str, app_path: str | None, url: str | None, as_json: bool) -> None:
+    """Make no more jobs of a schedule until it is resumed. Jobs that there are stay.
+
+    \b
+    windlass schedule pause nightly
+    """
     with connect(app_path, url) as app:
         app.schedules.pause(name)
-    say(f"The schedule {name} is paused.")
+        info = app.schedules.get(name)
+    _report(info, f"The schedule {name} is paused.", as_json)
+
+
+def _report(info: ScheduleInfo, sentence: str, as_json: bool) -> None:
+    if as_json:
+        print_json(_described(info))
+    else:
+        say(sentence)
 
 
 @schedule.command(short_help="Go on with a schedule that was paused.")
 @name_argument
 @connection_options
-def resume(name: str, app_path: str | None, url: str | None) -> None:
-    """Go on with the next run. Those that came while it was paused are left out."""
+@json_option
+def resume(name: str, app_path: str | None, url: str | None, as_json: bool) -> None:
+    """Go on with the next run. Those that came while it was paused are left out.
+
+    \b
+    windlass schedule resume nightly
+    """
     with connect(app_path, url) as app:
         app.schedules.resume(name)
         info = app.schedules.get(name)
-    say(f"The schedule {name} is {info.state}; its next run is {age(info.next_at) or 'none'}.")
+    next_run = age(info.next_at) or "none"
+    _report(info, f"The schedule {name} is {info.state}; its next run is {next_run}.", as_json)
 
 
 @schedule.command(short_help="Forget a schedule.")
@@ -165,7 +193,11 @@ def resume(name: str, app_path: str | None, url: str | None) -> None:
 @click.option("--yes", is_flag=True, help="Do not ask.")
 @connection_options
 def remove(name: str, yes: bool, app_path: str | None, url: str | None) -> None:
-    """Forget a schedule. Its jobs stay. One that workers declare in code is refused."""
+    """Forget a schedule. Its jobs stay. One that workers declare in code is refused.
+
+    \b
+    windlass schedule remove nightly --yes
+    """
     with connect(app_path, url) as app:
         with suppress(DecodeError):  # what cannot be read can be removed
             app.schedules.get(name)

@@ -67,8 +67,8 @@ def _print_unserved(stats: Stats, sessions: Sequence[SessionRecord]) -> None:
         labels, waiting = labels_of(line), sum(counts.get(state, 0) for state in WAITING)
         if labels and waiting and not any(may_take(line, one.labels) for one in known):
             say(
-                f"{count(waiting, 'job')} of the queue {queue_of(line)} require "
-                f"{' and '.join(labels)}, and no worker has that: start one with "
+                f"In the queue {queue_of(line)} wait for {' and '.join(labels)}, which no worker "
+                f"has: {count(waiting, 'job')}. Start a worker with "
                 f"{' '.join(f'--label {label}' for label in labels)}."
             )
 

@@ -16,7 +16,15 @@ import msgspec
 from windlass.app import Windlass
 from windlass.cli.connecting import connect
 from windlass.cli.fleet import WorkerView, read_fleet
-from windlass.cli.output import STATE_STYLES, print_json, printable, say
+from windlass.cli.output import (
+    STATE_STYLES,
+    console,
+    is_on_terminal,
+    print_json,
+    print_trimmed,
+    printable,
+    say,
+)
 from windlass.cli.parameters import connection_options, duration, json_option
 from windlass.cli.wording import age, span
 from windlass.cli.workers import queues_of, running_jobs
@@ -35,6 +43,8 @@ RATES: Final = ("enqueued", "succeeded", "retried", "dead", "cancelled", "crashe
 #: So many workers, and so many running jobs, are shown.
 SHOWN_WORKERS: Final = 20
 SHOWN_JOBS: Final = 20
+#: In a pipe nothing is cut: no line is as wide as this.
+_WHOLE_LINES: Final = 10_000
 
 
 class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
@@ -101,12 +111,13 @@ class Looks:
 
 
 def _print_once(snapshot: Snapshot, *, as_json: bool) -> None:
-    from windlass.cli.output import console
-
     if as_json:
         print_json(snapshot)
     else:
-        console().print(_screen(snapshot))
+        out = console()
+        if not is_on_terminal(out):
+            out.width = _WHOLE_LINES
+        print_trimmed(out, _screen(snapshot))
 
 
 def _watch(app: Windlass, looks: Looks, interval_s: float) -> None:

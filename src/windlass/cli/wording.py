@@ -11,6 +11,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Final
 
+from windlass.core.counting import count as count
 from windlass.core.durations import describe_ms
 from windlass.core.failure import FailureText
 
@@ -31,10 +32,6 @@ def span(ms: int) -> str:
         if ms >= unit_ms:
             return describe_ms(ms // smaller_ms * smaller_ms)
     return describe_ms(ms // 1_000 * 1_000 if ms >= 1_000 else ms)
-
-
-def count(number: int, noun: str) -> str:
-    return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
 
 
 def summary_of(error: FailureText) -> str:

@@ -34,7 +34,7 @@ def to_ms(value: Duration, *, name: str) -> int:
     """The duration in milliseconds; `name` is the option that an error message speaks of."""
     microseconds = _microseconds(value, name)
     if microseconds < 0:
-        raise ValueError(f"{name} must not be negative, found {value!r}")
+        raise ValueError(f"{name} must not be negative, found {value!r}: give 0 or more")
     milliseconds = _whole_ms(microseconds)
     if milliseconds > MAX_DURATION_MS:
         raise _out_of_range(value, name)

@@ -1,10 +1,11 @@
-"""What a worker says of itself when it is ready: where, what, and how it differs from the usual."""
+"""What a worker says of itself when the engine has answered: where, what, and what is unusual."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from logging import getLogger
 
+from windlass.core.counting import Count
 from windlass.worker.control import Ready
 
 log = getLogger("windlass.worker")
@@ -14,7 +15,7 @@ NAMED_TASKS = 20
 
 
 def show_banner(app: str, location: str, ready: Ready) -> None:
-    log.info("ready: %s, %d tasks", location, len(ready.tasks))
+    log.info("ready: %s, %s", location, Count(len(ready.tasks), "task"))
     if ready.tasks:
         log.info("tasks: %s", _shortened(ready.tasks))
     else:
@@ -26,6 +27,10 @@ def show_banner(app: str, location: str, ready: Ready) -> None:
         log.warning("no task of this app has a name that the route %s is for", pattern)
     if ready.unusual:
         log.info("settings: %s", ", ".join(map("=".join, ready.unusual.items())))
+    for name, variable in ready.overruled.items():
+        log.warning(
+            "%s is not heeded: the code of the app says %s, which comes first", variable, name
+        )
 
 
 def _shortened(names: Sequence[str]) -> str:

@@ -16,6 +16,7 @@ from __future__ import annotations
 import asyncio
 import atexit
 import ctypes
+import importlib
 import os
 import signal
 import socket
@@ -36,7 +37,7 @@ from windlass.engine.contract import Engine, EngineOptions
 from windlass.engine.url import open_engine
 from windlass.errors import EngineUnavailable, IncludeFailed, WindlassError
 from windlass.loading import load_app, load_tasks
-from windlass.settings import absolute_url, describe_unusual
+from windlass.settings import Source, absolute_url, describe_unusual, find_overruled
 from windlass.worker.control import (
     Cancel,
     Channel,
@@ -82,6 +83,10 @@ FAREWELL_S = 3.0
 EXIT_FAILED = 1
 #: The exit code of a child without a supervisor, which nobody will see.
 EXIT_ORPHANED = 1
+#: Where the files of windlass are.
+_PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
+#: Where the import of Python is.
+_IMPORTING = ("<frozen importlib", os.path.dirname(importlib.__file__) + os.sep)
 #: Of prctl(2).
 _PR_SET_PDEATHSIG = 1
 
@@ -148,7 +153,8 @@ class Child:
         if url is not None:
             app.close()  # its module may have used the engine of its own url already
             # For the app too: what a task enqueues belongs where its worker claims.
-            app.settings = msgspec.structs.replace(app.settings, url=url)
+            sources = {**app.settings.sources, "url": Source.OPTION}
+            app.settings = msgspec.structs.replace(app.settings, url=url, sources=sources)
         app.wrap_engine(shield_engine)
         settings = app.settings
         options = EngineOptions(lease_ms=settings.lease_ms, dead_ttl_ms=settings.dead_ttl_ms)
@@ -171,6 +177,7 @@ class Child:
                 log_level=settings.log_level,
                 log_format=settings.log_format,
                 unusual=describe_unusual(settings),
+                overruled=find_overruled(settings, os.environ),
                 schedules=declarations(app),
                 idle_routes=idle_routes(app),
             )
@@ -326,7 +333,21 @@ def _explain(error: BaseException) -> str:
         return f"{''.join(traceback.format_exception(error.__cause__))}\n{error}"
     if isinstance(error, WindlassError):
         return str(error)
-    return "".join(traceback.format_exception(error))
+    shown = traceback.TracebackException.from_exception(error)
+    _begin_with_the_app(shown)
+    return "".join(shown.format())
+
+
+def _begin_with_the_app(shown: traceback.TracebackException) -> None:
+    """Without the way there, which is the same every time: our own frames and those of the import.
+    What no frame of the app led to is a bug of ours, and is shown whole."""
+    for one in (shown.__cause__, shown.__context__):
+        if one is not None:
+            _begin_with_the_app(one)
+    frames = [frame for frame in shown.stack if not frame.filename.startswith(_IMPORTING)]
+    is_ours = [frame.filename.startswith(_PACKAGE) for frame in frames]
+    if not all(is_ours):
+        shown.stack = traceback.StackSummary.from_list(frames[is_ours.index(False) :])
 
 
 if __name__ == "__main__":

@@ -83,6 +83,7 @@ class Ready(msgspec.Struct, frozen=True, tag="ready"):
     log_level: str
     log_format: str
     unusual: dict[str, str]  # settings that are not the default, for people
+    overruled: dict[str, str]  # settings that the code gives otherwise than the environment
     schedules: tuple[Declaration, ...] = ()
     idle_routes: tuple[str, ...] = ()  # patterns that fit none of the tasks
 

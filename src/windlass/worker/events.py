@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final, NamedTuple
 
+from windlass.core.counting import Count
+
 
 class Event(NamedTuple):
     name: str
@@ -19,13 +21,16 @@ class Event(NamedTuple):
 EVENTS: Final[Mapping[str, Event]] = {
     # the worker
     "started: %s": Event("worker_started", ("worker",)),
-    "ready: %s, %d tasks": Event("worker_ready", ("engine", "tasks")),
+    "ready: %s, %s": Event("worker_ready", ("engine", "tasks")),
     "tasks: %s": Event("worker_tasks", ("tasks",)),
     "settings: %s": Event("worker_settings", ("settings",)),
     "the app %s knows no task: name the modules that declare them in its setting include": Event(
         "no_tasks", ("app",)
     ),
     "no task of this app has a name that the route %s is for": Event("idle_route", ("pattern",)),
+    "%s is not heeded: the code of the app says %s, which comes first": Event(
+        "variable_overruled", ("variable", "setting")
+    ),
     "cannot serve %s: %s": Event("worker_failed", ("app", "why")),
     "stopping on %s: jobs have %g s to finish; another signal hands them back now": Event(
         "worker_stopping", ("signal", "grace_s")
@@ -65,10 +70,10 @@ EVENTS: Final[Mapping[str, Event]] = {
         "task_unknown", ("task",)
     ),
     "the outcome of job %s cannot be reported and is dropped": Event("outcome_lost", ("job_id",)),
-    "%d stale outcomes were refused, their jobs are in other hands: %s": Event(
+    "refused %s, for jobs that are in other hands: %s": Event(
         "outcomes_refused", ("number", "job_ids")
     ),
-    "handed back %d running jobs": Event("jobs_handed_back", ("number",)),
+    "handed back %s": Event("jobs_handed_back", ("number",)),
     "what is in hand is left to the supervisor to give back: %s": Event(
         "jobs_left_to_supervisor", ("why",)
     ),
@@ -85,6 +90,8 @@ EVENTS: Final[Mapping[str, Event]] = {
     "the worker inside this process reports nothing any more, %s": Event(
         "inside_wedged", ("where",)
     ),
+    "this worker is inside a program and leaves alone what runs in processes of its "
+    "own, for a worker process to run: %s": Event("tasks_left_to_others", ("tasks",)),
     "the thread that watches over this child could not be started: %s": Event(
         "watch_not_started", ("why",)
     ),
@@ -102,16 +109,17 @@ EVENTS: Final[Mapping[str, Event]] = {
     ),
     "the lifespan ended by itself; this child ends its jobs": Event("lifespan_ended"),
     # sessions and the engine
-    "session %s closed: %d jobs charged a crash, %d to run alone, %d given back": Event(
+    "session %s closed: %s charged a crash, %d to run alone, %d given back": Event(
         "session_closed", ("session", "crashed", "suspected", "released")
     ),
     "session %s of child %d is gone": Event("session_gone", ("session", "child")),
-    "session %s is gone: the engine did not hear of it for a lease. %d claims dropped, "
-    "%d jobs run on and will be refused; going on as session %s": Event(
+    "session %s is gone: the engine did not hear of it for a lease. Dropped: %s; "
+    "running on, and to be refused: %s; going on as session %s": Event(
         "session_renewed", ("session", "dropped", "running", "new_session")
     ),
     "the engine is away; trying until it is back: %s": Event("engine_away", ("why",)),
     "the engine is back: %s": Event("engine_back", ("engine",)),
+    "waiting for the engine, and ready when it answers: %s": Event("engine_awaited", ("why",)),
     "the supervisor cannot reach the engine, and tries on: %s": Event(
         "supervisor_engine_away", ("why",)
     ),
@@ -119,7 +127,7 @@ EVENTS: Final[Mapping[str, Event]] = {
     "how the engine keeps jobs: %s": Event("engine_durability", ("found",)),
     "a problem of the engine, %s: %s": Event("engine_problem", ("subject", "found")),
     # schedules
-    "schedule %s left out %d runs from %s to %s: %s": Event(
+    "schedule %s left out %s from %s to %s: %s": Event(
         "runs_left_out", ("schedule", "number", "first", "last", "why")
     ),
     "schedule %s is paused, because no worker has declared it for a day": Event(
@@ -144,4 +152,5 @@ def describe(message: object, arguments: object) -> dict[str, object]:
     event = EVENTS.get(message) if isinstance(message, str) else None
     if event is None or not isinstance(arguments, tuple):
         return {}
-    return {"event": event.name, **dict(zip(event.fields, arguments, strict=False))}
+    values = (int(one) if isinstance(one, Count) else one for one in arguments)
+    return {"event": event.name, **dict(zip(event.fields, values, strict=False))}

@@ -67,6 +67,7 @@ from windlass.errors import (
 from windlass.packing import PLAIN, Packing
 from windlass.settings import Settings
 from windlass.task import Task
+from windlass.worker.burial import tell_burial
 from windlass.worker.guards import ThreadGuard
 from windlass.worker.notices import Notices
 
@@ -321,12 +322,12 @@ class Execution:
         return self._bury(run, Reason.SNOOZED_OUT, FailureText(message=message))
 
     def _bury(self, run: Run, reason: Reason, text: FailureText) -> Outcome:
-        _tell_burial(run.claim, reason, text)
+        tell_burial(run.claim.id, run.claim.task, reason, text)
         error = self._pack(run.claim, text)
         return Buried(id=run.claim.id, token=run.claim.token, reason=reason, error=error)
 
     def _bury_unstarted(self, claim: Claim, reason: Reason, text: FailureText) -> Outcome:
-        _tell_burial(claim, reason, text)
+        tell_burial(claim.id, claim.task, reason, text)
         error = self._pack(claim, text)
         return Buried(id=claim.id, token=claim.token, reason=reason, error=error, started=False)
 
@@ -353,9 +354,3 @@ def _give_up_cancelled(claim: Claim) -> Outcome:
     again, and not lost by a wish that is not valid any more."""
     log.info("job %s of task %s was cancelled while it ran", claim.id, claim.task)
     return Released(id=claim.id, token=claim.token, started=True)
-
-
-def _tell_burial(claim: Claim, reason: Reason, text: FailureText) -> None:
-    """The type of an error only: its message may contain arguments."""
-    cause = text.type or text.message
-    log.error("job %s of task %s is dead, %s: %s", claim.id, claim.task, reason, cause)

@@ -114,9 +114,19 @@ class InsideWorker:
             ends_engine=not self._is_shared,
         )
         self._upkeep.start()
+        self._tell_left_out()
         self._pump_thread.start()
         self._watch.start()
         return self
+
+    def _tell_left_out(self) -> None:
+        alone = sorted(task.name for task in self._app.tasks.values() if task.runs_alone)
+        if alone:
+            log.warning(
+                "this worker is inside a program and leaves alone what runs in processes of its "
+                "own, for a worker process to run: %s",
+                ", ".join(alone),
+            )
 
     def _open_engine(self) -> Engine:
         """One of its own, whose waiting nobody else disturbs; but what is kept in the memory of an

@@ -24,6 +24,7 @@ from threading import Event
 from time import monotonic
 from typing import Any, NoReturn
 
+from windlass.core.counting import Count
 from windlass.engine.contract import (
     Batch,
     Beat,
@@ -392,8 +393,8 @@ class Pump:
         ]
         if stale:
             log.warning(
-                "%d stale outcomes were refused, their jobs are in other hands: %s",
-                len(stale),
+                "refused %s, for jobs that are in other hands: %s",
+                Count(len(stale), "stale outcome"),
                 ", ".join(stale[:10]),
             )
 
@@ -514,11 +515,11 @@ class Pump:
             self._nonces.drop(claim.token)
         self._session = self._owner.new_session()
         log.warning(
-            "session %s is gone: the engine did not hear of it for a lease. %d claims dropped, "
-            "%d jobs run on and will be refused; going on as session %s",
+            "session %s is gone: the engine did not hear of it for a lease. Dropped: %s; "
+            "running on, and to be refused: %s; going on as session %s",
             session,
-            len(dropped),
-            self._line.busy(),
+            Count(len(dropped), "claim"),
+            Count(self._line.busy(), "job"),
             self._session,
         )
 
@@ -536,7 +537,7 @@ class Pump:
                 self._engine.finish(outcomes)
             for call in self._unknown(unsettled):
                 self._engine.release(call.session, call.nonce)
-            log.info("handed back %d running jobs", len(running))
+            log.info("handed back %s", Count(len(running), "running job"))
         except EngineError as error:
             _tell_left(error)
         finally:

@@ -16,6 +16,7 @@ from collections.abc import Sequence
 from logging import getLogger
 from time import monotonic
 
+from windlass.core.counting import count
 from windlass.core.durations import describe_ms
 from windlass.core.sizes import describe_bytes
 from windlass.worker.options import WorkerOptions
@@ -49,7 +50,7 @@ class Recycling:
         if not child.session:
             return None  # it has not begun
         if options.max_jobs and child.table.ended() >= options.max_jobs * child.share:
-            return f"it has ended {child.table.ended()} jobs"
+            return f"it has ended {count(child.table.ended(), 'job')}"
         age_ms = round((monotonic() - child.started_at) * 1000)
         if options.max_age_ms and age_ms >= options.max_age_ms * child.share:
             return f"it is {describe_ms(age_ms // 1000 * 1000)} old"

@@ -11,7 +11,8 @@
    finds those that have served long enough. What went beyond its time-out, or was cancelled, is
    dealt with by `enforcing`.
 5. On the first SIGTERM or SIGINT children drain; when the grace is over, or on a second signal,
-   they hand back what runs; whoever is still there 5 s later is killed.
+   they hand back what runs; whoever is still there 5 s later is killed. SIGUSR1 is the same with
+   a short grace.
 """
 
 from __future__ import annotations
@@ -61,6 +62,8 @@ log = getLogger("windlass.worker")
 ECHO_S = 0.25
 #: How long the last sessions may take to be closed, in seconds.
 CLOSE_S = 5.0
+#: How long jobs have, in seconds, when this worker is replaced by one with newer code.
+REPLACED_S = 2.0
 #: A child that lives for less than this, in seconds, is not replaced at once for ever.
 SHORT_LIFE_S = 1.0
 #: After several short lives the next child is started after so many seconds, doubled each time.
@@ -75,7 +78,8 @@ EXIT_OK = 0
 EXIT_FAILED = 1
 EXIT_USAGE = 2
 
-_STOPPING = (signal.SIGTERM, signal.SIGINT)
+#: The last one comes from `--reload`, which waits to start the next worker.
+_STOPPING = (signal.SIGTERM, signal.SIGINT, signal.SIGUSR1)
 
 
 class Supervisor:
@@ -216,6 +220,7 @@ class Supervisor:
             on_gone=lambda session: self._reactor.post(partial(self._tell_gone, session)),
             on_cancel=lambda session, ids: self._reactor.post(partial(self._cancel, session, ids)),
             on_suspects=lambda: self._reactor.post(self._serve_alone),
+            on_answer=partial(show_banner, self._options.app, engine.location, ready),
             timekeeper=Timekeeper(engine, ready.schedules),
         )
         self._enforcement = Enforcement(
@@ -226,10 +231,9 @@ class Supervisor:
             finish=upkeep.finish,
             kill=self._kill,
         )
+        self._location = engine.location
         upkeep.start()
         self._oversight.start()
-        self._location = engine.location
-        show_banner(self._options.app, engine.location, ready)
         for _ in range(0 if self._stops else self._options.processes - 1):
             self._start_child(is_solo=False)
         if self._options.burst:
@@ -358,18 +362,20 @@ class Supervisor:
         self._stops += 1
         self._stopped_at = monotonic()
         if self._stops == 1:
+            is_replaced = number is signal.SIGUSR1
+            grace_s = min(self._grace_s, REPLACED_S) if is_replaced else self._grace_s
             log.info(
                 "stopping on %s: jobs have %g s to finish; another signal hands them back now",
                 number.name,
-                self._grace_s,
+                grace_s,
             )
-            self._drain()
+            self._drain(grace_s)
         elif self._stops == 2:
             self._hand_back()
 
-    def _drain(self) -> None:
+    def _drain(self, grace_s: float) -> None:
         self._tell_all(Drain())
-        self._reactor.after(self._grace_s, self._hand_back)
+        self._reactor.after(grace_s, self._hand_back)
 
     def _end_burst(self) -> None:
         """As soon as nothing is left to do."""
@@ -382,7 +388,7 @@ class Supervisor:
         log.info("stopping: nothing is left to do")
         self._stops += 1
         self._stopped_at = monotonic()
-        self._drain()
+        self._drain(self._grace_s)
 
     def _hand_back(self) -> None:
         if not self._is_handing_back:

@@ -17,6 +17,7 @@ from random import uniform
 from time import monotonic
 from typing import Final
 
+from windlass.core.counting import Count
 from windlass.core.declaration import RENEWAL_MS, Standing
 from windlass.core.timetable import LeftOut
 from windlass.engine import firing
@@ -140,9 +141,9 @@ class Timekeeper:
 
 def _tell_left_out(name: str, part: LeftOut) -> None:
     log.warning(
-        "schedule %s left out %d runs from %s to %s: %s",
+        "schedule %s left out %s from %s to %s: %s",
         name,
-        part.number,
+        Count(part.number, "run"),
         _moment(part.first_ms),
         _moment(part.last_ms),
         _WHY[part.why],

@@ -27,8 +27,11 @@ from typing import Protocol
 
 import msgspec
 
-from windlass.engine.contract import Beat, Engine, Grade, Outcome, Plan
+from windlass.core.counting import Count
+from windlass.core.failure import FailureText
+from windlass.engine.contract import Beat, Buried, Engine, Grade, Outcome, Plan, Verdict
 from windlass.errors import EngineError
+from windlass.worker.burial import tell_burial
 from windlass.worker.slots import SlotTable
 from windlass.worker.timekeeping import Timekeeper
 
@@ -85,7 +88,8 @@ class Duty:
 
 class Upkeep:
     """For the children; `suspects` is the plan of those that run jobs alone, `living` gives those
-    to beat for. The callbacks are called in this thread."""
+    to beat for. The callbacks are called in this thread, `on_answer` when the engine has answered
+    for the first time."""
 
     def __init__(
         self,
@@ -97,6 +101,7 @@ class Upkeep:
         on_cancel: Callable[[str, tuple[str, ...]], None],
         on_suspects: Callable[[], None],
         *,
+        on_answer: Callable[[], None] | None = None,
         timekeeper: Timekeeper | None = None,
         ends_engine: bool = True,
     ) -> None:
@@ -107,6 +112,7 @@ class Upkeep:
         self._on_gone = on_gone
         self._on_cancel = on_cancel
         self._on_suspects = on_suspects
+        self._on_answer = on_answer
         self._ends_engine = ends_engine
         self._errands: deque[Closing | Outcome] = deque()
         self._settled_at = 0.0
@@ -188,12 +194,14 @@ class Upkeep:
         duty.due = monotonic() + wait_s
 
     def _note_away(self, error: EngineError) -> None:
-        if not self._is_away:
+        if not self._is_away and not self.answered_at:
+            log.warning("waiting for the engine, and ready when it answers: %s", error)
+        elif not self._is_away:
             log.warning("the supervisor cannot reach the engine, and tries on: %s", error)
         self._is_away = True
 
     def _note_back(self) -> None:
-        if self._is_away:
+        if self._is_away and self.answered_at:
             log.warning("the supervisor reaches the engine again: %s", self._engine.location)
         self._is_away = False
 
@@ -206,10 +214,19 @@ class Upkeep:
             if isinstance(errand, Closing):
                 self._close(errand)
             else:
-                self._engine.finish([errand])  # refused when it ended by itself after all
+                self._finish(errand)
             self._settled_at = monotonic()
             self._errands.popleft()
         return NEVER
+
+    def _finish(self, outcome: Outcome) -> None:
+        """Refused when it ended by itself after all."""
+        [verdict] = self._engine.finish([outcome])
+        if verdict is Verdict.OK and isinstance(outcome, Buried):
+            [record] = self._engine.get([outcome.id])
+            if record is not None:
+                text = FailureText.unpack(outcome.error)
+                tell_burial(record.id, record.task, outcome.reason, text)
 
     def _close(self, closing: Closing) -> None:
         closed = self._engine.close(closing.session, closing.suspects, closing.cause)
@@ -217,9 +234,9 @@ class Upkeep:
             self._on_suspects()
         if closed.crashed or closed.suspected or closed.released:
             log.info(
-                "session %s closed: %d jobs charged a crash, %d to run alone, %d given back",
+                "session %s closed: %s charged a crash, %d to run alone, %d given back",
                 closing.session,
-                closed.crashed,
+                Count(closed.crashed, "job"),
                 closed.suspected,
                 closed.released,
             )
@@ -242,7 +259,10 @@ class Upkeep:
     def _tend(self) -> float:
         """It writes, on every engine: an engine that can only be read from has not answered."""
         tended = self._engine.tend()
+        is_first = not self.answered_at
         self.answered_at = monotonic()
+        if is_first and self._on_answer is not None:
+            self._on_answer()
         return TEND_ON_S if tended.more else TEND_S
 
     def _examine(self) -> float:

@@ -13,7 +13,11 @@ def demo(ctx: click.Context) -> None:
     It needs no server, touches nothing outside a folder of its own, and ends by itself in less
     than a minute. Exits with 1 if any job was lost.
 
-    With WINDLASS_URL=redis://... it does the same on that server, under a namespace of its own.
+    With a Redis url it does the same on that server, under a namespace of its own.
+
+    \b
+    windlass demo
+    WINDLASS_URL=redis://localhost:6379/0 windlass demo
     """
     from windlass.cli.demo.show import run_show
 

@@ -32,6 +32,7 @@ from windlass.cli.demo.proof import Proof, prove
 from windlass.cli.demo.screen import Screen
 from windlass.cli.output import console
 from windlass.cli.wording import program
+from windlass.core.counting import count
 from windlass.core.states import FINAL
 from windlass.engine.contract import Stats
 from windlass.errors import EngineError
@@ -174,7 +175,8 @@ def kill_a_child(app: Windlass, screen: Screen) -> bool:
             pid = int(session.session.split(".")[-2])
             os.kill(pid, signal.SIGKILL)
             screen.note(
-                f"child process {pid} was killed with SIGKILL while it held {session.jobs} jobs"
+                f"child process {pid} was killed with SIGKILL while it held "
+                f"{count(session.jobs, 'job')}"
             )
             return True
     return False

@@ -68,7 +68,7 @@ def examine(database: Database, check_owner: Callable[[apsw.Connection], int]) -
     yield examine_room(shutil.disk_usage(place.path.parent).free, place.path.parent)
     yield _log(place)
     try:
-        database.read(check_owner)
+        yield Finding(Grade.OK, "format", f"{database.read(check_owner)}, which this version reads")
         yield from database.read(_inside)
     except EngineUnavailable:
         raise

@@ -1,0 +1,110 @@
+"""`windlass config`: every setting, its value, and where it is from.
+
+The app is imported, because its code may say something; the engine is not needed.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import Final
+
+import click
+import msgspec
+
+from windlass.cli.connecting import AppPath, find_app_path, import_app
+from windlass.cli.output import print_json, print_table, say
+from windlass.cli.parameters import connection_options, json_option
+from windlass.core.durations import describe_ms
+from windlass.settings import (
+    PREFIX,
+    SETTINGS,
+    Settings,
+    Source,
+    absolute_url,
+    find_overruled,
+    mask_urls,
+    read_settings,
+)
+
+#: Shown as set or not, and never as they are.
+_SECRETS: Final = frozenset({"secret"})
+
+
+class Row(msgspec.Struct, frozen=True, kw_only=True):
+    """One setting as it is shown."""
+
+    name: str
+    value: str
+    source: str
+    overruled: str = ""  # a variable that says something else and is not heeded
+
+
+@click.command(short_help="Show every setting, its value and where it is from.")
+@connection_options
+@json_option
+def config(app_path: str | None, url: str | None, as_json: bool) -> None:
+    """Show every setting, its value, and where it is from. The engine is not asked.
+
+    An option comes before the code of the app, that before the environment, and that before the
+    default. Passwords and secrets are shown as ***.
+
+    \b
+    windlass config --app shop.tasks:app
+    windlass config --json
+    """
+    path = find_app_path(app_path)
+    settings = _settle(path, url)
+    overruled = find_overruled(settings, os.environ)
+    rows = [_row_of_app(path), *(_row(settings, name, overruled) for name in SETTINGS)]
+    if as_json:
+        print_json(rows)
+        return
+    print_table(["setting", "value", "source"], ((row.name, row.value, row.source) for row in rows))
+    for name, variable in overruled.items():
+        say(f"{variable} is not heeded: the code of the app says {name}, which comes first.")
+
+
+def _settle(path: AppPath | None, url: str | None) -> Settings:
+    """With an option for the url, as a worker with the same options would run."""
+    url = url and absolute_url(url)  # before the app is imported, which may change the folder
+    settings = read_settings({}, os.environ) if path is None else import_app(path).settings
+    if url is None:
+        return settings
+    read_settings({"url": url}, {})  # refused if it is none
+    sources = {**settings.sources, "url": Source.OPTION}
+    return msgspec.structs.replace(settings, url=url, sources=sources)
+
+
+def _row_of_app(path: AppPath | None) -> Row:
+    if path is None:
+        return Row(name="app", value="", source="not named")
+    return Row(name="app", value=path.target, source=path.source)
+
+
+def _row(settings: Settings, name: str, overruled: dict[str, str]) -> Row:
+    return Row(
+        name=name,
+        value=_shown(name, getattr(settings, SETTINGS[name].field), SETTINGS[name].field),
+        source=_source(settings.sources[name], name),
+        overruled=overruled.get(name, ""),
+    )
+
+
+def _source(source: Source, name: str) -> str:
+    match source:
+        case Source.OPTION:
+            return f"--{name}"
+        case Source.ARGUMENT:
+            return "code"
+        case Source.ENVIRONMENT:
+            return PREFIX + name.upper()
+        case Source.DEFAULT:
+            return "default"
+
+
+def _shown(name: str, value: object, field: str) -> str:
+    if value is None:
+        return ""
+    if name in _SECRETS:
+        return "***"
+    return describe_ms(int(str(value))) if field.endswith("_ms") else mask_urls(str(value))

@@ -1,0 +1,16 @@
+"""What is said of a job that has become a dead letter, by whichever process has buried it."""
+
+from __future__ import annotations
+
+from logging import getLogger
+
+from windlass.core.failure import FailureText
+from windlass.core.states import Reason
+
+log = getLogger("windlass.worker")
+
+
+def tell_burial(job_id: str, task: str, reason: Reason, text: FailureText) -> None:
+    """The type of an error only: its message may contain arguments."""
+    cause = text.type or text.message
+    log.error("job %s of task %s is dead, %s: %s", job_id, task, reason, cause)

@@ -1,0 +1,358 @@
+"""Likely mistakes, each of them really made, and what windlass answers.
+
+`python -m tests.docs.mistakes` makes all of them and writes docs/reference/mistakes.md; a test
+makes them again and compares. A mistake is a command or a piece of Python, in a folder of its own
+with the app `shop:app` in it. Commands run in this process, as the console script runs them; an
+error of the library is shown as at the end of a traceback.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import (
+    AbstractContextManager,
+    contextmanager,
+    nullcontext,
+    redirect_stderr,
+    redirect_stdout,
+)
+from io import StringIO
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Final, NamedTuple
+
+from tests.docs.pages import DOCS
+from tests.engines.conftest import hold_the_lock
+from tests.redis_server import shared_server
+from windlass import Windlass
+from windlass.cli.root import exit_code_of
+
+PAGE: Final = DOCS / "reference" / "mistakes.md"
+#: The folder in which the reader is thought to be.
+READER: Final = "/srv/shop"
+HEAD: Final = """# Mistakes
+
+What windlass answers to likely mistakes: what it expected, what it found, and what to do. Each row
+was made for real, with the app `shop:app` in the folder `/srv/shop`:
+
+```python shop.py
+{shop}```
+
+`python -m tests.docs.mistakes` writes this page, and a test makes every mistake again. Commands
+exit with 2 when the usage, a setting or the app is wrong, with 3 when the engine does not answer,
+and with 1 otherwise; none prints a traceback.
+"""
+
+SHOP: Final = """from datetime import datetime
+
+from windlass import Context, Cron, Windlass, current_context
+
+app = Windlass("sqlite:///jobs.db")
+
+
+@app.task
+def resize(path: str, width: int = 100) -> str:
+    return f"{path} at {width}"
+
+
+@app.task
+async def welcome(user_id: int) -> None: ...
+"""
+
+
+class Mistake(NamedTuple):
+    """What was done: a command, with its environment before it, or lines of Python."""
+
+    title: str
+    done: str
+    around: Callable[[Path], AbstractContextManager[object]] = lambda _folder: nullcontext()
+
+
+# ---------------------------------------------------------------------------------- circumstances
+
+
+@contextmanager
+def _stored(folder: Path) -> Iterator[None]:
+    """A database with nothing in it."""
+    with Windlass(f"sqlite:///{folder / 'jobs.db'}") as app:
+        app.engine.migrate()
+    yield
+
+
+@contextmanager
+def _in_paris(_folder: Path) -> Iterator[None]:
+    os.environ["TZ"] = "CET-1CEST"
+    time.tzset()
+    try:
+        yield
+    finally:
+        del os.environ["TZ"]
+        time.tzset()
+
+
+def _impatient(_folder: Path) -> AbstractContextManager[object]:
+    """To save time: an engine that is away is waited for."""
+    os.environ["WINDLASS_ENQUEUE_TIMEOUT"] = "100ms"
+    return nullcontext()
+
+
+@contextmanager
+def _locked(folder: Path) -> Iterator[None]:
+    _impatient(folder)
+    with _stored(folder), hold_the_lock(folder / "jobs.db"):
+        yield
+
+
+def _file(name: str, text: str) -> Callable[[Path], AbstractContextManager[object]]:
+    def write(folder: Path) -> AbstractContextManager[object]:
+        (folder / name).write_text(text, encoding="utf-8")
+        return nullcontext()
+
+    return write
+
+
+@contextmanager
+def _without_driver(_folder: Path) -> Iterator[None]:
+    """As where windlass was installed without its extra."""
+    loaded = {name: sys.modules[name] for name in sys.modules if _is_of_redis(name)}
+    for name in loaded:
+        del sys.modules[name]
+    sys.modules["redis"] = None  # type: ignore[assignment]  # how Python marks what is not there
+    try:
+        yield
+    finally:
+        for name in [name for name in sys.modules if _is_of_redis(name)]:
+            del sys.modules[name]
+        sys.modules.update(loaded)
+
+
+def _is_of_redis(name: str) -> bool:
+    return name.startswith("windlass.engine.redis") or name.partition(".")[0] == "redis"
+
+
+# ------------------------------------------------------------------------------------- the mistakes
+
+#: Names of all settings, or of all options.
+_LIST: Final = re.compile(r"(Windlass\(\.\.\.\) takes|after WINDLASS_ one of|It takes) [^.]+\.")
+REFUSING: Final = "redis://127.0.0.1:1/0"
+COMMANDS: Final = [
+    Mistake("a file for a module", "windlass status --app shop/tasks.py:app"),
+    Mistake("a module that is not there", "windlass status --app shpo:app"),
+    Mistake("a module without the variable", "windlass status --app shop"),
+    Mistake("a variable that is not there", "windlass status --app shop:ap"),
+    Mistake("a variable that is no app", "windlass status --app shop:resize"),
+    Mistake(
+        "an app that cannot be imported",
+        "windlass status --app broken:app",
+        _file("broken.py", "import os\n\nos.environ['SHOP_KEY']\n"),
+    ),
+    Mistake("no app", "windlass enqueue shop.resize"),
+    Mistake("neither an app nor a url", "windlass status"),
+    Mistake("a misspelt command", "windlass statsu"),
+    Mistake("a misspelt option", "windlass status --app shop:app --jsno"),
+    Mistake(
+        "a misspelt key of pyproject.toml",
+        "windlass status",
+        _file("pyproject.toml", '[tool.windlass]\nurl = "sqlite:///jobs.db"\n'),
+    ),
+    Mistake("a misspelt variable", "WINDLASS_LAESE=5s windlass status --app shop:app"),
+    Mistake("a variable that makes no sense", "WINDLASS_LEASE=soon windlass config"),
+    Mistake(
+        "a variable that the code overrules",
+        "WINDLASS_URL=redis://localhost windlass queue list --app shop:app",
+        _stored,
+    ),
+    Mistake("a url without a scheme", "windlass status --url jobs.db"),
+    Mistake("a url with another scheme", "windlass status --url mysql://localhost/jobs"),
+    Mistake("a url with two slashes", "windlass status --url sqlite://jobs.db"),
+    Mistake("a database in memory", "windlass status --url sqlite:///:memory:"),
+    Mistake("a mistyped path", "windlass status --url sqlite:///jbos.db"),
+    Mistake(
+        "a file that is no database",
+        "windlass status --url sqlite:///notes.txt",
+        _file("notes.txt", "Remember the milk. " * 100),
+    ),
+    Mistake(
+        "a folder that cannot be written to",
+        "windlass enqueue shop.resize --app shop:app --args '[\"a\"]' --url sqlite:////proc/jobs.db",
+    ),
+    Mistake(
+        "a file that another process has locked",
+        "windlass enqueue shop.resize --app shop:app --args '[\"a\"]'",
+        _locked,
+    ),
+    Mistake("an engine that is away", f"windlass status --url {REFUSING}", _impatient),
+    Mistake("a wrong password", "windlass status --url redis://nobody:hunter2@SERVER/0"),
+    Mistake(
+        "a driver that is not installed",
+        "windlass status --url redis://localhost:6379/0",
+        _without_driver,
+    ),
+    Mistake("a misspelt task", "windlass enqueue shop.resise --app shop:app --args '[\"a\"]'"),
+    Mistake("a missing argument", "windlass enqueue shop.resize --app shop:app"),
+    Mistake(
+        "an argument of another type",
+        'windlass enqueue shop.resize --app shop:app --args \'["a", "wide"]\'',
+    ),
+    Mistake(
+        "arguments that are no JSON", "windlass enqueue shop.resize --app shop:app --args a.jpg"
+    ),
+    Mistake(
+        "a time without an offset",
+        "windlass enqueue shop.resize --app shop:app --at 2030-01-31T08:00",
+        _in_paris,
+    ),
+    Mistake("a delay that is none", "windlass enqueue shop.resize --app shop:app --in tomorrow"),
+    Mistake(
+        "an unknown job", "windlass job show 01m7gk6tx900smjc57av0rnpgb --app shop:app", _stored
+    ),
+    Mistake("a misspelt queue", "windlass queue pause defualt --app shop:app", _stored),
+]
+PYTHON: Final = [
+    Mistake("a misspelt setting", 'Windlass("sqlite:///jobs.db", laese="10s")'),
+    Mistake("a duration that is none", 'Windlass("sqlite:///jobs.db", lease="soon")'),
+    Mistake("a misspelt option of a task", "@app.task(timout=30)\ndef tidy() -> None: ..."),
+    Mistake("an option in the wrong place", 'resize.using(name="other")'),
+    Mistake("a missing argument in Python", "resize.enqueue()"),
+    Mistake("an argument that cannot be stored", "resize.enqueue(object())"),
+    Mistake("an argument that is too large", 'resize.enqueue("x" * 2_000_000)'),
+    Mistake(
+        "an annotation that cannot be stored",
+        "@app.task\ndef send(connection: Windlass) -> None: ...\n\nsend.enqueue(app)",
+    ),
+    Mistake("a naive datetime", 'resize.using(run_after=datetime(2030, 1, 31)).enqueue("a.jpg")'),
+    Mistake("a delay below zero", 'resize.using(run_after="-5s")'),
+    Mistake("a priority out of range", "resize.using(priority=200)"),
+    Mistake("a time-out below zero", "resize.using(timeout=-1)"),
+    Mistake("text for many calls", 'resize.enqueue_many("a.jpg")'),
+    Mistake(
+        "two tasks of one name",
+        '@app.task(name="shop.resize")\ndef shrink(path: str) -> None: ...',
+    ),
+    Mistake("a task without a name", "app.task(lambda path: path)"),
+    Mistake(
+        "a context that is not asked for in the right place",
+        "@app.task(takes_context=True)\ndef tidy() -> None: ...",
+    ),
+    Mistake("a context where no job runs", "current_context()"),
+    Mistake(
+        "a cron expression that is none",
+        '@app.task(schedule=Cron("61 * * * *"))\ndef tidy() -> None: ...',
+    ),
+    Mistake("a misspelt time zone", 'Cron("0 3 * * *", tz="Europe/Pari")'),
+    Mistake(
+        "a schedule of a task that needs arguments",
+        '@app.task(schedule=Cron("0 3 * * *"))\ndef mail(user_id: int) -> None: ...',
+    ),
+    Mistake(
+        "one idempotency key for two calls",
+        'resize.using(idempotency_key="k").enqueue("a.jpg")\n'
+        'resize.using(idempotency_key="k").enqueue("b.jpg")',
+    ),
+    Mistake("an id that is none", 'app.job("job 1")'),
+    Mistake("the result of a job of another app", 'app.job("01m7gk6tx900smjc57av0rnpgb").result()'),
+    Mistake(
+        "a result that nobody works on",
+        'resize.enqueue("a.jpg").result(timeout="10ms")',
+    ),
+]
+ALL: Final = [*COMMANDS, *PYTHON]
+
+
+# ----------------------------------------------------------------------------------------- making
+
+
+def make(mistake: Mistake, folder: Path) -> str:
+    """What is answered, as it is the same on every machine and every day."""
+    (folder / "shop.py").write_text(SHOP, encoding="utf-8")
+    before = (os.getcwd(), dict(os.environ), [*sys.path])
+    os.chdir(folder)
+    try:
+        with mistake.around(folder):
+            is_command = mistake in COMMANDS
+            return _settled(_type(mistake.done) if is_command else _run(mistake.done), folder)
+    finally:
+        os.chdir(before[0])
+        os.environ.clear()
+        os.environ.update(before[1])
+        sys.path[:] = before[2]
+        for name in ("shop", "broken"):
+            sys.modules.pop(name, None)
+
+
+def _type(line: str) -> str:
+    words = shlex.split(line.replace("SERVER", f"127.0.0.1:{shared_server().port}"))
+    while words[0] != "windlass":
+        name, _, value = words.pop(0).partition("=")
+        os.environ[name] = value
+    out, err = StringIO(), StringIO()
+    with redirect_stdout(out), redirect_stderr(err):
+        code = exit_code_of(words[1:])
+    said = err.getvalue().strip()
+    assert "Traceback" not in said
+    said = said.partition("Error: ")[2] if "Error: " in said else said
+    return f"{said} (exit code {code})" if code else said
+
+
+def _run(text: str) -> str:
+    """Of what the lines raise, the name and the message."""
+    names = {"__name__": "shop", "__file__": "shop.py"}
+    exec(compile(SHOP, "shop.py", "exec"), names)  # noqa: S102  # it is the text above
+    try:
+        exec(compile(text, "shop.py", "exec"), names)  # noqa: S102  # and one of the mistakes
+    except Exception as error:  # noqa: BLE001  # any is an answer
+        return f"{type(error).__name__}: {error}"
+    finally:
+        names["app"].close()  # type: ignore[attr-defined]  # the text above made it
+    raise AssertionError(f"nothing was said about {text!r}")
+
+
+def _settled(answer: str, folder: Path) -> str:
+    answer = answer.replace(str(folder), READER).replace("\n", " ")
+    answer = re.sub(r"127\.0\.0\.1:\d+", "127.0.0.1:6379", answer)
+    answer = re.sub(r"\b01[0-9a-hjkmnp-tv-z]{24}\b", "01m7gk6tx900smjc57av0rnpgb", answer)
+    answer = re.sub(r"(for|within) \d+\.\d s", r"\1 5.0 s", answer)
+    answer = _LIST.sub(r"\1 ...", answer)
+    return re.sub(r" +", " ", answer)
+
+
+# ---------------------------------------------------------------------------------------- the page
+
+
+def row(mistake: Mistake, answer: str) -> str:
+    done = mistake.done.replace(REFUSING, "redis://127.0.0.1:6379/0")
+    done = done.replace("SERVER", "127.0.0.1:6379")
+    code = "<br>".join(f"`{line}`" for line in done.splitlines() if line)
+    return f"| {mistake.title} | {code} | {_escaped(answer)} |".replace("\\|", "&#124;")
+
+
+def _escaped(answer: str) -> str:
+    for char in ("|", "*", "<", ">"):
+        answer = answer.replace(char, f"&#{ord(char)};")
+    return answer
+
+
+def page(answers: dict[str, str]) -> str:
+    parts = [HEAD.format(shop=SHOP)]
+    for heading, mistakes in (("Commands", COMMANDS), ("Python", PYTHON)):
+        rows = [row(mistake, answers[mistake.title]) for mistake in mistakes]
+        table = "\n".join(["| mistake | done | answer |", "| --- | --- | --- |", *rows])
+        parts.append(f"\n## {heading}\n\n{table}\n")
+    return "".join(parts)
+
+
+def main() -> None:
+    answers = {}
+    for mistake in ALL:
+        with TemporaryDirectory() as folder:
+            answers[mistake.title] = make(mistake, Path(folder).resolve())
+    PAGE.write_text(page(answers), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()
