@@ -29,6 +29,7 @@ from windlass.errors import (
     JobNotFound,
     NewerFormat,
     NoContext,
+    NotDead,
     PayloadTooLarge,
     QueueFull,
     ResultExpired,
@@ -44,6 +45,7 @@ from windlass.task import Call, Task
 
 if TYPE_CHECKING:
     from windlass.core.schedule import All, Cron, Every
+    from windlass.letters import DeadGroup, DeadLetter
     from windlass.schedules import ScheduleInfo
 
 __all__ = [
@@ -54,6 +56,8 @@ __all__ = [
     "Call",
     "Context",
     "Cron",
+    "DeadGroup",
+    "DeadLetter",
     "DecodeError",
     "DuplicateJob",
     "EncodeError",
@@ -76,6 +80,7 @@ __all__ = [
     "JobNotFound",
     "NewerFormat",
     "NoContext",
+    "NotDead",
     "PayloadTooLarge",
     "Progress",
     "Queue",
@@ -108,4 +113,8 @@ def __getattr__(name: str) -> object:
         from windlass import schedules
 
         return getattr(schedules, name)
+    if name in ("DeadGroup", "DeadLetter"):
+        from windlass import letters
+
+        return getattr(letters, name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

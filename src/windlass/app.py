@@ -64,6 +64,7 @@ if TYPE_CHECKING:
     from windlass.batching import Batcher
     from windlass.core.schedule import Cron, Every
     from windlass.core.timetable import Entry
+    from windlass.dead import DeadLetters
     from windlass.schedules import Schedules
 
     Timing = Cron | Every | Sequence[Cron | Every]
@@ -160,6 +161,13 @@ class Windlass:
         from windlass.schedules import Schedules  # costs a tenth of the import of windlass
 
         return Schedules(self)
+
+    @property
+    def dead(self) -> DeadLetters:
+        """The dead letters: to be seen, grouped, retried and discarded."""
+        from windlass.dead import DeadLetters  # needed by few
+
+        return DeadLetters(self)
 
     def job(self, id: str) -> Job[Any]:
         """A handle on any job. Asks nobody whether there is one."""

@@ -77,7 +77,7 @@ def test_nothing_is_cut_in_a_pipe(shell: Shell, app: Windlass, hand: Hand) -> No
 def test_show(shell: Shell, dead: list[str]) -> None:
     ran = shell.type("dead", "show", dead[1], "--url", shell.url)
     assert ran.code == 0
-    assert 'call      {"args":[2]}' in ran.out
+    assert 'call         {"args":[2]}' in ran.out
     assert "ValueError: bang 1" in ran.out
     ran = shell.type("dead", "show", dead[1], "--json", "--url", shell.url)
     assert ran.json["call"] == {"args": [2]}
@@ -157,7 +157,7 @@ def test_discard_after_a_yes(shell: Shell, app: Windlass, dead: list[str]) -> No
     assert ran.code == 0
     assert "Remove 1 dead job of" in ran.err
     gone, summary = ran.out.splitlines()
-    assert gone == f'discarded {dead[0]} tasks.add exhausted {{"args":[1]}}'
+    assert gone == f'discarding {dead[0]} tasks.add exhausted {{"args":[1]}}'
     assert summary == "1 dead job discarded."
     with pytest.raises(JobNotFound):
         app.job(dead[0]).info()
@@ -168,6 +168,6 @@ def test_discard_without_a_question(shell: Shell, app: Windlass, dead: list[str]
     command = ["dead", "discard", "--task", "tasks.add", "--yes", "--json", "--url", shell.url]
     ran = shell.type(*command)
     assert (ran.code, ran.json) == (0, {"discarded": 2})
-    assert f"discarded {dead[0]} tasks.add exhausted" in ran.err
+    assert f"discarding {dead[0]} tasks.add exhausted" in ran.err
     assert "[y/N]" not in ran.err
     assert states(app, dead[2:]) == [State.DEAD]

@@ -2,7 +2,8 @@
 
     {"version":1,"task":"media.resize","call":{"args":["cat.jpg",[100]]}}
 
-`headers` and `options` follow when the caller chose some. `pack` writes it, `unpack` reads it.
+`headers` and `options` follow when the caller chose some. `pack` writes it, `unpack` reads it, and
+`call_text` shows it.
 
 A reader ignores fields that it does not know, so a field may be added within a version as long as
 an old worker that ignores it still runs the job as the caller meant. Any other change takes a new
@@ -81,6 +82,14 @@ def unpack(packed: bytes) -> Envelope:
     if envelope.version < 1:
         raise DecodeError(f"the stored job says format {envelope.version}, which never existed")
     return envelope
+
+
+def call_text(packed: bytes) -> str:
+    """The stored call, for people; of bytes that make none, why not."""
+    try:
+        return bytes(unpack(packed).call).decode()
+    except DecodeError as error:
+        return f"(undecodable: {error})"
 
 
 def _version_of(packed: bytes) -> int:
