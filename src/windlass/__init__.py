@@ -45,7 +45,7 @@ from windlass.task import Call, Task
 
 if TYPE_CHECKING:
     from windlass.core.schedule import All, Cron, Every
-    from windlass.letters import DeadGroup, DeadLetter
+    from windlass.letters import DeadAlert, DeadGroup, DeadLetter
     from windlass.schedules import ScheduleInfo
 
 __all__ = [
@@ -56,6 +56,7 @@ __all__ = [
     "Call",
     "Context",
     "Cron",
+    "DeadAlert",
     "DeadGroup",
     "DeadLetter",
     "DecodeError",
@@ -113,7 +114,7 @@ def __getattr__(name: str) -> object:
         from windlass import schedules
 
         return getattr(schedules, name)
-    if name in ("DeadGroup", "DeadLetter"):
+    if name in ("DeadAlert", "DeadGroup", "DeadLetter"):
         from windlass import letters
 
         return getattr(letters, name)

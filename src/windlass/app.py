@@ -65,6 +65,7 @@ if TYPE_CHECKING:
     from windlass.core.schedule import Cron, Every
     from windlass.core.timetable import Entry
     from windlass.dead import DeadLetters
+    from windlass.letters import AlertHook, DeadAlert
     from windlass.schedules import Schedules
 
     Timing = Cron | Every | Sequence[Cron | Every]
@@ -72,6 +73,7 @@ if TYPE_CHECKING:
 P = ParamSpec("P")
 R = TypeVar("R")
 Around = TypeVar("Around", bound=AroundRun)
+Hook = TypeVar("Hook", bound="Callable[[DeadAlert], object]")
 
 _TASK_NAME: Final = re.compile(r"[^\s\x00-\x1f]{1,200}")
 
@@ -123,6 +125,7 @@ class Windlass:
         self._lifespan = None if lifespan is None else read_lifespan(lifespan)
         self._declared: dict[str, tuple[Task[..., Any], Cron | Every]] = {}
         self._middleware: list[Middleware] = []
+        self._alert_hooks: list[AlertHook] = []
         self._unnamed_url = _unnamed(self.settings)
         self._engine: Engine | None = None
         self._wrap: Callable[[Engine], Engine] | None = None
@@ -142,6 +145,11 @@ class Windlass:
     def middleware(self) -> Sequence[Middleware]:
         """What surrounds every run of a job, the outermost first."""
         return tuple(self._middleware)
+
+    @property
+    def alert_hooks(self) -> Sequence[AlertHook]:
+        """What a worker calls when dead jobs pile up."""
+        return tuple(self._alert_hooks)
 
     @property
     def engine(self) -> Engine:
@@ -343,6 +351,12 @@ class Windlass:
         attempt; the rules of retries stay. The first one declared is the outermost."""
         self._middleware.append(read_middleware(function))
         return function
+
+    def on_dead_alert(self, hook: Hook) -> Hook:
+        """Call this function when dead jobs pile up, in one child of one worker: it takes a
+        `DeadAlert`. When that is, the settings `dead_alert` and `dead_alert_growth` say."""
+        self._alert_hooks.append(hook)
+        return hook
 
     # -------------------------------------------------------------------------------- opening
 

@@ -3,6 +3,7 @@ the line that is logged before one is gone."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from datetime import datetime
 from typing import Final
 
@@ -105,3 +106,21 @@ def obituary(record: JobRecord, what: str) -> str:
     if len(call) > MAX_LOGGED:
         call = f"{call[:MAX_LOGGED]}... ({len(call):,} characters)"
     return f"{what} {record.id} {record.task} {record.reason} {call}"
+
+
+class DeadAlert(msgspec.Struct, frozen=True, kw_only=True):
+    """Dead jobs pile up: what `@app.on_dead_alert` is told."""
+
+    kind: str  # "depth": there are too many; "growth": they become more too fast
+    dead: int  # how many there are
+    grown: int  # how many died within the last five minutes
+
+    def __str__(self) -> str:
+        if self.kind == "depth":
+            what = f"there are {self.dead:,} dead jobs"
+        else:
+            what = f"{self.grown:,} jobs died within 5 minutes, {self.dead:,} are dead"
+        return f"{what}: `windlass dead list --group` shows why"
+
+
+AlertHook = Callable[[DeadAlert], object]

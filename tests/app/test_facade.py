@@ -14,7 +14,7 @@ SLOW = (
     *("windlass.core.schedule", "zoneinfo"),
 )
 #: What is loaded when it is first asked for.
-LATER = {"All", "Cron", "DeadGroup", "DeadLetter", "Every", "ScheduleInfo"}
+LATER = {"All", "Cron", "DeadAlert", "DeadGroup", "DeadLetter", "Every", "ScheduleInfo"}
 
 
 def test_exports_are_sorted_and_complete() -> None:

@@ -1,0 +1,115 @@
+"""What a worker does about dead jobs: says what is swept away, and alerts when they pile up.
+
+1. `sweep` writes down what dead jobs were whose time has passed, and only then has them removed. A
+   worker that dies in between leaves them to the next one, so a line may be there twice and is
+   never missing.
+2. `DeadWatch` looks twice a minute at two numbers that the engine keeps: how many are dead, and how
+   many have died so far. It alerts once when one of them goes beyond its threshold, and again only
+   after it was well below. Of all workers the one with the first session speaks; the next one takes
+   over when it leaves, and then says it once more.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Collection, Sequence
+from logging import getLogger
+from threading import Thread
+from time import monotonic
+from typing import Final
+
+from windlass.core.states import State
+from windlass.engine.contract import Engine
+from windlass.letters import AlertHook, DeadAlert, obituary
+
+log = getLogger("windlass.dead")
+
+#: How often to look, in seconds.
+LOOK_S: Final = 30.0
+#: Growth is that of so many seconds.
+WINDOW_S: Final = 300.0
+#: A worker that is not the one to speak asks again after so many seconds whether it is now.
+TURN_S: Final = 300.0
+#: An alert is given again after the number was at most this share of its threshold.
+CALM: Final = 0.8
+#: So many payloads are read at a time.
+PAGE: Final = 20
+
+
+def sweep(engine: Engine, ids: Sequence[str]) -> None:
+    """Write down, then remove, dead jobs that were kept long enough."""
+    for at in range(0, len(ids), PAGE):
+        for record in engine.get(ids[at : at + PAGE]):
+            if record is not None and record.state is State.DEAD:
+                log.warning("%s", obituary(record, "kept long enough, removing"))
+    engine.tend(ids)
+
+
+class DeadWatch:
+    """For one worker; `sessions` are its own, `on_alert` is called in the thread that looks."""
+
+    def __init__(
+        self,
+        engine: Engine,
+        depth: int,
+        growth: int,
+        sessions: Callable[[], Collection[str]],
+        on_alert: Callable[[DeadAlert], None],
+    ) -> None:
+        self._engine = engine
+        self._thresholds = {"depth": depth, "growth": growth}
+        self._sessions = sessions
+        self._on_alert = on_alert
+        self._seen: deque[tuple[float, int]] = deque()  # when, and how many had died by then
+        self._told: set[str] = set()
+        self._asks_at = 0.0
+
+    def look(self) -> float:
+        """The seconds until the next look."""
+        if not any(self._thresholds.values()):
+            return float("inf")
+        stats = self._engine.stats()
+        dead = sum(states.get(State.DEAD, 0) for states in stats.queues.values())
+        grown = self._note(stats.totals.get("dead", 0))
+        for kind, number in (("depth", dead), ("growth", grown)):
+            self._judge(kind, number, DeadAlert(kind=kind, dead=dead, grown=grown))
+        return LOOK_S
+
+    def _note(self, died: int) -> int:
+        now = monotonic()
+        self._seen.append((now, died))
+        while self._seen[0][0] < now - WINDOW_S:
+            self._seen.popleft()
+        return max(0, died - self._seen[0][1])
+
+    def _judge(self, kind: str, number: int, alert: DeadAlert) -> None:
+        threshold = self._thresholds[kind]
+        if number <= threshold * CALM:
+            self._told.discard(kind)
+        if threshold and number > threshold and kind not in self._told and self._is_its_turn():
+            self._told.add(kind)
+            log.warning("%s", alert)
+            self._on_alert(alert)
+
+    def _is_its_turn(self) -> bool:
+        if monotonic() < self._asks_at:
+            return False
+        living = [one.session for one in self._engine.sessions() if one.expires_in_ms >= 0]
+        if living and min(living) in self._sessions():
+            return True
+        self._asks_at = monotonic() + (TURN_S if living else 0.0)
+        return False
+
+
+def call_hooks(hooks: Sequence[AlertHook], alert: DeadAlert) -> None:
+    """In a thread of its own: it is user code, which may take long or fail."""
+
+    def run() -> None:
+        for hook in hooks:
+            try:
+                hook(alert)
+            except Exception:
+                log.exception("the alert on dead jobs could not be passed on")
+
+    if hooks:
+        Thread(target=run, name="dead-alert", daemon=True).start()
