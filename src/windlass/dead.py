@@ -31,7 +31,7 @@ from windlass.engine.contract import (
     Revival,
 )
 from windlass.errors import DecodeError, DuplicateJob, JobNotFound, NotDead
-from windlass.letters import DeadGroup, DeadLetter, fingerprint_of, obituary
+from windlass.letters import DeadGroup, DeadLetter, fingerprint_of, last_words
 
 if TYPE_CHECKING:
     from windlass.app import Windlass
@@ -182,7 +182,7 @@ def _revive(engine: Engine, records: Sequence[JobRecord]) -> list[ChangeCode]:
 def _discard(engine: Engine, records: Sequence[JobRecord]) -> list[ChangeCode]:
     """The line comes first: a process that dies in between has said too much, never too little."""
     for record in records:
-        log.warning("%s", obituary(record, "discarding"))
+        log.warning("discarding %s %s %s %s", *last_words(record))
     return engine.discard([record.id for record in records])
 
 
@@ -348,7 +348,7 @@ class DeadLetters:
             envelope = Envelope(task=record.task, call=msgspec.Raw(call))
         payload = pack(envelope)
         check_size(payload, self._app.settings.max_payload, f"The call of {record.task}")
-        log.warning("%s", obituary(record, "changing the arguments of"))
+        log.warning("changing the arguments of %s %s %s %s", *last_words(record))
         return Revival(id=record.id, finished_ms=record.finished_ms, payload=payload)
 
     def _check_edited(self, record: JobRecord, code: ChangeCode) -> None:

@@ -100,12 +100,13 @@ def fingerprint_of(record: JobRecord) -> str:
     return error.fingerprint
 
 
-def obituary(record: JobRecord, what: str) -> str:
-    """One line on a job that is about to be gone: after this nobody can look it up."""
+def last_words(record: JobRecord) -> tuple[str, str, str, str]:
+    """Id, task, reason and call of a job that is about to be gone, for one line of a log: after
+    that nobody can look them up."""
     call = call_text(record.payload).replace("\n", "\\n")
     if len(call) > MAX_LOGGED:
         call = f"{call[:MAX_LOGGED]}... ({len(call):,} characters)"
-    return f"{what} {record.id} {record.task} {record.reason} {call}"
+    return record.id, record.task, str(record.reason), call
 
 
 class DeadAlert(msgspec.Struct, frozen=True, kw_only=True):
@@ -114,13 +115,7 @@ class DeadAlert(msgspec.Struct, frozen=True, kw_only=True):
     kind: str  # "depth": there are too many; "growth": they become more too fast
     dead: int  # how many there are
     grown: int  # how many died within the last five minutes
-
-    def __str__(self) -> str:
-        if self.kind == "depth":
-            what = f"there are {self.dead:,} dead jobs"
-        else:
-            what = f"{self.grown:,} jobs died within 5 minutes, {self.dead:,} are dead"
-        return f"{what}: `windlass dead list --group` shows why"
+    threshold: int  # what one of the two has gone beyond
 
 
 AlertHook = Callable[[DeadAlert], object]

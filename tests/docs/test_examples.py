@@ -44,5 +44,15 @@ def files_of(page: Path) -> dict[str, str]:
 def test_every_guide_with_code_is_run() -> None:
     stems = [page.stem for page in GUIDES]
     assert stems == [
-        *("async", "failures", "queues", "schedules", "tasks", "timeouts", "unique", "workers"),
+        *(
+            "async",
+            "dead-letters",
+            "failures",
+            "queues",
+            "schedules",
+            "tasks",
+            "timeouts",
+            "unique",
+            "workers",
+        ),
     ]

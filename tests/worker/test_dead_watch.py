@@ -66,7 +66,10 @@ def test_nothing_is_swept_without_a_line(app: Windlass, caplog: pytest.LogCaptur
         doomed = app.engine.tend(()).doomed
         assert doomed == (old,)
         sweep(app.engine, doomed)
-    assert caplog.messages == [f'kept long enough, removing {old} nothing exhausted {{"args":[0]}}']
+    assert caplog.messages == [
+        f"removing job {old} of task nothing, dead (exhausted) for longer than dead_ttl; "
+        'its call: {"args":[0]}'
+    ]
     assert app.engine.get([old]) == [None]
     assert app.job(new).info().state is State.DEAD
 
@@ -116,7 +119,9 @@ def test_one_alert_for_each_crossing(app: Windlass, caplog: pytest.LogCaptureFix
         watching.look()
         watching.look()
     assert [(alert.kind, alert.dead) for alert in alerts] == [("depth", 4)]
-    assert caplog.messages == ["there are 4 dead jobs: `windlass dead list --group` shows why"]
+    assert caplog.messages == [
+        "there are 4 dead jobs, more than 3: `windlass dead list --group` shows why"
+    ]
     ids = [letter.id for letter in app.dead.list()]
     app.dead.discard(*ids[:1])
     watching.look()  # three is not well below three

@@ -16,7 +16,7 @@ MAX_STEP: Final = 200
 #: So many steps are made in a second, if the rate is high enough.
 STEPS_PER_S: Final = 20
 #: What was held up is made up for only so far, in seconds: a rate is there to spare somebody.
-MAX_DEBT_S: Final = 0.5
+MAX_DEBT_S: Final = 1.0
 
 _RATE: Final = re.compile(r"\s*([0-9]+(?:\.[0-9]+)?)\s*/\s*(s|m|h)\s*")
 _SECONDS: Final = {"s": 1, "m": 60, "h": 3600}

@@ -20,7 +20,7 @@ from typing import Final
 
 from windlass.core.states import State
 from windlass.engine.contract import Engine
-from windlass.letters import AlertHook, DeadAlert, obituary
+from windlass.letters import AlertHook, DeadAlert, last_words
 
 log = getLogger("windlass.dead")
 
@@ -41,7 +41,10 @@ def sweep(engine: Engine, ids: Sequence[str]) -> None:
     for at in range(0, len(ids), PAGE):
         for record in engine.get(ids[at : at + PAGE]):
             if record is not None and record.state is State.DEAD:
-                log.warning("%s", obituary(record, "kept long enough, removing"))
+                log.warning(
+                    "removing job %s of task %s, dead (%s) for longer than dead_ttl; its call: %s",
+                    *last_words(record),
+                )
     engine.tend(ids)
 
 
@@ -72,7 +75,9 @@ class DeadWatch:
         dead = sum(states.get(State.DEAD, 0) for states in stats.queues.values())
         grown = self._note(stats.totals.get("dead", 0))
         for kind, number in (("depth", dead), ("growth", grown)):
-            self._judge(kind, number, DeadAlert(kind=kind, dead=dead, grown=grown))
+            if self._is_news(kind, number):
+                threshold = self._thresholds[kind]
+                self._tell(DeadAlert(kind=kind, dead=dead, grown=grown, threshold=threshold))
         return LOOK_S
 
     def _note(self, died: int) -> int:
@@ -82,14 +87,29 @@ class DeadWatch:
             self._seen.popleft()
         return max(0, died - self._seen[0][1])
 
-    def _judge(self, kind: str, number: int, alert: DeadAlert) -> None:
+    def _is_news(self, kind: str, number: int) -> bool:
         threshold = self._thresholds[kind]
         if number <= threshold * CALM:
             self._told.discard(kind)
-        if threshold and number > threshold and kind not in self._told and self._is_its_turn():
-            self._told.add(kind)
-            log.warning("%s", alert)
-            self._on_alert(alert)
+        is_over = 0 < threshold < number
+        return is_over and kind not in self._told and self._is_its_turn()
+
+    def _tell(self, alert: DeadAlert) -> None:
+        self._told.add(alert.kind)
+        if alert.kind == "depth":
+            log.warning(
+                "there are %d dead jobs, more than %d: `windlass dead list --group` shows why",
+                alert.dead,
+                alert.threshold,
+            )
+        else:
+            log.warning(
+                "%d jobs died within 5 minutes, more than %d: `windlass dead list --group` shows "
+                "why",
+                alert.grown,
+                alert.threshold,
+            )
+        self._on_alert(alert)
 
     def _is_its_turn(self) -> bool:
         if monotonic() < self._asks_at:
