@@ -46,7 +46,7 @@ def prove(folder: Path, url: str) -> Iterator[str]:
             worker.terminate()
             worker.wait(30)
         yield f"{printed} {_prove_runs(folder)}"
-        alerts = (folder / "worker.log").read_text().count("`windlass dead list --group` shows why")
+        alerts = (folder / "worker.log").read_text().count("see windlass dead list --group")
         yield f"{alerts} alerts on the way up, {app.dead.count()} dead letters left"
         assert app.dead.count() == 0
         assert app.engine.check() == []

@@ -28,6 +28,7 @@ EXAMPLES = [
     errors.QueueFull("imports", "load", 5.0),
     errors.DuplicateJob("shop.f", "id", "retried"),
     errors.JobNotFound("id", "here"),
+    errors.NotDead("id", "ready"),
     errors.ScheduleNotFound("name", "here", "nearest"),
     errors.JobError("text"),
     errors.JobFailed("id", "shop.f", "exhausted", "ValueError", "no", "Traceback ..."),

@@ -46,7 +46,7 @@ def test_every_guide_with_code_is_run() -> None:
     assert stems == [
         *(
             "async",
-            "dead-letters",
+            "dead",
             "failures",
             "queues",
             "schedules",

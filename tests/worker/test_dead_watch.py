@@ -119,9 +119,7 @@ def test_one_alert_for_each_crossing(app: Windlass, caplog: pytest.LogCaptureFix
         watching.look()
         watching.look()
     assert [(alert.kind, alert.dead) for alert in alerts] == [("depth", 4)]
-    assert caplog.messages == [
-        "there are 4 dead jobs, more than 3: `windlass dead list --group` shows why"
-    ]
+    assert caplog.messages == ["there are 4 dead jobs, more than 3: see windlass dead list --group"]
     ids = [letter.id for letter in app.dead.list()]
     app.dead.discard(*ids[:1])
     watching.look()  # three is not well below three

@@ -41,9 +41,13 @@ def sweep(engine: Engine, ids: Sequence[str]) -> None:
     for at in range(0, len(ids), PAGE):
         for record in engine.get(ids[at : at + PAGE]):
             if record is not None and record.state is State.DEAD:
+                job_id, task, reason, call = last_words(record)
                 log.warning(
                     "removing job %s of task %s, dead (%s) for longer than dead_ttl; its call: %s",
-                    *last_words(record),
+                    job_id,
+                    task,
+                    reason,
+                    call,
                 )
     engine.tend(ids)
 
@@ -98,14 +102,13 @@ class DeadWatch:
         self._told.add(alert.kind)
         if alert.kind == "depth":
             log.warning(
-                "there are %d dead jobs, more than %d: `windlass dead list --group` shows why",
+                "there are %d dead jobs, more than %d: see windlass dead list --group",
                 alert.dead,
                 alert.threshold,
             )
         else:
             log.warning(
-                "%d jobs died within 5 minutes, more than %d: `windlass dead list --group` shows "
-                "why",
+                "%d jobs died within 5 minutes, more than %d: see windlass dead list --group",
                 alert.grown,
                 alert.threshold,
             )

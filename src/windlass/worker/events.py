@@ -75,10 +75,10 @@ EVENTS: Final[Mapping[str, Event]] = {
     "removing job %s of task %s, dead (%s) for longer than dead_ttl; its call: %s": Event(
         "dead_job_removed", ("job_id", "task", "reason", "call")
     ),
-    "there are %d dead jobs, more than %d: `windlass dead list --group` shows why": Event(
+    "there are %d dead jobs, more than %d: see windlass dead list --group": Event(
         "dead_jobs_many", ("dead", "threshold")
     ),
-    "%d jobs died within 5 minutes, more than %d: `windlass dead list --group` shows why": Event(
+    "%d jobs died within 5 minutes, more than %d: see windlass dead list --group": Event(
         "dead_jobs_growing", ("grown", "threshold")
     ),
     "the alert on dead jobs could not be passed on": Event("dead_alert_failed"),
