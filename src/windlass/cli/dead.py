@@ -148,7 +148,7 @@ def list_(
     url: str | None,
     as_json: bool,
 ) -> None:
-    """List dead jobs, newest first; or groups of them, the largest first.
+    """List dead jobs, newest first, or groups of them.
 
     \b
     windlass dead list --task shop.tasks.charge --newer-than 1h
