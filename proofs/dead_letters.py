@@ -47,7 +47,12 @@ def prove(folder: Path, url: str) -> Iterator[str]:
             worker.wait(30)
         yield f"{printed} {_prove_runs(folder)}"
         alerts = (folder / "worker.log").read_text().count("see windlass dead list --group")
-        yield f"{alerts} alerts on the way up, {app.dead.count()} dead letters left"
+        hooks = sorted(path.name for path in folder.glob("alert.*"))
+        yield (
+            f"{alerts} alerts on the way up, {len(hooks)} passed on to the app, "
+            f"{app.dead.count()} dead letters left"
+        )
+        assert 1 <= len(hooks) == alerts
         assert app.dead.count() == 0
         assert app.engine.check() == []
 

@@ -6,7 +6,7 @@ import os
 import time
 from pathlib import Path
 
-from windlass import Retry, Windlass
+from windlass import DeadAlert, Retry, Windlass
 
 app = Windlass(os.environ["WINDLASS_URL"], dead_alert=1_000)
 FOLDER = Path(os.environ.get("PROOF_FOLDER", "."))
@@ -21,3 +21,8 @@ def charge(number: int) -> None:
     os.close(ledger)
     if not is_mended:
         raise ValueError(f"no such order {number}")
+
+
+@app.on_dead_alert
+def note(alert: DeadAlert) -> None:
+    (FOLDER / f"alert.{alert.kind}").write_text(str(alert.dead))
