@@ -187,6 +187,20 @@ def test_what_was_retried_by_others_meanwhile_is_left_alone(app: Windlass, hand:
     assert last.changed == Changed(done=1, left=2)
 
 
+def test_a_death_that_nobody_has_read_is_left_alone(app: Windlass, hand: Hand) -> None:
+    for number in range(3):
+        bury(hand, "charge", number)
+    steps = app.dead.retrying(target(everything=True), rate="20/s")
+    next(steps)
+    app.engine.retry([record.id for record in app.engine.find(Filter(state=State.DEAD)).records])
+    app.engine.clock_offset_ms += 1_000
+    for _ in range(3):
+        hand.bury(ValueError("again"))
+    *_, last = steps
+    assert last.changed == Changed(done=1, left=2)
+    assert app.dead.count() == 3
+
+
 def test_pages_neither_skip_nor_repeat(app: Windlass, hand: Hand) -> None:
     jobs = app.tasks["charge"].enqueue_many((number,) for number in range(PAGE + 7))
     claims = app.engine.claim("s", "nonce-1", Plan(), PAGE + 7).claims
@@ -219,7 +233,10 @@ def test_other_arguments(app: Windlass, hand: Hand, caplog: pytest.LogCaptureFix
     with caplog.at_level(logging.WARNING, "windlass.dead"):
         app.dead.retry_with(id, 2, currency="CHF")
     assert f'changing the arguments of {id} charge exhausted {{"args":[1]}}' in caplog.text
-    assert state(app, id) is State.READY
+    info = app.job(id).info()
+    assert info.state is State.READY
+    assert info.error is not None
+    assert info.error.message == "no such order 1"
     claim = hand.take()
     assert b'{"args":[2],"kwargs":{"currency":"CHF"}}' in claim.payload
     app.engine.finish(
