@@ -280,13 +280,17 @@ class DeadLetters:
         `DuplicateJob`; then the job is as it was."""
         record = self._own(id, self._app.engine.get([id])[0])
         code = self._app.engine.revive([self._revival(record, args, kwargs)])[0]
-        self._check_edited(record, code)
+        (holder,) = self._app.engine.holders([_key_of(record)]) if _is_taken(code) else [None]
+        self._check_edited(record, code, holder)
 
     async def aretry_with(self, id: str, *args: Any, **kwargs: Any) -> None:
         """`retry_with`, for coroutines."""
         record = self._own(id, await self._app.batcher.call(_get, id))
         revival = self._revival(record, args, kwargs)
-        self._check_edited(record, await self._app.batcher.call(_revive_as, revival))
+        batcher = self._app.batcher
+        code = await batcher.call(_revive_as, revival)
+        holder = await batcher.call(_holders, _key_of(record)) if _is_taken(code) else None
+        self._check_edited(record, code, holder)
 
     def discard(self, *ids: str, **choice: Unpack[Target]) -> Changed:
         """Remove dead jobs for good, chosen as for `retry`. Of each a line with its call and reason
@@ -351,14 +355,21 @@ class DeadLetters:
         log.warning("changing the arguments of %s %s %s %s", *last_words(record))
         return Revival(id=record.id, finished_ms=record.finished_ms, payload=payload)
 
-    def _check_edited(self, record: JobRecord, code: ChangeCode) -> None:
+    def _check_edited(self, record: JobRecord, code: ChangeCode, holder: str | None) -> None:
         if code is ChangeCode.UNKNOWN:
             raise JobNotFound(record.id, self._app.engine.location)
-        if code is ChangeCode.DUPLICATE:
-            (holder,) = self._app.engine.holders([(record.task, record.unique_key or "")])
+        if _is_taken(code):
             raise DuplicateJob(record.task, holder or "that has ended since", record.id)
         if code is ChangeCode.REFUSED:
             raise NotDead(record.id, "no longer the death that was looked at")
+
+
+def _is_taken(code: ChangeCode) -> bool:
+    return code is ChangeCode.DUPLICATE
+
+
+def _key_of(record: JobRecord) -> tuple[str, str]:
+    return record.task, record.unique_key or ""
 
 
 def _pace(rate: str | float | None) -> Pace:
@@ -416,6 +427,10 @@ def _revive_each(
 
 def _revive_as(engine: Engine, revivals: Sequence[Revival]) -> Sequence[ChangeCode]:
     return engine.revive(revivals)
+
+
+def _holders(engine: Engine, keys: Sequence[tuple[str, str]]) -> Sequence[str | None]:
+    return engine.holders(keys)
 
 
 def _discard_each(

@@ -267,6 +267,8 @@ def test_a_taken_key_keeps_the_letter_as_it_was(app: Windlass, hand: Hand) -> No
     holder = task.enqueue(2).id
     with pytest.raises(DuplicateJob, match=holder):
         app.dead.retry_with(id, 3)
+    with pytest.raises(DuplicateJob, match=holder):
+        asyncio.run(app.dead.aretry_with(id, 3))
     assert app.dead.get(id).call == '{"args":[1]}'
     assert app.dead.retry(id) == Changed(duplicates=1)
 
