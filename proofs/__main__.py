@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Final
 
 from proofs import (
+    dead_letters,
     figures,
     fresh_clone,
     killed_workers,
@@ -52,6 +53,7 @@ PROOFS: Final[dict[str, Callable[[Path], Iterator[str]]]] = {
     "redis-readonly": redis_outages.prove_readonly,
     "redis-long-job": redis_outages.prove_long_job,
     "redis-frozen": redis_outages.prove_frozen,
+    "dead-letters": dead_letters.prove,
     "unique": unique.prove,
     "recycling": recycling.prove,
     "memory": memory.prove,

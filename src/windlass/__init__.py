@@ -32,6 +32,7 @@ from windlass.errors import (
     JobNotFound,
     NewerFormat,
     NoContext,
+    NotDead,
     PayloadTooLarge,
     QueueFull,
     ResultExpired,
@@ -50,6 +51,7 @@ from windlass.tasks import Tasks
 
 if TYPE_CHECKING:
     from windlass.core.schedule import All, Cron, Every
+    from windlass.letters import DeadAlert, DeadGroup, DeadLetter
     from windlass.schedules import ScheduleInfo
 
 __all__ = [
@@ -60,6 +62,9 @@ __all__ = [
     "Call",
     "Context",
     "Cron",
+    "DeadAlert",
+    "DeadGroup",
+    "DeadLetter",
     "DecodeError",
     "DuplicateJob",
     "EncodeError",
@@ -85,6 +90,7 @@ __all__ = [
     "LogLine",
     "NewerFormat",
     "NoContext",
+    "NotDead",
     "Outgoing",
     "PayloadTooLarge",
     "Progress",
@@ -121,4 +127,8 @@ def __getattr__(name: str) -> object:
         from windlass import schedules
 
         return getattr(schedules, name)
+    if name in ("DeadAlert", "DeadGroup", "DeadLetter"):
+        from windlass import letters
+
+        return getattr(letters, name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

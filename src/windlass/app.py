@@ -62,11 +62,14 @@ if TYPE_CHECKING:
     from windlass.batching import Batcher
     from windlass.core.schedule import Cron, Every
     from windlass.core.timetable import Entry
+    from windlass.dead import DeadLetters
+    from windlass.letters import AlertHook, DeadAlert
     from windlass.schedules import Schedules
 
 R = TypeVar("R")
 Around = TypeVar("Around", bound=AroundRun)
 AroundSend = TypeVar("AroundSend", bound=AroundEnqueue)
+Hook = TypeVar("Hook", bound="Callable[[DeadAlert], object]")
 
 
 class Windlass(Registrar):
@@ -97,6 +100,7 @@ class Windlass(Registrar):
         self._middleware: list[Middleware] = []
         #: What surrounds every enqueue, the outermost first.
         self.enqueue_middleware: tuple[Middleware, ...] = ()
+        self._alert_hooks: list[AlertHook] = []
         self._unnamed_url = _unnamed(self.settings)
         self._engine: Engine | None = None
         self._stand_in: Engine | None = None
@@ -124,6 +128,11 @@ class Windlass(Registrar):
         return tuple(self._middleware)
 
     @property
+    def alert_hooks(self) -> Sequence[AlertHook]:
+        """What a worker calls when dead jobs pile up."""
+        return tuple(self._alert_hooks)
+
+    @property
     def engine(self) -> Engine:
         """Where the jobs live; opened at the first use."""
         engine = self._engine
@@ -141,6 +150,13 @@ class Windlass(Registrar):
         from windlass.schedules import Schedules  # costs a tenth of the import of windlass
 
         return Schedules(self)
+
+    @property
+    def dead(self) -> DeadLetters:
+        """The dead letters: to be seen, grouped, retried and discarded."""
+        from windlass.dead import DeadLetters  # needed by few
+
+        return DeadLetters(self)
 
     def job(self, id: str) -> Job[Any]:
         """A handle on any job. Asks nobody whether there is one."""
@@ -332,6 +348,12 @@ class Windlass(Registrar):
         found = read_middleware(function, "around_enqueue", "the outgoing call")
         self.enqueue_middleware = (*self.enqueue_middleware, found)
         return function
+
+    def on_dead_alert(self, hook: Hook) -> Hook:
+        """Call this function when dead jobs pile up, in one child of one worker: it takes a
+        `DeadAlert`. When that is, the settings `dead_alert` and `dead_alert_growth` say."""
+        self._alert_hooks.append(hook)
+        return hook
 
     # -------------------------------------------------------------------------------- opening
 

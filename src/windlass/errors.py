@@ -27,6 +27,7 @@ too. All of them can be copied and pickled.
     ├── DuplicateJob            another job holds the unique key
     ├── QueueFull               as many jobs wait in the queue as may
     ├── JobNotFound             no such job
+    ├── NotDead                 the job is in another state than dead
     ├── ScheduleNotFound        no such schedule
     ├── EndlessDrain            in a test: as many jobs ran as may, and more are due
     └── JobError                the job has no result to give
@@ -271,6 +272,21 @@ class JobNotFound(WindlassError):
         return (
             f"There is no job {self.job_id}{place}. Check the id and the url; a job that ended is "
             "kept only for as long as the settings say."
+        )
+
+
+class NotDead(WindlassError):
+    """The job is no dead letter, or not the one that was looked at."""
+
+    def __init__(self, job_id: str, state: str) -> None:
+        super().__init__(job_id, state)
+        self.job_id = job_id
+        self.state = state
+
+    def __str__(self) -> str:
+        return (
+            f"Job {self.job_id} is {self.state}, not dead. Look at it with `windlass job show "
+            f"{self.job_id}`: somebody may have retried it already."
         )
 
 

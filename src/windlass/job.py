@@ -22,7 +22,7 @@ from windlass.core.durations import Duration, describe_ms, to_ms
 from windlass.core.envelope import unpack
 from windlass.core.failure import FailureText
 from windlass.core.lines import labels_of, queue_of
-from windlass.core.states import Hold, Reason, State
+from windlass.core.states import Event, Hold, Reason, State
 from windlass.engine.contract import CancelCode, ChangeCode, Engine, JobRecord
 from windlass.errors import (
     DecodeError,
@@ -89,7 +89,7 @@ class JobInfo(msgspec.Struct, frozen=True, kw_only=True):
             attempts=record.counters.attempt,
             crashes=record.counters.crashes,
             snoozes=record.counters.snoozes,
-            enqueued_at=_instant(record.created_ms),
+            enqueued_at=instant(record.created_ms),
             due_at=_instant_or_none(record.due_ms),
             expires_at=_instant_or_none(record.expires_ms),
             started_at=_instant_or_none(record.started_ms),
@@ -268,7 +268,10 @@ class _Patience:
 
 def latest_error(record: JobRecord) -> FailureText | None:
     """The newest error in a job's history."""
-    return FailureText.unpack(record.failures[-1].error) if record.failures else None
+    for failure in reversed(record.failures):
+        if failure.event != Event.REVIVE:  # that entry keeps the call that was replaced
+            return FailureText.unpack(failure.error)
+    return None
 
 
 def headers_of(record: JobRecord) -> Mapping[str, str]:
@@ -290,12 +293,13 @@ def _progress_in(report: Report) -> Progress | None:
     return None if report.value is None else Progress(report.value, report.message)
 
 
-def _instant(at_ms: int) -> datetime:
+def instant(at_ms: int) -> datetime:
+    """An instant of an engine's clock."""
     return _EPOCH + timedelta(milliseconds=at_ms)
 
 
 def _instant_or_none(at_ms: int | None) -> datetime | None:
-    return None if at_ms is None else _instant(at_ms)
+    return None if at_ms is None else instant(at_ms)
 
 
 def _get(engine: Engine, ids: Sequence[str]) -> Sequence[JobRecord | None]:

@@ -24,6 +24,7 @@ from windlass.core.envelope import Envelope, pack, pack_line, unpack
 from windlass.core.failure import FailureText
 from windlass.core.frame import Label, frame, read_label, split
 from windlass.core.keys import Keyring, Seal, describe_sealed
+from windlass.core.states import Event
 from windlass.core.wire import to_plain_json
 from windlass.engine.contract import Failure, JobRecord
 from windlass.errors import DecodeError, UnreadableHere
@@ -104,10 +105,10 @@ class Packing:
 
     def reveal_failures(self, record: JobRecord) -> JobRecord:
         """The record with its failures in plain text, as far as the keys are here."""
-        if not any(b'"sealed":"' in failure.error for failure in record.failures):
+        if not any(map(_is_sealed, record.failures)):
             return record
         revealed = tuple(
-            self._reveal_failure(record, failure) if b'"sealed":"' in failure.error else failure
+            self._reveal_failure(record, failure) if _is_sealed(failure) else failure
             for failure in record.failures
         )
         return msgspec.structs.replace(record, failures=revealed)
@@ -131,15 +132,31 @@ class Packing:
     def reveal(self, record: JobRecord) -> JobRecord:
         """The record with call, result and failures as JSON; what cannot be read stays as it is."""
         record = self.reveal_failures(record)
-        payload, result = self._reveal_call(record), self._reveal_result(record)
-        return msgspec.structs.replace(record, payload=payload, result=result)
+        failures = tuple(
+            msgspec.structs.replace(one, error=self._readable(one.error, record.task))
+            if one.event == Event.REVIVE
+            else one
+            for one in record.failures
+        )
+        payload, result = self._readable(record.payload, record.task), self._reveal_result(record)
+        return msgspec.structs.replace(record, payload=payload, result=result, failures=failures)
 
-    def _reveal_call(self, record: JobRecord) -> bytes:
+    def call_text(self, payload: bytes, task: str) -> str:
+        """A stored call as JSON; of one that cannot be read, why not."""
         try:
-            envelope = self.unpack_call(record.payload, record.task)
+            envelope = self.unpack_call(payload, task)
+            return _as_json(envelope.codec, bytes(envelope.call)).decode()
+        except UnreadableHere as error:
+            return f"({error})"
+        except DecodeError as error:
+            return f"(undecodable: {error})"
+
+    def _readable(self, payload: bytes, task: str) -> bytes:
+        try:
+            envelope = self.unpack_call(payload, task)
             call = _as_json(envelope.codec, bytes(envelope.call))
         except DecodeError:
-            return record.payload
+            return payload
         readable = Envelope(
             task=envelope.task,
             call=msgspec.Raw(call),
@@ -202,6 +219,11 @@ class Packing:
     def _require_ring(self) -> Keyring:
         assert self._ring is not None, "settings that seal have a secret"
         return self._ring
+
+
+def _is_sealed(failure: Failure) -> bool:
+    """An entry of a changed call holds that call, and no failure."""
+    return b'"sealed":"' in failure.error and failure.event != Event.REVIVE
 
 
 #: What stores JSON as it is.

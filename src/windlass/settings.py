@@ -54,6 +54,8 @@ class SettingArguments(TypedDict, total=False):
     timeout: Duration
     result_ttl: Duration
     dead_ttl: Duration
+    dead_alert: int
+    dead_alert_growth: int
     max_payload: int
     max_crashes: int
     max_snoozes: int
@@ -110,6 +112,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     timeout_ms: int  # how long a job may run if its task says nothing; 0 is without end
     result_ttl_ms: int  # how long results are kept; 0 stores none
     dead_ttl_ms: int  # how long dead jobs are kept
+    dead_alert: int  # with more dead jobs than this a worker alerts; 0 never
+    dead_alert_growth: int  # the same when more than this died within five minutes
     max_payload: int  # the largest call or result, in bytes
     max_crashes: int  # so many deaths of its process bury a job
     max_snoozes: int  # so often a job may put itself off
@@ -280,6 +284,8 @@ SETTINGS: Final[Mapping[str, _Setting]] = {
     "timeout": _Setting("timeout_ms", 0, _duration(minimum_ms=0)),
     "result_ttl": _Setting("result_ttl_ms", "1h", _duration(minimum_ms=0)),
     "dead_ttl": _Setting("dead_ttl_ms", "14d", _duration(minimum_ms=1)),
+    "dead_alert": _Setting("dead_alert", 100, _whole(0), _whole_from_text),
+    "dead_alert_growth": _Setting("dead_alert_growth", 100, _whole(0), _whole_from_text),
     "max_payload": _Setting("max_payload", 1024 * 1024, _whole(1), _whole_from_text),
     "max_crashes": _Setting("max_crashes", 3, _whole(1), _whole_from_text),
     "max_snoozes": _Setting("max_snoozes", 100, _whole(0), _whole_from_text),

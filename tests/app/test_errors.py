@@ -31,6 +31,7 @@ EXAMPLES = [
     errors.QueueFull("imports", "load", 5.0),
     errors.DuplicateJob("shop.f", "id", "retried"),
     errors.JobNotFound("id", "here"),
+    errors.NotDead("id", "ready"),
     errors.ScheduleNotFound("name", "here", "nearest"),
     errors.EndlessDrain("shop.f", 1),
     errors.JobError("text"),

@@ -14,7 +14,7 @@ SLOW = (
     *("cryptography", "pickle", "windlass.core.schedule", "windlass.testing", "zoneinfo"),
 )
 #: What is loaded when it is first asked for.
-LATER = {"All", "Cron", "Every", "ScheduleInfo"}
+LATER = {"All", "Cron", "DeadAlert", "DeadGroup", "DeadLetter", "Every", "ScheduleInfo"}
 
 
 def test_exports_are_sorted_and_complete() -> None:

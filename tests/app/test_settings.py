@@ -50,6 +50,8 @@ CHOSEN = {
     "timeout": ("5m", "5m", 300_000),
     "result_ttl": ("1d", "1d", 86_400_000),
     "dead_ttl": (1.5, "1.5", 1_500),
+    "dead_alert": (0, "0", 0),
+    "dead_alert_growth": (7, "7", 7),
     "max_payload": (10, "10", 10),
     "max_crashes": (1, "1", 1),
     "max_snoozes": (0, "0", 0),

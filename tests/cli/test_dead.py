@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import signal
+
 import pytest
 
 from tests.app.hand import Hand
 from tests.cli.shell import Shell
+from tests.worker.yard import until
 from windlass import JobNotFound, State, Unique, Windlass
 
 UNKNOWN = "01m7gk6tx900smjc57av0rnpgb"
@@ -77,7 +80,7 @@ def test_nothing_is_cut_in_a_pipe(shell: Shell, app: Windlass, hand: Hand) -> No
 def test_show(shell: Shell, dead: list[str]) -> None:
     ran = shell.type("dead", "show", dead[1], "--url", shell.url)
     assert ran.code == 0
-    assert 'call      {"args":[2]}' in ran.out
+    assert 'call         {"args":[2]}' in ran.out
     assert "ValueError: bang 1" in ran.out
     ran = shell.type("dead", "show", dead[1], "--json", "--url", shell.url)
     assert ran.json["call"] == {"args": [2]}
@@ -157,7 +160,7 @@ def test_discard_after_a_yes(shell: Shell, app: Windlass, dead: list[str]) -> No
     assert ran.code == 0
     assert "Remove 1 dead job of" in ran.err
     gone, summary = ran.out.splitlines()
-    assert gone == f'discarded {dead[0]} tasks.add exhausted {{"args":[1]}}'
+    assert gone == f'discarding {dead[0]} tasks.add exhausted {{"args":[1]}}'
     assert summary == "1 dead job discarded."
     with pytest.raises(JobNotFound):
         app.job(dead[0]).info()
@@ -168,6 +171,86 @@ def test_discard_without_a_question(shell: Shell, app: Windlass, dead: list[str]
     command = ["dead", "discard", "--task", "tasks.add", "--yes", "--json", "--url", shell.url]
     ran = shell.type(*command)
     assert (ran.code, ran.json) == (0, {"discarded": 2})
-    assert f"discarded {dead[0]} tasks.add exhausted" in ran.err
+    assert f"discarding {dead[0]} tasks.add exhausted" in ran.err
     assert "[y/N]" not in ran.err
     assert states(app, dead[2:]) == [State.DEAD]
+
+
+# ------------------------------------------------------------------------------ choosing and rates
+
+
+def test_groups(shell: Shell, app: Windlass, dead: list[str]) -> None:
+    head, *rows = shell.type("dead", "list", "--group", "--url", shell.url).out.splitlines()
+    assert head.split() == ["fingerprint", "count", "task", "first", "last", "example", "error"]
+    assert [row.split()[1:3] for row in rows] == [["2", "tasks.add"], ["1", "tasks.other"]]
+    [first, _] = shell.type("dead", "list", "--group", "--json", "--url", shell.url).json
+    assert (first["count"], first["example"]) == (2, max(dead[:2]))
+    command = ["dead", "list", "--fingerprint", first["fingerprint"], "--task", "tasks.add"]
+    ran = shell.type(*command, "--json", "--url", shell.url)
+    assert {described["id"] for described in ran.json} == set(dead[:2])
+
+
+def test_choices_are_shown_before_they_are_used(
+    shell: Shell, app: Windlass, dead: list[str]
+) -> None:
+    command = ["dead", "retry", "--task", "tasks.add", "--newer-than", "1h", "--dry-run"]
+    ran = shell.type(*command, "--url", shell.url)
+    said = "the 2 dead jobs of the task tasks.add and dead for no longer than 1:00:00"
+    assert (ran.code, ran.out) == (0, f"{said} would be retried.\n")
+    assert states(app, dead) == [State.DEAD] * 3
+    ran = shell.type("dead", "retry", dead[0], "--all", "--url", shell.url)
+    assert ran.code == 2
+    assert "one of the three" in ran.err
+
+
+def test_a_rate_that_is_none_is_refused(shell: Shell, dead: list[str]) -> None:
+    ran = shell.type("dead", "retry", "--all", "--rate", "fast", "--url", shell.url)
+    assert ran.code == 2
+    assert "expected a rate such as 500/s, 30/m or 10/h, found 'fast'" in ran.err
+
+
+def test_ctrl_c_stops_between_two_steps(shell: Shell, app: Windlass, dead: list[str]) -> None:
+    command = ["dead", "retry", "--all", "--rate", "1/h", "--url", shell.url]
+    process = shell.start(*command)
+    until(lambda: State.READY in states(app, dead), "the first one")
+    process.send_signal(signal.SIGINT)
+    out, err = process.communicate(timeout=10)
+    assert process.returncode == 1
+    assert out == "1 dead job retried.\n"
+    assert "Stopped: 1 dead job retried, the others are as they were." in err
+    assert sorted(states(app, dead)) == [State.DEAD, State.DEAD, State.READY]
+
+
+# ----------------------------------------------------------------------------------------- editing
+
+
+def test_retry_with_other_arguments(
+    shell: Shell, app: Windlass, hand: Hand, dead: list[str]
+) -> None:
+    ran = shell.type_with_app("dead", "retry", dead[0], "--kwargs", '{"b": 7}')
+    assert (ran.code, ran.out) == (0, "1 dead job retried.\n")
+    claim = hand.take()
+    assert b'"call":{"args":[1],"kwargs":{"b":7}}' in claim.payload
+    shown = shell.type("job", "show", dead[0], "--url", shell.url).out
+    assert 'before: {"args":[1]}' in shown
+    [described] = shell.type("job", "show", dead[0], "--json", "--url", shell.url).json
+    assert described["history"][-1]["replaced"] == '{"args":[1]}'
+    assert described["error"]["message"] == "bang 0"
+
+
+def test_arguments_that_do_not_fit_are_refused(
+    shell: Shell, app: Windlass, dead: list[str]
+) -> None:
+    ran = shell.type_with_app("dead", "retry", dead[0], "--args", '["many"]')
+    assert (ran.code, "The arguments do not fit" in ran.err) == (2, True)
+    ran = shell.type_with_app("dead", "retry", dead[0], "--args", "{")
+    assert (ran.code, "--args expects a JSON array" in ran.err) == (2, True)
+    ran = shell.type_with_app("dead", "retry", "--all", "--args", "[1]")
+    assert (ran.code, "are for one job" in ran.err) == (2, True)
+    assert states(app, dead) == [State.DEAD] * 3
+
+
+def test_without_the_app_arguments_are_not_checked(shell: Shell, dead: list[str]) -> None:
+    ran = shell.type("dead", "retry", dead[0], "--args", '["many"]', "--url", shell.url)
+    assert (ran.code, ran.out) == (0, "1 dead job retried.\n")
+    assert "the arguments were not checked" in ran.err

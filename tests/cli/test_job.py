@@ -123,17 +123,18 @@ def test_history_has_a_line_for_each_failure(shell: Shell, hand: Hand, job_id: s
     hand.bury(Reject("no such order\nat all"))
     lines = shell.type("job", "show", job_id, "--url", shell.url).out.splitlines()
     [first] = [line for line in lines if line.startswith("history ")]
-    assert first.endswith(" ago: ConnectionError: 503")
+    assert " failed " in first
+    assert first.endswith(" on hand.1.0000: ConnectionError: 503")
     second = lines[lines.index(first) + 1]
-    assert second.startswith("          attempt 2 failed for good ")
-    assert second.endswith(" ago: Reject: no such order ...")
+    assert second.strip().startswith("attempt 2 failed for good ")
+    assert second.endswith(" on hand.1.0000: Reject: no such order ...")
 
 
 def test_a_cause_without_a_type_has_no_stray_colon(shell: Shell, hand: Hand, job_id: str) -> None:
     hand.take()
     hand.app.engine.close(hand.session, [job_id], "signal 9 (SIGKILL)")
     ran = shell.type("job", "show", job_id, "--url", shell.url)
-    assert " ago: signal 9 (SIGKILL)\n" in ran.out
+    assert " on hand.1.0000: signal 9 (SIGKILL)\n" in ran.out
     assert "alone     yes: in a process of its own" in ran.out
 
 

@@ -33,6 +33,7 @@ from windlass.engine.contract import (
     Pulse,
     QueueChange,
     QueueRecord,
+    Revival,
     SessionRecord,
     Share,
     Stats,
@@ -110,6 +111,9 @@ class PartitionedModel(ScheduleModel):
 
     def retry(self, ids: Sequence[str]) -> list[ChangeCode]:
         return self._each(ids, str, lambda model, id: model.retry([id])[0])
+
+    def revive(self, revivals: Sequence[Revival]) -> list[ChangeCode]:
+        return self._each(revivals, lambda one: one.id, lambda model, one: model.revive([one])[0])
 
     def discard(self, ids: Sequence[str]) -> list[ChangeCode]:
         return self._each(ids, str, lambda model, id: model.discard([id])[0])
@@ -216,11 +220,12 @@ class PartitionedModel(ScheduleModel):
     def purge(self, queue: str, cursor: str | None = None) -> Emptied:
         return Emptied(sum(model.purge(queue).number for model in self._models), None)
 
-    def tend(self) -> Tended:
-        tended = [model.tend() for model in self._models]
+    def tend(self, known: Sequence[str] | None = None) -> Tended:
+        tended = [model.tend(known) for model in self._models]
         return Tended(
             reaped=sum(one.reaped for one in tended),
             purged=sum(one.purged for one in tended),
+            doomed=tuple(sorted(id for one in tended for id in one.doomed)),
             more=any(one.more for one in tended),
         )
 

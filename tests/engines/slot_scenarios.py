@@ -24,6 +24,7 @@ from windlass.engine.contract import (
     QueueChange,
     Released,
     Retried,
+    Revival,
     ScheduleChange,
     Snoozed,
     Succeeded,
@@ -64,7 +65,7 @@ EMPTIES: Final[dict[str, set[str]]] = {
     "put_unique": {"due", "parked", "ready", "wait"},
     "queue": {"wait"},
     "release": {"asked", "held", "wait"},
-    "retry": {"dead", "extra", "keep", "wait"},
+    "revive": {"dead", "extra", "keep", "wait"},
     "schedules": set(),
     "sessions": set(),
     "stats": set(),
@@ -165,7 +166,7 @@ def a_unique_key_changes_hands(stage: Stage) -> None:
     stage.engine.holders([("task", "key"), ("task", "other")])
     stage.engine.retry([one])
     stage.engine.cancel([other])
-    stage.engine.retry([one, other])
+    stage.engine.revive([Revival(id=one, payload=b"other"), Revival(id=other)])
     stage.engine.cancel([one])
     stage.engine.discard([other])
     stage.engine.discard([one])

@@ -196,7 +196,7 @@ def a_schedule() -> ScheduleChange:
         ("UPDATE jobs SET state = 'lost'", "which does not exist"),
         ("UPDATE jobs SET keep_until_ms = 1", "its time to be kept is 1"),
         ("UPDATE jobs SET state = 'running', token = 't', session = 's'", "which is unknown"),
-        ("INSERT INTO failures VALUES (999, 1, 1, 'retry', 1, 's', x'')", "row 999"),
+        ("INSERT INTO failures VALUES (999, 1, 1, 'retry', 1, 's', x'', 1)", "row 999"),
         ("UPDATE jobs SET hold = 'unroutable', due_ms = 1, state = 'scheduled'", "is held as"),
         ("DELETE FROM schedule_bodies", "Schedule nightly has no body"),
         ("DELETE FROM schedules", "row 1, which is no schedule"),

@@ -1,29 +1,44 @@
-"""`windlass dead`: the dead letters: look, retry, discard."""
+"""`windlass dead`: the dead letters: look, group, retry, edit, discard.
+
+All of it stands on `app.dead`; here is only how it is asked for and shown.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import logging
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from datetime import timedelta
 from itertools import islice
-from typing import Any, NamedTuple
+from typing import Any, TypeVar
 
 import click
+import msgspec
 
+from windlass.app import Windlass
+from windlass.cli import bulk
 from windlass.cli.connecting import connect
 from windlass.cli.group import SuggestingGroup
-from windlass.cli.output import print_json, print_table, printable, progress, say, tell
+from windlass.cli.output import print_json, print_table, printable, say, tell
 from windlass.cli.parameters import (
     connection_options,
+    duration,
     id_argument,
     ids_argument,
     json_option,
     limit_option,
 )
-from windlass.cli.records import PAGE, call_text, describe, find_all, print_record
+from windlass.cli.records import describe, print_record
 from windlass.cli.wording import age, count, summary_of
-from windlass.core.states import State
-from windlass.engine.contract import ChangeCode, Engine, Filter, JobRecord
-from windlass.errors import JobNotFound
-from windlass.job import JobInfo
+from windlass.core.envelope import unpack
+from windlass.core.pace import per_second
+from windlass.dead import Changed, Choice, Selection, require_dead, target
+from windlass.engine.contract import JobRecord
+from windlass.errors import DecodeError, EncodeError
+from windlass.letters import DeadGroup, DeadLetter
+
+F = TypeVar("F", bound=Callable[..., Any])
 
 
 @click.group(cls=SuggestingGroup)
@@ -31,39 +46,173 @@ def dead() -> None:
     """Look at dead jobs, retry them, or discard them."""
 
 
+# ---------------------------------------------------------------------------------------- choosing
+
+
+def choice_options(command: F) -> F:
+    """The options by which dead jobs are chosen; every one that is given must hold."""
+    for option in (
+        click.option(
+            "--newer-than", type=duration, metavar="TIME", help="Only dead for no longer than 1h."
+        ),
+        click.option(
+            "--older-than", type=duration, metavar="TIME", help="Only dead for longer than 7d."
+        ),
+        click.option("--fingerprint", metavar="TEXT", help="Only failures that are alike."),
+        click.option("--task", metavar="NAME", help="Only dead jobs of this task."),
+    ):
+        command = option(command)
+    return command
+
+
+def _choice(
+    task: str | None,
+    fingerprint: str | None,
+    older_than: timedelta | None,
+    newer_than: timedelta | None,
+) -> Choice:
+    chosen: Choice = {}
+    if task is not None:
+        chosen["task"] = task
+    if fingerprint is not None:
+        chosen["fingerprint"] = fingerprint
+    if older_than is not None:
+        chosen["older_than"] = older_than
+    if newer_than is not None:
+        chosen["newer_than"] = newer_than
+    return chosen
+
+
+class _Target(msgspec.Struct, frozen=True):
+    """Which dead jobs to change: these ids, those of a choice, or all."""
+
+    ids: tuple[str, ...]
+    choice: Choice
+
+    @property
+    def is_bulk(self) -> bool:
+        return not self.ids
+
+    def count(self, app: Windlass) -> int:
+        return len(self.ids) if self.ids else app.dead.count(**self.choice)
+
+    def words(self, number: int) -> str:
+        """What is meant, for a question."""
+        if self.ids:
+            return count(number, "dead job")
+        if not self.choice:
+            return f"all {count(number, 'dead job')}"
+        said = " and ".join(_CHOICES[name].format(value) for name, value in self.choice.items())
+        return f"the {count(number, 'dead job')} {said}"
+
+
+_CHOICES = {
+    "task": "of the task {}",
+    "fingerprint": "with the fingerprint {}",
+    "older_than": "dead for longer than {}",
+    "newer_than": "dead for no longer than {}",
+}
+
+
+def target_options(command: F) -> F:
+    command = click.option("--all", "everything", is_flag=True, help="All dead jobs.")(command)
+    return ids_argument(required=False)(choice_options(command))
+
+
+def _target(ids: Sequence[str], everything: bool, choice: Choice) -> _Target:
+    if bool(ids) + bool(choice) + everything != 1:
+        raise click.UsageError(
+            "Choose jobs by ID, or by --task, --fingerprint, --older-than and --newer-than, or "
+            "with --all: one of the three."
+        )
+    return _Target(tuple(ids), choice)
+
+
 # ----------------------------------------------------------------------------------------- looking
 
 
 @dead.command("list")
-@click.option("--task", metavar="NAME", help="Only dead jobs of this task.")
+@choice_options
+@click.option("--group", is_flag=True, help="One line for all failures that are alike.")
 @limit_option
 @connection_options
 @json_option
 def list_(
-    task: str | None, limit: int, app_path: str | None, url: str | None, as_json: bool
+    task: str | None,
+    fingerprint: str | None,
+    older_than: timedelta | None,
+    newer_than: timedelta | None,
+    group: bool,
+    limit: int,
+    app_path: str | None,
+    url: str | None,
+    as_json: bool,
 ) -> None:
-    """List dead jobs, newest first."""
+    """List dead jobs, newest first, or groups of them.
+
+    \b
+    windlass dead list --task shop.tasks.charge --newer-than 1h
+    windlass dead list --group
+    """
+    choice = _choice(task, fingerprint, older_than, newer_than)
     with connect(app_path, url) as app:
-        found = [record.id for record in islice(_find(app.engine, task), limit + 1)]
-        full = [
-            app.packing.reveal(record)
-            for record in app.engine.get(found[:limit])
-            if record is not None
-        ]
+        if group:
+            _list_groups(app, choice, limit, as_json)
+        else:
+            _list_letters(app, choice, limit, as_json)
+
+
+def _list_letters(app: Windlass, choice: Choice, limit: int, as_json: bool) -> None:
+    found = list(islice(app.dead.list(**choice), limit + 1))
+    letters = found[:limit]
     if as_json:
-        print_json([describe(record) for record in full])
-    elif full:
-        print_table(["id", "task", ">attempts", "died", "reason", "error"], map(_row, full))
+        records = app.engine.get([letter.id for letter in letters])
+        shown = [app.packing.reveal(record) for record in records if record is not None]
+        print_json([describe(record) for record in shown])
+    elif letters:
+        columns = ["id", "task", ">attempts", "died", "reason", "error"]
+        print_table(columns, map(_letter_row, letters))
     else:
-        say("No dead jobs." if task is None else f"No dead jobs of the task {task}.")
-    if len(found) > limit:
+        _say_none(choice)
+    _say_more(len(found), limit)
+
+
+def _list_groups(app: Windlass, choice: Choice, limit: int, as_json: bool) -> None:
+    groups = app.dead.groups(**choice)
+    if as_json:
+        print_json([msgspec.to_builtins(one, builtin_types=()) for one in groups[:limit]])
+    elif groups:
+        columns = ["fingerprint", ">count", "task", "first", "last", "example", "error"]
+        print_table(columns, map(_group_row, groups[:limit]))
+    else:
+        _say_none(choice)
+    _say_more(len(groups), limit)
+
+
+def _letter_row(letter: DeadLetter) -> tuple[object, ...]:
+    error = summary_of(letter.error) if letter.error else ""
+    died = age(letter.died_at)
+    return (letter.id, letter.task, letter.attempts, died, letter.reason, error)
+
+
+def _group_row(group: DeadGroup) -> tuple[object, ...]:
+    error = summary_of(group.error) if group.error else group.reason
+    times = (age(group.first_at), age(group.last_at))
+    return (group.fingerprint, group.count, group.task, *times, group.example, error)
+
+
+def _say_none(choice: Choice) -> None:
+    if not choice:
+        say("No dead jobs.")
+    elif set(choice) == {"task"}:
+        say(f"No dead jobs of the task {choice['task']}.")
+    else:
+        say("No dead jobs that fit.")
+
+
+def _say_more(found: int, limit: int) -> None:
+    if found > limit:
         say(f"There are more than these {limit:,}: give a larger --limit to see them.")
-
-
-def _row(record: JobRecord) -> tuple[object, ...]:
-    info = JobInfo.of(record)
-    error = summary_of(info.error) if info.error else ""
-    return (info.id, info.task, info.attempts, age(info.finished_at), info.reason, error)
 
 
 @dead.command()
@@ -73,106 +222,153 @@ def _row(record: JobRecord) -> tuple[object, ...]:
 def show(job_id: str, app_path: str | None, url: str | None, as_json: bool) -> None:
     """Show one dead job with its arguments, error and history."""
     with connect(app_path, url) as app:
-        [record] = map(app.packing.reveal, _by_id(app.engine, [job_id]))
+        record = _one(app, job_id)
     if as_json:
         print_json(describe(record))
     else:
         print_record(record)
 
 
-# ---------------------------------------------------------------------------------------- choosing
+def _one(app: Windlass, job_id: str) -> JobRecord:
+    require_dead(app.engine, [job_id])
+    (record,) = app.engine.get([job_id])
+    assert record is not None, "it was there a moment ago"
+    return app.packing.reveal(record)
 
 
-class _Selection(NamedTuple):
-    """Which dead jobs are meant: these ids, those of a task, or all."""
-
-    ids: Sequence[str]
-    task: str | None
-    everything: bool
+# ---------------------------------------------------------------------------------------- retrying
 
 
-def _selection(command: Any) -> Any:
-    """The options by which dead jobs are chosen."""
-    command = click.option("--all", "everything", is_flag=True, help="All dead jobs.")(command)
-    command = click.option("--task", metavar="NAME", help="Only dead jobs of this task.")(command)
-    return ids_argument(required=False)(command)
-
-
-def _chosen(ids: Sequence[str], task: str | None, everything: bool) -> _Selection:
-    if bool(ids) + (task is not None) + everything != 1:
-        raise click.UsageError(
-            "Choose jobs by ID, by --task NAME, or with --all: one of the three."
-        )
-    return _Selection(ids, task, everything)
-
-
-def _chunks(engine: Engine, chosen: _Selection) -> Iterator[list[JobRecord]]:
-    """The chosen jobs, a bounded number at a time."""
-    records = iter(_by_id(engine, chosen.ids)) if chosen.ids else _find(engine, chosen.task)
-    while chunk := list(islice(records, PAGE)):
-        yield chunk
-
-
-def _by_id(engine: Engine, ids: Sequence[str]) -> list[JobRecord]:
-    """All of them, or none: a wrong id is found before anything is changed."""
-    records = []
-    for job_id, record in zip(ids, engine.get(ids), strict=True):
-        if record is None:
-            raise JobNotFound(job_id, engine.location)
-        if record.state is not State.DEAD:
-            raise click.ClickException(f"Job {job_id} is {record.state}, not dead.")
-        records.append(record)
-    return records
-
-
-def _find(engine: Engine, task: str | None) -> Iterator[JobRecord]:
-    return find_all(engine, Filter(state=State.DEAD, task=task))
-
-
-# ---------------------------------------------------------------------------------------- changing
+def _rate(value: str) -> float:
+    try:
+        return per_second(value, name="it")
+    except ValueError:
+        raise click.BadParameter(
+            f"expected a rate such as 500/s, 30/m or 10/h, found {value!r}."
+        ) from None
 
 
 @dead.command()
-@_selection
+@target_options
+@click.option("--rate", type=_rate, metavar="N/s", help="No faster than 500/s, 30/m or 10/h.")
+@click.option("--args", "args_text", metavar="JSON", help="Retry one job with these arguments.")
+@click.option("--kwargs", "kwargs_text", metavar="JSON", help="The same for those by name.")
+@click.option("--dry-run", is_flag=True, help="Only say how many there are.")
+@click.option("--yes", is_flag=True, help="Do not ask.")
 @connection_options
 @json_option
 def retry(
     ids: Sequence[str],
     task: str | None,
+    fingerprint: str | None,
+    older_than: timedelta | None,
+    newer_than: timedelta | None,
     everything: bool,
+    rate: float | None,
+    args_text: str | None,
+    kwargs_text: str | None,
+    dry_run: bool,
+    yes: bool,
     app_path: str | None,
     url: str | None,
     as_json: bool,
 ) -> None:
     """Make dead jobs ready again, with fresh attempts.
 
+    More than one that is not named is asked for on a terminal. With --args or --kwargs one job is
+    retried with other arguments; what is not given stays as it was, and the old call in its
+    history.
+
     \b
     windlass dead retry 01m7gk6tx900smjc57av0rnpgb
-    windlass dead retry --task shop.tasks.charge
-    windlass dead retry --all
+    windlass dead retry --task shop.tasks.charge --rate 500/s
+    windlass dead retry --fingerprint 3f1c07a2b9d4 --newer-than 1h
+    windlass dead retry 01m7gk6tx900smjc57av0rnpgb --args '["cat.jpg"]'
     """
-    chosen = _chosen(ids, task, everything)
-    done = duplicates = 0
-    with connect(app_path, url) as app, progress("Retrying") as advance:
-        for chunk in _chunks(app.engine, chosen):
-            codes = app.engine.retry([record.id for record in chunk])
-            done += _count(codes)
-            duplicates += codes.count(ChangeCode.DUPLICATE)
-            advance(len(chunk))
-    _report(done, "retried", as_json)
-    if duplicates:
-        say(f"{count(duplicates, 'dead job')} left as it was: another job holds its unique key.")
+    chosen = _target(ids, everything, _choice(task, fingerprint, older_than, newer_than))
+    is_edit = args_text is not None or kwargs_text is not None
+    if is_edit and (len(ids) != 1 or rate is not None or dry_run):
+        raise click.UsageError("--args and --kwargs are for one job, given by its ID, alone.")
+    with connect(app_path, url) as app:
+        require_dead(app.engine, ids)
+        if is_edit:
+            _retry_with(app, ids[0], args_text, kwargs_text)
+            return _report(Changed(done=1), "retried", as_json)
+        number = chosen.count(app)
+        if dry_run:
+            return _foretell(chosen, number, "retried", as_json)
+        if chosen.is_bulk and number > 1 and not yes and sys.stdin.isatty():
+            _ask(f"Retry {chosen.words(number)} of {app.engine.location}?", "retried")
+        selection = _select(chosen)
+        with bulk.showing("Retrying", number) as show_progress:
+            steps = app.dead.retrying(selection, rate)
+            ended = bulk.run("retried", steps, show_progress)
+    return _conclude(ended, "retried", as_json)
+
+
+def _select(chosen: _Target) -> Selection:
+    if chosen.is_bulk and not chosen.choice:
+        return target(everything=True)
+    return target(*chosen.ids, **chosen.choice)
+
+
+def _retry_with(app: Windlass, job_id: str, args_text: str | None, kwargs_text: str | None) -> None:
+    """The arguments as a worker would rebuild them, if the task is known here."""
+    record = _one(app, job_id)
+    call = _stored_call(record)
+    if args_text is not None:
+        call["args"] = _parse("--args", args_text, "a JSON array", list[msgspec.Raw])
+    if kwargs_text is not None:
+        call["kwargs"] = _parse("--kwargs", kwargs_text, "a JSON object", dict[str, msgspec.Raw])
+    task = app.known_tasks.get(record.task)
+    try:
+        encoded = msgspec.json.encode(call)
+        if task is None:
+            plain = msgspec.json.decode(encoded)
+            args, kwargs = plain.get("args", []), plain.get("kwargs", {})
+        else:
+            args, kwargs = task.codecs.get("json").decode(encoded)
+        app.dead.retry_with(job_id, *args, **kwargs)
+    except (TypeError, ValueError, DecodeError, EncodeError) as error:
+        raise click.UsageError(f"The arguments do not fit: {error}.") from error
+    if task is None:
+        say(f"The task {record.task} is not known here: the arguments were not checked. See --app.")
+
+
+def _stored_call(record: JobRecord) -> dict[str, Any]:
+    """What is there already; of bytes that make no call, nothing."""
+    try:
+        return msgspec.json.decode(unpack(record.payload).call, type=dict[str, Any])
+    except (DecodeError, msgspec.DecodeError):
+        return {}
+
+
+def _parse(option: str, text: str, shape: str, kind: Any) -> Any:
+    try:
+        return msgspec.json.decode(text, type=kind)
+    except (msgspec.DecodeError, RecursionError) as error:
+        raise click.UsageError(
+            f"{option} expects {shape}, found {text[:80]!r}: {error}."
+        ) from error
+
+
+# -------------------------------------------------------------------------------------- discarding
 
 
 @dead.command(short_help="Remove dead jobs for good.")
-@_selection
+@target_options
+@click.option("--dry-run", is_flag=True, help="Only say how many there are.")
 @click.option("--yes", is_flag=True, help="Do not ask.")
 @connection_options
 @json_option
 def discard(
     ids: Sequence[str],
     task: str | None,
+    fingerprint: str | None,
+    older_than: timedelta | None,
+    newer_than: timedelta | None,
     everything: bool,
+    dry_run: bool,
     yes: bool,
     app_path: str | None,
     url: str | None,
@@ -182,55 +378,81 @@ def discard(
 
     \b
     windlass dead discard 01m7gk6tx900smjc57av0rnpgb
-    windlass dead discard --task shop.tasks.charge --yes
+    windlass dead discard --task shop.tasks.charge --older-than 7d --yes
     """
-    chosen = _chosen(ids, task, everything)
-    with connect(app_path, url) as app:
+    chosen = _target(ids, everything, _choice(task, fingerprint, older_than, newer_than))
+    with connect(app_path, url) as app, _log_printed(as_json):
+        require_dead(app.engine, ids)
+        if dry_run:
+            return _foretell(chosen, chosen.count(app), "discarded", as_json)
         if not yes:
-            _confirm(app.engine, chosen)
-        done = 0
-        for chunk in _chunks(app.engine, chosen):
-            done += _discard(app.engine, chunk, as_json)
-    _report(done, "discarded", as_json)
+            words = chosen.words(chosen.count(app))
+            _ask(f"Remove {words} of {app.engine.location} for good?", "discarded")
+        steps = app.dead.discarding(_select(chosen))
+        ended = bulk.run("discarded", steps, lambda _changed: None)
+    return _conclude(ended, "discarded", as_json)
 
 
-def _confirm(engine: Engine, chosen: _Selection) -> None:
-    question = f"Remove {_words(engine, chosen)} of {engine.location} for good?"
+class _Printer(logging.Handler):
+    """Prints what is logged: here the lines on what is discarded are the output."""
+
+    def __init__(self, err: bool) -> None:
+        super().__init__()
+        self._err = err
+
+    def emit(self, record: logging.LogRecord) -> None:
+        tell(record.getMessage(), err=self._err)
+
+
+@contextmanager
+def _log_printed(err: bool) -> Iterator[None]:
+    log, printer = logging.getLogger("windlass.dead"), _Printer(err)
+    log.addHandler(printer)
+    log.propagate = False
+    try:
+        yield
+    finally:
+        log.removeHandler(printer)
+        log.propagate = True
+
+
+# ------------------------------------------------------------------------------------------ saying
+
+
+def _ask(question: str, verb: str) -> None:
     try:
         agreed = click.confirm(printable(question), err=True)
     except click.Abort:  # nobody there to answer
         agreed = False
         click.echo(err=True)
     if not agreed:
-        raise click.ClickException("Nothing was discarded. With --yes nobody is asked.")
+        raise click.ClickException(f"Nothing was {verb}. With --yes nobody is asked.")
 
 
-def _words(engine: Engine, chosen: _Selection) -> str:
-    if chosen.task is not None:
-        return f"all dead jobs of the task {chosen.task}"
-    if chosen.everything:
-        counts = engine.stats().queues.values()
-        return f"all {count(sum(states.get(State.DEAD, 0) for states in counts), 'dead job')}"
-    return count(len(_by_id(engine, chosen.ids)), "dead job")
-
-
-def _discard(engine: Engine, chunk: Sequence[JobRecord], as_json: bool) -> int:
-    """Nothing leaves without a line of what it was: after this nobody can look it up."""
-    full = engine.get([record.id for record in chunk])
-    codes = engine.discard([record.id for record in chunk])
-    for record, code in zip(full, codes, strict=True):
-        if record is not None and code is ChangeCode.DONE:
-            line = f"discarded {record.id} {record.task} {record.reason} {call_text(record)}"
-            tell(line.replace("\n", "\\n"), err=as_json)
-    return _count(codes)
-
-
-def _count(codes: Sequence[ChangeCode]) -> int:
-    return sum(code is ChangeCode.DONE for code in codes)
-
-
-def _report(done: int, verb: str, as_json: bool) -> None:
+def _foretell(chosen: _Target, number: int, verb: str, as_json: bool) -> None:
     if as_json:
-        print_json({verb: done})
+        print_json({f"would_be_{verb}": number})
     else:
-        tell(f"{count(done, 'dead job')} {verb}.")
+        tell(f"{chosen.words(number)} would be {verb}.")
+
+
+def _conclude(ended: bulk.Ended, verb: str, as_json: bool) -> None:
+    changed = ended.changed
+    _report(changed, verb, as_json)
+    if changed.duplicates:
+        number = count(changed.duplicates, "dead job")
+        say(f"{number} left as it was: another job holds its unique key.")
+    if changed.left:
+        say(f"{count(changed.left, 'job')} left alone: no longer dead when its turn came.")
+    if ended.was_stopped:
+        raise click.ClickException(
+            f"Stopped: {count(changed.done, 'dead job')} {verb}, the others are as they were. The "
+            "same command goes on with them."
+        )
+
+
+def _report(changed: Changed, verb: str, as_json: bool) -> None:
+    if as_json:
+        print_json({verb: changed.done})
+    else:
+        tell(f"{count(changed.done, 'dead job')} {verb}.")

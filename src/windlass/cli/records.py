@@ -9,14 +9,15 @@ from typing import Any, Final
 import msgspec
 
 from windlass.cli.output import print_fields
-from windlass.cli.wording import age, count, summary_of
+from windlass.cli.wording import age, count, span, summary_of
 from windlass.core.codec import decode_json
 from windlass.core.envelope import unpack
 from windlass.core.failure import FailureText
 from windlass.core.states import Event, Hold, State
 from windlass.engine.contract import Engine, Failure, Filter, JobRecord
 from windlass.errors import DecodeError
-from windlass.job import JobInfo
+from windlass.job import JobInfo, instant
+from windlass.letters import fingerprint_of
 from windlass.packing import PLAIN, describe_unreadable, describe_unreadable_result
 
 #: So many jobs are looked up, and changed, at a time.
@@ -49,6 +50,7 @@ def describe(record: JobRecord) -> dict[str, Any]:
     result, bad_result = _result_of(record)
     return {
         **info,
+        "fingerprint": fingerprint_of(record) if record.state is State.DEAD else None,
         "starts": record.counters.starts,
         "losses": record.counters.losses,
         "interruptions": record.counters.interruptions,
@@ -69,6 +71,7 @@ def print_record(record: JobRecord) -> None:
             ("task", info.task),
             ("state", info.state),
             ("reason", info.reason),
+            ("fingerprint", fingerprint_of(record) if info.state is State.DEAD else None),
             ("cancel", _cancel_words(record)),
             ("held", info.hold if info.hold is not Hold.NONE else None),
             ("alone", "yes: in a process of its own" if record.suspect else None),
@@ -159,18 +162,24 @@ def _entry(failure: Failure) -> dict[str, Any]:
     error = _error_of(failure)
     return {
         "at": _instant(failure),
+        "started": None if failure.started_ms is None else instant(failure.started_ms),
         "event": failure.event,
         "attempt": failure.attempt,
         "worker": failure.session,
         "error": None if error is None else msgspec.to_builtins(error),
+        "replaced": _replaced(failure),
     }
 
 
 def _line(failure: Failure) -> str:
+    if failure.event == Event.REVIVE:
+        return f"its arguments were changed {age(_instant(failure))}; before: {_replaced(failure)}"
     error = _error_of(failure)
     words = next((past for event, past in _PAST.items() if event == failure.event), failure.event)
+    ran = "" if failure.started_ms is None else f" after {span(failure.at_ms - failure.started_ms)}"
+    where = "" if failure.session is None else f" on {failure.session}"
     cause = "" if error is None else f": {summary_of(error)}"
-    return f"attempt {failure.attempt} {words} {age(_instant(failure))}{cause}"
+    return f"attempt {failure.attempt} {words} {age(_instant(failure))}{ran}{where}{cause}"
 
 
 def _instant(failure: Failure) -> datetime:
@@ -179,4 +188,11 @@ def _instant(failure: Failure) -> datetime:
 
 def _error_of(failure: Failure) -> FailureText | None:
     """A worker's report, or a cause found outside, which has no type."""
-    return FailureText.unpack(failure.error) if failure.error else None
+    if not failure.error or failure.event == Event.REVIVE:
+        return None
+    return FailureText.unpack(failure.error)
+
+
+def _replaced(failure: Failure) -> str | None:
+    """The call that an operator has replaced."""
+    return PLAIN.call_text(failure.error, "") if failure.event == Event.REVIVE else None

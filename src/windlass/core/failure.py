@@ -13,8 +13,11 @@ from typing import Final
 
 import msgspec
 
+from windlass.core.fingerprint import fingerprint, place_of
+
 #: The most that is kept of each part, in bytes.
 MAX_TYPE: Final = 256
+MAX_PLACE: Final = 512
 MAX_MESSAGE: Final = 8 * 1024
 MAX_TRACEBACK: Final = 32 * 1024
 #: The message of one that nobody has decrypted yet.
@@ -36,6 +39,12 @@ class FailureText(msgspec.Struct, frozen=True):
     message: str = ""
     traceback: str = ""
     sealed: str | msgspec.UnsetType = msgspec.UNSET  # message and traceback, encrypted, in base64
+    place: str = ""  # the innermost function of neither Python nor windlass that it came through
+
+    @property
+    def fingerprint(self) -> str:
+        """The same for failures that are alike: see `core.fingerprint`."""
+        return fingerprint(self.type, self.place, self.message)
 
     @classmethod
     def of(cls, error: BaseException) -> FailureText:
@@ -46,6 +55,7 @@ class FailureText(msgspec.Struct, frozen=True):
                 type=_cut(_name_of(type(error)), MAX_TYPE),
                 message=_cut(_message_of(error), MAX_MESSAGE),
                 traceback=_cut(_traceback_of(error), MAX_TRACEBACK),
+                place=_cut(place_of(_TRACEBACK(error)), MAX_PLACE),
             )
         except BaseException:  # noqa: BLE001  # a class that makes nothing of itself known
             text = cls(type=UNKNOWN, message="<no text: the exception cannot be looked at>")

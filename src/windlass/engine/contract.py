@@ -322,7 +322,8 @@ class Failure(msgspec.Struct, frozen=True, kw_only=True):
     event: str
     attempt: int
     session: str | None = None
-    error: bytes = b""
+    started_ms: int | None = None  # when the claim began that came to this end
+    error: bytes = b""  # of a revival with another payload: the payload that it had before
 
 
 class JobRecord(msgspec.Struct, frozen=True, kw_only=True):
@@ -375,12 +376,20 @@ class CancelCode(StrEnum):
 
 
 class ChangeCode(StrEnum):
-    """The verdict on one job of a `retry` or a `discard`."""
+    """The verdict on one job of a `retry`, a `revive` or a `discard`."""
 
     DONE = "done"
-    REFUSED = "refused"  # its state does not allow it
+    REFUSED = "refused"  # its state does not allow it, or it has ended once more since
     DUPLICATE = "duplicate"  # another job holds its unique key
     UNKNOWN = "unknown"
+
+
+class Revival(msgspec.Struct, frozen=True, kw_only=True):
+    """A dead or cancelled job to be made ready again."""
+
+    id: str
+    finished_ms: int | None = None  # only if it ended at this instant: what somebody has looked at
+    payload: bytes | None = None  # what to run from now on; the old one goes into the history
 
 
 class SessionRecord(msgspec.Struct, frozen=True, kw_only=True):
@@ -458,6 +467,7 @@ class Finding(msgspec.Struct, frozen=True):
 class Tended(msgspec.Struct, frozen=True, kw_only=True):
     reaped: int = 0
     purged: int = 0
+    doomed: tuple[str, ...] = ()  # dead jobs whose time has passed and that were not named
     more: bool = False  # the bite was full: call again
 
 
@@ -538,6 +548,11 @@ class Engine(Protocol):
         """Make dead or cancelled jobs ready again, with fresh budgets. Repeated, it finds them
         ready and says refused. One whose unique key is held by another job is left as it is."""
 
+    def revive(self, revivals: Sequence[Revival]) -> list[ChangeCode]:
+        """`retry`, only of jobs that are as they were seen, and perhaps with other payloads: the
+        job has either its old payload and is dead, or the new one and is ready. Repeated it says
+        refused, and a job that has died again meanwhile is left alone."""
+
     def discard(self, ids: Sequence[str]) -> list[ChangeCode]:
         """Remove dead or cancelled jobs, and free their idempotency and unique keys. Repeated, it
         does not find them and says unknown."""
@@ -579,9 +594,13 @@ class Engine(Protocol):
     def remove_schedule(self, name: str) -> bool:
         """Forget a schedule; its jobs stay. Whether there was one: not so when repeated."""
 
-    def tend(self) -> Tended:
+    def tend(self, known: Sequence[str] | None = None) -> Tended:
         """One bounded bite of upkeep: reap silent sessions, purge what was kept long enough. A
-        record that holds a unique key for a period is kept for all of it."""
+        record that holds a unique key for a period is kept for all of it.
+
+        With `known`, dead jobs are purged only if they are named in it; others whose time has
+        passed are given as `doomed`. So whoever tends can write down what they were, and then names
+        them: nothing is lost on the way, however often it is repeated."""
 
     def stats(self) -> Stats: ...
 

@@ -36,9 +36,11 @@ from windlass.core.ids import new_session
 from windlass.engine.contract import Engine, EngineOptions
 from windlass.engine.url import open_engine
 from windlass.errors import EngineUnavailable, IncludeFailed, WindlassError
+from windlass.letters import AlertHook
 from windlass.loading import load_app, load_tasks
 from windlass.settings import Source, absolute_url, describe_unusual, find_overruled
 from windlass.worker.control import (
+    Alert,
     Cancel,
     Channel,
     Command,
@@ -58,6 +60,7 @@ from windlass.worker.control import (
     join_pair,
 )
 from windlass.worker.crew import assemble
+from windlass.worker.dead_watch import call_hooks
 from windlass.worker.declaring import declarations, idle_routes
 from windlass.worker.event_loop import run_until
 from windlass.worker.guards import shield_engine
@@ -106,6 +109,7 @@ class Child:
     def __init__(self, channel: Channel[Command], table: int) -> None:
         self._channel = channel
         self._pump: Pump | None = None
+        self._alert_hooks: Sequence[AlertHook] = ()
         self._lifespan: HeldLifespan | None = None
         self._is_ending = False
         self._drains_early = False
@@ -166,6 +170,7 @@ class Child:
 
     def _tell_ready(self, app: Windlass) -> None:
         settings = app.settings
+        self._alert_hooks = app.alert_hooks
         self._channel.send(
             Ready(
                 url=settings.url,
@@ -173,6 +178,8 @@ class Child:
                 shutdown_grace_ms=settings.shutdown_grace_ms,
                 kill_after_ms=settings.kill_after_ms,
                 dead_ttl_ms=settings.dead_ttl_ms,
+                dead_alert=settings.dead_alert,
+                dead_alert_growth=settings.dead_alert_growth,
                 tasks=tuple(app.tasks),
                 log_level=settings.log_level,
                 log_format=settings.log_format,
@@ -277,6 +284,8 @@ class Child:
                 self._limits.cancel(ids)
             case Disown(id, token) if pump is not None:
                 pump.disown(id, token)
+            case Alert(alert):
+                call_hooks(self._alert_hooks, alert)
             case HandBack() if pump is not None:
                 pump.hand_back()
             case SessionGone(session) if pump is not None:

@@ -14,6 +14,7 @@ from typing import Generic, TypeVar
 
 import msgspec
 
+from windlass.letters import DeadAlert
 from windlass.worker.options import WorkerOptions
 
 # ------------------------------------------------------------------------------ supervisor to child
@@ -52,13 +53,19 @@ class Look(msgspec.Struct, frozen=True, tag="look"):
     """There may be something to claim."""
 
 
+class Alert(msgspec.Struct, frozen=True, tag="alert"):
+    """Dead jobs pile up: the app may want to know."""
+
+    alert: DeadAlert
+
+
 class SessionGone(msgspec.Struct, frozen=True, tag="session_gone"):
     """The engine has declared this session dead."""
 
     session: str
 
 
-Command = Start | Drain | HandBack | Look | Cancel | Disown | SessionGone
+Command = Start | Drain | HandBack | Look | Cancel | Disown | Alert | SessionGone
 
 # ------------------------------------------------------------------------------ child to supervisor
 
@@ -79,6 +86,8 @@ class Ready(msgspec.Struct, frozen=True, tag="ready"):
     shutdown_grace_ms: int
     kill_after_ms: int
     dead_ttl_ms: int
+    dead_alert: int
+    dead_alert_growth: int
     tasks: tuple[str, ...]
     log_level: str
     log_format: str

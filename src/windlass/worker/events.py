@@ -77,6 +77,17 @@ EVENTS: Final[Mapping[str, Event]] = {
     "what is in hand is left to the supervisor to give back: %s": Event(
         "jobs_left_to_supervisor", ("why",)
     ),
+    # dead jobs
+    "removing job %s of task %s, dead (%s) for longer than dead_ttl; its call: %s": Event(
+        "dead_job_removed", ("job_id", "task", "reason", "call")
+    ),
+    "there are %d dead jobs, more than %d: see windlass dead list --group": Event(
+        "dead_jobs_many", ("dead", "threshold")
+    ),
+    "%d jobs died within 5 minutes, more than %d: see windlass dead list --group": Event(
+        "dead_jobs_growing", ("grown", "threshold")
+    ),
+    "the alert on dead jobs could not be passed on": Event("dead_alert_failed"),
     # children
     "child %d died: %s; %s": Event("child_died", ("child", "cause", "jobs")),
     "child %d could not start: %s": Event("child_failed", ("child", "why")),

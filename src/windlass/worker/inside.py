@@ -32,6 +32,7 @@ from windlass.engine.contract import Capability, Engine, EngineOptions
 from windlass.engine.url import open_engine
 from windlass.loading import load_tasks
 from windlass.worker.crew import assemble
+from windlass.worker.dead_watch import DeadWatch, call_hooks
 from windlass.worker.declaring import declarations
 from windlass.worker.event_loop import run_until
 from windlass.worker.guards import shield_engine
@@ -111,6 +112,13 @@ class InsideWorker:
             on_cancel=self._cancel,
             on_suspects=_leave_to_others,
             timekeeper=Timekeeper(self._engine, declarations(self._app)),
+            dead_watch=DeadWatch(
+                self._engine,
+                self._app.settings.dead_alert,
+                self._app.settings.dead_alert_growth,
+                sessions=lambda: [self.session],
+                on_alert=lambda alert: call_hooks(self._app.alert_hooks, alert),
+            ),
             ends_engine=not self._is_shared,
         )
         self._upkeep.start()

@@ -25,9 +25,11 @@ from time import monotonic
 
 from windlass.engine.contract import EngineOptions
 from windlass.engine.url import open_engine
+from windlass.letters import DeadAlert
 from windlass.worker.banner import show_banner
 from windlass.worker.burst import LOOK_S, is_done
 from windlass.worker.control import (
+    Alert,
     Command,
     Drain,
     Draining,
@@ -42,6 +44,7 @@ from windlass.worker.control import (
     SuspectsSeen,
     Wedged,
 )
+from windlass.worker.dead_watch import DeadWatch
 from windlass.worker.enforcing import Enforcement
 from windlass.worker.logs import configure_early, configure_own
 from windlass.worker.options import WorkerOptions
@@ -222,6 +225,13 @@ class Supervisor:
             on_suspects=lambda: self._reactor.post(self._serve_alone),
             on_answer=partial(show_banner, self._options.app, engine.location, ready),
             timekeeper=Timekeeper(engine, ready.schedules),
+            dead_watch=DeadWatch(
+                engine,
+                ready.dead_alert,
+                ready.dead_alert_growth,
+                sessions=lambda: [child.session for child in list(self._children.values())],
+                on_alert=lambda alert: self._reactor.post(partial(self._alert, alert)),
+            ),
         )
         self._enforcement = Enforcement(
             self._reactor,
@@ -283,6 +293,13 @@ class Supervisor:
             if child.session == session:
                 log.warning("session %s of child %d is gone", session, child.pid)
                 child.tell(SessionGone(session))
+
+    def _alert(self, alert: DeadAlert) -> None:
+        """One child is enough: hooks are code of the app, which no supervisor loads."""
+        for child in self._children.values():
+            if child.session:
+                child.tell(Alert(alert))
+                break
 
     def _cancel(self, session: str, ids: tuple[str, ...]) -> None:
         for child in self._children.values():

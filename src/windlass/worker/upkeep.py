@@ -4,10 +4,12 @@
    their jobs go on at once.
 2. Beat for the children that live, every third of a lease; every third beat, and the first one of
    a session, tells who they are, and every third one the nonces too.
-3. Tend: reap silent sessions and purge what was kept long enough, a bite at a time.
+3. Tend: reap silent sessions and purge what was kept long enough, a bite at a time; dead jobs
+   only after it was written down what they were.
 4. Look whether suspects wait: children that are busy for long do not ask the engine.
 5. Once, say what a job that was confirmed survives, and what is wrong with the place.
-6. Declare the schedules of the app, and fire those that are due: `timekeeping` says how.
+6. Alert when dead jobs pile up: `dead_watch` says when.
+7. Declare the schedules of the app, and fire those that are due: `timekeeping` says how.
 
 An engine that is away or frozen holds up this thread and nothing else: signals and the deaths of
 children are the main thread's. What fails is tried again soon; a session that cannot be closed ends
@@ -32,6 +34,7 @@ from windlass.core.failure import FailureText
 from windlass.engine.contract import Beat, Buried, Engine, Grade, Outcome, Plan, Verdict
 from windlass.errors import EngineError
 from windlass.worker.burial import tell_burial
+from windlass.worker.dead_watch import DeadWatch, sweep
 from windlass.worker.slots import SlotTable
 from windlass.worker.timekeeping import Timekeeper
 
@@ -103,6 +106,7 @@ class Upkeep:
         *,
         on_answer: Callable[[], None] | None = None,
         timekeeper: Timekeeper | None = None,
+        dead_watch: DeadWatch | None = None,
         ends_engine: bool = True,
     ) -> None:
         self._engine = engine
@@ -127,6 +131,8 @@ class Upkeep:
         actions: tuple[Callable[[], float], ...] = (self._tend, self._look, self._examine)
         if timekeeper is not None:  # what was declared nowhere for a day is paused: declare first
             actions = (timekeeper.declare, timekeeper.look, *actions)
+        if dead_watch is not None:
+            actions = (*actions, dead_watch.look)
         self._duties = [self._errand, self._beating, *(Duty(action, 0.0) for action in actions)]
         self._thread = Thread(target=self._run, name="upkeep", daemon=True)
 
@@ -258,11 +264,13 @@ class Upkeep:
 
     def _tend(self) -> float:
         """It writes, on every engine: an engine that can only be read from has not answered."""
-        tended = self._engine.tend()
+        tended = self._engine.tend(())
         is_first = not self.answered_at
         self.answered_at = monotonic()
         if is_first and self._on_answer is not None:
             self._on_answer()
+        if tended.doomed:
+            sweep(self._engine, tended.doomed)
         return TEND_ON_S if tended.more else TEND_S
 
     def _examine(self) -> float:

@@ -22,6 +22,7 @@ from windlass.engine.contract import (
     QueueChange,
     Released,
     Retried,
+    Revival,
     ScheduleChange,
     Snoozed,
     Succeeded,
@@ -139,6 +140,20 @@ def of_changes(changes: Sequence[ScheduleChange]) -> list[bytes]:
         arguments += (_encode(head), _encode(record), change.note, change.body or b"")
         arguments += of_jobs(change.jobs)
     return arguments
+
+
+def of_revivals(revivals: Sequence[Revival]) -> list[bytes]:
+    """A payload is never empty: that stands for the one it has."""
+    arguments: list[bytes] = []
+    for revival in revivals:
+        finished = b"%d" % _instant(revival.finished_ms)
+        arguments += (revival.id.encode(), finished, revival.payload or b"")
+    return arguments
+
+
+def of_known(known: Sequence[str] | None, here: Sequence[str]) -> list[bytes]:
+    """Whether dead jobs have to be named, and those that are."""
+    return [b"0" if known is None else b"1", *of_texts(here)]
 
 
 def of_texts(texts: Sequence[str]) -> list[bytes]:

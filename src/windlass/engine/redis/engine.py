@@ -37,6 +37,7 @@ from windlass.engine.contract import (
     PutCode,
     QueueChange,
     QueueRecord,
+    Revival,
     ScheduleChange,
     ScheduleRecord,
     SessionRecord,
@@ -183,7 +184,11 @@ class RedisEngine:
         return self._spread("cancel", ids, str, arguments.of_texts, _each(CancelCode))
 
     def retry(self, ids: Sequence[str]) -> list[ChangeCode]:
-        return self._spread("retry", ids, str, arguments.of_texts, _each(ChangeCode))
+        return self.revive([Revival(id=job_id) for job_id in ids])
+
+    def revive(self, revivals: Sequence[Revival]) -> list[ChangeCode]:
+        pack, unpack = arguments.of_revivals, _to_changes
+        return self._spread("revive", revivals, lambda one: one.id, pack, unpack)
 
     def discard(self, ids: Sequence[str]) -> list[ChangeCode]:
         return self._spread("discard", ids, str, arguments.of_texts, _each(ChangeCode))
@@ -231,10 +236,21 @@ class RedisEngine:
         is_last = partition + 1 == self._partitions.number
         return Emptied(number, None if is_last else f"{partition + 1}:-1")
 
-    def tend(self) -> Tended:
-        replies = self._broadcast("tend")
-        reaped, purged, more = (list(column) for column in zip(*replies, strict=True))
-        return Tended(reaped=sum(reaped), purged=sum(purged), more=any(more))
+    def tend(self, known: Sequence[str] | None = None) -> Tended:
+        named = known or ()
+        groups = self._partitions.group(named, str)
+        here = [[named[at] for at in groups.get(n, ())] for n in range(self._partitions.number)]
+        calls = [
+            self._call(number, "tend", arguments.of_known(known, ids))
+            for number, ids in enumerate(here)
+        ]
+        reaped, purged, more, doomed = zip(*self._run(calls), strict=True)
+        return Tended(
+            reaped=sum(reaped),
+            purged=sum(purged),
+            doomed=tuple(sorted(job_id.decode() for ids in doomed for job_id in ids)),
+            more=any(more),
+        )
 
     # ----------------------------------------------------------------------------- schedules
 
@@ -449,6 +465,10 @@ def _chunks(items: Sequence[T]) -> list[Sequence[T]]:
 
 def _each(code: Callable[[str], R]) -> Callable[[Sequence[str], Sequence[bytes]], list[R]]:
     return lambda _ids, reply: [code(text.decode()) for text in reply]
+
+
+def _to_changes(_revivals: Sequence[Revival], reply: Sequence[bytes]) -> list[ChangeCode]:
+    return [ChangeCode(text.decode()) for text in reply]
 
 
 def _to_placed(jobs: Sequence[NewJob], reply: Sequence[bytes]) -> list[Placed]:

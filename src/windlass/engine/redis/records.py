@@ -67,6 +67,7 @@ class _FailureHead(msgspec.Struct, array_like=True, frozen=True):
     event: str
     attempt: int
     session: str
+    started_ms: int = -1  # older entries do not say it
 
 
 _failure_head = msgspec.msgpack.Decoder(_FailureHead)
@@ -165,6 +166,7 @@ def _to_failure(packed: bytes) -> Failure:
         event=head.event,
         attempt=head.attempt,
         session=head.session or None,
+        started_ms=_instant(head.started_ms),
         error=packed[start:],
     )
 

@@ -66,7 +66,7 @@ class _Stream:
         self._filter = filter
         self._below = cursor or ""
         self._budget = SCAN_BUDGET // partitions
-        self._chunk = min(limit + 1, _CHUNK) if filter == Filter() else _CHUNK
+        self._chunk = min(limit + 1, _CHUNK)
         self.stopped_at: str | None = None  # where the budget ran out
 
     def __iter__(self) -> Iterator[JobRecord]:
@@ -81,6 +81,7 @@ class _Stream:
                 return
             self._below = found[-3].decode()
             self._budget -= self._chunk
+            self._chunk = min(2 * self._chunk, _CHUNK)  # few of them fit: look at more at a time
         self.stopped_at = self._below
 
 

@@ -36,6 +36,7 @@ from windlass.engine.contract import (
     Pulse,
     QueueChange,
     QueueRecord,
+    Revival,
     ScheduleChange,
     ScheduleRecord,
     SessionRecord,
@@ -145,7 +146,10 @@ class SQLiteEngine:
         return self._write(lambda tx: operating.cancel(tx, ids))
 
     def retry(self, ids: Sequence[str]) -> list[ChangeCode]:
-        return self._write(lambda tx: operating.retry(tx, ids))
+        return self.revive([Revival(id=job_id) for job_id in ids])
+
+    def revive(self, revivals: Sequence[Revival]) -> list[ChangeCode]:
+        return self._write(lambda tx: operating.revive(tx, revivals))
 
     def discard(self, ids: Sequence[str]) -> list[ChangeCode]:
         return self._write(lambda tx: operating.discard(tx, ids))
@@ -167,8 +171,8 @@ class SQLiteEngine:
     def purge(self, queue: str, cursor: str | None = None) -> Emptied:
         return self._write(lambda tx: queues.purge(tx, queue, cursor))
 
-    def tend(self) -> Tended:
-        return self._write(operating.tend)
+    def tend(self, known: Sequence[str] | None = None) -> Tended:
+        return self._write(lambda tx: operating.tend(tx, None if known is None else set(known)))
 
     # ----------------------------------------------------------------------------- schedules
 

@@ -1,13 +1,20 @@
-"""What operators and upkeep do to jobs: cancel, retry, discard, adopt, purge."""
+"""What operators and upkeep do to jobs: cancel, revive, discard, adopt, purge."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 import apsw
 
 from windlass.core.states import Event, State, is_allowed
-from windlass.engine.contract import BITE, MIN_RECORD_MS, CancelCode, ChangeCode, Tended
+from windlass.engine.contract import (
+    BITE,
+    MIN_RECORD_MS,
+    CancelCode,
+    ChangeCode,
+    Revival,
+    Tended,
+)
 from windlass.engine.sqlite import claiming, uniqueness
 from windlass.engine.sqlite.statements import as_array, first
 from windlass.engine.sqlite.transaction import JobRow, Transaction
@@ -30,35 +37,48 @@ def _cancel(tx: Transaction, job: JobRow | None) -> CancelCode:
     return CancelCode.CANCELLED
 
 
-def retry(tx: Transaction, ids: Sequence[str]) -> list[ChangeCode]:
-    return [_change(tx, tx.job(job_id), Event.REVIVE) for job_id in ids]
+def revive(tx: Transaction, revivals: Sequence[Revival]) -> list[ChangeCode]:
+    return [_revive(tx, tx.job(revival.id), revival) for revival in revivals]
 
 
-def discard(tx: Transaction, ids: Sequence[str]) -> list[ChangeCode]:
-    return [_change(tx, tx.job(job_id), Event.DISCARD) for job_id in ids]
-
-
-def _change(tx: Transaction, job: JobRow | None, event: Event) -> ChangeCode:
+def _revive(tx: Transaction, job: JobRow | None, revival: Revival) -> ChangeCode:
     if job is None:
         return ChangeCode.UNKNOWN
-    if not is_allowed(State(job.state), event):
+    if not is_allowed(State(job.state), Event.REVIVE):
         return ChangeCode.REFUSED
-    if event is Event.REVIVE:
-        return _revive(tx, job)
-    uniqueness.forget(tx, job.id)
-    tx.remove(job.row, job.queue, job.state)
-    tx.run("forget_key", job.id)  # else its caller would be sent to a job that is no more
-    return ChangeCode.DONE
-
-
-def _revive(tx: Transaction, job: JobRow) -> ChangeCode:
+    if revival.finished_ms not in (None, job.finished_ms):
+        return ChangeCode.REFUSED
     if not uniqueness.take(tx, job):
         return ChangeCode.DUPLICATE
     job.reason = job.finished_ms = job.keep_until_ms = job.result_until_ms = None
     job.result = job.progress = None
     job.expires_ms = None  # it would only expire again
     job.cancel_requested = 0
-    tx.move(job, Event.REVIVE)
+    tx.move(job, Event.REVIVE, error=_replace_payload(tx, job.row, revival.payload))
+    return ChangeCode.DONE
+
+
+def _replace_payload(tx: Transaction, row: int, payload: bytes | None) -> bytes | None:
+    """The payload that it had, if it gets another one."""
+    if payload is None:
+        return None
+    ((old,),) = tx.rows("read_payload", row)
+    tx.run("replace_payload", row, payload)
+    return bytes(old)
+
+
+def discard(tx: Transaction, ids: Sequence[str]) -> list[ChangeCode]:
+    return [_discard(tx, tx.job(job_id)) for job_id in ids]
+
+
+def _discard(tx: Transaction, job: JobRow | None) -> ChangeCode:
+    if job is None:
+        return ChangeCode.UNKNOWN
+    if not is_allowed(State(job.state), Event.DISCARD):
+        return ChangeCode.REFUSED
+    uniqueness.forget(tx, job.id)
+    tx.remove(job.row, job.queue, job.state)
+    tx.run("forget_key", job.id)  # else its caller would be sent to a job that is no more
     return ChangeCode.DONE
 
 
@@ -75,21 +95,26 @@ def adopt(tx: Transaction, tasks: Sequence[str]) -> int:
     return adopted
 
 
-def tend(tx: Transaction) -> Tended:
+def tend(tx: Transaction, known: Collection[str] | None) -> Tended:
     tx.notice()
     before = tx.totals["lost"]
     more = claiming.reap(tx)
     visited = tx.rows("list_kept_too_long", tx.now_ms, BITE)
-    purged = sum(_purge(tx, *row) for row in visited)
+    doomed: list[str] = []
+    purged = sum(_purge(tx, known, doomed, *row) for row in visited)
     tx.run("forget_keys", tx.now_ms, BITE)
     more = more or len(visited) == BITE or tx.connection.changes() == BITE
     tx.run("forget_sessions", tx.now_ms)
     tx.run("forget_empty_counters")
-    return Tended(reaped=tx.totals["lost"] - before, purged=purged, more=more)
+    return Tended(
+        reaped=tx.totals["lost"] - before, purged=purged, doomed=tuple(sorted(doomed)), more=more
+    )
 
 
 def _purge(
     tx: Transaction,
+    known: Collection[str] | None,
+    doomed: list[str],
     row: int,
     job_id: str,
     queue: str,
@@ -106,6 +131,9 @@ def _purge(
         return False
     if period_until_ms is not None and period_until_ms > tx.now_ms:
         tx.run("keep_longer", row, period_until_ms)
+        return False
+    if state == State.DEAD and known is not None and job_id not in known:
+        doomed.append(job_id)
         return False
     if unique_key is not None:
         uniqueness.forget(tx, job_id)

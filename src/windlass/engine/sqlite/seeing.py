@@ -43,8 +43,15 @@ def _get(connection: apsw.Connection, job_id: str, now_ms: int) -> JobRecord | N
         result=result,
         payload=bodies[0][0] if bodies else b"",
         failures=tuple(
-            Failure(at_ms=at_ms, event=event, attempt=attempt, session=session, error=error)
-            for at_ms, event, attempt, session, error in failures
+            Failure(
+                at_ms=at_ms,
+                event=event,
+                attempt=attempt,
+                session=session,
+                started_ms=started_ms,
+                error=error,
+            )
+            for at_ms, event, attempt, session, started_ms, error in failures
         ),
     )
 

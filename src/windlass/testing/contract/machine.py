@@ -43,6 +43,7 @@ from windlass.engine.contract import (
     QueueChange,
     Released,
     Retried,
+    Revival,
     ScheduleChange,
     Share,
     Snoozed,
@@ -357,6 +358,21 @@ class QueueMachine(RuleBasedStateMachine):
     def retry(self, ids: list[str]) -> None:
         self.same(lambda it: it.retry(ids))
 
+    @rule(
+        ids=st.lists(ids, min_size=1, max_size=3, unique=True),
+        payload=st.sampled_from([None, b"other"]),
+        is_seen=st.booleans(),
+        late_ms=st.sampled_from([0, 0, 1]),
+    )
+    def revive(self, ids: list[str], payload: bytes | None, is_seen: bool, late_ms: int) -> None:
+        jobs = self.model.jobs
+        ended = [jobs[id].record.finished_ms if id in jobs and is_seen else None for id in ids]
+        revivals = [
+            Revival(id=id, finished_ms=None if at is None else at + late_ms, payload=payload)
+            for id, at in zip(ids, ended, strict=True)
+        ]
+        self.same(lambda it: it.revive(revivals))
+
     @rule(ids=st.lists(ids, min_size=1, max_size=2))
     def discard(self, ids: list[str]) -> None:
         self.same(lambda it: it.discard(ids))
@@ -384,6 +400,10 @@ class QueueMachine(RuleBasedStateMachine):
     @rule()
     def tend(self) -> None:
         self.same(lambda it: it.tend())
+
+    @rule(known=st.lists(ids, max_size=3))
+    def tend_with_care(self, known: list[str]) -> None:
+        self.same(lambda it: it.tend(known))
 
     # ------------------------------------------------------------------------------- schedules
 

@@ -57,6 +57,7 @@ from windlass.engine.contract import (
     QueueRecord,
     Released,
     Retried,
+    Revival,
     SessionRecord,
     Snoozed,
     Stats,
@@ -450,10 +451,24 @@ class Model(ScheduleModel):
     def retry(self, ids: Sequence[str]) -> list[ChangeCode]:
         return [self._change(id, Event.REVIVE) for id in ids]
 
+    def revive(self, revivals: Sequence[Revival]) -> list[ChangeCode]:
+        return [self._revive(revival) for revival in revivals]
+
+    def _revive(self, revival: Revival) -> ChangeCode:
+        """A payload that is replaced becomes an entry of the history."""
+        job = self.jobs.get(revival.id)
+        if job is not None and revival.finished_ms not in (None, job.record.finished_ms):
+            return ChangeCode.REFUSED
+        if job is None or revival.payload is None:
+            return self._change(revival.id, Event.REVIVE)
+        return self._change(
+            revival.id, Event.REVIVE, payload=revival.payload, error=job.record.payload
+        )
+
     def discard(self, ids: Sequence[str]) -> list[ChangeCode]:
         return [self._change(id, Event.DISCARD) for id in ids]
 
-    def _change(self, id: str, event: Event) -> ChangeCode:
+    def _change(self, id: str, event: Event, **details: Any) -> ChangeCode:
         job = self.jobs.get(id)
         if job is None:
             return ChangeCode.UNKNOWN
@@ -464,7 +479,7 @@ class Model(ScheduleModel):
             if holder not in (None, job):
                 return ChangeCode.DUPLICATE
             self.last_stored[job.record.task, job.record.unique_key] = id
-        self.move(job, event, **FRESH)
+        self.move(job, event, **FRESH, **details)
         if event is Event.DISCARD:
             self._free_key(id)
         return ChangeCode.DONE
@@ -536,9 +551,10 @@ class Model(ScheduleModel):
 
     # ---------------------------------------------------------------------------------- upkeep
 
-    def tend(self) -> Tended:
+    def tend(self, known: Sequence[str] | None = None) -> Tended:
         self._notice_silence()
-        reaped, purged = self._reap(), self._purge()
+        reaped = self._reap()
+        purged, doomed = self._purge(known)
         expired = [name for name, key in self.keys.items() if key.until_ms <= self.now_ms][:BITE]
         for name in expired:
             del self.keys[name]
@@ -546,18 +562,26 @@ class Model(ScheduleModel):
             if until_ms <= self.now_ms and not self._held(session):
                 del self.gone[session]
                 self.last_nonces.pop(session, None)
-        return Tended(reaped=reaped, purged=purged, more=BITE in {reaped, purged, len(expired)})
+        is_full = BITE in {reaped, purged + len(doomed), len(expired)}
+        return Tended(reaped=reaped, purged=purged, doomed=doomed, more=is_full)
 
-    def _purge(self) -> int:
+    def _purge(self, known: Sequence[str] | None) -> tuple[int, tuple[str, ...]]:
         finished = [job for job in self.jobs.values() if job.record.state.is_final]
         for job in finished:
             job.record = replace(job.record, result=job.seen(self.now_ms).result)
         old = [
             job for job in finished if max(job.keep_until_ms, job.period_until_ms) <= self.now_ms
         ]
-        for job in sorted(old, key=lambda job: job.keep_until_ms)[:BITE]:
-            self.move(job, Event.PURGE)
-        return min(len(old), BITE)
+        visited = sorted(old, key=lambda job: job.keep_until_ms)[:BITE]
+        doomed = [
+            job
+            for job in visited
+            if job.record.state is State.DEAD and known is not None and job.record.id not in known
+        ]
+        for job in visited:
+            if job not in doomed:
+                self.move(job, Event.PURGE)
+        return len(visited) - len(doomed), tuple(sorted(job.record.id for job in doomed))
 
     # --------------------------------------------------------------------------- what is seen
 

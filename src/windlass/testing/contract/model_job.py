@@ -146,13 +146,14 @@ def _is_suspect(was: JobRecord, event: Event) -> bool:
 
 
 def _history(was: JobRecord, event: Event, error: bytes, now_ms: int) -> tuple[Failure, ...]:
-    if event not in REMEMBERED:
+    if event not in REMEMBERED and not (event is Event.REVIVE and error):
         return was.failures
     entry = Failure(
         at_ms=now_ms,
         event=event.value,
         attempt=was.counters.attempt,
         session=was.session,
+        started_ms=was.started_ms,
         error=error,
     )
     return (*was.failures, entry)[-MAX_FAILURES:]

@@ -48,7 +48,14 @@ def running(world: World) -> tuple[Claim, JobRecord]:
 
 def failure(event: Event, error: bytes) -> Failure:
     at_ms = START_MS + 1_000
-    return Failure(at_ms=at_ms, event=event.value, attempt=1, session="worker", error=error)
+    return Failure(
+        at_ms=at_ms,
+        event=event.value,
+        attempt=1,
+        session="worker",
+        started_ms=START_MS,
+        error=error,
+    )
 
 
 # -------------------------------------------------------------------------------- each outcome

@@ -23,6 +23,7 @@ from windlass.engine.contract import (
     NewJob,
     Outcome,
     Plan,
+    Revival,
     ScheduleChange,
     Succeeded,
     Tended,
@@ -195,6 +196,12 @@ def retry(world: World) -> tuple[Call, object]:
     return lambda: world.engine.retry([id]), [ChangeCode.REFUSED]
 
 
+def revive(world: World) -> tuple[Call, object]:
+    id = buried(world)
+    revival = Revival(id=id, finished_ms=world.get(id).finished_ms, payload=b"other")
+    return lambda: world.engine.revive([revival]), [ChangeCode.REFUSED]
+
+
 def discard(world: World) -> tuple[Call, object]:
     """It is gone already: said as for any job that is not there."""
     id = buried(world)
@@ -230,6 +237,7 @@ VERBS: Final = [
     close,
     cancel,
     retry,
+    revive,
     discard,
     adopt,
     tend,

@@ -13,6 +13,7 @@ from windlass.engine.contract import (
     Filter,
     Page,
     Retried,
+    Revival,
     SessionRecord,
     Succeeded,
     Tended,
@@ -30,8 +31,8 @@ def succeed(world: World, *, result: bytes | None = None, ttl_ms: int = 0) -> st
     return claim.id
 
 
-def bury(world: World) -> str:
-    world.put()
+def bury(world: World, *, payload: bytes = b"payload") -> str:
+    world.put(payload=payload)
     claim = world.take()
     world.finish(Buried(id=claim.id, token=claim.token, reason=Reason.REJECTED, error=b"no"))
     return claim.id
@@ -186,6 +187,44 @@ def test_a_discarded_id_can_be_used_again(world: World) -> None:
     world.put(id=id, payload=b"new")
     record = world.get(id)
     assert (record.payload, record.failures, record.counters) == (b"new", (), Counters())
+
+
+def test_a_job_can_be_revived_with_another_payload(world: World) -> None:
+    id = bury(world, payload=b"first")
+    dead = world.get(id)
+    world.advance(1_000)
+    revival = Revival(id=id, finished_ms=dead.finished_ms, payload=b"second")
+    assert world.engine.revive([revival]) == [ChangeCode.DONE]
+    record = world.get(id)
+    assert (record.state, record.payload, record.counters) == (State.READY, b"second", Counters())
+    *before, entry = record.failures
+    assert tuple(before) == dead.failures
+    assert (entry.event, entry.error, entry.at_ms) == ("revive", b"first", world.now_ms)
+    assert world.take().payload == b"second"
+    assert world.engine.check() == []
+
+
+def test_only_a_job_that_is_as_it_was_seen_is_revived(world: World) -> None:
+    """Else a call that is repeated after a lost reply would retry once more what died again."""
+    id = bury(world)
+    seen = Revival(id=id, finished_ms=world.get(id).finished_ms, payload=b"other")
+    assert world.engine.revive([seen]) == [ChangeCode.DONE]
+    world.advance(1)
+    world.finish(Buried(id=id, token=world.take().token, reason=Reason.REJECTED, error=b"again"))
+    before = world.everything()
+    assert world.engine.revive([seen, Revival(id="nowhere")]) == [
+        ChangeCode.REFUSED,
+        ChangeCode.UNKNOWN,
+    ]
+    assert world.everything() == before
+
+
+def test_what_is_revived_as_it_is_leaves_no_mark_in_the_history(world: World) -> None:
+    id = bury(world)
+    before = world.get(id)
+    assert world.engine.revive([Revival(id=id)]) == [ChangeCode.DONE]
+    after = world.get(id)
+    assert (after.payload, after.failures) == (before.payload, before.failures)
 
 
 # ---------------------------------------------------------------------------------------- find
@@ -368,6 +407,22 @@ def test_the_dead_and_the_cancelled_are_kept_for_their_time(world: World) -> Non
     world.advance(1)
     assert world.engine.tend() == Tended(purged=2)
     assert world.engine.get([dead, cancelled]) == [None, None]
+
+
+def test_the_dead_are_purged_when_they_are_known(world: World) -> None:
+    first, other, cancelled = bury(world), bury(world), world.put()
+    world.engine.cancel([cancelled])
+    assert world.engine.tend([first]) == Tended()  # their time has not come
+    world.advance(OPTIONS.dead_ttl_ms)
+    doomed = tuple(sorted([first, other]))
+    assert world.engine.tend([]) == Tended(purged=1, doomed=doomed)
+    assert world.engine.tend([]) == Tended(doomed=doomed)
+    assert world.engine.tend([first, "nowhere"]) == Tended(purged=1, doomed=(other,))
+    assert world.engine.tend([first]) == Tended(doomed=(other,))
+    assert world.ids() == [other]
+    world.engine.retry([other])
+    assert world.engine.tend([other]) == Tended()
+    assert world.get(other).state is State.READY
 
 
 def test_a_revived_job_is_not_purged(world: World) -> None:

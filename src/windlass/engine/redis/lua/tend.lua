@@ -1,9 +1,15 @@
 -- One bounded bite of upkeep: take back what silent sessions hold, then forget what was kept long
 -- enough.
--- ARGV: 1-3 clock
--- Returns: {how many jobs were taken back, how many records were removed, whether there is more}
+-- ARGV: 1-3 clock, 4 "1" when a dead job is removed only if it is named, then ids of such
+-- Returns: {how many jobs were taken back, how many records were removed, whether there is more,
+--          dead jobs whose time has passed and that were not named}
 --@include sessions
 --@include removing
+
+local is_careful, known, doomed = ARGV[4] == '1', {}, {}
+for at = 5, #ARGV do
+  known[ARGV[at]] = true
+end
 
 local function until_now(name)
   return call('ZRANGEBYSCORE', name, '-inf', now_ms, 'LIMIT', 0, BITE)
@@ -23,6 +29,9 @@ local function purge(id, record)
     return 0
   elseif period_until_ms > now_ms then  -- it holds its unique key
     enter(id, record, period_until_ms)
+    return 0
+  elseif is_careful and record[STATE] == 'dead' and not known[id] then
+    doomed[#doomed + 1] = id
     return 0
   end
   remove(id, record)
@@ -59,4 +68,4 @@ for _, session in ipairs(sessions) do
 end
 settle()
 local is_full = #ended == BITE or #fields == BITE or #sessions == BITE
-return { reaped, purged, (more or is_full) and 1 or 0 }
+return { reaped, purged, (more or is_full) and 1 or 0, doomed }

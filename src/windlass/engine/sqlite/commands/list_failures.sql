@@ -1,2 +1,2 @@
 -- The history of one job, oldest first.
-SELECT at_ms, event, attempt, session, error FROM failures WHERE job = ? ORDER BY number
+SELECT at_ms, event, attempt, session, started_ms, error FROM failures WHERE job = ? ORDER BY number

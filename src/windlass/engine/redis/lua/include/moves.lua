@@ -97,7 +97,7 @@ end
 
 -- One more entry in the history; the oldest one makes room.
 local function remember(id, record, event, cause)
-  local head = cmsgpack.pack({ now_ms, event, record[ATTEMPT], record[SESSION] })
+  local head = cmsgpack.pack({ now_ms, event, record[ATTEMPT], record[SESSION], record[STARTED_MS] })
   local field = 'f:' .. (record[FAILURES] % MAX_FAILURES) .. ':' .. id
   write('HSET', key.extra, field, struct.pack('>I2', #head) .. head .. cause)
   record[FAILURES] = record[FAILURES] + 1

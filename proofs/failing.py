@@ -1,0 +1,28 @@
+"""The app of the proof of dead letters: its task fails until it is mended, and keeps a ledger."""
+
+from __future__ import annotations
+
+import os
+import time
+from pathlib import Path
+
+from windlass import DeadAlert, Retry, Windlass
+
+app = Windlass(os.environ["WINDLASS_URL"], dead_alert=1_000)
+FOLDER = Path(os.environ.get("PROOF_FOLDER", "."))
+
+
+@app.task(name="charge", retry=Retry(delays=[0]))
+def charge(number: int) -> None:
+    is_mended = (FOLDER / "mended").exists()
+    line = f"{number} {time.time():.6f} {int(is_mended)}\n".encode()
+    ledger = os.open(FOLDER / f"ledger.{os.getpid()}", os.O_WRONLY | os.O_APPEND | os.O_CREAT)
+    os.write(ledger, line)
+    os.close(ledger)
+    if not is_mended:
+        raise ValueError(f"no such order {number}")
+
+
+@app.on_dead_alert
+def note(alert: DeadAlert) -> None:
+    (FOLDER / f"alert.{alert.kind}").write_text(str(alert.dead))

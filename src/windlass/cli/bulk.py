@@ -1,0 +1,90 @@
+"""Changing many jobs one step after the other: shown as it goes, and stopped cleanly.
+
+On a terminal there is a bar, elsewhere a line now and then. The first Ctrl-C lets the step under
+way end, so that what was done is known to the job; the second one ends the program as usual.
+"""
+
+from __future__ import annotations
+
+import signal
+import time
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from threading import Event
+from types import FrameType
+from typing import Final, NamedTuple
+
+from windlass.cli.output import say
+from windlass.dead import Changed, Step
+
+#: How often a line is printed where there is no terminal, in seconds.
+LINE_S: Final = 5.0
+
+Show = Callable[[Changed], None]
+
+
+class Ended(NamedTuple):
+    changed: Changed
+    was_stopped: bool
+
+
+def run(verb: str, steps: Iterable[Step], show: Show) -> Ended:
+    """Take all steps, with the pauses that they ask for; what was done is told in any case."""
+    changed = Changed()
+    with _stopping() as stop:
+        try:
+            for step in steps:
+                changed = step.changed
+                show(changed)
+                if stop.wait(step.pause_s):
+                    return Ended(changed, True)
+        except BaseException:
+            say(f"{changed.done:,} were {verb} before this.")
+            raise
+    return Ended(changed, False)
+
+
+@contextmanager
+def _stopping() -> Iterator[Event]:
+    stop = Event()
+
+    def note(_number: int, _frame: FrameType | None) -> None:
+        stop.set()
+        signal.signal(signal.SIGINT, before)
+
+    before = signal.signal(signal.SIGINT, note)
+    try:
+        yield stop
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+@contextmanager
+def showing(doing: str, total: int) -> Iterator[Show]:
+    """How far it is: a bar on a terminal, else a line every few seconds."""
+    from rich.console import Console
+    from rich.progress import Progress
+
+    screen = Console(stderr=True)
+    if not screen.is_terminal:
+        yield _lines(doing, total)
+        return
+    with Progress(transient=True, console=screen) as bar:
+        going = bar.add_task(doing, total=total)
+        yield lambda changed: bar.update(going, completed=_seen(changed))
+
+
+def _lines(doing: str, total: int) -> Show:
+    told_at = time.monotonic()
+
+    def show(changed: Changed) -> None:
+        nonlocal told_at
+        if time.monotonic() - told_at >= LINE_S:
+            told_at = time.monotonic()
+            say(f"{doing}: {_seen(changed):,} of {total:,}")
+
+    return show
+
+
+def _seen(changed: Changed) -> int:
+    return changed.done + changed.duplicates + changed.left

@@ -1,0 +1,457 @@
+"""The dead letters of an app, which is `app.dead`: look, group, retry, edit, discard.
+
+1. `Selection` says which dead jobs are meant. Ages are by the engine's clock.
+2. `DeadLetters` reads them newest first, a bounded page at a time, and changes them in bounded
+   steps. The cursor is the id of the last one seen and only goes down: whatever dies or leaves
+   meanwhile, none is met twice, and none is passed over that was dead all the time. A job is
+   retried only if it is still the death that was read, so never twice for one selection.
+
+Every verb has a twin for coroutines, whose calls of the engine go through the app's I/O thread.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import AsyncIterator, Iterator, Sequence
+from typing import TYPE_CHECKING, Any, Final, TypedDict, Unpack
+
+import msgspec
+
+from windlass.core.codec import check_size, encode_plain
+from windlass.core.durations import Duration, to_ms
+from windlass.core.envelope import Envelope, unpack
+from windlass.core.pace import Pace, per_second
+from windlass.core.states import State
+from windlass.engine.contract import (
+    ChangeCode,
+    Engine,
+    Filter,
+    JobRecord,
+    Revival,
+)
+from windlass.errors import DecodeError, DuplicateJob, JobNotFound, NotDead
+from windlass.letters import DeadGroup, DeadLetter, fingerprint_of, last_words
+from windlass.packing import PLAIN, Packing
+
+if TYPE_CHECKING:
+    from windlass.app import Windlass
+
+#: So many records are looked up at a time, and so many with their payloads and histories.
+PAGE: Final = 200
+WHOLE_PAGE: Final = 50
+
+log: Final = logging.getLogger("windlass.dead")
+
+
+# ---------------------------------------------------------------------------------------- choosing
+
+
+class Choice(TypedDict, total=False):
+    """Which dead jobs are meant: every part that is given must hold."""
+
+    task: str
+    fingerprint: str
+    older_than: Duration  # since when it is dead
+    newer_than: Duration
+
+
+class Target(Choice, total=False):
+    """The same for what is to be changed: that all are meant has to be said."""
+
+    everything: bool
+
+
+class Selection(msgspec.Struct, frozen=True, kw_only=True):
+    """Which dead jobs are meant, and where to read on. Given ids, only those."""
+
+    ids: tuple[str, ...] = ()
+    task: str | None = None
+    fingerprint: str | None = None
+    older_than_ms: int | None = None
+    newer_than_ms: int | None = None
+    whole: bool = False  # with payloads and histories
+    now_ms: int | None = None  # of the engine's clock, when the reading began
+    cursor: str | None = None
+    packing: Packing = PLAIN  # what reads the failures
+
+    def fits_age(self, record: JobRecord, now_ms: int) -> bool:
+        age_ms = now_ms - (record.finished_ms or 0)
+        return (self.older_than_ms is None or age_ms > self.older_than_ms) and (
+            self.newer_than_ms is None or age_ms <= self.newer_than_ms
+        )
+
+
+def target(*ids: str, **choice: Unpack[Target]) -> Selection:
+    """Check what is to be changed: ids, or a choice, or everything."""
+    everything = choice.pop("everything", False)
+    if bool(ids) + bool(choice) + everything != 1:
+        raise TypeError(
+            "Expected which dead jobs are meant: their ids, or task, fingerprint, older_than or "
+            "newer_than, or everything=True for all of them; found "
+            f"{len(ids)} ids, {', '.join(choice) or 'no choice'} and everything={everything}."
+        )
+    return msgspec.structs.replace(select(choice), ids=tuple(dict.fromkeys(ids)))
+
+
+def select(choice: Choice, *, whole: bool = False) -> Selection:
+    older, newer = choice.get("older_than"), choice.get("newer_than")
+    return Selection(
+        task=choice.get("task"),
+        fingerprint=choice.get("fingerprint"),
+        older_than_ms=None if older is None else to_ms(older, name="older_than"),
+        newer_than_ms=None if newer is None else to_ms(newer, name="newer_than"),
+        whole=whole,
+    )
+
+
+class _Page(msgspec.Struct, frozen=True):
+    records: tuple[JobRecord, ...]
+    rest: Selection | None  # None when all was seen
+
+
+def _read(engine: Engine, chosen: Selection) -> _Page:
+    """The next page; it may be empty although there are more."""
+    if chosen.ids:
+        return _read_ids(engine, chosen)
+    needs_whole = chosen.whole or chosen.fingerprint is not None
+    now_ms = engine.due_schedules(limit=1).now_ms if chosen.now_ms is None else chosen.now_ms
+    limit = WHOLE_PAGE if needs_whole else PAGE
+    page = engine.find(Filter(state=State.DEAD, task=chosen.task), chosen.cursor, limit)
+    found = [record for record in page.records if chosen.fits_age(record, now_ms)]
+    if needs_whole:
+        found = _dead(engine.get([record.id for record in found]))
+    if chosen.fingerprint is not None:
+        reveal = chosen.packing.reveal_failures
+        found = [one for one in found if fingerprint_of(reveal(one)) == chosen.fingerprint]
+    if page.cursor is None:
+        return _Page(tuple(found), None)
+    rest = msgspec.structs.replace(chosen, cursor=page.cursor, now_ms=now_ms)
+    return _Page(tuple(found), rest)
+
+
+def _read_ids(engine: Engine, chosen: Selection) -> _Page:
+    here, later = chosen.ids[:WHOLE_PAGE], chosen.ids[WHOLE_PAGE:]
+    rest = msgspec.structs.replace(chosen, ids=later) if later else None
+    return _Page(tuple(_dead(engine.get(here))), rest)
+
+
+def _dead(records: Sequence[JobRecord | None]) -> list[JobRecord]:
+    """Those that are still dead."""
+    return [record for record in records if record is not None and record.state is State.DEAD]
+
+
+def require_dead(engine: Engine, ids: Sequence[str]) -> None:
+    """All of them, or none: a wrong id is found before anything is changed."""
+    for at in range(0, len(ids), WHOLE_PAGE):
+        some = ids[at : at + WHOLE_PAGE]
+        for job_id, record in zip(some, engine.get(some), strict=True):
+            if record is None:
+                raise JobNotFound(job_id, engine.location)
+            if record.state is not State.DEAD:
+                raise NotDead(job_id, str(record.state))
+
+
+# ---------------------------------------------------------------------------------------- changing
+
+
+class Changed(msgspec.Struct, frozen=True, kw_only=True):
+    """What became of the chosen jobs."""
+
+    done: int = 0
+    duplicates: int = 0  # left as they were: another job holds their unique key
+    left: int = 0  # no longer dead, or dead once more, when their turn came
+
+    def plus(self, codes: Sequence[ChangeCode]) -> Changed:
+        done, duplicates = codes.count(ChangeCode.DONE), codes.count(ChangeCode.DUPLICATE)
+        return Changed(
+            done=self.done + done,
+            duplicates=self.duplicates + duplicates,
+            left=self.left + len(codes) - done - duplicates,
+        )
+
+
+class Step(msgspec.Struct, frozen=True):
+    """What was done so far, and how long to wait before going on."""
+
+    changed: Changed
+    pause_s: float
+
+
+def _revive(engine: Engine, records: Sequence[JobRecord]) -> list[ChangeCode]:
+    return engine.revive([Revival(id=one.id, finished_ms=one.finished_ms) for one in records])
+
+
+def _discard(engine: Engine, records: Sequence[JobRecord]) -> list[ChangeCode]:
+    """The line comes first: a process that dies in between has said too much, never too little."""
+    for record in records:
+        log.warning("discarding %s %s %s %s", *last_words(record))
+    return engine.discard([record.id for record in records])
+
+
+class DeadLetters:
+    """The dead jobs of an app."""
+
+    def __init__(self, app: Windlass) -> None:
+        self._app = app
+
+    # -------------------------------------------------------------------------------- looking
+
+    def get(self, id: str) -> DeadLetter:
+        """One dead job; raises `JobNotFound`, and `NotDead` for a job in another state."""
+        return self._letter(self._own(id, self._app.engine.get([id])[0]))
+
+    async def aget(self, id: str) -> DeadLetter:
+        """`get`, for coroutines."""
+        return self._letter(self._own(id, await self._app.batcher.call(_get, id)))
+
+    def list(self, **choice: Unpack[Choice]) -> Iterator[DeadLetter]:
+        """Dead jobs, newest first, read a page at a time as they are asked for."""
+        for records in self._pages(select(choice, whole=True)):
+            yield from map(self._letter, records)
+
+    async def alist(self, **choice: Unpack[Choice]) -> AsyncIterator[DeadLetter]:
+        """`list`, for coroutines."""
+        async for records in self._apages(select(choice, whole=True)):
+            for record in records:
+                yield self._letter(record)
+
+    def groups(self, **choice: Unpack[Choice]) -> tuple[DeadGroup, ...]:
+        """Dead jobs summed up by task and fingerprint, the largest group first."""
+        groups: dict[tuple[str, str], DeadGroup] = {}
+        for letter in self.list(**choice):
+            _add(groups, letter)
+        return _sorted(groups)
+
+    async def agroups(self, **choice: Unpack[Choice]) -> tuple[DeadGroup, ...]:
+        """`groups`, for coroutines."""
+        groups: dict[tuple[str, str], DeadGroup] = {}
+        async for letter in self.alist(**choice):
+            _add(groups, letter)
+        return _sorted(groups)
+
+    def count(self, **choice: Unpack[Choice]) -> int:
+        """How many there are now. Without a choice it is read and not counted."""
+        if not choice:
+            queues = self._app.engine.stats().queues.values()
+            return sum(states.get(State.DEAD, 0) for states in queues)
+        return sum(len(records) for records in self._pages(select(choice)))
+
+    # ------------------------------------------------------------------------------- changing
+
+    def retry(
+        self, *ids: str, rate: str | float | None = None, **choice: Unpack[Target]
+    ) -> Changed:
+        """Make dead jobs ready again with fresh attempts: these ids, or those that are chosen, or,
+        with `everything=True`, all.
+
+        With a `rate` such as "100/s", no faster than that. Raises `JobNotFound` or `NotDead` for an
+        id, and then nothing was changed."""
+        chosen, changed = target(*ids, **choice), Changed()
+        require_dead(self._app.engine, ids)
+        for step in self.retrying(chosen, rate):
+            changed = step.changed
+            time.sleep(step.pause_s)
+        return changed
+
+    async def aretry(
+        self, *ids: str, rate: str | float | None = None, **choice: Unpack[Target]
+    ) -> Changed:
+        """`retry`, for coroutines."""
+        from asyncio import sleep  # slow to import, and here it is there already
+
+        chosen, changed, pace = target(*ids, **choice), Changed(), _pace(rate)
+        await self._app.batcher.call(_require, ids)
+        async for records in self._apages(chosen):
+            for some in _steps(records, pace.size):
+                changed = changed.plus(await self._app.batcher.call(_revive_each, some))
+                await sleep(pace.pause_s(len(some), time.monotonic()))
+        return changed
+
+    def retrying(self, chosen: Selection, rate: str | float | None = None) -> Iterator[Step]:
+        """`retry` step by step, for whoever wants to watch it, or to stop in between."""
+        changed, pace = Changed(), _pace(rate)
+        for records in self._pages(chosen):
+            for some in _steps(records, pace.size):
+                changed = changed.plus(_revive(self._app.engine, some))
+                yield Step(changed, pace.pause_s(len(some), time.monotonic()))
+
+    def retry_with(self, id: str, *args: Any, **kwargs: Any) -> None:
+        """Retry one dead job with other arguments, which are checked as at an enqueue.
+
+        The call that it had becomes an entry of its history. Raises `JobNotFound`, `NotDead` and
+        `DuplicateJob`; then the job is as it was."""
+        record = self._own(id, self._app.engine.get([id])[0])
+        code = self._app.engine.revive([self._revival(record, args, kwargs)])[0]
+        (holder,) = self._app.engine.holders([_key_of(record)]) if _is_taken(code) else [None]
+        self._check_edited(record, code, holder)
+
+    async def aretry_with(self, id: str, *args: Any, **kwargs: Any) -> None:
+        """`retry_with`, for coroutines."""
+        record = self._own(id, await self._app.batcher.call(_get, id))
+        revival = self._revival(record, args, kwargs)
+        batcher = self._app.batcher
+        code = await batcher.call(_revive_as, revival)
+        holder = await batcher.call(_holders, _key_of(record)) if _is_taken(code) else None
+        self._check_edited(record, code, holder)
+
+    def discard(self, *ids: str, **choice: Unpack[Target]) -> Changed:
+        """Remove dead jobs for good, chosen as for `retry`. Of each a line with its call and reason
+        goes to the logger `windlass.dead` first."""
+        chosen, changed = target(*ids, **choice), Changed()
+        require_dead(self._app.engine, ids)
+        for step in self.discarding(chosen):
+            changed = step.changed
+        return changed
+
+    async def adiscard(self, *ids: str, **choice: Unpack[Target]) -> Changed:
+        """`discard`, for coroutines."""
+        chosen, changed = target(*ids, **choice), Changed()
+        await self._app.batcher.call(_require, ids)
+        async for records in self._apages(msgspec.structs.replace(chosen, whole=True)):
+            if records:
+                changed = changed.plus(await self._app.batcher.call(_discard_each, records))
+        return changed
+
+    def discarding(self, chosen: Selection) -> Iterator[Step]:
+        """`discard` step by step."""
+        changed = Changed()
+        for records in self._pages(msgspec.structs.replace(chosen, whole=True)):
+            if records:
+                changed = changed.plus(_discard(self._app.engine, records))
+                yield Step(changed, 0.0)
+
+    # --------------------------------------------------------------------------------- inside
+
+    def _letter(self, record: JobRecord) -> DeadLetter:
+        return DeadLetter.of(record, self._app.packing)
+
+    def _pages(self, chosen: Selection) -> Iterator[Sequence[JobRecord]]:
+        rest: Selection | None = msgspec.structs.replace(chosen, packing=self._app.packing)
+        while rest is not None:
+            page = _read(self._app.engine, rest)
+            yield page.records
+            rest = page.rest
+
+    async def _apages(self, chosen: Selection) -> AsyncIterator[Sequence[JobRecord]]:
+        rest: Selection | None = msgspec.structs.replace(chosen, packing=self._app.packing)
+        while rest is not None:
+            page = await self._app.batcher.call(_read_each, rest)
+            yield page.records
+            rest = page.rest
+
+    def _own(self, id: str, record: JobRecord | None) -> JobRecord:
+        if record is None:
+            raise JobNotFound(id, self._app.engine.location)
+        if record.state is not State.DEAD:
+            raise NotDead(id, str(record.state))
+        return record
+
+    def _revival(self, record: JobRecord, args: Sequence[Any], kwargs: dict[str, Any]) -> Revival:
+        """The envelope stays as it was but for the call; one that cannot be read is made anew."""
+        task = self._app.known_tasks.get(record.task)
+        if task is None:
+            codec, call = "json", encode_plain(record.task, args, kwargs)
+        else:
+            codec, call = task.codec.mark, task.codec.encode(args, kwargs)
+        envelope = Envelope(task=record.task, call=msgspec.Raw(call), codec=codec)
+        try:
+            old = unpack(record.payload)
+        except DecodeError:
+            payload = self._app.packing.pack_call(envelope)
+        else:
+            replace = msgspec.structs.replace
+            envelope = replace(envelope, headers=old.headers, options=old.options)
+            payload = self._app.packing.pack_call(envelope)
+        check_size(payload, self._app.settings.max_payload, f"The call of {record.task}")
+        log.warning("changing the arguments of %s %s %s %s", *last_words(record))
+        return Revival(id=record.id, finished_ms=record.finished_ms, payload=payload)
+
+    def _check_edited(self, record: JobRecord, code: ChangeCode, holder: str | None) -> None:
+        if code is ChangeCode.UNKNOWN:
+            raise JobNotFound(record.id, self._app.engine.location)
+        if _is_taken(code):
+            raise DuplicateJob(record.task, holder or "that has ended since", record.id)
+        if code is ChangeCode.REFUSED:
+            raise NotDead(record.id, "no longer the death that was looked at")
+
+
+def _is_taken(code: ChangeCode) -> bool:
+    return code is ChangeCode.DUPLICATE
+
+
+def _key_of(record: JobRecord) -> tuple[str, str]:
+    return record.task, record.unique_key or ""
+
+
+def _pace(rate: str | float | None) -> Pace:
+    return Pace(None if rate is None else per_second(rate, name="rate"), time.monotonic())
+
+
+def _steps(records: Sequence[JobRecord], size: int) -> Iterator[Sequence[JobRecord]]:
+    for at in range(0, len(records), size):
+        yield records[at : at + size]
+
+
+def _add(groups: dict[tuple[str, str], DeadGroup], letter: DeadLetter) -> None:
+    """Letters come newest first by id, which says nothing of when they died."""
+    known = groups.get((letter.task, letter.fingerprint))
+    if known is None:
+        groups[letter.task, letter.fingerprint] = DeadGroup(
+            fingerprint=letter.fingerprint,
+            task=letter.task,
+            count=1,
+            first_at=letter.died_at,
+            last_at=letter.died_at,
+            example=letter.id,
+            reason=letter.reason,
+            error=letter.error,
+        )
+        return
+    groups[letter.task, letter.fingerprint] = msgspec.structs.replace(
+        known,
+        count=known.count + 1,
+        first_at=min(known.first_at, letter.died_at),
+        last_at=max(known.last_at, letter.died_at),
+    )
+
+
+def _sorted(groups: dict[tuple[str, str], DeadGroup]) -> tuple[DeadGroup, ...]:
+    return tuple(sorted(groups.values(), key=lambda group: (-group.count, group.task)))
+
+
+# ------------------------------------------------------------- one answer each, for the I/O thread
+
+
+def _get(engine: Engine, ids: Sequence[str]) -> Sequence[JobRecord | None]:
+    return engine.get(ids)
+
+
+def _read_each(engine: Engine, chosen: Sequence[Selection]) -> Sequence[_Page]:
+    return [_read(engine, one) for one in chosen]
+
+
+def _revive_each(
+    engine: Engine, steps: Sequence[Sequence[JobRecord]]
+) -> Sequence[Sequence[ChangeCode]]:
+    return [_revive(engine, records) for records in steps]
+
+
+def _revive_as(engine: Engine, revivals: Sequence[Revival]) -> Sequence[ChangeCode]:
+    return engine.revive(revivals)
+
+
+def _holders(engine: Engine, keys: Sequence[tuple[str, str]]) -> Sequence[str | None]:
+    return engine.holders(keys)
+
+
+def _discard_each(
+    engine: Engine, steps: Sequence[Sequence[JobRecord]]
+) -> Sequence[Sequence[ChangeCode]]:
+    return [_discard(engine, records) for records in steps]
+
+
+def _require(engine: Engine, chosen: Sequence[Sequence[str]]) -> Sequence[None]:
+    for ids in chosen:
+        require_dead(engine, ids)
+    return [None] * len(chosen)

@@ -1,0 +1,291 @@
+"""`app.dead`: letters, groups, choices, retries at a rate and with other arguments, discards."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.app.hand import Hand
+from tests.contract.variants import fresh_url
+from windlass import (
+    DuplicateJob,
+    EncodeError,
+    JobNotFound,
+    NotDead,
+    State,
+    Unique,
+    Windlass,
+)
+from windlass.core.states import Reason
+from windlass.dead import PAGE, Changed, target
+from windlass.engine.contract import Buried, Filter, Plan
+from windlass.letters import MAX_LOGGED
+
+UNKNOWN = "01m7gk6tx900smjc57av0rnpgb"
+DAY_MS = 86_400_000
+
+
+@pytest.fixture(params=["sqlite-file", "redis", "redis-4"])
+def app(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Windlass]:
+    with Windlass(fresh_url(request.param, tmp_path)) as app:
+        app.task(name="charge")(charge)
+        app.task(name="mail")(mail)
+        yield app
+
+
+@pytest.fixture
+def hand(app: Windlass) -> Hand:
+    return Hand(app)
+
+
+def charge(order: int, currency: str = "EUR") -> None:
+    """A task."""
+
+
+def mail(to: str) -> None:
+    """Another one."""
+
+
+def bury(hand: Hand, task: str, argument: object, error: Exception | None = None) -> str:
+    job = hand.app.tasks[task].enqueue(argument)
+    hand.bury(error or ValueError(f"no such order {argument}"))
+    return job.id
+
+
+def state(app: Windlass, id: str) -> State:
+    return app.job(id).info().state
+
+
+# ----------------------------------------------------------------------------------------- looking
+
+
+def test_a_letter_tells_all(app: Windlass, hand: Hand) -> None:
+    id = app.tasks["charge"].enqueue(17).id
+    hand.fail(ConnectionError("503"), delay_ms=0)
+    hand.bury(ValueError("no such order 17"))
+    letter = app.dead.get(id)
+    assert (letter.id, letter.task, letter.reason) == (id, "charge", Reason.EXHAUSTED)
+    assert (letter.call, letter.attempts, letter.worker) == ('{"args":[17]}', 2, hand.session)
+    assert letter.enqueued_at <= letter.died_at
+    assert letter.error is not None
+    assert letter.error.message == "no such order 17"
+    assert letter.fingerprint == letter.error.fingerprint
+    first, second = letter.history
+    assert (first.number, first.event, first.worker) == (1, "retry", hand.session)
+    assert first.error is not None
+    assert (first.error.type, second.event) == ("ConnectionError", "bury")
+    for attempt in letter.history:
+        assert attempt.started_at is not None
+        assert letter.enqueued_at <= attempt.started_at <= attempt.ended_at
+    assert list(app.dead.list()) == [letter]
+    assert asyncio.run(app.dead.aget(id)) == letter
+
+
+def test_what_is_not_dead_is_no_letter(app: Windlass, hand: Hand) -> None:
+    id = app.tasks["charge"].enqueue(1).id
+    with pytest.raises(NotDead, match=f"Job {id} is ready, not dead"):
+        app.dead.get(id)
+    with pytest.raises(JobNotFound):
+        app.dead.get(UNKNOWN)
+    dead = bury_next(hand)
+    other = app.tasks["charge"].enqueue(1).id
+    for ids in ([dead, other], [dead, UNKNOWN]):
+        with pytest.raises((NotDead, JobNotFound)):
+            app.dead.retry(*ids)
+        with pytest.raises((NotDead, JobNotFound)):
+            app.dead.discard(*ids)
+    assert state(app, dead) is State.DEAD
+
+
+def bury_next(hand: Hand) -> str:
+    claim = hand.take()
+    hand.app.engine.finish(
+        [Buried(id=claim.id, token=claim.token, reason=Reason.REJECTED, error=b"")]
+    )
+    return claim.id
+
+
+def test_groups_are_of_like_failures(app: Windlass, hand: Hand) -> None:
+    ids = [bury(hand, "charge", number) for number in range(3)]
+    other = bury(hand, "charge", 9, KeyError("currency"))
+    mails = bury(hand, "mail", "ann")
+    groups = app.dead.groups()
+    assert [group.count for group in groups] == [3, 1, 1]
+    assert (groups[0].task, groups[0].example) == ("charge", max(ids))
+    assert groups[0].first_at <= groups[0].last_at
+    assert groups[0].error is not None
+    assert groups[0].error.message.startswith("no such order")
+    assert {group.example for group in groups[1:]} == {other, mails}
+    alike = app.dead.list(fingerprint=groups[0].fingerprint, task="charge")
+    assert {letter.id for letter in alike} == set(ids)
+    assert app.dead.count(fingerprint=groups[0].fingerprint, task="charge") == 3
+    assert asyncio.run(app.dead.agroups()) == groups
+
+
+def test_ages_are_by_the_clock_of_the_engine(app: Windlass, hand: Hand) -> None:
+    old = bury(hand, "charge", 1)
+    app.engine.clock_offset_ms = 8 * DAY_MS
+    new = bury(hand, "charge", 2)
+    assert [letter.id for letter in app.dead.list(older_than="7d")] == [old]
+    assert [letter.id for letter in app.dead.list(newer_than="7d")] == [new]
+    assert list(app.dead.list(older_than="7d", newer_than="7d")) == []
+    assert (app.dead.count(), app.dead.count(older_than="7d")) == (2, 1)
+
+
+# ---------------------------------------------------------------------------------------- changing
+
+
+def test_retry_by_choice(app: Windlass, hand: Hand) -> None:
+    one, two = bury(hand, "charge", 1), bury(hand, "charge", 2, KeyError("x"))
+    three = bury(hand, "mail", "ann")
+    assert app.dead.retry(one, one) == Changed(done=1)
+    fingerprint = app.dead.get(two).fingerprint
+    assert app.dead.retry(fingerprint=fingerprint) == Changed(done=1)
+    assert state(app, three) is State.DEAD
+    assert asyncio.run(app.dead.aretry(task="mail")) == Changed(done=1)
+    assert app.dead.retry(everything=True) == Changed()
+    assert [state(app, id) for id in (one, two, three)] == [State.READY] * 3
+
+
+@pytest.mark.parametrize("verb", ["retry", "discard"])
+def test_that_all_are_meant_has_to_be_said(app: Windlass, verb: str) -> None:
+    for ids, choice in (((), {}), (("x",), {"task": "t"}), (("x",), {"everything": True})):
+        with pytest.raises(TypeError, match="Expected which dead jobs are meant"):
+            getattr(app.dead, verb)(*ids, **choice)
+
+
+def test_a_job_that_dies_again_is_not_met_twice(app: Windlass, hand: Hand) -> None:
+    """Also over the end of a page, and while others die."""
+    ids = {bury(hand, "charge", number) for number in range(5)}
+    retried: list[str] = []
+    for _ in app.dead.retrying(target(task="charge"), rate="20/s"):
+        retried.append(hand.take().id)
+        claim = app.engine.get([retried[-1]])[0]
+        assert claim is not None
+        app.engine.close(hand.session, [], "stopped")
+        hand.session += "x"
+        hand.bury(ValueError("again"))
+        bury(hand, "charge", 99)
+        if len(retried) > 20:
+            break
+    assert sorted(retried) == sorted(ids)
+
+
+def test_what_was_retried_by_others_meanwhile_is_left_alone(app: Windlass, hand: Hand) -> None:
+    for number in range(3):
+        bury(hand, "charge", number)
+    steps = app.dead.retrying(target(everything=True), rate="20/s")
+    next(steps)
+    for record in app.engine.find(Filter(state=State.DEAD)).records:
+        app.engine.retry([record.id])
+    *_, last = steps
+    assert last.changed == Changed(done=1, left=2)
+
+
+def test_a_death_that_nobody_has_read_is_left_alone(app: Windlass, hand: Hand) -> None:
+    for number in range(3):
+        bury(hand, "charge", number)
+    steps = app.dead.retrying(target(everything=True), rate="20/s")
+    next(steps)
+    app.engine.retry([record.id for record in app.engine.find(Filter(state=State.DEAD)).records])
+    app.engine.clock_offset_ms += 1_000
+    for _ in range(3):
+        hand.bury(ValueError("again"))
+    *_, last = steps
+    assert last.changed == Changed(done=1, left=2)
+    assert app.dead.count() == 3
+
+
+def test_pages_neither_skip_nor_repeat(app: Windlass, hand: Hand) -> None:
+    jobs = app.tasks["charge"].enqueue_many((number,) for number in range(PAGE + 7))
+    claims = app.engine.claim("s", "nonce-1", Plan(), PAGE + 7).claims
+    ends = [
+        Buried(id=claim.id, token=claim.token, reason=Reason.REJECTED, error=b"no")
+        for claim in claims
+    ]
+    app.engine.finish(ends)
+    app.dead.discard(jobs[3].id)
+    letters = [letter.id for letter in app.dead.list()]
+    assert sorted(letters) == sorted(job.id for job in jobs if job.id != jobs[3].id)
+    assert app.dead.retry(everything=True) == Changed(done=PAGE + 6)
+
+
+def test_a_rate_is_kept(app: Windlass, hand: Hand) -> None:
+    for number in range(10):
+        bury(hand, "charge", number)
+    begin = time.monotonic()
+    assert app.dead.retry(task="charge", rate="40/s") == Changed(done=10)
+    assert 0.2 <= time.monotonic() - begin < 2.0
+    with pytest.raises(ValueError, match="rate must be"):
+        app.dead.retry(task="charge", rate="fast")
+
+
+# ----------------------------------------------------------------------------------------- editing
+
+
+def test_other_arguments(app: Windlass, hand: Hand, caplog: pytest.LogCaptureFixture) -> None:
+    id = bury(hand, "charge", 1)
+    with caplog.at_level(logging.WARNING, "windlass.dead"):
+        app.dead.retry_with(id, 2, currency="CHF")
+    assert f'changing the arguments of {id} charge exhausted {{"args":[1]}}' in caplog.text
+    info = app.job(id).info()
+    assert info.state is State.READY
+    assert info.error is not None
+    assert info.error.message == "no such order 1"
+    claim = hand.take()
+    assert b'{"args":[2],"kwargs":{"currency":"CHF"}}' in claim.payload
+    app.engine.finish(
+        [Buried(id=id, token=claim.token, reason=Reason.REJECTED, error=b'{"message":"still"}')]
+    )
+    letter = app.dead.get(id)
+    assert [entry.event for entry in letter.history] == ["bury", "revive", "bury"]
+    assert (letter.history[1].call, letter.history[1].error) == ('{"args":[1]}', None)
+    assert letter.error is not None
+    assert letter.error.message == "still"
+    asyncio.run(app.dead.aretry_with(id, 3))
+    assert b'"args":[3]' in hand.take().payload
+
+
+def test_arguments_that_do_not_fit_change_nothing(app: Windlass, hand: Hand) -> None:
+    id = bury(hand, "charge", 1)
+    with pytest.raises(TypeError):
+        app.dead.retry_with(id)
+    with pytest.raises(EncodeError):
+        app.dead.retry_with(id, object())
+    assert app.dead.get(id).call == '{"args":[1]}'
+
+
+def test_a_taken_key_keeps_the_letter_as_it_was(app: Windlass, hand: Hand) -> None:
+    task = app.task(name="unique", unique=Unique(by="currency"))(charge)
+    id = task.enqueue(1).id
+    hand.bury(ValueError("no"))
+    holder = task.enqueue(2).id
+    with pytest.raises(DuplicateJob, match=holder):
+        app.dead.retry_with(id, 3)
+    with pytest.raises(DuplicateJob, match=holder):
+        asyncio.run(app.dead.aretry_with(id, 3))
+    assert app.dead.get(id).call == '{"args":[1]}'
+    assert app.dead.retry(id) == Changed(duplicates=1)
+
+
+# -------------------------------------------------------------------------------------- discarding
+
+
+def test_nothing_is_discarded_without_a_line(
+    app: Windlass, hand: Hand, caplog: pytest.LogCaptureFixture
+) -> None:
+    one, other = bury(hand, "charge", 1), bury(hand, "mail", "x" * 2 * MAX_LOGGED)
+    with caplog.at_level(logging.WARNING, "windlass.dead"):
+        assert app.dead.discard(task="charge") == Changed(done=1)
+        assert asyncio.run(app.dead.adiscard(other)) == Changed(done=1)
+    first, second = caplog.messages
+    assert first == f'discarding {one} charge exhausted {{"args":[1]}}'
+    assert second.startswith(f"discarding {other} mail exhausted")
+    assert second.endswith(f"xxx... ({2 * MAX_LOGGED + 13:,} characters)")
+    with pytest.raises(JobNotFound):
+        app.dead.get(one)

@@ -1,0 +1,190 @@
+"""What a worker does about dead jobs: a line for each that is swept, alerts when they pile up."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from pathlib import Path
+from threading import Event
+from typing import cast
+
+import pytest
+
+from tests.app.hand import Hand
+from tests.contract.variants import fresh_url
+from tests.worker.faulty import Faulty, lose_request, once
+from tests.worker.yard import until
+from windlass import DeadAlert, EngineUnavailable, Reason, State, Windlass
+from windlass.core.ids import new_session
+from windlass.engine.contract import BITE, Beat, Buried, Engine, Plan
+from windlass.worker import dead_watch
+from windlass.worker.dead_watch import DeadWatch, sweep
+
+TWO_WEEKS_MS = 14 * 86_400_000
+
+
+@pytest.fixture(params=["sqlite-file", "redis-4"])
+def app(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Windlass]:
+    with Windlass(fresh_url(request.param, tmp_path), dead_alert=3, dead_alert_growth=4) as app:
+        app.task(name="nothing")(nothing)
+        yield app
+
+
+def nothing(number: int) -> None:
+    """A task."""
+
+
+def bury(app: Windlass, number: int = 1) -> list[str]:
+    hand, ids = Hand(app), []
+    hand.session = new_session("hand", 1)
+    for at in range(number):
+        ids.append(app.tasks["nothing"].enqueue(at).id)
+        hand.bury(ValueError("no"))
+    app.engine.close(hand.session, (), "done")
+    return ids
+
+
+def let_live(app: Windlass, *sessions: str) -> None:
+    app.engine.beat([Beat(session=session, info=b"here") for session in sessions])
+
+
+def watch(app: Windlass, *own: str) -> tuple[DeadWatch, list[DeadAlert]]:
+    alerts: list[DeadAlert] = []
+    settings = app.settings
+    depth, growth = settings.dead_alert, settings.dead_alert_growth
+    return DeadWatch(app.engine, depth, growth, lambda: own, alerts.append), alerts
+
+
+# ---------------------------------------------------------------------------------------- sweeping
+
+
+def test_nothing_is_swept_without_a_line(app: Windlass, caplog: pytest.LogCaptureFixture) -> None:
+    [old] = bury(app)
+    app.engine.clock_offset_ms = TWO_WEEKS_MS
+    [new] = bury(app)
+    with caplog.at_level(logging.WARNING, "windlass.dead"):
+        doomed = app.engine.tend(()).doomed
+        assert doomed == (old,)
+        sweep(app.engine, doomed)
+    assert caplog.messages == [
+        f"removing job {old} of task nothing, dead (exhausted) for longer than dead_ttl; "
+        'its call: {"args":[0]}'
+    ]
+    assert app.engine.get([old]) == [None]
+    assert app.job(new).info().state is State.DEAD
+
+
+def test_a_line_comes_before_the_end(app: Windlass, caplog: pytest.LogCaptureFixture) -> None:
+    [old] = bury(app)
+    app.engine.clock_offset_ms = TWO_WEEKS_MS
+    faulty = Faulty(app.engine)
+    faulty.faults["tend"] = once(lose_request)
+    with caplog.at_level(logging.WARNING, "windlass.dead"):
+        with pytest.raises(EngineUnavailable):
+            sweep(cast(Engine, faulty), [old])
+        assert len(caplog.messages) == 1
+        assert app.job(old).info().state is State.DEAD
+        sweep(app.engine, [old])
+    assert len(caplog.messages) == 2
+    assert app.engine.get([old]) == [None]
+
+
+def test_a_bite_is_bounded(app: Windlass) -> None:
+    app.tasks["nothing"].enqueue_many((number,) for number in range(BITE + 3))
+    claims = app.engine.claim("s", "nonce-1", Plan(), BITE + 3).claims
+    app.engine.finish(
+        [Buried(id=one.id, token=one.token, reason=Reason.REJECTED, error=b"") for one in claims]
+    )
+    app.engine.clock_offset_ms = TWO_WEEKS_MS
+    swept = 0
+    while (tended := app.engine.tend(())).doomed:
+        assert len(tended.doomed) <= BITE * 4
+        sweep(app.engine, tended.doomed)
+        swept += len(tended.doomed)
+    assert swept == BITE + 3
+    assert app.dead.count() == 0
+
+
+# ---------------------------------------------------------------------------------------- alerting
+
+
+def test_one_alert_for_each_crossing(app: Windlass, caplog: pytest.LogCaptureFixture) -> None:
+    let_live(app, "a")
+    watching, alerts = watch(app, "a")
+    bury(app, 3)
+    watching.look()
+    assert alerts == []
+    bury(app)
+    with caplog.at_level(logging.WARNING, "windlass.dead"):
+        watching.look()
+        watching.look()
+    assert [(alert.kind, alert.dead) for alert in alerts] == [("depth", 4)]
+    assert caplog.messages == ["there are 4 dead jobs, more than 3: see windlass dead list --group"]
+    ids = [letter.id for letter in app.dead.list()]
+    app.dead.discard(*ids[:1])
+    watching.look()  # three is not well below three
+    bury(app)
+    watching.look()
+    assert len([alert for alert in alerts if alert.kind == "depth"]) == 1
+    app.dead.discard(*ids[1:])
+    watching.look()
+    bury(app, 3)
+    watching.look()
+    assert len([alert for alert in alerts if alert.kind == "depth"]) == 2
+
+
+def test_growth_is_that_of_a_window(app: Windlass, monkeypatch: pytest.MonkeyPatch) -> None:
+    now = 1_000.0
+    monkeypatch.setattr(dead_watch, "monotonic", lambda: now)
+    let_live(app, "a")
+    watching, alerts = watch(app, "a")
+    watching.look()
+    for _ in range(3):
+        app.dead.discard(*bury(app, 2))
+        now += 200
+        watching.look()
+    assert alerts == [], "four within five minutes are not more than four"
+    app.dead.discard(*bury(app, 3))
+    watching.look()
+    assert [(alert.kind, alert.grown, alert.dead) for alert in alerts] == [("growth", 5, 0)]
+
+
+def test_one_worker_speaks_for_all(app: Windlass, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(dead_watch, "TURN_S", 0.0)
+    let_live(app, "a", "b")
+    first, said = watch(app, "a")
+    second, heard = watch(app, "b", "c")
+    bury(app, 4)
+    second.look()
+    first.look()
+    second.look()
+    assert (len(said), len(heard)) == (1, 0)
+    app.engine.close("a", (), "stopped")
+    second.look()
+    assert len(heard) == 1, "somebody has to"
+
+
+def test_without_thresholds_nobody_looks(app: Windlass) -> None:
+    watching = DeadWatch(app.engine, 0, 0, lambda: ["a"], lambda alert: None)
+    assert watching.look() == float("inf")
+
+
+def test_a_worker_calls_the_hooks(app: Windlass, caplog: pytest.LogCaptureFixture) -> None:
+    told, alerts = Event(), []
+
+    @app.on_dead_alert
+    def fail(alert: DeadAlert) -> None:
+        raise RuntimeError("no pager")
+
+    @app.on_dead_alert
+    def page(alert: DeadAlert) -> None:
+        alerts.append(alert)
+        told.set()
+
+    bury(app, 4)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(dead_watch, "LOOK_S", 0.02)
+        with app.worker(slots=1):
+            until(told.is_set, "the alert")
+    assert [(alert.kind, alert.dead) for alert in alerts] == [("depth", 4)]
+    assert "the alert on dead jobs could not be passed on" in caplog.text
