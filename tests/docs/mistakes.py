@@ -50,7 +50,8 @@ and with 1 otherwise; none prints a traceback.
 
 SHOP: Final = """from datetime import datetime
 
-from windlass import Context, Cron, Windlass, current_context
+from windlass import Context, Cron, Retry, Tasks, Windlass, current_context
+from windlass.testing import Sandbox
 
 app = Windlass("sqlite:///jobs.db")
 
@@ -229,6 +230,22 @@ PYTHON: Final = [
     Mistake("a delay below zero", 'resize.using(run_after="-5s")'),
     Mistake("a priority out of range", "resize.using(priority=200)"),
     Mistake("a time-out below zero", "resize.using(timeout=-1)"),
+    Mistake("a habit from another task queue", 'resize.delay("a.jpg")'),
+    Mistake("another habit", 'resize.enqueue("a.jpg", countdown=5)'),
+    Mistake("an option among the arguments", 'resize.enqueue("a.jpg", run_after="1h")'),
+    Mistake("a misspelt argument", 'resize.enqueue(paht="a.jpg")'),
+    Mistake(
+        "a policy that is raised",
+        "@app.task\ndef fetch() -> None:\n    raise Retry(max_attempts=3)\n\n"
+        "with Sandbox(app) as box:\n    fetch.enqueue()\n    box.drain()",
+    ),
+    Mistake(
+        "a group that no app has included",
+        'billing = Tasks(prefix="billing")\n\n@billing.task\ndef charge(cents: int) -> None: ...'
+        "\n\ncharge.enqueue(100)",
+    ),
+    Mistake("a secret that is too short", 'Windlass(secret="hush", encrypt=True)'),
+    Mistake("pickles without a secret", 'Windlass(codec="pickle")'),
     Mistake("text for many calls", 'resize.enqueue_many("a.jpg")'),
     Mistake(
         "two tasks of one name",
@@ -300,13 +317,13 @@ def _type(line: str) -> str:
 
 
 def _run(text: str) -> str:
-    """Of what the lines raise, the name and the message."""
+    """Of what the lines raise, the name, the message and the first note."""
     names = {"__name__": "shop", "__file__": "shop.py"}
     exec(compile(SHOP, "shop.py", "exec"), names)  # noqa: S102  # it is the text above
     try:
         exec(compile(text, "shop.py", "exec"), names)  # noqa: S102  # and one of the mistakes
     except Exception as error:  # noqa: BLE001  # any is an answer
-        return f"{type(error).__name__}: {error}"
+        return " ".join([f"{type(error).__name__}: {error}", *getattr(error, "__notes__", [])[:1]])
     finally:
         names["app"].close()  # type: ignore[attr-defined]  # the text above made it
     raise AssertionError(f"nothing was said about {text!r}")

@@ -43,7 +43,12 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 @click.group(cls=SuggestingGroup)
 def dead() -> None:
-    """Look at dead jobs, retry them, or discard them."""
+    """Look at dead jobs, retry them, or discard them.
+
+    \b
+    windlass dead list --group
+    windlass dead retry --task shop.tasks.charge --rate 100/s
+    """
 
 
 # ---------------------------------------------------------------------------------------- choosing
@@ -220,7 +225,11 @@ def _say_more(found: int, limit: int) -> None:
 @connection_options
 @json_option
 def show(job_id: str, app_path: str | None, url: str | None, as_json: bool) -> None:
-    """Show one dead job with its arguments, error and history."""
+    """Show one dead job with its arguments, error and history.
+
+    \b
+    windlass dead show 01m7gk6tx900smjc57av0rnpgb
+    """
     with connect(app_path, url) as app:
         record = _one(app, job_id)
     if as_json:
