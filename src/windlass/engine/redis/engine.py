@@ -136,7 +136,7 @@ class RedisEngine:
     ) -> Turn:
         arguments.check_name("session", session)
         arguments.check_name("nonce", nonce)
-        if nonce == (handing_over := self._handing_over.get()).nonce:
+        if nonce and nonce == (handing_over := self._handing_over.get()).nonce:
             self._server.ask(handing_over.end(), self._server.deadline())
         *early, last = _chunks(outcomes) or [()]
         verdicts = tuple(verdict for chunk in early for verdict in self._claiming.finish(chunk))
@@ -146,7 +146,7 @@ class RedisEngine:
     # ------------------------------------------------------------------------------ sessions
 
     def release(self, session: str, nonce: str) -> int:
-        if nonce == (handing_over := self._handing_over.get()).nonce:
+        if nonce and nonce == (handing_over := self._handing_over.get()).nonce:
             handing_over.drop()
         return sum(self._broadcast("release", arguments.of_texts((session, nonce))))
 
