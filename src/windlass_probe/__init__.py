@@ -85,6 +85,9 @@ def _pid_of(name: str) -> int:
 
 def check(*, app: str | None = None, is_live: bool = False, as_json: bool = False) -> int:
     """Ask all workers, print what they say, and give the exit code."""
+    if not hasattr(socket, "AF_UNIX"):
+        sys.stderr.write("Error: workers answer on Unix sockets, and this system has none.\n")
+        return 1
     try:
         found = ask_all()
     except OSError as error:

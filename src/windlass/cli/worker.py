@@ -12,6 +12,7 @@ import click
 from windlass.cli.connecting import AppPath, let_children_import, require_app_path
 from windlass.cli.parameters import duration, label, memory_size, tier, url_option
 from windlass.cli.reload import Reloader
+from windlass.cli.systems import require_processes
 from windlass.core.queue_plans import read_tiers
 
 
@@ -97,6 +98,7 @@ def worker(
     windlass worker shop.tasks:app
     windlass worker shop.tasks:app -q critical -q default:5,low:1 -p 4 -c 20
     """
+    require_processes("windlass worker")
     from windlass.worker.options import WorkerOptions
     from windlass.worker.supervisor import Supervisor
 

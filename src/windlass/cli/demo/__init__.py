@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import click
 
+from windlass.cli.systems import require_processes
+
 
 @click.command(short_help="Show it: jobs, a kill -9 in the middle, nothing lost.")
 @click.pass_context
@@ -19,6 +21,7 @@ def demo(ctx: click.Context) -> None:
     windlass demo
     WINDLASS_URL=redis://localhost:6379/0 windlass demo
     """
+    require_processes("windlass demo")
     from windlass.cli.demo.show import run_show
 
     ctx.exit(run_show())

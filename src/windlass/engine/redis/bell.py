@@ -26,7 +26,13 @@ import redis
 from windlass.engine.redis import keys, scripts
 from windlass.engine.redis.connection import Server
 from windlass.engine.redis.pool import Link
-from windlass.engine.waiting import POLL_FLOOR_MS, Nudge, OfThisProcess
+from windlass.engine.waiting import (
+    POLL_FLOOR_MS,
+    SOCKETS_ARE_FILES,
+    Nudge,
+    OfThisProcess,
+    new_nudge,
+)
 
 _PATIENCE_S: Final = 1.0
 _MOST_BYTES: Final = 65_536
@@ -82,7 +88,7 @@ class _Inside:
 
     def __init__(self, server: Server) -> None:
         self.channel = keys.channel(server.address.namespace, secrets.token_hex(8))
-        self.nudge = Nudge()
+        self.nudge = new_nudge()
         # What the server says to a subscription.
         self._answer = b"*3\r\n%b:1\r\n" % scripts.pack_all((b"subscribe", self.channel.encode()))
         self._server = server
@@ -152,7 +158,7 @@ class _Inside:
         does no harm."""
         assert self._connection is not None
         socket = self._connection._sock
-        if socket is None or os.name != "posix" or isinstance(socket, ssl.SSLSocket):
+        if socket is None or not SOCKETS_ARE_FILES or isinstance(socket, ssl.SSLSocket):
             return self._read_by_driver()
         try:
             came = os.read(socket.fileno(), _MOST_BYTES)  # `recv` would wait as long as it may

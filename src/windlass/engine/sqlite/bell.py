@@ -19,7 +19,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
-from windlass.engine.waiting import POLL_FLOOR_MS, Nudge, OfThisProcess
+from windlass.engine.waiting import POLL_FLOOR_MS, OfThisProcess, new_nudge
 
 _LONGEST_SOCKET_PATH: Final = 100
 
@@ -65,7 +65,7 @@ class _Inside:
     """The sockets and the pipe of one bell in one process."""
 
     def __init__(self, folder: Path | None) -> None:
-        self.nudge = Nudge()
+        self.nudge = new_nudge()
         self._folder = folder if hasattr(socket, "AF_UNIX") else None
         self._folder_fd: int | None = None  # opened when a path is too long for a socket
         self._bound: socket.socket | None = None  # made at the first wait
@@ -112,6 +112,9 @@ class _Inside:
     def block(self, timeout_ms: int) -> None:
         sources = [self.nudge.descriptor, *([self._bound.fileno()] if self._bound else [])]
         for source in select.select(sources, (), (), max(0, timeout_ms) / 1000)[0]:
+            if source == self.nudge.descriptor:
+                self.nudge.take()
+                continue
             with contextlib.suppress(BlockingIOError):
                 os.read(source, 4096)
 
