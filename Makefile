@@ -19,7 +19,7 @@ DRIVER := $(VENV)/.driver-installed
 USABLE := import sys, ensurepip, venv; sys.exit(sys.version_info < (3, 11))
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test test-all lint types layers pytest redis-server proofs bench format clean
+.PHONY: help install demo test test-all lint types layers pytest redis-server packages proofs bench format clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -33,7 +33,7 @@ demo: $(RUNTIME) $(if $(filter redis% unix%,$(WINDLASS_URL)),$(DRIVER)) ## Watch
 test: lint types layers pytest ## Check style, types, layers and behaviour (under ten minutes)
 
 test-all: SELECTED :=
-test-all: test ## The same with the slow tests
+test-all: test packages ## The same with the slow tests, and packages
 
 lint: $(TESTING) ## Check style and formatting
 	$(BIN)/ruff check
@@ -61,6 +61,9 @@ redis-server:
 	fi; \
 	echo "There is no redis-server here, and tests that need it are left out. To run them, install it" >&2; \
 	echo "(on Debian and Ubuntu: apt install redis-server; on macOS: brew install redis)." >&2
+
+packages: $(TESTING) ## Build wheel and sdist, and try them with every Python here
+	$(BIN)/python -m proofs packages
 
 proofs: $(TESTING) ## Kill, freeze and overload real workers, and count what was lost
 	$(BIN)/python -m proofs

@@ -18,6 +18,7 @@ from proofs import (
     killed_workers,
     lost_claim_reply,
     memory,
+    packages,
     poison_zoo,
     promptness,
     queue_plans,
@@ -64,6 +65,7 @@ PROOFS: Final[dict[str, Callable[[Path], Iterator[str]]]] = {
     "figures": figures.prove_sqlite,
     "redis-figures": figures.prove_redis,
     "import-time": figures.prove_import,
+    "packages": packages.prove,
     "fresh-clone": fresh_clone.prove,
 }
 

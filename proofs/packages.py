@@ -1,0 +1,146 @@
+"""Wheel and sdist are installed into clean environments, and the quickstart is followed there.
+
+With every CPython from 3.11 on that this machine has: by name on the path, and among the versions
+that pyenv keeps. What an installation takes on the disk is printed, and may not grow unseen.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from tests.deploy.packages import MOST_OWN_BYTES, build
+from tests.docs.pages import DOCS, blocks
+
+OLDEST: Final = (3, 11)
+NEWEST_MINOR: Final = 20
+#: What windlass and all that it depends on may take, in bytes, compiled files apart.
+MOST_BYTES: Final = 20_000_000
+
+_LOOK: Final = (
+    "import sys; print(sys.implementation.name, sys.version.split()[0], sys.base_prefix, sep='|')"
+)
+_RESULT: Final = "import sys; from tasks import app; print(app.job(sys.argv[1]).result(timeout=10))"
+_WHERE: Final = "import windlass, windlass_probe; print(windlass.__file__, windlass_probe.__file__)"
+
+
+class Interpreter(NamedTuple):
+    version: str
+    path: str
+
+
+def prove(folder: Path) -> Iterator[str]:
+    packages = build(folder / "built")
+    found = find_interpreters()
+    yield f"found: {', '.join(f'CPython {one.version}' for one in found)}"
+    assert found
+    for one in found:
+        for kind, package in (("wheel", packages.wheel), ("sdist", packages.sdist)):
+            clean = Environment(one, folder / f"{one.version}-{kind}")
+            clean.install(package)
+            clean.follow_quickstart()
+            yield f"{kind} on {one.version}: quickstart followed, {clean.describe_size()}"
+
+
+# ------------------------------------------------------------------------------------ interpreters
+
+
+def find_interpreters() -> list[Interpreter]:
+    """One for each minor version, the oldest first."""
+    found = [one for path in _candidates() if (one := _look(path)) is not None]
+    looked = {_numbers(one.version)[:2]: one for one in found}
+    return sorted(looked.values(), key=lambda one: _numbers(one.version))
+
+
+def _candidates() -> Iterator[str]:
+    names = [f"python3.{minor}" for minor in range(OLDEST[1], NEWEST_MINOR)]
+    kept = Path(os.environ.get("PYENV_ROOT", Path.home() / ".pyenv")) / "versions"
+    yield from map(str, sorted(kept.glob("3.*/bin/python3")))
+    yield from (path for name in names if (path := shutil.which(name)))
+    yield str(Path(sys.base_prefix) / "bin" / "python3")
+
+
+def _look(path: str) -> Interpreter | None:
+    """None for what does not start, is too old, no release or another implementation."""
+    ran = subprocess.run([path, "-c", _LOOK], capture_output=True, text=True, check=False)
+    if ran.returncode != 0:
+        return None
+    name, version, prefix = ran.stdout.strip().split("|")
+    is_release = re.fullmatch(r"\d+\.\d+\.\d+", version) is not None
+    if name != "cpython" or not is_release or _numbers(version) < OLDEST:
+        return None
+    return Interpreter(version, str(Path(prefix) / "bin" / "python3"))
+
+
+def _numbers(version: str) -> tuple[int, ...]:
+    return tuple(map(int, version.split(".")))
+
+
+# ------------------------------------------------------------------------------------ environments
+
+
+class Environment:
+    """A clean one, in which nothing of this project is to be found but what was installed."""
+
+    def __init__(self, interpreter: Interpreter, folder: Path) -> None:
+        self._home = folder / "env"
+        self._work = folder / "shop"
+        self._work.mkdir(parents=True)
+        _run([interpreter.path, "-m", "venv", "--without-pip", str(self._home)], folder)
+        self._python = self._home / "bin" / "python"
+
+    def install(self, package: Path) -> None:
+        """With the pip of this environment: one of its own would be installed in it, too."""
+        pip = [sys.executable, "-m", "pip", "--disable-pip-version-check", "--quiet", "--python"]
+        install = ["install", "--no-compile", "--no-warn-script-location", str(package)]
+        _run([*pip, str(self._python), *install], self._work)
+        _run([*pip, str(self._python), "check"], self._work)
+
+    def follow_quickstart(self) -> None:
+        for block in blocks(DOCS / "quickstart.md")[:4]:
+            if block.language == "python":
+                (self._work / block.label).write_text(block.text, encoding="utf-8")
+        assert self._type("windlass", "--version").startswith("windlass ")
+        for place in self._type("python", "-c", _WHERE).split():
+            assert Path(place).is_relative_to(self._home), place
+        id, state = self._type("python", "enqueue.py").split()
+        assert state == "ready"
+        self._type("windlass", "worker", "tasks:app", "--burst", "-p", "1")
+        assert self._type("python", "-c", _RESULT, id) == "9"
+        self._type("windlass", "check", "--app", "tasks:app")
+
+    def _type(self, program: str, *arguments: str) -> str:
+        return _run([str(self._home / "bin" / program), *arguments], self._work).strip()
+
+    def describe_size(self) -> str:
+        [libraries] = self._home.glob("lib/python3.*/site-packages")
+        sizes = {
+            entry.name: _size(entry) for entry in libraries.iterdir() if entry.name != "__pycache__"
+        }
+        own = sum(size for name, size in sizes.items() if name.startswith("windlass"))
+        total = sum(sizes.values())
+        assert 0 < own <= MOST_OWN_BYTES, f"windlass takes {own} bytes: was that decided?"
+        assert own < total <= MOST_BYTES, f"all takes {total} bytes: was that decided? {sizes}"
+        return f"windlass takes {own:,} bytes, with all that it depends on {total:,}"
+
+
+def _size(entry: Path) -> int:
+    files = entry.rglob("*") if entry.is_dir() else [entry]
+    return sum(file.lstat().st_size for file in files if file.is_file() and file.suffix != ".pyc")
+
+
+def _run(command: list[str], folder: Path) -> str:
+    """Without what would let this project be found, or settings of whoever runs this."""
+    hidden = ("PYTHON", "VIRTUAL_ENV", "WINDLASS_")
+    environment = {k: v for k, v in os.environ.items() if not k.startswith(hidden)}
+    ran = subprocess.run(
+        command, cwd=folder, env=environment, capture_output=True, text=True, check=False
+    )
+    assert ran.returncode == 0, f"{command}\n{ran.stdout}{ran.stderr}"
+    return ran.stdout

@@ -1,0 +1,70 @@
+"""Wheel and sdist: built from the tree by the backend that is installed here, without a network."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import tarfile
+import zipfile
+from email.message import Message
+from email.parser import Parser
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from tests.deploy.files import PROJECT
+
+#: What windlass itself may take on a disk, in bytes, compiled files apart. More is a decision.
+MOST_OWN_BYTES: Final = 1_700_000
+
+
+class Packages(NamedTuple):
+    wheel: Path
+    sdist: Path
+
+
+def build(target: Path) -> Packages:
+    """Both, from the tree."""
+    _build(PROJECT, target, "sdist", "wheel")
+    return Packages(next(target.glob("*.whl")), next(target.glob("*.tar.gz")))
+
+
+def build_again(sdist: Path, target: Path) -> Path:
+    """A wheel, from nothing but an sdist."""
+    with tarfile.open(sdist) as archive:
+        archive.extractall(target, filter="data")
+    [folder] = target.iterdir()
+    _build(folder, target, "wheel")
+    return next(target.glob("*.whl"))
+
+
+def _build(folder: Path, target: Path, *kinds: str) -> None:
+    wanted = [part for kind in kinds for part in ("-t", kind)]
+    ran = subprocess.run(
+        [sys.executable, "-m", "hatchling", "build", "-d", str(target), *wanted],
+        cwd=folder,
+        # An epoch of the environment would be the time of every file.
+        env={name: value for name, value in os.environ.items() if name != "SOURCE_DATE_EPOCH"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert ran.returncode == 0, ran.stdout + ran.stderr
+
+
+def files_in_wheel(wheel: Path) -> dict[str, int]:
+    """The size of each file."""
+    with zipfile.ZipFile(wheel) as archive:
+        return {info.filename: info.file_size for info in archive.infolist()}
+
+
+def files_in_sdist(sdist: Path) -> set[str]:
+    """Below its one folder."""
+    with tarfile.open(sdist) as archive:
+        return {member.name.partition("/")[2] for member in archive if member.isfile()}
+
+
+def metadata(wheel: Path) -> Message:
+    with zipfile.ZipFile(wheel) as archive:
+        [name] = [name for name in archive.namelist() if name.endswith("dist-info/METADATA")]
+        return Parser().parsestr(archive.read(name).decode())
