@@ -35,7 +35,9 @@ class Block(NamedTuple):
 
 
 def all_pages() -> list[Path]:
-    return [PROJECT / "README.md", PROJECT / "CHANGELOG.md", *sorted(DOCS.rglob("*.md"))]
+    examples = sorted((PROJECT / "examples").rglob("*.md"))
+    start = [PROJECT / "README.md", PROJECT / "CHANGELOG.md"]
+    return [*start, *sorted(DOCS.rglob("*.md")), *examples]
 
 
 def read(page: Path) -> str:

@@ -1,0 +1,1 @@
+"""A small shop: `web` takes orders and enqueues, a worker runs what is in `tasks`."""
