@@ -6,7 +6,7 @@ import asyncio
 import logging
 import os
 import pickle
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -64,16 +64,20 @@ class Bomb:
 
 
 @pytest.fixture
-def make(tmp_path: Path) -> MakeApp:
+def make(tmp_path: Path) -> Iterator[MakeApp]:
     """Apps on the same database, as processes of one deployment are."""
+    made: list[Windlass] = []
 
     def make(**settings: Any) -> Windlass:
         app = Windlass(f"sqlite:///{tmp_path}/jobs.db?durability=normal", **settings)
         app.task(name="echo")(echo)
         app.task(name="other")(echo)
+        made.append(app)
         return app
 
-    return make
+    yield make
+    for app in made:
+        app.close()
 
 
 def echo(value: object = None) -> object:

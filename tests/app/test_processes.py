@@ -135,7 +135,14 @@ thread.join()
     assert count_jobs(tmp_path) == 2
 
 
-@pytest.mark.parametrize("lock", ["windlass.engine.forking.opening", "app.batcher._changed"])
+@pytest.mark.parametrize(
+    "lock",
+    [
+        # A fork waits for whoever opens an engine, for ten seconds.
+        pytest.param("windlass.engine.forking.opening", marks=pytest.mark.slow),
+        "app.batcher._changed",
+    ],
+)
 def test_a_lock_of_the_parent_does_not_hold_the_child(tmp_path: Path, lock: str) -> None:
     run_script(
         tmp_path,

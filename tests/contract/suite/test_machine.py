@@ -37,7 +37,11 @@ class PartitionedMachine(QueueMachine):
 @pytest.mark.timeout(600)  # so that a failure is made small before it is shown
 @pytest.mark.parametrize(
     ("name", "examples"),
-    [("sqlite-memory", 100), ("sqlite-file-normal", 100), ("redis", 100), ("redis-4", 40)],
+    [
+        *(("sqlite-memory", 40), ("sqlite-file-normal", 40), ("redis", 40), ("redis-4", 25)),
+        pytest.param("sqlite-memory", 300, marks=pytest.mark.slow),
+        pytest.param("redis", 300, marks=pytest.mark.slow),
+    ],
 )
 def test_an_engine_does_what_the_model_does(name: str, examples: int) -> None:
     machine = PartitionedMachine if name == "redis-4" else QueueMachine
