@@ -1,0 +1,58 @@
+"""The pages make a site, without a warning, that needs nothing from elsewhere."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import windlass
+from tests.docs.pages import DOCS, PROJECT
+
+#: What a browser fetches by itself, other than what a reader clicks on.
+FETCHED = re.compile(r"""(?:src=|<link[^>]*href=|@import\s|url\()\s*["']?(?:https?:)?//""")
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("site")
+    command = [sys.executable, "-m", "sphinx", "-W", "--keep-going", "--quiet"]
+    made = subprocess.run(
+        [*command, "-d", f"{folder}/doctrees", str(DOCS), f"{folder}/site"],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert made.returncode == 0, made.stderr
+    return folder / "site"
+
+
+@pytest.mark.slow
+def test_every_page_is_in_the_tree_of_the_site(site: Path) -> None:
+    front = (site / "index.html").read_text(encoding="utf-8")
+    pages = [page.relative_to(DOCS).with_suffix(".html") for page in DOCS.rglob("*.md")]
+    assert all((site / page).exists() for page in pages)
+    shown = {page for page in pages if page.parts[0] != "decisions" and page.stem != "README"}
+    assert [page for page in shown if f'href="{page}"' not in front] == []
+
+
+@pytest.mark.slow
+def test_every_public_name_has_its_signature(site: Path) -> None:
+    text = (site / "reference" / "python.html").read_text(encoding="utf-8")
+    assert [name for name in windlass.__all__ if f'id="windlass.{name}"' not in text] == []
+
+
+@pytest.mark.slow
+def test_nothing_is_fetched_from_elsewhere(site: Path) -> None:
+    files = [file for file in site.rglob("*") if file.suffix in (".html", ".css")]
+    assert len(files) > 20
+    assert [file.name for file in files if FETCHED.search(file.read_text("utf-8"))] == []
+
+
+@pytest.mark.slow
+def test_no_place_of_ours_is_told(site: Path) -> None:
+    files = [file for file in site.rglob("*") if file.suffix in (".html", ".js")]
+    assert [file.name for file in files if str(PROJECT) in file.read_text("utf-8")] == []
