@@ -119,4 +119,3 @@ def copy_indexes(app: Sphinx, error: Exception | None) -> None:
         for name in (root_doc, DECISIONS):
             page = Path(app.outdir) / f"{name}.html"
             shutil.copy(page, page.with_name("index.html"))
-

@@ -29,7 +29,8 @@ def test_the_promises_are_read() -> None:
 
 def test_every_proof_is_pointed_to() -> None:
     """A proof that no page tells of would be run by nobody but us."""
-    linked = {link.split("/")[-1] for page in (GUARANTEES, PROJECT / "README.md") for link in links(page)}
+    pages = (GUARANTEES, PROJECT / "README.md")
+    linked = {link.split("/")[-1] for page in pages for link in links(page)}
     modules = {f"{prove.__module__.split('.')[-1]}.py" for prove in PROOFS.values()}
     assert modules - linked == set()
 
