@@ -4,7 +4,7 @@ The pages are plain Markdown, to be read as they are; what only a site has is pu
 
 1. the tree of pages beside each one, from `SECTIONS`;
 2. the signatures of all public names, behind the table in `reference/python.md`;
-3. links to folders of the source, which have no page, as text;
+3. links to folders and to pages that are not among these, as text; other files come along;
 4. `index.html`, which on a code host is `README.md`.
 
 Nothing is fetched, neither while it is built nor by the site itself.
@@ -17,7 +17,6 @@ import inspect
 import re
 import shutil
 from importlib.metadata import version as installed_version
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Final
 
@@ -56,10 +55,13 @@ SECTIONS: Final = {
     "Reference": ["reference/python", "reference/*"],
     "Inside": ["internals/life-of-a-job", "internals/*", "decisions/README"],
 }
+DOCS: Final = Path(__file__).parent
 PYTHON: Final = "reference/python"
+#: What is public, by their `__all__`.
+MODULES: Final = ("windlass", "windlass.testing")
 DECISIONS: Final = "decisions/README"
 
-_FOLDER: Final = re.compile(r"\[(?P<text>[^\]]*)\]\((?P<path>\.\.?/[^)#\s]*)\)")
+_LINK: Final = re.compile(r"\[(?P<text>[^\]]*)\]\((?P<path>\.\.?/[^)#\s]*)\)")
 
 
 def setup(app: Sphinx) -> None:
@@ -72,7 +74,7 @@ def setup(app: Sphinx) -> None:
 def complete(app: Sphinx, name: str, source: list[str]) -> None:
     """Give a page what only the site has."""
     folder = Path(app.env.doc2path(name)).parent
-    source[0] = _FOLDER.sub(lambda link: without_folder(link, folder), source[0])
+    source[0] = _LINK.sub(lambda link: within(link, folder), source[0])
     if name == root_doc:
         source[0] += "".join(tree(pages, heading) for heading, pages in SECTIONS.items())
     elif name == DECISIONS:
@@ -81,9 +83,10 @@ def complete(app: Sphinx, name: str, source: list[str]) -> None:
         source[0] += "\n## Signatures\n" + "".join(signatures())
 
 
-def without_folder(link: re.Match[str], folder: Path) -> str:
+def within(link: re.Match[str], folder: Path) -> str:
     place = (folder / link["path"]).resolve()
-    return link["text"] if place.is_dir() else link[0]
+    is_elsewhere = place.suffix == ".md" and not place.is_relative_to(DOCS)
+    return link["text"] if place.is_dir() or is_elsewhere else link[0]
 
 
 def tree(pages: list[str], heading: str) -> str:
@@ -92,10 +95,9 @@ def tree(pages: list[str], heading: str) -> str:
 
 
 def signatures() -> list[str]:
-    modules = ["windlass", *(["windlass.testing"] if find_spec("windlass.testing") else [])]
     return [
         signature(module, name)
-        for module in modules
+        for module in MODULES
         for name in importlib.import_module(module).__all__
     ]
 

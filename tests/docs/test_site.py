@@ -11,6 +11,7 @@ import pytest
 
 import windlass
 from tests.docs.pages import DOCS, PROJECT
+from windlass import testing
 
 #: What a browser fetches by itself, other than what a reader clicks on.
 FETCHED = re.compile(r"""(?:src=|<link[^>]*href=|@import\s|url\()\s*["']?(?:https?:)?//""")
@@ -42,7 +43,10 @@ def test_every_page_is_in_the_tree_of_the_site(site: Path) -> None:
 @pytest.mark.slow
 def test_every_public_name_has_its_signature(site: Path) -> None:
     text = (site / "reference" / "python.html").read_text(encoding="utf-8")
-    assert [name for name in windlass.__all__ if f'id="windlass.{name}"' not in text] == []
+    names = [
+        f"{module.__name__}.{name}" for module in (windlass, testing) for name in module.__all__
+    ]
+    assert [name for name in names if f'id="{name}"' not in text] == []
 
 
 @pytest.mark.slow
