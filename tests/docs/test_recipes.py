@@ -35,4 +35,4 @@ def test_their_code_is_typed(page: Path, tmp_path: Path) -> None:
 
 def test_every_python_block_of_the_recipes_is_run() -> None:
     kinds = {(block.language, block.label) for block in blocks(RECIPES)}
-    assert kinds == {("python", ""), ("dockerfile", "")}
+    assert kinds == {("python", ""), ("dockerfile", ""), ("sh", "")}
