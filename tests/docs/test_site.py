@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 import windlass
-from tests.docs.pages import DOCS, PROJECT
+from tests.docs.pages import DOCS, PROJECT, blocks, read
 from windlass import testing
 
 #: What a browser fetches by itself, other than what a reader clicks on.
@@ -29,6 +29,13 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     )
     assert made.returncode == 0, made.stderr
     return folder / "site"
+
+
+def test_the_pages_are_plain_markdown() -> None:
+    """A code host shows a directive as it is written."""
+    found = [page.name for page in DOCS.rglob("*.md") for block in blocks(page) if "{" in block[0]]
+    assert found == []
+    assert not [page.name for page in DOCS.rglob("*.md") if "\n:::" in read(page)]
 
 
 @pytest.mark.slow
