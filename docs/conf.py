@@ -51,7 +51,7 @@ default_role = "code"
 SECTIONS: Final = {
     "Start": ["quickstart", "tutorial", "guarantees", "glossary"],
     "Guides": ["guides/tasks", "guides/failures", "guides/schedules", "guides/*", "recipes"],
-    "Operations": ["operations"],
+    "Operations": ["operations", "versions"],
     "Reference": ["reference/python", "reference/*"],
     "Inside": ["internals/life-of-a-job", "internals/*", "decisions/README"],
 }
@@ -61,7 +61,7 @@ PYTHON: Final = "reference/python"
 MODULES: Final = ("windlass", "windlass.testing")
 DECISIONS: Final = "decisions/README"
 
-_LINK: Final = re.compile(r"\[(?P<text>[^\]]*)\]\((?P<path>\.\.?/[^)#\s]*)\)")
+_LINK: Final = re.compile(r"\[(?P<text>[^\]]*)\]\((?P<path>\.\.?/[^)#\s]*)(?:#[^)\s]*)?\)")
 
 
 def setup(app: Sphinx) -> None:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import ast
 import re
 import subprocess
 import sys
+from fnmatch import fnmatch
 from pathlib import Path
 
 import pytest
@@ -36,6 +38,19 @@ def test_the_pages_are_plain_markdown() -> None:
     found = [page.name for page in DOCS.rglob("*.md") for block in blocks(page) if "{" in block[0]]
     assert found == []
     assert not [page.name for page in DOCS.rglob("*.md") if "\n:::" in read(page)]
+
+
+def test_every_page_has_its_place() -> None:
+    """Without waiting for the site, which would fail to build."""
+    conf = ast.parse(read(DOCS / "conf.py"))
+    [tree] = [node for node in conf.body if "SECTIONS: Final" in ast.unparse(node)]
+    assert isinstance(tree, ast.AnnAssign)
+    assert tree.value is not None
+    sections: dict[str, list[str]] = ast.literal_eval(tree.value)
+    patterns = ["README", "decisions/*", *(page for pages in sections.values() for page in pages)]
+    pages = [str(page.relative_to(DOCS).with_suffix("")) for page in DOCS.rglob("*.md")]
+    placeless = [page for page in pages if not any(fnmatch(page, one) for one in patterns)]
+    assert placeless == []
 
 
 @pytest.mark.slow
