@@ -15,11 +15,12 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 RUNTIME := $(VENV)/.runtime-installed
 TESTING := $(VENV)/.testing-installed
 DRIVER := $(VENV)/.driver-installed
+GENERATOR := $(VENV)/.generator-installed
 
 USABLE := import sys, ensurepip, venv; sys.exit(sys.version_info < (3, 11))
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test test-all lint types layers pytest redis-server packages proofs bench format clean
+.PHONY: help install demo test test-all lint types layers pytest redis-server docs packages proofs bench format clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -62,6 +63,10 @@ redis-server:
 	echo "There is no redis-server here, and tests that need it are left out. To run them, install it" >&2; \
 	echo "(on Debian and Ubuntu: apt install redis-server; on macOS: brew install redis)." >&2
 
+docs: $(GENERATOR) ## Build the documentation as a site in build/site; a warning is an error
+	$(BIN)/sphinx-build -W --keep-going --quiet -d build/doctrees docs build/site
+	@echo "build/site/index.html"
+
 packages: $(TESTING) ## Build wheel and sdist, and try them with every Python here
 	$(BIN)/python -m proofs packages
 
@@ -103,6 +108,11 @@ $(RUNTIME): pyproject.toml
 $(DRIVER): $(RUNTIME)
 	@echo "Installing the driver for Redis into $(VENV)"
 	@$(PIP) install --editable '.[redis]'
+	@touch $@
+
+$(GENERATOR): $(RUNTIME)
+	@echo "Installing what makes a site of the documentation into $(VENV)"
+	@$(PIP) install --editable '.[docs]'
 	@touch $@
 
 $(TESTING): $(RUNTIME)

@@ -9,12 +9,14 @@ from pathlib import Path
 import click
 import pytest
 
-from tests.docs.pages import DOCS, code_in, read
+from tests.docs.pages import DOCS, all_pages, blocks, code_in, prose, read
 from windlass import JobInfo, Windlass
 from windlass.cli import root
 from windlass.cli.records import describe
 
 REFERENCE = DOCS / "reference" / "command-line.md"
+#: Where commands are mistyped on purpose.
+MISTAKES = DOCS / "reference" / "mistakes.md"
 #: The part of the page about each command of the first level, by its heading.
 SECTIONS = dict(
     section.split("\n", 1) for section in re.split(r"^## ", read(REFERENCE), flags=re.MULTILINE)[1:]
@@ -70,6 +72,35 @@ def test_no_other_option_is_told_of() -> None:
     }
     told = {code for section in SECTIONS.values() for code in code_in(section)}
     assert {code for code in told if re.fullmatch(r"--?[a-z]+", code)} <= options | {"--help", "-h"}
+
+
+def typed(page: Path) -> Iterator[str]:
+    """What a page would have its reader type."""
+    yield from (code for code in code_in(prose(page)) if code.startswith("windlass "))
+    shells = [block.text for block in blocks(page) if block.language in ("console", "sh")]
+    lines = [line.removeprefix("$ ") for text in shells for line in text.splitlines()]
+    yield from (line.partition(" #")[0] for line in lines if line.startswith("windlass "))
+
+
+@pytest.mark.parametrize(
+    "page", [page for page in all_pages() if page != MISTAKES], ids=lambda page: page.stem
+)
+def test_no_page_tells_of_a_command_or_an_option_that_is_not_there(page: Path) -> None:
+    for line in typed(page):
+        words = re.match(r"windlass(?: [a-z]+)*", line)
+        assert words, line
+        path = next((path for path in prefixes(words[0]) if path in ALL), "")
+        options = {name for parameter in ALL[path].params for name in parameter.opts}
+        told = set(re.findall(r"(?<=\s)--?[a-z][a-z-]*", re.sub("'[^']*'", "", line)))
+        assert path == words[0] or not isinstance(ALL[path], click.Group), line
+        assert told <= options | {"--help", "-h"}, line
+
+
+def prefixes(words: str) -> Iterator[str]:
+    """`windlass job show a b`, then without its last word, and so on."""
+    while words:
+        yield words
+        words = words.rpartition(" ")[0]
 
 
 def test_fields_of_a_job_are_told_of(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@ compared.
 
 What differs from run to run (ids, times, process ids, the folder) may differ. An id in the page
 stands for the one that the real command printed in its place, so that a later command can name it.
+In `kill -9 4711` the number is that of the worker whose first line names it.
 "..." matches the rest of a line and, on a line of its own, any number of lines.
 """
 
@@ -34,15 +35,18 @@ _KINDS: Final = (
     r"\b(?:\d+(?:ms|[dhms]))+ ago\b",
     r"\b\d+ms\b",
 )
+_KILL: Final = re.compile(r"kill -9 (\d+)")
 _TOKEN: Final = re.compile("|".join([_ID.pattern, *_KINDS, r"\.\.\.", r"\s+"]))
 
 
 class Terminal:
     """Where the commands of a page are typed, and where its worker runs."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, places: dict[str, str] | None = None) -> None:
         self._folder = folder
-        self._ids: dict[str, str] = {}  # as in the page -> as they are
+        self._places = {READER: str(folder), **(places or {})}  # as in the page -> as they are
+        self._ids: dict[str, str] = {}  # likewise
+        self._processes: dict[str, str] = {}
         programs = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
         # Wide enough for every table; a page shows them whole.
         self._environment = {**os.environ, "PATH": programs, "COLUMNS": "160"}
@@ -66,7 +70,7 @@ class Terminal:
     def _type(self, command: str, expected: str) -> None:
         if command.startswith("export "):
             name, _, value = command.removeprefix("export ").partition("=")
-            self._environment[name] = value
+            self._environment[name] = self._real(value)
             return
         ran = subprocess.run(
             ["bash", "-c", self._real(command)],
@@ -88,16 +92,23 @@ class Terminal:
                 assert self._worker is not None, "there is a worker to be stopped"
                 self._worker.interrupt()
             else:
+                self.close()  # of one that was killed, its end is noted
                 self._worker = Worker(self._real(command), self._folder, self._environment)
+                self._processes[expected.partition("[")[2].partition("]")[0]] = self._worker.pid
                 self._worker.await_lines(len(expected.splitlines()))
             self._compare(command, expected, self._worker.take())
 
     # ------------------------------------------------------------------------------ comparing
 
     def _real(self, text: str) -> str:
-        """A command of the page with the ids and the folder of this run."""
-        text = text.replace(READER, str(self._folder))
+        """A command of the page with the ids, the processes and the places of this run."""
+        text = _KILL.sub(lambda match: f"kill -9 {self._processes[match[1]]}", self._moved(text))
         return _ID.sub(lambda match: self._ids[match[0]], text)
+
+    def _moved(self, text: str) -> str:
+        for place, real in self._places.items():
+            text = text.replace(place, real)
+        return text
 
     def _compare(self, command: str, expected: str, printed: str) -> None:
         new: list[str] = []
@@ -110,7 +121,7 @@ class Terminal:
         if line == "...":
             return r"(?:.*\n)*?"
         parts, end = [], 0
-        line = line.rstrip().replace(READER, str(self._folder))
+        line = self._moved(line.rstrip())
         for token in _TOKEN.finditer(line):
             parts += [re.escape(line[end : token.start()]), self._token(token[0], new)]
             end = token.end()
@@ -148,6 +159,10 @@ class Worker:
         self._reader = Thread(target=self._read, daemon=True)
         self._reader.start()
 
+    @property
+    def pid(self) -> str:
+        return str(self._process.pid)
+
     def await_lines(self, number: int) -> None:
         with self._news:
             enough = self._news.wait_for(lambda: len(self._lines) >= number, DEADLINE_S)
@@ -161,9 +176,8 @@ class Worker:
 
     def interrupt(self) -> None:
         """Ctrl-C, and what is printed until the end."""
-        if self._process.poll() is not None:
-            return
-        self._process.send_signal(signal.SIGINT)
+        if self._process.poll() is None:
+            self._process.send_signal(signal.SIGINT)
         try:
             self._process.wait(DEADLINE_S)
             self._reader.join(DEADLINE_S)

@@ -1,0 +1,84 @@
+"""The pages make a site, without a warning, that needs nothing from elsewhere."""
+
+from __future__ import annotations
+
+import ast
+import re
+import subprocess
+import sys
+from fnmatch import fnmatch
+from pathlib import Path
+
+import pytest
+
+import windlass
+from tests.docs.pages import DOCS, PROJECT, blocks, read
+from windlass import testing
+
+#: What a browser fetches by itself, other than what a reader clicks on.
+FETCHED = re.compile(r"""(?:src=|<link[^>]*href=|@import\s|url\()\s*["']?(?:https?:)?//""")
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("site")
+    command = [sys.executable, "-m", "sphinx", "-W", "--keep-going", "--quiet"]
+    made = subprocess.run(
+        [*command, "-d", f"{folder}/doctrees", str(DOCS), f"{folder}/site"],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert made.returncode == 0, made.stderr
+    return folder / "site"
+
+
+def test_the_pages_are_plain_markdown() -> None:
+    """A code host shows a directive as it is written."""
+    found = [page.name for page in DOCS.rglob("*.md") for block in blocks(page) if "{" in block[0]]
+    assert found == []
+    assert not [page.name for page in DOCS.rglob("*.md") if "\n:::" in read(page)]
+
+
+def test_every_page_has_its_place() -> None:
+    """Without waiting for the site, which would fail to build."""
+    conf = ast.parse(read(DOCS / "conf.py"))
+    [tree] = [node for node in conf.body if "SECTIONS: Final" in ast.unparse(node)]
+    assert isinstance(tree, ast.AnnAssign)
+    assert tree.value is not None
+    sections: dict[str, list[str]] = ast.literal_eval(tree.value)
+    patterns = ["README", "decisions/*", *(page for pages in sections.values() for page in pages)]
+    pages = [str(page.relative_to(DOCS).with_suffix("")) for page in DOCS.rglob("*.md")]
+    placeless = [page for page in pages if not any(fnmatch(page, one) for one in patterns)]
+    assert placeless == []
+
+
+@pytest.mark.slow
+def test_every_page_is_in_the_tree_of_the_site(site: Path) -> None:
+    front = (site / "index.html").read_text(encoding="utf-8")
+    pages = [page.relative_to(DOCS).with_suffix(".html") for page in DOCS.rglob("*.md")]
+    assert all((site / page).exists() for page in pages)
+    shown = {page for page in pages if page.parts[0] != "decisions" and page.stem != "README"}
+    assert [page for page in shown if f'href="{page}"' not in front] == []
+
+
+@pytest.mark.slow
+def test_every_public_name_has_its_signature(site: Path) -> None:
+    text = (site / "reference" / "python.html").read_text(encoding="utf-8")
+    names = [
+        f"{module.__name__}.{name}" for module in (windlass, testing) for name in module.__all__
+    ]
+    assert [name for name in names if f'id="{name}"' not in text] == []
+
+
+@pytest.mark.slow
+def test_nothing_is_fetched_from_elsewhere(site: Path) -> None:
+    files = [file for file in site.rglob("*") if file.suffix in (".html", ".css")]
+    assert len(files) > 20
+    assert [file.name for file in files if FETCHED.search(file.read_text("utf-8"))] == []
+
+
+@pytest.mark.slow
+def test_no_place_of_ours_is_told(site: Path) -> None:
+    files = [file for file in site.rglob("*") if file.suffix in (".html", ".js")]
+    assert [file.name for file in files if str(PROJECT) in file.read_text("utf-8")] == []
