@@ -181,7 +181,7 @@ class Windlass(Registrar):
         """Put something around the engine; for a worker, which must not leave calls half done."""
         with opening:
             self._wrap = wrap
-            if self._engine is not None:
+            if self._engine is not None and self._engine is not self._stand_in:
                 self._engine = wrap(self._engine)
 
     def close(self) -> None:

@@ -20,7 +20,7 @@ import msgspec
 
 from windlass.core.codec import check_size, encode_plain
 from windlass.core.durations import Duration, to_ms
-from windlass.core.envelope import Envelope, unpack
+from windlass.core.envelope import Envelope
 from windlass.core.pace import Pace, per_second
 from windlass.core.states import State
 from windlass.engine.contract import (
@@ -30,7 +30,7 @@ from windlass.engine.contract import (
     JobRecord,
     Revival,
 )
-from windlass.errors import DecodeError, DuplicateJob, JobNotFound, NotDead
+from windlass.errors import DecodeError, DuplicateJob, JobNotFound, NotDead, UnreadableHere
 from windlass.letters import DeadGroup, DeadLetter, fingerprint_of, last_words
 from windlass.packing import PLAIN, Packing
 
@@ -356,13 +356,15 @@ class DeadLetters:
             codec, call = task.codec.mark, task.codec.encode(args, kwargs)
         envelope = Envelope(task=record.task, call=msgspec.Raw(call), codec=codec)
         try:
-            old = unpack(record.payload)
-        except DecodeError:
-            payload = self._app.packing.pack_call(envelope)
+            old = self._app.packing.unpack_call(record.payload, record.task)
+        except UnreadableHere:
+            raise  # its headers and options may be forged, and would be signed anew
+        except DecodeError as error:
+            log.warning("job %s loses its headers and options: %s", record.id, error)
         else:
             replace = msgspec.structs.replace
             envelope = replace(envelope, headers=old.headers, options=old.options)
-            payload = self._app.packing.pack_call(envelope)
+        payload = self._app.packing.pack_call(envelope)
         check_size(payload, self._app.settings.max_payload, f"The call of {record.task}")
         log.warning("changing the arguments of %s %s %s %s", *last_words(record))
         return Revival(id=record.id, finished_ms=record.finished_ms, payload=payload)

@@ -45,11 +45,14 @@ class Packing:
         self._seals = encrypts or codec == "pickle"
         #: Tells one call from another: two share it only if they are the same.
         self.digest: Callable[[bytes], str] = fingerprint
-        #: What else may have told them apart, before the secret was replaced.
+        #: What else may have told them apart: before the secret was replaced, or encryption was
+        #: turned on or off.
         self.older_digests: tuple[Callable[[bytes], str], ...] = ()
-        if encrypts and ring is not None:
-            self.digest = ring.writing.digest
-            self.older_digests = tuple(key.digest for key in ring.reading)
+        if ring is not None:
+            keyed = tuple(key.digest for key in (ring.writing, *ring.reading))
+            self.digest = ring.writing.digest if encrypts else fingerprint
+            others = (*keyed[1:], fingerprint) if encrypts else keyed
+            self.older_digests = others
 
     @classmethod
     def of(cls, settings: Settings) -> Packing:

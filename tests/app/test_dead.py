@@ -19,6 +19,7 @@ from windlass import (
     NotDead,
     State,
     Unique,
+    UnreadableHere,
     Windlass,
 )
 from windlass.core.states import Reason
@@ -249,6 +250,23 @@ def test_other_arguments(app: Windlass, hand: Hand, caplog: pytest.LogCaptureFix
     assert letter.error.message == "still"
     asyncio.run(app.dead.aretry_with(id, 3))
     assert b'"args":[3]' in hand.take().payload
+
+
+def test_what_cannot_be_verified_is_not_signed_anew(tmp_path: Path) -> None:
+    url = f"sqlite:///{tmp_path / 'sealed.db'}"
+    with Windlass(url, secret="s" * 32, encrypt=True) as app, Windlass(url) as stranger:
+        for one in (app, stranger):
+            one.task(name="charge")(charge)
+        hand = Hand(app)
+        id = app.tasks["charge"].using(headers={"tenant": "a"}).enqueue(17).id
+        hand.bury(ValueError("no such order"))
+        with pytest.raises(UnreadableHere):
+            stranger.dead.retry_with(id, 18)
+        assert state(app, id) is State.DEAD
+        assert app.dead.get(id).call == '{"args":[17]}'
+        app.dead.retry_with(id, 18)
+        info = app.job(id).info()
+        assert (info.state, info.headers) == (State.READY, {"tenant": "a"})
 
 
 def test_arguments_that_do_not_fit_change_nothing(app: Windlass, hand: Hand) -> None:

@@ -382,6 +382,17 @@ def test_keys_do_not_change_while_a_secret_is_replaced(make: MakeApp) -> None:
         asyncio.run(keyed.aenqueue(2))
 
 
+def test_keys_do_not_change_when_encryption_is_turned_on_or_off(make: MakeApp) -> None:
+    def keyed(key: str, **settings: Any) -> Any:
+        return make(**settings).tasks["echo"].using(idempotency_key=key)
+
+    sealed = {"secret": SECRET, "encrypt": True}
+    assert keyed("on").enqueue(1) == keyed("on", **sealed).enqueue(1)
+    assert keyed("off", **sealed).enqueue(1) == keyed("off", secret=SECRET).enqueue(1)
+    with pytest.raises(IdempotencyConflict):
+        keyed("on", **sealed).enqueue(2)
+
+
 def test_digests_need_the_secret_when_encrypting(make: MakeApp) -> None:
     call = b'{"args":[1]}'
     digests = {

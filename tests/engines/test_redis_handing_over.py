@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import os
 import re
+import threading
 import time
 
 from tests.engines.conftest import OpenRedis, new_job
 from tests.redis_server import RedisServer
 from windlass.core.states import State
-from windlass.engine.contract import Claim, Plan
+from windlass.engine.contract import Batch, Claim, Plan
 from windlass.engine.redis.engine import RedisEngine
 from windlass.engine.redis.pool import MOST_CALLS
 
@@ -145,9 +147,83 @@ def test_without_the_right_to_block_it_waits_and_claims(
     own_server.add_user("plain", "on", ">secret", "~*", "&*", "+@all", "-xreadgroup")
     url = own_server.url_for("plain")
     waiting, putting = open_redis(url), open_redis(url)
+    assert waiting.await_claim("worker", "nonce-1", Plan(), 1, 200) == Batch()
     started = time.monotonic()
-    arm(waiting)
-    assert waiting.await_claim("worker", "nonce-1", Plan(), 1, 200) is None
+    assert waiting.await_claim("worker", "nonce-2", Plan(), 1, 200) == Batch()
     assert time.monotonic() - started > 0.19  # it does not spin
+    timer = threading.Timer(0.05, putting.put, ([new_job()],))
+    timer.start()
+    started = time.monotonic()
+    assert [claim.id for claim in ask(waiting, "nonce-3")] == [JOB]
+    assert time.monotonic() - started < 0.4, "the ring went to a claim that does not wait"
+    timer.join()
+
+
+def test_a_claim_that_comes_too_late_leases_nothing(
+    own_server: RedisServer, open_redis: OpenRedis
+) -> None:
+    """The waiter has given up, and the server gets the claim that was sent ahead after all."""
+    waiting, putting = open_two(own_server, open_redis)
+    arm(waiting)
+    handing_over = waiting._handing_over.get()
+    late = waiting._claiming.call("worker", "nonce-1", Plan(), 1)
+    assert waiting.claim("worker", "nonce-1", Plan(), 1) == Batch()
     putting.put([new_job()])
-    assert [claim.id for claim in ask(waiting)] == [JOB]
+    waiting._server.run([late], waiting._server.deadline())
+    assert state_of(putting) is State.READY
+    assert handing_over.sent == "nonce-1"
+    assert [claim.token for claim in ask(waiting, "nonce-2")] == ["nonce-2"]
+
+
+def test_without_the_right_to_unblock_nothing_is_lost(
+    own_server: RedisServer, open_redis: OpenRedis
+) -> None:
+    own_server.add_user("firm", "on", ">secret", "~*", "&*", "+@all", "-client|unblock")
+    waiting, putting = (
+        open_redis(own_server.url_for("firm")),
+        open_redis(own_server.url_for("firm")),
+    )
+    for number in range(3):
+        arm(waiting, f"nonce-{number}")
+        assert waiting.claim("worker", f"nonce-{number}", Plan(), 1) == Batch()
+    putting.put([new_job()])
+    assert [claim.id for claim in ask(waiting, "nonce-9")] == [JOB]
+
+
+def test_a_database_that_was_emptied_is_prepared_again(
+    own_server: RedisServer, open_redis: OpenRedis
+) -> None:
+    waiting, putting = open_two(own_server, open_redis)
+    arm(waiting)
+    own_server.tell("FLUSHALL")
+    assert ask(waiting) == []  # the group is gone with the stream
+    waiting._hand_over_from = 0.0
+    arm(waiting, "nonce-2")
+    putting.put([new_job()])
+    await_state(putting, State.RUNNING)
+
+
+def test_rings_are_not_taken_by_those_who_run_jobs_alone(
+    own_server: RedisServer, open_redis: OpenRedis
+) -> None:
+    url = own_server.url(namespace=NAMESPACE)
+    alone, waiting, putting = (open_redis(url) for _ in range(3))
+    alone.await_claim("solo", "nonce", Plan(suspects=True), 1, 1)
+    time.sleep(0.005)  # the list knows milliseconds
+    arm(waiting)
+    putting.put([new_job()])
+    await_state(putting, State.RUNNING)
+
+
+def test_descriptors_may_be_many(own_server: RedisServer, open_redis: OpenRedis) -> None:
+    """A `select` refuses those from 1024 on."""
+    many = [os.dup(0) for _ in range(1100)]
+    try:
+        waiting, putting = open_two(own_server, open_redis)
+        arm(waiting)
+        waiting.wait(Plan(), 1)
+        putting.put([new_job()])
+        assert [claim.id for claim in ask(waiting)] == [JOB]
+    finally:
+        for descriptor in many:
+            os.close(descriptor)

@@ -4,12 +4,14 @@ and a holder of what each process makes for itself."""
 from __future__ import annotations
 
 import contextlib
+import math
 import os
+import select
 import socket
 import sys
 import threading
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Final, Generic, Protocol, TypeVar
 
 #: A waiter looks by itself at least this often.
@@ -64,6 +66,17 @@ class SocketNudge(Nudge):
 
 def new_nudge() -> Nudge:
     return Nudge() if SOCKETS_ARE_FILES else SocketNudge()
+
+
+def await_readable(descriptors: Sequence[int], timeout_s: float) -> list[int]:
+    """Those of them that can be read, as soon as one can; none after the time."""
+    timeout_s = max(0.0, timeout_s)
+    if not hasattr(select, "poll"):  # Windows
+        return select.select(descriptors, (), (), timeout_s)[0]
+    poll = select.poll()  # which knows descriptors above 1023 too
+    for descriptor in descriptors:
+        poll.register(descriptor, select.POLLIN)
+    return [descriptor for descriptor, _ in poll.poll(math.ceil(timeout_s * 1000))]
 
 
 class Closable(Protocol):

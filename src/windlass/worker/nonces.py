@@ -65,6 +65,10 @@ class Nonces:
             self._records.clear(place)
             self._free.append(place)
 
+    def left(self) -> int:
+        """How many more there can be at a time."""
+        return len(self._free)
+
     def are_held(self, besides: str = "") -> bool:
         """Whether anything is, or may be, held under a nonce other than this one."""
         return len(self._places) > (besides in self._places)

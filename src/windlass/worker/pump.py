@@ -206,7 +206,7 @@ class Pump:
             self._call_off()
         outcomes = self._collect(MAX_TURN)
         if self._awaiting and self._awaiting.left_s() <= 0:
-            self._make(self._awaiting.end(outcomes))
+            self._make(self._awaiting.end(outcomes), self._awaiting.began_at)
         elif outcomes or (room and self._may_claim and not self._awaiting):
             self._turn(outcomes, 0 if self._awaiting else room)
         elif self._is_done():
@@ -228,7 +228,7 @@ class Pump:
 
     def _find_room(self) -> int:
         """How many claims could start, or could do so in a moment."""
-        if self._is_draining or monotonic() < self._abstain_until:
+        if self._is_draining or monotonic() < self._abstain_until or not self._nonces.left():
             return 0
         return max(0, min(MAX_TURN, self._line.room(self._look_ahead())))
 
@@ -259,13 +259,15 @@ class Pump:
         call = self._unsettled = Call(self._session, outcomes)  # now they are in no other place
         if room:
             self._adopt()
-            nonce = self._nonces.announce()
             plan = self._rota.plan_for(room)
-            call = Call(self._session, outcomes, nonce, room, plan)
-        self._make(call)
+            call = Call(self._session, outcomes, self._nonces.announce(), room, plan)
+        self._make(call, monotonic())
 
-    def _make(self, call: Call) -> None:
+    def _make(self, call: Call, sent_at: float) -> None:
+        """A repeat may find what the first try has claimed, so the lease counts from that."""
         self._unsettled = call
+        if call.room:
+            self._claim_sent_at = sent_at
         turn, call = self._repeat(call)
         self._unsettled = None
         self._settle(call, turn)
@@ -318,10 +320,9 @@ class Pump:
     def _send(self, call: Call) -> Turn:
         if not call.room:
             return Turn(verdicts=tuple(self._engine.finish(call.outcomes)), batch=Batch())
-        sent_at = self._claim_sent_at = monotonic()
         turn = self._engine.turn(call.session, call.outcomes, call.nonce, call.plan, call.room)
         if turn.batch.claims:
-            self._lease.confirm(sent_at)
+            self._lease.confirm(self._claim_sent_at)
         return turn
 
     def _come_back(self, call: Call) -> Call:
@@ -452,7 +453,8 @@ class Pump:
 
     def _begin_awaiting(self) -> None:
         self._adopt()
-        nonce, plan = self._nonces.announce(), self._rota.plan_for(ROOM)
+        plan = self._rota.plan_for(ROOM)
+        nonce = self._nonces.announce()
         waits_s = min(POLL_S, self._next_due_s)
         self._awaiting.begin(Call(self._session, [], nonce, ROOM, plan), waits_s)
 

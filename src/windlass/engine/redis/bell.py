@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import os
 import secrets
-import select
 import ssl
 import threading
 import time
@@ -31,6 +30,7 @@ from windlass.engine.waiting import (
     SOCKETS_ARE_FILES,
     Nudge,
     OfThisProcess,
+    await_readable,
     new_nudge,
 )
 
@@ -127,7 +127,7 @@ class _Inside:
             socket = self._socket()
             nudged = self.nudge.descriptor
             sources = [nudged] if socket is None else [nudged, socket]
-            ready = select.select(sources, (), (), max(0.0, deadline - time.monotonic()))[0]
+            ready = await_readable(sources, deadline - time.monotonic())
             if nudged in ready:
                 self.nudge.take()
                 return Woken.NUDGED

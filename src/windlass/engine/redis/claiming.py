@@ -71,10 +71,19 @@ class Claiming:
         return turn.verdicts()
 
     def turn(
-        self, session: str, outcomes: Sequence[Outcome], nonce: str, plan: Plan, limit: int
+        self,
+        session: str,
+        outcomes: Sequence[Outcome],
+        nonce: str,
+        plan: Plan,
+        limit: int,
+        *,
+        is_last: bool = False,
     ) -> Turn:
+        """With `is_last` nothing is leased under the nonce by a later call."""
         if self._partitions.number == 1:
-            return self._turn_alone(session, outcomes, nonce, plan, min(limit, MOST_CLAIMS))
+            limit = min(limit, MOST_CLAIMS)
+            return self._turn_alone(session, outcomes, nonce, plan, limit, is_last=is_last)
         trail = self._trail(session)
         is_repeat = nonce <= trail.nonce
         trail.nonce = max(nonce, trail.nonce)
@@ -92,21 +101,28 @@ class Claiming:
         return Turn(verdicts=tuple(turn.verdicts()), batch=turn.batch())
 
     def _turn_alone(
-        self, session: str, outcomes: Sequence[Outcome], nonce: str, plan: Plan, limit: int
+        self,
+        session: str,
+        outcomes: Sequence[Outcome],
+        nonce: str,
+        plan: Plan,
+        limit: int,
+        *,
+        is_last: bool,
     ) -> Turn:
         """With one partition there is nobody else to ask, and it knows which nonces it has seen."""
         turn = _Collected(outcomes, plan, nonce)
         positions = range(len(outcomes))
         ask = _Asking(self._make_call, turn, {0: positions}, session, nonce)
-        call, _ = ask(0, limit)
+        call, _ = ask(0, limit, is_last=is_last)
         (reply,) = self._run([call])
         turn.add(positions, reply)
         return Turn(verdicts=tuple(turn.verdicts()), batch=turn.batch())
 
     def call(self, session: str, nonce: str, plan: Plan, limit: int) -> Call:
-        """A claim in the one partition."""
-        turn = _Collected((), plan, nonce)
-        call, _ = _Asking(self._make_call, turn, {}, session, nonce)(0, min(limit, MOST_CLAIMS))
+        """A claim in the one partition, the last one under its nonce."""
+        ask = _Asking(self._make_call, _Collected((), plan, nonce), {}, session, nonce)
+        call, _ = ask(0, min(limit, MOST_CLAIMS), is_last=True)
         return call
 
     def read(self, reply: Reply, nonce: str, plan: Plan) -> Batch:
@@ -195,9 +211,14 @@ class _Asking:
         self._plan = arguments.of_plan(turn.plan)
 
     def __call__(
-        self, partition: int, limit: int | None, *, with_outcomes: bool = True
+        self,
+        partition: int,
+        limit: int | None,
+        *,
+        with_outcomes: bool = True,
+        is_last: bool = False,
     ) -> tuple[Call, Sequence[int]]:
-        packed_limit = b"" if limit is None else b"%d" % limit
+        packed_limit = b"" if limit is None else b"%+d" % limit if is_last else b"%d" % limit
         positions = self.groups.get(partition, []) if with_outcomes else []
         outcomes = [self._turn.outcomes[position] for position in positions]
         packed = [*self._head, packed_limit, *self._plan, *arguments.of_outcomes(outcomes)]

@@ -65,12 +65,15 @@ from windlass.engine.redis.opening import Fitness
 from windlass.engine.redis.partitions import Partitions
 from windlass.engine.redis.scripts import Prefix
 from windlass.engine.waiting import POLL_FLOOR_MS, OfThisProcess
+from windlass.errors import EngineError
 
 T = TypeVar("T")
 R = TypeVar("R")
 
 #: At most so many items go into one call.
 CHUNK: Final = 500
+#: After a claim that waited was lost, none waits for so long, in seconds.
+_WITHOUT_HANDING_OVER_S: Final = 1.0
 #: What `purge` says of a partition in which it has seen all.
 _ALL_SEEN: Final = -2
 
@@ -89,6 +92,7 @@ class RedisEngine:
         self._bell = Bell(self._server, is_spread=address.partitions > 1)
         self._handing_over = OfThisProcess(lambda: HandingOver(self._server, self._bell.pipe()))
         self._prefixes: dict[tuple[str, int], tuple[Prefix, Prefix]] = {}
+        self._hand_over_from = 0.0
         self._fitness: Fitness | None = None  # known once the server was found to be fit
 
     @property
@@ -136,11 +140,10 @@ class RedisEngine:
     ) -> Turn:
         arguments.check_name("session", session)
         arguments.check_name("nonce", nonce)
-        if nonce and nonce == (handing_over := self._handing_over.get()).nonce:
-            self._server.ask(handing_over.end(), self._server.deadline())
+        is_last = self._end_waiting(nonce)
         *early, last = _chunks(outcomes) or [()]
         verdicts = tuple(verdict for chunk in early for verdict in self._claiming.finish(chunk))
-        turn = self._claiming.turn(session, last, nonce, plan, limit)
+        turn = self._claiming.turn(session, last, nonce, plan, limit, is_last=is_last)
         return Turn(verdicts=verdicts + turn.verdicts, batch=turn.batch)
 
     # ------------------------------------------------------------------------------ sessions
@@ -357,6 +360,9 @@ class RedisEngine:
         if self._partitions.number > 1:
             self.wait(plan, timeout_ms)
             return self.claim(session, nonce, plan, limit)
+        if time.monotonic() < self._hand_over_from:
+            self.wait(plan, timeout_ms)
+            return self.claim(session, nonce, plan, limit)
         handing_over = self._handing_over.get()
         try:
             if handing_over.nonce != nonce:
@@ -364,21 +370,31 @@ class RedisEngine:
                     return self.claim(session, nonce, plan, limit)
                 claim = self._claiming.call(session, nonce, plan, limit)
                 self._bell.unsubscribe()  # a process has one connection to be woken by
-                handing_over.send(nonce, claim)
+                handing_over.send(nonce, claim, is_solo=plan.suspects)
             reply = handing_over.receive(timeout_ms / 1000)
-        except Broken:
-            return self._claim_or_wait(session, nonce, plan, limit, timeout_ms)
+        except Broken as broken:
+            self._note_broken(broken)
+            return self.claim(session, nonce, plan, limit)
         return None if reply is None else self._claiming.read(reply, nonce, plan)
 
-    def _claim_or_wait(
-        self, session: str, nonce: str, plan: Plan, limit: int, timeout_ms: int
-    ) -> Batch | None:
-        """What the claim got that was sent ahead, if it was made; otherwise wait without one."""
-        batch = self.claim(session, nonce, plan, limit)
-        if batch.claims or batch.gone:
-            return batch
-        self.wait(plan, timeout_ms)
-        return None
+    def _note_broken(self, broken: Broken) -> None:
+        """For a moment wait the other way: rings must not go to somebody who does not listen."""
+        self._hand_over_from = time.monotonic() + _WITHOUT_HANDING_OVER_S
+        if "NOGROUP" in str(broken.__cause__):
+            self._fitness = None  # it was emptied: prepare it again
+        self._unregister(self._handing_over.get().waiter.decode())
+
+    def _end_waiting(self, nonce: str) -> bool:
+        """Whether a claim was sent ahead under this nonce; if it still waits, it does no longer."""
+        handing_over = self._handing_over.get()
+        if not nonce or nonce != handing_over.sent:
+            return False
+        if handing_over.nonce:
+            try:
+                self._server.ask(handing_over.end(), self._server.deadline())
+            except EngineError:
+                handing_over.drop()  # the call that follows tells if the server is away
+        return True
 
     def _look(self, waiter: bytes, block_ms: int, plan: Plan) -> bool:
         packed = [waiter, b"%d" % block_ms, *arguments.of_plan(plan)]

@@ -3,13 +3,13 @@
 A waiter sends its claim behind a read that blocks until somebody rings: the server makes the claim
 as soon as the read has ended, and ring and claim arrive together. Nothing depends on it but speed:
 whatever becomes of the connection, the claim is repeated under its nonce by the usual way, and the
-one that was sent ahead then gets nothing new.
+one that was sent ahead then gets nothing new. A claim under such a nonce that finds nothing uses
+the nonce up: however late another one arrives that was sent under it, it leases nothing for nobody.
 """
 
 from __future__ import annotations
 
 import secrets
-import select
 from typing import Final
 
 import redis
@@ -17,10 +17,12 @@ import redis
 from windlass.engine.redis import keys, scripts
 from windlass.engine.redis.connection import Call, Reply, Server
 from windlass.engine.redis.pool import Link, allow
-from windlass.engine.waiting import POLL_FLOOR_MS, Nudge
+from windlass.engine.waiting import POLL_FLOOR_MS, Nudge, await_readable
 
 #: How long the server may take for what it should do at once.
 _PATIENCE_S: Final = 1.0
+#: And for the replies to what was called off; a new connection takes no longer.
+_SOON_S: Final = 0.05
 #: A read ends by itself after so long: the waiter has given up before.
 _BLOCK_MS: Final = 2 * POLL_FLOOR_MS
 
@@ -35,6 +37,7 @@ class HandingOver:
     def __init__(self, server: Server, nudge: Nudge) -> None:
         self._nudge = nudge
         self.nonce = ""  # of the claim that waits
+        self.sent = ""  # of the latest one that was sent ahead, whatever became of it
         self.waiter = b"*" + secrets.token_hex(8).encode()
         self._server = server
         self._link: Link | None = None
@@ -44,14 +47,16 @@ class HandingOver:
         self._owed = 0  # so many replies will come
         self._knows_script = False  # the server, as far as this connection can tell
 
-    def send(self, nonce: str, claim: Call) -> None:
+    def send(self, nonce: str, claim: Call, *, is_solo: bool) -> None:
         """Let a claim wait for the next ring."""
         if self.nonce:
             self.drop()  # nobody asks for that one any more
+        self.sent = nonce
         try:
             link = self._ready_link()
+            group = keys.SOLO_WAITERS if is_solo else keys.WAITERS
             read = scripts.pack(
-                *(b"XREADGROUP", b"GROUP", keys.RINGERS, b"all", b"COUNT", b"1"),
+                *(b"XREADGROUP", b"GROUP", group, b"all", b"COUNT", b"1"),
                 *(b"BLOCK", b"%d" % _BLOCK_MS, b"NOACK", b"STREAMS", self._bell, b">"),
             )
             packed = claim.packed() if self._knows_script else claim.packed_whole()
@@ -69,7 +74,7 @@ class HandingOver:
         try:
             if not link.can_read(0):
                 sources = [self._nudge.descriptor, link._sock.fileno()]
-                ready = select.select(sources, (), (), max(0.0, timeout_s))[0]
+                ready = await_readable(sources, timeout_s)
                 if self._nudge.descriptor in ready:
                     self._nudge.take()
                     return None
@@ -101,8 +106,9 @@ class HandingOver:
     def _ready_link(self) -> Link:
         if self._link is not None and self._owed:
             try:
-                allow(self._link, _PATIENCE_S)
+                allow(self._link, _SOON_S)
                 self._read(self._link)
+                allow(self._link, _PATIENCE_S)
             except (redis.exceptions.RedisError, OSError):
                 self.drop()
         if self._link is None:

@@ -59,8 +59,10 @@ _SCORES: Final = {
     Kind.BY_END: b"-inf",
     Kind.STREAM: b"stream",
 }
-#: Those who read the bell: a ring goes to one of them.
-RINGERS: Final = b"waiters"
+#: Those who read the bell: a ring goes to one of each group. Children that run jobs alone are
+#: apart: else they would take the rings that are meant for others.
+WAITERS: Final = b"waiters"
+SOLO_WAITERS: Final = b"solo"
 
 
 def key(namespace: str, partition: int, name: str) -> str:

@@ -13,13 +13,12 @@ import contextlib
 import os
 import random
 import secrets
-import select
 import socket
 from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
-from windlass.engine.waiting import POLL_FLOOR_MS, OfThisProcess, new_nudge
+from windlass.engine.waiting import POLL_FLOOR_MS, OfThisProcess, await_readable, new_nudge
 
 _LONGEST_SOCKET_PATH: Final = 100
 
@@ -111,7 +110,7 @@ class _Inside:
 
     def block(self, timeout_ms: int) -> None:
         sources = [self.nudge.descriptor, *([self._bound.fileno()] if self._bound else [])]
-        for source in select.select(sources, (), (), max(0, timeout_ms) / 1000)[0]:
+        for source in await_readable(sources, timeout_ms / 1000):
             if source == self.nudge.descriptor:
                 self.nudge.take()
                 continue

@@ -13,6 +13,7 @@ for number, name in ipairs(KEYS) do
     redis.call('HSETNX', name, '', '')
   elseif score == 'stream' then
     redis.pcall('XGROUP', 'CREATE', name, 'waiters', '$', 'MKSTREAM')
+    redis.pcall('XGROUP', 'CREATE', name, 'solo', '$')
   else
     redis.call('ZADD', name, 'NX', score, '')
   end

@@ -221,8 +221,9 @@ local function ages()
 end
 
 -- {gone, next_in_ms, suspects wait, ages, id, record, body, id, record, body ...}. Under a nonce that is
--- not later than all before nothing new is leased; a negative limit says that it must not be.
-local function claim(session, nonce, suspects, queues, limit)
+-- not later than all before nothing new is leased; a negative limit says that it must not be. One that
+-- may have been sent before, and may come later again, is the last under its nonce.
+local function claim(session, nonce, suspects, queues, limit, is_last)
   local _, is_gone, latest = find_session(session)
   if is_gone then
     return { 1, -1, 0, '' }
@@ -245,6 +246,9 @@ local function claim(session, nonce, suspects, queues, limit)
       in_ms = next_in_ms()
     end
     ids, is_cut_short = lease(session, nonce, suspects, queues, limit)
+  end
+  if is_last and #ids == 0 then
+    use_up(session, nonce)
   end
   local reply = { 0, is_cut_short and 0 or in_ms, is_any_ready('1', queues) and 1 or 0, ages() }
   fetch(ids)
