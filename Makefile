@@ -46,10 +46,10 @@ types: $(TESTING) ## Check types
 layers: $(TESTING) ## Check who may import whom
 	$(BIN)/lint-imports --no-logo
 
-# Three at a time: most of them wait for real processes. More would disturb those that take times.
+# Two at a time: most of them wait for real processes. More would only disturb those that take times.
 SELECTED := -m "not slow"
 pytest: $(TESTING) redis-server ## Run the tests alone
-	$(BIN)/python -m pytest $(SELECTED) --numprocesses 3 --dist worksteal
+	$(BIN)/python -m pytest $(SELECTED) --numprocesses 2 --dist worksteal
 
 # The tests start a server of their own. Without one those that need it are left out, and fail in
 # continuous integration.

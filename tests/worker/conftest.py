@@ -17,11 +17,17 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     parametrize(metafunc, "url", ["sqlite-file", "redis", "redis-4"])
 
 
+#: They take a minute on each engine, and say little of how many partitions there are.
+LONG = {"test_deaths.py", "test_running.py", "test_stopping.py"}
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """What is marked as local says little about engines: on all but one of them it is slow."""
     for item in items:
         variant = getattr(item, "callspec", None)
-        if item.get_closest_marker("local") and variant and variant.params["url"] != "sqlite-file":
+        url = variant.params.get("url") if variant else None
+        is_local = item.get_closest_marker("local") and url not in (None, "sqlite-file")
+        if is_local or (item.path.name in LONG and url == "redis-4"):
             item.add_marker(pytest.mark.slow)
 
 

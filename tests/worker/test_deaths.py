@@ -187,8 +187,8 @@ def send(worker: Worker, child: int, whole_group: bool, number: signal.Signals) 
 def test_a_job_that_hogs_its_process_for_many_leases_runs_once(
     make_yard: MakeYard, step: str
 ) -> None:
-    yard = make_yard(lease="500ms")
-    job = yard.coroutine("hog", f"{step}:2")
+    yard = make_yard(lease="1s")
+    job = yard.coroutine("hog", f"{step}:3")
     yard.start()
     yard.await_start("hog")
     yard.start()
