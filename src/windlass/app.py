@@ -201,12 +201,13 @@ class Windlass(Registrar):
         self._flush()
         with opening:
             own, self._engine, self._stand_in = self._engine, engine, engine
+            batcher, self._batcher = self._batcher, None
         try:
             yield
         finally:
             self._flush()
             with opening:
-                self._engine, self._stand_in = own, None
+                self._engine, self._stand_in, self._batcher = own, None, batcher
 
     def _flush(self) -> None:
         if self._batcher is not None and not self._batcher.close():
@@ -382,7 +383,8 @@ class Windlass(Registrar):
             from windlass.batching import Batcher  # imports asyncio, which is slow
 
             if self._batcher is None:
-                self._batcher = Batcher(lambda: self.engine)
+                stand_in = self._stand_in  # what is late goes there too, and nowhere else
+                self._batcher = Batcher(lambda: stand_in or self.engine)
             return self._batcher
 
 

@@ -86,6 +86,31 @@ def test_what_a_coroutine_left_on_its_way_ends_in_the_sandbox(tmp_path: Path) ->
         assert app.engine.stats().totals == {}
 
 
+@pytest.mark.slow  # the end of a sandbox waits for 2 s
+def test_what_comes_after_the_end_ends_there_too(tmp_path: Path) -> None:
+    with Windlass(f"sqlite:///{tmp_path / 'jobs.db'}") as app:
+        task = app.task(name="nothing")(nothing)
+        with Sandbox(app) as box:
+            box.faults.delay("3s")
+            asyncio.run(cut_short(task.aenqueue()))
+            asyncio.run(cut_short(task.aenqueue()))
+        late = [thread for thread in threading.enumerate() if thread.name == "windlass-io"]
+        for thread in late:
+            thread.join(10)
+        assert late
+        assert app.engine.stats().totals == {}
+
+
+def test_a_worker_inside_leaves_the_sandbox_to_the_app(app: Windlass, box: Sandbox) -> None:
+    task = app.task(name="nothing")(nothing)
+    task.enqueue()
+    with app.worker():
+        pass
+    app.close()
+    task.enqueue()
+    assert len(box.jobs(task)) == 2
+
+
 async def cut_short(coroutine: Coroutine[Any, Any, object]) -> None:
     enqueueing = asyncio.ensure_future(coroutine)
     await asyncio.sleep(0)
