@@ -209,6 +209,11 @@ class Windlass(Registrar):
             with opening:
                 self._engine, self._stand_in, self._batcher = own, None, batcher
 
+    @property
+    def is_in_sandbox(self) -> bool:
+        """Whether another engine stands in for its own."""
+        return self._stand_in is not None
+
     def _flush(self) -> None:
         if self._batcher is not None and not self._batcher.close():
             _warn(f"{self!r} was closed before all coroutines had their answers.")

@@ -135,6 +135,7 @@ class Job(Generic[R_co]):
             record = self._read()
             if record.state.is_final:
                 return self._result_of(record)
+            self._check_that_somebody_works(patience)
             time.sleep(patience.pause_s())
 
     async def aresult(
@@ -149,6 +150,7 @@ class Job(Generic[R_co]):
             record = await self._aread()
             if record.state.is_final:
                 return self._result_of(record)
+            self._check_that_somebody_works(patience)
             await asyncio.sleep(patience.pause_s())
 
     def cancel(self) -> bool:
@@ -235,6 +237,14 @@ class Job(Generic[R_co]):
             raise self._not_found()
         return code is not CancelCode.FINAL
 
+    def _check_that_somebody_works(self, patience: _Patience) -> None:
+        """In a sandbox nothing runs by itself, and a test would wait for ever."""
+        if self._app.is_in_sandbox and not patience.has_waited and not self._app.engine.sessions():
+            raise TimeoutError(
+                f"Job {self.id} waits in a sandbox, where nothing runs by itself: call drain() of "
+                "the sandbox, and then result()."
+            )
+
     def _was_changed(self, code: ChangeCode) -> bool:
         if code is ChangeCode.UNKNOWN:
             raise self._not_found()
@@ -252,6 +262,10 @@ class _Patience:
         self._timeout_ms = None if timeout is None else to_ms(timeout, name="timeout")
         self._begin = time.monotonic()
         self._pause_ms: float = FIRST_LOOK_MS
+
+    @property
+    def has_waited(self) -> bool:
+        return self._pause_ms > FIRST_LOOK_MS
 
     def pause_s(self) -> float:
         pause_ms, self._pause_ms = self._pause_ms, min(self._pause_ms * LOOK_GROWTH, LAST_LOOK_MS)

@@ -31,6 +31,7 @@ def test_every_setting_has_its_source(shell: Shell, type_here: Typing) -> None:
         "source": "default",
         "overruled": "",
     }
+    assert found["secret"]["value"] == ""
     lease = {"name": "lease", "value": "10s", "source": "code", "overruled": "WINDLASS_LEASE"}
     assert found["lease"] == lease
 

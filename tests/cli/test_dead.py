@@ -224,6 +224,14 @@ def test_ctrl_c_stops_between_two_steps(shell: Shell, app: Windlass, dead: list[
 # ----------------------------------------------------------------------------------------- editing
 
 
+def test_a_name_takes_the_place_of_what_was_given_by_position(
+    shell: Shell, hand: Hand, dead: list[str]
+) -> None:
+    ran = shell.type_with_app("dead", "retry", dead[0], "--kwargs", '{"a": 7}')
+    assert (ran.code, ran.out) == (0, "1 dead job retried.\n")
+    assert b'"call":{"kwargs":{"a":7}}' in hand.take().payload
+
+
 def test_retry_with_other_arguments(
     shell: Shell, app: Windlass, hand: Hand, dead: list[str]
 ) -> None:

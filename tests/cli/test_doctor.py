@@ -118,6 +118,17 @@ def test_an_app_that_cannot_be_imported_is_a_finding(shell: Shell, type_here: Ty
     assert "ZeroDivisionError: division by zero (tasks.py, line 1)" in finding["text"]
 
 
+def test_modules_to_be_included_are_looked_at(
+    shell: Shell, app: Windlass, type_here: Typing
+) -> None:
+    app.engine.migrate()
+    text = f"app = Windlass({shell.url!r}, include=['no_such_module'])\n"
+    (shell.folder / "lone.py").write_text(f"from windlass import Windlass\n{text}")
+    ran = type_here("doctor", "--app", "lone:app", "--json")
+    assert ran.code == 2
+    assert "The module no_such_module" in ran.json["findings"][0]["text"]
+
+
 def test_jobs_that_nobody_runs(shell: Shell, app: Windlass, type_here: Typing) -> None:
     environment = {"WINDLASS_URL": shell.url}
     app.engine.migrate()
@@ -145,7 +156,7 @@ def test_jobs_that_nobody_knows_and_dead_ones(app: Windlass) -> None:
     app.engine.finish([Unroutable(id=claim.id, token=claim.token)])
     found = {finding.subject: finding for finding in examine_jobs(app.engine)}
     assert found["unknown tasks"].grade is Grade.ADVICE
-    assert "no worker knows 1 job of tasks.add" in found["unknown tasks"].text
+    assert "no worker can run 1 job of tasks.add" in found["unknown tasks"].text
     assert found["dead letters"].grade is Grade.OK
     assert dead_letters(MANY_DEAD).grade is Grade.OK
     assert dead_letters(MANY_DEAD + 1).grade is Grade.ADVICE

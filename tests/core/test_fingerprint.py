@@ -30,6 +30,7 @@ def failure(text: str) -> FailureText:
     ("one", "other"),
     [
         ("no order 17", "no order 4711"),
+        ("a width of -3", "a width of 0"),
         ("took 1.5s of 3:00", "took 27.25s of 12:30"),
         ("no user 'ann'", "no user 'bob'"),
         ('no file "a b.txt"', 'no file "c.txt"'),

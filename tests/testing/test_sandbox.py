@@ -101,6 +101,17 @@ def test_what_comes_after_the_end_ends_there_too(tmp_path: Path) -> None:
         assert app.engine.stats().totals == {}
 
 
+def test_a_result_is_not_waited_for_where_nothing_runs(app: Windlass, box: Sandbox) -> None:
+    task = app.task(name="nothing")(nothing)
+    job = task.enqueue()
+    with pytest.raises(TimeoutError, match=r"call drain\(\)"):
+        job.result()
+    with pytest.raises(TimeoutError, match=r"call drain\(\)"):
+        asyncio.run(job.aresult())
+    box.drain()
+    assert job.result() is None
+
+
 def test_a_worker_inside_leaves_the_sandbox_to_the_app(app: Windlass, box: Sandbox) -> None:
     task = app.task(name="nothing")(nothing)
     task.enqueue()

@@ -106,5 +106,5 @@ def _shown(name: str, value: object, field: str) -> str:
     if value is None:
         return ""
     if name in _SECRETS:
-        return "***"
+        return "***" if value else ""
     return describe_ms(int(str(value))) if field.endswith("_ms") else mask_urls(str(value))

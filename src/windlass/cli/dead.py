@@ -5,6 +5,7 @@ All of it stands on `app.dead`; here is only how it is asked for and shown.
 
 from __future__ import annotations
 
+import inspect
 import logging
 import sys
 from collections.abc import Callable, Iterator, Sequence
@@ -37,6 +38,7 @@ from windlass.dead import Changed, Choice, Selection, require_dead, target
 from windlass.engine.contract import JobRecord
 from windlass.errors import DecodeError, EncodeError
 from windlass.letters import DeadGroup, DeadLetter
+from windlass.task import Task
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -330,6 +332,8 @@ def _retry_with(app: Windlass, job_id: str, args_text: str | None, kwargs_text: 
     if kwargs_text is not None:
         call["kwargs"] = _parse("--kwargs", kwargs_text, "a JSON object", dict[str, msgspec.Raw])
     task = app.known_tasks.get(record.task)
+    if task is not None and args_text is None:
+        _name_positional(call, task)
     try:
         encoded = msgspec.json.encode(call)
         if task is None:
@@ -342,6 +346,18 @@ def _retry_with(app: Windlass, job_id: str, args_text: str | None, kwargs_text: 
         raise click.UsageError(f"The arguments do not fit: {error}.") from error
     if task is None:
         say(f"The task {record.task} is not known here: the arguments were not checked. See --app.")
+
+
+def _name_positional(call: dict[str, Any], task: Task[..., Any]) -> None:
+    """Stored arguments by their names, so that those that are given take their places."""
+    parameters = list(inspect.signature(task.function).parameters.values())
+    stored = call.get("args", [])
+    taken = parameters[1 if task.takes_context else 0 :][: len(stored)]
+    if len(taken) == len(stored) and all(one.kind is one.POSITIONAL_OR_KEYWORD for one in taken):
+        named = {one.name: value for one, value in zip(taken, stored, strict=True)}
+        given = call.get("kwargs", {})
+        if not named.keys().isdisjoint(given):
+            call["args"], call["kwargs"] = [], {**named, **given}
 
 
 def _stored_call(record: JobRecord) -> dict[str, Any]:

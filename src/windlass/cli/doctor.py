@@ -26,15 +26,17 @@ from windlass.errors import (
     AppNotFound,
     EngineError,
     EngineUnavailable,
+    IncludeFailed,
     InvalidTask,
     SettingError,
 )
+from windlass.loading import load_tasks
 
 #: The exit codes of every command: 1 failed, 2 usage or import, 3 engine away.
 _FAILED: Final = 1
 _USAGE: Final = 2
 _ENGINE_AWAY: Final = 3
-_NOT_LOADED: Final = (AnnotationError, AppNotFound, InvalidTask, SettingError)
+_NOT_LOADED: Final = (AnnotationError, AppNotFound, IncludeFailed, InvalidTask, SettingError)
 
 
 @click.command(short_help="Look at app, engine, workers and jobs, and advise.")
@@ -55,6 +57,8 @@ def doctor(ctx: click.Context, app_path: str | None, url: str | None, as_json: b
         with connect(app_path, url) as app:
             location = app.engine.location
             path = None if url is not None else find_app_path(app_path)
+            if path is not None:
+                load_tasks(app)
             findings, code = _examine(app, "" if path is None else path.target)
     except _NOT_LOADED as error:
         subject = "settings" if isinstance(error, SettingError) else "app"

@@ -142,8 +142,11 @@ def _unroutable(engine: Engine, stats: Stats) -> Finding:
         held = Counter(job.task for job in newest if job.hold is Hold.UNROUTABLE)
         if held:
             text = f"{count(held.total(), 'job')} of {', '.join(sorted(held)[:10])}"
-            advice = "start a worker whose app declares them, before they are dead after a day"
-            return Finding(Grade.ADVICE, "unknown tasks", f"no worker knows {text}: {advice}")
+            advice = (
+                "start a worker whose app declares them, in the version and with the secret that "
+                "they were made with, before they are dead after a day"
+            )
+            return Finding(Grade.ADVICE, "unknown tasks", f"no worker can run {text}: {advice}")
     return Finding(Grade.OK, "unknown tasks", "no job waits for a worker that knows its task")
 
 

@@ -188,6 +188,8 @@ def _act(
     for job_id, code in verdicts.items():
         if code in (CancelCode.UNKNOWN, ChangeCode.UNKNOWN):
             say(f"Error: {JobNotFound(job_id, location)}")
+        if code is ChangeCode.REFUSED:
+            say(f"Job {job_id} was left as it is: only dead and cancelled jobs can be retried.")
         if code is ChangeCode.DUPLICATE:
             say(f"Job {job_id} was left as it is: another job holds its unique key.")
     return codes

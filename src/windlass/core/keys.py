@@ -34,7 +34,7 @@ HOW_TO_MAKE_ONE: Final = 'python -c "import secrets; print(secrets.token_urlsafe
 _SALT: Final = b"windlass"
 _NONCE_BYTES: Final = 12
 _TAG_BYTES: Final = 32
-_INSTALL: Final = "install it with `pip install windlass[encryption]`"
+_INSTALL: Final = "install it with `pip install 'windlass[encryption]'`"
 
 
 class Seal(StrEnum):
