@@ -186,7 +186,8 @@ def _discard(engine: Engine, records: Sequence[JobRecord]) -> list[ChangeCode]:
     """The line comes first: a process that dies in between has said too much, never too little."""
     for record in records:
         log.warning("discarding %s %s %s %s", *last_words(record))
-    return engine.discard([record.id for record in records])
+    seen = {record.id: record.finished_ms or 0 for record in records}
+    return engine.discard([record.id for record in records], seen)
 
 
 class DeadLetters:

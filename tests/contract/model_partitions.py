@@ -8,7 +8,7 @@ and the models of these partitions are asked in the same order. What each does i
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final, NamedTuple, TypeVar
 
 from msgspec.structs import replace
@@ -115,8 +115,10 @@ class PartitionedModel(ScheduleModel):
     def revive(self, revivals: Sequence[Revival]) -> list[ChangeCode]:
         return self._each(revivals, lambda one: one.id, lambda model, one: model.revive([one])[0])
 
-    def discard(self, ids: Sequence[str]) -> list[ChangeCode]:
-        return self._each(ids, str, lambda model, id: model.discard([id])[0])
+    def discard(
+        self, ids: Sequence[str], seen: Mapping[str, int] | None = None
+    ) -> list[ChangeCode]:
+        return self._each(ids, str, lambda model, id: model.discard([id], seen)[0])
 
     def holders(self, keys: Sequence[tuple[str, str]]) -> list[str | None]:
         found = [(self._models[self._partitions.of_key(*key)], key) for key in keys]

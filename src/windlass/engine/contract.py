@@ -553,9 +553,12 @@ class Engine(Protocol):
         job has either its old payload and is dead, or the new one and is ready. Repeated it says
         refused, and a job that has died again meanwhile is left alone."""
 
-    def discard(self, ids: Sequence[str]) -> list[ChangeCode]:
+    def discard(
+        self, ids: Sequence[str], seen: Mapping[str, int] | None = None
+    ) -> list[ChangeCode]:
         """Remove dead or cancelled jobs, and free their idempotency and unique keys. Repeated, it
-        does not find them and says unknown."""
+        does not find them and says unknown. One that is named in `seen` is refused if it did not
+        end at that instant: somebody has looked at another end."""
 
     def holders(self, keys: Sequence[tuple[str, str]]) -> list[str | None]:
         """The ids of the jobs that hold unique keys, each given as task and key."""

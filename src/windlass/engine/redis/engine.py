@@ -8,7 +8,7 @@ every verb to the partitions it concerns, all at once, and puts the answers toge
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Final, TypeVar
 
 from windlass.core.ids import new_id
@@ -193,8 +193,14 @@ class RedisEngine:
         pack, unpack = arguments.of_revivals, _to_changes
         return self._spread("revive", revivals, lambda one: one.id, pack, unpack)
 
-    def discard(self, ids: Sequence[str]) -> list[ChangeCode]:
-        return self._spread("discard", ids, str, arguments.of_texts, _each(ChangeCode))
+    def discard(
+        self, ids: Sequence[str], seen: Mapping[str, int] | None = None
+    ) -> list[ChangeCode]:
+        def pack(ids: Sequence[str]) -> list[bytes]:
+            pairs = ((job_id.encode(), b"%d" % (seen or {}).get(job_id, -1)) for job_id in ids)
+            return [word for pair in pairs for word in pair]
+
+        return self._spread("discard", ids, str, pack, _each(ChangeCode))
 
     def holders(self, keys: Sequence[tuple[str, str]]) -> list[str | None]:
         groups: dict[int, list[int]] = {}

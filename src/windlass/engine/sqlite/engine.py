@@ -8,7 +8,7 @@ opens the transaction, settles its bookkeeping and rings the bell after the comm
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Final, TypeVar
 
@@ -151,8 +151,10 @@ class SQLiteEngine:
     def revive(self, revivals: Sequence[Revival]) -> list[ChangeCode]:
         return self._write(lambda tx: operating.revive(tx, revivals))
 
-    def discard(self, ids: Sequence[str]) -> list[ChangeCode]:
-        return self._write(lambda tx: operating.discard(tx, ids))
+    def discard(
+        self, ids: Sequence[str], seen: Mapping[str, int] | None = None
+    ) -> list[ChangeCode]:
+        return self._write(lambda tx: operating.discard(tx, ids, seen or {}))
 
     def holders(self, keys: Sequence[tuple[str, str]]) -> list[str | None]:
         return self._read(lambda db, now: [uniqueness.find_id(db, *key, now) for key in keys])

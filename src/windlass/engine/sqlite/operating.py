@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 import apsw
 
@@ -67,14 +67,16 @@ def _replace_payload(tx: Transaction, row: int, payload: bytes | None) -> bytes 
     return bytes(old)
 
 
-def discard(tx: Transaction, ids: Sequence[str]) -> list[ChangeCode]:
-    return [_discard(tx, tx.job(job_id)) for job_id in ids]
+def discard(tx: Transaction, ids: Sequence[str], seen: Mapping[str, int]) -> list[ChangeCode]:
+    return [_discard(tx, tx.job(job_id), seen.get(job_id)) for job_id in ids]
 
 
-def _discard(tx: Transaction, job: JobRow | None) -> ChangeCode:
+def _discard(tx: Transaction, job: JobRow | None, seen_ms: int | None) -> ChangeCode:
     if job is None:
         return ChangeCode.UNKNOWN
     if not is_allowed(State(job.state), Event.DISCARD):
+        return ChangeCode.REFUSED
+    if seen_ms not in (None, job.finished_ms):
         return ChangeCode.REFUSED
     uniqueness.forget(tx, job.id)
     tx.remove(job.row, job.queue, job.state)

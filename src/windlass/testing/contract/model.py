@@ -12,7 +12,7 @@ seen, and the one move through which every job changes. Schedules are in `model_
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 from msgspec.structs import replace
@@ -465,8 +465,16 @@ class Model(ScheduleModel):
             revival.id, Event.REVIVE, payload=revival.payload, error=job.record.payload
         )
 
-    def discard(self, ids: Sequence[str]) -> list[ChangeCode]:
-        return [self._change(id, Event.DISCARD) for id in ids]
+    def discard(
+        self, ids: Sequence[str], seen: Mapping[str, int] | None = None
+    ) -> list[ChangeCode]:
+        return [self._discard(id, (seen or {}).get(id)) for id in ids]
+
+    def _discard(self, id: str, seen_ms: int | None) -> ChangeCode:
+        job = self.jobs.get(id)
+        if job is not None and seen_ms not in (None, job.record.finished_ms):
+            return ChangeCode.REFUSED
+        return self._change(id, Event.DISCARD)
 
     def _change(self, id: str, event: Event, **details: Any) -> ChangeCode:
         job = self.jobs.get(id)

@@ -175,7 +175,12 @@ def test_only_dead_and_cancelled_jobs_are_retried_or_discarded(world: World) -> 
 
 def test_a_discarded_job_is_gone(world: World) -> None:
     dead, other = bury(world), bury(world)
-    assert world.engine.discard([dead, dead]) == [ChangeCode.DONE, ChangeCode.UNKNOWN]
+    [record] = world.engine.get([dead])
+    assert record is not None
+    assert record.finished_ms is not None
+    assert world.engine.discard([dead], {dead: record.finished_ms - 1}) == [ChangeCode.REFUSED]
+    seen = {dead: record.finished_ms}
+    assert world.engine.discard([dead, dead], seen) == [ChangeCode.DONE, ChangeCode.UNKNOWN]
     assert world.engine.get([dead]) == [None]
     assert world.ids() == [other]
     assert world.engine.stats().queues == {"queue": {State.DEAD: 1}}

@@ -1,17 +1,26 @@
 -- Remove dead or cancelled jobs, and free their idempotency keys: else their callers would be sent to
 -- jobs that are no more.
--- ARGV: 1-3 clock, then ids
--- Returns: for each id "done", "refused" or "unknown"
+-- ARGV: 1-3 clock, then for each job its id, and when it ended (-1 = whenever)
+-- Returns: for each job "done", "refused" or "unknown"
 --@include removing
 
-local ids = { unpack(ARGV, 4) }
+local ids = {}
+for at = 4, #ARGV, 2 do
+  ids[#ids + 1] = ARGV[at]
+end
 fetch(ids)
+
+local function has_ended(record, seen_ms)
+  return (record[STATE] == 'dead' or record[STATE] == 'cancelled')
+    and (seen_ms < 0 or seen_ms == record[FINISHED_MS])
+end
+
 local reply = {}
 for number, id in ipairs(ids) do
   local record = load(id)
   if not record then
     reply[number] = 'unknown'
-  elseif record[STATE] == 'dead' or record[STATE] == 'cancelled' then
+  elseif has_ended(record, tonumber(ARGV[2 * number + 3])) then
     free_key(id)
     remove(id, record)
     reply[number] = 'done'
