@@ -17,8 +17,14 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     parametrize(metafunc, "url", ["sqlite-file", "redis", "redis-4"])
 
 
-#: They take a minute on each engine, and say little of how many partitions there are.
-LONG = {"test_deaths.py", "test_running.py", "test_stopping.py"}
+#: They take long on each engine, and say little of how many partitions there are.
+LONG = {
+    f"test_{name}.py"
+    for name in (
+        *("burst", "cancelling", "deaths", "fleet", "health", "keeping", "lifespan", "processes"),
+        *("recycling", "running", "stopping", "timeouts", "watch"),
+    )
+}
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
