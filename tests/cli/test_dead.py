@@ -7,6 +7,7 @@ import signal
 import pytest
 
 from tests.app.hand import Hand
+from tests.cli.conftest import Typing
 from tests.cli.shell import Shell
 from tests.worker.yard import until
 from windlass import JobNotFound, State, Unique, Windlass
@@ -190,12 +191,26 @@ def test_groups(shell: Shell, app: Windlass, dead: list[str]) -> None:
     assert {described["id"] for described in ran.json} == set(dead[:2])
 
 
+@pytest.mark.parametrize("verb", ["retry", "discard"])
+def test_a_choice_that_fits_none_is_a_mistake(
+    shell: Shell, dead: list[str], type_here: Typing, verb: str
+) -> None:
+    ran = type_here("dead", verb, "--task", "tasks.othr", "--yes", "--url", shell.url)
+    assert (ran.code, ran.out) == (1, "")
+    assert "No dead jobs of the task tasks.othr. Did you mean tasks.other? Nothing was" in ran.err
+    ran = type_here("dead", verb, "--fingerprint", "zzz", "--url", shell.url)
+    assert (ran.code, ran.out) == (1, "")
+    assert "No dead jobs with the fingerprint zzz. " in ran.err
+    sweep = ("dead", verb, "--task", "tasks.add", "--older-than", "7d", "--yes")
+    assert type_here(*sweep, "--url", shell.url).code == 0
+
+
 def test_choices_are_shown_before_they_are_used(
     shell: Shell, app: Windlass, dead: list[str]
 ) -> None:
     command = ["dead", "retry", "--task", "tasks.add", "--newer-than", "1h", "--dry-run"]
     ran = shell.type(*command, "--url", shell.url)
-    said = "the 2 dead jobs of the task tasks.add and dead for no longer than 1:00:00"
+    said = "The 2 dead jobs of the task tasks.add and dead for no longer than 1:00:00"
     assert (ran.code, ran.out) == (0, f"{said} would be retried.\n")
     assert states(app, dead) == [State.DEAD] * 3
     ran = shell.type("dead", "retry", dead[0], "--all", "--url", shell.url)

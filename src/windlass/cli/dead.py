@@ -31,13 +31,14 @@ from windlass.cli.parameters import (
     limit_option,
 )
 from windlass.cli.records import describe, print_record
-from windlass.cli.wording import age, count, summary_of
+from windlass.cli.wording import age, count, program, summary_of
 from windlass.core.envelope import unpack
 from windlass.core.pace import per_second
 from windlass.dead import Changed, Choice, Selection, require_dead, target
 from windlass.engine.contract import JobRecord
 from windlass.errors import DecodeError, EncodeError
 from windlass.letters import DeadGroup, DeadLetter
+from windlass.settings import nearest
 from windlass.task import Task
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -109,8 +110,7 @@ class _Target(msgspec.Struct, frozen=True):
             return count(number, "dead job")
         if not self.choice:
             return f"all {count(number, 'dead job')}"
-        said = " and ".join(_CHOICES[name].format(value) for name, value in self.choice.items())
-        return f"the {count(number, 'dead job')} {said}"
+        return f"the {count(number, 'dead job')} {_said(self.choice)}"
 
 
 _CHOICES = {
@@ -119,6 +119,10 @@ _CHOICES = {
     "older_than": "dead for longer than {}",
     "newer_than": "dead for no longer than {}",
 }
+
+
+def _said(choice: Choice) -> str:
+    return " and ".join(_CHOICES[name].format(value) for name, value in choice.items())
 
 
 def target_options(command: F) -> F:
@@ -133,6 +137,14 @@ def _target(ids: Sequence[str], everything: bool, choice: Choice) -> _Target:
             "with --all: one of the three."
         )
     return _Target(tuple(ids), choice)
+
+
+def _require_match(app: Windlass, chosen: _Target, verb: str) -> int:
+    """How many are meant. That a sweep by age, or of all, meets none is no mistake."""
+    number = chosen.count(app)
+    if not number and chosen.choice and chosen.choice.keys() <= {"task", "fingerprint"}:
+        raise click.ClickException(f"{_none(app, chosen.choice)} Nothing was {verb}.")
+    return number
 
 
 # ----------------------------------------------------------------------------------------- looking
@@ -180,7 +192,7 @@ def _list_letters(app: Windlass, choice: Choice, limit: int, as_json: bool) -> N
         columns = ["id", "task", ">attempts", "died", "reason", "error"]
         print_table(columns, map(_letter_row, letters))
     else:
-        _say_none(choice)
+        say(_none(app, choice))
     _say_more(len(found), limit)
 
 
@@ -192,7 +204,7 @@ def _list_groups(app: Windlass, choice: Choice, limit: int, as_json: bool) -> No
         columns = ["fingerprint", ">count", "task", "first", "last", "example", "error"]
         print_table(columns, map(_group_row, groups[:limit]))
     else:
-        _say_none(choice)
+        say(_none(app, choice))
     _say_more(len(groups), limit)
 
 
@@ -208,13 +220,15 @@ def _group_row(group: DeadGroup) -> tuple[object, ...]:
     return (group.fingerprint, group.count, group.task, *times, group.example, error)
 
 
-def _say_none(choice: Choice) -> None:
+def _none(app: Windlass, choice: Choice) -> str:
+    """That there are none, and which ones were perhaps meant."""
     if not choice:
-        say("No dead jobs.")
-    elif set(choice) == {"task"}:
-        say(f"No dead jobs of the task {choice['task']}.")
-    else:
-        say("No dead jobs that fit.")
+        return "No dead jobs."
+    task, known = choice.get("task", ""), {one.task for one in app.dead.groups()}
+    hint = nearest(task, known) if task and task not in known else ""
+    if "fingerprint" in choice and not hint:
+        hint = f" `{program()} dead list --group` shows which there are."
+    return f"No dead jobs {_said(choice)}.{hint}"
 
 
 def _say_more(found: int, limit: int) -> None:
@@ -305,7 +319,7 @@ def retry(
         if is_edit:
             _retry_with(app, ids[0], args_text, kwargs_text)
             return _report(Changed(done=1), "retried", as_json)
-        number = chosen.count(app)
+        number = _require_match(app, chosen, "retried")
         if dry_run:
             return _foretell(chosen, number, "retried", as_json)
         if chosen.is_bulk and number > 1 and not yes and sys.stdin.isatty():
@@ -408,10 +422,11 @@ def discard(
     chosen = _target(ids, everything, _choice(task, fingerprint, older_than, newer_than))
     with connect(app_path, url) as app, _log_printed(as_json):
         require_dead(app.engine, ids)
+        number = _require_match(app, chosen, "discarded")
         if dry_run:
-            return _foretell(chosen, chosen.count(app), "discarded", as_json)
+            return _foretell(chosen, number, "discarded", as_json)
         if not yes:
-            words = chosen.words(chosen.count(app))
+            words = chosen.words(number)
             _ask(f"Remove {words} of {app.engine.location} for good?", "discarded")
         steps = app.dead.discarding(_select(chosen))
         ended = bulk.run("discarded", steps, lambda _changed: None)
@@ -458,7 +473,8 @@ def _foretell(chosen: _Target, number: int, verb: str, as_json: bool) -> None:
     if as_json:
         print_json({f"would_be_{verb}": number})
     else:
-        tell(f"{chosen.words(number)} would be {verb}.")
+        words = chosen.words(number)
+        tell(f"{words[0].upper()}{words[1:]} would be {verb}.")
 
 
 def _conclude(ended: bulk.Ended, verb: str, as_json: bool) -> None:
