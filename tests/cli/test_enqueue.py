@@ -8,8 +8,10 @@ from datetime import UTC, datetime
 
 import pytest
 
+from tests.cli.conftest import Typing
 from tests.cli.shell import DEADLINE_S, SCRIPT, Ran, Shell
 from tests.docs.transcript import Worker
+from tests.redis_server import free_port
 from windlass import State, Windlass
 from windlass.engine.contract import JobRecord
 
@@ -149,3 +151,12 @@ def test_waiting_can_be_given_up_and_the_job_stays(shell: Shell) -> None:
     assert command.returncode == 1
     assert "Stopped waiting; the job goes on." in err
     assert "ready" in shell.type("job", "show", job_id, "--url", shell.url).out
+
+
+def test_an_engine_that_is_away_is_answered_by_what_to_type(type_here: Typing) -> None:
+    away = f"redis://127.0.0.1:{free_port()}/0"
+    command = ("enqueue", "tasks.add", "--args", "[1]", "--app", "tasks:app", "--url", away)
+    ran = type_here(*command)
+    assert ran.code == 3
+    assert "twice, enqueue it with --idempotency-key KEY." in ran.err
+    assert "using(" not in ran.err

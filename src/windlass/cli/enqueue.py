@@ -27,6 +27,7 @@ from windlass.core.states import State
 from windlass.errors import (
     DecodeError,
     EncodeError,
+    EngineUnavailable,
     InvalidTask,
     JobCancelled,
     JobFailed,
@@ -43,6 +44,8 @@ _SHOWN: Final = 200
 #: What to write instead, quoted for a shell.
 _ARGS: Final = """--args '["cat.jpg", 100]'"""
 _KWARGS: Final = """--kwargs '{"path": "cat.jpg"}'"""
+#: How it is said in Python that a call may be repeated.
+_KEY: Final = "using(idempotency_key=...)"
 
 
 @click.command()
@@ -108,7 +111,7 @@ def enqueue(
     with connect_to_enqueue(app_path, url) as app:
         task = _find_task(app, task_name).using(**options)
         positional, named = _decode_call(task, args, kwargs)
-        job = task.enqueue(*positional, **named)
+        job = _enqueue(task, positional, named)
         if not as_json:
             click.echo(job.id)
         if not job.created:
@@ -117,6 +120,15 @@ def enqueue(
             _wait(app, job, as_json)
         elif as_json:
             print_json({"id": job.id, "task": task.name, "created": job.created})
+
+
+def _enqueue(task: Task[..., Any], positional: tuple[Any, ...], named: dict[str, Any]) -> Job[Any]:
+    try:
+        return task.enqueue(*positional, **named)
+    except EngineUnavailable as error:  # its advice is for Python
+        notes = getattr(error, "__notes__", [])
+        error.__notes__ = [note.replace(_KEY, "--idempotency-key KEY") for note in notes]
+        raise
 
 
 def _options(
