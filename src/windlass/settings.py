@@ -404,11 +404,11 @@ def mask_urls(text: str) -> str:
     return _SECRET.sub("://***@", text) if "://" in text and "@" in text else text
 
 
-def nearest(name: str, known: Iterable[str], prefix: str = "") -> str:
+def nearest(name: str, known: Iterable[str], prefix: str = "", *, alike: float = 0.6) -> str:
     """A question about the known name that looks most like `name`, or nothing."""
     import difflib  # slow to import, and needed only after a mistake
 
-    matches = difflib.get_close_matches(name, list(known), n=1)
+    matches = difflib.get_close_matches(name, list(known), n=1, cutoff=alike)
     return f" Did you mean {prefix}{matches[0]}?" if matches else ""
 
 

@@ -32,7 +32,17 @@ NO_APP = "Expected an app, found none. Name it as module:attribute"
 AT_ONCE = {
     "misspelt command": Mistake(("statsu",), "'statsu'. Did you mean status?"),
     "misspelt command in a group": Mistake(("dead", "lits"), "'lits'. Did you mean list?"),
-    "misspelt option": Mistake(("status", "--jsno"), "--json"),
+    "misspelt option": Mistake(("status", "--jsno"), "--jsno'. Did you mean --json?"),
+    "app without its option": Mistake(("tasks", "tasks:app"), "Write --app tasks:app."),
+    "habit for the app": Mistake(("worker", "-A", "tasks"), "Write --app MODULE:ATTR"),
+    "habit before the command": Mistake(("-A", "tasks", "worker"), "Write --app MODULE:ATTR"),
+    "habit for queues": Mistake(("worker", "tasks:app", "-Q", "mail"), "Write -q"),
+    "habit for slots": Mistake(("worker", "tasks:app", "--concurrency", "4"), "Write -c"),
+    "habit for logs": Mistake(("worker", "tasks:app", "-l", "info"), "Set WINDLASS_LOG_LEVEL"),
+    "habit for schedules": Mistake(("beat",), "'beat'. Every worker looks after schedules"),
+    "habit for workers": Mistake(("inspect", "active"), "`windlass workers` shows"),
+    "habit for queues that are full": Mistake(("purge",), "`windlass queue purge` removes"),
+    "habit for dead jobs": Mistake(("dead", "purge"), "`windlass dead discard` dead jobs."),
     "url of nothing": Mistake(("status", "--url", "jobs.db"), "such as 'sqlite:///jobs.db'"),
     "url of another engine": Mistake(("status", "--url", "mysql://x"), "begins with sqlite:///"),
     "url without its slashes": Mistake(("status", "--url", "sqlite://jobs.db"), "Three slashes"),
@@ -257,3 +267,11 @@ def test_no_password_in_an_error_of_the_app_is_shown(shell: Shell) -> None:
     ran = shell.type_with_app("status")
     assert ran.code == 2
     assert "no redis://***@host/0" in ran.err
+
+
+@pytest.mark.parametrize("typed", [("seat",), ("job", "cancel", JOB, "--reason", "late")])
+def test_what_looks_only_a_little_like_another_name_is_not_asked_after(
+    capsys: pytest.CaptureFixture[str], typed: tuple[str, ...]
+) -> None:
+    assert exit_code_of(typed) == 2
+    assert "Did you mean" not in capsys.readouterr().err

@@ -20,7 +20,7 @@ from windlass.cli.dead import dead
 from windlass.cli.demo import demo
 from windlass.cli.doctor import doctor
 from windlass.cli.enqueue import enqueue
-from windlass.cli.group import SuggestingGroup
+from windlass.cli.group import SuggestingGroup, explain
 from windlass.cli.health import health
 from windlass.cli.job import job
 from windlass.cli.output import say
@@ -100,7 +100,7 @@ def exit_code_of(arguments: Sequence[str]) -> int:
 def _shown(error: click.ClickException) -> str:
     """The error with the usage of its command, as click prints it."""
     text = StringIO()
-    error.show(text)
+    (explain(error) if isinstance(error, click.UsageError) else error).show(text)
     return text.getvalue().rstrip()
 
 
