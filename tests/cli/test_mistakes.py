@@ -47,6 +47,9 @@ AT_ONCE = {
     "url of another engine": Mistake(("status", "--url", "mysql://x"), "begins with sqlite:///"),
     "url without its slashes": Mistake(("status", "--url", "sqlite://jobs.db"), "Three slashes"),
     "url that is none": Mistake(("status", "--url", "sqlite://[x"), "The url cannot be read"),
+    "url with a wrong port": Mistake(
+        ("status", "--url", "redis://localhost:notaport"), "a port that is no number"
+    ),
     "url with an unknown option": Mistake(("check", "--url", "sqlite:///j.db?x=1"), "durability"),
     "url of a memory": Mistake(("status", "--url", "sqlite:///:memory:"), "kept by one process"),
     "delay that is none": Mistake(("enqueue", "t", "--in", "5x"), "such as 90s, 10m or 1h30m"),

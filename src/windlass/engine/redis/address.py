@@ -75,6 +75,12 @@ def _network_place(parts: SplitResult) -> dict[str, Any]:
             "Expected a url such as redis://user:password@host:6379/0, found a slash before the @. "
             "In a password write %2F for /, %40 for @ and %3A for :."
         )
+    if parts.hostname and port == -1:
+        raise EngineError(
+            "Expected a url such as redis://localhost:6379/0, found a port that is no number from "
+            f"0 to 65535 after the host {parts.hostname!r}. Mend it, or leave it out for "
+            f"{DEFAULT_PORT}."
+        )
     if not parts.hostname or port == -1 or (database and not database.isdecimal()):
         raise EngineError(
             f"Expected a url such as redis://localhost:6379/0 (host, port, number of the "
