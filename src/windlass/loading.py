@@ -9,13 +9,21 @@ from __future__ import annotations
 
 import importlib
 import importlib.util
+import os
 import pkgutil
+import re
 from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
 from types import ModuleType
+from typing import Final
 
 from windlass.app import Windlass
 from windlass.errors import AppNotFound, IncludeFailed, WindlassError
 from windlass.settings import nearest
+
+#: The line that makes an app.
+_MADE: Final = re.compile(r"^(\w+)\b[^=\n]*= *(?:windlass\.)?Windlass\(", re.MULTILINE)
 
 
 def load_app(target: str) -> Windlass:
@@ -31,9 +39,11 @@ def load_app(target: str) -> Windlass:
         )
     found = _attribute(_import(module_name), attribute)
     if not isinstance(found, Windlass):
+        hint = " Name the variable that holds the app."
+        if isinstance(found, ModuleType):
+            hint = _instead(found, "")
         raise AppNotFound(
-            f"Expected {target} to be a windlass.Windlass, found {type(found).__name__}. "
-            f"Name the variable that holds the app."
+            f"Expected {target} to be a windlass.Windlass, found {type(found).__name__}.{hint}"
         )
     return found
 
@@ -44,18 +54,27 @@ def _import(name: str) -> ModuleType:
     except ModuleNotFoundError as error:
         missing = error.name or ""
         if name != missing and not name.startswith(f"{missing}."):
+            _advise_folder_above(name, error)
             raise  # the module is there; something that it imports is not
         raise AppNotFound(
-            f"There is no module {missing}.{_modules_like(missing)} Give the module as Python "
-            "imports it (shop.tasks, not shop/tasks.py), from the folder that contains it."
+            f"There is no module {missing}.{_modules_like(missing)} Looked in {os.getcwd()} and on "
+            "the path of Python. Give the module as Python imports it (shop.tasks, not "
+            "shop/tasks.py), from the folder that contains it."
         ) from None
+
+
+def _advise_folder_above(name: str, error: ModuleNotFoundError) -> None:
+    """Where the current folder is the package that is missing, it was entered by mistake."""
+    here = Path.cwd().name
+    if error.name and error.name.partition(".")[0] == here:
+        error.add_note(
+            f"The current folder is {here} itself: start from the folder above it, with the module "
+            f"{here}.{name}."
+        )
 
 
 def _modules_like(name: str) -> str:
     """A question about a module that is there, in the current folder or in a package below it."""
-    import os
-    import pkgutil  # slow to import, and needed only after a mistake
-
     *packages, _ = name.split(".")
     prefix = "".join(f"{package}." for package in packages)
     found = pkgutil.iter_modules([os.path.join(os.getcwd(), *packages)], prefix)
@@ -75,7 +94,19 @@ def _instead(module: ModuleType, name: str) -> str:
     for key, held in vars(module).items():
         if isinstance(held, Windlass):
             return f" It holds the app {key}: write {module.__name__}:{key}."
-    return nearest(name, vars(module)) or " It holds no app: name the module that does."
+    below = _app_below(module)
+    return below or nearest(name, vars(module)) or " It holds no app: name the module that does."
+
+
+def _app_below(package: ModuleType) -> str:
+    """An app in a module of the package. They are read and not imported: that may do anything."""
+    for folder in getattr(package, "__path__", ()):
+        for file in sorted(Path(folder).glob("*.py")):
+            with suppress(OSError):  # it may not be ours to read
+                if made := _MADE.search(file.read_text(encoding="utf-8", errors="replace")):
+                    name = f"{package.__name__}.{file.stem}"
+                    return f" {name} makes an app: write {name}:{made[1]}."
+    return ""
 
 
 # --------------------------------------------------------------------------------------- the tasks

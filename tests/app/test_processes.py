@@ -260,7 +260,7 @@ class holder:
         ("shop.tasks:", "AppNotFound: Expected an app as module:attribute"),
         (
             "shop.task:app",
-            "AppNotFound: There is no module shop.task. Did you mean shop.tasks? Give",
+            "AppNotFound: There is no module shop.task. Did you mean shop.tasks? Looked in ",
         ),
         ("shops.tasks:app", "AppNotFound: There is no module shops. "),
         ("shop.tasks:ap", "AppNotFound: shop.tasks has no ap. It holds the app app: write"),

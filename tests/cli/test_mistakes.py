@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 import pytest
 
+from tests.cli.conftest import Typing
 from tests.cli.shell import SCRIPT, Shell
 from windlass.cli.root import exit_code_of
 
@@ -203,10 +204,53 @@ def test_an_app_that_cannot_be_imported_is_named(shell: Shell, text: str, answer
 
 
 @pytest.mark.parametrize(
+    ("imports", "typed", "answer"),
+    [
+        ("", "shop:app", "shop has no app. shop.app makes an app: write shop.app:app."),
+        ("from shop import app", "shop:app", "found module. It holds the app app: write shop.app:"),
+        ("", "shpo:app", "Did you mean shop? Looked in {folder} and on the path of Python."),
+    ],
+    ids=["not imported", "imported", "misspelt"],
+)
+def test_an_app_in_a_package_is_found(
+    shell: Shell, type_here: Typing, imports: str, typed: str, answer: str
+) -> None:
+    make_package(shell, imports)
+    ran = type_here("status", "--app", typed)
+    forget_package()
+    assert ran.code == 2
+    assert answer.format(folder=shell.folder) in ran.err
+
+
+def test_a_package_that_was_entered_is_left_again(
+    shell: Shell, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    make_package(shell, "")
+    (shell.folder / "shop" / "inside.py").write_text("import shop.app", encoding="utf-8")
+    monkeypatch.chdir(shell.folder / "shop")
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    assert exit_code_of(["status", "--app", "inside:app"]) == 2
+    assert "start from the folder above it, with the module shop.inside." in capsys.readouterr().err
+
+
+def make_package(shell: Shell, imports: str) -> None:
+    (shell.folder / "shop").mkdir()
+    (shell.folder / "shop" / "__init__.py").write_text(imports, encoding="utf-8")
+    text = "from windlass import Windlass\n\napp = Windlass()\n"
+    (shell.folder / "shop" / "app.py").write_text(text, encoding="utf-8")
+
+
+def forget_package() -> None:
+    for name in ("shop", "shop.app"):
+        sys.modules.pop(name, None)
+
+
+@pytest.mark.parametrize(
     ("text", "answer"),
     [
         ("[tool.windlass", "cannot be read as TOML"),
         ("[tool.windlass]\napp = 5", "$.tool.windlass.app"),
+        ("[tool.windlass]\nap = 'tasks:app'", "Did you mean app?"),
         ("[tool.windlass]\nurl = 'sqlite:///jobs.db'", "unknown field `url`"),
         ("tool = 5", "$.tool"),
     ],

@@ -16,6 +16,7 @@ away would be to wait for it.
 from __future__ import annotations
 
 import os
+import re
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -31,7 +32,7 @@ from windlass.cli.output import say
 from windlass.engine.contract import Capability
 from windlass.errors import AppNotFound, EngineError, WindlassError
 from windlass.loading import load_app, load_tasks
-from windlass.settings import Source, absolute_url, find_overruled, without_secrets
+from windlass.settings import Source, absolute_url, find_overruled, nearest, without_secrets
 
 
 class AppPath(NamedTuple):
@@ -94,10 +95,9 @@ def let_children_import(path: AppPath) -> None:
 def _why_not_imported(path: AppPath, error: BaseException) -> str:
     module = path.target.partition(":")[0]
     cause = ": ".join(part for part in (type(error).__name__, str(error)) if part)
-    return (
-        f"Importing {module} failed with {cause}{_place_of(error, path.folder)}. Mend it; "
-        f"`python -c 'import {module}'` shows the whole way there."
-    )
+    advice = f"Mend it; `python -c 'import {module}'` shows the whole way there."
+    said = " ".join(getattr(error, "__notes__", ())) or advice
+    return f"Importing {module} failed with {cause}{_place_of(error, path.folder)}. {said}"
 
 
 def _place_of(error: BaseException, folder: Path) -> str:
@@ -148,10 +148,12 @@ def _read_project(file: Path) -> _Project:
     except (OSError, tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise click.UsageError(f"{file} cannot be read as TOML ({error}). Mend it.") from error
     except msgspec.ValidationError as error:
+        unknown = re.search("unknown field `([^`]*)`", str(error))
+        question = nearest(unknown[1], _Table.__struct_fields__) if unknown else ""
         raise click.UsageError(
             f'Expected in {file} under [tool.windlass] only app = "module:attribute", found '
-            f"something else: {error}. Take it away: settings belong into the code of the app, or "
-            "into WINDLASS_* in the environment."
+            f"something else: {error}.{question} Take it away: settings belong into the code of "
+            "the app, or into WINDLASS_* in the environment."
         ) from error
 
 
