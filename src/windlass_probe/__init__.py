@@ -118,7 +118,8 @@ def _print(workers: list[dict[str, Any]], what: str, missing: str) -> None:
     if not workers:
         sys.stderr.write(f"{missing}\n")
     for one in workers:
-        name = f"worker {one['pid']}"
+        known = ", ".join(one[key] for key in ("app", "engine") if one.get(key))
+        name = f"worker {one['pid']} ({known})" if known else f"worker {one['pid']}"
         if one[what]:
             print(f"{name}: {what}")
         else:

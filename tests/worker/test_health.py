@@ -58,7 +58,8 @@ def test_a_worker_is_ready_until_it_ends(yard: Yard, folder: Path) -> None:
     assert ask(folder) == (1, f"No worker of this user was found in {folder}.\n")
     worker = start(yard, folder)
     until(lambda: ask(folder)[0] == 0, "readiness")
-    assert ask(folder) == (0, f"worker {worker.pid}: ready\n")
+    app, engine = "tests.worker.scripted:app", yard.app.engine.location
+    assert ask(folder) == (0, f"worker {worker.pid} ({app}, {engine}): ready\n")
     assert ask(folder, WINDLASS_APP="tests.worker.scripted:app")[0] == 0
     missing = f"No worker of the app other:app was found in {folder}. There are workers of "
     told = (1, f"{missing}tests.worker.scripted:app.\n")
@@ -143,7 +144,9 @@ def test_sockets_of_others_are_left_alone(yard: Yard, folder: Path) -> None:
         with socket.socket(socket.AF_UNIX) as dead:
             dead.bind(str(folder / name))
     worker = start(yard, folder)
-    until(lambda: ask(folder) == (0, f"worker {worker.pid}: ready\n"), "readiness")
+    until(lambda: ask(folder)[0] == 0, "readiness")
+    [line] = ask(folder)[1].splitlines()
+    assert line.startswith(f"worker {worker.pid} (")
     assert {path.name for path in folder.iterdir()} > names
 
 
