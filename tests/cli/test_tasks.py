@@ -157,7 +157,8 @@ def test_the_environment_can_name_modules(shell: Shell) -> None:
 
 def test_a_worker_imports_what_is_included(shop: Shell) -> None:
     name_modules(shop, "shop.parts.*", **{"billing.*": "money", "maill.*": "mail"})
-    worker = Worker(f"{SCRIPT} worker shop.app:app -p 2", shop.folder, shop.environment({}))
+    command = f"{SCRIPT} worker shop.app:app -p 2 -q money,mony"
+    worker = Worker(command, shop.folder, shop.environment({}))
     ran = shop.type(
         *("enqueue", "billing.charge", "--app", "shop.app:app", "--args", "[7]", "--wait")
     )
@@ -170,6 +171,8 @@ def test_a_worker_imports_what_is_included(shop: Shell) -> None:
     assert "2 tasks" in lines
     assert lines.count("no task of this app has a name that the route maill.* is for") == 1
     assert "billing.*=money" in lines
+    assert lines.count("no task of this app goes to the queue ") == 1
+    assert "the queue mony, and no job was ever in it: they go to " in lines
 
 
 def test_a_worker_that_cannot_include_a_module_ends_with_its_traceback(shop: Shell) -> None:

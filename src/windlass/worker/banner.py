@@ -6,7 +6,11 @@ from collections.abc import Sequence
 from logging import getLogger
 
 from windlass.core.counting import Count
+from windlass.core.lines import queue_of
+from windlass.core.queue_plans import read_tiers
+from windlass.engine.contract import Engine
 from windlass.worker.control import Ready
+from windlass.worker.options import WorkerOptions
 
 log = getLogger("windlass.worker")
 
@@ -14,14 +18,14 @@ log = getLogger("windlass.worker")
 NAMED_TASKS = 20
 
 
-def show_banner(app: str, location: str, ready: Ready) -> None:
-    log.info("ready: %s, %s", location, Count(len(ready.tasks), "task"))
+def show_banner(options: WorkerOptions, engine: Engine, ready: Ready) -> None:
+    log.info("ready: %s, %s", engine.location, Count(len(ready.tasks), "task"))
     if ready.tasks:
         log.info("tasks: %s", _shortened(ready.tasks))
     else:
         log.warning(
             "the app %s knows no task: name the modules that declare them in its setting include",
-            app,
+            options.app,
         )
     for pattern in ready.idle_routes:
         log.warning("no task of this app has a name that the route %s is for", pattern)
@@ -31,6 +35,23 @@ def show_banner(app: str, location: str, ready: Ready) -> None:
         log.warning(
             "%s is not heeded: the code of the app says %s, which comes first", variable, name
         )
+    if ready.tasks:
+        _warn_of_idle_queues(options.queues, engine, ready.queues)
+
+
+def _warn_of_idle_queues(served: Sequence[str], engine: Engine, queues: Sequence[str]) -> None:
+    """Perhaps a name is misspelt. The engine is asked only then: a caller may choose any queue."""
+    named = [queue for tier in read_tiers(served) for queue in tier.queues]
+    idle = [queue for queue in named if queue not in queues]
+    used = {queue_of(line) for line in engine.stats().queues} if idle else set()
+    for queue in idle:
+        if queue not in used:
+            log.warning(
+                "no task of this app goes to the queue %s, and no job was ever in it: they go to "
+                "%s",
+                queue,
+                ", ".join(queues),
+            )
 
 
 def _shortened(names: Sequence[str]) -> str:

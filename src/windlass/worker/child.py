@@ -187,6 +187,7 @@ class Child:
                 overruled=find_overruled(settings, os.environ),
                 schedules=declarations(app),
                 idle_routes=idle_routes(app),
+                queues=tuple(sorted({task.queue for task in app.tasks.values()})),
             )
         )
 

@@ -95,6 +95,7 @@ class Ready(msgspec.Struct, frozen=True, tag="ready"):
     overruled: dict[str, str]  # settings that the code gives otherwise than the environment
     schedules: tuple[Declaration, ...] = ()
     idle_routes: tuple[str, ...] = ()  # patterns that fit none of the tasks
+    queues: tuple[str, ...] = ()  # that the tasks go to, unless a caller says otherwise
 
 
 class Failed(msgspec.Struct, frozen=True, tag="failed"):

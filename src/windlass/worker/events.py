@@ -28,6 +28,9 @@ EVENTS: Final[Mapping[str, Event]] = {
         "no_tasks", ("app",)
     ),
     "no task of this app has a name that the route %s is for": Event("idle_route", ("pattern",)),
+    "no task of this app goes to the queue %s, and no job was ever in it: they go to %s": Event(
+        "idle_queue", ("queue", "queues")
+    ),
     "%s is not heeded: the code of the app says %s, which comes first": Event(
         "variable_overruled", ("variable", "setting")
     ),

@@ -223,7 +223,7 @@ class Supervisor:
             on_gone=lambda session: self._reactor.post(partial(self._tell_gone, session)),
             on_cancel=lambda session, ids: self._reactor.post(partial(self._cancel, session, ids)),
             on_suspects=lambda: self._reactor.post(self._serve_alone),
-            on_answer=partial(show_banner, self._options.app, engine.location, ready),
+            on_answer=partial(show_banner, self._options, engine, ready),
             timekeeper=Timekeeper(engine, ready.schedules),
             dead_watch=DeadWatch(
                 engine,
