@@ -155,6 +155,9 @@ COMMANDS: Final = [
     Mistake("no app", "windlass enqueue shop.resize"),
     Mistake("neither an app nor a url", "windlass status"),
     Mistake("a misspelt command", "windlass statsu"),
+    Mistake("an app without its option", "windlass status shop:app"),
+    Mistake("an option of another task queue", "windlass worker -A shop"),
+    Mistake("a command of another task queue", "windlass beat"),
     Mistake("a misspelt option", "windlass status --app shop:app --jsno"),
     Mistake(
         "a misspelt key of pyproject.toml",
