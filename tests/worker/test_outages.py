@@ -124,6 +124,20 @@ def test_a_worker_starts_and_stops_while_its_server_is_away(
     yard.close()
 
 
+@pytest.mark.slow
+def test_a_worker_whose_server_was_never_there_says_so_and_stops_soon(tmp_path: Path) -> None:
+    """Nothing was claimed: so nobody waits for the calls that are under way."""
+    yard = Yard(tmp_path, "2s", "25s", 3)
+    worker = yard.start(url="redis://127.0.0.1:1/0")
+    worker.await_log("not answered within 1 s, and is waited for: redis 127.0.0.1:1/0")
+    worker.await_log("ready when it answers: The Redis server at")  # so the pump is at work
+    started = time.monotonic()
+    assert worker.stop() == 0
+    assert time.monotonic() - started < 3.0
+    assert "killing" not in worker.log()
+    yard.close()
+
+
 def test_the_processes_of_a_worker_have_at_most_four_connections_each(
     server: RedisServer, yard: Yard
 ) -> None:

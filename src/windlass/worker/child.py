@@ -22,10 +22,10 @@ import signal
 import socket
 import sys
 import traceback
-from collections.abc import Sequence
-from contextlib import suppress
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 from logging import getLogger
-from threading import Thread
+from threading import Thread, Timer
 from types import FrameType
 from typing import NoReturn
 
@@ -77,6 +77,10 @@ log = getLogger("windlass.worker")
 
 #: With the default of 5 ms, one spinning task makes every step of the other threads wait that long.
 SWITCH_INTERVAL_S = 0.0005
+#: An engine that has not answered after so many seconds is told of.
+SLOW_S = 1.0
+#: How long a child that is to stop, and that no engine ever answered, waits for one, in seconds.
+UNANSWERED_S = 0.5
 #: How long it may take to leave the lifespan, in seconds.
 LEAVE_S = 5.0
 #: How long taking leave may take, in seconds: more than an app takes to close, and less than the
@@ -164,7 +168,7 @@ class Child:
         options = EngineOptions(lease_ms=settings.lease_ms, dead_ttl_ms=settings.dead_ttl_ms)
         engine = open_engine(settings.url, options)
         # An engine that is away costs time only; one that refuses us is for a person to see.
-        with suppress(EngineUnavailable):
+        with _telling_slowness(engine), suppress(EngineUnavailable):
             engine.migrate()
         return app, engine
 
@@ -277,6 +281,7 @@ class Child:
                 self._drain_early()
             case Drain() if pump is not None:
                 pump.drain()
+                self._end_if_unanswered()
                 self._tell(Draining())
             case Look() if pump is not None:
                 pump.look()
@@ -289,6 +294,7 @@ class Child:
                 call_hooks(self._alert_hooks, alert)
             case HandBack() if pump is not None:
                 pump.hand_back()
+                self._end_if_unanswered()
             case SessionGone(session) if pump is not None:
                 pump.lose_session(session)
 
@@ -303,6 +309,19 @@ class Child:
         if self._pump is not None:  # it was made meanwhile, and perhaps before it could see this
             self._pump.drain()
 
+    def _end_if_unanswered(self) -> None:
+        """End soon, however long the call takes that is under way, if no engine ever answered. The
+        pump was told to stop before this look at the answers: a claim that is answered later is
+        not started, and goes back with its session."""
+        if not self._table.answered_at():
+            timer = Timer(UNANSWERED_S, self._end_unanswered)
+            timer.daemon = True
+            timer.start()
+
+    def _end_unanswered(self) -> None:
+        if not self._table.answered_at() and not self._is_ending:
+            self.end()
+
     def _tell_limited(self) -> None:
         self._tell(Limited())
 
@@ -310,6 +329,22 @@ class Child:
         """When nobody is there to hear it, the next read tells."""
         with suppress(OSError):
             self._channel.send(report)
+
+
+@contextmanager
+def _telling_slowness(engine: Engine) -> Iterator[None]:
+    """Until it answers nothing is claimed, and nothing else is logged."""
+    timer = Timer(SLOW_S, _tell_slow, (engine.location,))
+    timer.daemon = True
+    timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()
+
+
+def _tell_slow(location: str) -> None:
+    log.warning("the engine has not answered within %g s, and is waited for: %s", SLOW_S, location)
 
 
 def _leave_signals_to_supervisor() -> None:

@@ -133,6 +133,9 @@ EVENTS: Final[Mapping[str, Event]] = {
     ),
     "the engine is away; trying until it is back: %s": Event("engine_away", ("why",)),
     "the engine is back: %s": Event("engine_back", ("engine",)),
+    "the engine has not answered within %g s, and is waited for: %s": Event(
+        "engine_slow", ("limit_s", "engine")
+    ),
     "waiting for the engine, and ready when it answers: %s": Event("engine_awaited", ("why",)),
     "the supervisor cannot reach the engine, and tries on: %s": Event(
         "supervisor_engine_away", ("why",)

@@ -65,6 +65,8 @@ log = getLogger("windlass.worker")
 ECHO_S = 0.25
 #: How long the last sessions may take to be closed, in seconds.
 CLOSE_S = 5.0
+#: The same when the engine has never answered: nothing was claimed that anybody knows of.
+UNANSWERED_S = 1.0
 #: How long jobs have, in seconds, when this worker is replaced by one with newer code.
 REPLACED_S = 2.0
 #: A child that lives for less than this, in seconds, is not replaced at once for ever.
@@ -128,7 +130,7 @@ class Supervisor:
             finally:
                 self._kill_all()
             if self._upkeep is not None:
-                self._upkeep.stop(CLOSE_S)
+                self._upkeep.stop(CLOSE_S if self._upkeep.answered_at else UNANSWERED_S)
         log.info("stopped")
         return self._exit_code
 
