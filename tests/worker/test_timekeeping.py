@@ -325,9 +325,22 @@ def test_of_two_versions_of_the_code_the_newer_one_counts(
     assert work.app.schedules.get("nightly").schedule == Every("2h")
     told = [line for line in lines.messages if "another one by now" in line]
     assert len(told) == 1
+    assert told[0].endswith("counts when nobody has declared the other one for 5m")
     work.pass_ms(SILENT_MS)
     old.declare()
     assert work.app.schedules.get("nightly").schedule == Every("1h"), "it was rolled back"
+
+
+def test_a_declaration_counts_when_what_was_saved_by_its_name_is_removed(
+    work: Clockwork, lines: pytest.LogCaptureFixture
+) -> None:
+    work.app.schedules.save("nightly", work.task.bind(), Every("2h"))
+    keeper = declared(work, Every("1h"))
+    keeper.declare()
+    assert "saved at run time. Remove it with windlass schedule remove nightly" in lines.text
+    work.app.schedules.remove("nightly")
+    keeper.declare()
+    assert work.app.schedules.get("nightly").schedule == Every("1h")
 
 
 def test_a_declaration_that_met_a_run_is_made_again_soon(work: Clockwork) -> None:

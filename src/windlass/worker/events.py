@@ -150,8 +150,8 @@ EVENTS: Final[Mapping[str, Event]] = {
     "schedule %s is paused, because no worker has declared it for a day": Event(
         "schedule_abandoned", ("schedule",)
     ),
-    "schedule %s is another one by now than this worker declares, and stays": Event(
-        "declaration_outdated", ("schedule",)
+    "schedule %s is another one by now than this worker declares, and stays: %s": Event(
+        "declaration_outdated", ("schedule", "why")
     ),
     "schedule %s cannot be read by this worker, and is left to others: %s": Event(
         "schedule_unreadable", ("schedule", "why")

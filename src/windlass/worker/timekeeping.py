@@ -18,8 +18,9 @@ from time import monotonic
 from typing import Final
 
 from windlass.core.counting import Count
-from windlass.core.declaration import RENEWAL_MS, Standing
-from windlass.core.timetable import LeftOut
+from windlass.core.declaration import RENEWAL_MS, SILENT_MS, Standing
+from windlass.core.durations import describe_ms
+from windlass.core.timetable import LeftOut, Note
 from windlass.engine import firing
 from windlass.engine.contract import DueSchedules, Engine, ScheduleRecord
 from windlass.engine.firing import Firing
@@ -85,15 +86,19 @@ class Timekeeper:
                 self._tell_unreadable(name, error)
                 continue
             if standing is Standing.OUTDATED:
-                self._tell_outdated(name)
+                self._tell_outdated(name, record)
             if change is not None:
                 changes.append(change)
         return not changes or all(self._engine.change_schedules(changes))
 
-    def _tell_outdated(self, name: str) -> None:
+    def _tell_outdated(self, name: str, record: ScheduleRecord | None) -> None:
         if self._reported.get(name) != "outdated":
             self._reported[name] = "outdated"
-            log.info("schedule %s is another one by now than this worker declares, and stays", name)
+            log.warning(
+                "schedule %s is another one by now than this worker declares, and stays: %s",
+                name,
+                _why_outdated(name, record),
+            )
 
     # ---------------------------------------------------------------------------------- looking
 
@@ -137,6 +142,14 @@ class Timekeeper:
             log.warning("schedule %s is paused, because no worker has declared it for a day", name)
         for part in one.step.left_out:
             _tell_left_out(name, part)
+
+
+def _why_outdated(name: str, record: ScheduleRecord | None) -> str:
+    """And when that of this worker counts. One that was declared of late cannot be removed."""
+    if record is not None and Note.unpack(record.note).declared is None:
+        return f"it was saved at run time. Remove it with windlass schedule remove {name}"
+    silence = describe_ms(SILENT_MS)
+    return f"this worker's counts when nobody has declared the other one for {silence}"
 
 
 def _tell_left_out(name: str, part: LeftOut) -> None:
