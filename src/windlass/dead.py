@@ -81,6 +81,11 @@ class Selection(msgspec.Struct, frozen=True, kw_only=True):
             self.newer_than_ms is None or age_ms <= self.newer_than_ms
         )
 
+    def fits_failure(self, record: JobRecord) -> bool:
+        """Never one that cannot be decrypted here: such failures need not be alike."""
+        found = fingerprint_of(self.packing.reveal_failures(record))
+        return found != "" and found == self.fingerprint
+
 
 def target(*ids: str, **choice: Unpack[Target]) -> Selection:
     """Check what is to be changed: ids, or a choice, or everything."""
@@ -122,8 +127,7 @@ def _read(engine: Engine, chosen: Selection) -> _Page:
     if needs_whole:
         found = _dead(engine.get([record.id for record in found]))
     if chosen.fingerprint is not None:
-        reveal = chosen.packing.reveal_failures
-        found = [one for one in found if fingerprint_of(reveal(one)) == chosen.fingerprint]
+        found = [one for one in found if chosen.fits_failure(one)]
     if page.cursor is None:
         return _Page(tuple(found), None)
     rest = msgspec.structs.replace(chosen, cursor=page.cursor, now_ms=now_ms)

@@ -52,7 +52,7 @@ class DeadLetter(msgspec.Struct, frozen=True, kw_only=True):
     task: str
     queue: str
     reason: Reason | None
-    fingerprint: str  # the same for failures that are alike
+    fingerprint: str  # the same for failures that are alike; "" where they cannot be decrypted
     attempts: int
     enqueued_at: datetime
     started_at: datetime | None  # the latest start

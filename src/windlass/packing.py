@@ -124,7 +124,7 @@ class Packing:
             sealed = b64decode(text.sealed, validate=True)
             return FailureText.unpack(self._unpack("failure", sealed, task, job_id)[1])
         except (DecodeError, ValueError) as error:
-            return FailureText(type=text.type, message=f"({error})")
+            return FailureText(type=text.type, message=f"({error})", sealed="")
 
     def _reveal_failure(self, record: JobRecord, failure: Failure) -> Failure:
         text = self.open_failure(FailureText.unpack(failure.error), record.task, record.id)

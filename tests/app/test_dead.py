@@ -15,8 +15,10 @@ from tests.contract.variants import fresh_url
 from windlass import (
     DuplicateJob,
     EncodeError,
+    JobFailed,
     JobNotFound,
     NotDead,
+    Retry,
     State,
     Unique,
     UnreadableHere,
@@ -267,6 +269,22 @@ def test_what_cannot_be_verified_is_not_signed_anew(tmp_path: Path) -> None:
         app.dead.retry_with(id, 18)
         info = app.job(id).info()
         assert (info.state, info.headers) == (State.READY, {"tenant": "a"})
+
+
+def test_a_failure_that_cannot_be_read_has_no_fingerprint(tmp_path: Path) -> None:
+    url = f"sqlite:///{tmp_path / 'sealed.db'}"
+    with Windlass(url, secret="s" * 32, encrypt=True) as app, Windlass(url) as stranger:
+        job = app.task(name="lose", retry=Retry(max_attempts=1))(lose).enqueue()
+        with app.worker(), pytest.raises(JobFailed):
+            job.result(timeout=20)
+        known = app.dead.get(job.id).fingerprint
+        assert stranger.dead.get(job.id).fingerprint == ""
+        assert [stranger.dead.count(fingerprint=one) for one in (known, "")] == [0, 0]
+        assert app.dead.count(fingerprint=known) == 1
+
+
+def lose() -> None:
+    raise ValueError("no such order")
 
 
 def test_arguments_that_do_not_fit_change_nothing(app: Windlass, hand: Hand) -> None:

@@ -38,13 +38,16 @@ class FailureText(msgspec.Struct, frozen=True):
     type: str = ""
     message: str = ""
     traceback: str = ""
-    sealed: str | msgspec.UnsetType = msgspec.UNSET  # message and traceback, encrypted, in base64
+    #: Message and traceback, encrypted, in base64; "" where the key for them is not here.
+    sealed: str | msgspec.UnsetType = msgspec.UNSET
     place: str = ""  # the innermost function of neither Python nor windlass that it came through
 
     @property
     def fingerprint(self) -> str:
-        """The same for failures that are alike: see `core.fingerprint`."""
-        return fingerprint(self.type, self.place, self.message)
+        """The same for failures that are alike: see `core.fingerprint`. "" where it was not
+        decrypted: then nobody knows."""
+        is_read = self.sealed is msgspec.UNSET
+        return fingerprint(self.type, self.place, self.message) if is_read else ""
 
     @classmethod
     def of(cls, error: BaseException) -> FailureText:
