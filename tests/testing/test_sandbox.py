@@ -189,6 +189,9 @@ def test_groups_aliases_and_names_alone(app: Windlass, box: Sandbox) -> None:
     app.task_named("of.others").enqueue(1, two=2)
     [job] = box.jobs(app.task_named("of.others"))
     assert job.arguments == {"args": [1], "kwargs": {"two": 2}}
+    by_name: Any = "of.others"
+    with pytest.raises(TypeError, match=r"jobs takes a task, as in jobs\(resize\), found 'of\.oth"):
+        box.jobs(by_name)
 
 
 def test_modules_to_be_included_are(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -190,6 +190,11 @@ class Sandbox:
     def jobs(self, task: Task[..., R]) -> list[SandboxJob[R]]: ...
     def jobs(self, task: Task[..., Any] | None = None) -> list[SandboxJob[Any]]:
         """The jobs of a task, or of all, whatever has become of them; the oldest first."""
+        if not isinstance(task, Task | None):
+            raise TypeError(
+                f"jobs takes a task, as in jobs(resize), found {task!r}. One that is known by its "
+                "name only is app.task_named(name)."
+            )
         if task is not None and task.app is not self.app:
             raise ValueError(
                 f"{task!r} is no task of {self.app!r}, the app of this sandbox: its jobs are "
