@@ -33,6 +33,7 @@ from windlass.core.ids import check_id
 from windlass.core.patterns import first_match
 from windlass.engine.contract import Engine, EngineOptions
 from windlass.engine.forking import opening
+from windlass.engine.url import check_url, open_engine
 from windlass.errors import UnreadableHere
 from windlass.job import Job
 from windlass.options import read_queue
@@ -93,6 +94,7 @@ class Windlass(Registrar):
         if url is not None:
             arguments["url"] = url
         self.settings: Settings = read_settings(arguments, os.environ)
+        check_url(self.settings.url)
         self.packing = Packing.of(self.settings)
         self._registry = Registry()
         self._lifespan = None if lifespan is None else read_lifespan(lifespan)
@@ -365,8 +367,6 @@ class Windlass(Registrar):
 
     def _open_engine(self) -> Engine:
         with opening:
-            from windlass.engine.url import open_engine
-
             if self._engine is None:
                 settings = self.settings
                 options = EngineOptions(

@@ -12,6 +12,7 @@ import apsw
 import pytest
 
 from tests.engines.conftest import OpenEngine, hold_the_lock, new_job
+from windlass.app import Windlass
 from windlass.core.states import Reason, State
 from windlass.engine.contract import (
     Beat,
@@ -26,7 +27,7 @@ from windlass.engine.sqlite import place
 from windlass.engine.sqlite.engine import APPLICATION_ID, NEWEST_FORMAT, SQLiteEngine
 from windlass.engine.sqlite.statements import migrations
 from windlass.engine.url import open_engine as open_by_url
-from windlass.errors import EngineError, EngineUnavailable, FormatTooNew
+from windlass.errors import EngineError, EngineUnavailable, FormatTooNew, SettingError
 
 
 def mode_of(path: Path) -> int:
@@ -135,6 +136,8 @@ def test_a_wrong_url_is_told_what_is_right(url: str, message: str) -> None:
     with pytest.raises(EngineError, match=message) as raised:
         open_by_url(url, EngineOptions())
     assert "secret" not in str(raised.value)
+    with pytest.raises(SettingError, match=message):
+        Windlass(url)  # before anything is enqueued
 
 
 def test_a_missing_folder_is_named(tmp_path: Path) -> None:

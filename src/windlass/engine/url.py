@@ -7,14 +7,40 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 from urllib.parse import parse_qsl, unquote, urlsplit
 
-from windlass.errors import EngineError
+from windlass.errors import EngineError, SettingError
 
 if TYPE_CHECKING:
     from windlass.engine.contract import Engine, EngineOptions
 
 _MEMORY: Final = "/:memory:"
+REDIS: Final = frozenset({"redis", "rediss", "unix"})
 #: Engines that this version does not have yet.
 PLANNED: Final = frozenset({"postgres", "postgresql"})
+
+
+def check_url(url: str) -> None:
+    """Refuse a setting by which no engine can be opened. Imports no engine and no driver."""
+    try:
+        _check(url)
+    except EngineError as error:
+        raise SettingError(str(error)) from None
+    except ValueError as error:
+        raise SettingError(
+            f"The url cannot be read: {error}. Write for example sqlite:///jobs.db."
+        ) from None
+
+
+def _check(url: str) -> None:
+    scheme = urlsplit(url).scheme
+    if scheme == "sqlite":
+        _sqlite_path(url)
+        _sqlite_options(url)
+    elif scheme in REDIS:
+        from windlass.engine.redis.address import read_address
+
+        read_address(url)
+    else:
+        raise _refusal(scheme, url)
 
 
 def open_engine(url: str, options: EngineOptions) -> Engine:
@@ -22,14 +48,18 @@ def open_engine(url: str, options: EngineOptions) -> Engine:
     scheme = urlsplit(url).scheme
     if scheme == "sqlite":
         return _open_sqlite(url, options)
-    if scheme in ("redis", "rediss", "unix"):
+    if scheme in REDIS:
         return _open_redis(url, options)
+    raise _refusal(scheme, url)
+
+
+def _refusal(scheme: str, url: str) -> EngineError:
     if scheme in PLANNED:
-        raise EngineError(
+        return EngineError(
             f"This version keeps jobs in SQLite or Redis; {scheme} urls such as {_safe(url)!r} are "
             "planned. Write for example sqlite:///jobs.db (a file in the current folder)."
         )
-    raise EngineError(
+    return EngineError(
         f"Expected a url that begins with sqlite:///, redis://, rediss:// or unix://, found "
         f"{_safe(url)!r}. Write for example sqlite:///jobs.db (a file in the current folder) or "
         "redis://localhost:6379/0."
@@ -60,15 +90,19 @@ def _open_redis(url: str, options: EngineOptions) -> Engine:
 def _open_sqlite(url: str, options: EngineOptions) -> Engine:
     from windlass.engine.sqlite.engine import SQLiteEngine
 
+    path, durability = _sqlite_path(url), _sqlite_options(url)
+    return SQLiteEngine(path, options, durability=durability)
+
+
+def _sqlite_path(url: str) -> Path | None:
+    """Of the file; None for a database in memory."""
     parts = urlsplit(url)
     if parts.netloc or not parts.path.strip("/"):
         raise EngineError(
             f"Expected sqlite:///relative/path.db or sqlite:////absolute/path.db, found "
             f"{_safe(url)!r}. Three slashes come before the path."
         )
-    durability = _sqlite_options(url)
-    path = None if parts.path == _MEMORY else Path(unquote(parts.path[1:]))
-    return SQLiteEngine(path, options, durability=durability)
+    return None if parts.path == _MEMORY else Path(unquote(parts.path[1:]))
 
 
 def _sqlite_options(url: str) -> str:
