@@ -130,13 +130,13 @@ class Job(Generic[R_co]):
 
         Raises `JobFailed`, `JobCancelled`, `ResultExpired` or `JobNotFound`, and the builtin
         `TimeoutError` if the job has not ended within `timeout`."""
-        patience = _Patience(self.id, timeout)
+        patience = _Patience(timeout)
         while True:
             record = self._read()
             if record.state.is_final:
                 return self._result_of(record)
             self._check_that_somebody_works(patience)
-            time.sleep(patience.pause_s())
+            time.sleep(patience.pause_s(record, self._app.engine))
 
     async def aresult(
         self,
@@ -145,13 +145,13 @@ class Job(Generic[R_co]):
         """`result`, for coroutines."""
         import asyncio  # slow to import, and here already loaded by whoever awaits
 
-        patience = _Patience(self.id, timeout)
+        patience = _Patience(timeout)
         while True:
             record = await self._aread()
             if record.state.is_final:
                 return self._result_of(record)
             self._check_that_somebody_works(patience)
-            await asyncio.sleep(patience.pause_s())
+            await asyncio.sleep(patience.pause_s(record, self._app.engine))
 
     def cancel(self) -> bool:
         """Keep the job from running, or from running again.
@@ -257,8 +257,7 @@ class Job(Generic[R_co]):
 class _Patience:
     """How long to wait before the next look, and when to give up."""
 
-    def __init__(self, job_id: str, timeout: Duration | None) -> None:
-        self._job_id = job_id
+    def __init__(self, timeout: Duration | None) -> None:
         self._timeout_ms = None if timeout is None else to_ms(timeout, name="timeout")
         self._begin = time.monotonic()
         self._pause_ms: float = FIRST_LOOK_MS
@@ -267,15 +266,16 @@ class _Patience:
     def has_waited(self) -> bool:
         return self._pause_ms > FIRST_LOOK_MS
 
-    def pause_s(self) -> float:
+    def pause_s(self, record: JobRecord, engine: Engine) -> float:
         pause_ms, self._pause_ms = self._pause_ms, min(self._pause_ms * LOOK_GROWTH, LAST_LOOK_MS)
         if self._timeout_ms is None:
             return pause_ms / 1000
         left_ms = self._timeout_ms - (time.monotonic() - self._begin) * 1000
         if left_ms <= 0:
             raise TimeoutError(
-                f"Job {self._job_id} has not ended within {describe_ms(self._timeout_ms)}. It goes "
-                "on without you: ask again later, or look at info() and at the workers."
+                f"Job {record.id} has not ended within {describe_ms(self._timeout_ms)}: it is "
+                f"{record.state} in {engine.location}. It goes on without you: ask again later, or "
+                "look at info() and whether workers serve that place."
             )
         return min(pause_ms, left_ms) / 1000
 
