@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from functools import partial
 from types import MappingProxyType, TracebackType
-from typing import TYPE_CHECKING, Any, Self, TypeVar, Unpack
+from typing import TYPE_CHECKING, Any, NoReturn, Self, TypeVar, Unpack
 
 from windlass.around import (
     AroundEnqueue,
@@ -27,6 +27,7 @@ from windlass.around import (
     read_lifespan,
     read_middleware,
 )
+from windlass.core import habits
 from windlass.core.codec import decode_plain
 from windlass.core.counting import count
 from windlass.core.ids import check_id
@@ -234,6 +235,12 @@ class Windlass(Registrar):
     def __repr__(self) -> str:
         tasks = count(len(self.tasks), "task")
         return f"<Windlass at {without_secrets(self.settings.url)}, {tasks}>"
+
+    if not TYPE_CHECKING:  # for a checker there is no such attribute
+
+        def __getattr__(self, name: str) -> NoReturn:
+            """Called only for what is not there."""
+            raise habits.missing_attribute(self, name, "An app", habits.OF_APPS)
 
     # -------------------------------------------------------------------------------- running
 

@@ -14,10 +14,11 @@ import math
 from collections.abc import Callable, Mapping
 from contextvars import ContextVar
 from datetime import UTC, datetime
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final, NoReturn
 
 import msgspec
 
+from windlass.core import habits
 from windlass.core.signals import Interruption
 from windlass.errors import NoContext
 
@@ -126,6 +127,12 @@ class Context:
             f"<Context of job {self.job_id}, task {self.task}, "
             f"attempt {self.attempt} of {self.max_attempts}>"
         )
+
+    if not TYPE_CHECKING:  # for a checker there is no such attribute
+
+        def __getattr__(self, name: str) -> NoReturn:
+            """Called only for what is not there."""
+            raise habits.missing_attribute(self, name, "A context", habits.OF_CONTEXTS)
 
 
 _NO_REPORT: Final = Report()

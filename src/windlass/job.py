@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Final, Generic, NoReturn, TypeVar, cast
 import msgspec
 
 from windlass.context import LogLine, Progress, Report
+from windlass.core import habits
 from windlass.core.durations import Duration, describe_ms, to_ms
 from windlass.core.envelope import unpack
 from windlass.core.failure import FailureText
@@ -195,6 +196,18 @@ class Job(Generic[R_co]):
 
     def __hash__(self) -> int:
         return hash(self.id)
+
+    if not TYPE_CHECKING:  # for a checker there is nothing of this
+
+        def __getattr__(self, name: str) -> NoReturn:
+            """Called only for what is not there."""
+            raise habits.missing_attribute(self, name, "A job", habits.OF_JOBS)
+
+        def __await__(self) -> NoReturn:
+            raise TypeError(
+                f"{self!r} is enqueued already, and nothing to await: in a coroutine write `await "
+                "task.aenqueue(...)`, and `await job.aresult()` for its result."
+            )
 
     # --------------------------------------------------------------------------------- inside
 

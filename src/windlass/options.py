@@ -161,7 +161,8 @@ def _read_priority(name: str, value: object) -> int:
 def _read_retry(name: str, value: object) -> Retry:
     if isinstance(value, Retry):
         return value
-    raise _wrong(name, "a windlass.Retry(...)", value)
+    instead = habits.instead_of_number(value)
+    raise _wrong(name, f"a windlass.Retry(...){instead}", value)
 
 
 def _read_moment(name: str, value: Any) -> Moment:

@@ -179,7 +179,10 @@ def read_declared(
     """Each schedule of a task by its name: that of the task, and with several of them a number."""
     timings = [schedule] if isinstance(schedule, Schedule) else schedule
     if not isinstance(timings, list | tuple) or not timings:
-        raise TypeError(f"schedule must be a Cron, an Every or a list of them, found {schedule!r}")
+        instead = f": write Cron({schedule!r})" if isinstance(schedule, str) else ""
+        raise TypeError(
+            f"schedule must be a Cron, an Every or a list of them, found {schedule!r}{instead}"
+        )
     _refuse_arguments(task)
     _check_options(task)
     for number, timing in enumerate(timings, 1):

@@ -20,6 +20,7 @@ import msgspec
 
 from windlass.core.codecs import CODECS
 from windlass.core.durations import Duration, describe_ms, to_ms
+from windlass.core.habits import OF_SETTINGS, instead_of_number
 from windlass.core.keys import HOW_TO_MAKE_ONE, SHORTEST, Keyring, why_not_encrypting
 from windlass.core.patterns import check_pattern
 from windlass.core.queue_plans import QUEUE_NAME
@@ -174,7 +175,8 @@ def _url(name: str, value: Any) -> str:
 def _retry(name: str, value: Any) -> Retry:
     if isinstance(value, Retry):
         return value
-    raise ValueError(f"{name} must be a windlass.Retry(...), found {value!r}")
+    instead = instead_of_number(value)
+    raise ValueError(f"{name} must be a windlass.Retry(...){instead}, found {value!r}")
 
 
 def _zone(name: str, value: Any) -> str:
@@ -431,6 +433,8 @@ def _read_text(setting: _Setting, name: str, text: str) -> object:
 
 def _refuse_unknown_arguments(arguments: Mapping[str, object]) -> None:
     for name in arguments:
+        if name in OF_SETTINGS:
+            raise SettingError(f"There is no setting {name}: write {OF_SETTINGS[name]}.")
         if name not in SETTINGS:
             raise SettingError(
                 f"There is no setting {name}.{nearest(name, SETTINGS)} "

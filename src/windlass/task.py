@@ -352,10 +352,8 @@ class Task(Generic[P, R_co]):
     if not TYPE_CHECKING:  # for a checker there is no such attribute
 
         def __getattr__(self, name: str) -> NoReturn:
-            """Called only for what is not there; Python itself asks for names with a `_`."""
-            if name.startswith("_"):
-                raise AttributeError(name, name=name, obj=self)
-            raise AttributeError(habits.missing_attribute(self, name), name=name, obj=self)
+            """Called only for what is not there."""
+            raise habits.missing_attribute(self, name)
 
 
 class SyncTask(Task[P, R_co]):

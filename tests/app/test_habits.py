@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 import pytest
 
-from windlass import Retry, State, Task, Windlass
-from windlass.core.habits import ATTRIBUTES
+from windlass import Every, Retry, SettingError, State, Task, Windlass
+from windlass.context import Context
+from windlass.core.habits import ATTRIBUTES, OF_APPS, OF_CONTEXTS, OF_JOBS, OF_SETTINGS
 from windlass.core.signature import OPTIONS
 from windlass.options import CallOptions
+from windlass.settings import SETTINGS
 
 
 @pytest.fixture
@@ -97,3 +100,94 @@ def test_raising_a_policy_says_what_to_raise(app: Windlass) -> None:
     with app.worker(), pytest.raises(Exception, match=r"raises RetryLater\(60\)"):
         job.result(timeout=20)
     assert job.info().state is State.DEAD
+
+
+# ------------------------------------------------------------- jobs, apps, contexts and policies
+
+
+def context() -> Context:
+    return Context(
+        job_id="1", task="t", queue="q", attempt=1, max_attempts=1, sink=lambda _progress: None
+    )
+
+
+@pytest.mark.parametrize(
+    ("attribute", "said"),
+    [
+        ("get", r"A job has no get: write job\.result\(timeout=\.\.\.\)"),
+        ("state", r"write job\.info\(\)\.state\."),
+        ("status", r"write job\.info\(\)\.state\."),
+        ("ready", r"write job\.info\(\)\.state\.is_final\."),
+        ("wait", r"write job\.result"),
+        ("revoke", r"write job\.cancel\(\)\."),
+        ("resullt", r"A job has no resullt\. Did you mean result\?"),
+        ("_ipython_display_", "_ipython_display_$"),
+    ],
+)
+def test_attributes_of_jobs(app: Windlass, attribute: str, said: str) -> None:
+    job = app.job("01m7gk6tx900smjc57av0rnpgb")
+    assert not hasattr(job, attribute)
+    with pytest.raises(AttributeError, match=said):
+        getattr(job, attribute)
+
+
+@pytest.mark.parametrize(
+    ("attribute", "said"),
+    [
+        ("send_task", r"An app has no send_task: write app\.task_named\(name\)\.enqueue"),
+        ("conf", r"write app\.settings"),
+        ("autodiscover_tasks", r"write Windlass\(include="),
+        ("tsk", r"An app has no tsk\. Did you mean task"),
+    ],
+)
+def test_attributes_of_apps(app: Windlass, attribute: str, said: str) -> None:
+    with pytest.raises(AttributeError, match=said):
+        getattr(app, attribute)
+
+
+def test_a_context_says_how_to_ask_for_another_try() -> None:
+    with pytest.raises(AttributeError, match=r"A context has no retry: write raise RetryLater"):
+        getattr(context(), "retry")  # noqa: B009  # a checker knows that there is none
+
+
+def test_none_of_these_hides_one_of_ours(app: Windlass) -> None:
+    job = app.job("01m7gk6tx900smjc57av0rnpgb")
+    for owner, words in ((job, OF_JOBS), (app, OF_APPS), (context(), OF_CONTEXTS)):
+        assert not set(words) & set(dir(owner))
+    assert not set(OF_SETTINGS) & set(SETTINGS)
+
+
+def test_awaiting_an_enqueue_names_its_twin(resize: Any) -> None:
+    async def mistake() -> None:
+        await resize.enqueue("cat.jpg", [100])
+
+    with pytest.raises(TypeError, match=r"write `await task\.aenqueue"):
+        asyncio.run(mistake())
+
+
+def test_arguments_of_policies_and_schedules() -> None:
+    retry: Any = Retry
+    every: Any = Every
+    with pytest.raises(
+        TypeError, match=r"Retry\(\.\.\.\) takes no max_retries: write max_attempts="
+    ):
+        retry(max_retries=3)
+    with pytest.raises(TypeError, match=r'Every\(\.\.\.\) takes no minutes: write Every\("5m"\)'):
+        every(minutes=5)
+
+
+def test_values_that_stand_for_policies_and_schedules(app: Windlass) -> None:
+    task: Any = app.task
+    with pytest.raises(
+        ValueError, match=r"Retry\(\.\.\.\), such as Retry\(max_attempts=3\), found 3"
+    ):
+        task(retry=3)
+    with pytest.raises(TypeError, match=r"write Cron\('\*/5 \* \* \* \*'\)"):
+        task(schedule="*/5 * * * *")(context)
+
+
+@pytest.mark.parametrize(("name", "said"), [("broker", "write url="), ("backend", "in url")])
+def test_settings_of_other_libraries(name: str, said: str) -> None:
+    make: Any = Windlass
+    with pytest.raises(SettingError, match=said):
+        make(**{name: "redis://localhost"})

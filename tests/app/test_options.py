@@ -64,7 +64,7 @@ def test_a_moment_is_a_distance_or_an_instant(name: str) -> None:
         ("priority", -101, ValueError, "priority must be a whole number from -100 to 100"),
         ("priority", True, ValueError, "priority must be .* found True"),
         ("priority", 1.0, TypeError, "priority must be .* found 1.0"),
-        ("retry", 3, ValueError, r"retry must be a windlass\.Retry\(\.\.\.\), found 3"),
+        ("retry", 3, ValueError, r"retry must be a .*, such as Retry\(max_attempts=3\), found 3"),
         ("expires", datetime(2030, 1, 1), ValueError, "expires must be .* the naive 2030"),  # noqa: DTZ001
         ("expires", "tomorrow", ValueError, "expires must be seconds as a number"),
         ("timeout", -1, ValueError, "timeout must not be negative"),

@@ -153,7 +153,7 @@ def test_the_variable_of_the_command_line_is_not_a_setting() -> None:
         ("max_payload", 0, "max_payload must be a whole number of at least 1, found 0"),
         ("max_crashes", True, "max_crashes must be a whole number .* found True"),
         ("max_snoozes", 1.5, "max_snoozes must be a whole number .* found 1.5"),
-        ("retry", 3, r"retry must be a windlass\.Retry\(\.\.\.\), found 3"),
+        ("retry", 3, r"retry must be a .*, such as Retry\(max_attempts=3\), found 3"),
         ("url", "jobs.db", "url must be text such as 'sqlite:///jobs.db', found text without ://"),
         ("url", Path("jobs.db"), "url must be text such as .* found .*Path"),
         ("include", "shop.tasks", r"include must be a list, found text: write \['shop\.tasks'\]"),

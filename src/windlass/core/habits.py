@@ -6,8 +6,11 @@ names our word is worth more than one that says only what is not there.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from typing import Final
+from collections.abc import Callable, Iterable, Mapping
+from functools import wraps
+from typing import Final, ParamSpec
+
+P = ParamSpec("P")
 
 _ENQUEUE: Final = "task.enqueue(...)"
 _RUN_AFTER: Final = "task.using(run_after=...).enqueue(...)"
@@ -69,16 +72,147 @@ OPTIONS: Final[Mapping[str, str]] = {
     "reject_on_worker_lost": "nothing: a job whose worker is lost is run again, always",
 }
 
+_RESULT: Final = "job.result(timeout=...), in coroutines await job.aresult(timeout=...)"
+_INFO: Final = "job.info().state"
+
+#: Attributes of a job.
+OF_JOBS: Final[Mapping[str, str]] = {
+    "get": _RESULT,
+    "get_result": _RESULT,
+    "return_value": _RESULT,
+    "wait": _RESULT,
+    "wait_result": _RESULT,
+    "join": _RESULT,
+    "state": _INFO,
+    "status": _INFO,
+    "get_status": _INFO,
+    "ready": "job.info().state.is_final",
+    "successful": "job.info().state is State.SUCCEEDED",
+    "failed": "job.info().state is State.DEAD",
+    "traceback": "job.info().error",
+    "revoke": "job.cancel()",
+    "abort": "job.cancel()",
+    "terminate": "job.cancel()",
+    "forget": "@app.task(result_ttl=...)",
+}
+
+#: Attributes of an app.
+OF_APPS: Final[Mapping[str, str]] = {
+    "send_task": "app.task_named(name).enqueue(...)",
+    "enqueue": "task.enqueue(...), or app.task_named(name).enqueue(...)",
+    "conf": "app.settings to read them, Windlass(...) or WINDLASS_... to give them",
+    "config_from_object": "Windlass(...) or WINDLASS_...",
+    "autodiscover_tasks": 'Windlass(include=["shop.tasks"])',
+    "add_periodic_task": "@app.task(schedule=...), or app.schedules.save(...)",
+    "on_after_configure": "@app.task(schedule=...)",
+    "periodic_task": "@app.task(schedule=...)",
+    "AsyncResult": "app.job(id)",
+    "control": "app.job(id).cancel(), or app.queue(name).pause()",
+    "actor": "@app.task",
+    "worker_main": "windlass worker in a shell, or with app.worker(): ...",
+}
+
+#: Attributes of a context.
+OF_CONTEXTS: Final[Mapping[str, str]] = {
+    "retry": "raise RetryLater(60)",
+    "request": "ctx itself, which has job_id, attempt, queue and headers",
+    "id": "ctx.job_id",
+    "retries": "ctx.attempt, which is 1 for the first try",
+    "update_state": "ctx.progress(share, message)",
+    "is_aborted": "ctx.cancelled",
+}
+
+_ATTEMPTS: Final = "max_attempts=..., which counts the first try too"
+
+#: Arguments of `Retry`.
+OF_RETRY: Final[Mapping[str, str]] = {
+    "max_retries": _ATTEMPTS,
+    "retries": _ATTEMPTS,
+    "max_tries": _ATTEMPTS,
+    "attempts": _ATTEMPTS,
+    "delay": "base=...",
+    "countdown": "base=...",
+    "interval": "base=...",
+    "default_retry_delay": "base=...",
+    "backoff": "factor=...",
+    "retry_backoff": "factor=...",
+    "max_delay": "cap=...",
+    "retry_backoff_max": "cap=...",
+    "retry_jitter": "jitter=...",
+    "autoretry_for": "retry_on=...",
+    "exceptions": "retry_on=...",
+    "dont_autoretry_for": "reject_on=...",
+}
+
+#: Arguments of `Every`.
+OF_EVERY: Final[Mapping[str, str]] = {
+    "seconds": 'Every("5s")',
+    "minutes": 'Every("5m")',
+    "hours": 'Every("5h")',
+    "days": 'Every("5d")',
+    "weeks": 'Every("7d")',
+    "run_every": 'Every("5m")',
+}
+
+_URL: Final = 'url="redis://localhost:6379/0", or WINDLASS_URL'
+_RESULTS: Final = "nothing: results are kept where the jobs are, in url"
+
+#: Arguments of `Windlass`.
+OF_SETTINGS: Final[Mapping[str, str]] = {
+    "broker": _URL,
+    "broker_url": _URL,
+    "redis_url": _URL,
+    "backend": _RESULTS,
+    "result_backend": _RESULTS,
+    "imports": "include=[...]",
+    "task_routes": "routes={...}",
+    "task_serializer": "codec=...",
+    "result_expires": "result_ttl=...",
+    "task_time_limit": "timeout=...",
+    "visibility_timeout": "nothing: a job may run for as long as it needs",
+}
+
 #: What Python says of something raised that is no exception.
 _NO_EXCEPTION: Final = "exceptions must derive from BaseException"
 
 
-def missing_attribute(owner: object, name: str) -> str:
-    """What to say of an attribute that a task does not have."""
-    if name in ATTRIBUTES:
-        return f"A task has no {name}: write {ATTRIBUTES[name]}."
-    known = [known for known in dir(owner) if not known.startswith("_")]
-    return f"A task has no {name}.{_nearest(name, known)}"
+def missing_attribute(
+    owner: object, name: str, kind: str = "A task", words: Mapping[str, str] = ATTRIBUTES
+) -> AttributeError:
+    """What to raise for an attribute that an object of ours does not have."""
+    if name.startswith("_"):  # asked for by Python itself, often, and in vain
+        return AttributeError(name, name=name, obj=owner)
+    if name in words:
+        said = f"{kind} has no {name}: write {words[name]}."
+    else:
+        known = [known for known in dir(owner) if not known.startswith("_")]
+        said = f"{kind} has no {name}.{_nearest(name, known)}"
+    return AttributeError(said, name=name, obj=owner)
+
+
+def in_our_words(
+    kind: str, words: Mapping[str, str]
+) -> Callable[[Callable[P, None]], Callable[P, None]]:
+    """For an `__init__`: refuses arguments that have another name here."""
+
+    def explain(function: Callable[P, None]) -> Callable[P, None]:
+        @wraps(function)
+        def checked(*args: P.args, **kwargs: P.kwargs) -> None:
+            for name in kwargs:
+                if name in words:
+                    raise TypeError(f"{kind}(...) takes no {name}: write {words[name]}.")
+            function(*args, **kwargs)
+
+        return checked
+
+    return explain
+
+
+def instead_of_number(found: object) -> str:
+    """What to write where a number stands for a policy."""
+    if isinstance(found, bool) or not isinstance(found, int):
+        return ""
+    return f", such as Retry(max_attempts={found})"
 
 
 def unexpected_keyword(name: str, known: Iterable[str], options: Iterable[str]) -> str:

@@ -22,6 +22,7 @@ from typing import Annotated, Any, Final, TypeGuard, final, overload
 import msgspec
 from msgspec import UNSET, UnsetType
 
+from windlass.core import habits
 from windlass.core.durations import MAX_DURATION_MS, Duration, describe_ms, to_ms
 from windlass.core.signals import Reject, RetryLater
 from windlass.core.states import Reason
@@ -146,6 +147,7 @@ class Retry:
         retry_if: Predicate | None = None,
     ) -> None: ...
 
+    @habits.in_our_words("Retry", habits.OF_RETRY)
     def __init__(
         self,
         max_attempts: int | UnsetType = UNSET,

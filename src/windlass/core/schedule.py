@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, Annotated, Final, Literal, final, overload
 
 import msgspec
 
+from windlass.core import habits
 from windlass.core.cron import LAST_YEAR, first_after, last_until, normal_text, read_expression
 from windlass.core.durations import MAX_DURATION_MS, Duration, describe_ms, instant_ms, to_ms
 from windlass.core.zones import zone_named
@@ -296,6 +297,7 @@ class Every(Schedule):
 
     interval_ms: int
 
+    @habits.in_our_words("Every", habits.OF_EVERY)
     def __init__(
         self,
         interval: Duration,
