@@ -38,7 +38,7 @@ class PartitionedMachine(QueueMachine):
 @pytest.mark.parametrize(
     ("name", "examples"),
     [
-        *(("sqlite-memory", 40), ("sqlite-file-normal", 40), ("redis", 40), ("redis-4", 25)),
+        *(("sqlite-memory", 25), ("sqlite-file-normal", 25), ("redis", 25), ("redis-4", 20)),
         pytest.param("sqlite-memory", 300, marks=pytest.mark.slow),
         pytest.param("redis", 300, marks=pytest.mark.slow),
     ],
