@@ -17,6 +17,7 @@ class Faulty:
         self._engine = engine
         self.faults: dict[str, Callable[[Callable[[], Any], tuple[Any, ...]], Any]] = {}
         self.calls: list[str] = []
+        self.capabilities = engine.capabilities
 
     def __getattr__(self, name: str) -> Any:
         real = getattr(self._engine, name)

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
 from threading import Event, Thread
+from time import monotonic
 from typing import Any, NoReturn, cast
 
 import pytest
@@ -18,7 +19,15 @@ from tests.worker.faulty import Faulty, lose_reply, lose_request, once
 from tests.worker.yard import until
 from windlass.app import Windlass
 from windlass.core.states import State
-from windlass.engine.contract import Engine, JobRecord, Outcome, Plan, Retried, Succeeded
+from windlass.engine.contract import (
+    Capability,
+    Engine,
+    JobRecord,
+    Outcome,
+    Plan,
+    Retried,
+    Succeeded,
+)
 from windlass.errors import EngineUnavailable
 from windlass.job import Job
 from windlass.worker import pump as pump_module
@@ -44,10 +53,12 @@ class ProcessEnd(BaseException):
 class Rig:
     """A pump with runners, and the child that owns it."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, *, awaits: bool) -> None:
         self.app = Windlass(f"sqlite:///{folder / 'jobs.db'}")
         self.engine = self.app.engine
         self.faulty = Faulty(self.engine)
+        if awaits:
+            self.faulty.capabilities = self.engine.capabilities | {Capability.AWAITED_CLAIMS}
         self.starts: list[int] = []
         self.gate = Event()
         self.gate.set()
@@ -72,6 +83,7 @@ class Rig:
         engine, nonces = cast(Engine, self.faulty), Nonces(self.table)
         adoption = Adoption(engine, self.app.tasks)
         rota = Rota(plan.queues, is_solo=plan.suspects)
+        self.lease, self.nonces = lease, nonces
         self.pump = Pump(engine, rota, line, lease, nonces, pace, self.app.tasks, adoption, self)
         execution = Execution(self.app.settings, self.pump.report_progress, adoption.leave)
         self.limits = Limits(self.table, 1_000, lambda: None, is_solo=False)
@@ -130,9 +142,10 @@ class Rig:
         assert problems == []
 
 
-@pytest.fixture
-def rig(tmp_path: Path) -> Iterator[Rig]:
-    rig = Rig(tmp_path)
+@pytest.fixture(params=[False, True], ids=["claims", "awaits claims"])
+def rig(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Rig]:
+    """Every engine can have a claim wait: one that says so is always asked to."""
+    rig = Rig(tmp_path, awaits=request.param)
     yield rig
     rig.close()
 
@@ -154,6 +167,40 @@ def test_a_call_whose_reply_is_unknown_is_repeated_and_everything_runs_once(
     # The one that failed was followed by a sign of life before it was repeated.
     failed_at = [n for n, name in enumerate(rig.faulty.calls) if name == "turn"][on - 1]
     assert rig.faulty.calls[failed_at + 1 : failed_at + 3] == ["beat", "turn"]
+
+
+def test_the_lease_counts_from_the_first_try(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The repeat finds what that has claimed, and need not have renewed anything."""
+    sent_at: list[float] = []
+    confirmed: list[float] = []
+
+    def lose_slowly(real: Callable[[], Any]) -> NoReturn:
+        real()
+        sent_at.append(monotonic())
+        raise EngineUnavailable("the reply was lost")
+
+    rig.faulty.faults["turn"] = once(lose_slowly)
+    monkeypatch.setattr(Lease, "confirm", lambda _lease, moment: confirmed.append(moment))
+    job = rig.task.enqueue(1)
+    rig.start()
+    until(lambda: confirmed, "a claim")
+    assert confirmed[0] < sent_at[0]
+    rig.table.confirm_beat(monotonic())  # nothing else says that the session lives
+    rig.pump.look()
+    rig.await_state(job.id, State.SUCCEEDED)
+
+
+def test_nothing_is_claimed_without_a_nonce_to_spare(
+    rig: Rig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Nonces, "left", lambda _nonces: 0)
+    job = rig.task.enqueue(1)
+    rig.start()
+    rounds = rig.pump.rounds
+    until(lambda: rig.pump.rounds > rounds + 1, "the pump to go round")
+    assert rig.record(job.id).state is State.READY
+    monkeypatch.undo()
+    rig.await_state(job.id, State.SUCCEEDED)
 
 
 def test_outcomes_are_kept_while_the_engine_is_away(rig: Rig) -> None:
@@ -310,7 +357,7 @@ def test_a_nudge_that_fails_holds_up_nobody(rig: Rig) -> None:
 
     rig.faulty.faults["nudge"] = fail
     pump = rig.start()
-    until(lambda: "wait" in rig.faulty.calls, "a rest")
+    until(lambda: {"wait", "await_claim"} & set(rig.faulty.calls), "a rest")
     for _ in range(20):
         assert rig.task.enqueue(1).result(timeout=20) == 1
     pump.drain()

@@ -363,10 +363,7 @@ class RedisEngine:
     def await_claim(
         self, session: str, nonce: str, plan: Plan, limit: int, timeout_ms: int
     ) -> Batch | None:
-        if self._partitions.number > 1:
-            self.wait(plan, timeout_ms)
-            return self.claim(session, nonce, plan, limit)
-        if time.monotonic() < self._hand_over_from:
+        if self._partitions.number > 1 or time.monotonic() < self._hand_over_from:
             self.wait(plan, timeout_ms)
             return self.claim(session, nonce, plan, limit)
         handing_over = self._handing_over.get()

@@ -13,13 +13,14 @@ from typing import Final
 
 
 class Kind(StrEnum):
-    """What a key is, and with that which sentinel it holds: the field or member "" each time."""
+    """What a key is, and with that which sentinel it holds: the field or member "", and a stream
+    the groups of those who read it."""
 
     HASH = "hash"
     LEXICAL = "lexical"  # a sorted set whose scores are all 0: the sentinel sorts first
     BY_TIME = "by_time"  # a sorted set by instant: the sentinel is never due
     BY_END = "by_end"  # a sorted set by instant: the sentinel is past for ever
-    STREAM = "stream"  # it has a group of readers from the first use on, and exists when empty
+    STREAM = "stream"  # with a group it exists when it is empty
 
 
 #: name -> kind. Scripts declare their keys by these names.
