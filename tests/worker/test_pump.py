@@ -59,6 +59,7 @@ class Rig:
         self.faulty = Faulty(self.engine)
         if awaits:
             self.faulty.capabilities = self.engine.capabilities | {Capability.AWAITED_CLAIMS}
+            self.faulty.faults["await_claim"] = self._wait_on
         self.starts: list[int] = []
         self.gate = Event()
         self.gate.set()
@@ -68,6 +69,11 @@ class Rig:
         self.sessions: list[str] = []
         self.ended = Event()
         self.saw_suspects = Event()
+
+    def _wait_on(self, _real: Callable[[], Any], arguments: tuple[Any, ...]) -> None:
+        """The claim goes on waiting: whoever wants to know calls it off, or makes it."""
+        _, _, plan, _, timeout_ms = arguments
+        self.engine.wait(plan, timeout_ms)
 
     def _make_task(self) -> Callable[[int], int]:
         def note(number: int) -> int:
@@ -144,7 +150,7 @@ class Rig:
 
 @pytest.fixture(params=[False, True], ids=["claims", "awaits claims"])
 def rig(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Rig]:
-    """Every engine can have a claim wait: one that says so is always asked to."""
+    """Claims that wait are never made while they do, so that one waits whatever happens."""
     rig = Rig(tmp_path, awaits=request.param)
     yield rig
     rig.close()
