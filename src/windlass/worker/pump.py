@@ -487,8 +487,7 @@ class Pump:
     # -------------------------------------------------------------------- giving back and ending
 
     def _begin_drain(self) -> None:
-        self._is_draining = True
-        self._call_off()
+        self._is_draining = True  # so there is no room, and a claim that waits is called off
         self._intake.release(self._line.take_back(monotonic()))
 
     def _is_done(self) -> bool:
