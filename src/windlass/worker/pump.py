@@ -22,7 +22,7 @@ from logging import getLogger
 from math import inf
 from threading import Event
 from time import monotonic
-from typing import Any, NoReturn
+from typing import Any, NoReturn, TypeVar
 
 from windlass.core.counting import Count
 from windlass.engine.contract import (
@@ -52,12 +52,16 @@ from windlass.worker.rota import Rota
 
 log = getLogger("windlass.worker")
 
+_T = TypeVar("_T")
+
 #: Without any news the engine is asked this often, in seconds: wake-ups are only hints.
 POLL_S = 0.5
 #: No more are reported or claimed in one round trip: with others in hand, runners go on meanwhile.
 MAX_TURN = 300
 #: When nothing ends for this long, in seconds, all slots are made use of.
 PRESS_S = 0.002
+#: A job that was claimed by a worker with nothing else to do is left alone for so long, in seconds.
+BEGIN_S = 0.0005
 #: A claim that has waited in line for this long, in seconds, is handed back.
 IMPATIENCE_S = 0.25
 #: After that nothing is claimed for so long, in seconds: whoever can start it comes first.
@@ -351,30 +355,33 @@ class Pump:
     # --------------------------------------------------------------------------------- settling
 
     def _settle(self, call: Call, turn: Turn) -> None:
-        self._count_refused(call.outcomes, turn.verdicts)
-        self._nonces.end(call.outcomes)
+        if call.outcomes:
+            self._count_refused(call.outcomes, turn.verdicts)
+            self._nonces.end(call.outcomes)
         if self._intake.has_sent_away:
             self._intake.has_sent_away = False
             self._owner.see_suspects()
-        if not call.room:
-            return
-        batch = turn.batch
+        if call.room:
+            self._settle_claim(call, turn.batch)
+
+    def _settle_claim(self, call: Call, batch: Batch) -> None:
+        """What is to be run comes before all that can wait."""
         self._nonces.begin(call.nonce, len(batch.claims))
+        self._heed()  # what was said meanwhile finds these claims not started yet
+        if batch.gone:
+            self._renew(call.session)
+        if call.session != self._session:
+            self._nonces.forget(call.nonce)
+        elif batch.claims:
+            self._receive(self._rota.in_order(batch.claims, call.plan, call.room))
         # An empty answer is always followed by a rest, however short: no error makes this spin.
         self._may_claim = len(batch.claims) >= call.room or bool(
             batch.claims and batch.next_in_ms == 0
         )
         self._next_due_s = POLL_S if batch.next_in_ms is None else batch.next_in_ms / 1000
         self._note_idle(batch)
-        self._heed()  # what was said meanwhile finds these claims not started yet
-        if batch.gone:
-            self._renew(call.session)
         if batch.suspects and not self._plan.suspects:
             self._announce_suspects()
-        if call.session != self._session:
-            self._nonces.forget(call.nonce)
-        elif batch.claims:
-            self._receive(self._rota.in_order(batch.claims, call.plan, call.room))
 
     def _note_idle(self, batch: Batch) -> None:
         """Whether there is nothing to do here, as far as the last claim can tell."""
@@ -420,16 +427,10 @@ class Pump:
             self._begin_awaiting()
         timeout_s, began_at = self._rest_s(), monotonic()
         batch = None
-        self._wake = self._engine.nudge if room else self._news.set
-        try:
-            if not (self._outcomes or self._commands):
-                if room:
-                    batch = self._wait_for_work(timeout_s)
-                else:
-                    self._news.wait(timeout_s)
-        finally:
-            self._wake = None
-            self._news.clear()
+        if room:
+            batch = self._hear(self._engine.nudge, lambda: self._wait_for_work(timeout_s))
+        else:
+            self._doze(timeout_s)
         if batch is not None:
             self._take_awaited(batch)
             return
@@ -438,6 +439,19 @@ class Pump:
         self._may_claim = True
         if not room and not self._is_away:
             self._table.note_answer(monotonic())  # there was nothing to ask for
+
+    def _hear(self, wake: Callable[[], None], wait: Callable[[], _T]) -> _T | None:
+        """Wait in a way that `wake` ends, unless there is news already."""
+        self._wake = wake
+        try:
+            return None if self._outcomes or self._commands else wait()
+        finally:
+            self._wake = None
+            self._news.clear()
+
+    def _doze(self, seconds: float) -> None:
+        """Until a runner reports or the supervisor speaks."""
+        self._hear(self._news.set, lambda: self._news.wait(seconds))
 
     def _wait_for_work(self, timeout_s: float) -> Batch | None:
         """What a claim that waited got, as soon as it did."""
@@ -465,6 +479,8 @@ class Pump:
         self._note_back()
         self._table.note_answer(monotonic())
         self._settle(self._awaiting.end(), Turn(verdicts=(), batch=batch))
+        if batch.claims:  # whoever was woken for it needs the interpreter, and may end it at once
+            self._doze(BEGIN_S)
 
     def _call_off(self) -> None:
         """The claim that waits is not wanted any more."""
