@@ -97,7 +97,7 @@ class Job:
         now_ms: int,
         *,
         started: bool = True,
-        error: bytes = b"",
+        error: bytes | None = None,
         **changes: Any,
     ) -> None:
         """Let an event happen that leads to a state; `changes` are what is special about it."""
@@ -145,8 +145,11 @@ def _is_suspect(was: JobRecord, event: Event) -> bool:
     return was.suspect or event in {Event.CRASH, Event.SUSPECT}
 
 
-def _history(was: JobRecord, event: Event, error: bytes, now_ms: int) -> tuple[Failure, ...]:
-    if event not in REMEMBERED and not (event is Event.REVIVE and error):
+def _history(
+    was: JobRecord, event: Event, error: bytes | None, now_ms: int
+) -> tuple[Failure, ...]:
+    """An empty payload that was replaced is remembered too."""
+    if event not in REMEMBERED and not (event is Event.REVIVE and error is not None):
         return was.failures
     entry = Failure(
         at_ms=now_ms,
@@ -154,6 +157,6 @@ def _history(was: JobRecord, event: Event, error: bytes, now_ms: int) -> tuple[F
         attempt=was.counters.attempt,
         session=was.session,
         started_ms=was.started_ms,
-        error=error,
+        error=error or b"",
     )
     return (*was.failures, entry)[-MAX_FAILURES:]
