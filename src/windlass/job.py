@@ -39,6 +39,8 @@ if TYPE_CHECKING:
 
 R_co = TypeVar("R_co", covariant=True)
 
+#: How long a job that was enqueued by this handle is left alone before the first look at it.
+START_MS: Final = 3
 #: How long to wait between two looks at a job whose result is awaited: first, growth, most.
 FIRST_LOOK_MS: Final = 5
 LOOK_GROWTH: Final = 1.5
@@ -132,6 +134,8 @@ class Job(Generic[R_co]):
         Raises `JobFailed`, `JobCancelled`, `ResultExpired` or `JobNotFound`, and the builtin
         `TimeoutError` if the job has not ended within `timeout`."""
         patience = _Patience(timeout)
+        if self.created:
+            time.sleep(patience.start_s())
         while True:
             record = self._read()
             if record.state.is_final:
@@ -147,6 +151,8 @@ class Job(Generic[R_co]):
         import asyncio  # slow to import, and here already loaded by whoever awaits
 
         patience = _Patience(timeout)
+        if self.created:
+            await asyncio.sleep(patience.start_s())
         while True:
             record = await self._aread()
             if record.state.is_final:
@@ -278,6 +284,10 @@ class _Patience:
     @property
     def has_waited(self) -> bool:
         return self._pause_ms > FIRST_LOOK_MS
+
+    def start_s(self) -> float:
+        """Before the first look at a job that was perhaps enqueued right now: it has not ended."""
+        return min(START_MS, START_MS if self._timeout_ms is None else self._timeout_ms) / 1000
 
     def pause_s(self, record: JobRecord, engine: Engine) -> float:
         pause_ms, self._pause_ms = self._pause_ms, min(self._pause_ms * LOOK_GROWTH, LAST_LOOK_MS)

@@ -158,16 +158,12 @@ class Node:
 def _reading(name: str) -> bytes:
     if keys.KINDS[name] is keys.Kind.HASH:
         return scripts.pack(b"HGETALL", name_of(name))
-    if keys.KINDS[name] is keys.Kind.STREAM:
-        return scripts.pack(b"XINFO", b"GROUPS", name_of(name))
     return scripts.pack(b"ZRANGE", name_of(name), b"0", b"-1", b"WITHSCORES")
 
 
 def _to_value(name: str, reply: Any) -> Value:
     if isinstance(reply, AskError) or not reply:
         return None
-    if keys.KINDS[name] is keys.Kind.STREAM:
-        return None if isinstance(reply, ResponseError) else {b"": b""}  # rings are hints
     pairs = dict(zip(reply[::2], reply[1::2], strict=True))
     if name == "wait":  # by the clock of the server, which does not stand still
         return dict.fromkeys(pairs, b"")

@@ -95,7 +95,7 @@ class Place:
         sizes = {
             name: self._ask("HLEN" if KINDS[kind] is Kind.HASH else "ZCARD", name)
             for kind, name in self._keys()
-            if kind not in GROWN and KINDS[kind] is not Kind.STREAM
+            if kind not in GROWN
         }
         return {name: size for name, size in sizes.items() if size != 1}
 

@@ -1,21 +1,26 @@
-"""Claims that wait in the server: they are made without the waiter, once, and by whatever way."""
+"""Jobs that are handed over: leased by the put for somebody who waits, once, whatever happens."""
 
 from __future__ import annotations
 
 import os
 import re
-import threading
 import time
+
+import pytest
 
 from tests.engines.conftest import OpenRedis, new_job
 from tests.redis_server import RedisServer
 from windlass.core.states import State
-from windlass.engine.contract import Batch, Claim, Plan
+from windlass.engine.contract import Beat, Claim, JobRecord, NewJob, Plan, QueueChange
+from windlass.engine.redis import bell
 from windlass.engine.redis.engine import RedisEngine
 from windlass.engine.redis.pool import MOST_CALLS
+from windlass.testing.contract.world import StandingStill
 
 JOB = "job-000000"
 NAMESPACE = "waiting"
+ALL = Plan()
+NOW_MS = 1_800_000_000_000
 
 
 def open_two(server: RedisServer, open_redis: OpenRedis) -> tuple[RedisEngine, RedisEngine]:
@@ -23,100 +28,224 @@ def open_two(server: RedisServer, open_redis: OpenRedis) -> tuple[RedisEngine, R
     return open_redis(url), open_redis(url)
 
 
-def arm(engine: RedisEngine, nonce: str = "nonce-1") -> None:
-    assert engine.await_claim("worker", nonce, Plan(), 1, 1) is None
+def arm(engine: RedisEngine, nonce: str = "nonce-1", plan: Plan = ALL) -> None:
+    """Have a claim wait, by a session that is known."""
+    engine.beat([Beat(session="worker", info=b"it")])
+    assert engine.await_claim("worker", nonce, plan, 1, 1) is None
 
 
-def ask(engine: RedisEngine, nonce: str = "nonce-1") -> list[Claim]:
-    batch = engine.await_claim("worker", nonce, Plan(), 1, 5_000)
+def ask(engine: RedisEngine, nonce: str = "nonce-1", plan: Plan = ALL) -> list[Claim]:
+    batch = engine.await_claim("worker", nonce, plan, 1, 5_000)
     assert batch is not None
     return list(batch.claims)
 
 
-def state_of(engine: RedisEngine, job_id: str = JOB) -> State:
+def record_of(engine: RedisEngine, job_id: str = JOB) -> JobRecord:
     [record] = engine.get([job_id])
     assert record is not None
-    return record.state
+    return record
 
 
-def await_state(engine: RedisEngine, state: State) -> None:
-    deadline = time.monotonic() + 5
-    while state_of(engine) is not state:
-        assert time.monotonic() < deadline
-        time.sleep(0.001)
+def state_of(engine: RedisEngine, job_id: str = JOB) -> State:
+    return record_of(engine, job_id).state
 
 
-def test_it_is_made_before_the_waiter_looks_again(
-    own_server: RedisServer, open_redis: OpenRedis
-) -> None:
+def test_it_is_leased_by_the_put(own_server: RedisServer, open_redis: OpenRedis) -> None:
     waiting, putting = open_two(own_server, open_redis)
     arm(waiting)
-    putting.put([new_job(), new_job(1)])
-    await_state(putting, State.RUNNING)
-    assert state_of(putting, "job-000001") is State.READY
-    assert [claim.id for claim in ask(waiting)] == [JOB]
+    putting.put([new_job()])
+    assert state_of(putting) is State.RUNNING
+    assert putting.check() == []
+    [claim] = ask(waiting)
+    assert (claim.id, claim.token, claim.payload) == (JOB, "nonce-1", b"x")
+
+
+def test_it_is_as_if_it_had_been_claimed(own_server: RedisServer, open_redis: OpenRedis) -> None:
+    seen = []
+    for namespace, is_handed in (("handed", True), ("claimed", False)):
+        url = own_server.url(namespace=namespace)
+        waiting, putting = open_redis(url), open_redis(url)
+        waiting.clock_offset_ms = putting.clock_offset_ms = StandingStill(NOW_MS)
+        waiting.beat([Beat(session="worker", info=b"it")])
+        if is_handed:
+            arm(waiting)
+        putting.put([new_job(queue="mail", priority=7, expires_in_ms=60_000)])
+        assert (state_of(putting) is State.RUNNING) is is_handed
+        claims = ask(waiting)
+        [session] = putting.sessions()
+        seen.append((claims, record_of(putting), session, putting.stats(), putting.check()))
+    assert seen[0] == seen[1]
+
+
+def test_who_waits_the_longest_is_first(own_server: RedisServer, open_redis: OpenRedis) -> None:
+    engines = [open_redis(own_server.url(namespace=NAMESPACE)) for _ in range(3)]
+    putting = engines.pop()
+    for number, waiting in enumerate(engines):
+        waiting.beat([Beat(session=f"worker-{number}", info=b"it")])
+        waiting.await_claim(f"worker-{number}", "nonce", Plan(), 1, 1)
+        time.sleep(0.005)  # the list knows milliseconds
+    for number in range(2):
+        putting.put([new_job(number)])
+        assert record_of(putting, f"job-{number:06d}").session == f"worker-{number}"
+
+
+def test_only_to_those_who_serve_its_queue(own_server: RedisServer, open_redis: OpenRedis) -> None:
+    engines = [open_redis(own_server.url(namespace=NAMESPACE)) for _ in range(3)]
+    putting = engines.pop()
+    for waiting, queue in zip(engines, ("mail", "q"), strict=True):
+        waiting.beat([Beat(session=queue, info=b"it")])
+        waiting.await_claim(queue, "nonce", Plan(queues=(queue,)), 1, 1)
+        time.sleep(0.005)  # the list knows milliseconds
+    putting.put([new_job()])
+    assert record_of(putting).session == "q"
+
+
+@pytest.mark.parametrize(
+    "job",
+    [
+        new_job(run_in_ms=60_000),
+        new_job(expires_ms=1),
+        new_job(queue="q+gpu"),
+        new_job(queue="paused"),
+        new_job(queue="bounded"),
+    ],
+    ids=lambda job: f"{job.queue}-{job.run_in_ms}-{job.expires_ms}",
+)
+def test_not_if_a_claim_might_get_another(
+    own_server: RedisServer, open_redis: OpenRedis, job: NewJob
+) -> None:
+    waiting, putting = open_two(own_server, open_redis)
+    putting.change_queue("paused", QueueChange(paused=True))
+    putting.change_queue("bounded", QueueChange(max_waiting=9))
+    arm(waiting)
+    putting.put([job])
+    assert state_of(putting) in {State.READY, State.SCHEDULED}
     assert putting.check() == []
 
 
-def test_rings_go_to_those_who_wait_the_longest_first(
+def test_not_before_others_that_stand_in_line(
     own_server: RedisServer, open_redis: OpenRedis
 ) -> None:
-    first, second, putting = (open_redis(own_server.url(namespace=NAMESPACE)) for _ in range(3))
-    for number, waiting in enumerate((first, second)):
-        waiting.await_claim(f"worker-{number}", "nonce", Plan(), 1, 1)
-        time.sleep(0.005)  # the list knows milliseconds
-    putting.put([new_job()])
-    batch = first.await_claim("worker-0", "nonce", Plan(), 1, 5_000)
-    assert batch is not None
-    assert [claim.id for claim in batch.claims] == [JOB]
-    putting.put([new_job(1)])  # the first is off the list, so this is for the second
-    batch = second.await_claim("worker-1", "nonce", Plan(), 1, 5_000)
-    assert batch is not None
-    assert [claim.id for claim in batch.claims] == ["job-000001"]
+    waiting, putting = open_two(own_server, open_redis)
+    arm(waiting, plan=Plan(queues=("q",)))
+    putting.put([new_job(0), new_job(1, priority=5)])
+    assert [state_of(putting, f"job-{number:06d}") for number in (0, 1)] == [State.READY] * 2
+    assert [claim.id for claim in ask(waiting)] == ["job-000001"]
+    other = open_redis(own_server.url(namespace=NAMESPACE))
+    other.beat([Beat(session="other", info=b"it")])
+    assert other.await_claim("other", "nonce", Plan(queues=("mail",)), 1, 1) is None
+    putting.put([new_job(2)])
+    assert state_of(putting, "job-000002") is State.READY
 
 
-def test_the_connection_breaks_before_the_ring(
-    own_server: RedisServer, open_redis: OpenRedis
-) -> None:
-    waiting = open_redis(own_server.url(namespace=NAMESPACE))
-    arm(waiting)
-    own_server.tell("CLIENT", "KILL", "TYPE", "normal")
-    open_redis(own_server.url(namespace=NAMESPACE)).put([new_job()])
-    assert [claim.id for claim in ask(waiting)] == [JOB]
-    assert waiting.check() == []
-
-
-def test_the_reply_is_lost(own_server: RedisServer, open_redis: OpenRedis) -> None:
+def test_not_to_a_session_that_is_gone(own_server: RedisServer, open_redis: OpenRedis) -> None:
     waiting, putting = open_two(own_server, open_redis)
     arm(waiting)
-    putting.put([new_job(), new_job(1)])
-    await_state(putting, State.RUNNING)
-    own_server.tell("CLIENT", "KILL", "TYPE", "normal")
+    putting.close("worker", (), "")
+    putting.put([new_job()])
+    assert state_of(putting) is State.READY
+
+
+def test_nobody_listens_any_more(own_server: RedisServer, open_redis: OpenRedis) -> None:
+    """The waiter is still on the list. Whatever its lease was, it is not made longer."""
+    waiting, putting = open_two(own_server, open_redis)
+    plain = open_redis(own_server.url(namespace="plain"))
+    for engine in (waiting, putting, plain):
+        engine.clock_offset_ms = StandingStill(NOW_MS)
+    arm(waiting)
+    [before] = putting.sessions()
+    own_server.tell("CLIENT", "KILL", "TYPE", "pubsub")
+    for engine in (putting, plain):
+        engine.clock_offset_ms = StandingStill(NOW_MS + 1_000)
+        engine.put([new_job()])
+    assert record_of(putting) == record_of(plain)
+    assert putting.stats() == plain.stats()
+    assert putting.check() == []
+    [after] = putting.sessions()
+    assert after.expires_in_ms == before.expires_in_ms - 1_000
     assert [claim.id for claim in ask(waiting)] == [JOB]
+
+
+def test_the_next_one_is_rung_for(own_server: RedisServer, open_redis: OpenRedis) -> None:
+    deaf, putting = open_two(own_server, open_redis)
+    listening = open_redis(own_server.url(namespace=NAMESPACE))
+    arm(deaf)
+    own_server.tell("CLIENT", "KILL", "TYPE", "pubsub")
+    time.sleep(0.005)  # the list knows milliseconds
+    listening.beat([Beat(session="other", info=b"it")])
+    assert listening.await_claim("other", "nonce", Plan(), 1, 1) is None
+    putting.put([new_job()])
+    batch = listening.await_claim("other", "nonce", Plan(), 1, 400)
+    assert batch is not None
+    assert [claim.id for claim in batch.claims] == [JOB]
+
+
+def test_the_message_is_lost(own_server: RedisServer, open_redis: OpenRedis) -> None:
+    waiting, putting = open_two(own_server, open_redis)
+    arm(waiting)
+    putting.put([new_job()])
+    putting.put([new_job(1)])
+    own_server.tell("CLIENT", "KILL", "TYPE", "pubsub")
+    waiting._bell.close()
+    waiting._waiting.nonce = ""  # as after an error
+    turn = waiting.turn("worker", (), "nonce-1", Plan(), 5)
+    assert [claim.id for claim in turn.batch.claims] == [JOB]
     assert putting.stats().totals == {"enqueued": 2}  # nothing was lost or given back on the way
     assert state_of(putting, "job-000001") is State.READY
 
 
-def test_what_it_got_is_given_back(own_server: RedisServer, open_redis: OpenRedis) -> None:
+def test_what_was_handed_over_is_given_back(own_server: RedisServer, open_redis: OpenRedis) -> None:
     waiting, putting = open_two(own_server, open_redis)
     arm(waiting)
     putting.put([new_job()])
-    await_state(putting, State.RUNNING)
     assert waiting.release("worker", "nonce-1") == 1
     assert state_of(putting) is State.READY
-    assert putting.claim("other", "nonce", Plan(), 1).claims
+    assert [claim.token for claim in ask(waiting, "nonce-2")] == ["nonce-2"]
 
 
-def test_one_that_is_given_back_is_never_made(
+def test_a_message_under_an_earlier_nonce_is_not_heeded(
     own_server: RedisServer, open_redis: OpenRedis
 ) -> None:
     waiting, putting = open_two(own_server, open_redis)
     arm(waiting)
-    waiting.release("worker", "nonce-1")
     putting.put([new_job()])
-    arm_again = waiting.await_claim("worker", "nonce-2", Plan(), 1, 5_000)
-    assert arm_again is not None
-    assert [claim.token for claim in arm_again.claims] == ["nonce-2"]
+    assert waiting.claim("worker", "nonce-1", Plan(), 1).claims  # by the usual way
+    assert waiting.await_claim("worker", "nonce-2", Plan(), 1, 200) is not None
+    assert waiting.await_claim("worker", "nonce-3", Plan(), 1, 1) is None
+    putting.put([new_job(1)])
+    assert [claim.id for claim in ask(waiting, "nonce-3")] == ["job-000001"]
+
+
+@pytest.mark.parametrize("way", ["release", "claim"])
+def test_a_put_that_comes_too_late_leases_nothing(
+    own_server: RedisServer, open_redis: OpenRedis, way: str
+) -> None:
+    """The waiter has given up, and is on the list after all."""
+    waiting, putting = open_two(own_server, open_redis)
+    arm(waiting)
+    waiter = waiting._waiting.waiter
+    if way == "release":
+        waiting.release("worker", "nonce-1")
+    else:
+        waiting.claim("worker", "nonce-1", Plan(), 1)
+    waiting._look(waiter, 500, Plan())
+    putting.put([new_job()])
+    assert state_of(putting) is State.READY
+    assert [claim.token for claim in ask(waiting, "nonce-2")] == ["nonce-2"]
+
+
+@pytest.mark.parametrize("way", ["release", "claim"])
+def test_who_gives_up_is_on_the_list_no_more(
+    own_server: RedisServer, open_redis: OpenRedis, way: str
+) -> None:
+    waiting, _ = open_two(own_server, open_redis)
+    arm(waiting)
+    assert own_server.tell("ZCARD", f"{{{NAMESPACE}:p0}}:wait") == b":2\r\n"
+    if way == "release":
+        waiting.release("worker", "nonce-1")
+    else:
+        waiting.claim("worker", "nonce-1", Plan(), 1)
+    assert own_server.tell("ZCARD", f"{{{NAMESPACE}:p0}}:wait") == b":1\r\n"
 
 
 def test_a_server_that_restarts_under_it(own_server: RedisServer, open_redis: OpenRedis) -> None:
@@ -134,85 +263,67 @@ def test_a_process_has_one_connection_to_be_woken_by(
     engine = open_redis(own_server.url(namespace=NAMESPACE))
     for number in range(3):
         engine.wait(Plan(), 1)
-        arm(engine, f"nonce-{2 * number}")
-        engine.claim("worker", f"nonce-{2 * number}", Plan(), 1)
+        arm(engine, f"nonce-{number}")
+        engine.claim("worker", f"nonce-{number}", Plan(), 1)
     listed = own_server.tell("CLIENT", "LIST")
     others = re.findall(rb"cmd=(\S+)", listed)
     assert len(others) - 1 <= MOST_CALLS + 1, others  # one is that of the test
 
 
-def test_without_the_right_to_block_it_waits_and_claims(
+def test_without_the_right_to_publish_it_is_found(
     own_server: RedisServer, open_redis: OpenRedis
 ) -> None:
-    own_server.add_user("plain", "on", ">secret", "~*", "&*", "+@all", "-xreadgroup")
-    url = own_server.url_for("plain")
-    waiting, putting = open_redis(url), open_redis(url)
-    assert waiting.await_claim("worker", "nonce-1", Plan(), 1, 200) == Batch()
-    started = time.monotonic()
-    assert waiting.await_claim("worker", "nonce-2", Plan(), 1, 200) == Batch()
-    assert time.monotonic() - started > 0.19  # it does not spin
-    timer = threading.Timer(0.05, putting.put, ([new_job()],))
-    timer.start()
-    started = time.monotonic()
-    assert [claim.id for claim in ask(waiting, "nonce-3")] == [JOB]
-    assert time.monotonic() - started < 0.4, "the ring went to a claim that does not wait"
-    timer.join()
-
-
-def test_a_claim_that_comes_too_late_leases_nothing(
-    own_server: RedisServer, open_redis: OpenRedis
-) -> None:
-    """The waiter has given up, and the server gets the claim that was sent ahead after all."""
-    waiting, putting = open_two(own_server, open_redis)
+    own_server.add_user("mute", "on", ">secret", "~*", "&*", "+@all", "-publish")
+    waiting, putting = (open_redis(own_server.url_for("mute")) for _ in range(2))
     arm(waiting)
-    handing_over = waiting._handing_over.get()
-    late = waiting._claiming.call("worker", "nonce-1", Plan(), 1)
-    assert waiting.claim("worker", "nonce-1", Plan(), 1) == Batch()
     putting.put([new_job()])
-    waiting._server.run([late], waiting._server.deadline())
     assert state_of(putting) is State.READY
-    assert handing_over.sent == "nonce-1"
-    assert [claim.token for claim in ask(waiting, "nonce-2")] == ["nonce-2"]
+    assert waiting.await_claim("worker", "nonce-1", Plan(), 1, 1) is None
+    assert [claim.id for claim in waiting.claim("worker", "nonce-1", Plan(), 1).claims] == [JOB]
 
 
-def test_without_the_right_to_unblock_nothing_is_lost(
-    own_server: RedisServer, open_redis: OpenRedis
-) -> None:
-    own_server.add_user("firm", "on", ">secret", "~*", "&*", "+@all", "-client|unblock")
-    waiting, putting = (
-        open_redis(own_server.url_for("firm")),
-        open_redis(own_server.url_for("firm")),
-    )
-    for number in range(3):
-        arm(waiting, f"nonce-{number}")
-        assert waiting.claim("worker", f"nonce-{number}", Plan(), 1) == Batch()
-    putting.put([new_job()])
-    assert [claim.id for claim in ask(waiting, "nonce-9")] == [JOB]
-
-
-def test_a_database_that_was_emptied_is_prepared_again(
-    own_server: RedisServer, open_redis: OpenRedis
-) -> None:
+def test_a_database_that_was_emptied(own_server: RedisServer, open_redis: OpenRedis) -> None:
     waiting, putting = open_two(own_server, open_redis)
     arm(waiting)
     own_server.tell("FLUSHALL")
-    assert ask(waiting) == []  # the group is gone with the stream
-    waiting._hand_over_from = 0.0
-    arm(waiting, "nonce-2")
     putting.put([new_job()])
-    await_state(putting, State.RUNNING)
+    assert waiting.await_claim("worker", "nonce-1", Plan(), 1, 1) is None
+    assert [claim.id for claim in waiting.claim("worker", "nonce-1", Plan(), 1).claims] == [JOB]
 
 
-def test_rings_are_not_taken_by_those_who_run_jobs_alone(
+def test_nothing_is_handed_to_those_who_run_jobs_alone(
     own_server: RedisServer, open_redis: OpenRedis
 ) -> None:
+    """Nor do they take the ring that is meant for another."""
     url = own_server.url(namespace=NAMESPACE)
     alone, waiting, putting = (open_redis(url) for _ in range(3))
-    alone.await_claim("solo", "nonce", Plan(suspects=True), 1, 1)
+    alone.beat([Beat(session="solo", info=b"it")])
+    assert alone.await_claim("solo", "nonce", Plan(suspects=True), 1, 1) is None
     time.sleep(0.005)  # the list knows milliseconds
     arm(waiting)
-    putting.put([new_job()])
-    await_state(putting, State.RUNNING)
+    putting.put([new_job(), new_job(1)])
+    assert ask(waiting)
+    assert alone.await_claim("solo", "nonce", Plan(suspects=True), 1, 400) is not None  # rung too
+    assert alone.await_claim("solo", "nonce-2", Plan(suspects=True), 1, 1) is None
+    arm(waiting, "nonce-9", Plan(queues=("mail",)))
+    putting.put([new_job(2, queue="mail")])
+    assert record_of(putting, "job-000002").session == "worker"
+
+
+@pytest.mark.parametrize("by_driver", [False, True])
+def test_a_message_may_come_in_pieces(
+    own_server: RedisServer,
+    open_redis: OpenRedis,
+    monkeypatch: pytest.MonkeyPatch,
+    by_driver: bool,
+) -> None:
+    monkeypatch.setattr(bell, "SOCKETS_ARE_FILES", not by_driver)
+    waiting, putting = open_two(own_server, open_redis)
+    arm(waiting)
+    body = os.urandom(3_000_000)
+    putting.put([new_job(payload=body)])
+    assert [claim.payload for claim in ask(waiting)] == [body]
+    assert record_of(putting).counters.starts == 1
 
 
 def test_descriptors_may_be_many(own_server: RedisServer, open_redis: OpenRedis) -> None:

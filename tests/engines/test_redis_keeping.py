@@ -48,7 +48,7 @@ def test_nothing_but_sentinels_is_left_when_all_was_kept_long_enough(
         (partition, name): size_of(own_server, partition, name)
         for partition in range(partitions)
         for name in KINDS
-        if name not in {"meta", "total", "bell"}
+        if name not in {"meta", "total"}
     }
     assert set(sizes.values()) == {1}, sizes
     assert world.engine.check() == []

@@ -143,7 +143,7 @@ def test_the_processes_of_a_worker_have_at_most_four_connections_each(
 ) -> None:
     """A child has two engine objects: the pump's and the app's, by which its jobs enqueue."""
     worker = yard.start(slots=10)
-    until(lambda: b"cmd=xreadgroup" in server.tell("CLIENT", "LIST"), "a child that waits")
+    until(lambda: b"cmd=subscribe" in server.tell("CLIENT", "LIST"), "a child that waits")
     for number in range(20):
         yard.plain(f"job-{number}", *[f"enqueue:from-{number}-{n}" for n in range(10)])
     most = 0

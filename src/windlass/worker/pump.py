@@ -476,9 +476,9 @@ class Pump:
         self._claim_sent_at = self._awaiting.began_at
         if batch.claims:
             self._lease.confirm(self._claim_sent_at)
+        self._settle_claim(self._awaiting.end(), batch)
         self._note_back()
         self._table.note_answer(monotonic())
-        self._settle(self._awaiting.end(), Turn(verdicts=(), batch=batch))
         if batch.claims:  # whoever was woken for it needs the interpreter, and may end it at once
             self._doze(BEGIN_S)
 

@@ -1,9 +1,9 @@
 """The bell: a waiter sleeps on a channel of its own until somebody has work for it.
 
 A waiter puts its channel on the list of every partition in the same step in which it looks for
-work, so no wake-up is lost in between. Whoever makes n jobs ready takes up to n channels off the
-list and publishes to each. Nothing depends on the bell but speed: a wait is never longer than the
-poll floor.
+work, so no wake-up is lost in between. Whoever makes n jobs ready takes up to n waiters off the
+list and publishes to each: nothing, or a job that is handed over. Nothing depends on the bell but
+speed: a wait is never longer than the poll floor.
 
 A connection on which nothing is published looks like one that was cut on the way without a word. So
 the waiter subscribes again every few seconds, and opens a new one if that was not answered.
@@ -18,8 +18,9 @@ import threading
 import time
 from collections.abc import Callable
 from enum import Enum
-from typing import Final
+from typing import Any, Final
 
+import hiredis
 import redis
 
 from windlass.engine.redis import keys, scripts
@@ -28,7 +29,6 @@ from windlass.engine.redis.pool import Link
 from windlass.engine.waiting import (
     POLL_FLOOR_MS,
     SOCKETS_ARE_FILES,
-    Nudge,
     OfThisProcess,
     await_readable,
     new_nudge,
@@ -36,6 +36,7 @@ from windlass.engine.waiting import (
 
 _PATIENCE_S: Final = 1.0
 _MOST_BYTES: Final = 65_536
+_MOST_MESSAGES: Final = 100
 #: How often to see whether the connection still stands.
 PULSE_S: Final = 5.0
 
@@ -59,25 +60,30 @@ class Bell:
         timeout_ms: int,
     ) -> None:
         """Return when rung or nudged, when `register` finds work, or after a time."""
-        inside = self._inside.get()
-        inside.subscribe()
+        channel = self.listen()
         block_ms = max(0, min(timeout_ms, POLL_FLOOR_MS))
-        found = register(inside.channel, block_ms)
-        woken = None if found else inside.block(block_ms)
+        found = register(channel, block_ms)
+        woken = None if found else self.block(block_ms)
         is_listed = woken is Woken.NUDGED or (self._is_spread and (found or woken is Woken.RUNG))
         if is_listed:  # whoever rings next should not waste it on somebody who is awake
-            unregister(inside.channel)
+            unregister(channel)
+
+    def listen(self) -> str:
+        """The channel on which this one hears; while that fails, looking by itself remains."""
+        inside = self._inside.get()
+        inside.subscribe()
+        return inside.channel
+
+    def block(self, timeout_ms: int) -> Woken | None:
+        """What came before the time was over."""
+        return self._inside.get().block(timeout_ms)
+
+    def messages(self) -> list[bytes]:
+        """What was published since the last time, a ring being empty."""
+        return self._inside.get().take_messages()
 
     def nudge(self) -> None:
-        self.pipe().give()
-
-    def unsubscribe(self) -> None:
-        """Let go of the connection; the next wait opens a new one."""
-        self._inside.get().rest()
-
-    def pipe(self) -> Nudge:
-        """What `nudge` writes to."""
-        return self._inside.get().nudge
+        self._inside.get().nudge.give()
 
     def close(self) -> None:
         self._inside.close()
@@ -89,12 +95,12 @@ class _Inside:
     def __init__(self, server: Server) -> None:
         self.channel = keys.channel(server.address.namespace, secrets.token_hex(8))
         self.nudge = new_nudge()
-        # What the server says to a subscription.
-        self._answer = b"*3\r\n%b:1\r\n" % scripts.pack_all((b"subscribe", self.channel.encode()))
         self._server = server
         self._connection: Link | None = None
         self._asked_at = 0.0  # when the subscription was last sent
         self._is_answered = False
+        self._messages: list[bytes] = []
+        self._reader = hiredis.Reader()
         self._draining = threading.Lock()  # several threads may wait
 
     def subscribe(self) -> None:
@@ -153,9 +159,8 @@ class _Inside:
                 return True
 
     def _read(self) -> bool:
-        """Whether anything but the answer to a subscription has come. On a plain socket it is not
-        taken apart, which would take longer than all the rest of a wake-up: to be woken for nothing
-        does no harm."""
+        """Whether anything but the answer to a subscription has come. A plain socket is read
+        without the driver, which takes longer than all the rest of a wake-up."""
         assert self._connection is not None
         socket = self._connection._sock
         if socket is None or not SOCKETS_ARE_FILES or isinstance(socket, ssl.SSLSocket):
@@ -166,8 +171,11 @@ class _Inside:
             return False
         if not came:
             raise ConnectionResetError("the server has closed the connection")
-        self._is_answered = True
-        return came != self._answer
+        self._reader.feed(came)
+        is_rung = False
+        while (reply := self._reader.gets()) is not False:
+            is_rung |= self._note(reply)
+        return is_rung
 
     def _read_by_driver(self) -> bool:
         is_rung = False
@@ -176,18 +184,27 @@ class _Inside:
         return is_rung
 
     def _hear(self) -> bool:
-        """Read one thing: whether it is a ring, and not the answer to a subscription."""
         assert self._connection is not None
-        kind = self._connection.read_response()[0]
-        self._is_answered = True
-        return bool(kind == b"message")
+        return self._note(self._connection.read_response())
 
-    def rest(self) -> None:
+    def _note(self, reply: Any) -> bool:
+        """Whether it is a message, and not the answer to a subscription."""
+        kind, _, message = reply
+        self._is_answered = True
+        if kind != b"message":
+            return False
+        if len(self._messages) < _MOST_MESSAGES:  # nobody asks for them where nobody claims
+            self._messages.append(message)
+        return True
+
+    def take_messages(self) -> list[bytes]:
         with self._draining:
-            self._drop()
+            messages, self._messages = self._messages, []
+        return messages
 
     def _drop(self) -> None:
         connection, self._connection = self._connection, None
+        self._reader = hiredis.Reader()
         if connection is not None:
             connection.disconnect()
 

@@ -119,18 +119,6 @@ class Claiming:
         turn.add(positions, reply)
         return Turn(verdicts=tuple(turn.verdicts()), batch=turn.batch())
 
-    def call(self, session: str, nonce: str, plan: Plan, limit: int) -> Call:
-        """A claim in the one partition, the last one under its nonce."""
-        ask = _Asking(self._make_call, _Collected((), plan, nonce), {}, session, nonce)
-        call, _ = ask(0, min(limit, MOST_CLAIMS), is_last=True)
-        return call
-
-    def read(self, reply: Reply, nonce: str, plan: Plan) -> Batch:
-        """What was claimed, from the reply to that."""
-        turn = _Collected((), plan, nonce)
-        turn.add((), reply)
-        return turn.batch()
-
     def _ask_in_turn(self, turn: _Collected, ask: _Asking, trail: _Trail, limit: int) -> None:
         first, *others = self._partitions.from_on(trail.partition)
         elsewhere = [

@@ -49,6 +49,7 @@ from windlass.engine.contract import (
 from windlass.engine.redis import (
     arguments,
     checking,
+    handing_over,
     keys,
     opening,
     records,
@@ -57,14 +58,14 @@ from windlass.engine.redis import (
     seeing,
 )
 from windlass.engine.redis.address import Address
-from windlass.engine.redis.bell import Bell
+from windlass.engine.redis.bell import Bell, Woken
 from windlass.engine.redis.claiming import Claiming
 from windlass.engine.redis.connection import Call, Reply, Server, prefixes
-from windlass.engine.redis.handing_over import Broken, HandingOver
+from windlass.engine.redis.handing_over import Waiting
 from windlass.engine.redis.opening import Fitness
 from windlass.engine.redis.partitions import Partitions
 from windlass.engine.redis.scripts import Prefix
-from windlass.engine.waiting import POLL_FLOOR_MS, OfThisProcess
+from windlass.engine.waiting import POLL_FLOOR_MS
 from windlass.errors import EngineError
 
 T = TypeVar("T")
@@ -72,8 +73,6 @@ R = TypeVar("R")
 
 #: At most so many items go into one call.
 CHUNK: Final = 500
-#: After a claim that waited was lost, none waits for so long, in seconds.
-_WITHOUT_HANDING_OVER_S: Final = 1.0
 #: What `purge` says of a partition in which it has seen all.
 _ALL_SEEN: Final = -2
 
@@ -90,9 +89,8 @@ class RedisEngine:
         self._partitions = Partitions(address.partitions)
         self._claiming = Claiming(self._partitions, self._call, self._run)
         self._bell = Bell(self._server, is_spread=address.partitions > 1)
-        self._handing_over = OfThisProcess(lambda: HandingOver(self._server, self._bell.pipe()))
+        self._waiting = Waiting()
         self._prefixes: dict[tuple[str, int], tuple[Prefix, Prefix]] = {}
-        self._hand_over_from = 0.0
         self._fitness: Fitness | None = None  # known once the server was found to be fit
 
     @property
@@ -149,8 +147,7 @@ class RedisEngine:
     # ------------------------------------------------------------------------------ sessions
 
     def release(self, session: str, nonce: str) -> int:
-        if nonce and nonce == (handing_over := self._handing_over.get()).nonce:
-            handing_over.drop()
+        self._end_waiting(nonce)
         return sum(self._broadcast("release", arguments.of_texts((session, nonce))))
 
     def beat(self, beats: Sequence[Beat]) -> list[Pulse]:
@@ -352,51 +349,57 @@ class RedisEngine:
         def register(channel: str, block_ms: int) -> bool:
             return self._look(channel.encode(), block_ms, plan)
 
-        self._bell.wait(register, self._unregister, timeout_ms)
+        self._bell.wait(register, lambda channel: self._unregister(channel.encode()), timeout_ms)
 
-    def _unregister(self, channel: str) -> None:
+    def _unregister(self, waiter: bytes) -> None:
         numbers = range(self._partitions.number)
         names = [keys.key(self._address.namespace, number, "wait") for number in numbers]
-        asked = [scripts.pack(b"ZREM", name.encode(), channel.encode()) for name in names]
+        asked = [scripts.pack(b"ZREM", name.encode(), waiter) for name in names]
         self._server.ask(asked, self._server.deadline())
 
     def await_claim(
         self, session: str, nonce: str, plan: Plan, limit: int, timeout_ms: int
     ) -> Batch | None:
-        if self._partitions.number > 1 or time.monotonic() < self._hand_over_from:
+        if self._partitions.number > 1:
             self.wait(plan, timeout_ms)
             return self.claim(session, nonce, plan, limit)
-        handing_over = self._handing_over.get()
-        try:
-            if handing_over.nonce != nonce:
-                if self._look(handing_over.waiter, POLL_FLOOR_MS, plan):
-                    return self.claim(session, nonce, plan, limit)
-                claim = self._claiming.call(session, nonce, plan, limit)
-                self._bell.unsubscribe()  # a process has one connection to be woken by
-                handing_over.send(nonce, claim, is_solo=plan.suspects)
-            reply = handing_over.receive(timeout_ms / 1000)
-        except Broken as broken:
-            self._note_broken(broken)
+        waiting = self._waiting
+        if waiting.nonce != nonce and not self._enlist(waiting, session, nonce, plan):
             return self.claim(session, nonce, plan, limit)
-        return None if reply is None else self._claiming.read(reply, nonce, plan)
+        woken = self._bell.block(timeout_ms)
+        for message in self._bell.messages():
+            batch = handing_over.read(message, nonce)
+            if batch is not None:
+                waiting.nonce = ""
+                return batch
+        if woken is not Woken.RUNG:
+            return None
+        waiting.nonce = ""  # whoever rang has taken it off the list
+        return self.claim(session, nonce, plan, limit)
 
-    def _note_broken(self, broken: Broken) -> None:
-        """For a moment wait the other way: rings must not go to somebody who does not listen."""
-        self._hand_over_from = time.monotonic() + _WITHOUT_HANDING_OVER_S
-        if "NOGROUP" in str(broken.__cause__):
-            self._fitness = None  # it was emptied: prepare it again
-        self._unregister(self._handing_over.get().waiter.decode())
+    def _enlist(self, waiting: Waiting, session: str, nonce: str, plan: Plan) -> bool:
+        """Have a claim wait, unless there is something to be claimed now."""
+        channel = self._bell.listen()
+        self._bell.messages()  # what came before is for nobody
+        lease_ms = self._options.lease_ms
+        waiting.told = nonce
+        waiting.waiter = handing_over.describe(channel, session, nonce, lease_ms, plan)
+        if self._look(waiting.waiter, POLL_FLOOR_MS, plan):
+            return False
+        waiting.nonce = nonce
+        return True
 
     def _end_waiting(self, nonce: str) -> bool:
-        """Whether a claim was sent ahead under this nonce; if it still waits, it does no longer."""
-        handing_over = self._handing_over.get()
-        if not nonce or nonce != handing_over.sent:
+        """Whether the server was told of this nonce; if it still waits, it does no longer."""
+        waiting = self._waiting
+        if not nonce or nonce != waiting.told:
             return False
-        if handing_over.nonce:
+        if waiting.nonce:
+            waiting.nonce = ""
             try:
-                self._server.ask(handing_over.end(), self._server.deadline())
+                self._unregister(waiting.waiter)
             except EngineError:
-                handing_over.drop()  # the call that follows tells if the server is away
+                return True  # the call that follows tells if the server is away
         return True
 
     def _look(self, waiter: bytes, block_ms: int, plan: Plan) -> bool:
@@ -423,7 +426,6 @@ class RedisEngine:
         return opening.FORMAT
 
     def shutdown(self) -> None:
-        self._handing_over.close()
         self._bell.close()
         self._server.close()
         self._fitness = None

@@ -1,127 +1,58 @@
-"""Claims that are made at the moment of the ring, and not a round trip later.
+"""Jobs that are handed over: leased by the put that stores them, for somebody who waits.
 
-A waiter sends its claim behind a read that blocks until somebody rings: the server makes the claim
-as soon as the read has ended, and ring and claim arrive together. Nothing depends on it but speed:
-whatever becomes of the connection, the claim is repeated under its nonce by the usual way, and the
-one that was sent ahead then gets nothing new. A claim under such a nonce that finds nothing uses
-the nonce up: however late another one arrives that was sent under it, it leases nothing for nobody.
+A waiter tells the server under which session and nonce it would claim, and listens on its channel.
+A put that makes one job ready leases it to the waiter and publishes it, so that it arrives without
+a call. Nothing depends on that but speed: the claim has its nonce before anybody waits, and
+whatever becomes of the message, the claim is made by the usual way under that nonce, which gives
+what is held under it. A claim under such a nonce that finds nothing uses the nonce up: a put that
+comes later leases nothing for nobody.
 """
 
 from __future__ import annotations
 
-import secrets
+import struct
 from typing import Final
 
-import redis
+import msgspec
 
-from windlass.engine.redis import keys, scripts
-from windlass.engine.redis.connection import Call, Reply, Server
-from windlass.engine.redis.pool import Link, allow
-from windlass.engine.waiting import POLL_FLOOR_MS, Nudge, await_readable
+from windlass.engine.contract import Batch, Plan
+from windlass.engine.redis import arguments, records
 
-#: How long the server may take for what it should do at once.
-_PATIENCE_S: Final = 1.0
-#: And for the replies to what was called off; a new connection takes no longer.
-_SOON_S: Final = 0.05
-#: A read ends by itself after so long: the waiter has given up before.
-_BLOCK_MS: Final = 2 * POLL_FLOOR_MS
+#: The first byte of a waiter that says more than its channel.
+_MARK: Final = b"="
+#: The sizes of id and record, at the beginning of a message.
+_SIZES: Final = struct.Struct(">HH")
+
+_encode = msgspec.msgpack.Encoder().encode
 
 
-class Broken(Exception):
-    """What became of the claim is unknown."""
+class Waiting(msgspec.Struct):
+    """The claim of an engine object that may be made by others."""
+
+    nonce: str = ""  # of the claim for which it is on the list, as far as is known here
+    told: str = ""  # the latest that was told to the server, whatever became of it
+    waiter: bytes = b""
 
 
-class HandingOver:
-    """The connection on which one engine object has a claim waiting, in one process."""
+def describe(channel: str, session: str, nonce: str, lease_ms: int, plan: Plan) -> bytes:
+    """What a waiter is on the list as."""
+    arguments.check_name("session", session)
+    arguments.check_name("nonce", nonce)
+    said = (channel, plan.suspects, session, nonce, lease_ms, plan.queues)
+    # Without its first byte an array is its items one after the other, which Lua takes as such.
+    return _MARK + _encode(said)[1:]
 
-    def __init__(self, server: Server, nudge: Nudge) -> None:
-        self._nudge = nudge
-        self.nonce = ""  # of the claim that waits
-        self.sent = ""  # of the latest one that was sent ahead, whatever became of it
-        self.waiter = b"*" + secrets.token_hex(8).encode()
-        self._server = server
-        self._link: Link | None = None
-        self._id = b""  # of the connection
-        self._bell = keys.key(server.address.namespace, 0, "bell").encode()
-        self._list = keys.key(server.address.namespace, 0, "wait").encode()
-        self._owed = 0  # so many replies will come
-        self._knows_script = False  # the server, as far as this connection can tell
 
-    def send(self, nonce: str, claim: Call, *, is_solo: bool) -> None:
-        """Let a claim wait for the next ring."""
-        if self.nonce:
-            self.drop()  # nobody asks for that one any more
-        self.sent = nonce
-        try:
-            link = self._ready_link()
-            group = keys.SOLO_WAITERS if is_solo else keys.WAITERS
-            read = scripts.pack(
-                *(b"XREADGROUP", b"GROUP", group, b"all", b"COUNT", b"1"),
-                *(b"BLOCK", b"%d" % _BLOCK_MS, b"NOACK", b"STREAMS", self._bell, b">"),
-            )
-            packed = claim.packed() if self._knows_script else claim.packed_whole()
-            link.send_packed_command([read, packed], check_health=False)
-        except (redis.exceptions.RedisError, OSError) as error:
-            self.drop()
-            raise Broken from error
-        self.nonce, self._owed = nonce, 2
-
-    def receive(self, timeout_s: float) -> Reply | None:
-        """The reply to the claim; None when it still waits after that time, or was nudged."""
-        link = self._link
-        if link is None or link._sock is None:
-            raise Broken
-        try:
-            if not link.can_read(0):
-                sources = [self._nudge.descriptor, link._sock.fileno()]
-                ready = await_readable(sources, timeout_s)
-                if self._nudge.descriptor in ready:
-                    self._nudge.take()
-                    return None
-                if not ready:
-                    return None
-            return self._read(link)
-        except (redis.exceptions.RedisError, OSError) as error:
-            self.drop()
-            raise Broken from error
-
-    def end(self) -> list[bytes]:
-        """The commands that end the wait. The claim that was sent ahead is then made at once, and
-        gets what one that is sent behind these commands gets."""
-        self.nonce = ""
-        return [
-            scripts.pack(b"CLIENT", b"UNBLOCK", self._id),
-            scripts.pack(b"ZREM", self._list, self.waiter),
-        ]
-
-    def _read(self, link: Link) -> Reply:
-        self.nonce = ""
-        reply = None
-        while self._owed:
-            self._owed -= 1
-            reply = link.read_response()
-        self._knows_script = True
-        return reply
-
-    def _ready_link(self) -> Link:
-        if self._link is not None and self._owed:
-            try:
-                allow(self._link, _SOON_S)
-                self._read(self._link)
-                allow(self._link, _PATIENCE_S)
-            except (redis.exceptions.RedisError, OSError):
-                self.drop()
-        if self._link is None:
-            self._link = self._server.connect(_PATIENCE_S)
-            self._knows_script = False
-            self._link.send_packed_command([scripts.pack(b"CLIENT", b"ID")], check_health=False)
-            self._id = b"%d" % self._link.read_response()
-        return self._link
-
-    def drop(self) -> None:
-        link, self._link = self._link, None
-        self.nonce, self._owed = "", 0
-        if link is not None:
-            link.disconnect()
-
-    close = drop
+def read(message: bytes, nonce: str) -> Batch | None:
+    """What was handed over; None for a ring, and for what belongs to an earlier nonce: that was
+    asked for by the usual way."""
+    if not message:
+        return None
+    id_size, record_size = _SIZES.unpack_from(message)
+    record_at = _SIZES.size + id_size
+    body_at = record_at + record_size
+    job_id, record = message[_SIZES.size : record_at].decode(), message[record_at:body_at]
+    if not record.endswith(nonce.encode()):  # its token is the last thing in it
+        return None
+    _, _, claim = records.to_claim(job_id, record, message[body_at:], nonce)
+    return Batch(claims=(claim,))

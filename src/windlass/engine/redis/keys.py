@@ -13,14 +13,12 @@ from typing import Final
 
 
 class Kind(StrEnum):
-    """What a key is, and with that which sentinel it holds: the field or member "", and a stream
-    the groups of those who read it."""
+    """What a key is, and with that which sentinel it holds: the field or member ""."""
 
     HASH = "hash"
     LEXICAL = "lexical"  # a sorted set whose scores are all 0: the sentinel sorts first
     BY_TIME = "by_time"  # a sorted set by instant: the sentinel is never due
     BY_END = "by_end"  # a sorted set by instant: the sentinel is past for ever
-    STREAM = "stream"  # with a group it exists when it is empty
 
 
 #: name -> kind. Scripts declare their keys by these names.
@@ -46,8 +44,7 @@ KINDS: Final[dict[str, Kind]] = {
     "count": Kind.HASH,  # queue and state -> number of records
     "total": Kind.HASH,  # what happened -> how often
     "unique": Kind.LEXICAL,  # who was stored last under a unique key: task, key, id
-    "wait": Kind.BY_END,  # waiters, by when they stop waiting: a channel, or * and a name
-    "bell": Kind.STREAM,  # a ring for each waiter with a * that was taken off that list
+    "wait": Kind.BY_END,  # waiters, by when they stop waiting: `waiter`, or a channel alone
     "schedule": Kind.HASH,  # r:name record, n:name note, b:name body
     "schedule_names": Kind.LEXICAL,  # every schedule
     "schedule_due": Kind.BY_TIME,  # schedules, by when to look at them again
@@ -58,12 +55,7 @@ _SCORES: Final = {
     Kind.LEXICAL: b"0",
     Kind.BY_TIME: b"+inf",
     Kind.BY_END: b"-inf",
-    Kind.STREAM: b"stream",
 }
-#: Those who read the bell: a ring goes to one of each group. Children that run jobs alone are
-#: apart: else they would take the rings that are meant for others.
-WAITERS: Final = b"waiters"
-SOLO_WAITERS: Final = b"solo"
 
 
 def key(namespace: str, partition: int, name: str) -> str:

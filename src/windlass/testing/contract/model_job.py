@@ -145,9 +145,7 @@ def _is_suspect(was: JobRecord, event: Event) -> bool:
     return was.suspect or event in {Event.CRASH, Event.SUSPECT}
 
 
-def _history(
-    was: JobRecord, event: Event, error: bytes | None, now_ms: int
-) -> tuple[Failure, ...]:
+def _history(was: JobRecord, event: Event, error: bytes | None, now_ms: int) -> tuple[Failure, ...]:
     """An empty payload that was replaced is remembered too."""
     if event not in REMEMBERED and not (event is Event.REVIVE and error is not None):
         return was.failures

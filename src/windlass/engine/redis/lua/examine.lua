@@ -20,14 +20,4 @@ for _, command in ipairs({ 'PUBLISH', 'SUBSCRIBE' }) do
     reply[#reply + 1] = command .. ' ' .. ARGV[1]
   end
 end
-for _, words in ipairs({
-  { 'XGROUP', 'CREATE', key.meta, 'waiters', '$' },
-  { 'XREADGROUP', 'GROUP', 'waiters', 'all', 'STREAMS', key.meta, '>' },
-  { 'CLIENT', 'ID' },
-  { 'CLIENT', 'UNBLOCK', '0' },
-}) do
-  if not redis.acl_check_cmd(unpack(words)) then
-    reply[#reply + 1] = words[1] == 'XREADGROUP' and words[1] or words[1] .. ' ' .. words[2]
-  end
-end
 return reply

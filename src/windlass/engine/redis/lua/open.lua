@@ -1,6 +1,6 @@
 -- Prepare a partition: give every key its sentinel, and settle what must never change.
 -- KEYS: meta job body extra ids ready due parked held asked keep dead lease sessions forget keys
--- KEYS: key_expiry count total unique wait bell schedule schedule_names schedule_due
+-- KEYS: key_expiry count total unique wait schedule schedule_names schedule_due
 -- ARGV: 1 format, 2 number of partitions, then for each key the score of its sentinel ("" = a hash)
 -- Returns: {stored format, stored number of partitions}
 local stored = redis.call('HMGET', key.meta, 'format', 'partitions')
@@ -11,9 +11,6 @@ for number, name in ipairs(KEYS) do
   local score = ARGV[number + 2]
   if score == '' then
     redis.call('HSETNX', name, '', '')
-  elseif score == 'stream' then
-    redis.pcall('XGROUP', 'CREATE', name, 'waiters', '$', 'MKSTREAM')
-    redis.pcall('XGROUP', 'CREATE', name, 'solo', '$')
   else
     redis.call('ZADD', name, 'NX', score, '')
   end

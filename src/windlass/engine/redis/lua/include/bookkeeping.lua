@@ -1,10 +1,10 @@
 -- What a call leaves behind besides records: sequence, counters, totals, signs of life, wake-ups.
--- KEYS: meta count total wait bell
+-- KEYS: meta count total wait
 --@include records
 local stored = call('HMGET', key.meta, 'sequence', 'last_seen', 'reap_after', 'queues')
-local sequence = tonumber(stored[1] or 0)
-local last_seen_ms = tonumber(stored[2] or -1)
-local reap_after_ms = tonumber(stored[3] or 0)
+local stored_sequence, stored_last_seen_ms = tonumber(stored[1] or 0), tonumber(stored[2] or -1)
+local stored_reap_after_ms = tonumber(stored[3] or 0)
+local sequence, last_seen_ms, reap_after_ms = stored_sequence, stored_last_seen_ms, stored_reap_after_ms
 -- Of queues that have others than the usual ones: queue -> settings.
 local settings = stored[4] and cmsgpack.unpack(stored[4]) or {}
 local QUEUE_PAUSED, QUEUE_AGEING_MS, QUEUE_AGE, QUEUE_SINCE_MS = 1, 2, 3, 4
@@ -12,6 +12,9 @@ local QUEUE_BOUND, QUEUE_BOUND_HERE = 5, 6  -- of the whole queue, and of this p
 local has_settings, is_changed = stored[4], false
 local counts, totals = {}, {}
 local made_ready = 0  -- how many waiters have a reason to look
+local nobody_waits = false  -- it was looked for, and there was none
+-- So many waiters are looked at beyond those that are needed.
+local MOST_ALONE = 8
 
 local function base_of(line)
   local plus = string.find(line, '+', 1, true)
@@ -66,24 +69,34 @@ local function waiters(offset, number)
   return call('ZRANGEBYSCORE', key.wait, '(' .. text_of(server_ms()), '+inf', 'LIMIT', offset, number)
 end
 
+-- What a waiter says of itself: its channel, whether it runs only jobs that must run alone, its session,
+-- the nonce under which it claims, its lease, and the queues that it serves (none = all of them). Those
+-- that are on the lists of several partitions have a channel alone.
+local function read_waiter(waiter)
+  if sub(waiter, 1, 1) == '=' then
+    return cmsgpack.unpack(sub(waiter, 2))
+  end
+  return waiter
+end
+
 -- Wake as many waiters as there is work for. Whoever is woken is taken off the list, so that two calls
--- never spend their wake-ups on the same one. A ring of the bell goes to whoever waits longest, so that
--- one is taken off. Those with a channel of their own are on the lists of other partitions too: all
--- begin at another place in the list, lest they all wake the same one. Without the right to ring, looking
--- by itself remains.
+-- never spend their wake-ups on the same one. Those that run jobs alone are woken on the way: the work
+-- may not be theirs. Those with a channel alone are on other lists too: all begin at another place in
+-- the list, lest they all wake the same one. Without the right to publish, looking by itself remains.
 local function ring(number)
   local wanted = math.min(number, CHUNK)
-  local found = waiters(0, wanted)
-  if #found == wanted and sub(found[1], 1, 1) ~= '*' then
+  local found, rung = waiters(0, wanted + MOST_ALONE), 0
+  if #found >= wanted and sub(found[1], 1, 1) ~= '=' then
     local waiting = call('ZCOUNT', key.wait, '(' .. text_of(server_ms()), '+inf')
     found = waiters(math.min(call('TIME')[2] % waiting, waiting - wanted), wanted)
   end
   for _, waiter in ipairs(found) do
+    local channel, is_alone = read_waiter(waiter)
     call('ZREM', key.wait, waiter)
-    if sub(waiter, 1, 1) == '*' then
-      redis.pcall('XADD', key.bell, '*', '', '')
-    else
-      redis.pcall('PUBLISH', waiter, '')
+    redis.pcall('PUBLISH', channel, '')
+    rung = rung + (is_alone and 0 or 1)
+    if rung == wanted then
+      return
     end
   end
 end
@@ -103,9 +116,11 @@ local function settle()
   for name, by in pairs(totals) do
     add(key.total, name, by)
   end
-  local meta = { text_of(sequence), text_of(last_seen_ms), text_of(reap_after_ms) }
-  if meta[1] ~= stored[1] or meta[2] ~= stored[2] or meta[3] ~= stored[3] then
-    call('HSET', key.meta, 'sequence', meta[1], 'last_seen', meta[2], 'reap_after', meta[3])
+  if sequence ~= stored_sequence then
+    call('HSET', key.meta, 'sequence', text_of(sequence))
+  end
+  if last_seen_ms ~= stored_last_seen_ms or reap_after_ms ~= stored_reap_after_ms then
+    call('HSET', key.meta, 'last_seen', text_of(last_seen_ms), 'reap_after', text_of(reap_after_ms))
   end
   if is_changed then
     if next(settings) then
@@ -114,7 +129,7 @@ local function settle()
       call('HDEL', key.meta, 'queues')
     end
   end
-  if made_ready > 0 then
+  if made_ready > 0 and not nobody_waits then
     ring(made_ready)
   end
 end

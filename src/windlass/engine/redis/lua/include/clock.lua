@@ -3,9 +3,13 @@
 -- ARGV: 1 clock, 2 lease_ms, 3 dead_ttl_ms; what a script is about begins at 4.
 local call = redis.call
 
+local here_ms  -- the server's time, once it was asked for
 local function server_ms()
-  local time = call('TIME')
-  return time[1] * 1000 + math.floor(time[2] / 1000)
+  if not here_ms then
+    local time = call('TIME')
+    here_ms = time[1] * 1000 + math.floor(time[2] / 1000)
+  end
+  return here_ms
 end
 
 local now_ms

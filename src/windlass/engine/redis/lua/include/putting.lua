@@ -3,6 +3,7 @@
 -- no key.
 -- KEYS: body ids ready due keys key_expiry extra
 --@include bookkeeping
+--@include handing
 local bound = {}  -- keys that this call has bound
 
 --@seldom key_field find_key bind
@@ -38,24 +39,30 @@ end
 
 local function store(head, body, unique)
   local id, queue, number = head[1], head[3], next_number()
-  local due_ms = math.max(head[5], now_ms + head[6])
+  local due_ms, ends_ms = math.max(head[5], now_ms + head[6]), expires_ms(head)
   local is_ready = due_ms <= now_ms
-  local state = is_ready and 'ready' or 'scheduled'
   local task, age = head[2], has_settings and is_ready and take_age(queue) or 0
-  local numbers = pack_numbers(NUMBERS, 0, 0, -1, 0, 0, 0, is_ready and -1 or due_ms, -1, -1,
-    0, 0, #state, 4, 0, 0, 0, head[4], now_ms, number, number, expires_ms(head),
-    is_ready and now_ms or -1, 0, 0, 0, 0, 0, 0, age, #queue, #task, #unique)
-  save_bytes(id, numbers .. queue .. task .. unique .. state .. 'none')
+  local starts, state, session, nonce = 0, is_ready and 'ready' or 'scheduled', '', ''
+  if is_alone and is_ready and somebody_waits() and find_taker(queue, ends_ms) then
+    starts, state, session, nonce = 1, 'running', taker.session, taker.nonce
+  end
+  local bytes = pack_numbers(NUMBERS, starts, starts, starts == 1 and now_ms or -1, 0, 0, 0,
+    is_ready and -1 or due_ms, -1, -1, 0, 0, #state, 4, 0, #session, #nonce, head[4], now_ms, number,
+    number, ends_ms, is_ready and now_ms or -1, 0, 0, 0, 0, 0, 0, age, #queue, #task, #unique)
+    .. queue .. task .. unique .. state .. 'none' .. session .. nonce
+  save_bytes(id, bytes)
   write('HSET', key.body, id, body)
   write('ZADD', key.ids, '0', id)
   local place = struct.pack('>I7', number)
-  if is_ready then
-    local rank = struct.pack('>I4', 100 - head[4] + age)
-    write('ZADD', key.ready, '0', '0' .. queue .. '\0' .. rank .. place .. id)
+  local member = '0' .. queue .. '\0' .. struct.pack('>I4', 100 - head[4] + age) .. place .. id
+  if starts == 1 then
+    hand(id, queue, member, bytes, body)
+  elseif is_ready then
+    write('ZADD', key.ready, '0', member)
   else
     write('ZADD', key.due, due_ms, place .. id)
   end
-  if due_ms - now_ms <= POLL_FLOOR_MS then
+  if starts == 0 and due_ms - now_ms <= POLL_FLOOR_MS then
     made_ready = made_ready + 1
   end
   count(queue, state, 1)
@@ -111,8 +118,15 @@ local function add_job(head, body, unique)
   return head[1], 'created'
 end
 
--- Let `put` answer for every job: from ARGV 4 on, each has its head and its body.
-local function put_all(put)
+-- One job: what it writes need not be gathered.
+local function put_one(put)
+  local head = cmsgpack.unpack(ARGV[4])
+  is_alone, write = true, call
+  packed[head[1]] = call('HGET', key.job, head[1])
+  return { put(head, ARGV[5]) }
+end
+
+local function put_many(put)
   local heads, ids, reply = {}, {}, {}
   for at = 4, #ARGV, 2 do
     heads[#heads + 1] = cmsgpack.unpack(ARGV[at])
@@ -124,6 +138,15 @@ local function put_all(put)
     reply[#reply + 1] = id
     reply[#reply + 1] = code
   end
+  return reply
+end
+
+-- Let `put` answer for every job: from ARGV 4 on, each has its head and its body.
+local function put_all(put)
+  local reply = #ARGV == 5 and put_one(put) or put_many(put)
   settle()
+  if taker then
+    hand_over()
+  end
   return reply
 end

@@ -1,26 +1,7 @@
 -- Sessions: who lives, who is dead, what each holds, and taking back what the silent ones held.
--- KEYS: lease sessions forget
+-- KEYS: lease forget
 --@include moves
-
--- Bytes decide, not the server's locale as with the operator <.
-local function is_before(one, other)
-  for at = 1, math.min(#one, #other) do
-    local a, b = string.byte(one, at), string.byte(other, at)
-    if a ~= b then
-      return a < b
-    end
-  end
-  return #one < #other
-end
-
--- Whether a session is known, whether it is dead, and its latest nonce.
-local function find_session(session)
-  local info = call('HGET', key.sessions, session)
-  if not info then
-    return false, false, ''
-  end
-  return true, string.sub(info, 1, 1) == '1', string.sub(info, 2)
-end
+--@include nonces
 
 -- The ids that a session holds, at most so many; with a nonce, those under it alone.
 local function held_ids(session, nonce, limit)

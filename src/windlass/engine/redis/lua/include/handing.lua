@@ -1,0 +1,85 @@
+-- Handing over: a new job is leased for somebody who waits, and told to it, in the call that stores it.
+-- Nobody asks for the claim, so it must be one that the waiter would have got: it waits under a nonce that
+-- was not used, and nobody stands in line before the job. Whoever does not listen any more gets nothing.
+-- KEYS: ready held lease
+--@include bookkeeping
+--@include nonces
+local is_alone = false  -- whether the call stores one job only
+local taker             -- who gets it, and what is needed to take it back
+local found             -- those who wait the longest
+
+local function somebody_waits()
+  found = waiters(0, MOST_ALONE)
+  nobody_waits = #found == 0
+  return not nobody_waits
+end
+
+--@seldom find_taker hand hand_over
+local function serves(queues, queue)
+  for _, name in ipairs(queues) do
+    if name == queue then
+      return true
+    end
+  end
+  return #queues == 0
+end
+
+-- Whether somebody may have a job that is ready; then it is `taker`.
+local function find_taker(queue, ends_ms)
+  if string.find(queue, '+', 1, true) or has_settings and settings[queue]
+      or ends_ms >= 0 and ends_ms <= now_ms then
+    return false
+  end
+  for _, waiter in ipairs(found) do
+    local channel, runs_alone, session, nonce, its_lease_ms, queues = read_waiter(waiter)
+    if session and not runs_alone and serves(queues, queue) then
+      local is_known, is_gone, latest = find_session(session)
+      if is_known and not is_gone and is_before(latest, nonce) then
+        taker = {
+          waiter = waiter, channel = channel, session = session, nonce = nonce, latest = latest,
+          lease_ms = its_lease_ms,
+        }
+        break
+      end
+    end
+  end
+  local line = '0' .. queue
+  if taker and call('ZRANGEBYLEX', key.ready, '[' .. line .. '\0', '(' .. line .. '\1', 'LIMIT', 0, 1)[1] then
+    taker = nil
+  end
+  return taker ~= nil
+end
+
+-- Gather what a claim writes besides the record.
+local function hand(id, queue, member, bytes, body)
+  taker.id, taker.queue, taker.member, taker.bytes, taker.body = id, queue, member, bytes, body
+  write('ZADD', key.held, '0', taker.session .. '\0' .. taker.nonce .. '\0' .. id)
+  write('HSET', key.sessions, taker.session, '0' .. taker.nonce)
+end
+
+-- Nobody listens: the job is ready, as if it had never been leased.
+local function take_back()
+  local bytes = taker.bytes
+  local texts = #'running' + #'none' + #taker.session + #taker.nonce
+  call('HSET', key.job, taker.id, pack_numbers(COUNTS, 0, 0, -1, 0) .. sub(bytes, MARKS_AT, SIZES_AT + 2)
+    .. pack_numbers('>BBBHH', #'ready', #'none', 0, 0, 0) .. sub(bytes, REST_AT, -texts - 1) .. 'readynone')
+  call('ZREM', key.held, taker.session .. '\0' .. taker.nonce .. '\0' .. taker.id)
+  call('HSET', key.sessions, taker.session, '0' .. taker.latest)
+  call('ZADD', key.ready, '0', taker.member)
+  add(key.count, taker.queue .. '\0running', -1)
+  add(key.count, taker.queue .. '\0ready', 1)
+  ring(1)
+end
+
+-- Last, when all is written: whatever is told is then true. A lease is given only to those who hear it.
+local function hand_over()
+  call('ZREM', key.wait, taker.waiter)
+  local message = struct.pack('>HH', #taker.id, #taker.bytes) .. taker.id .. taker.bytes .. taker.body
+  local heard = redis.pcall('PUBLISH', taker.channel, message)
+  if type(heard) == 'number' and heard > 0 then
+    call('ZADD', key.lease, now_ms + taker.lease_ms, taker.session)
+  else
+    take_back()
+  end
+end
+--@end
