@@ -23,7 +23,6 @@ Which values are carried and which are refused is said in `windlass.core.values`
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache, partial
 from itertools import islice
@@ -232,7 +231,9 @@ def decode_plain(encoded: bytes, mark: str) -> Any:
 
 def fingerprint(encoded: bytes) -> str:
     """32 hexadecimal characters that two calls share only if their bytes are the same."""
-    return hashlib.blake2b(encoded, digest_size=16).hexdigest()
+    from hashlib import blake2b  # with it comes OpenSSL, and only calls with a key need it
+
+    return blake2b(encoded, digest_size=16).hexdigest()
 
 
 def check_size(encoded: bytes, limit: int, what: str) -> None:

@@ -14,7 +14,6 @@ was made: the order inside a queue is the engine's.
 
 from __future__ import annotations
 
-import hashlib
 import os
 import re
 from typing import Final
@@ -58,7 +57,9 @@ def derived_id(wall_ms: int, origin: str, partition: int = 0) -> str:
 def derived_digits(wall_ms: int, origin: str) -> str:
     """What stands in a derived id for the random part: 70 bits of a digest of all the rest, save
     for the partition, which may be chosen later."""
-    digest = hashlib.blake2b(f"{wall_ms}:{origin}".encode(), digest_size=9).digest()
+    from hashlib import blake2b  # with it comes OpenSSL, and only schedules need it
+
+    digest = blake2b(f"{wall_ms}:{origin}".encode(), digest_size=9).digest()
     return _digits(int.from_bytes(digest) >> 2, 14)
 
 
