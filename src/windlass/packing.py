@@ -25,7 +25,7 @@ from windlass.core.frame import Label, frame, read_label, split
 from windlass.core.seals import Seal, describe_sealed
 from windlass.core.states import Event
 from windlass.core.wire import to_plain_json
-from windlass.engine.contract import Failure, JobRecord
+from windlass.engine.jobs import Failure, JobRecord
 from windlass.errors import DecodeError, UnreadableHere
 from windlass.settings import Settings
 

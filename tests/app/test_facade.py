@@ -14,7 +14,10 @@ SLOW = (
     *("cryptography", "pickle", "windlass.core.schedule", "windlass.testing", "zoneinfo"),
 )
 #: What is loaded when it is first asked for.
-LATER = {"All", "Cron", "DeadAlert", "DeadGroup", "DeadLetter", "Every", "ScheduleInfo"}
+LATER = {
+    *("All", "Cron", "DeadAlert", "DeadGroup", "DeadLetter", "Every", "Queue", "QueueInfo"),
+    "ScheduleInfo",
+}
 
 
 def test_exports_are_sorted_and_complete() -> None:
