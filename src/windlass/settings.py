@@ -32,19 +32,19 @@ PREFIX: Final = "WINDLASS_"
 #: Variables with our prefix that are not settings: the command line's own.
 OTHER_VARIABLES: Final = frozenset({"WINDLASS_APP", "WINDLASS_RUNTIME_DIR"})
 #: What Kubernetes adds to every container beside a service that is called windlass.
-_OF_KUBERNETES: Final = re.compile(r"WINDLASS_(SERVICE_(HOST|PORT.*)|PORT(_\d+_.*)?)")
+_OF_KUBERNETES: Final = r"WINDLASS_(SERVICE_(HOST|PORT.*)|PORT(_\d+_.*)?)"
 
 LOG_LEVELS: Final = ("debug", "info", "warning", "error", "critical")
 WHEN_FULL: Final = ("reject", "block")
 LOG_FORMATS: Final = ("text", "json")
 
 #: The name of a module, in which parts may be `*`.
-_MODULE: Final = re.compile(r"[^\W\d]\w*(\.([^\W\d]\w*|\*))*")
+_MODULE: Final = r"[^\W\d]\w*(\.([^\W\d]\w*|\*))*"
 #: Up to the last @ of an authority.
-_LOGIN: Final = re.compile(r"^([^:/?#]+://)[^/?#]*@")
+_LOGIN: Final = r"^([^:/?#]+://)[^/?#]*@"
 #: What stands before the last @ of an authority; with a colon before it, also over slashes: then it
 #: is a password that was not quoted.
-_SECRET: Final = re.compile(r"""://(?:[^\s/"]*|[^\s/"@]*:[^\s"]*)@""")
+_SECRET: Final = r"""://(?:[^\s/"]*|[^\s/"@]*:[^\s"]*)@"""
 
 
 class SettingArguments(TypedDict, total=False):
@@ -214,7 +214,7 @@ def _one_of(choices: Sequence[str]) -> Callable[[str, Any], str]:
 def _modules(name: str, value: Any) -> tuple[str, ...]:
     modules = value if isinstance(value, list | tuple) else [value]
     for module in modules:
-        if not isinstance(module, str) or not _MODULE.fullmatch(module):
+        if not isinstance(module, str) or not re.fullmatch(_MODULE, module):
             raise ValueError(
                 f"{name} must be a list of modules such as 'shop.tasks' or 'billing.*', found "
                 f"{module!r}"
@@ -349,7 +349,7 @@ def _check_sealing(codec: str, secret: Secrets, encrypt: bool) -> None:
 
 def without_secrets(url: str) -> str:
     """The url as it may be shown: without the part that may be a password."""
-    return _LOGIN.sub(r"\1***@", url)
+    return re.sub(_LOGIN, r"\1***@", url)
 
 
 def describe_unusual(settings: Settings) -> dict[str, str]:
@@ -390,7 +390,7 @@ def _says_the_same(setting: _Setting, name: str, text: str, value: object) -> bo
 
 def mask_urls(text: str) -> str:
     """Any text without the passwords of the urls in it."""
-    return _SECRET.sub("://***@", text) if "://" in text and "@" in text else text
+    return re.sub(_SECRET, "://***@", text) if "://" in text and "@" in text else text
 
 
 def nearest(name: str, known: Iterable[str], prefix: str = "", *, alike: float = 0.6) -> str:
@@ -437,7 +437,7 @@ def _own_variables(environment: Mapping[str, str]) -> dict[str, str]:
     for variable, text in environment.items():
         if not variable.startswith(PREFIX) or variable in OTHER_VARIABLES:
             continue
-        if _OF_KUBERNETES.fullmatch(variable):
+        if re.fullmatch(_OF_KUBERNETES, variable):
             continue
         name = variable.removeprefix(PREFIX)
         if name not in known:

@@ -30,8 +30,8 @@ _NOISE: Final = (_DIGITS * 8).encode("ascii")
 _VALUES: Final = {digit: value for value, digit in enumerate(_DIGITS)}
 _TIME_BITS: Final = 50
 _GENERATED: Final = re.compile(f"[{_DIGITS}]{{26}}")
-_ALLOWED: Final = re.compile(rf"[A-Za-z0-9_-][A-Za-z0-9_.~-]{{0,{MAX_ID_LENGTH - 1}}}")
-_UNSAFE_IN_HOST: Final = re.compile(r"[^A-Za-z0-9-]+")
+_ALLOWED: Final = rf"[A-Za-z0-9_-][A-Za-z0-9_.~-]{{0,{MAX_ID_LENGTH - 1}}}"
+_UNSAFE_IN_HOST: Final = r"[^A-Za-z0-9-]+"
 
 
 def new_id(wall_ms: int, partition: int = 0) -> str:
@@ -75,7 +75,7 @@ def created_ms_of(job_id: str) -> int:
 
 def check_id(text: str) -> str:
     """The id itself if it may be stored and put into a URL; otherwise a ValueError."""
-    if not _ALLOWED.fullmatch(text):
+    if not re.fullmatch(_ALLOWED, text):
         raise ValueError(
             f"an id must be 1 to {MAX_ID_LENGTH} characters out of letters, digits, '-', '_', '.' "
             f"and '~', and must not start with '.' or '~'; found {text[:80]!r} "
@@ -92,7 +92,7 @@ def new_nonce(number: int) -> str:
 
 def new_session(host: str, pid: int) -> str:
     """The name of one start of one child: readable, and never the same twice."""
-    safe_host = _UNSAFE_IN_HOST.sub("-", host)[:24].strip("-") or "host"
+    safe_host = re.sub(_UNSAFE_IN_HOST, "-", host)[:24].strip("-") or "host"
     return f"{safe_host}.{pid}.{os.urandom(8).hex()}"
 
 
