@@ -30,6 +30,7 @@ from typing import Any, Final, Literal
 
 import msgspec
 
+from windlass.core.digest import blake2b
 from windlass.core.nesting import MAX_DEPTH
 from windlass.core.signature import Signature, Slot
 from windlass.core.values import ValueRefused, read_plain
@@ -231,8 +232,6 @@ def decode_plain(encoded: bytes, mark: str) -> Any:
 
 def fingerprint(encoded: bytes) -> str:
     """32 hexadecimal characters that two calls share only if their bytes are the same."""
-    from hashlib import blake2b  # with it comes OpenSSL, and only calls with a key need it
-
     return blake2b(encoded, digest_size=16).hexdigest()
 
 

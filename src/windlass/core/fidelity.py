@@ -171,9 +171,7 @@ def _sorted(items: Iterable[object], sort_key: Callable[[object], bytes]) -> lis
 def _with_fields(
     value: object, names: tuple[str, ...], change: Callable[[object], object]
 ) -> object:
-    from copy import copy  # only for sets, and times, inside of classes
-
-    clone = copy(value)
+    clone = _copy(value)
     for name in names:
         part = change(getattr(value, name))
         # The clone may be frozen; it lives only until it is encoded.
@@ -182,6 +180,15 @@ def _with_fields(
         else:
             object.__setattr__(clone, name, part)
     return clone
+
+
+def _copy(value: object) -> object:
+    own: Callable[[], object] | None = getattr(value, "__copy__", None)
+    if own is not None:  # as every msgspec class has
+        return own()
+    from copy import copy  # loaded already: by what made the class, dataclasses or attrs
+
+    return copy(value)
 
 
 def _admissible(value: Any, rebuilt: Any, traits: Traits) -> bool:

@@ -18,6 +18,8 @@ import os
 import re
 from typing import Final
 
+from windlass.core.digest import blake2b
+
 #: One more than the highest partition an id can carry.
 PARTITIONS: Final = 1024
 #: The longest id, in characters; ids that callers choose are held to it as well.
@@ -57,8 +59,6 @@ def derived_id(wall_ms: int, origin: str, partition: int = 0) -> str:
 def derived_digits(wall_ms: int, origin: str) -> str:
     """What stands in a derived id for the random part: 70 bits of a digest of all the rest, save
     for the partition, which may be chosen later."""
-    from hashlib import blake2b  # with it comes OpenSSL, and only schedules need it
-
     digest = blake2b(f"{wall_ms}:{origin}".encode(), digest_size=9).digest()
     return _digits(int.from_bytes(digest) >> 2, 14)
 
