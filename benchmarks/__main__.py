@@ -16,11 +16,12 @@ import apsw
 
 from benchmarks.measures import MEASURES, NO_ENGINE, Taken
 from benchmarks.page import Figure, Machine, Results, encode, shown, write_results
-from benchmarks.stage import SETTINGS
+from benchmarks.stage import SETTINGS, compile_sources
 
 
 def main() -> None:
     arguments = _arguments()
+    compile_sources()
     settings = [*(arguments.on or _possible_settings()), NO_ENGINE]
     names = arguments.measures or list(MEASURES)
     figures = [figure for name in names for figure in measure(name, settings, arguments.runs)]

@@ -7,6 +7,7 @@ a server, how much of a processor that has used.
 
 from __future__ import annotations
 
+import compileall
 import importlib
 import os
 import re
@@ -30,6 +31,13 @@ from windlass import State, Windlass
 ROOT: Final = Path(__file__).parent.parent
 #: How often to look whether jobs have ended, in seconds: seldom enough to cost next to nothing.
 LOOK_S: Final = 0.01
+
+
+def compile_sources() -> None:
+    """Let what is measured run from bytecode, as an installed package does. Sources that were
+    changed are otherwise compiled by every process that is started, where the environment forbids
+    to write bytecode."""
+    compileall.compile_dir(ROOT / "src", quiet=1)
 
 
 class Stage(ABC):

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Final
 
+from benchmarks.stage import compile_sources
 from proofs import (
     dead_letters,
     figures,
@@ -77,6 +78,7 @@ def main() -> int:
     unknown = set(names) - set(PROOFS)
     if unknown:
         parser.error(f"expected some of {', '.join(PROOFS)}, found {', '.join(unknown)}")
+    compile_sources()
     passed = [run(name) for name in names]
     print(f"\n{sum(passed)} passed, {len(passed) - sum(passed)} failed")
     return 0 if all(passed) else 1

@@ -44,7 +44,6 @@ from windlass.errors import (
     WindlassError,
 )
 from windlass.job import Job, JobInfo
-from windlass.queue import Queue, QueueInfo
 from windlass.settings import Settings
 from windlass.task import Call, Task
 from windlass.tasks import Tasks
@@ -52,6 +51,7 @@ from windlass.tasks import Tasks
 if TYPE_CHECKING:
     from windlass.core.schedule import All, Cron, Every
     from windlass.letters import DeadAlert, DeadGroup, DeadLetter
+    from windlass.queue import Queue, QueueInfo
     from windlass.schedules import ScheduleInfo
 
 __all__ = [
@@ -131,4 +131,8 @@ def __getattr__(name: str) -> object:
         from windlass import letters
 
         return getattr(letters, name)
+    if name in ("Queue", "QueueInfo"):
+        from windlass import queue
+
+        return getattr(queue, name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -32,14 +32,12 @@ from windlass.core.codec import decode_plain
 from windlass.core.counting import count
 from windlass.core.ids import check_id
 from windlass.core.patterns import first_match
-from windlass.engine.contract import Engine, EngineOptions
 from windlass.engine.forking import opening
 from windlass.engine.url import check_url, open_engine
 from windlass.errors import UnreadableHere
 from windlass.job import Job
 from windlass.options import read_queue
 from windlass.packing import Packing
-from windlass.queue import Queue
 from windlass.registration import Declaration, Registrar, Registry, checked_name, default_name
 from windlass.settings import (
     SettingArguments,
@@ -65,7 +63,9 @@ if TYPE_CHECKING:
     from windlass.core.schedule import Cron, Every
     from windlass.core.timetable import Entry
     from windlass.dead import DeadLetters
+    from windlass.engine.contract import Engine
     from windlass.letters import AlertHook, DeadAlert
+    from windlass.queue import Queue
     from windlass.schedules import Schedules
 
 R = TypeVar("R")
@@ -167,6 +167,8 @@ class Windlass(Registrar):
 
     def queue(self, name: str) -> Queue:
         """A handle on a queue, to pause, resume or empty it. Asks nobody whether there is one."""
+        from windlass.queue import Queue  # needed by few
+
         return Queue(self, read_queue(name))
 
     def decode_result(self, task: str, job_id: str, result: bytes) -> Any:
@@ -375,6 +377,8 @@ class Windlass(Registrar):
     def _open_engine(self) -> Engine:
         with opening:
             if self._engine is None:
+                from windlass.engine.contract import EngineOptions  # comes with every engine
+
                 settings = self.settings
                 options = EngineOptions(
                     lease_ms=settings.lease_ms,

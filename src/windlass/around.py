@@ -23,7 +23,9 @@ from contextlib import (
     contextmanager,
 )
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
+
+import msgspec
 
 from windlass.context import Context
 from windlass.errors import InvalidSurroundings
@@ -66,14 +68,14 @@ LifespanFunction: TypeAlias = Callable[
 ]
 
 
-class Middleware(NamedTuple):
+class Middleware(msgspec.Struct, frozen=True):
     """One function declared with `@app.around_run` or `@app.around_enqueue`."""
 
     name: str
     open: Callable[[Any], Any]
 
 
-class Lifespan(NamedTuple):
+class Lifespan(msgspec.Struct, frozen=True):
     """The function given as `Windlass(lifespan=...)`."""
 
     name: str
@@ -150,15 +152,15 @@ class Surrounded:
         self._entered: list[tuple[str, AbstractContextManager[Any]]] = []
 
     def __enter__(self) -> None:
-        for name, open_manager in self._middleware:
+        for middleware in self._middleware:
             try:
-                manager = open_manager(self._subject)
+                manager = middleware.open(self._subject)
                 manager.__enter__()
             except BaseException as error:
-                error.add_note(f"Raised by the middleware {name}, before {self._what}.")
+                error.add_note(f"Raised by the middleware {middleware.name}, before {self._what}.")
                 self._leave(error)
                 raise
-            self._entered.append((name, manager))
+            self._entered.append((middleware.name, manager))
 
     def __exit__(
         self,

@@ -6,7 +6,7 @@ import time
 from collections.abc import Iterator, Sequence
 from typing import Final
 
-from windlass.engine.contract import NewJob, Placed, PutCode
+from windlass.engine.jobs import NewJob, Placed, PutCode
 from windlass.settings import Settings
 
 #: The first pause before another try, how it grows, and the longest one, in seconds.

@@ -24,7 +24,7 @@ from windlass.core.envelope import unpack
 from windlass.core.failure import FailureText
 from windlass.core.lines import labels_of, queue_of
 from windlass.core.states import Event, Hold, Reason, State
-from windlass.engine.contract import CancelCode, ChangeCode, Engine, JobRecord
+from windlass.engine.jobs import CancelCode, ChangeCode, JobRecord
 from windlass.errors import (
     DecodeError,
     DuplicateJob,
@@ -36,6 +36,7 @@ from windlass.errors import (
 
 if TYPE_CHECKING:
     from windlass.app import Windlass
+    from windlass.engine.contract import Engine
 
 R_co = TypeVar("R_co", covariant=True)
 

@@ -13,9 +13,8 @@ by an app that chose it, and only signed.
 
 from __future__ import annotations
 
-from base64 import b64decode, b64encode
 from collections.abc import Callable
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
@@ -23,12 +22,15 @@ from windlass.core.codec import decode_plain, fingerprint
 from windlass.core.envelope import Envelope, pack, pack_line, unpack
 from windlass.core.failure import FailureText
 from windlass.core.frame import Label, frame, read_label, split
-from windlass.core.keys import Keyring, Seal, describe_sealed
+from windlass.core.seals import Seal, describe_sealed
 from windlass.core.states import Event
 from windlass.core.wire import to_plain_json
-from windlass.engine.contract import Failure, JobRecord
+from windlass.engine.jobs import Failure, JobRecord
 from windlass.errors import DecodeError, UnreadableHere
 from windlass.settings import Settings
+
+if TYPE_CHECKING:
+    from windlass.core.keys import Keyring
 
 _encode: Final = msgspec.json.Encoder().encode
 
@@ -103,6 +105,8 @@ class Packing:
         """Only the type of the error stays readable: messages and tracebacks hold values."""
         if not self._encrypts:
             return text.pack()
+        from base64 import b64encode  # only where failures are encrypted
+
         sealed = self._pack("failure", "json", Seal.ENCRYPTED, text.pack(), task, job_id)
         return FailureText(type=text.type, sealed=b64encode(sealed).decode()).pack()
 
@@ -120,6 +124,8 @@ class Packing:
         """The text in plain; without the key, its type and why there is no more."""
         if not text.sealed:
             return text
+        from base64 import b64decode
+
         try:
             sealed = b64decode(text.sealed, validate=True)
             return FailureText.unpack(self._unpack("failure", sealed, task, job_id)[1])

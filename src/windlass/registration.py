@@ -9,10 +9,10 @@
 from __future__ import annotations
 
 import inspect
+import os.path
 import re
 from abc import abstractmethod
 from collections.abc import Callable, Coroutine, Sequence
-from pathlib import Path
 from types import FunctionType
 from typing import (
     TYPE_CHECKING,
@@ -287,9 +287,10 @@ def _name_of_main(function: FunctionType) -> str:
     spec, file = function.__globals__.get("__spec__"), function.__globals__.get("__file__")
     if spec is not None and spec.name not in _MAIN:  # python -m package.module
         return str(spec.name)
-    path = Path(file or "").absolute()
-    names = [path.stem, *_packages_of(path)]
-    if file and all(name.isidentifier() for name in names) and path.stem != "__main__":
+    path = os.path.abspath(file or "")
+    stem = os.path.splitext(os.path.basename(path))[0]
+    names = [stem, *_packages_of(path)]
+    if file and all(name.isidentifier() for name in names) and stem != "__main__":
         return ".".join(reversed(names))  # python module.py, python package/module.py
     raise InvalidTask(
         f"The task {function.__qualname__} is defined where a worker cannot import it from "
@@ -297,14 +298,14 @@ def _name_of_main(function: FunctionType) -> str:
     )
 
 
-def _packages_of(file: Path) -> list[str]:
+def _packages_of(file: str) -> list[str]:
     """The packages that a file is in, the innermost first. A folder without `__init__.py` is taken
     for the place where modules are imported from, which it is for a script."""
     packages = []
-    for folder in file.parents:
-        if not (folder / "__init__.py").is_file():
-            break
-        packages.append(folder.name)
+    outer, folder = os.path.split(os.path.dirname(file))
+    while folder and os.path.isfile(os.path.join(outer, folder, "__init__.py")):
+        packages.append(folder)
+        outer, folder = os.path.split(outer)
     return packages
 
 

@@ -3,8 +3,7 @@
 1. `SettingArguments` names what `Windlass(...)` takes.
 2. `Settings` is what an app runs with: durations in milliseconds, and where each value is from.
 3. `read_settings` makes one of the other; what it does not know is refused with the nearest match.
-4. `default_url` is the place of the jobs when nobody named one; `absolute_url` makes one mean the
-   same in every folder, because an app may change its own, and its supervisor does not.
+4. `without_secrets` and `mask_urls` are for whatever is shown of a url.
 """
 
 from __future__ import annotations
@@ -12,37 +11,40 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from enum import StrEnum
-from pathlib import Path
-from typing import Any, Final, Literal, TypedDict
-from urllib.parse import quote, unquote, urlsplit
+from typing import TYPE_CHECKING, Any, Final, Literal, TypedDict
 
 import msgspec
 
 from windlass.core.codecs import CODECS
 from windlass.core.durations import Duration, describe_ms, to_ms
 from windlass.core.habits import OF_SETTINGS, instead_of_number
-from windlass.core.keys import HOW_TO_MAKE_ONE, SHORTEST, Keyring, why_not_encrypting
 from windlass.core.patterns import check_pattern
 from windlass.core.queue_plans import QUEUE_NAME
 from windlass.core.retry import Retry
+from windlass.core.seals import HOW_TO_MAKE_ONE, SHORTEST, why_not_encrypting
+from windlass.engine.url import absolute_url, default_url
 from windlass.errors import SettingError
+
+if TYPE_CHECKING:
+    from windlass.core.keys import Keyring
 
 PREFIX: Final = "WINDLASS_"
 #: Variables with our prefix that are not settings: the command line's own.
 OTHER_VARIABLES: Final = frozenset({"WINDLASS_APP", "WINDLASS_RUNTIME_DIR"})
 #: What Kubernetes adds to every container beside a service that is called windlass.
-_OF_KUBERNETES: Final = re.compile(r"WINDLASS_(SERVICE_(HOST|PORT.*)|PORT(_\d+_.*)?)")
+_OF_KUBERNETES: Final = r"WINDLASS_(SERVICE_(HOST|PORT.*)|PORT(_\d+_.*)?)"
 
 LOG_LEVELS: Final = ("debug", "info", "warning", "error", "critical")
 WHEN_FULL: Final = ("reject", "block")
 LOG_FORMATS: Final = ("text", "json")
 
 #: The name of a module, in which parts may be `*`.
-_MODULE: Final = re.compile(r"[^\W\d]\w*(\.([^\W\d]\w*|\*))*")
-_SQLITE: Final = "sqlite:///"
+_MODULE: Final = r"[^\W\d]\w*(\.([^\W\d]\w*|\*))*"
+#: Up to the last @ of an authority.
+_LOGIN: Final = r"^([^:/?#]+://)[^/?#]*@"
 #: What stands before the last @ of an authority; with a colon before it, also over slashes: then it
 #: is a password that was not quoted.
-_SECRET: Final = re.compile(r"""://(?:[^\s/"]*|[^\s/"@]*:[^\s"]*)@""")
+_SECRET: Final = r"""://(?:[^\s/"]*|[^\s/"@]*:[^\s"]*)@"""
 
 
 class SettingArguments(TypedDict, total=False):
@@ -87,7 +89,7 @@ class Secrets:
     __slots__ = ("ring",)
 
     def __init__(self, secrets: Sequence[str] = ()) -> None:
-        self.ring = Keyring(secrets) if secrets else None
+        self.ring = _ring_of(secrets) if secrets else None
 
     def __repr__(self) -> str:
         return "none" if self.ring is None else " ".join(f"key:{name}" for name in self.ring.names)
@@ -100,6 +102,12 @@ class Secrets:
 
     def __hash__(self) -> int:
         return hash(repr(self))
+
+
+def _ring_of(secrets: Sequence[str]) -> Keyring:
+    from windlass.core.keys import Keyring  # brings OpenSSL along
+
+    return Keyring(secrets)
 
 
 class Settings(msgspec.Struct, frozen=True, kw_only=True):
@@ -206,7 +214,7 @@ def _one_of(choices: Sequence[str]) -> Callable[[str, Any], str]:
 def _modules(name: str, value: Any) -> tuple[str, ...]:
     modules = value if isinstance(value, list | tuple) else [value]
     for module in modules:
-        if not isinstance(module, str) or not _MODULE.fullmatch(module):
+        if not isinstance(module, str) or not re.fullmatch(_MODULE, module):
             raise ValueError(
                 f"{name} must be a list of modules such as 'shop.tasks' or 'billing.*', found "
                 f"{module!r}"
@@ -319,7 +327,7 @@ def read_settings(arguments: Mapping[str, object], environment: Mapping[str, str
             fields[setting.field] = _read_text(setting, name, variables[name])
         else:
             sources[name] = Source.DEFAULT
-            default = default_url(Path.cwd()) if name == "url" else setting.default
+            default = default_url() if name == "url" else setting.default
             fields[setting.field] = setting.read(name, default)
     _check_sealing(fields["codec"], fields["secret"], fields["encrypt"])
     return Settings(**fields, sources=sources)
@@ -339,30 +347,9 @@ def _check_sealing(codec: str, secret: Secrets, encrypt: bool) -> None:
         raise SettingError(f"The setting encrypt cannot be kept: {missing}.")
 
 
-def default_url(folder: Path) -> str:
-    """A database beside the nearest pyproject.toml at or above `folder`, else in `folder`."""
-    candidates = (folder, *folder.parents)
-    home = next((path for path in candidates if (path / "pyproject.toml").is_file()), folder)
-    return f"sqlite:///{quote(str(home / 'windlass.db'))}"
-
-
-def absolute_url(url: str) -> str:
-    """The url with its relative path, if it has one, continued from the folder that is current
-    now."""
-    if not url.lower().startswith(_SQLITE):
-        return url
-    rest = url[len(_SQLITE) :]
-    path = unquote(rest.partition("?")[0])
-    if path in ("", ":memory:") or Path(path).is_absolute():
-        return url
-    return f"{_SQLITE}{quote(str(Path.cwd()))}/{rest}"
-
-
 def without_secrets(url: str) -> str:
     """The url as it may be shown: without the part that may be a password."""
-    parts = urlsplit(url)
-    host = parts.netloc.rpartition("@")[2]
-    return url if host == parts.netloc else parts._replace(netloc=f"***@{host}").geturl()
+    return re.sub(_LOGIN, r"\1***@", url)
 
 
 def describe_unusual(settings: Settings) -> dict[str, str]:
@@ -403,7 +390,7 @@ def _says_the_same(setting: _Setting, name: str, text: str, value: object) -> bo
 
 def mask_urls(text: str) -> str:
     """Any text without the passwords of the urls in it."""
-    return _SECRET.sub("://***@", text) if "://" in text and "@" in text else text
+    return re.sub(_SECRET, "://***@", text) if "://" in text and "@" in text else text
 
 
 def nearest(name: str, known: Iterable[str], prefix: str = "", *, alike: float = 0.6) -> str:
@@ -450,7 +437,7 @@ def _own_variables(environment: Mapping[str, str]) -> dict[str, str]:
     for variable, text in environment.items():
         if not variable.startswith(PREFIX) or variable in OTHER_VARIABLES:
             continue
-        if _OF_KUBERNETES.fullmatch(variable):
+        if re.fullmatch(_OF_KUBERNETES, variable):
             continue
         name = variable.removeprefix(PREFIX)
         if name not in known:

@@ -18,13 +18,14 @@ from msgspec.structs import replace
 
 from windlass.around import Outgoing, Surrounded
 from windlass.core.lines import queue_of
-from windlass.engine.contract import Engine, NewJob, Placed, PutCode
+from windlass.engine.jobs import NewJob, Placed, PutCode
 from windlass.errors import DuplicateJob, EngineUnavailable, IdempotencyConflict, QueueFull
 from windlass.insisting import Attempts, pauses
 from windlass.job import Job
 
 if TYPE_CHECKING:
     from windlass.app import Windlass
+    from windlass.engine.contract import Engine
 
 #: What the middleware of an enqueue surrounds, in the words of its notes.
 ENQUEUE: Final = "the enqueue"

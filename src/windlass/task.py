@@ -45,7 +45,7 @@ from windlass.core.ids import check_id, new_id
 from windlass.core.lines import line_of
 from windlass.core.retry import Retry
 from windlass.core.unique import Unique
-from windlass.engine.contract import NewJob, UniqueKey
+from windlass.engine.jobs import NewJob, UniqueKey
 from windlass.errors import InvalidTask, TaskNotIncluded
 from windlass.job import Job
 from windlass.options import NO_CHOICES, CallOptions, Choices, Moment, read_call_options

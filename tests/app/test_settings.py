@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 
 from windlass import Retry, SettingError, Windlass
+from windlass.engine.sqlite.address import default_url
 from windlass.settings import (
     SETTINGS,
     Secrets,
     Source,
-    default_url,
     describe_unusual,
     read_settings,
     without_secrets,

@@ -122,6 +122,7 @@ def test_durability_is_the_one_of_the_url(path: Path, durability: str, level: in
     [
         ("sqlite:///", "Three slashes"),
         ("sqlite://host/jobs.db", "Three slashes"),
+        ("sqlite://user:secret@host/jobs.db", r"found 'sqlite://\*\*\*@host/jobs.db'"),
         ("sqlite:///jobs.db?durability=maybe", "durability=full or durability=normal"),
         ("sqlite:///jobs.db?speed=high", "knows the option durability, found speed"),
         (

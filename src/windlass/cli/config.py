@@ -15,12 +15,12 @@ from windlass.cli.connecting import AppPath, find_app_path, import_app
 from windlass.cli.output import print_json, print_table, say
 from windlass.cli.parameters import connection_options, json_option
 from windlass.core.durations import describe_ms
+from windlass.engine.url import absolute_url
 from windlass.settings import (
     PREFIX,
     SETTINGS,
     Settings,
     Source,
-    absolute_url,
     find_overruled,
     mask_urls,
     read_settings,

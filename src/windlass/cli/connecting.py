@@ -30,9 +30,10 @@ import msgspec
 from windlass.app import Windlass
 from windlass.cli.output import say
 from windlass.engine.contract import Capability
+from windlass.engine.url import absolute_url
 from windlass.errors import AppNotFound, EngineError, WindlassError
 from windlass.loading import load_app, load_tasks
-from windlass.settings import Source, absolute_url, find_overruled, nearest, without_secrets
+from windlass.settings import Source, find_overruled, nearest, without_secrets
 
 
 class AppPath(NamedTuple):

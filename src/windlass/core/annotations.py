@@ -12,10 +12,10 @@ by their methods, so that pydantic is never imported here.
 from __future__ import annotations
 
 import inspect
+import sys
 import types
 import typing
 from collections.abc import Callable, Iterator, Mapping
-from pathlib import PurePath
 from typing import Any, Final
 
 import msgspec.inspect as described
@@ -51,7 +51,7 @@ def traits_of(annotation: Any) -> Traits:
     nodes = list(_nodes(described.type_info(annotation)))
     custom = {node.cls for node in nodes if isinstance(node, described.CustomType)}
     for kind in custom - {object}:
-        if not (issubclass(kind, PurePath) or is_model(kind)):
+        if not (is_path(kind) or is_model(kind)):
             raise AnnotationError(
                 f"the annotation {describe(annotation)} names {describe(kind)}, which cannot be "
                 "rebuilt from JSON. Use JSON types, or a dataclass, msgspec, attrs or pydantic "
@@ -64,6 +64,13 @@ def traits_of(annotation: Any) -> Traits:
         has_sets=any(isinstance(node, _SETS) for node in nodes),
         has_datetimes=any(isinstance(node, described.DateTimeType) for node in nodes),
     )
+
+
+def is_path(kind: type) -> bool:
+    """Whether instances are paths. Whoever has one has loaded pathlib, which is slow and therefore
+    not imported here; while another thread loads it, nobody has one."""
+    path = getattr(sys.modules.get("pathlib"), "PurePath", None)
+    return path is not None and issubclass(kind, path)
 
 
 def is_model(kind: type) -> bool:

@@ -23,7 +23,6 @@ Which values are carried and which are refused is said in `windlass.core.values`
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache, partial
 from itertools import islice
@@ -31,6 +30,7 @@ from typing import Any, Final, Literal
 
 import msgspec
 
+from windlass.core.digest import blake2b
 from windlass.core.nesting import MAX_DEPTH
 from windlass.core.signature import Signature, Slot
 from windlass.core.values import ValueRefused, read_plain
@@ -232,7 +232,7 @@ def decode_plain(encoded: bytes, mark: str) -> Any:
 
 def fingerprint(encoded: bytes) -> str:
     """32 hexadecimal characters that two calls share only if their bytes are the same."""
-    return hashlib.blake2b(encoded, digest_size=16).hexdigest()
+    return blake2b(encoded, digest_size=16).hexdigest()
 
 
 def check_size(encoded: bytes, limit: int, what: str) -> None:

@@ -16,12 +16,12 @@ of an outdated one: that is how a rollback takes effect.
 
 from __future__ import annotations
 
-import hashlib
 from enum import StrEnum
 from typing import Final
 
 import msgspec
 
+from windlass.core.digest import blake2b
 from windlass.core.schedule import Schedule
 
 #: How often a worker says again what it declares.
@@ -54,7 +54,7 @@ class Standing(StrEnum):
 def fingerprint(schedule: Schedule, call: bytes) -> str:
     """32 hexadecimal characters; `call` is all that the schedule enqueues, as it is stored."""
     timing = _canonical(schedule.to_data())
-    return hashlib.blake2b(timing + b"\0" + call, digest_size=16).hexdigest()
+    return blake2b(timing + b"\0" + call, digest_size=16).hexdigest()
 
 
 def declare(

@@ -21,10 +21,7 @@ Duration = float | int | str | timedelta
 MAX_DURATION_MS: Final = 365_000 * 86_400_000
 
 _UNITS_MS: Final = {"d": 86_400_000, "h": 3_600_000, "m": 60_000, "s": 1_000, "ms": 1}
-_TEXT: Final = re.compile(
-    r"\s*".join(rf"(?:(?P<{unit}>[0-9]+(?:\.[0-9]+)?){unit})?" for unit in _UNITS_MS)
-)
-_NUMBER: Final = re.compile(r"[0-9]+(?:\.[0-9]+)?")
+_PART: Final = re.compile(r"([0-9]+(?:\.[0-9]+)?)([a-z]*)\s*")
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND: Final = timedelta(microseconds=1)
 _EXPECTED: Final = 'seconds as a number, text such as "90s", "10m" or "1h30m", or a timedelta'
@@ -90,13 +87,13 @@ def _seconds(value: float, name: str) -> int:
 
 def _text(value: str, name: str) -> int:
     text = value.strip()
-    if _NUMBER.fullmatch(text):
+    parts = _PART.findall(text)
+    if len(parts) == 1 and parts[0] == (text, ""):
         return int(Decimal(text) * 1_000_000)
-    match = _TEXT.fullmatch(text)
-    if not text or match is None:
+    units = iter(_UNITS_MS)  # each at most once, and the longer ones first
+    if not parts or _PART.sub("", text) or not all(unit in units for _, unit in parts):
         raise ValueError(f"{name} must be {_EXPECTED}, found {value!r}")
-    counts = match.groupdict(default="0")
-    return int(sum(Decimal(counts[unit]) * size_ms for unit, size_ms in _UNITS_MS.items()) * 1_000)
+    return int(sum(Decimal(number) * _UNITS_MS[unit] for number, unit in parts) * 1_000)
 
 
 def _whole_ms(microseconds: int) -> int:

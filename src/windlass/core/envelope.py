@@ -57,7 +57,7 @@ class Envelope(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
     headers: dict[str, str] = {}
     options: Overrides = _NO_OVERRIDES
     codec: str = "json"
-    seal: str = ""  # one of `windlass.core.keys.Seal`
+    seal: str = ""  # one of `windlass.core.seals.Seal`
     key: str = ""  # the name of the key that the call is sealed with
 
 

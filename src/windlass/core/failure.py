@@ -4,11 +4,13 @@ Exceptions cross processes only as data: the type, the message and the traceback
 text where the exception was caught, cut to a bounded size, and never rebuilt. Whatever a task
 raises, making and reading that text does not fail: code of its class that runs here (`__str__`, a
 property, a metaclass) may raise anything, even what is no `Exception`.
+
+`traceback` is imported where it is used: whoever runs jobs has it loaded, and who only reads what
+became of them needs no such thing.
 """
 
 from __future__ import annotations
 
-import traceback
 from typing import Final
 
 import msgspec
@@ -91,6 +93,8 @@ def _message_of(error: BaseException) -> str:
 
 
 def _traceback_of(error: BaseException) -> str:
+    import traceback
+
     try:
         return "".join(traceback.format_exception(error))
     except BaseException as problem:  # noqa: BLE001  # a broken exception must not hide the failure
@@ -100,6 +104,8 @@ def _traceback_of(error: BaseException) -> str:
 def clear_frames(error: BaseException) -> None:
     """Drop the local variables of all frames that `error`, and what led to it, came through: one of
     them may hold the error, and so everything, until the collector of cycles comes by."""
+    import traceback
+
     seen: set[int] = set()
     chain: list[BaseException | None] = [error]
     while chain:

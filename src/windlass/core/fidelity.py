@@ -22,13 +22,11 @@ changes and the last are let pass: there it cannot be known which types were mea
 
 from __future__ import annotations
 
-import copy
-import dataclasses
 from collections.abc import Callable, Iterable, Iterator
 from datetime import date, datetime, time, timedelta
 from decimal import Decimal
 from enum import Enum
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 from uuid import UUID
 
 import msgspec
@@ -47,7 +45,7 @@ _NO_OFFSET: Final = (
 )
 
 
-class Traits(NamedTuple):
+class Traits(msgspec.Struct, frozen=True):
     """What an annotation holds, anywhere inside, that decides how values are compared."""
 
     #: A place without a type of its own, where JSON decides what comes back.
@@ -60,7 +58,7 @@ class Traits(NamedTuple):
     has_datetimes: bool
 
 
-class Difference(NamedTuple):
+class Difference(msgspec.Struct, frozen=True):
     """The first place where a value would come back changed."""
 
     path: str
@@ -71,8 +69,11 @@ def field_names(kind: type) -> tuple[str, ...]:
     """The fields of a msgspec, attrs or data class; of any other type none."""
     if issubclass(kind, msgspec.Struct):
         return kind.__struct_fields__
-    if dataclasses.is_dataclass(kind):
-        return tuple(field.name for field in dataclasses.fields(kind))
+    if hasattr(kind, "__dataclass_fields__"):
+        from dataclasses import fields  # loaded already: by the module of that class
+
+        data_class: Any = kind
+        return tuple(field.name for field in fields(data_class))
     return tuple(attribute.name for attribute in getattr(kind, "__attrs_attrs__", ()))
 
 
@@ -170,7 +171,7 @@ def _sorted(items: Iterable[object], sort_key: Callable[[object], bytes]) -> lis
 def _with_fields(
     value: object, names: tuple[str, ...], change: Callable[[object], object]
 ) -> object:
-    clone = copy.copy(value)
+    clone = _copy(value)
     for name in names:
         part = change(getattr(value, name))
         # The clone may be frozen; it lives only until it is encoded.
@@ -179,6 +180,15 @@ def _with_fields(
         else:
             object.__setattr__(clone, name, part)
     return clone
+
+
+def _copy(value: object) -> object:
+    own: Callable[[], object] | None = getattr(value, "__copy__", None)
+    if own is not None:  # as every msgspec class has
+        return own()
+    from copy import copy  # loaded already: by what made the class, dataclasses or attrs
+
+    return copy(value)
 
 
 def _admissible(value: Any, rebuilt: Any, traits: Traits) -> bool:

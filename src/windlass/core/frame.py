@@ -31,7 +31,7 @@ class Label(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
 
     version: int = msgspec.field(default_factory=_version)
     codec: str = "json"
-    seal: str = ""  # one of `windlass.core.keys.Seal`
+    seal: str = ""  # one of `windlass.core.seals.Seal`
     key: str = ""  # the name of the key that it was sealed with
 
 

@@ -14,10 +14,11 @@ was made: the order inside a queue is the engine's.
 
 from __future__ import annotations
 
-import hashlib
 import os
 import re
 from typing import Final
+
+from windlass.core.digest import blake2b
 
 #: One more than the highest partition an id can carry.
 PARTITIONS: Final = 1024
@@ -31,8 +32,8 @@ _NOISE: Final = (_DIGITS * 8).encode("ascii")
 _VALUES: Final = {digit: value for value, digit in enumerate(_DIGITS)}
 _TIME_BITS: Final = 50
 _GENERATED: Final = re.compile(f"[{_DIGITS}]{{26}}")
-_ALLOWED: Final = re.compile(rf"[A-Za-z0-9_-][A-Za-z0-9_.~-]{{0,{MAX_ID_LENGTH - 1}}}")
-_UNSAFE_IN_HOST: Final = re.compile(r"[^A-Za-z0-9-]+")
+_ALLOWED: Final = rf"[A-Za-z0-9_-][A-Za-z0-9_.~-]{{0,{MAX_ID_LENGTH - 1}}}"
+_UNSAFE_IN_HOST: Final = r"[^A-Za-z0-9-]+"
 
 
 def new_id(wall_ms: int, partition: int = 0) -> str:
@@ -58,7 +59,7 @@ def derived_id(wall_ms: int, origin: str, partition: int = 0) -> str:
 def derived_digits(wall_ms: int, origin: str) -> str:
     """What stands in a derived id for the random part: 70 bits of a digest of all the rest, save
     for the partition, which may be chosen later."""
-    digest = hashlib.blake2b(f"{wall_ms}:{origin}".encode(), digest_size=9).digest()
+    digest = blake2b(f"{wall_ms}:{origin}".encode(), digest_size=9).digest()
     return _digits(int.from_bytes(digest) >> 2, 14)
 
 
@@ -74,7 +75,7 @@ def created_ms_of(job_id: str) -> int:
 
 def check_id(text: str) -> str:
     """The id itself if it may be stored and put into a URL; otherwise a ValueError."""
-    if not _ALLOWED.fullmatch(text):
+    if not re.fullmatch(_ALLOWED, text):
         raise ValueError(
             f"an id must be 1 to {MAX_ID_LENGTH} characters out of letters, digits, '-', '_', '.' "
             f"and '~', and must not start with '.' or '~'; found {text[:80]!r} "
@@ -91,7 +92,7 @@ def new_nonce(number: int) -> str:
 
 def new_session(host: str, pid: int) -> str:
     """The name of one start of one child: readable, and never the same twice."""
-    safe_host = _UNSAFE_IN_HOST.sub("-", host)[:24].strip("-") or "host"
+    safe_host = re.sub(_UNSAFE_IN_HOST, "-", host)[:24].strip("-") or "host"
     return f"{safe_host}.{pid}.{os.urandom(8).hex()}"
 
 

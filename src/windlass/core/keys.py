@@ -19,30 +19,17 @@ import hashlib
 import hmac
 import os
 from collections.abc import Sequence
-from enum import StrEnum
 from typing import TYPE_CHECKING, Final
 
+from windlass.core.seals import Seal, describe_sealed, why_not_encrypting
 from windlass.errors import DecodeError, UnreadableHere
 
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.ciphers.aead import ChaCha20Poly1305
 
-#: The shortest secret, in characters.
-SHORTEST: Final = 32
-HOW_TO_MAKE_ONE: Final = 'python -c "import secrets; print(secrets.token_urlsafe(32))"'
-
 _SALT: Final = b"windlass"
 _NONCE_BYTES: Final = 12
 _TAG_BYTES: Final = 32
-_INSTALL: Final = "install it with `pip install 'windlass[encryption]'`"
-
-
-class Seal(StrEnum):
-    """How bytes are kept from being changed, or read."""
-
-    NONE = ""
-    SIGNED = "hmac-sha256"
-    ENCRYPTED = "chacha20-poly1305"
 
 
 class Key:
@@ -118,20 +105,6 @@ class Keyring:
         if seal == Seal.ENCRYPTED:
             return _decrypted(key, sealed, bound)
         raise UnreadableHere(f"sealed in a way that this windlass does not know: {seal}")
-
-
-def describe_sealed(seal: str, name: str) -> str:
-    """What somebody without the key is told."""
-    return f"{'signed' if seal == Seal.SIGNED else 'encrypted'} with key {name}"
-
-
-def why_not_encrypting() -> str:
-    """Why this installation cannot encrypt, or ""."""
-    try:
-        import cryptography.hazmat.primitives.ciphers.aead  # noqa: F401  # only whether it is there
-    except ImportError:
-        return f"encryption needs the package cryptography, which is not installed: {_INSTALL}"
-    return ""
 
 
 def _verified(key: Key, sealed: bytes, bound: bytes) -> bytes:

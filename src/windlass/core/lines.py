@@ -12,7 +12,7 @@ from collections.abc import Collection, Iterable, Sequence
 from typing import Final
 
 #: How a label is written.
-LABEL: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,31}")
+LABEL: Final = r"[A-Za-z0-9][A-Za-z0-9_.-]{0,31}"
 #: A job requires at most so many.
 MAX_LABELS: Final = 4
 
@@ -26,7 +26,7 @@ def read_labels(given: Sequence[object], *, most: int = MAX_LABELS) -> tuple[str
     """The same labels, each once and in order. Raises `ValueError` with a sentence."""
     labels: set[str] = set()
     for label in given:
-        if not isinstance(label, str) or not LABEL.fullmatch(label):
+        if not isinstance(label, str) or not re.fullmatch(LABEL, label):
             raise ValueError(
                 "a label is 1 to 32 letters, digits, '_', '.' and '-', the first one a letter or a "
                 f"digit, found {label!r}"

@@ -13,11 +13,11 @@ delays the start of the job: it changes neither the order of occurrences nor the
 
 from __future__ import annotations
 
-import hashlib
 from typing import Final
 
 import msgspec
 
+from windlass.core.digest import blake2b
 from windlass.core.ids import derived_id
 from windlass.core.schedule import All, Schedule
 
@@ -96,5 +96,5 @@ def occurrence_id(name: str, occurrence_ms: int, partition: int = 0) -> str:
 
 def run_ms(schedule: Schedule, name: str, occurrence_ms: int) -> int:
     """When the job of an occurrence may start."""
-    digest = hashlib.blake2b(f"jitter:{occurrence_ms}:{name}".encode(), digest_size=8).digest()
+    digest = blake2b(f"jitter:{occurrence_ms}:{name}".encode(), digest_size=8).digest()
     return occurrence_ms + int.from_bytes(digest) % (schedule.jitter_ms + 1)

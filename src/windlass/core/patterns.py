@@ -11,11 +11,11 @@ from collections.abc import Iterable
 from functools import lru_cache
 from typing import Final
 
-_PATTERN: Final = re.compile(r"[^\s\x00-\x1f]{1,200}")
+_PATTERN: Final = r"[^\s\x00-\x1f]{1,200}"
 
 
 def check_pattern(pattern: object) -> str:
-    if isinstance(pattern, str) and _PATTERN.fullmatch(pattern):
+    if isinstance(pattern, str) and re.fullmatch(_PATTERN, pattern):
         return pattern
     raise ValueError(
         f"a pattern such as 'billing.*', of 1 to 200 characters without spaces, found {pattern!r}"

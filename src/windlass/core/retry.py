@@ -12,12 +12,9 @@ from __future__ import annotations
 
 import inspect
 import math
-import traceback
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from datetime import timedelta
-from random import Random
-from typing import Annotated, Any, Final, TypeGuard, final, overload
+from typing import TYPE_CHECKING, Annotated, Any, Final, TypeGuard, final, overload
 
 import msgspec
 from msgspec import UNSET, UnsetType
@@ -26,6 +23,10 @@ from windlass.core import habits
 from windlass.core.durations import MAX_DURATION_MS, Duration, describe_ms, to_ms
 from windlass.core.signals import Reject, RetryLater
 from windlass.core.states import Reason
+from windlass.core.value import Value
+
+if TYPE_CHECKING:
+    from random import Random
 
 #: A share of the delay from 0 to 1, or a span of time as text with a unit or as a timedelta.
 Jitter = float | str | timedelta
@@ -90,8 +91,7 @@ class Listed(msgspec.Struct, frozen=True):
 
 
 @final
-@dataclass(frozen=True, init=False, repr=False, slots=True)
-class Retry:
+class Retry(Value):
     """How often a task is tried, how far apart, and for which errors.
 
     `max_attempts` counts the first try too. After failure n the job waits
@@ -177,10 +177,6 @@ class Retry:
             retry_if=_predicate(retry_if),
         )
         _check_overlap(self.retry_on, self.reject_on)
-
-    def _set(self, **fields: object) -> None:
-        for name, value in fields.items():
-            object.__setattr__(self, name, value)
 
     def decide(
         self, error: BaseException, attempt: int, random: Random, *, ask: bool = True
@@ -381,6 +377,8 @@ def _is_worth_it(predicate: Predicate, error: BaseException) -> bool:
     try:
         return bool(predicate(error))
     except Exception as slip:  # noqa: BLE001  # a slip in a predicate must not cost the job
+        import traceback  # only for a slip
+
         summary = traceback.format_exception_only(slip)[-1].strip()
         error.add_note(f"retry_if could not classify this error ({summary}): it counts as a yes")
         return True

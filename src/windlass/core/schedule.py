@@ -16,7 +16,6 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
-from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from itertools import islice, takewhile
 from typing import TYPE_CHECKING, Annotated, Final, Literal, final, overload
@@ -26,6 +25,7 @@ import msgspec
 from windlass.core import habits
 from windlass.core.cron import LAST_YEAR, first_after, last_until, normal_text, read_expression
 from windlass.core.durations import MAX_DURATION_MS, Duration, describe_ms, instant_ms, to_ms
+from windlass.core.value import Value
 from windlass.core.zones import zone_named
 from windlass.errors import DecodeError, NewerFormat
 
@@ -60,8 +60,7 @@ _MISSED: Final = ("skip", "once")
 _OVERLAPS: Final = ("allow", "skip", "cancel_previous", "queue_one")
 
 
-@dataclass(frozen=True, init=False, repr=False, slots=True)
-class Schedule(ABC):
+class Schedule(Value, ABC):
     """What `Cron` and `Every` have in common.
 
     `start` and `end` are datetimes with a time zone: no occurrence lies before or after them.
@@ -99,10 +98,6 @@ class Schedule(ABC):
             missed=_missed(missed),
             overlap=_overlap(overlap),
         )
-
-    def _set(self, **fields: object) -> None:
-        for name, value in fields.items():
-            object.__setattr__(self, name, value)
 
     def _refuse_never(self) -> None:
         """To be called last: `end` may leave nothing of what the rest describes."""
@@ -222,7 +217,6 @@ _OVERLAP_WORDS: Final = {
 
 
 @final
-@dataclass(frozen=True, init=False, repr=False, slots=True)
 class Cron(Schedule):
     """Runs when the clock of a time zone shows the times of a cron expression.
 
@@ -287,7 +281,6 @@ class Cron(Schedule):
 
 
 @final
-@dataclass(frozen=True, init=False, repr=False, slots=True)
 class Every(Schedule):
     """Runs at a distance in real time, whatever the clocks on the wall do.
 

@@ -10,6 +10,7 @@ event does to the counters of a job.
 from __future__ import annotations
 
 from enum import StrEnum
+from functools import cache
 from typing import Final
 
 import msgspec
@@ -229,15 +230,13 @@ MAX_MISMATCHED_MS: Final = 24 * 60 * 60 * 1_000
 
 def is_mismatched_for_good(strays: int) -> bool:
     """Whether the rests of a job that was handed back so often make up a day."""
-    return strays >= _MAX_STRAYS
+    return strays >= _strays_in(MAX_MISMATCHED_MS)
 
 
+@cache
 def _strays_in(rest_ms: int) -> int:
     strays = 0
     while rest_ms > 0:
         rest_ms -= stray_delay_ms(strays)
         strays += 1
     return strays
-
-
-_MAX_STRAYS: Final = _strays_in(MAX_MISMATCHED_MS)

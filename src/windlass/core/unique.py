@@ -11,12 +11,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final, Literal, TypeVar, final
 
 from windlass.core.durations import Duration, describe_ms, to_ms
 from windlass.core.states import State
+from windlass.core.value import Value
 
 Choice = TypeVar("Choice", bound=StrEnum)
 
@@ -53,8 +53,7 @@ def is_held(until: Until, state: State, period_until_ms: int, now_ms: int) -> bo
 
 
 @final
-@dataclass(frozen=True, init=False, repr=False, slots=True)
-class Unique:
+class Unique(Value):
     """At most one job of a task for each key.
 
     `until` says how long a job holds its key: to its `"start"` (while it waits in its queue), to
@@ -83,13 +82,12 @@ class Unique:
         by: str | Sequence[str] | None = None,
         on_conflict: Literal["return", "replace", "raise"] = "return",
     ) -> None:
-        self._set("until", _choice("until", Until, until))
-        self._set("period_ms", 0 if period is None else _period_ms(period))
-        self._set("by", None if by is None else _names(by))
-        self._set("on_conflict", _choice("on_conflict", OnConflict, on_conflict))
-
-    def _set(self, name: str, value: object) -> None:
-        object.__setattr__(self, name, value)
+        self._set(
+            until=_choice("until", Until, until),
+            period_ms=0 if period is None else _period_ms(period),
+            by=None if by is None else _names(by),
+            on_conflict=_choice("on_conflict", OnConflict, on_conflict),
+        )
 
     def __repr__(self) -> str:
         period = f", period={describe_ms(self.period_ms)!r}" if self.period_ms else ""

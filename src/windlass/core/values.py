@@ -40,7 +40,7 @@ _PLAIN_DATA: Final = "pass plain data, or an id"
 #: A thread that meets the class in that moment would be given a decoder that ends the process.
 _learning: Final = RLock()
 
-_EXPECTED: Final = re.compile(r"Expected `([^`]+)`, got `([^`]+)`")
+_EXPECTED: Final = r"Expected `([^`]+)`, got `([^`]+)`"
 
 
 class ValueRefused(Exception):
@@ -192,5 +192,5 @@ def _unreadable(error: Exception) -> ValueRefused:
     if isinstance(error, RecursionError):
         return ValueRefused("nested too deep")
     reason, _, place = str(error).partition(" - at ")
-    reason = _EXPECTED.sub(r"expected \1, found \2", reason)
+    reason = re.sub(_EXPECTED, r"expected \1, found \2", reason)
     return ValueRefused(reason[:1].lower() + reason[1:], place.replace("`", "") or "$")

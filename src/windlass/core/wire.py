@@ -17,17 +17,16 @@ import math
 from collections.abc import Callable
 from datetime import date, datetime, timedelta
 from decimal import Decimal
-from pathlib import PurePath
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 import msgspec
 
 from windlass.core import nesting
-from windlass.core.annotations import is_model
+from windlass.core.annotations import is_model, is_path
 from windlass.core.fidelity import find, with_leaves
 
 
-class Wire(NamedTuple):
+class Wire(msgspec.Struct, frozen=True):
     """One of the forms."""
 
     name: str  # as people write it
@@ -58,7 +57,7 @@ _PLAIN_FORMS: Final[tuple[tuple[type, Callable[[Any], object]], ...]] = (
 
 def _simplify(value: Any) -> object:
     """What msgspec cannot write itself."""
-    if isinstance(value, PurePath):
+    if is_path(type(value)):
         return str(value)
     if is_model(type(value)):
         return msgspec.Raw(value.model_dump_json(by_alias=True, round_trip=True).encode())
@@ -66,7 +65,7 @@ def _simplify(value: Any) -> object:
 
 
 def _simplify_for_msgpack(value: Any) -> object:
-    if isinstance(value, PurePath):
+    if is_path(type(value)):
         return str(value)
     if is_model(type(value)):
         return value.model_dump(mode="json", by_alias=True, round_trip=True)
@@ -122,7 +121,7 @@ MSGPACK: Final = Wire(
     "msgpack", _to_msgpack, _msgpack_decoder, nesting.too_deep_msgpack, drops_non_finite=False
 )
 #: For values of which the other one would drop an offset; read in the same way.
-MSGPACK_BY_TEXT: Final = MSGPACK._replace(encode=_to_msgpack_by_text)
+MSGPACK_BY_TEXT: Final = msgspec.structs.replace(MSGPACK, encode=_to_msgpack_by_text)
 
 
 def _is_non_finite(value: object) -> bool:

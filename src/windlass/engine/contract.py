@@ -1,4 +1,4 @@
-"""The engine contract: the verbs of the queue, and the values they take and give.
+"""The engine contract: the verbs of the queue.
 
 An engine is synchronous and safe to call from many threads and processes. Every verb takes many
 and is atomic within a partition. A verb that presents a token which is no longer current changes
@@ -6,23 +6,118 @@ nothing and says so; a verb repeated after a lost reply changes nothing and succ
 milliseconds: `_ms` is an instant of the engine's own clock, `_in_ms` and `_after_ms` a distance
 that the engine resolves, so that no client's clock decides anything.
 
-In order: what goes in (`UniqueKey`, `NewJob`, `Plan`), what a worker holds (`Claim`, `Batch`), how
-it reports (`Outcome`, `Verdict`), liveness (`Beat`, `Pulse`), schedules (`ScheduleChange`,
-`ScheduleRecord`), what can be seen (`JobRecord`, `Stats`, `Finding`), and the protocol itself.
+The values that verbs take and give are in three modules: `jobs`, `claims` and `records`. All of
+them are to be had from here too, which is where engines, workers and tests import them from; what
+`import windlass` loads takes them from `jobs`, because this module loads all three.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from enum import StrEnum
 from typing import Final, Protocol
 
 import msgspec
 
-from windlass.core.lines import may_take, queue_of
-from windlass.core.queue_settings import QueueSettings
-from windlass.core.states import Counters, Hold, Reason, State
-from windlass.core.unique import OnConflict, Until
+from windlass.engine.claims import (
+    Batch,
+    Beat,
+    Buried,
+    Claim,
+    Closed,
+    Outcome,
+    Plan,
+    Progressed,
+    Pulse,
+    Released,
+    Retried,
+    Share,
+    Snoozed,
+    Succeeded,
+    Turn,
+    Unroutable,
+    Verdict,
+)
+from windlass.engine.jobs import (
+    CancelCode,
+    ChangeCode,
+    Failure,
+    Filter,
+    JobRecord,
+    NewJob,
+    Page,
+    Placed,
+    PutCode,
+    Revival,
+    UniqueKey,
+)
+from windlass.engine.records import (
+    DueSchedules,
+    Emptied,
+    Finding,
+    Grade,
+    QueueChange,
+    QueueRecord,
+    ScheduleChange,
+    ScheduleRecord,
+    SessionRecord,
+    Stats,
+    Tended,
+    list_records,
+)
+
+__all__ = [
+    "BITE",
+    "GONE_SESSION_MS",
+    "IDEMPOTENCY_MS",
+    "MAX_FAILURES",
+    "MAX_HELD",
+    "MIN_RECORD_MS",
+    "UNKNOWN_NONCE_MS",
+    "Batch",
+    "Beat",
+    "Buried",
+    "CancelCode",
+    "Capability",
+    "ChangeCode",
+    "Claim",
+    "Closed",
+    "DueSchedules",
+    "Emptied",
+    "Engine",
+    "EngineOptions",
+    "Failure",
+    "Filter",
+    "Finding",
+    "Grade",
+    "JobRecord",
+    "NewJob",
+    "Outcome",
+    "Page",
+    "Placed",
+    "Plan",
+    "Progressed",
+    "Pulse",
+    "PutCode",
+    "QueueChange",
+    "QueueRecord",
+    "Released",
+    "Retried",
+    "Revival",
+    "ScheduleChange",
+    "ScheduleRecord",
+    "SessionRecord",
+    "Share",
+    "Snoozed",
+    "Stats",
+    "Succeeded",
+    "Tended",
+    "Turn",
+    "UniqueKey",
+    "Unroutable",
+    "Verdict",
+    "list_records",
+]
 
 #: A finished record is kept at least this long, so that a repeated finish is recognised.
 MIN_RECORD_MS: Final = 10 * 60 * 1000
@@ -56,422 +151,6 @@ class Capability(StrEnum):
     MANY_PROCESSES = "many_processes"  # other processes can open the same place
     AWAITED_CLAIMS = "awaited_claims"  # `await_claim` claims the moment there is something
     DURABLE = "durable"  # what was put survives the end of the process
-
-
-# --------------------------------------------------------------------------------------- going in
-
-
-class UniqueKey(msgspec.Struct, frozen=True, kw_only=True):
-    """A key that one job of a task holds at a time, as `core.unique.is_held` says. At most 200
-    characters, none of them a zero."""
-
-    key: str  # scoped to the task
-    until: Until = Until.END
-    period_ms: int = 0  # held for at least so long after the put
-    on_conflict: OnConflict = OnConflict.RETURN
-
-
-class NewJob(msgspec.Struct, frozen=True, kw_only=True):
-    """A job as a producer hands it over. The id is made by the producer: repeating is harmless."""
-
-    id: str
-    task: str
-    queue: str  # or, with labels that its worker must have, a line of it: see core.lines
-    payload: bytes
-    priority: int = 0  # -100 ... 100, higher first
-    run_after_ms: int | None = None  # not before this instant
-    run_in_ms: int = 0  # not before this much later
-    expires_ms: int | None = None  # not to be started after this instant
-    expires_in_ms: int | None = None  # not to be started after this much later
-    idempotency_key: str | None = None  # scoped to the task, and to the unique key if it has one
-    fingerprint: str = ""  # of the arguments, compared when the key is repeated
-    unique: UniqueKey | None = None
-
-    @property
-    def scoped_key(self) -> str | None:
-        """The idempotency key as it is stored. Where a unique key decides on the partition, the
-        other key can only be looked for there."""
-        if self.unique is None or self.idempotency_key is None:
-            return self.idempotency_key
-        return f"{self.unique.key}\0{self.idempotency_key}"
-
-    def due_ms(self, now_ms: int) -> int:
-        """The later of the two instants before which it must not start."""
-        return max(self.run_after_ms or 0, now_ms + self.run_in_ms)
-
-    def expiry_ms(self, now_ms: int) -> int | None:
-        """The earlier of the two instants after which it must not start."""
-        if self.expires_in_ms is None:
-            return self.expires_ms
-        relative_ms = now_ms + self.expires_in_ms
-        return relative_ms if self.expires_ms is None else min(self.expires_ms, relative_ms)
-
-
-class PutCode(StrEnum):
-    CREATED = "created"  # stored now, or by an earlier call with the same id
-    EXISTING = "existing"  # the idempotency or unique key belongs to another job: its id is given
-    CONFLICT = "conflict"  # the idempotency key does, and that job has other arguments
-    REPLACED = "replaced"  # the job that holds the unique key, whose id is given, has this call now
-    DUPLICATE = "duplicate"  # the unique key is held by the job whose id is given: refused
-    FULL = "full"  # as many wait in its queue as may; nothing was stored
-
-
-class Placed(msgspec.Struct, frozen=True):
-    """The verdict on one job of a `put`."""
-
-    id: str
-    code: PutCode
-
-
-class Share(msgspec.Struct, frozen=True):
-    """Queues of a plan that are served side by side: `number` of them, from position `first` on.
-
-    `turns` says whose turn it is, one byte for each: 0 is the first of these queues. When there is
-    room for n jobs of them, each gives first as many as it has turns among the first n; what then
-    is left is filled in the order of the queues."""
-
-    first: int
-    number: int
-    turns: bytes
-
-
-class Plan(msgspec.Struct, frozen=True, kw_only=True):
-    """What a child is willing to claim: queues in strict order, or every queue when empty."""
-
-    queues: tuple[str, ...] = ()
-    suspects: bool = False  # claim only jobs that must run alone, instead of all the others
-    shares: tuple[Share, ...] = ()  # where not the order alone decides; ascending, and apart
-    labels: tuple[str, ...] = ()  # of this worker: jobs that require others are not for it
-
-    def serves(self, line: str) -> bool:
-        """Whether jobs of a line may be claimed, as far as queues and labels go."""
-        return (not self.queues or queue_of(line) in self.queues) and may_take(line, self.labels)
-
-    def tiers(self) -> Iterator[tuple[tuple[str, ...], bytes]]:
-        """The queues in strict order: those that share a tier together, with their turns."""
-        shares = {share.first: share for share in self.shares}
-        at = 0
-        while at < len(self.queues):
-            share = shares.get(at) or Share(at, 1, b"")
-            yield self.queues[at : at + share.number], share.turns
-            at += share.number
-
-
-# ------------------------------------------------------------------------------- holding and ending
-
-
-class Claim(msgspec.Struct, frozen=True, kw_only=True):
-    """A job in the hands of a worker session. `counters` include this claim."""
-
-    id: str
-    token: str
-    task: str
-    queue: str
-    priority: int
-    payload: bytes
-    counters: Counters
-    created_ms: int
-    suspect: bool = False
-
-
-class Batch(msgspec.Struct, frozen=True, kw_only=True):
-    """The answer to a claim, in the order in which the jobs should start; those of queues that
-    share a tier queue by queue, for the child to interleave."""
-
-    claims: tuple[Claim, ...] = ()
-    next_in_ms: int | None = None  # when the next thing is due; 0 = there is more to do now
-    gone: bool = False  # the session was declared dead: it can never claim again
-    suspects: bool = False  # jobs that must run alone are waiting
-
-
-class Outcome(msgspec.Struct, frozen=True, kw_only=True):
-    """What became of a claim. Only the subclasses below are handed to an engine."""
-
-    id: str
-    token: str
-
-
-class Succeeded(Outcome, frozen=True, kw_only=True):
-    result: bytes | None = None  # None stores no result
-    result_ttl_ms: int = 0
-
-
-class Retried(Outcome, frozen=True, kw_only=True):
-    delay_ms: int
-    error: bytes
-
-
-class Buried(Outcome, frozen=True, kw_only=True):
-    reason: Reason
-    error: bytes
-    started: bool = True  # False when it was buried without being run
-
-
-class Released(Outcome, frozen=True, kw_only=True):
-    """Given back to its old place, uncharged."""
-
-    started: bool
-    alone: bool = False  # from now on to be claimed only as suspects are, until it has ended
-
-
-class Snoozed(Outcome, frozen=True, kw_only=True):
-    delay_ms: int
-
-
-class Unroutable(Outcome, frozen=True, kw_only=True):
-    """The claiming worker does not know the task."""
-
-
-class Progressed(Outcome, frozen=True, kw_only=True):
-    """Not an end: the job goes on, and this is how far it is."""
-
-    progress: bytes
-
-
-class Verdict(StrEnum):
-    OK = "ok"  # done now, or by an earlier outcome of the same kind with the same token
-    STALE = "stale"  # the token is not the current one; nothing was changed
-
-
-class Turn(msgspec.Struct, frozen=True, kw_only=True):
-    verdicts: tuple[Verdict, ...]
-    batch: Batch
-
-
-# ---------------------------------------------------------------------------------------- liveness
-
-
-class Beat(msgspec.Struct, frozen=True, kw_only=True):
-    """A sign of life of a session. `nonces`, when given, are all those up to `newest` that its
-    child knows. Claims under any other nonce up to `newest` were lost on their way and are given
-    back; later ones are left alone, so that a beat which arrives late does no harm.
-
-    `info`, when given, is kept for `sessions` to show, and makes a session known that has not
-    claimed anything yet. No engine looks into it."""
-
-    session: str
-    nonces: tuple[str, ...] | None = None
-    newest: str = ""
-    info: bytes = b""
-
-
-class Pulse(msgspec.Struct, frozen=True, kw_only=True):
-    session: str
-    alive: bool
-    cancel: tuple[str, ...] = ()  # jobs of this session whose cancellation was requested
-
-
-class Closed(msgspec.Struct, frozen=True, kw_only=True):
-    """How many jobs of a closed session went which way."""
-
-    crashed: int = 0
-    suspected: int = 0
-    released: int = 0
-
-
-# --------------------------------------------------------------------------------------- schedules
-
-
-class ScheduleChange(msgspec.Struct, frozen=True, kw_only=True):
-    """What a schedule is to be from now on, and what follows from that, in one step. It counts only
-    if the schedule is still in the revision `expected`, which is "" where there must be none yet.
-
-    To fire is such a change: the instant of the next occurrence, and the jobs of this one. So of
-    all who fire an occurrence one does, and whoever does so again after a lost reply does nothing.
-
-    Engines look into neither `body` nor `note`. The jobs, and those to be watched and cancelled,
-    belong into the partition of the schedule."""
-
-    name: str
-    expected: str
-    revision: str  # unlike all before: the change is recognised by it when it is repeated
-    due_ms: int | None  # when to look at it again; None for not at all
-    note: bytes  # how far it has come
-    body: bytes | None = None  # when and what; None leaves it as it is
-    watched: tuple[str, ...] = ()  # jobs of which it is told whether they have ended
-    cancelled: tuple[str, ...] = ()  # jobs to be cancelled, as by `cancel`
-    jobs: tuple[NewJob, ...] = ()  # to be put, as by `put`
-
-
-class ScheduleRecord(msgspec.Struct, frozen=True, kw_only=True):
-    name: str
-    revision: str
-    due_ms: int | None
-    body: bytes
-    note: bytes
-    watched: tuple[str, ...] = ()
-    unfinished: tuple[str, ...] = ()  # those of `watched` that are there and have not ended
-
-
-class DueSchedules(msgspec.Struct, frozen=True, kw_only=True):
-    """Schedules to be looked at now, the earliest first; they stay so until they are changed."""
-
-    now_ms: int  # of the engine's clock, for whoever decides what to do about them
-    records: tuple[ScheduleRecord, ...] = ()
-    more: bool = False  # the limit was reached: when these are changed, look again
-    next_in_ms: int | None = None  # when the next one is due that is not yet
-
-
-# ------------------------------------------------------------------------------------------ seeing
-
-
-class Failure(msgspec.Struct, frozen=True, kw_only=True):
-    """One entry of a job's history: an error that the worker wrote, or a cause found outside."""
-
-    at_ms: int
-    event: str
-    attempt: int
-    session: str | None = None
-    started_ms: int | None = None  # when the claim began that came to this end
-    error: bytes = b""  # of a revival with another payload: the payload that it had before
-
-
-class JobRecord(msgspec.Struct, frozen=True, kw_only=True):
-    """All that is known of a job at one instant."""
-
-    id: str
-    task: str
-    queue: str
-    priority: int
-    state: State
-    hold: Hold
-    reason: Reason | None
-    counters: Counters
-    created_ms: int
-    due_ms: int | None = None
-    expires_ms: int | None = None
-    started_ms: int | None = None
-    finished_ms: int | None = None
-    session: str | None = None  # who runs it, or ran it last
-    cancel_requested: bool = False
-    suspect: bool = False
-    progress: bytes | None = None
-    result: bytes | None = None
-    has_result: bool = False  # a result is still stored
-    payload: bytes = b""
-    failures: tuple[Failure, ...] = ()
-    unique_key: str | None = None
-
-
-class Filter(msgspec.Struct, frozen=True, kw_only=True):
-    """Which jobs to list. Every given part must hold."""
-
-    state: State | None = None
-    queue: str | None = None
-    task: str | None = None
-
-
-class Page(msgspec.Struct, frozen=True):
-    """Records without payloads, results and history; `cursor` is None on the last page."""
-
-    records: tuple[JobRecord, ...]
-    cursor: str | None
-
-
-class CancelCode(StrEnum):
-    CANCELLED = "cancelled"
-    REQUESTED = "requested"  # it runs; its worker will be told
-    FINAL = "final"  # it has ended already
-    UNKNOWN = "unknown"
-
-
-class ChangeCode(StrEnum):
-    """The verdict on one job of a `retry`, a `revive` or a `discard`."""
-
-    DONE = "done"
-    REFUSED = "refused"  # its state does not allow it, or it has ended once more since
-    DUPLICATE = "duplicate"  # another job holds its unique key
-    UNKNOWN = "unknown"
-
-
-class Revival(msgspec.Struct, frozen=True, kw_only=True):
-    """A dead or cancelled job to be made ready again."""
-
-    id: str
-    finished_ms: int | None = None  # only if it ended at this instant: what somebody has looked at
-    payload: bytes | None = None  # what to run from now on; the old one goes into the history
-
-
-class SessionRecord(msgspec.Struct, frozen=True, kw_only=True):
-    """A session that was not declared dead. When its lease has run out, perhaps it is."""
-
-    session: str
-    expires_in_ms: int
-    jobs: int
-    held: tuple[str, ...] = ()  # the ids of its jobs, sorted; at most MAX_HELD of them
-    info: bytes = b""  # what it said of itself last
-
-
-class Stats(msgspec.Struct, frozen=True, kw_only=True):
-    """Counters, read and never counted. `totals` only grow."""
-
-    queues: Mapping[str, Mapping[State, int]]
-    oldest_ready_ms: Mapping[str, int]  # per queue, how long the next in line has been ready
-    totals: Mapping[str, int]
-
-
-class QueueRecord(msgspec.Struct, frozen=True, kw_only=True):
-    """A queue whose settings are not the usual ones."""
-
-    queue: str
-    paused: bool = False  # nothing of it is claimed; jobs keep their place
-    ageing_ms: int = 0  # so much waiting is worth a level of priority; 0: none is
-    max_waiting: int = 0  # with so many that wait, `put` takes no more in; 0: there is no bound
-
-
-class QueueChange(msgspec.Struct, frozen=True, kw_only=True):
-    """What to change in the settings of a queue; None leaves it as it is."""
-
-    paused: bool | None = None
-    ageing_ms: int | None = None  # for what becomes ready from now on; 0 switches it off
-    max_waiting: int | None = None  # of each line of the queue; 0 takes the bound away
-
-
-def list_records(settings: Mapping[str, QueueSettings]) -> list[QueueRecord]:
-    """The queues among these whose settings are not the usual ones, by name."""
-    records = [
-        QueueRecord(
-            queue=queue,
-            paused=own.paused,
-            ageing_ms=own.ageing_ms,
-            max_waiting=own.max_waiting,
-        )
-        for queue, own in sorted(settings.items())
-    ]
-    return [record for record in records if record != QueueRecord(queue=record.queue)]
-
-
-class Emptied(msgspec.Struct, frozen=True):
-    """One bite of `purge`: how many were removed, and how to go on; None when all was seen."""
-
-    number: int
-    cursor: str | None
-
-
-class Grade(StrEnum):
-    """How much a finding matters."""
-
-    OK = "ok"
-    ADVICE = "advice"  # it works, and could be safer or faster
-    PROBLEM = "problem"  # it does not work, or will lose jobs
-
-
-class Finding(msgspec.Struct, frozen=True):
-    """One thing that was looked at in the place where jobs live."""
-
-    grade: Grade
-    subject: str  # a word or two: the same whatever the grade
-    text: str  # what was found and, unless it is ok, what to do
-
-
-class Tended(msgspec.Struct, frozen=True, kw_only=True):
-    reaped: int = 0
-    purged: int = 0
-    doomed: tuple[str, ...] = ()  # dead jobs whose time has passed and that were not named
-    more: bool = False  # the bite was full: call again
-
-
-# ---------------------------------------------------------------------------------------- protocol
 
 
 class Engine(Protocol):

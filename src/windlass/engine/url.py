@@ -1,18 +1,22 @@
-"""From a URL to an engine. Drivers are imported only here, and only the one that is asked for."""
+"""From a URL to an engine. An engine is imported only here, and only the one that is asked for; to
+read its URL takes neither its driver nor anything else that is slow to load.
+
+1. `check_url` refuses what no engine can be opened by, and `open_engine` opens it.
+2. `default_url` is the place of the jobs when nobody named one; `absolute_url` makes one mean the
+   same in every folder, because an app may change its own, and its supervisor does not.
+"""
 
 from __future__ import annotations
 
 import re
-from pathlib import Path
 from typing import TYPE_CHECKING, Final
-from urllib.parse import parse_qsl, unquote, urlsplit
 
 from windlass.errors import EngineError, SettingError
 
 if TYPE_CHECKING:
     from windlass.engine.contract import Engine, EngineOptions
 
-_MEMORY: Final = "/:memory:"
+SQLITE: Final = "sqlite"
 REDIS: Final = frozenset({"redis", "rediss", "unix"})
 #: Engines that this version does not have yet.
 PLANNED: Final = frozenset({"postgres", "postgresql"})
@@ -31,26 +35,47 @@ def check_url(url: str) -> None:
 
 
 def _check(url: str) -> None:
-    scheme = urlsplit(url).scheme
-    if scheme == "sqlite":
-        _sqlite_path(url)
-        _sqlite_options(url)
-    elif scheme in REDIS:
-        from windlass.engine.redis.address import read_address
+    scheme = _scheme_of(url)
+    if scheme == SQLITE:
+        from windlass.engine.sqlite.address import read_address as read_sqlite
 
-        read_address(url)
+        read_sqlite(url)
+    elif scheme in REDIS:
+        from windlass.engine.redis.address import read_address as read_redis
+
+        read_redis(url)
     else:
         raise _refusal(scheme, url)
 
 
 def open_engine(url: str, options: EngineOptions) -> Engine:
     """The engine that `url` names; it connects at its first use."""
-    scheme = urlsplit(url).scheme
-    if scheme == "sqlite":
+    scheme = _scheme_of(url)
+    if scheme == SQLITE:
         return _open_sqlite(url, options)
     if scheme in REDIS:
         return _open_redis(url, options)
     raise _refusal(scheme, url)
+
+
+def default_url() -> str:
+    """A database beside the nearest pyproject.toml at or above the current folder, else in it."""
+    from windlass.engine.sqlite import address
+
+    return address.default_url()
+
+
+def absolute_url(url: str) -> str:
+    """The url of a file with its relative path continued from the folder that is current now."""
+    if _scheme_of(url) != SQLITE:
+        return url
+    from windlass.engine.sqlite import address
+
+    return address.absolute_url(url)
+
+
+def _scheme_of(url: str) -> str:
+    return url.partition(":")[0].lower()
 
 
 def _refusal(scheme: str, url: str) -> EngineError:
@@ -88,35 +113,11 @@ def _open_redis(url: str, options: EngineOptions) -> Engine:
 
 
 def _open_sqlite(url: str, options: EngineOptions) -> Engine:
+    from windlass.engine.sqlite.address import read_address
     from windlass.engine.sqlite.engine import SQLiteEngine
 
-    path, durability = _sqlite_path(url), _sqlite_options(url)
-    return SQLiteEngine(path, options, durability=durability)
-
-
-def _sqlite_path(url: str) -> Path | None:
-    """Of the file; None for a database in memory."""
-    parts = urlsplit(url)
-    if parts.netloc or not parts.path.strip("/"):
-        raise EngineError(
-            f"Expected sqlite:///relative/path.db or sqlite:////absolute/path.db, found "
-            f"{_safe(url)!r}. Three slashes come before the path."
-        )
-    return None if parts.path == _MEMORY else Path(unquote(parts.path[1:]))
-
-
-def _sqlite_options(url: str) -> str:
-    given = dict(parse_qsl(urlsplit(url).query, keep_blank_values=True))
-    durability = given.pop("durability", "full")
-    if given:
-        raise EngineError(
-            f"A sqlite url knows the option durability, found {', '.join(sorted(given))}."
-        )
-    if durability not in ("full", "normal"):
-        raise EngineError(
-            f"Expected durability=full or durability=normal in the url, found {durability!r}."
-        )
-    return durability
+    address = read_address(url)
+    return SQLiteEngine(address.path, options, durability=address.durability)
 
 
 def _safe(url: str) -> str:

@@ -34,11 +34,11 @@ import msgspec
 from windlass.app import Windlass
 from windlass.core.ids import new_session
 from windlass.engine.contract import Engine, EngineOptions
-from windlass.engine.url import open_engine
+from windlass.engine.url import absolute_url, open_engine
 from windlass.errors import EngineUnavailable, IncludeFailed, WindlassError
 from windlass.letters import AlertHook
 from windlass.loading import load_app, load_tasks
-from windlass.settings import Source, absolute_url, describe_unusual, find_overruled
+from windlass.settings import Source, describe_unusual, find_overruled
 from windlass.worker.control import (
     Alert,
     Cancel,

@@ -18,7 +18,6 @@ from __future__ import annotations
 import mmap
 import os
 import struct
-import tempfile
 from collections.abc import Iterator
 from typing import Final, NamedTuple
 
@@ -215,5 +214,7 @@ def _text(field: bytes) -> str:
 def _open_nameless() -> int:
     if hasattr(os, "memfd_create"):
         return os.memfd_create("windlass-slots")
+    import tempfile  # for macOS; with it comes what reads and writes archives
+
     with tempfile.TemporaryFile() as file:
         return os.dup(file.fileno())

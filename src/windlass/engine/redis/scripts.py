@@ -14,12 +14,12 @@ import hashlib
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cache
-from importlib.resources import files
+from pathlib import Path
 from typing import Final
 
 from windlass.engine.redis import keys
 
-_LUA: Final = files("windlass.engine.redis").joinpath("lua")
+_LUA: Final = Path(__file__).parent / "lua"
 _KEYS: Final = re.compile(r"^-- KEYS:(.*)$", re.MULTILINE)
 _COMMAND: Final = re.compile(rb"\b(?:p?call|write)\('([A-Z]+)'")
 _CONSTANTS: Final = re.compile(r"^local ([A-Z_]+(?:, [A-Z_]+)*) = (\d+(?:, \d+)*)$", re.MULTILINE)

@@ -12,7 +12,6 @@ from __future__ import annotations
 import contextlib
 import os
 import random
-import secrets
 import socket
 from collections.abc import Callable
 from pathlib import Path
@@ -68,7 +67,7 @@ class _Inside:
         self._folder = folder if hasattr(socket, "AF_UNIX") else None
         self._folder_fd: int | None = None  # opened when a path is too long for a socket
         self._bound: socket.socket | None = None  # made at the first wait
-        self._name = f"{os.getpid()}-{secrets.token_hex(4)}"
+        self._name = f"{os.getpid()}-{os.urandom(4).hex()}"
         self._sender: socket.socket | None = None
 
     # ---------------------------------------------------------------------------- the waiter

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from functools import cache
-from importlib.resources import files
+from pathlib import Path
 from typing import Any, Final
 
 import apsw
@@ -12,7 +12,7 @@ import msgspec
 
 Row = tuple[Any, ...]
 
-_PACKAGE: Final = files("windlass.engine.sqlite")
+_PACKAGE: Final = Path(__file__).parent
 
 
 @cache

@@ -1,0 +1,38 @@
+"""How stored bytes are kept from being changed, or read: what an app knows of it without a secret.
+
+What is made with one is in `core/keys.py`, which an app without any does not load: with it comes
+OpenSSL.
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import Final
+
+#: The shortest secret, in characters.
+SHORTEST: Final = 32
+HOW_TO_MAKE_ONE: Final = 'python -c "import secrets; print(secrets.token_urlsafe(32))"'
+
+_INSTALL: Final = "install it with `pip install 'windlass[encryption]'`"
+
+
+class Seal(StrEnum):
+    """How bytes are kept from being changed, or read."""
+
+    NONE = ""
+    SIGNED = "hmac-sha256"
+    ENCRYPTED = "chacha20-poly1305"
+
+
+def describe_sealed(seal: str, name: str) -> str:
+    """What somebody without the key is told."""
+    return f"{'signed' if seal == Seal.SIGNED else 'encrypted'} with key {name}"
+
+
+def why_not_encrypting() -> str:
+    """Why this installation cannot encrypt, or ""."""
+    try:
+        import cryptography.hazmat.primitives.ciphers.aead  # noqa: F401  # only whether it is there
+    except ImportError:
+        return f"encryption needs the package cryptography, which is not installed: {_INSTALL}"
+    return ""
