@@ -4,7 +4,8 @@
 2. `Job` is a plain id with verbs. Making one asks nobody; `info`, `result`, `cancel` and `retry`
    ask the engine, each with a twin for coroutines that does the same on the app's I/O thread.
 
-Waiting for a result is looking again: after 5 ms at first, then ever later, up to every 100 ms.
+Waiting for a result is looking again: after 5 ms at first, then ever later, up to every 100 ms; for
+the first time 3 ms after the enqueue at the earliest.
 Nothing is subscribed to, so a handle that is dropped leaves nothing behind.
 """
 
@@ -13,6 +14,7 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
+from math import inf
 from typing import TYPE_CHECKING, Final, Generic, NoReturn, TypeVar, cast
 
 import msgspec
@@ -113,13 +115,14 @@ class Job(Generic[R_co]):
     it is False when an idempotency key or a unique key led to an earlier one, and for a handle made
     of an id."""
 
-    __slots__ = ("_app", "created", "id", "task")
+    __slots__ = ("_app", "_since", "created", "id", "task")
 
     def __init__(self, app: Windlass, id: str, task: str | None, *, created: bool = False) -> None:
         self._app = app
         self.id = id
         self.task = task  # the name of its task; None when only the id is known
         self.created = created
+        self._since = time.monotonic() if created else 0.0  # when it was enqueued, if by this
 
     def info(self) -> JobInfo:
         """What is known of the job now; raises `JobNotFound`."""
@@ -135,8 +138,8 @@ class Job(Generic[R_co]):
         Raises `JobFailed`, `JobCancelled`, `ResultExpired` or `JobNotFound`, and the builtin
         `TimeoutError` if the job has not ended within `timeout`."""
         patience = _Patience(timeout)
-        if self.created:
-            time.sleep(patience.start_s())
+        if (early_s := self._early_s(patience)) > 0:
+            time.sleep(early_s)
         while True:
             record = self._read()
             if record.state.is_final:
@@ -152,14 +155,18 @@ class Job(Generic[R_co]):
         import asyncio  # slow to import, and here already loaded by whoever awaits
 
         patience = _Patience(timeout)
-        if self.created:
-            await asyncio.sleep(patience.start_s())
+        if (early_s := self._early_s(patience)) > 0:
+            await asyncio.sleep(early_s)
         while True:
             record = await self._aread()
             if record.state.is_final:
                 return self._result_of(record)
             self._check_that_somebody_works(patience)
             await asyncio.sleep(patience.pause_s(record, self._app.engine))
+
+    def _early_s(self, patience: _Patience) -> float:
+        """For how long there is no use in a look: a job that was just enqueued has not ended."""
+        return min(self._since + START_MS / 1000 - time.monotonic(), patience.left_s())
 
     def cancel(self) -> bool:
         """Keep the job from running, or from running again.
@@ -286,15 +293,16 @@ class _Patience:
     def has_waited(self) -> bool:
         return self._pause_ms > FIRST_LOOK_MS
 
-    def start_s(self) -> float:
-        """Before the first look at a job that was perhaps enqueued right now: it has not ended."""
-        return min(START_MS, START_MS if self._timeout_ms is None else self._timeout_ms) / 1000
+    def left_s(self) -> float:
+        if self._timeout_ms is None:
+            return inf
+        return self._begin + self._timeout_ms / 1000 - time.monotonic()
 
     def pause_s(self, record: JobRecord, engine: Engine) -> float:
         pause_ms, self._pause_ms = self._pause_ms, min(self._pause_ms * LOOK_GROWTH, LAST_LOOK_MS)
         if self._timeout_ms is None:
             return pause_ms / 1000
-        left_ms = self._timeout_ms - (time.monotonic() - self._begin) * 1000
+        left_ms = self.left_s() * 1000
         if left_ms <= 0:
             raise TimeoutError(
                 f"Job {record.id} has not ended within {describe_ms(self._timeout_ms)}: it is "

@@ -5,16 +5,29 @@ from __future__ import annotations
 import os
 import re
 import time
+from typing import Any
 
 import pytest
+import redis
 
 from tests.engines.conftest import OpenRedis, new_job
-from tests.redis_server import RedisServer
+from tests.redis_server import RedisServer, private_server
+from tests.worker.yard import until
 from windlass.core.states import State
-from windlass.engine.contract import Beat, Claim, JobRecord, NewJob, Plan, QueueChange
+from windlass.engine.contract import (
+    Batch,
+    Beat,
+    Claim,
+    JobRecord,
+    NewJob,
+    Plan,
+    PutCode,
+    QueueChange,
+)
 from windlass.engine.redis import bell
 from windlass.engine.redis.engine import RedisEngine
 from windlass.engine.redis.pool import MOST_CALLS
+from windlass.errors import EngineError
 from windlass.testing.contract.world import StandingStill
 
 JOB = "job-000000"
@@ -338,3 +351,68 @@ def test_descriptors_may_be_many(own_server: RedisServer, open_redis: OpenRedis)
     finally:
         for descriptor in many:
             os.close(descriptor)
+
+
+def test_only_to_those_who_listen_at_this_server(
+    own_server: RedisServer, open_redis: OpenRedis
+) -> None:
+    """Somebody who listens to everything is no waiter. And after a failover one may listen to what
+    is now a replica, which passes on all that is published."""
+    waiting, putting = open_two(own_server, open_redis)
+    replica = private_server()
+    try:
+        replica.tell("REPLICAOF", "127.0.0.1", str(own_server.port))
+        until(lambda: b"master_link_status:up" in replica.tell("INFO", "replication"), "a replica")
+        arm(waiting)
+        own_server.tell("CLIENT", "KILL", "TYPE", "pubsub")
+        everything, elsewhere = (
+            listen(own_server, "psubscribe", "*"),
+            listen(replica, "subscribe", waiting._bell._inside.get().channel),
+        )
+        putting.put([new_job()])
+        assert state_of(putting) is State.READY
+        for listener in (everything, elsewhere):
+            message = listener.get_message(timeout=5)
+            assert message is not None
+            assert message["data"] == b"", "a job that is ready was handed over"
+            listener.close()
+    finally:
+        replica.end()
+
+
+def listen(server: RedisServer, way: str, channel: str) -> Any:  # the driver has no types for it
+    driver: Any = redis.Redis(host="127.0.0.1", port=server.port)
+    listener = driver.pubsub()
+    getattr(listener, way)(channel)
+    assert listener.get_message(timeout=5) is not None
+    return listener
+
+
+def test_a_right_to_listen_that_is_taken_away(
+    own_server: RedisServer, open_redis: OpenRedis, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(bell, "PULSE_S", 0.0)
+    rights = ("on", ">secret", "~*", "&*", "+@all")
+    own_server.add_user("deaf", *rights)
+    waiting, putting = (open_redis(own_server.url_for("deaf")) for _ in range(2))
+    arm(waiting)
+    own_server.add_user("deaf", *rights, "-subscribe")
+    for number in range(2, 5):  # it looks by itself
+        assert not (waiting.await_claim("worker", f"nonce-{number}", ALL, 1, 1) or Batch()).claims
+    putting.put([new_job()])
+    assert [claim.id for claim in waiting.claim("worker", "nonce-9", Plan(), 1).claims] == [JOB]
+
+
+def test_a_put_that_fails_leaves_no_key_behind(
+    own_server: RedisServer, open_redis: OpenRedis
+) -> None:
+    """As one would that meets a waiter which it cannot read."""
+    putting = open_redis(own_server.url(namespace=NAMESPACE))
+    putting.stats()
+    own_server.tell("ZADD", f"{{{NAMESPACE}:p0}}:wait", "+inf", "=\x93")
+    job = new_job(idempotency_key="key")
+    with pytest.raises(EngineError):
+        putting.put([job])
+    own_server.tell("ZREM", f"{{{NAMESPACE}:p0}}:wait", "=\x93")
+    [placed] = putting.put([new_job(1, idempotency_key="key")])
+    assert (placed.id, placed.code) == ("job-000001", PutCode.CREATED)

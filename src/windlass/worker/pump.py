@@ -423,7 +423,8 @@ class Pump:
 
     def _rest(self, room: int) -> None:
         """Sleep until a runner reports, the supervisor speaks, or the engine may have work."""
-        if room and self._can_await and not self._awaiting:
+        # While a job runs, which may block all of this process, nothing is leased for it unasked.
+        if room and self._can_await and not self._awaiting and not self._line.busy():
             self._begin_awaiting()
         timeout_s, began_at = self._rest_s(), monotonic()
         batch = None

@@ -100,7 +100,7 @@ class _Inside:
         self._asked_at = 0.0  # when the subscription was last sent
         self._is_answered = False
         self._messages: list[bytes] = []
-        self._reader = hiredis.Reader()
+        self._reader = _new_reader()
         self._draining = threading.Lock()  # several threads may wait
 
     def subscribe(self) -> None:
@@ -115,7 +115,7 @@ class _Inside:
             try:
                 self._ask()
                 if is_new:
-                    self._hear()  # only then may the channel be put on a list
+                    self._await_answer()
             except (redis.exceptions.RedisError, OSError):
                 self._drop()
 
@@ -125,6 +125,14 @@ class _Inside:
         command = scripts.pack(b"SUBSCRIBE", self.channel.encode())
         self._connection.send_packed_command([command], check_health=False)
         self._asked_at, self._is_answered = time.monotonic(), False
+
+    def _await_answer(self) -> None:
+        """Only then may the channel be put on a list."""
+        sources = [descriptor for descriptor in (self._socket(),) if descriptor is not None]
+        await_readable(sources, _PATIENCE_S)
+        self._read()
+        if not self._is_answered:
+            raise TimeoutError("a subscription was not answered")
 
     def block(self, timeout_ms: int) -> Woken | None:
         """What came before the time was over; after that it is on no list any more."""
@@ -180,15 +188,13 @@ class _Inside:
     def _read_by_driver(self) -> bool:
         is_rung = False
         while self._connection is not None and self._connection.can_read(0):
-            is_rung |= self._hear()
+            is_rung |= self._note(self._connection.read_response())
         return is_rung
-
-    def _hear(self) -> bool:
-        assert self._connection is not None
-        return self._note(self._connection.read_response())
 
     def _note(self, reply: Any) -> bool:
         """Whether it is a message, and not the answer to a subscription."""
+        if isinstance(reply, Exception):  # the right to listen was taken away
+            raise redis.exceptions.ConnectionError(str(reply))
         kind, _, message = reply
         self._is_answered = True
         if kind != b"message":
@@ -204,10 +210,14 @@ class _Inside:
 
     def _drop(self) -> None:
         connection, self._connection = self._connection, None
-        self._reader = hiredis.Reader()
+        self._reader = _new_reader()
         if connection is not None:
             connection.disconnect()
 
     def close(self) -> None:
         self._drop()
         self.nudge.close()
+
+
+def _new_reader() -> hiredis.Reader:
+    return hiredis.Reader(protocolError=redis.exceptions.ConnectionError)

@@ -38,6 +38,7 @@ _PASSING: Final[dict[type[Exception], str]] = {
 #: The same for replies that the driver has no class for, by their first word.
 _PASSING_WORDS: Final = {
     "BUSY": "Somebody's script runs for long: wait for it, or end it with SCRIPT KILL.",
+    "NOREPLICAS": "Too few replicas follow it: wait for them, or lower min-replicas-to-write.",
     "MISCONF": "It cannot write to its disk: mend that; its log says what is wrong.",
 }
 _UNREACHED: Final = "Check that it runs and can be reached from here."

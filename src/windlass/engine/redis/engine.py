@@ -367,14 +367,16 @@ class RedisEngine:
         if waiting.nonce != nonce and not self._enlist(waiting, session, nonce, plan):
             return self.claim(session, nonce, plan, limit)
         woken = self._bell.block(timeout_ms)
-        for message in self._bell.messages():
+        messages = self._bell.messages()
+        for message in messages:
             batch = handing_over.read(message, nonce)
             if batch is not None:
                 waiting.nonce = ""
                 return batch
         if woken is not Woken.RUNG:
             return None
-        waiting.nonce = ""  # whoever rang has taken it off the list
+        if handing_over.RING in messages:  # whoever rang has taken it off the list
+            waiting.nonce = ""
         return self.claim(session, nonce, plan, limit)
 
     def _enlist(self, waiting: Waiting, session: str, nonce: str, plan: Plan) -> bool:

@@ -29,7 +29,7 @@ PARTS: Final = (b"server", b"clients", b"memory", b"persistence", b"replication"
 _PLAIN: Final = {b"INFO", b"EVALSHA", b"EVAL", b"SELECT"}
 _OF_CHANNELS: Final = {b"PUBLISH"}
 #: Asked for with their second word.
-_OF_TWO_WORDS: Final = {b"XGROUP"}
+_OF_TWO_WORDS: Final = {b"PUBSUB"}
 #: Of what there is, this much may be used before it is time to act.
 MOST_USED: Final = 0.8
 #: Due times follow the server's clock; people read those of their own machine.

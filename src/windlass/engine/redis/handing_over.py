@@ -18,6 +18,8 @@ import msgspec
 from windlass.engine.contract import Batch, Plan
 from windlass.engine.redis import arguments, records
 
+#: What is published when nothing is handed over.
+RING: Final = b""
 #: The first byte of a waiter that says more than its channel.
 _MARK: Final = b"="
 #: The sizes of id and record, at the beginning of a message.
@@ -46,7 +48,7 @@ def describe(channel: str, session: str, nonce: str, lease_ms: int, plan: Plan) 
 def read(message: bytes, nonce: str) -> Batch | None:
     """What was handed over; None for a ring, and for what belongs to an earlier nonce: that was
     asked for by the usual way."""
-    if not message:
+    if message == RING:
         return None
     id_size, record_size = _SIZES.unpack_from(message)
     record_at = _SIZES.size + id_size

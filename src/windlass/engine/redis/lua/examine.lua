@@ -20,4 +20,7 @@ for _, command in ipairs({ 'PUBLISH', 'SUBSCRIBE' }) do
     reply[#reply + 1] = command .. ' ' .. ARGV[1]
   end
 end
+if not redis.acl_check_cmd('PUBSUB', 'NUMSUB', ARGV[1]) then
+  reply[#reply + 1] = 'PUBSUB NUMSUB'
+end
 return reply

@@ -1,6 +1,8 @@
 -- Handing over: a new job is leased for somebody who waits, and told to it, in the call that stores it.
 -- Nobody asks for the claim, so it must be one that the waiter would have got: it waits under a nonce that
--- was not used, and nobody stands in line before the job. Whoever does not listen any more gets nothing.
+-- was not used, and nobody stands in line before the job. Whoever does not listen at this server gets
+-- nothing: what PUBLISH counts are also those who listen to everything, and it reaches those who listen
+-- to a replica, which it does not count.
 -- KEYS: ready held lease
 --@include bookkeeping
 --@include nonces
@@ -24,6 +26,11 @@ local function serves(queues, queue)
   return #queues == 0
 end
 
+local function listens(channel)
+  local found = redis.pcall('PUBSUB', 'NUMSUB', channel)
+  return (tonumber(found[2]) or 0) > 0
+end
+
 -- Whether somebody may have a job that is ready; then it is `taker`.
 local function find_taker(queue, ends_ms)
   if string.find(queue, '+', 1, true) or has_settings and settings[queue]
@@ -34,7 +41,7 @@ local function find_taker(queue, ends_ms)
     local channel, runs_alone, session, nonce, its_lease_ms, queues = read_waiter(waiter)
     if session and not runs_alone and serves(queues, queue) then
       local is_known, is_gone, latest = find_session(session)
-      if is_known and not is_gone and is_before(latest, nonce) then
+      if is_known and not is_gone and is_before(latest, nonce) and listens(channel) then
         taker = {
           waiter = waiter, channel = channel, session = session, nonce = nonce, latest = latest,
           lease_ms = its_lease_ms,
@@ -57,7 +64,7 @@ local function hand(id, queue, member, bytes, body)
   write('HSET', key.sessions, taker.session, '0' .. taker.nonce)
 end
 
--- Nobody listens: the job is ready, as if it had never been leased.
+-- Nobody could be told: the job is ready, as if it had never been leased.
 local function take_back()
   local bytes = taker.bytes
   local texts = #'running' + #'none' + #taker.session + #taker.nonce
@@ -71,12 +78,12 @@ local function take_back()
   ring(1)
 end
 
--- Last, when all is written: whatever is told is then true. A lease is given only to those who hear it.
+-- Last, when all is written: whatever is told is then true.
 local function hand_over()
   call('ZREM', key.wait, taker.waiter)
   local message = struct.pack('>HH', #taker.id, #taker.bytes) .. taker.id .. taker.bytes .. taker.body
-  local heard = redis.pcall('PUBLISH', taker.channel, message)
-  if type(heard) == 'number' and heard > 0 then
+  local told = redis.pcall('PUBLISH', taker.channel, message)
+  if type(told) == 'number' then
     call('ZADD', key.lease, now_ms + taker.lease_ms, taker.session)
   else
     take_back()

@@ -111,10 +111,10 @@ local function add_job(head, body, unique)
   if has_settings and is_full(head[3]) then
     return head[1], 'full'
   end
+  store(head, body, unique)
   if head[9] then
     bind(key_field(head), head)
   end
-  store(head, body, unique)
   return head[1], 'created'
 end
 
