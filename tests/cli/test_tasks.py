@@ -6,7 +6,8 @@ import time
 
 import pytest
 
-from tests.cli.shell import SCRIPT, Shell
+from tests.cli.forks import SCRIPT
+from tests.cli.shell import Shell
 from tests.docs.transcript import Worker
 
 APP = """
