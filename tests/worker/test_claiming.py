@@ -76,6 +76,7 @@ def test_what_was_claimed_ahead_is_handed_back_when_slow_jobs_come(yard: Yard) -
         assert (counters.attempt, counters.starts, counters.interruptions) == (1, 1, 0)
 
 
+@pytest.mark.local
 @in_strict_order
 def test_a_coroutine_that_blocks_the_loop_does_not_imprison_others(yard: Yard) -> None:
     yard.coroutine("blocker", "block:3")
@@ -89,6 +90,7 @@ def test_a_coroutine_that_blocks_the_loop_does_not_imprison_others(yard: Yard) -
     assert len(yard.events("start")) == 4
 
 
+@pytest.mark.local
 def test_coroutines_run_side_by_side_and_no_more_than_there_are_slots(yard: Yard) -> None:
     began_at = time.monotonic()
     for number in range(6):

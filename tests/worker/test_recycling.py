@@ -24,6 +24,7 @@ MB = 1_000_000
 # -------------------------------------------------------------------------------- whole workers
 
 
+@pytest.mark.local
 def test_after_so_many_jobs_a_child_is_replaced_without_a_gap(yard: Yard) -> None:
     worker = yard.start(app="tests.worker.slow_start:app", slots=2, max_jobs=20)
     yard.plain("first")
@@ -52,6 +53,7 @@ def serve_until_replaced(yard: Yard) -> tuple[int, float]:
     return jobs, longest_s
 
 
+@pytest.mark.local
 def test_a_child_that_has_grown_is_replaced_and_finishes_its_jobs_first(
     make_yard: MakeYard,
 ) -> None:

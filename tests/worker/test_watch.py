@@ -35,6 +35,7 @@ from windlass.worker.watch import Watch
 # -------------------------------------------------------------------------------- whole workers
 
 
+@pytest.mark.local
 def test_a_coroutine_that_blocks_the_loop_is_named_within_two_seconds(yard: Yard) -> None:
     worker = yard.start()
     job = yard.coroutine("blocker", "block:3")
@@ -46,6 +47,7 @@ def test_a_coroutine_that_blocks_the_loop_is_named_within_two_seconds(yard: Yard
     assert re.search(r"in take_step\n +time\.sleep\(float\(argument\)\)", worker.log())
 
 
+@pytest.mark.local
 def test_a_job_that_runs_for_very_long_is_reported_once(yard: Yard) -> None:
     gate = yard.folder / "gate"
     worker = yard.start(app="tests.worker.hasty:app")
@@ -61,6 +63,7 @@ def test_a_job_that_runs_for_very_long_is_reported_once(yard: Yard) -> None:
     assert worker.log().count(told) == len(jobs)
 
 
+@pytest.mark.local
 def test_the_jobs_of_a_child_whose_pump_is_gone_go_on(yard: Yard) -> None:
     worker = yard.start()
     job = yard.plain("saboteur", f"end_pump:{yard.folder / 'flag'}", "sleep:0.1")
