@@ -1,6 +1,6 @@
 """What every test stands on.
 
-Keeps the settings of the person running the tests out of them, gives hypothesis one profile, and
+Keeps the settings of the person running the tests out of them, gives hypothesis its profiles, and
 takes the tests themselves out of what the collector of cycles visits.
 """
 
@@ -11,8 +11,9 @@ import pytest
 from hypothesis import settings
 
 # No deadline: a shared machine stalls for longer than any example takes, and a hang is caught by
-# the timeout of the test itself.
-settings.register_profile("windlass", deadline=None, print_blob=True)
+# the timeout of the test itself. The slow tests take the other profile.
+settings.register_profile("windlass", deadline=None, print_blob=True, max_examples=40)
+settings.register_profile("thorough", parent=settings.get_profile("windlass"), max_examples=200)
 settings.load_profile("windlass")
 
 

@@ -168,11 +168,11 @@ def test_nothing_of_sqlite_lives_through_a_fork(path: Path, open_engine: OpenEng
     thread = threading.Thread(target=read)
     thread.start()
     try:
-        inherited = [has_open_connection_after_fork(engines) for _ in range(40)]
+        inherited = [has_open_connection_after_fork(engines) for _ in range(20)]
     finally:
         stop.set()
         thread.join()
-    assert inherited == [False] * 40
+    assert inherited == [False] * 20
 
 
 def has_open_connection_after_fork(engines: list[SQLiteEngine]) -> bool:
