@@ -136,7 +136,7 @@ class Shell:
 
     def environment(self, more: dict[str, str]) -> dict[str, str]:
         """Ours, without the size of whatever terminal the tests were started on."""
-        ours = {**os.environ, "WINDLASS_ENQUEUE_TIMEOUT": "300ms", **more}
+        ours = {**os.environ, "WINDLASS_ENQUEUE_TIMEOUT": "1s", **more}
         return {name: value for name, value in ours.items() if name not in ("COLUMNS", "LINES")}
 
 

@@ -45,7 +45,7 @@ def test_the_jobs_of_a_killed_child_go_on_at_once_and_uncharged(yard: Yard) -> N
         counters = yard.record(job).counters
         assert (counters.attempt, counters.crashes, counters.interruptions) == (1, 0, 1)
     # The lease is 30 s: nobody waited for it.
-    assert took_s < 5
+    assert took_s < 15
     assert re.search(r"signal 9 \(SIGKILL\), at up to \d+ MB of memory; running: ", worker.log()), (
         worker.log()
     )
@@ -136,7 +136,7 @@ def test_a_child_that_hears_nothing_ends_with_its_supervisor(yard: Yard, step: s
     yard.await_start("hog")
     [child] = worker.children()
     os.kill(worker.pid, signal.SIGKILL)
-    until(lambda: not is_alive(child), "the end of the child", seconds=5)
+    until(lambda: not is_alive(child), "the end of the child")
 
 
 @pytest.mark.parametrize("whole_group", [False, pytest.param(True, marks=pytest.mark.local)])
