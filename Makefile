@@ -12,6 +12,7 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 
 # Stamps: their age says when each set of packages was last brought in line with pyproject.toml.
+MADE := $(VENV)/.made
 RUNTIME := $(VENV)/.runtime-installed
 TESTING := $(VENV)/.testing-installed
 DRIVER := $(VENV)/.driver-installed
@@ -28,13 +29,13 @@ help: ## List the targets
 install: $(TESTING) ## Set up the private environment with all that the other targets need
 
 # With WINDLASS_URL=redis://... it runs on that server, and needs the driver.
-demo: $(RUNTIME) $(if $(filter redis% unix%,$(WINDLASS_URL)),$(DRIVER)) ## Watch jobs run, fail, retry and survive a kill -9 (under a minute)
+demo: $(if $(filter redis% unix%,$(WINDLASS_URL)),$(DRIVER),$(RUNTIME)) ## Watch jobs run, fail, retry and survive a kill -9 (under a minute)
 	@$(BIN)/windlass demo
 
-test: lint types layers pytest ## Check style, types, layers and behaviour (under ten minutes)
+test: lint types layers pytest packages ## Check style, types, layers, behaviour and packages (under ten minutes)
 
-test-all: SELECTED :=
-test-all: test packages ## The same with the slow tests, and packages
+test-all: SELECTED := --hypothesis-profile thorough
+test-all: $(GENERATOR) test ## The same with the slow tests, and more examples
 
 lint: $(TESTING) ## Check style and formatting
 	$(BIN)/ruff check
@@ -86,12 +87,13 @@ clean: ## Remove the environment and everything that was generated
 
 # An environment left by another tool is used when it works and made anew when it does not (its
 # interpreter was removed or is too old, or it has no pip).
-$(RUNTIME): pyproject.toml
-	@if $(BIN)/python -c 'import pip; $(USABLE)' 2>/dev/null; then exit 0; fi; \
+$(MADE): pyproject.toml
+	@if $(BIN)/python -c 'import pip; $(USABLE)' 2>/dev/null; then touch $@; exit 0; fi; \
 	for python in $(or $(PYTHON),$(PYTHONS)); do \
 	  if $$python -c '$(USABLE)' 2>/dev/null; then \
 	    echo "Making $(VENV) with $$($$python --version)"; \
-	    exec $$python -m venv --clear $(VENV); \
+	    $$python -m venv --clear $(VENV) && touch $@; \
+	    exit; \
 	  fi; \
 	done; \
 	echo "windlass needs Python 3.11 or newer with its venv module; tried:" >&2; \
@@ -101,21 +103,24 @@ $(RUNTIME): pyproject.toml
 	echo "Install one (on Debian and Ubuntu: apt install python3 python3-venv)" >&2; \
 	echo "or name one: make PYTHON=/path/to/python3" >&2; \
 	exit 1
+
+$(RUNTIME): $(MADE)
 	@echo "Installing windlass into $(VENV)"
 	@$(PIP) install --editable .
 	@touch $@
 
-$(DRIVER): $(RUNTIME)
+$(DRIVER): $(MADE)
 	@echo "Installing the driver for Redis into $(VENV)"
 	@$(PIP) install --editable '.[redis]'
-	@touch $@
+	@touch $(RUNTIME) $@
 
-$(GENERATOR): $(RUNTIME)
+$(GENERATOR): $(MADE)
 	@echo "Installing what makes a site of the documentation into $(VENV)"
 	@$(PIP) install --editable '.[docs]'
-	@touch $@
+	@touch $(RUNTIME) $@
 
-$(TESTING): $(RUNTIME)
+# The driver is among it.
+$(TESTING): $(MADE)
 	@echo "Installing what the tests need into $(VENV)"
 	@$(PIP) install --editable '.[test]'
-	@touch $@
+	@touch $(RUNTIME) $(DRIVER) $@

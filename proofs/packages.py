@@ -1,7 +1,8 @@
 """Wheel and sdist are installed into clean environments, and the quickstart is followed there.
 
 With every CPython from 3.11 on that this machine has: by name on the path, and among the versions
-that pyenv keeps. What an installation takes on the disk is printed, and may not grow unseen.
+that pyenv keeps. In each environment the sdist takes the place of the wheel, with another folder
+for the quickstart. What an installation takes on the disk is printed, and may not grow unseen.
 """
 
 from __future__ import annotations
@@ -12,17 +13,22 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from itertools import chain
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from tests.deploy.packages import MOST_OWN_BYTES, build
+from tests.deploy.packages import MOST_OWN_BYTES, Packages, build
 from tests.docs.pages import DOCS, blocks
 
 OLDEST: Final = (3, 11)
 NEWEST_MINOR: Final = 20
+#: So many interpreters are tried side by side.
+AT_A_TIME: Final = 2
 #: What windlass and all that it depends on may take, in bytes, compiled files apart.
 MOST_BYTES: Final = 20_000_000
 
+_INSTALL: Final = ("install", "--no-compile", "--no-warn-script-location")
 _LOOK: Final = (
     "import sys; print(sys.implementation.name, sys.version.split()[0], sys.base_prefix, sep='|')"
 )
@@ -40,12 +46,25 @@ def prove(folder: Path) -> Iterator[str]:
     found = find_interpreters()
     yield f"found: {', '.join(f'CPython {one.version}' for one in found)}"
     assert found
-    for one in found:
-        for kind, package in (("wheel", packages.wheel), ("sdist", packages.sdist)):
-            clean = Environment(one, folder / f"{one.version}-{kind}")
-            clean.install(package)
-            clean.follow_quickstart()
-            yield f"{kind} on {one.version}: quickstart followed, {clean.describe_size()}"
+    with ThreadPoolExecutor(AT_A_TIME) as pool:
+        tried = pool.map(lambda one: _try(packages, one, folder / one.version), found)
+        yield from chain.from_iterable(tried)
+
+
+def _try(packages: Packages, interpreter: Interpreter, folder: Path) -> list[str]:
+    """What was seen of each package."""
+    clean = Environment(interpreter, folder)
+    seen = []
+    steps = (
+        ("wheel", clean.install, packages.wheel),
+        ("sdist", clean.replace, packages.sdist),
+    )
+    for kind, bring, package in steps:
+        bring(package)
+        clean.follow_quickstart(folder / kind)
+        told = f"{kind} on {interpreter.version}: quickstart followed"
+        seen.append(f"{told}, {clean.describe_size()}")
+    return seen
 
 
 # ------------------------------------------------------------------------------------ interpreters
@@ -90,39 +109,43 @@ class Environment:
 
     def __init__(self, interpreter: Interpreter, folder: Path) -> None:
         self._home = folder / "env"
-        self._work = folder / "shop"
-        self._work.mkdir(parents=True)
+        folder.mkdir()
         _run([interpreter.path, "-m", "venv", "--without-pip", str(self._home)], folder)
-        self._python = self._home / "bin" / "python"
+        [self._libraries] = self._home.glob("lib/python3.*/site-packages")
 
     def install(self, package: Path) -> None:
-        """With the pip of this environment: one of its own would be installed in it, too."""
-        pip = [sys.executable, "-m", "pip", "--disable-pip-version-check", "--quiet", "--python"]
-        install = ["install", "--no-compile", "--no-warn-script-location", str(package)]
-        _run([*pip, str(self._python), *install], self._work)
-        _run([*pip, str(self._python), "check"], self._work)
+        self._pip(*_INSTALL, str(package))
+        self._pip("check")
 
-    def follow_quickstart(self) -> None:
+    def replace(self, package: Path) -> None:
+        """What windlass depends on stays: the tests compare what both packages say of that."""
+        self._pip(*_INSTALL, "--force-reinstall", "--no-deps", str(package))
+
+    def _pip(self, *arguments: str) -> None:
+        """That of the environment of this program: one of its own would be installed in it, too."""
+        pip = [sys.executable, "-m", "pip", "--disable-pip-version-check", "--quiet", "--python"]
+        _run([*pip, str(self._home / "bin" / "python"), *arguments], self._home)
+
+    def follow_quickstart(self, work: Path) -> None:
+        work.mkdir()
         for block in blocks(DOCS / "quickstart.md")[:4]:
             if block.language == "python":
-                (self._work / block.label).write_text(block.text, encoding="utf-8")
-        assert self._type("windlass", "--version").startswith("windlass ")
-        for place in self._type("python", "-c", _WHERE).split():
+                (work / block.label).write_text(block.text, encoding="utf-8")
+        assert self._type(work, "windlass", "--version").startswith("windlass ")
+        for place in self._type(work, "python", "-c", _WHERE).split():
             assert Path(place).is_relative_to(self._home), place
-        id, state = self._type("python", "enqueue.py").split()
+        id, state = self._type(work, "python", "enqueue.py").split()
         assert state == "ready"
-        self._type("windlass", "worker", "tasks:app", "--burst", "-p", "1")
-        assert self._type("python", "-c", _RESULT, id) == "9"
-        self._type("windlass", "check", "--app", "tasks:app")
+        self._type(work, "windlass", "worker", "tasks:app", "--burst", "-p", "1")
+        assert self._type(work, "python", "-c", _RESULT, id) == "9"
+        self._type(work, "windlass", "check", "--app", "tasks:app")
 
-    def _type(self, program: str, *arguments: str) -> str:
-        return _run([str(self._home / "bin" / program), *arguments], self._work).strip()
+    def _type(self, work: Path, program: str, *arguments: str) -> str:
+        return _run([str(self._home / "bin" / program), *arguments], work).strip()
 
     def describe_size(self) -> str:
-        [libraries] = self._home.glob("lib/python3.*/site-packages")
-        sizes = {
-            entry.name: _size(entry) for entry in libraries.iterdir() if entry.name != "__pycache__"
-        }
+        entries = self._libraries.iterdir()
+        sizes = {entry.name: _size(entry) for entry in entries if entry.name != "__pycache__"}
         own = sum(size for name, size in sizes.items() if name.startswith("windlass"))
         total = sum(sizes.values())
         assert 0 < own <= MOST_OWN_BYTES, f"windlass takes {own} bytes: was that decided?"

@@ -1,16 +1,19 @@
 """What every test stands on.
 
-Keeps the settings of the person running the tests out of them, and gives hypothesis one profile.
+Keeps the settings of the person running the tests out of them, gives hypothesis its profiles, and
+takes the tests themselves out of what the collector of cycles visits.
 """
 
+import gc
 import os
 
 import pytest
 from hypothesis import settings
 
 # No deadline: a shared machine stalls for longer than any example takes, and a hang is caught by
-# the timeout of the test itself.
-settings.register_profile("windlass", deadline=None, print_blob=True)
+# the timeout of the test itself. The slow tests take the other profile.
+settings.register_profile("windlass", deadline=None, print_blob=True, max_examples=40)
+settings.register_profile("thorough", parent=settings.get_profile("windlass"), max_examples=200)
 settings.load_profile("windlass")
 
 
@@ -20,3 +23,9 @@ def pytest_configure(config: pytest.Config) -> None:
     )
     for name in [name for name in os.environ if name.startswith("WINDLASS_")]:
         del os.environ[name]
+
+
+def pytest_collection_finish() -> None:
+    """Thousands of tests are there to the end; tests that collect would wait for them each time."""
+    gc.collect()
+    gc.freeze()

@@ -36,7 +36,7 @@ def type_here(
         with monkeypatch.context() as here:
             here.chdir(shell.folder)
             here.setattr(sys, "path", [*sys.path])
-            for name, value in {"WINDLASS_ENQUEUE_TIMEOUT": "300ms", **environment}.items():
+            for name, value in {"WINDLASS_ENQUEUE_TIMEOUT": "1s", **environment}.items():
                 here.setenv(name, value)
             code = exit_code_of(arguments)
             sys.modules.pop("tasks", None)

@@ -1,7 +1,8 @@
 """A person at a shell: types `windlass ...` in a folder of their own and reads what comes back.
 
 The real console script is run, in a process of its own, so that exit codes and what is printed are
-those that a person gets. `type_on_terminal` runs it on a terminal instead of in a pipe.
+those that a person gets. `type` saves its imports (see `tests.cli.forks`), and `type_afresh` makes
+them; `type_on_terminal` runs it on a terminal.
 """
 
 from __future__ import annotations
@@ -13,14 +14,12 @@ import pty
 import signal
 import struct
 import subprocess
-import sys
 import termios
 from pathlib import Path
+from tempfile import TemporaryFile
 from typing import Any, Final, NamedTuple
 
-SCRIPT: Final = Path(sys.executable).parent / "windlass"
-#: Longer than any command needs; nothing waits for it unless something is broken.
-DEADLINE_S: Final = 60.0
+from tests.cli.forks import DEADLINE_S, SCRIPT, shared_forks
 
 TASKS: Final = """
 from datetime import date
@@ -73,11 +72,23 @@ class Shell:
 
     def type(self, *arguments: str, answer: str = "", **environment: str) -> Ran:
         """Run `windlass` with these arguments, here, with `answer` on standard input."""
+        with TemporaryFile("w+") as typed, TemporaryFile("w+") as out, TemporaryFile("w+") as err:
+            typed.write(answer)
+            typed.seek(0)
+            streams = [typed.fileno(), out.fileno(), err.fileno()]
+            environment = self.environment(environment)
+            code = shared_forks().run(arguments, self.folder, environment, streams)
+            out.seek(0)
+            err.seek(0)
+            return Ran(code, out.read(), err.read())
+
+    def type_afresh(self, *arguments: str, **environment: str) -> Ran:
+        """The same in an interpreter of its own, through pipes."""
         ran = subprocess.run(
             [SCRIPT, *arguments],
             cwd=self.folder,
             env=self.environment(environment),
-            input=answer,
+            stdin=subprocess.DEVNULL,
             capture_output=True,
             text=True,
             timeout=DEADLINE_S,
@@ -125,7 +136,7 @@ class Shell:
 
     def environment(self, more: dict[str, str]) -> dict[str, str]:
         """Ours, without the size of whatever terminal the tests were started on."""
-        ours = {**os.environ, "WINDLASS_ENQUEUE_TIMEOUT": "300ms", **more}
+        ours = {**os.environ, "WINDLASS_ENQUEUE_TIMEOUT": "1s", **more}
         return {name: value for name, value in ours.items() if name not in ("COLUMNS", "LINES")}
 
 

@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.shell import SCRIPT, Shell
+from tests.cli.forks import SCRIPT
+from tests.cli.shell import Shell
 from tests.docs.transcript import Worker
 from windlass import Windlass
 
@@ -58,4 +59,17 @@ def test_the_module_is_the_same_command(shell: Shell) -> None:
         text=True,
         check=False,
     )
-    assert ran.stdout == shell.type("--version").out
+    assert ran.stdout == shell.type_afresh("--version").out
+
+
+@pytest.mark.parametrize(
+    "typed",
+    [("queue", "list", "--url", "sqlite:///jobs.db"), ("queue",), ("tasks",), ()],
+    ids=["a look", "no command", "no app", "nothing"],
+)
+def test_a_fork_says_what_a_fresh_process_says(
+    shell: Shell, app: Windlass, typed: tuple[str, ...]
+) -> None:
+    """What most tests of the command line stand on."""
+    app.tasks["tasks.add"].enqueue(1)
+    assert shell.type(*typed) == shell.type_afresh(*typed)

@@ -9,7 +9,8 @@ from datetime import UTC, datetime
 import pytest
 
 from tests.cli.conftest import Typing
-from tests.cli.shell import DEADLINE_S, SCRIPT, Ran, Shell
+from tests.cli.forks import DEADLINE_S, SCRIPT
+from tests.cli.shell import Ran, Shell
 from tests.docs.transcript import Worker
 from tests.redis_server import free_port
 from windlass import State, Windlass

@@ -10,7 +10,8 @@ import click
 import pytest
 
 from tests.cli.conftest import Typing
-from tests.cli.shell import SCRIPT, Shell
+from tests.cli.forks import SCRIPT
+from tests.cli.shell import Shell
 from tests.redis_server import free_port
 from windlass import Windlass
 from windlass.cli import root

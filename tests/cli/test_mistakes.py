@@ -12,7 +12,8 @@ from typing import NamedTuple
 import pytest
 
 from tests.cli.conftest import Typing
-from tests.cli.shell import SCRIPT, Shell
+from tests.cli.forks import SCRIPT
+from tests.cli.shell import Shell
 from windlass.cli.root import exit_code_of
 
 JOB = "01m7gk6tx900smjc57av0rnpgb"

@@ -11,7 +11,8 @@ from pathlib import Path
 import click
 import pytest
 
-from tests.cli.shell import SCRIPT, Shell
+from tests.cli.forks import SCRIPT
+from tests.cli.shell import Shell
 from tests.docs.test_command_line import ALL
 from windlass import FailureText, State, Windlass
 from windlass.cli.output import print_fields, print_json, print_table

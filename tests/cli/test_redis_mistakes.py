@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import pytest
 
@@ -39,7 +39,7 @@ def locked() -> Iterator[RedisServer]:
     server.end()
 
 
-def try_all(shell: Shell, url: str, **environment: str) -> Iterator[Ran]:
+def try_all(type_: Callable[..., Ran], url: str, **environment: str) -> Iterator[Ran]:
     """A look, a worker and an enqueue."""
     for arguments in (
         ("status",),
@@ -47,28 +47,28 @@ def try_all(shell: Shell, url: str, **environment: str) -> Iterator[Ran]:
         ("enqueue", "tasks.nothing"),
     ):
         app = {} if arguments == ("status",) else {"WINDLASS_APP": "tasks:app"}
-        ran = shell.type(*arguments, WINDLASS_URL=url, **app, **environment)
+        ran = type_(*arguments, WINDLASS_URL=url, **app, **environment)
         assert "Traceback" not in ran.out + ran.err
         assert ran.code != 0
         yield ran
 
 
 def test_a_wrong_password(shell: Shell, locked: RedisServer) -> None:
-    for ran in try_all(shell, f"redis://:wrong@127.0.0.1:{locked.port}/0"):
+    for ran in try_all(shell.type, f"redis://:wrong@127.0.0.1:{locked.port}/0"):
         assert "refused the login" in ran.err
         assert "Check user name and password in the url." in ran.err
         assert "wrong" not in ran.err.replace("WRONGPASS", "")
 
 
 def test_a_wrong_database(shell: Shell) -> None:
-    for ran in try_all(shell, f"redis://127.0.0.1:{shared_server().port}/99"):
+    for ran in try_all(shell.type, f"redis://127.0.0.1:{shared_server().port}/99"):
         assert "has no database 99. Give a lower number in the url" in ran.err
 
 
 def test_no_driver(shell: Shell) -> None:
     (shell.folder / "sitecustomize.py").write_text(WITHOUT_DRIVER, encoding="utf-8")
     url = "redis://:secret@127.0.0.1:6379/0"
-    for ran in try_all(shell, url, PYTHONPATH=str(shell.folder)):
+    for ran in try_all(shell.type_afresh, url, PYTHONPATH=str(shell.folder)):
         assert ran.code == 2
         assert "needs the Redis driver, which is not installed here" in ran.err
         assert "pip install 'windlass[redis]'" in ran.err
@@ -78,7 +78,8 @@ def test_no_driver(shell: Shell) -> None:
 def test_the_rest_works_without_a_driver(shell: Shell) -> None:
     (shell.folder / "sitecustomize.py").write_text(WITHOUT_DRIVER, encoding="utf-8")
     environment = {"WINDLASS_APP": "tasks:app", "WINDLASS_URL": shell.url}
-    ran = shell.type("enqueue", "tasks.nothing", PYTHONPATH=str(shell.folder), **environment)
+    environment["PYTHONPATH"] = str(shell.folder)
+    ran = shell.type_afresh("enqueue", "tasks.nothing", **environment)
     assert ran.code == 0, ran.err
 
 

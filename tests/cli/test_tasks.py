@@ -6,7 +6,8 @@ import time
 
 import pytest
 
-from tests.cli.shell import SCRIPT, Shell
+from tests.cli.forks import SCRIPT
+from tests.cli.shell import Shell
 from tests.docs.transcript import Worker
 
 APP = """
@@ -167,6 +168,7 @@ def test_a_worker_imports_what_is_included(shop: Shell) -> None:
         time.sleep(0.05)
         lines += worker.take()
     worker.interrupt()
+    lines += worker.take()
     assert ran.out.splitlines()[-1] == "7", ran.err
     assert "2 tasks" in lines
     assert lines.count("no task of this app has a name that the route maill.* is for") == 1

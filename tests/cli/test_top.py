@@ -12,7 +12,8 @@ from typing import Any
 import msgspec
 
 from tests.app.hand import Hand
-from tests.cli.shell import SCRIPT, Shell
+from tests.cli.forks import SCRIPT
+from tests.cli.shell import Shell
 from windlass import Windlass
 from windlass.cli.fleet import read_fleet
 from windlass.cli.top import SHOWN_WORKERS, Looks

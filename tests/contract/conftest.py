@@ -16,6 +16,15 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     parametrize(metafunc, "variant")
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """One pragma sets this variant apart from `sqlite-file`. By default it is held against the
+    model, and the whole suite is slow on it."""
+    for item in items:
+        variant = getattr(item, "callspec", None)
+        if variant and variant.params.get("variant") == "sqlite-file-normal":
+            item.add_marker(pytest.mark.slow)
+
+
 @pytest.fixture
 def variant(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Variant]:
     variant = Variant(request.param, tmp_path)

@@ -12,7 +12,7 @@ from zoneinfo import ZoneInfo
 
 import pytest
 from cronsim import CronSim, CronSimError
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from windlass.core.cron import NICKNAMES
@@ -335,7 +335,6 @@ def first_shown(local: datetime, place: ZoneInfo) -> datetime:
         local += MINUTE
 
 
-@settings(max_examples=60)
 @given(all_fields, st.sampled_from(PLACES))
 def test_a_walk_by_minutes_finds_the_same(fields: Fields, place: tuple[str, str]) -> None:
     zone, day = place

@@ -17,6 +17,7 @@ import pytest
 from tests.engines.conftest import OpenRedis, new_job
 from tests.proxy import Proxy, Side, Then
 from tests.redis_server import RedisServer, private_server
+from tests.soon import is_once
 from tests.worker.yard import until
 from windlass import EngineUnavailable, Windlass
 from windlass.engine.contract import Beat, Plan, PutCode
@@ -55,7 +56,7 @@ def test_a_call_in_an_outage_fails_in_its_time(
     started = time.monotonic()
     with pytest.raises(EngineUnavailable, match="Check that it runs and can be reached"):
         engine.put([new_job(1)])
-    assert 0.1 < time.monotonic() - started < 1.5
+    assert 0.1 < time.monotonic() - started < 3.0
     proxy.heal()
     assert engine.put([new_job(1)])[0].code is PutCode.CREATED
 
@@ -81,7 +82,7 @@ def test_an_enqueue_in_an_outage_fails_after_five_seconds(server: RedisServer) -
                     app.engine.stats()
                 outage(proxy)
                 measured.append(pool.submit(measure, app))
-        assert all(4.0 < seconds.result() < 6.0 for seconds in measured), measured
+        assert all(4.0 < seconds.result() < 9.0 for seconds in measured), measured
 
 
 def nothing() -> None:
@@ -101,7 +102,7 @@ def test_one_outage_after_another_shares_the_time(
     started = time.monotonic()
     with pytest.raises(EngineUnavailable):
         engine.put([new_job()])
-    assert 1.1 < time.monotonic() - started < 1.9
+    assert 1.1 < time.monotonic() - started < 2.4  # otherwise 2.5 s
     freezing.join()
 
 
@@ -115,32 +116,40 @@ def test_opening_a_server_shares_the_time_of_the_call(
     started = time.monotonic()
     with pytest.raises(EngineUnavailable):
         engine.put([new_job()])
-    assert time.monotonic() - started < 1.5
+    assert time.monotonic() - started < 3.0
 
 
 def test_who_gets_no_answer_knocks_again(
     server: RedisServer, proxy: Proxy, open_redis: OpenRedis
 ) -> None:
     """Before the system does so for the first time, after a second."""
-    engine = open_redis(server.url(port=proxy.port), timeout_ms=1_200)
-    proxy.vanish()
-    healing = threading.Timer(0.1, proxy.heal)
-    healing.start()
-    assert seconds_of(lambda: engine.put([new_job()])) < 0.9
-    healing.join()
+
+    def is_answered_soon() -> bool:
+        engine = open_redis(server.url(port=proxy.port), timeout_ms=1_200)
+        proxy.vanish()
+        healing = threading.Timer(0.1, proxy.heal)
+        healing.start()
+        try:
+            return seconds_of(lambda: engine.put([new_job()])) < 0.9
+        except EngineUnavailable:
+            return False
+        finally:
+            healing.join()
+
+    assert is_once(is_answered_soon)
 
 
 @pytest.mark.parametrize("after_bytes", [0, 3, 9])
 def test_a_connection_that_was_cut_without_a_word_costs_half_the_time(
     server: RedisServer, proxy: Proxy, open_redis: OpenRedis, after_bytes: int
 ) -> None:
-    engine = open_redis(server.url(port=proxy.port), timeout_ms=1_000)
+    engine = open_redis(server.url(port=proxy.port), timeout_ms=2_000)
     for _ in range(2):
         engine.put([new_job()])
     proxy.cut(Side.REPLIES, after_bytes, Then.HOLD)
     seconds = seconds_of(lambda: engine.put([new_job(1)]))
     assert proxy.cuts == 1
-    assert 0.4 < seconds < 1.0
+    assert 0.8 < seconds < 2.0
     assert engine.stats().totals == {"enqueued": 2}
 
 
@@ -156,7 +165,7 @@ def test_replies_that_come_slowly_share_the_time(
     started = time.monotonic()
     with pytest.raises(EngineUnavailable):
         engine.beat(beats)
-    assert time.monotonic() - started < 1.5
+    assert time.monotonic() - started < 3.0
 
 
 # -------------------------------------------------------------------------------- connections
@@ -220,8 +229,8 @@ def test_broken_connections_are_replaced_at_once(
 ) -> None:
     """All that were open have broken; after the first none of the others is tried."""
     for name in ("_FIRST_PAUSE_S", "_MOST_PAUSE_S"):
-        monkeypatch.setattr(connection, name, 2.0)
-    engine = open_redis(server.url(port=proxy.port), timeout_ms=5_000)
+        monkeypatch.setattr(connection, name, 4.0)
+    engine = open_redis(server.url(port=proxy.port), timeout_ms=10_000)
     engine.put([new_job()])
     proxy.delay(0.02)
     with ThreadPoolExecutor() as pool:
@@ -229,7 +238,7 @@ def test_broken_connections_are_replaced_at_once(
     proxy.heal()
     assert proxy.living == MOST_CALLS
     proxy.reset()
-    assert seconds_of(lambda: engine.put([new_job()])) < 0.8  # without a pause
+    assert seconds_of(lambda: engine.put([new_job()])) < 3.5  # without a pause
 
 
 # ----------------------------------------------------------------------------- what servers say
@@ -277,7 +286,7 @@ def is_loading(server: RedisServer) -> bool:
 def test_the_error_says_what_helps(
     own_server: RedisServer, open_redis: OpenRedis, command: str, undo: str, advice: str
 ) -> None:
-    engine = open_redis(own_server.url(), timeout_ms=200)
+    engine = open_redis(own_server.url(), timeout_ms=1_000)
     engine.put([new_job()])
     own_server.tell(*command.split())
     with pytest.raises(EngineUnavailable, match=f"did no work for .* {advice}"):
@@ -290,7 +299,7 @@ def test_a_script_of_somebody_else_that_runs_for_long(
     own_server: RedisServer, open_redis: OpenRedis
 ) -> None:
     own_server.tell("CONFIG", "SET", "lua-time-limit", "10")
-    engine = open_redis(own_server.url(), timeout_ms=300)
+    engine = open_redis(own_server.url(), timeout_ms=1_000)
     engine.put([new_job()])
     with socket.create_connection(("127.0.0.1", own_server.port)) as somebody:
         somebody.sendall(pack(b"EVAL", b"while true do end", b"0"))
@@ -307,7 +316,7 @@ def test_a_server_that_was_emptied_is_prepared_again_even_if_the_first_try_fails
 ) -> None:
     with Proxy(own_server.port) as proxy:
         url = own_server.url(port=proxy.port, namespace="emptied")
-        engine = open_redis(url, timeout_ms=200)
+        engine = open_redis(url, timeout_ms=1_000)
         for _ in range(2):  # a script that is new to the server makes it be prepared again, too
             engine.put([new_job()])
         own_server.tell("FLUSHALL")
@@ -344,20 +353,20 @@ def test_a_bell_that_went_deaf_hears_again(
             return waiting.result()
 
     floor_s = POLL_FLOOR_MS / 1000
-    assert ring() < 0.5 * floor_s
+    assert is_once(lambda: ring() < 0.5 * floor_s)
     assert ring(is_swallowed=True) > 0.9 * floor_s
     assert proxy.cuts == 1
     waiter.wait(Plan(queues=("none",)), 150)
-    assert ring() < 0.5 * floor_s
+    assert is_once(lambda: ring() < 0.5 * floor_s)
 
 
 def test_a_frozen_server_holds_up_a_waiter_for_the_time_of_a_call(
     server: RedisServer, proxy: Proxy, open_redis: OpenRedis
 ) -> None:
-    engine = open_redis(server.url(port=proxy.port), timeout_ms=300)
+    engine = open_redis(server.url(port=proxy.port), timeout_ms=1_000)
     engine.wait(Plan(), 10)
     proxy.freeze()
     with pytest.raises(EngineUnavailable):
         engine.wait(Plan(), POLL_FLOOR_MS)
     proxy.heal()
-    assert seconds_of(lambda: engine.wait(Plan(), 10)) < 1.0
+    assert is_once(lambda: seconds_of(lambda: engine.wait(Plan(), 10)) < 1.0)

@@ -35,7 +35,7 @@ from windlass.engine.redis.scripts import Script
 from windlass.testing.contract.world import World
 
 #: A script with more keys has so many sets of them that trying all takes more than a few seconds.
-FEW_KEYS = 17
+FEW_KEYS = 16
 FEW = [name for name in scripts.names() if len(scripts.load(name).keys) <= FEW_KEYS]
 MANY = [name for name in scripts.names() if name not in FEW]
 

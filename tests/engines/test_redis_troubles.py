@@ -33,13 +33,13 @@ def test_connections_that_were_closed(own_server: RedisServer, open_redis: OpenR
 
 
 def test_a_server_that_is_not_there(own_server: RedisServer, open_redis: OpenRedis) -> None:
-    engine = open_redis(own_server.url(), timeout_ms=300)
+    engine = open_redis(own_server.url(), timeout_ms=600)
     engine.put([new_job()])
     own_server.kill()
     started = time.monotonic()
     with pytest.raises(EngineUnavailable, match=f"127.0.0.1:{own_server.port}") as caught:
         engine.get([JOB])
-    assert 0.1 < time.monotonic() - started < 1.5
+    assert 0.1 < time.monotonic() - started < 3.0
     assert caught.value.location == engine.location
     assert caught.value.seconds is not None
     own_server.start()
@@ -59,14 +59,14 @@ def test_a_restart_is_outlasted(own_server: RedisServer, open_redis: OpenRedis) 
 def test_a_frozen_server_costs_the_time_of_one_call(
     own_server: RedisServer, open_redis: OpenRedis
 ) -> None:
-    engine = open_redis(own_server.url(), timeout_ms=300)
+    engine = open_redis(own_server.url(), timeout_ms=600)
     engine.put([new_job()])
     own_server.freeze()
     for _ in range(2):  # on a connection that stands, and on a new one
         started = time.monotonic()
         with pytest.raises(EngineUnavailable):
             engine.put([new_job(1)])
-        assert 0.25 < time.monotonic() - started < 1.5
+        assert 0.5 < time.monotonic() - started < 3.0
     own_server.thaw()
     assert engine.put([new_job(1)]) == [Placed("job-000001", PutCode.CREATED)]
     assert engine.stats().totals == {"enqueued": 2}
@@ -74,7 +74,7 @@ def test_a_frozen_server_costs_the_time_of_one_call(
 
 def test_no_reply_is_taken_for_another(own_server: RedisServer, open_redis: OpenRedis) -> None:
     """The reply to a call that was given up comes on a connection that is not used any more."""
-    engine = open_redis(own_server.url(), timeout_ms=200)
+    engine = open_redis(own_server.url(), timeout_ms=600)
     engine.claim("worker", "early", Plan(), 1)
     for _ in range(2):  # once more, so that the server knows all scripts by now
         engine.put([new_job()])

@@ -16,20 +16,25 @@ HERE = Path(__file__).parent
 PROJECT = HERE.parent.parent
 #: The lines at the head of wrong.py that keep it quiet elsewhere.
 QUIET_LINES = 2
+NAMES = ("ok.py", "wrong.py", "mistaken.py")
 
 _MARK = re.compile(r"# expect: (?P<codes>[a-z, -]+)$")
-_ERROR = re.compile(r":(?P<line>\d+): error: .*\[(?P<code>[a-z-]+)\]$")
+_ERROR = re.compile(r"(?P<file>[^:]+):(?P<line>\d+): error: .*\[(?P<code>[a-z-]+)\]$")
 
 Codes = Mapping[int, set[str]]
 
 
-@pytest.fixture
-def wrong(tmp_path: Path) -> Path:
-    lines = (HERE / "wrong.py").read_text().splitlines()
-    assert all("ignore-errors" in line or "pyright:" in line for line in lines[:QUIET_LINES])
-    copy = tmp_path / "wrong.py"
-    copy.write_text("\n".join(lines[QUIET_LINES:]))
-    return copy
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """What is right, what is wrong, and what is right but for its last line."""
+    folder = tmp_path_factory.mktemp("typing")
+    right, wrong = (HERE / "ok.py").read_text(), (HERE / "wrong.py").read_text().splitlines()
+    assert all("ignore-errors" in line or "pyright:" in line for line in wrong[:QUIET_LINES])
+    (folder / "wrong.py").write_text("\n".join(wrong[QUIET_LINES:]))
+    (folder / "ok.py").write_text(right)
+    mistake = "assert_type(resize('', [1]), list[int])  # expect: assert-type"
+    (folder / "mistaken.py").write_text(f"{right}\n{mistake}\n")
+    return folder
 
 
 def expected(file: Path) -> Codes:
@@ -37,51 +42,51 @@ def expected(file: Path) -> Codes:
     return {line: set(mark["codes"].split(", ")) for line, mark in marks if mark}
 
 
-def run_mypy(file: Path) -> Codes:
+@pytest.fixture(scope="module")
+def found_by_mypy(folder: Path) -> dict[str, Codes]:
     config = str(PROJECT / "pyproject.toml")
-    arguments = ["--config-file", config, "--no-pretty", "--no-error-summary", str(file)]
-    found: dict[int, set[str]] = {}
-    for line in api.run(arguments)[0].splitlines():
+    options = ["--config-file", config, "--no-pretty", "--no-error-summary"]
+    found: dict[str, dict[int, set[str]]] = {name: {} for name in NAMES}
+    for line in api.run([*options, *(str(folder / name) for name in NAMES)])[0].splitlines():
         if ": error: " in line:
             error = _ERROR.search(line)
             assert error is not None, line
-            found.setdefault(int(error["line"]), set()).add(error["code"])
-    return found
+            found[Path(error["file"]).name].setdefault(int(error["line"]), set()).add(error["code"])
+    return dict(found)
 
 
-def run_pyright(file: Path) -> set[int]:
+@pytest.fixture(scope="module")
+def found_by_pyright(folder: Path) -> dict[str, set[int]]:
     """The lines with errors."""
     ran = subprocess.run(
-        [sys.executable, "-m", "pyright", "--pythonpath", sys.executable, "--outputjson", file],
-        cwd=file.parent,
+        [sys.executable, "-m", "pyright", "--pythonpath", sys.executable, "--outputjson", *NAMES],
+        cwd=folder,
         capture_output=True,
         text=True,
         check=False,
     )
-    problems = json.loads(ran.stdout)["generalDiagnostics"]
-    errors = [problem for problem in problems if problem["severity"] == "error"]
-    return {problem["range"]["start"]["line"] + 1 for problem in errors}
+    found: dict[str, set[int]] = {name: set() for name in NAMES}
+    for problem in json.loads(ran.stdout)["generalDiagnostics"]:
+        if problem["severity"] == "error":
+            found[Path(problem["file"]).name].add(problem["range"]["start"]["line"] + 1)
+    return found
 
 
-def test_mypy_refuses_what_is_wrong(wrong: Path) -> None:
-    assert run_mypy(wrong) == expected(wrong) != {}
+def test_there_is_something_to_be_found(folder: Path) -> None:
+    assert len(expected(folder / "wrong.py")) > 10
+    assert len(expected(folder / "mistaken.py")) == 1
+    assert expected(folder / "ok.py") == {}
 
 
-def test_mypy_accepts_what_is_right() -> None:
-    assert run_mypy(HERE / "ok.py") == {}
+@pytest.mark.parametrize("name", NAMES)
+def test_mypy_refuses_what_is_wrong_and_nothing_else(
+    folder: Path, found_by_mypy: dict[str, Codes], name: str
+) -> None:
+    assert found_by_mypy[name] == expected(folder / name)
 
 
-def test_pyright_refuses_what_is_wrong(wrong: Path) -> None:
-    assert run_pyright(wrong) == set(expected(wrong))
-
-
-def test_pyright_accepts_what_is_right() -> None:
-    assert run_pyright(HERE / "ok.py") == set()
-
-
-def test_the_checkers_would_find_something(tmp_path: Path) -> None:
-    file = tmp_path / "mistaken.py"
-    file.write_text((HERE / "ok.py").read_text() + "\nassert_type(resize('', [1]), list[int])\n")
-    last = len(file.read_text().splitlines())
-    assert run_mypy(file) == {last: {"assert-type"}}
-    assert run_pyright(file) == {last}
+@pytest.mark.parametrize("name", NAMES)
+def test_pyright_refuses_what_is_wrong_and_nothing_else(
+    folder: Path, found_by_pyright: dict[str, set[int]], name: str
+) -> None:
+    assert found_by_pyright[name] == set(expected(folder / name))

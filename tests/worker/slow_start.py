@@ -5,7 +5,7 @@ import time
 from tests.worker.scripted import app
 
 #: In seconds.
-IMPORT_S = 1.2
+IMPORT_S = 2.0
 
 time.sleep(IMPORT_S)
 

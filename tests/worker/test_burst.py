@@ -36,6 +36,7 @@ def test_it_waits_for_those_that_must_run_alone(yard: Yard) -> None:
     assert len(yard.events("start", "killer")) == 3
 
 
+@pytest.mark.local
 def test_with_nothing_to_do_it_ends(yard: Yard) -> None:
     assert yard.start(burst=True).wait() == 0
 

@@ -76,6 +76,7 @@ def test_one_that_takes_no_notice_goes_on_beside_its_neighbours(make_yard: MakeY
     assert "retires" not in worker.log()
 
 
+@pytest.mark.local
 @pytest.mark.parametrize(
     "step", ["sleep:60", *(pytest.param(step, marks=pytest.mark.slow) for step in STUBBORN)]
 )

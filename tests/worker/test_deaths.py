@@ -45,12 +45,13 @@ def test_the_jobs_of_a_killed_child_go_on_at_once_and_uncharged(yard: Yard) -> N
         counters = yard.record(job).counters
         assert (counters.attempt, counters.crashes, counters.interruptions) == (1, 0, 1)
     # The lease is 30 s: nobody waited for it.
-    assert took_s < 5
+    assert took_s < 15
     assert re.search(r"signal 9 \(SIGKILL\), at up to \d+ MB of memory; running: ", worker.log()), (
         worker.log()
     )
 
 
+@pytest.mark.local
 def test_a_single_job_in_a_dead_child_is_charged_the_crash_and_told_the_cause(yard: Yard) -> None:
     job = yard.plain("quitter", "exit:3")
     yard.start(slots=4)
@@ -61,6 +62,7 @@ def test_a_single_job_in_a_dead_child_is_charged_the_crash_and_told_the_cause(ya
     assert len(yard.events("start", "quitter")) == 3
 
 
+@pytest.mark.local
 def test_an_idle_child_that_dies_accuses_nobody(yard: Yard) -> None:
     worker = yard.start()
     for kind in (yard.plain, yard.coroutine):
@@ -90,6 +92,7 @@ def test_a_poison_job_ends_dead_and_its_neighbours_succeed_uncharged(
     assert worker.process.poll() is None
 
 
+@pytest.mark.local
 def test_children_that_die_at_their_start_are_not_replaced_in_a_hot_loop(yard: Yard) -> None:
     worker = yard.start()
     worker.await_log("ready")
@@ -125,6 +128,7 @@ def test_a_dead_supervisor_takes_its_children_along_and_others_take_over(
     assert (counters.attempt, counters.losses) == (1, 1)
 
 
+@pytest.mark.local
 @pytest.mark.parametrize("step", ["spin", "hold"])
 def test_a_child_that_hears_nothing_ends_with_its_supervisor(yard: Yard, step: str) -> None:
     yard.plain("hog", f"{step}:60")
@@ -132,10 +136,10 @@ def test_a_child_that_hears_nothing_ends_with_its_supervisor(yard: Yard, step: s
     yard.await_start("hog")
     [child] = worker.children()
     os.kill(worker.pid, signal.SIGKILL)
-    until(lambda: not is_alive(child), "the end of the child", seconds=5)
+    until(lambda: not is_alive(child), "the end of the child")
 
 
-@pytest.mark.parametrize("whole_group", [False, True])
+@pytest.mark.parametrize("whole_group", [False, pytest.param(True, marks=pytest.mark.local)])
 def test_a_stopped_child_loses_its_jobs_and_its_late_outcome_is_refused(
     make_yard: MakeYard, whole_group: bool
 ) -> None:
@@ -183,7 +187,14 @@ def send(worker: Worker, child: int, whole_group: bool, number: signal.Signals) 
         os.kill(child, number)
 
 
-@pytest.mark.parametrize("step", ["spin", "hold", "block"])
+@pytest.mark.parametrize(
+    "step",
+    [
+        "hold",
+        pytest.param("spin", marks=pytest.mark.local),
+        pytest.param("block", marks=pytest.mark.local),
+    ],
+)
 def test_a_job_that_hogs_its_process_for_many_leases_runs_once(
     make_yard: MakeYard, step: str
 ) -> None:

@@ -59,6 +59,7 @@ def test_the_dead_vanish(make_yard: MakeYard) -> None:
     until(lambda: [view.pid for view in fleet_of(yard)] == [other.pid], "only the living one")
 
 
+@pytest.mark.local
 def test_the_child_that_died_is_replaced_in_the_list(yard: Yard) -> None:
     worker = yard.start()
     until(lambda: fleet_of(yard), "the worker to be known")
@@ -70,6 +71,7 @@ def test_the_child_that_died_is_replaced_in_the_list(yard: Yard) -> None:
     )
 
 
+@pytest.mark.local
 def test_commands_show_them(yard: Yard, url: str, capsys: pytest.CaptureFixture[str]) -> None:
     worker = yard.start(slots=3)
     trap = yard.folder / "go on"

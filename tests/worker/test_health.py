@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 
 import windlass_probe
-from tests.cli.shell import SCRIPT
+from tests.cli.forks import SCRIPT
 from tests.engines.conftest import hold_the_lock
 from tests.worker.yard import Worker, Yard, until
 from windlass.worker.reactor import Reactor

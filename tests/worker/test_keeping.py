@@ -178,6 +178,7 @@ def without_collector() -> Iterator[None]:
     gc.enable()
 
 
+@pytest.mark.local
 def test_a_worker_does_not_grow_with_what_its_jobs_held(yard: Yard) -> None:
     worker = yard.start()
     yard.await_state(yard.plain("warm"), State.SUCCEEDED)

@@ -54,6 +54,7 @@ def test_a_job_that_keeps_failing_is_dead_after_its_attempts(yard: Yard) -> None
     assert "told to fail" in last_error(record).traceback
 
 
+@pytest.mark.local
 def test_a_rejected_job_is_dead_at_once(yard: Yard) -> None:
     job = yard.coroutine("refused", "reject")
     yard.start()
@@ -78,6 +79,7 @@ def test_progress_is_seen_while_the_job_runs(yard: Yard) -> None:
     assert job.result(timeout=20) == "steady done"
 
 
+@pytest.mark.local
 def test_whatever_a_task_raises_fails_its_job_and_nothing_else(yard: Yard) -> None:
     worker = yard.start()
     worker.await_log("ready")
@@ -92,6 +94,7 @@ def test_whatever_a_task_raises_fails_its_job_and_nothing_else(yard: Yard) -> No
     assert worker.children() == children
 
 
+@pytest.mark.local
 def test_what_a_background_coroutine_raises_costs_nobody_anything(yard: Yard) -> None:
     worker = yard.start(slots=2)
     neighbour = yard.coroutine("neighbour", "sleep:0.5")
@@ -122,6 +125,7 @@ UNDECODABLE = [
 ]
 
 
+@pytest.mark.local
 def test_bytes_that_make_no_call_are_dead_and_were_never_started(yard: Yard) -> None:
     bad = [
         NewJob(id=new_id(1), task="plain", queue="default", payload=payload)
@@ -135,6 +139,7 @@ def test_bytes_that_make_no_call_are_dead_and_were_never_started(yard: Yard) -> 
     assert yard.events("start") == []
 
 
+@pytest.mark.local
 def test_a_call_for_another_version_of_the_function_is_left_to_workers_of_it(yard: Yard) -> None:
     payload = b'{"version":1,"task":"plain","call":{"args":["only one"]}}'
     other = NewJob(id=new_id(1), task="plain", queue="default", payload=payload)
@@ -146,6 +151,7 @@ def test_a_call_for_another_version_of_the_function_is_left_to_workers_of_it(yar
     worker.await_log("a job of task plain is kept for workers of another version: plain(): missing")
 
 
+@pytest.mark.local
 def test_a_newer_format_is_left_to_newer_workers(yard: Yard) -> None:
     newer = NewJob(id=new_id(1), task="plain", queue="default", payload=b'{"version":99}')
     yard.app.engine.put([newer])
@@ -154,12 +160,14 @@ def test_a_newer_format_is_left_to_newer_workers(yard: Yard) -> None:
     assert yard.record(newer.id).state is State.READY
 
 
+@pytest.mark.local
 def test_a_result_that_cannot_be_stored_is_dead(yard: Yard) -> None:
     job = yard.script.bad_result.enqueue()
     yard.start()
     assert yard.await_state(job.id, State.DEAD).reason is Reason.BAD_RESULT
 
 
+@pytest.mark.local
 def test_what_one_job_leaves_in_context_variables_the_next_does_not_see(yard: Yard) -> None:
     for kind in (yard.plain, yard.coroutine):
         kind("first", "remember:secret")
@@ -169,6 +177,7 @@ def test_what_one_job_leaves_in_context_variables_the_next_does_not_see(yard: Ya
     assert [line for line in yard.lines() if "found" in line] == ["found nothing"] * 4
 
 
+@pytest.mark.local
 @pytest.mark.parametrize("app", ["tests.worker.scripted:app", "tests.worker.eager:app"])
 def test_the_url_of_the_worker_wins_for_what_its_tasks_enqueue_too(
     yard: Yard, tmp_path: Path, app: str
@@ -210,6 +219,7 @@ def test_a_relative_url_starts_in_the_folder_of_the_worker(
     assert job.result(timeout=20) == "found done"
 
 
+@pytest.mark.local
 def test_an_app_that_dies_without_a_word_ends_the_worker_with_another_code(yard: Yard) -> None:
     yard.trap.touch()
     worker = yard.start()
@@ -217,6 +227,7 @@ def test_an_app_that_dies_without_a_word_ends_the_worker_with_another_code(yard:
     assert "cannot serve tests.worker.scripted:app: exit code 7" in worker.log()
 
 
+@pytest.mark.local
 def test_an_app_that_cannot_be_imported_ends_the_worker_with_its_traceback(yard: Yard) -> None:
     worker = yard.start(app="tests.worker.broken:app")
     assert worker.wait() == 2
@@ -226,6 +237,7 @@ def test_an_app_that_cannot_be_imported_ends_the_worker_with_its_traceback(yard:
     assert [Path(frame).name for frame in frames] == ["broken.py"], "only those of the app"
 
 
+@pytest.mark.local
 def test_a_task_that_no_call_can_reach_ends_the_worker_with_a_sentence(yard: Yard) -> None:
     worker = yard.start(app="tests.worker.unreachable:app")
     assert worker.wait() == 2
@@ -247,12 +259,14 @@ def test_a_starting_worker_adopts_all_that_it_knows(yard: Yard) -> None:
     yard.await_count(State.SUCCEEDED, count)
 
 
+@pytest.mark.local
 def test_an_app_without_tasks_is_warned_of(yard: Yard) -> None:
     """The tasks are declared in a module that nobody imports."""
     worker = yard.start(app="tests.worker.empty:app")
     worker.await_log("the app tests.worker.empty:app knows no task")
 
 
+@pytest.mark.local
 def test_an_app_that_is_not_there_ends_the_worker_with_a_sentence(yard: Yard) -> None:
     worker = yard.start(app="tests.worker.scripted:nowhere")
     assert worker.wait() == 2

@@ -259,7 +259,7 @@ def test_what_cannot_be_read_is_told_once_and_harms_no_other(
         assert record is not None
         body = record.body.replace(b'"every_ms":1800000', b'"cron":"0 3 * * *","tz":"Not/There"')
         assert body != record.body
-        if number % 2:
+        if number > 1:  # the zone is looked for among all others, which takes long
             body = b'{"version":9}'
         spoil(work.engine, record.name, body)
     work.pass_ms(2 * HOUR_MS)
@@ -271,9 +271,9 @@ def test_what_cannot_be_read_is_told_once_and_harms_no_other(
     assert len(set(told)) == 110
     assert any("Not/There" in line for line in told)
     assert any("newer windlass" in line for line in told)
-    before = work.engine.get_schedules(["broken0", "broken1"])
+    before = work.engine.get_schedules(["broken0", "broken2"])
     work.keeper.look()
-    assert work.engine.get_schedules(["broken0", "broken1"]) == before, "it is left as it is"
+    assert work.engine.get_schedules(["broken0", "broken2"]) == before, "it is left as it is"
 
 
 def spoil(engine: Engine, name: str, body: bytes) -> None:

@@ -7,12 +7,14 @@ import re
 import threading
 import time
 from collections.abc import Callable, Coroutine, Iterator
+from itertools import count
 from logging import WARNING
 from pathlib import Path
 from typing import Any, cast
 
 import pytest
 
+from tests.soon import is_once
 from tests.worker.yard import Yard, until
 from windlass.app import Windlass
 from windlass.context import Context, running
@@ -35,17 +37,30 @@ from windlass.worker.watch import Watch
 # -------------------------------------------------------------------------------- whole workers
 
 
+@pytest.mark.local
 def test_a_coroutine_that_blocks_the_loop_is_named_within_two_seconds(yard: Yard) -> None:
     worker = yard.start()
-    job = yard.coroutine("blocker", "block:3")
-    yard.await_start("blocker")
-    told = f"job {job.id} of task coroutine blocks the event loop"
-    until(lambda: told in worker.log(), f"{told}:\n{worker.log()}", seconds=2)
-    assert job.result(timeout=20) == "blocker done"
-    assert worker.log().count(told) == 1
-    assert re.search(r"in take_step\n +time\.sleep\(float\(argument\)\)", worker.log())
+    numbers = count()
+
+    def is_named_soon() -> bool:
+        label = f"blocker{next(numbers)}"
+        gate = yard.folder / label
+        job = yard.coroutine(label, f"await:{gate}")
+        yard.await_start(label)
+        started_at = time.monotonic()
+        told = f"job {job.id} of task coroutine blocks the event loop"
+        worker.await_log(told)
+        took_s = time.monotonic() - started_at
+        gate.touch()
+        assert job.result(timeout=20) == f"{label} done"
+        assert worker.log().count(told) == 1
+        return took_s < 2
+
+    assert is_once(is_named_soon)
+    assert re.search(r"in await_file\n +time\.sleep\(0\.01\)", worker.log())
 
 
+@pytest.mark.local
 def test_a_job_that_runs_for_very_long_is_reported_once(yard: Yard) -> None:
     gate = yard.folder / "gate"
     worker = yard.start(app="tests.worker.hasty:app")
@@ -61,6 +76,7 @@ def test_a_job_that_runs_for_very_long_is_reported_once(yard: Yard) -> None:
     assert worker.log().count(told) == len(jobs)
 
 
+@pytest.mark.local
 def test_the_jobs_of_a_child_whose_pump_is_gone_go_on(yard: Yard) -> None:
     worker = yard.start()
     job = yard.plain("saboteur", f"end_pump:{yard.folder / 'flag'}", "sleep:0.1")
