@@ -19,7 +19,7 @@ from time import monotonic
 from typing import Final
 
 from windlass.core.states import State
-from windlass.engine.contract import Engine
+from windlass.engine.contract import Engine, Tended
 from windlass.letters import AlertHook, DeadAlert, last_words
 
 log = getLogger("windlass.dead")
@@ -36,7 +36,7 @@ CALM: Final = 0.8
 PAGE: Final = 20
 
 
-def sweep(engine: Engine, ids: Sequence[str]) -> None:
+def sweep(engine: Engine, ids: Sequence[str]) -> Tended:
     """Write down, then remove, dead jobs that were kept long enough."""
     for at in range(0, len(ids), PAGE):
         for record in engine.get(ids[at : at + PAGE]):
@@ -49,7 +49,7 @@ def sweep(engine: Engine, ids: Sequence[str]) -> None:
                     reason,
                     call,
                 )
-    engine.tend(ids)
+    return engine.tend(ids)
 
 
 class DeadWatch:

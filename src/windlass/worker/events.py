@@ -141,6 +141,8 @@ EVENTS: Final[Mapping[str, Event]] = {
         "supervisor_engine_away", ("why",)
     ),
     "the supervisor reaches the engine again: %s": Event("supervisor_engine_back", ("engine",)),
+    "the engine has come back without its data: the jobs that were in %s are gone; see how "
+    "it keeps them with windlass doctor": Event("engine_emptied", ("engine",)),
     "how the engine keeps jobs: %s": Event("engine_durability", ("found",)),
     "a problem of the engine, %s: %s": Event("engine_problem", ("subject", "found")),
     # schedules
