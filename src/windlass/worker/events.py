@@ -84,6 +84,9 @@ EVENTS: Final[Mapping[str, Event]] = {
     "removing job %s of task %s, dead (%s) for longer than dead_ttl; its call: %s": Event(
         "dead_job_removed", ("job_id", "task", "reason", "call")
     ),
+    "removing job %s, dead for longer than dead_ttl, of which nothing can be read: %s": Event(
+        "unreadable_job_removed", ("job_id", "why")
+    ),
     "there are %d dead jobs, more than %d: see windlass dead list --group": Event(
         "dead_jobs_many", ("dead", "threshold")
     ),

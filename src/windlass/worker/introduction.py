@@ -29,6 +29,8 @@ class Introduction(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
     is_solo: bool = False
     started_ms: int = 0  # by the clock of that machine
     version: str = ""
+    dead_alert: int = 0  # beyond which its worker alerts; 0 never
+    dead_alert_growth: int = 0
 
     def pack(self) -> bytes:
         return msgspec.json.encode(self)
@@ -54,6 +56,14 @@ def introduce(options: WorkerOptions, child: int, slots: int, *, is_solo: bool) 
         is_solo=is_solo,
         started_ms=time.time_ns() // 1_000_000,
         version=_version(),
+    ).pack()
+
+
+def add_alerts(introduction: bytes, dead_alert: int, dead_alert_growth: int) -> bytes:
+    """The same with what its worker looks after, which is known once the app is loaded."""
+    known = Introduction.unpack(introduction)
+    return msgspec.structs.replace(
+        known, dead_alert=dead_alert, dead_alert_growth=dead_alert_growth
     ).pack()
 
 
