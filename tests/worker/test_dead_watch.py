@@ -19,7 +19,7 @@ from windlass.core.ids import new_session
 from windlass.engine.contract import BITE, Beat, Buried, Engine, Plan
 from windlass.worker import dead_watch
 from windlass.worker.dead_watch import DeadWatch, sweep
-from windlass.worker.introduction import Introduction, add_alerts
+from windlass.worker.introduction import Introduction, add_settings
 
 TWO_WEEKS_MS = 14 * 86_400_000
 
@@ -46,7 +46,7 @@ def bury(app: Windlass, number: int = 1) -> list[str]:
 
 
 def let_live(app: Windlass, *sessions: str, depth: int = 3, growth: int = 4) -> None:
-    info = add_alerts(b"", depth, growth)
+    info = add_settings(b"", depth, growth)
     app.engine.beat([Beat(session=session, info=info) for session in sessions])
 
 

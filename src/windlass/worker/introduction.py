@@ -31,6 +31,7 @@ class Introduction(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
     version: str = ""
     dead_alert: int = 0  # beyond which its worker alerts; 0 never
     dead_alert_growth: int = 0
+    keys: tuple[str, ...] = ()  # names of those that its app has
 
     def pack(self) -> bytes:
         return msgspec.json.encode(self)
@@ -59,11 +60,13 @@ def introduce(options: WorkerOptions, child: int, slots: int, *, is_solo: bool) 
     ).pack()
 
 
-def add_alerts(introduction: bytes, dead_alert: int, dead_alert_growth: int) -> bytes:
-    """The same with what its worker looks after, which is known once the app is loaded."""
+def add_settings(
+    introduction: bytes, dead_alert: int, dead_alert_growth: int, keys: tuple[str, ...] = ()
+) -> bytes:
+    """The same with what is known once the app is loaded."""
     known = Introduction.unpack(introduction)
     return msgspec.structs.replace(
-        known, dead_alert=dead_alert, dead_alert_growth=dead_alert_growth
+        known, dead_alert=dead_alert, dead_alert_growth=dead_alert_growth, keys=keys
     ).pack()
 
 
