@@ -124,6 +124,16 @@ class RedisServer:
         self._process.kill()
         self._process.wait()
 
+    def restart_empty(self) -> None:
+        """As one does that kept nothing: its users are all that is left."""
+        self.kill()
+        for kept in self.folder.iterdir():
+            if kept.is_dir():
+                shutil.rmtree(kept)
+            elif kept.suffix in (".aof", ".rdb"):
+                kept.unlink()
+        self.start()
+
     def end(self) -> None:
         self.thaw()
         self.kill()

@@ -31,7 +31,14 @@ from windlass.engine.contract import (
     Revival,
 )
 from windlass.errors import DecodeError, DuplicateJob, JobNotFound, NotDead, UnreadableHere
-from windlass.letters import DeadGroup, DeadLetter, fingerprint_of, last_words
+from windlass.letters import (
+    DeadGroup,
+    DeadLetter,
+    Unreadable,
+    fingerprint_of,
+    last_words,
+    read_each,
+)
 from windlass.packing import PLAIN, Packing
 
 if TYPE_CHECKING:
@@ -125,7 +132,7 @@ def _read(engine: Engine, chosen: Selection) -> _Page:
     page = engine.find(Filter(state=State.DEAD, task=chosen.task), chosen.cursor, limit)
     found = [record for record in page.records if chosen.fits_age(record, now_ms)]
     if needs_whole:
-        found = _dead(engine.get([record.id for record in found]))
+        found = _dead(engine, [record.id for record in found])
     if chosen.fingerprint is not None:
         found = [one for one in found if chosen.fits_failure(one)]
     if page.cursor is None:
@@ -137,12 +144,18 @@ def _read(engine: Engine, chosen: Selection) -> _Page:
 def _read_ids(engine: Engine, chosen: Selection) -> _Page:
     here, later = chosen.ids[:WHOLE_PAGE], chosen.ids[WHOLE_PAGE:]
     rest = msgspec.structs.replace(chosen, ids=later) if later else None
-    return _Page(tuple(_dead(engine.get(here))), rest)
+    return _Page(tuple(_dead(engine, here)), rest)
 
 
-def _dead(records: Sequence[JobRecord | None]) -> list[JobRecord]:
-    """Those that are still dead."""
-    return [record for record in records if record is not None and record.state is State.DEAD]
+def _dead(engine: Engine, ids: Sequence[str]) -> list[JobRecord]:
+    """Those that are still dead, and can be read."""
+    dead = []
+    for record in read_each(engine, ids):
+        if isinstance(record, Unreadable):
+            log.error("passing over dead job %s, which cannot be read: %s", record.id, record.why)
+        elif record is not None and record.state is State.DEAD:
+            dead.append(record)
+    return dead
 
 
 def require_dead(engine: Engine, ids: Sequence[str]) -> None:

@@ -1,9 +1,9 @@
 """What is kept of a dead job, as it is shown: the whole letter, groups of those that are alike, and
-the line that is logged before one is gone."""
+the line that is logged before one is gone. And how records are read of which one may be damaged."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import datetime
 from typing import Final
 
@@ -12,7 +12,8 @@ import msgspec
 from windlass.core.failure import FailureText
 from windlass.core.lines import queue_of
 from windlass.core.states import Event, Reason
-from windlass.engine.contract import Failure, JobRecord
+from windlass.engine.contract import Engine, Failure, JobRecord
+from windlass.errors import EngineError
 from windlass.job import instant, latest_error
 from windlass.packing import PLAIN, Packing
 
@@ -108,6 +109,34 @@ def last_words(record: JobRecord) -> tuple[str, str, str, str]:
     if len(call) > MAX_LOGGED:
         call = f"{call[:MAX_LOGGED]}... ({len(call):,} characters)"
     return record.id, record.task, str(record.reason), call
+
+
+class Unreadable(msgspec.Struct, frozen=True):
+    """A job that is there, and whose record says nothing to us: it is damaged, or a newer version
+    wrote it."""
+
+    id: str
+    why: str
+
+
+def read_each(engine: Engine, ids: Sequence[str]) -> list[JobRecord | Unreadable | None]:
+    """Records read so that one which cannot be read keeps nobody from the others. An engine that
+    does not answer, or refuses, says nothing of any record: its errors are raised."""
+    try:
+        return list(engine.get(ids))
+    except EngineError:
+        raise
+    except Exception:  # noqa: BLE001  # whatever a decoder says of damaged bytes
+        return [_read(engine, job_id) for job_id in ids]
+
+
+def _read(engine: Engine, job_id: str) -> JobRecord | Unreadable | None:
+    try:
+        return engine.get([job_id])[0]
+    except EngineError:
+        raise
+    except Exception as error:  # noqa: BLE001  # as above
+        return Unreadable(job_id, f"{type(error).__name__}: {error}")
 
 
 class DeadAlert(msgspec.Struct, frozen=True, kw_only=True):

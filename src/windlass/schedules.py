@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 import msgspec
 
 from windlass.core import timetable
-from windlass.core.declaration import SILENT_MS, is_abandoned
+from windlass.core.declaration import REMOVABLE_MS, is_abandoned
 from windlass.core.schedule import All, Cron, Every, Schedule
 from windlass.core.timetable import Entry, Note
 from windlass.engine import firing
@@ -342,21 +342,30 @@ def _run_now(engine: Engine, name: str) -> tuple[str, str]:
 
 
 def _remove(engine: Engine, name: str) -> None:
-    if _is_declared_now(_read(engine, name), _now_ms(engine)):
+    declared_ms, now_ms = _declared_ms(_read(engine, name)), _now_ms(engine)
+    age_ms = REMOVABLE_MS if declared_ms is None else now_ms - declared_ms
+    if age_ms < REMOVABLE_MS and _has_workers(engine):
+        free_at = _moment(now_ms - age_ms + REMOVABLE_MS)
         raise InvalidSchedule(
-            f"The schedule {name} is declared by workers that run now, and would be back within a "
-            "minute. Take it out of the code, or pause it."
+            f"The schedule {name} was declared by a worker {age_ms // 1000} s ago, whose code has "
+            "it: if that one still runs, it declares it again within a minute, and it would be "
+            "back. Stop the workers with that code; then it can be removed from "
+            f"{free_at:%H:%M:%S} UTC on, or at once when no worker runs at all. Or pause it."
         )
     engine.remove_schedule(name)
 
 
-def _is_declared_now(record: ScheduleRecord, now_ms: int) -> bool:
-    """One that cannot be read is nobody's here, and can be removed."""
+def _declared_ms(record: ScheduleRecord) -> int | None:
+    """When workers last declared it. One that cannot be read is nobody's here."""
     try:
         declared = Note.unpack(record.note).declared
     except DecodeError:
-        return False
-    return declared is not None and now_ms - declared.declared_ms < SILENT_MS
+        return None
+    return None if declared is None else declared.declared_ms
+
+
+def _has_workers(engine: Engine) -> bool:
+    return any(session.expires_in_ms >= 0 for session in engine.sessions())
 
 
 def _alter(

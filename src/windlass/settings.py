@@ -91,8 +91,13 @@ class Secrets:
     def __init__(self, secrets: Sequence[str] = ()) -> None:
         self.ring = _ring_of(secrets) if secrets else None
 
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Of the keys."""
+        return () if self.ring is None else self.ring.names
+
     def __repr__(self) -> str:
-        return "none" if self.ring is None else " ".join(f"key:{name}" for name in self.ring.names)
+        return " ".join(f"key:{name}" for name in self.names) or "none"
 
     def __bool__(self) -> bool:
         return self.ring is not None

@@ -12,6 +12,7 @@ import pytest
 
 from tests.app.hand import Hand
 from tests.contract.variants import fresh_url
+from tests.redis_server import shared_server
 from windlass import (
     DuplicateJob,
     EncodeError,
@@ -27,7 +28,9 @@ from windlass import (
 from windlass.core.states import Reason
 from windlass.dead import PAGE, Changed, target
 from windlass.engine.contract import Buried, Filter, Plan
+from windlass.engine.redis.keys import key
 from windlass.letters import MAX_LOGGED
+from windlass.worker.dead_watch import sweep
 
 UNKNOWN = "01m7gk6tx900smjc57av0rnpgb"
 DAY_MS = 86_400_000
@@ -325,3 +328,20 @@ def test_nothing_is_discarded_without_a_line(
     assert second.endswith(f"xxx... ({2 * MAX_LOGGED + 13:,} characters)")
     with pytest.raises(JobNotFound):
         app.dead.get(one)
+
+
+def test_a_damaged_letter_keeps_nobody_from_the_others(caplog: pytest.LogCaptureFixture) -> None:
+    server = shared_server()
+    with Windlass(server.url(namespace="damaged-letter")) as app:
+        app.task(name="charge")(charge)
+        hand = Hand(app)
+        ids = [bury(hand, "charge", number) for number in range(3)]
+        entry = f"f:0:{ids[1]}"
+        assert server.tell("HSET", key("damaged-letter", 0, "extra"), entry, "?") == b":0\r\n"
+        assert [letter.id for letter in app.dead.list()] == [ids[2], ids[0]]
+        assert f"passing over dead job {ids[1]}, which cannot be read: DecodeError" in caplog.text
+        assert app.dead.discard(everything=True) == Changed(done=2)
+        app.engine.clock_offset_ms = 14 * DAY_MS
+        sweep(app.engine, app.engine.tend(()).doomed)
+        assert app.dead.count() == 0
+        assert app.engine.check() == []

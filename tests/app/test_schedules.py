@@ -22,7 +22,7 @@ from windlass import (
     Windlass,
 )
 from windlass.core.states import State
-from windlass.engine.contract import Engine, ScheduleChange
+from windlass.engine.contract import Beat, Engine, ScheduleChange
 from windlass.testing.contract.world import StandingStill
 from windlass.worker.declaring import declarations
 from windlass.worker.timekeeping import Timekeeper
@@ -217,14 +217,47 @@ def test_one_that_is_declared_in_code_is_not_changed_here(app: Windlass) -> None
     Timekeeper(app.engine, declarations(app)).declare()
     with pytest.raises(InvalidSchedule, match="declared in code"):
         app.schedules.save("t", task.bind(), Every("2h"))
-    with pytest.raises(InvalidSchedule, match="declared by workers that run now"):
-        app.schedules.remove("t")
     app.schedules.pause("t")
     Timekeeper(app.engine, declarations(app)).declare()
     assert app.schedules.get("t").state == "paused"
-    app.engine.clock_offset_ms = StandingStill(NOW_MS + 10 * 60_000)
+
+
+def test_one_that_a_worker_may_declare_again_is_not_removed(app: Windlass) -> None:
+    app.task(name="t", schedule=Every("1h"))(nothing)
+    keeper = Timekeeper(app.engine, declarations(app))
+    keeper.declare()
+    declared_at = datetime.fromtimestamp(NOW_MS / 1000, UTC)
+    app.engine.clock_offset_ms = StandingStill(NOW_MS + 90_000)
+    app.engine.beat([Beat(session="host.1.x", info=b"here")])
+    free_at = declared_at + timedelta(minutes=2)
+    with pytest.raises(
+        InvalidSchedule,
+        match=rf"declared by a worker 90 s ago, .* removed from {free_at:%H:%M:%S} UTC on, or at "
+        "once when no worker runs",
+    ):
+        app.schedules.remove("t")
+    app.engine.clock_offset_ms = StandingStill(NOW_MS + 120_000)
+    app.engine.beat([Beat(session="host.1.x", info=b"here")])
     app.schedules.remove("t")
     assert app.schedules.list() == []
+
+
+def test_one_that_no_worker_is_left_to_declare_is_removed_at_once(app: Windlass) -> None:
+    """As by somebody who takes back a change, and then starts a worker with the code as it was."""
+    app.task(name="t", schedule=Every("1h"))(nothing)
+    keeper = Timekeeper(app.engine, declarations(app))
+    other = Windlass("sqlite:///:memory:")
+    other.task(name="t", schedule=Every("2h"))(nothing)
+    keeper.declare()
+    Timekeeper(app.engine, declarations(other)).declare()
+    app.engine.beat([Beat(session="host.1.x", info=b"here")])
+    app.engine.clock_offset_ms = StandingStill(NOW_MS + 40_000)
+    assert app.engine.sessions(), "that worker was killed, and its session is still known"
+    keeper.declare()
+    assert app.schedules.get("t").schedule == Every("2h")
+    app.schedules.remove("t")
+    keeper.declare()
+    assert app.schedules.get("t").schedule == Every("1h")
 
 
 # ---------------------------------------------------------------------------------------- changing

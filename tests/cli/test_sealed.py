@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 from click.testing import CliRunner
 
 from tests.app.hand import Hand
 from tests.cli.shell import Ran, Shell
+from tests.worker.yard import Yard, until
 from windlass import FailureText, Reason, Windlass
 from windlass.cli.root import windlass
 from windlass.core.keys import Keyring
-from windlass.engine.contract import Buried, Succeeded
+from windlass.core.states import Hold
+from windlass.engine.contract import Beat, Buried, Succeeded
+from windlass.job import Job
+from windlass.worker.introduction import Introduction
 
 SECRET = "command-line-" + "s" * 40
 KEY = Keyring([SECRET]).writing.name
@@ -94,3 +100,64 @@ def test_a_call_given_as_json_is_stored_by_the_codec_of_the_app(shell: Shell) ->
     assert ran.code == 0, ran.err
     claim = Hand(make(shell)).take()
     assert b'"codec":"pickle"' in claim.payload
+
+
+# --------------------------------------------------------------- jobs that nobody has the key for
+
+
+def let_hold(shell: Shell, job: Job[bytes]) -> None:
+    """By a worker that has no secret and leaves: nobody claims it again meanwhile."""
+    with make(shell).worker():
+        until(lambda: job.info().hold is Hold.UNROUTABLE, "it to be put aside")
+
+
+@pytest.mark.parametrize(
+    ("way", "sealed"),
+    [({"encrypt": True}, "encrypted"), ({"codec": "pickle"}, "signed")],
+    ids=["encrypted", "signed"],
+)
+def test_a_job_that_is_held_for_want_of_a_key_says_so(
+    shell: Shell, way: dict[str, object], sealed: str
+) -> None:
+    app = make(shell, secret=SECRET, **way)
+    job = app.tasks["tasks.add"].enqueue(b"canary")
+    let_hold(shell, job)
+    app.engine.beat([Beat(session="h.7.x", info=Introduction(worker=7, keys=("other",)).pack())])
+    why = f"it is {sealed} with key {KEY}, which no worker has: start one with the secret"
+    for secret in ({}, {"WINDLASS_SECRET": SECRET}):  # whoever asks may have it
+        shown = type_here(shell, "job", "show", job.id, **secret).out
+        assert f"held      unroutable: {why}" in shown
+    [described] = type_here(shell, "job", "show", job.id, "--json").json
+    assert described["held_because"].startswith(why)
+    found = type_here(shell, "doctor", "--json").json["findings"]
+    [text] = [one["text"] for one in found if one["subject"] == "unknown tasks"]
+    assert f"The newest is {job.id}: {why}" in text
+
+
+def test_a_job_that_is_held_for_another_reason_is_not_said_to_want_a_key(shell: Shell) -> None:
+    """A worker has it, and has not met the job."""
+    app = make(shell, secret=SECRET, encrypt=True)
+    job = app.tasks["tasks.add"].enqueue(b"canary")
+    let_hold(shell, job)
+    app.engine.beat([Beat(session="h.7.x", info=Introduction(worker=7, keys=("a", KEY)).pack())])
+    shown = type_here(shell, "job", "show", job.id).out
+    assert "held      unroutable: no worker that claimed it knows its task" in shown
+
+
+def test_what_is_not_held_has_no_reason_for_it(shell: Shell) -> None:
+    job_id = succeed(make(shell, secret=SECRET, encrypt=True))
+    [described] = type_here(shell, "job", "show", job_id, "--json").json
+    assert described["held_because"] is None
+
+
+def test_a_worker_tells_the_names_of_its_keys(shell: Shell, tmp_path: Path) -> None:
+    app = make(shell, secret=SECRET)
+    with app.worker():
+        [session] = until(app.engine.sessions, "its session")
+    assert Introduction.unpack(session.info).keys == (KEY,)
+    yard = Yard(tmp_path, "30s", "5s", 3)
+    worker = yard.start(environment={"WINDLASS_SECRET": SECRET})
+    [session] = until(yard.app.engine.sessions, "its session")
+    assert Introduction.unpack(session.info).keys == (KEY,)
+    assert worker.stop() == 0
+    yard.close()

@@ -37,7 +37,7 @@ SLOT: Final = key_slot(keys.key(NAMESPACE, 0, "meta").encode())
 EVERY_KEY: Final = frozenset(keys.KINDS)
 #: How long two nodes may take to know each other, in seconds.
 PATIENCE_S: Final = 20.0
-_SETTINGS: Final = ("--cluster-enabled", "yes", "--cluster-require-full-coverage", "no")
+IN_CLUSTER_MODE: Final = ("--cluster-enabled", "yes", "--cluster-require-full-coverage", "no")
 REFUSALS: Final = (b"-TRYAGAIN", b"-ASK")
 _ASKING: Final = scripts.pack(b"ASKING")
 
@@ -71,7 +71,7 @@ class Node:
     """One server in cluster mode, and the only connection that there is to it."""
 
     def __init__(self) -> None:
-        self.server: RedisServer = private_server(*_SETTINGS, "--appendonly", "no")
+        self.server: RedisServer = private_server(*IN_CLUSTER_MODE, "--appendonly", "no")
         self._connection = _connect(self.server.port)
         self._flood = socket.create_connection(("127.0.0.1", self.server.port), timeout=30)
         self.id: bytes = self.tell(b"CLUSTER", b"MYID")

@@ -11,6 +11,7 @@ import pytest
 from tests.engines.conftest import OpenRedis, new_job
 from tests.redis_server import RedisServer
 from windlass.engine.contract import Placed, Plan, PutCode, Succeeded, Verdict
+from windlass.engine.redis.keys import KINDS, key
 from windlass.errors import EngineError, EngineUnavailable
 
 JOB = "job-000000"
@@ -138,3 +139,48 @@ def test_a_forked_child_has_connections_of_its_own(
         assert engine.get([JOB]) != [None]
     assert os.waitpid(child, 0)[1] == 0
     assert engine.stats().totals == {"enqueued": 2}
+
+
+# ------------------------------------------------------------------------------ a loss of all data
+
+
+def empty(server: RedisServer) -> None:
+    """Scripts outlive this, so that no call fails."""
+    assert server.tell("FLUSHALL") == b"+OK\r\n"
+
+
+LOSSES = {"restarted": RedisServer.restart_empty, "emptied": empty}
+
+
+@pytest.mark.parametrize("loss", LOSSES)
+@pytest.mark.parametrize("partitions", [1, 4])
+def test_a_server_without_its_data_is_known_by_every_engine(
+    own_server: RedisServer, open_redis: OpenRedis, partitions: int, loss: str
+) -> None:
+    url = own_server.url(namespace="lost", partitions=partitions)
+    first, second = open_redis(url, timeout_ms=5_000), open_redis(url, timeout_ms=5_000)
+    first.put([new_job()])
+    assert not first.tend().emptied
+    assert not second.tend().emptied
+    LOSSES[loss](own_server)
+    found = [[engine.tend().emptied for _ in range(3)] for engine in (first, second)]
+    assert [one.count(True) for one in found] == [1, 1]  # each says it once
+    assert first.get([JOB]) == [None]
+    assert first.put([new_job()])[0].code is PutCode.CREATED
+    assert first.check() == []
+    for partition in range(partitions):  # a missing sentinel is nothing that a check is after
+        for name, kind in KINDS.items():
+            exists = own_server.tell("EXISTS", key("lost", partition, name))
+            assert exists == b":1\r\n", (partition, name, kind)
+
+
+def test_a_server_that_kept_its_data_is_not_taken_for_another(
+    own_server: RedisServer, open_redis: OpenRedis
+) -> None:
+    engine = open_redis(own_server.url(), timeout_ms=5_000)
+    engine.put([new_job()])
+    own_server.kill()
+    own_server.start()
+    assert not any(engine.tend().emptied for _ in range(3))
+    own_server.tell("SCRIPT", "FLUSH")
+    assert not any(engine.tend().emptied for _ in range(3))

@@ -3,22 +3,23 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from threading import Event
-from typing import cast
+from typing import Any, NoReturn, cast
 
 import pytest
 
 from tests.app.hand import Hand
 from tests.contract.variants import fresh_url
 from tests.worker.faulty import Faulty, lose_request, once
-from tests.worker.yard import until
+from tests.worker.yard import Yard, until
 from windlass import DeadAlert, EngineUnavailable, Reason, State, Windlass
 from windlass.core.ids import new_session
 from windlass.engine.contract import BITE, Beat, Buried, Engine, Plan
 from windlass.worker import dead_watch
 from windlass.worker.dead_watch import DeadWatch, sweep
+from windlass.worker.introduction import Introduction, add_settings
 
 TWO_WEEKS_MS = 14 * 86_400_000
 
@@ -44,8 +45,9 @@ def bury(app: Windlass, number: int = 1) -> list[str]:
     return ids
 
 
-def let_live(app: Windlass, *sessions: str) -> None:
-    app.engine.beat([Beat(session=session, info=b"here") for session in sessions])
+def let_live(app: Windlass, *sessions: str, depth: int = 3, growth: int = 4) -> None:
+    info = add_settings(b"", depth, growth)
+    app.engine.beat([Beat(session=session, info=info) for session in sessions])
 
 
 def watch(app: Windlass, *own: str) -> tuple[DeadWatch, list[DeadAlert]]:
@@ -87,6 +89,50 @@ def test_a_line_comes_before_the_end(app: Windlass, caplog: pytest.LogCaptureFix
         sweep(app.engine, [old])
     assert len(caplog.messages) == 2
     assert app.engine.get([old]) == [None]
+
+
+def test_a_record_that_cannot_be_read_keeps_no_other_from_being_swept(
+    app: Windlass, caplog: pytest.LogCaptureFixture
+) -> None:
+    ids = bury(app, 3)
+    app.engine.clock_offset_ms = TWO_WEEKS_MS
+    faulty = Faulty(app.engine)
+
+    def choke(real: Callable[[], Any], arguments: tuple[Any, ...]) -> Any:
+        if ids[1] in arguments[0]:
+            raise ValueError("'burned' is not a valid Reason")
+        return real()
+
+    faulty.faults["get"] = choke
+    with caplog.at_level(logging.WARNING, "windlass.dead"):
+        sweep(cast(Engine, faulty), ids)
+    said = [message for message in caplog.messages if "removing job" in message]
+    assert [message.split()[2].strip(",") for message in said] == ids
+    assert said[1] == (
+        f"removing job {ids[1]}, dead for longer than dead_ttl, of which nothing can be read: "
+        "ValueError: 'burned' is not a valid Reason"
+    )
+    assert app.engine.get(ids) == [None] * 3
+
+
+@pytest.mark.parametrize("refuses_all", [True, False])
+def test_an_engine_that_refuses_makes_nothing_be_swept_unread(
+    app: Windlass, refuses_all: bool
+) -> None:
+    ids = bury(app, 2)
+    app.engine.clock_offset_ms = TWO_WEEKS_MS
+    faulty = Faulty(app.engine)
+
+    def refuse(real: Callable[[], Any], arguments: tuple[Any, ...]) -> NoReturn:
+        if refuses_all or len(arguments[0]) == 1:
+            raise EngineUnavailable("it is away")
+        raise ValueError("one of them is damaged")
+
+    faulty.faults["get"] = refuse
+    with pytest.raises(EngineUnavailable):
+        sweep(cast(Engine, faulty), ids)
+    assert faulty.calls == ["get"] * (1 if refuses_all else 2)
+    assert app.dead.count() == 2
 
 
 def test_a_bite_is_bounded(app: Windlass) -> None:
@@ -162,6 +208,39 @@ def test_one_worker_speaks_for_all(app: Windlass, monkeypatch: pytest.MonkeyPatc
     app.engine.close("a", (), "stopped")
     second.look()
     assert len(heard) == 1, "somebody has to"
+
+
+@pytest.mark.parametrize(
+    ("depth", "growth", "expected"),
+    [
+        (0, 0, ["depth", "growth"]),  # it does not look at all
+        (0, 4, ["depth"]),
+        (3, 0, ["growth"]),
+        (100, 4, ["depth"]),  # it bears more
+    ],
+)
+def test_a_worker_that_keeps_silent_itself_does_not_silence_others(
+    app: Windlass, depth: int, growth: int, expected: list[str]
+) -> None:
+    app.engine.beat([Beat(session="0-says-nothing", info=b"here")])
+    let_live(app, "a", depth=depth, growth=growth)
+    let_live(app, "b")
+    watching, alerts = watch(app, "b")
+    watching.look()
+    bury(app, 5)
+    watching.look()
+    assert [alert.kind for alert in alerts] == expected
+
+
+def test_every_child_says_what_its_worker_looks_after(tmp_path: Path) -> None:
+    yard = Yard(tmp_path, "30s", "5s", 3)
+    thresholds = {"WINDLASS_DEAD_ALERT": "7", "WINDLASS_DEAD_ALERT_GROWTH": "8"}
+    worker = yard.start(processes=2, environment=thresholds)
+    infos = until(lambda: (got := yard.app.engine.sessions())[1:] and got, "both")
+    known = [Introduction.unpack(one.info) for one in infos]
+    assert {(one.dead_alert, one.dead_alert_growth) for one in known} == {(7, 8)}
+    assert worker.stop() == 0
+    yard.close()
 
 
 def test_without_thresholds_nobody_looks(app: Windlass) -> None:

@@ -72,6 +72,7 @@ def test_work_goes_on_after_a_server_was_killed(server: RedisServer, yard: Yard)
         server.start()
         resume(yard, f"probe-{number}")
     end(yard, worker, 303)
+    assert "without its data" not in worker.log()
 
 
 def test_work_goes_on_after_all_clients_were_killed(server: RedisServer, yard: Yard) -> None:
@@ -101,6 +102,27 @@ def test_a_job_outlives_an_outage_of_more_than_a_lease(
     assert (record.counters.starts, record.counters.losses) == (1, 0)
     end(yard, workers[0], 2)
     assert workers[1].stop() == 0
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("partitions", [1, 4])
+def test_a_worker_whose_server_comes_back_empty_says_so_and_goes_on(
+    server: RedisServer, tmp_path: Path, partitions: int
+) -> None:
+    yard = Yard(tmp_path, "30s", "5s", 3, server.url(namespace="lost", partitions=partitions))
+    worker = yard.start(app="tests.worker.scheduled:app")
+    until(lambda: "ticked" in yard.lines(), "a run")
+    far = yard.script.plain.using(run_after="1h").enqueue("far", [])
+    server.restart_empty()
+    worker.await_log("the engine has come back without its data: the jobs that were in redis 127")
+    ticked = len(yard.lines())
+    until(lambda: len(yard.lines()) > ticked + 1, "its schedule again", RESUMED_S)
+    until(yard.app.engine.sessions, "its session again", RESUMED_S)
+    assert yard.app.engine.get([far.id]) == [None]
+    assert worker.stop() == 0
+    assert worker.log().count("without its data") == 1
+    assert "Traceback" not in worker.log()
+    yard.close()
 
 
 @pytest.mark.slow

@@ -7,145 +7,25 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import suppress
 from pathlib import Path
-from threading import Event, Thread
+from threading import Event
 from time import monotonic
-from typing import Any, NoReturn, cast
+from typing import Any, NoReturn
 
 import pytest
 
-from tests.worker.faulty import Faulty, lose_reply, lose_request, once
+from tests.worker.faulty import lose_reply, lose_request, once
+from tests.worker.rig import SLOTS, Rig
 from tests.worker.yard import until
-from windlass.app import Windlass
 from windlass.core.states import State
-from windlass.engine.contract import (
-    Capability,
-    Engine,
-    JobRecord,
-    Outcome,
-    Plan,
-    Retried,
-    Succeeded,
-)
+from windlass.engine.contract import Outcome, Plan, Retried, Succeeded
 from windlass.errors import EngineUnavailable
 from windlass.job import Job
 from windlass.worker import pump as pump_module
-from windlass.worker.adoption import Adoption
-from windlass.worker.execution import Execution
 from windlass.worker.lease import Lease
-from windlass.worker.limits import Limits
 from windlass.worker.line import Line
 from windlass.worker.nonces import Nonces
-from windlass.worker.pace import SAMPLE, Pace
-from windlass.worker.pump import Pump
-from windlass.worker.rota import Rota
-from windlass.worker.runners import ThreadRunner
-from windlass.worker.slots import SlotTable
-
-SLOTS = 4
-
-
-class ProcessEnd(BaseException):
-    """Ends the thread of a pump, where a child would end its process."""
-
-
-class Rig:
-    """A pump with runners, and the child that owns it."""
-
-    def __init__(self, folder: Path, *, awaits: bool) -> None:
-        self.app = Windlass(f"sqlite:///{folder / 'jobs.db'}")
-        self.engine = self.app.engine
-        self.faulty = Faulty(self.engine)
-        if awaits:
-            self.faulty.capabilities = self.engine.capabilities | {Capability.AWAITED_CLAIMS}
-            self.faulty.faults["await_claim"] = self._wait_on
-        self.starts: list[int] = []
-        self.gate = Event()
-        self.gate.set()
-        self.task = self.app.task(name="note")(self._make_task())
-        self.table = SlotTable.create(SLOTS)
-        self.pace = Pace()
-        self.sessions: list[str] = []
-        self.ended = Event()
-        self.saw_suspects = Event()
-
-    def _wait_on(self, _real: Callable[[], Any], arguments: tuple[Any, ...]) -> None:
-        """The claim goes on waiting: whoever wants to know calls it off, or makes it."""
-        _, _, plan, _, timeout_ms = arguments
-        self.engine.wait(plan, timeout_ms)
-
-    def _make_task(self) -> Callable[[int], int]:
-        def note(number: int) -> int:
-            self.starts.append(number)
-            assert self.gate.wait(20)
-            return number
-
-        return note
-
-    def start(self, plan: Plan = Plan()) -> Pump:  # noqa: B008  # a plan is never changed
-        lease, pace = Lease(self.table, 30_000), self.pace
-        line = Line(SLOTS, lease)
-        engine, nonces = cast(Engine, self.faulty), Nonces(self.table)
-        adoption = Adoption(engine, self.app.tasks)
-        rota = Rota(plan.queues, is_solo=plan.suspects)
-        self.lease, self.nonces = lease, nonces
-        self.pump = Pump(engine, rota, line, lease, nonces, pace, self.app.tasks, adoption, self)
-        execution = Execution(self.app.settings, self.pump.report_progress, adoption.leave)
-        self.limits = Limits(self.table, 1_000, lambda: None, is_solo=False)
-        ThreadRunner(line, self.table, self.limits, execution, pace, self.pump.report)
-        self.thread = Thread(target=self._run_pump, daemon=True)
-        self.thread.start()
-        return self.pump
-
-    def _run_pump(self) -> None:
-        with suppress(ProcessEnd):
-            self.pump.run()
-
-    # What a child does for its pump.
-
-    def new_session(self) -> str:
-        self.sessions.append(f"session-{len(self.sessions)}")
-        return self.sessions[-1]
-
-    def note_loss(self) -> None:
-        self.limits.note_loss()
-
-    def see_suspects(self) -> None:
-        self.saw_suspects.set()
-
-    def end(self) -> None:
-        self.ended.set()
-
-    def end_at_once(self) -> NoReturn:
-        self.ended.set()
-        raise ProcessEnd
-
-    # What a test looks at.
-
-    def record(self, job_id: str) -> JobRecord:
-        [record] = self.engine.get([job_id])
-        assert record is not None
-        return record
-
-    def await_state(self, job_id: str, state: State) -> JobRecord:
-        until(lambda: self.record(job_id).state is state, f"{state}: {self.record(job_id)}")
-        return self.record(job_id)
-
-    def end_pump(self) -> None:
-        self.pump.drain()
-        self.thread.join(10)
-        assert not self.thread.is_alive()
-        assert self.table.nonces.read() == []
-        self.ended.clear()
-
-    def close(self) -> None:
-        self.faulty.faults.clear()
-        self.gate.set()
-        self.end_pump()
-        problems = self.engine.check()
-        self.app.close()
-        assert problems == []
+from windlass.worker.pace import SAMPLE
 
 
 @pytest.fixture(params=[False, True], ids=["claims", "awaits claims"])

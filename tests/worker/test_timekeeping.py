@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from datetime import UTC, datetime
 from typing import Any, cast
 
 import pytest
@@ -12,7 +13,7 @@ from msgspec.structs import replace
 
 from tests.worker.yard import until
 from windlass import Cron, Every, Windlass
-from windlass.core.declaration import ABANDONED_MS, RENEWAL_MS, SILENT_MS
+from windlass.core.declaration import ABANDONED_MS, REMOVABLE_MS, RENEWAL_MS, SILENT_MS
 from windlass.core.occurrence import ON_TIME_MS, occurrence_id
 from windlass.core.schedule import All, Overlap
 from windlass.core.states import State
@@ -325,7 +326,15 @@ def test_of_two_versions_of_the_code_the_newer_one_counts(
     assert work.app.schedules.get("nightly").schedule == Every("2h")
     told = [line for line in lines.messages if "another one by now" in line]
     assert len(told) == 1
-    assert told[0].endswith("counts when nobody has declared the other one for 5m")
+    last, counts, removable = (
+        datetime.fromtimestamp((START_MS + after_ms) / 1000, UTC).isoformat().replace("+00:00", "Z")
+        for after_ms in (0, SILENT_MS, REMOVABLE_MS)
+    )
+    assert told[0].endswith(
+        f"stays: it was declared at {last} by a worker with other code. This worker's counts when "
+        f"nobody has declared the other one for 5m, from {counts} on if none does again; or after "
+        f"windlass schedule remove nightly, which is refused until {removable}"
+    )
     work.pass_ms(SILENT_MS)
     old.declare()
     assert work.app.schedules.get("nightly").schedule == Every("1h"), "it was rolled back"

@@ -15,6 +15,7 @@ import pytest
 from tests.worker.faulty import Faulty, lose_request, once
 from tests.worker.yard import until
 from windlass.app import Windlass
+from windlass.core.schedule import Every
 from windlass.core.states import Reason, State
 from windlass.engine.contract import (
     UNKNOWN_NONCE_MS,
@@ -26,7 +27,9 @@ from windlass.engine.contract import (
     Tended,
 )
 from windlass.worker import upkeep as upkeep_module
+from windlass.worker.declaring import declarations
 from windlass.worker.slots import SlotTable
+from windlass.worker.timekeeping import Timekeeper
 from windlass.worker.upkeep import Closing, Upkeep
 
 #: Beats come every third of it; the engine's own lease is 30 s.
@@ -59,7 +62,7 @@ class Office:
         self.cancelled: list[tuple[str, tuple[str, ...]]] = []
         self.upkeep = self.make_upkeep(LEASE_MS)
 
-    def make_upkeep(self, lease_ms: int) -> Upkeep:
+    def make_upkeep(self, lease_ms: int, timekeeper: Timekeeper | None = None) -> Upkeep:
         return Upkeep(
             cast(Engine, self.faulty),
             lease_ms,
@@ -68,6 +71,7 @@ class Office:
             on_gone=self.gone.append,
             on_cancel=lambda session, ids: self.cancelled.append((session, ids)),
             on_suspects=lambda: self.suspects.append(True),
+            timekeeper=timekeeper,
         )
 
     def claim(self, nonce: str) -> str:
@@ -168,6 +172,37 @@ def test_a_session_is_introduced_before_it_claims(office: Office) -> None:
     until(lambda: len(office.engine.sessions()) == 2, "the other one to be known")
     known = {record.session: record.info for record in office.engine.sessions()}
     assert known == {"session": b"it is me", "another": b"it is me"}
+
+
+def test_an_engine_that_lost_its_data_is_told_again_of_sessions_and_schedules(
+    office: Office, caplog: pytest.LogCaptureFixture
+) -> None:
+    """At once, not by the beat that tells of nonces or a minute later; also when it is found on the
+    way."""
+    office.app.task(name="often", schedule=Every("1h"))(_nothing)
+    keeper = Timekeeper(office.engine, declarations(office.app))
+    office.upkeep = office.make_upkeep(30_000, keeper)
+    answers = iter([Tended(doomed=("job",)), Tended(emptied=True)])
+
+    def lose(real: Callable[[], Any], arguments: tuple[Any, ...]) -> Tended:
+        if arguments == (("job",),):
+            assert office.engine.remove_schedule("often")
+        return next(answers, None) or real()
+
+    office.faulty.faults["tend"] = lose
+    introduced: list[bytes] = []
+
+    def note(real: Callable[[], Any], arguments: tuple[Any, ...]) -> Any:
+        introduced.extend(beat.info for beat in arguments[0])
+        return real()
+
+    office.faulty.faults["beat"] = note
+    with caplog.at_level(logging.WARNING, "windlass.worker"):
+        office.upkeep.start()
+        until(lambda: introduced == [b"it is me"] * 2, "another introduction", seconds=5)
+        until(office.engine.list_schedules, "another declaration", seconds=5)
+    assert "has come back without its data" in caplog.text
+    assert str(office.engine.location) in caplog.text
 
 
 def test_a_job_that_was_ended_by_force_is_reported_before_its_session_is_closed(

@@ -19,12 +19,13 @@ from typing import Final
 
 from windlass.app import Windlass
 from windlass.cli.fleet import WorkerView, read_fleet
+from windlass.cli.holds import is_unroutable, why_held
 from windlass.cli.records import find_all
 from windlass.cli.wording import count
 from windlass.core.lines import may_take, queue_of
 from windlass.core.queue_plans import read_tiers
-from windlass.core.states import WAITING, Hold, State
-from windlass.engine.contract import Engine, Filter, Finding, Grade, Stats
+from windlass.core.states import WAITING, State
+from windlass.engine.contract import Engine, Filter, Finding, Grade, JobRecord, Stats
 from windlass.settings import find_overruled
 
 #: So many dead letters are worth a look.
@@ -80,7 +81,7 @@ def examine_jobs(engine: Engine) -> Iterator[Finding]:
     if fleet:
         yield from _served(stats, fleet)
     yield from _paused(engine, stats)
-    yield _unroutable(engine, stats)
+    yield _unroutable(engine, stats, fleet)
     yield dead_letters(_sum(stats, [State.DEAD]))
 
 
@@ -136,18 +137,31 @@ def _waiting(stats: Stats) -> Counter[str]:
     return waiting
 
 
-def _unroutable(engine: Engine, stats: Stats) -> Finding:
+def _unroutable(engine: Engine, stats: Stats, fleet: Sequence[WorkerView]) -> Finding:
     if stats.totals.get("unroutable", 0):
         newest = islice(find_all(engine, Filter(state=State.READY)), LOOKED_AT)
-        held = Counter(job.task for job in newest if job.hold is Hold.UNROUTABLE)
+        held = [job for job in newest if is_unroutable(job)]
         if held:
-            text = f"{count(held.total(), 'job')} of {', '.join(sorted(held)[:10])}"
+            text = f"{count(len(held), 'job')} of {_names_of(held)}"
             advice = (
                 "start a worker whose app declares them, in the version and with the secret that "
                 "they were made with, before they are dead after a day"
             )
-            return Finding(Grade.ADVICE, "unknown tasks", f"no worker can run {text}: {advice}")
+            example = f"{held[0].id}: {_why_held(engine, held[0], fleet)}"
+            text = f"no worker can run {text}: {advice}. The newest is {example}"
+            return Finding(Grade.ADVICE, "unknown tasks", text)
     return Finding(Grade.OK, "unknown tasks", "no job waits for a worker that knows its task")
+
+
+def _names_of(held: Sequence[JobRecord]) -> str:
+    return ", ".join(sorted({job.task for job in held})[:10])
+
+
+def _why_held(engine: Engine, job: JobRecord, fleet: Sequence[WorkerView]) -> str:
+    """Of one: what they are sealed with stands in their calls, which are not read for a list."""
+    record = engine.get([job.id])[0]
+    why = None if record is None else why_held(record, fleet)
+    return why or "it was taken meanwhile"
 
 
 def dead_letters(number: int) -> Finding:

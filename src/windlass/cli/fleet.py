@@ -48,6 +48,7 @@ class WorkerView(msgspec.Struct, frozen=True, kw_only=True):
     version: str
     queues: tuple[str, ...]
     labels: tuple[str, ...]
+    keys: tuple[str, ...]  # names of those that it reads sealed calls with
     started_at: datetime | None
     children: tuple[Child, ...]
 
@@ -118,6 +119,7 @@ def _worker(host: str, pid: int, members: Iterable[tuple[Introduction, Child]]) 
         version=first.version,
         queues=first.queues,
         labels=first.labels,
+        keys=first.keys,
         started_at=_instant(first.started_ms or None),
         children=tuple(children),
     )

@@ -9,7 +9,9 @@ import click
 
 from windlass.app import Windlass
 from windlass.cli.connecting import connect
+from windlass.cli.fleet import read_fleet
 from windlass.cli.group import SuggestingGroup
+from windlass.cli.holds import is_unroutable, why_held
 from windlass.cli.output import print_json, print_table, say
 from windlass.cli.parameters import (
     connection_options,
@@ -107,10 +109,15 @@ def show(
     """
     with connect(app_path, url) as app:
         records = app.engine.get(ids)
+        fleet = read_fleet(app.engine) if any(map(_is_held, records)) else []
         location = app.engine.location
-    found = [app.packing.reveal(record) for record in records if record is not None]
+    found = [
+        (app.packing.reveal(record), why_held(record, fleet))
+        for record in records
+        if record is not None
+    ]
     if as_json:
-        print_json([describe(record) for record in found])
+        print_json([describe(record, why) for record, why in found])
     else:
         _print_all(found)
     for job_id, record in zip(ids, records, strict=True):
@@ -119,11 +126,15 @@ def show(
     ctx.exit(0 if len(found) == len(ids) else 1)
 
 
-def _print_all(records: Sequence[JobRecord]) -> None:
-    for number, record in enumerate(records):
+def _is_held(record: JobRecord | None) -> bool:
+    return record is not None and is_unroutable(record)
+
+
+def _print_all(found: Sequence[tuple[JobRecord, str | None]]) -> None:
+    for number, (record, why) in enumerate(found):
         if number:
             click.echo()
-        print_record(record)
+        print_record(record, why)
 
 
 @job.command(short_help="Cancel jobs that have not ended.")

@@ -43,13 +43,14 @@ def find_all(engine: Engine, filter: Filter) -> Iterator[JobRecord]:
         cursor = page.cursor
 
 
-def describe(record: JobRecord) -> dict[str, Any]:
+def describe(record: JobRecord, why_held: str | None = None) -> dict[str, Any]:
     """A job as plain data for `--json`: call and result as the JSON that is stored."""
     info = msgspec.to_builtins(JobInfo.of(record), builtin_types=())
     call, problem = _call_of(record)
     result, bad_result = _result_of(record)
     return {
         **info,
+        "held_because": why_held,
         "fingerprint": fingerprint_of(record) if record.state is State.DEAD else None,
         "starts": record.counters.starts,
         "losses": record.counters.losses,
@@ -63,7 +64,7 @@ def describe(record: JobRecord) -> dict[str, Any]:
     }
 
 
-def print_record(record: JobRecord) -> None:
+def print_record(record: JobRecord, why_held: str | None = None) -> None:
     info = JobInfo.of(record)
     print_fields(
         [
@@ -73,7 +74,7 @@ def print_record(record: JobRecord) -> None:
             ("reason", info.reason),
             ("fingerprint", fingerprint_of(record) if info.state is State.DEAD else None),
             ("cancel", _cancel_words(record)),
-            ("held", info.hold if info.hold is not Hold.NONE else None),
+            ("held", _held_words(info, why_held)),
             ("alone", "yes: in a process of its own" if record.suspect else None),
             ("queue", info.queue),
             ("requires", ", ".join(info.requires)),
@@ -131,6 +132,12 @@ def _result_text(record: JobRecord) -> str:
     if problem is not None:
         return f"({problem})"
     return "" if result is None else bytes(result).decode()
+
+
+def _held_words(info: JobInfo, why_held: str | None) -> str | None:
+    if info.hold is Hold.NONE:
+        return None
+    return f"{info.hold}: {why_held}" if why_held else str(info.hold)
 
 
 def _cancel_words(record: JobRecord) -> str | None:

@@ -28,6 +28,9 @@ from windlass.core.schedule import Schedule
 RENEWAL_MS: Final = 60_000
 #: A declaration that nobody renewed for this long gives way to an outdated one.
 SILENT_MS: Final = 5 * RENEWAL_MS
+#: Whoever runs and declares a schedule has done so within this time: after it nobody is left who
+#: would bring back what is removed.
+REMOVABLE_MS: Final = 2 * RENEWAL_MS
 #: A schedule that nobody declared for this long is paused, and shown as abandoned.
 ABANDONED_MS: Final = 24 * 60 * 60 * 1000
 #: At most this many outdated declarations are remembered, the newest ones.

@@ -130,3 +130,6 @@ class Tended(msgspec.Struct, frozen=True, kw_only=True):
     purged: int = 0
     doomed: tuple[str, ...] = ()  # dead jobs whose time has passed and that were not named
     more: bool = False  # the bite was full: call again
+    #: What was stored before is gone: the place was emptied, or came back without its data. Said
+    #: once by each engine object.
+    emptied: bool = False

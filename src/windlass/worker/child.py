@@ -192,6 +192,7 @@ class Child:
                 schedules=declarations(app),
                 idle_routes=idle_routes(app),
                 queues=tuple(sorted({task.queue for task in app.tasks.values()})),
+                keys=settings.secret.names,
             )
         )
 

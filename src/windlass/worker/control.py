@@ -96,6 +96,7 @@ class Ready(msgspec.Struct, frozen=True, tag="ready"):
     schedules: tuple[Declaration, ...] = ()
     idle_routes: tuple[str, ...] = ()  # patterns that fit none of the tasks
     queues: tuple[str, ...] = ()  # that the tasks go to, unless a caller says otherwise
+    keys: tuple[str, ...] = ()  # names of the keys that it has
 
 
 class Failed(msgspec.Struct, frozen=True, tag="failed"):

@@ -2,11 +2,12 @@
 
 1. `sweep` writes down what dead jobs were whose time has passed, and only then has them removed. A
    worker that dies in between leaves them to the next one, so a line may be there twice and is
-   never missing.
+   never missing. Of one that cannot be read it says that; the others do not wait for it.
 2. `DeadWatch` looks twice a minute at two numbers that the engine keeps: how many are dead, and how
    many have died so far. It alerts once when one of them goes beyond its threshold, and again only
-   after it was well below. Of all workers the one with the first session speaks; the next one takes
-   over when it leaves, and then says it once more.
+   after it was well below. Of all workers that alert at this number, as they say of themselves, the
+   one with the first session speaks; the next one takes over when it leaves, and then says it once
+   more.
 """
 
 from __future__ import annotations
@@ -19,8 +20,9 @@ from time import monotonic
 from typing import Final
 
 from windlass.core.states import State
-from windlass.engine.contract import Engine
-from windlass.letters import AlertHook, DeadAlert, last_words
+from windlass.engine.contract import Engine, SessionRecord, Tended
+from windlass.letters import AlertHook, DeadAlert, Unreadable, last_words, read_each
+from windlass.worker.introduction import Introduction
 
 log = getLogger("windlass.dead")
 
@@ -36,11 +38,18 @@ CALM: Final = 0.8
 PAGE: Final = 20
 
 
-def sweep(engine: Engine, ids: Sequence[str]) -> None:
+def sweep(engine: Engine, ids: Sequence[str]) -> Tended:
     """Write down, then remove, dead jobs that were kept long enough."""
     for at in range(0, len(ids), PAGE):
-        for record in engine.get(ids[at : at + PAGE]):
-            if record is not None and record.state is State.DEAD:
+        for record in read_each(engine, ids[at : at + PAGE]):
+            if isinstance(record, Unreadable):
+                log.error(
+                    "removing job %s, dead for longer than dead_ttl, of which nothing can be read: "
+                    "%s",
+                    record.id,
+                    record.why,
+                )
+            elif record is not None and record.state is State.DEAD:
                 job_id, task, reason, call = last_words(record)
                 log.warning(
                     "removing job %s of task %s, dead (%s) for longer than dead_ttl; its call: %s",
@@ -49,7 +58,7 @@ def sweep(engine: Engine, ids: Sequence[str]) -> None:
                     reason,
                     call,
                 )
-    engine.tend(ids)
+    return engine.tend(ids)
 
 
 class DeadWatch:
@@ -69,7 +78,7 @@ class DeadWatch:
         self._on_alert = on_alert
         self._seen: deque[tuple[float, int]] = deque()  # when, and how many had died by then
         self._told: set[str] = set()
-        self._asks_at = 0.0
+        self._asks_at: dict[str, float] = {}  # kind -> when to ask whose turn it is
 
     def look(self) -> float:
         """The seconds until the next look."""
@@ -96,7 +105,7 @@ class DeadWatch:
         if number <= threshold * CALM:
             self._told.discard(kind)
         is_over = 0 < threshold < number
-        return is_over and kind not in self._told and self._is_its_turn()
+        return is_over and kind not in self._told and self._is_its_turn(kind, number)
 
     def _tell(self, alert: DeadAlert) -> None:
         self._told.add(alert.kind)
@@ -114,14 +123,24 @@ class DeadWatch:
             )
         self._on_alert(alert)
 
-    def _is_its_turn(self) -> bool:
-        if monotonic() < self._asks_at:
+    def _is_its_turn(self, kind: str, number: int) -> bool:
+        if monotonic() < self._asks_at.get(kind, 0.0):
             return False
-        living = [one.session for one in self._engine.sessions() if one.expires_in_ms >= 0]
-        if living and min(living) in self._sessions():
+        alerting = [
+            one.session
+            for one in self._engine.sessions()
+            if one.expires_in_ms >= 0 and 0 < _threshold_of(one, kind) < number
+        ]
+        if alerting and min(alerting) in self._sessions():
             return True
-        self._asks_at = monotonic() + (TURN_S if living else 0.0)
+        self._asks_at[kind] = monotonic() + (TURN_S if alerting else 0.0)
         return False
+
+
+def _threshold_of(session: SessionRecord, kind: str) -> int:
+    """Nobody else's matters: whoever does not look, or bears more, would keep it to itself."""
+    known = Introduction.unpack(session.info)
+    return known.dead_alert if kind == "depth" else known.dead_alert_growth
 
 
 def call_hooks(hooks: Sequence[AlertHook], alert: DeadAlert) -> None:

@@ -84,6 +84,9 @@ EVENTS: Final[Mapping[str, Event]] = {
     "removing job %s of task %s, dead (%s) for longer than dead_ttl; its call: %s": Event(
         "dead_job_removed", ("job_id", "task", "reason", "call")
     ),
+    "removing job %s, dead for longer than dead_ttl, of which nothing can be read: %s": Event(
+        "unreadable_job_removed", ("job_id", "why")
+    ),
     "there are %d dead jobs, more than %d: see windlass dead list --group": Event(
         "dead_jobs_many", ("dead", "threshold")
     ),
@@ -141,6 +144,8 @@ EVENTS: Final[Mapping[str, Event]] = {
         "supervisor_engine_away", ("why",)
     ),
     "the supervisor reaches the engine again: %s": Event("supervisor_engine_back", ("engine",)),
+    "the engine has come back without its data: the jobs that were in %s are gone; see how "
+    "it keeps them with windlass doctor": Event("engine_emptied", ("engine",)),
     "how the engine keeps jobs: %s": Event("engine_durability", ("found",)),
     "a problem of the engine, %s: %s": Event("engine_problem", ("subject", "found")),
     # schedules

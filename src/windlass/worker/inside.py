@@ -36,7 +36,7 @@ from windlass.worker.dead_watch import DeadWatch, call_hooks
 from windlass.worker.declaring import declarations
 from windlass.worker.event_loop import run_until
 from windlass.worker.guards import shield_engine
-from windlass.worker.introduction import introduce
+from windlass.worker.introduction import add_settings, introduce
 from windlass.worker.lifespan import HeldLifespan
 from windlass.worker.loop_watch import LoopWatch
 from windlass.worker.options import WorkerOptions
@@ -80,7 +80,12 @@ class InsideWorker:
         self.session = ""
         self.table = SlotTable.create(slots)
         self.table.close_descriptor()
-        self.introduction = introduce(self._options, os.getpid(), slots, is_solo=False)
+        self.introduction = add_settings(
+            introduce(self._options, os.getpid(), slots, is_solo=False),
+            app.settings.dead_alert,
+            app.settings.dead_alert_growth,
+            app.settings.secret.names,
+        )
         self.introduced = ""
 
     def is_running(self) -> bool:

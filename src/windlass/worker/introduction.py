@@ -29,6 +29,9 @@ class Introduction(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
     is_solo: bool = False
     started_ms: int = 0  # by the clock of that machine
     version: str = ""
+    dead_alert: int = 0  # beyond which its worker alerts; 0 never
+    dead_alert_growth: int = 0
+    keys: tuple[str, ...] = ()  # names of those that its app has
 
     def pack(self) -> bytes:
         return msgspec.json.encode(self)
@@ -54,6 +57,16 @@ def introduce(options: WorkerOptions, child: int, slots: int, *, is_solo: bool) 
         is_solo=is_solo,
         started_ms=time.time_ns() // 1_000_000,
         version=_version(),
+    ).pack()
+
+
+def add_settings(
+    introduction: bytes, dead_alert: int, dead_alert_growth: int, keys: tuple[str, ...] = ()
+) -> bytes:
+    """The same with what is known once the app is loaded."""
+    known = Introduction.unpack(introduction)
+    return msgspec.structs.replace(
+        known, dead_alert=dead_alert, dead_alert_growth=dead_alert_growth, keys=keys
     ).pack()
 
 

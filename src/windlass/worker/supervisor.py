@@ -46,6 +46,7 @@ from windlass.worker.control import (
 )
 from windlass.worker.dead_watch import DeadWatch
 from windlass.worker.enforcing import Enforcement
+from windlass.worker.introduction import add_settings
 from windlass.worker.logs import configure_early, configure_own
 from windlass.worker.options import WorkerOptions
 from windlass.worker.oversight import Oversight
@@ -269,6 +270,9 @@ class Supervisor:
     def _heed(self, child: ChildProcess, report: Report) -> None:
         match report:
             case Ready():
+                child.introduction = add_settings(
+                    child.introduction, report.dead_alert, report.dead_alert_growth, report.keys
+                )
                 if self._upkeep is None:
                     self._begin(report)
                 elif not child.is_solo:  # which takes nobody's place

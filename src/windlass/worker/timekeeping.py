@@ -18,7 +18,7 @@ from time import monotonic
 from typing import Final
 
 from windlass.core.counting import Count
-from windlass.core.declaration import RENEWAL_MS, SILENT_MS, Standing
+from windlass.core.declaration import REMOVABLE_MS, RENEWAL_MS, SILENT_MS, Standing
 from windlass.core.durations import describe_ms
 from windlass.core.timetable import LeftOut, Note
 from windlass.engine import firing
@@ -145,11 +145,18 @@ class Timekeeper:
 
 
 def _why_outdated(name: str, record: ScheduleRecord | None) -> str:
-    """And when that of this worker counts. One that was declared of late cannot be removed."""
-    if record is not None and Note.unpack(record.note).declared is None:
-        return f"it was saved at run time. Remove it with windlass schedule remove {name}"
-    silence = describe_ms(SILENT_MS)
-    return f"this worker's counts when nobody has declared the other one for {silence}"
+    """And when that of this worker counts."""
+    declared = None if record is None else Note.unpack(record.note).declared
+    remove = f"windlass schedule remove {name}"
+    if declared is None:
+        return f"it was saved at run time. Remove it with {remove}"
+    last_ms = declared.declared_ms
+    return (
+        f"it was declared at {_moment(last_ms)} by a worker with other code. This worker's counts "
+        f"when nobody has declared the other one for {describe_ms(SILENT_MS)}, from "
+        f"{_moment(last_ms + SILENT_MS)} on if none does again; or after {remove}, which is "
+        f"refused until {_moment(last_ms + REMOVABLE_MS)}"
+    )
 
 
 def _tell_left_out(name: str, part: LeftOut) -> None:

@@ -5,7 +5,8 @@
 2. Beat for the children that live, every third of a lease; every third beat, and the first one of
    a session, tells who they are, and every third one the nonces too.
 3. Tend: reap silent sessions and purge what was kept long enough, a bite at a time; dead jobs
-   only after it was written down what they were.
+   only after it was written down what they were. If the engine has lost what was stored in it, say
+   so, and tell it again who there is and which schedules.
 4. Look whether suspects wait: children that are busy for long do not ask the engine.
 5. Once, say what a job that was confirmed survives, and what is wrong with the place.
 6. Alert when dead jobs pile up: `dead_watch` says when.
@@ -128,12 +129,15 @@ class Upkeep:
         self.answered_at = 0.0  # when the engine did, by the monotonic clock
         self._errand = Duty(self._run_errands, NEVER)
         self._beating = Duty(self._beat, 0.0)
+        # What was declared nowhere for a day is paused: declare first.
+        self._declaring = Duty(timekeeper.declare if timekeeper else _never, 0.0)
         actions: tuple[Callable[[], float], ...] = (self._tend, self._look, self._examine)
-        if timekeeper is not None:  # what was declared nowhere for a day is paused: declare first
-            actions = (timekeeper.declare, timekeeper.look, *actions)
+        if timekeeper is not None:
+            actions = (timekeeper.look, *actions)
         if dead_watch is not None:
             actions = (*actions, dead_watch.look)
-        self._duties = [self._errand, self._beating, *(Duty(action, 0.0) for action in actions)]
+        others = (Duty(action, 0.0) for action in actions)
+        self._duties = [self._errand, self._beating, self._declaring, *others]
         self._thread = Thread(target=self._run, name="upkeep", daemon=True)
 
     def start(self) -> None:
@@ -269,9 +273,21 @@ class Upkeep:
         self.answered_at = monotonic()
         if is_first and self._on_answer is not None:
             self._on_answer()
-        if tended.doomed:
-            sweep(self._engine, tended.doomed)
+        swept = sweep(self._engine, tended.doomed) if tended.doomed else tended
+        if tended.emptied or swept.emptied:
+            self._begin_anew()
         return TEND_ON_S if tended.more else TEND_S
+
+    def _begin_anew(self) -> None:
+        log.warning(
+            "the engine has come back without its data: the jobs that were in %s are gone; see how "
+            "it keeps them with windlass doctor",
+            self._engine.location,
+        )
+        for child in self._living():
+            child.introduced = ""
+        self._ask(self._beating)
+        self._ask(self._declaring)
 
     def _examine(self) -> float:
         for finding in self._engine.examine():
@@ -286,6 +302,10 @@ class Upkeep:
         if self._engine.claim("", "", self._suspects, 0).suspects:
             self._on_suspects()
         return LOOK_S
+
+
+def _never() -> float:
+    return NEVER
 
 
 def _beat_of(child: Living, tells_nonces: bool) -> Beat:

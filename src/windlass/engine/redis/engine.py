@@ -62,7 +62,7 @@ from windlass.engine.redis.bell import Bell, Woken
 from windlass.engine.redis.claiming import Claiming
 from windlass.engine.redis.connection import Call, Reply, Server, prefixes
 from windlass.engine.redis.handing_over import Waiting
-from windlass.engine.redis.opening import Fitness
+from windlass.engine.redis.opening import Births, Fitness
 from windlass.engine.redis.partitions import Partitions
 from windlass.engine.redis.scripts import Prefix
 from windlass.engine.waiting import POLL_FLOOR_MS
@@ -92,6 +92,7 @@ class RedisEngine:
         self._waiting = Waiting()
         self._prefixes: dict[tuple[str, int], tuple[Prefix, Prefix]] = {}
         self._fitness: Fitness | None = None  # known once the server was found to be fit
+        self._births = Births()
 
     @property
     def location(self) -> str:
@@ -243,6 +244,7 @@ class RedisEngine:
         return Emptied(number, None if is_last else f"{partition + 1}:-1")
 
     def tend(self, known: Sequence[str] | None = None) -> Tended:
+        self._recognise()
         named = known or ()
         groups = self._partitions.group(named, str)
         here = [[named[at] for at in groups.get(n, ())] for n in range(self._partitions.number)]
@@ -256,7 +258,19 @@ class RedisEngine:
             purged=sum(purged),
             doomed=tuple(sorted(job_id.decode() for ids in doomed for job_id in ids)),
             more=any(more),
+            emptied=self._births.take_loss(),
         )
+
+    def _recognise(self) -> None:
+        """A server that was restarted has forgotten scripts, and is prepared again for that; one
+        that was emptied has not."""
+        if self._fitness is None:
+            return
+        numbers = range(self._partitions.number)
+        names = [keys.key(self._address.namespace, number, "meta") for number in numbers]
+        asked = [scripts.pack(b"HGET", name.encode(), b"born") for name in names]
+        if self._births.have_changed(self._server.ask(asked, self._server.deadline())):
+            self._fitness = None
 
     # ----------------------------------------------------------------------------- schedules
 
@@ -420,10 +434,16 @@ class RedisEngine:
         self._fitness = None  # also when this fails: then it is tried again
         self._server.has_forgotten = False
         fitness = self._judge(deadline)
-        packed = [b"%d" % opening.FORMAT, b"%d" % self._partitions.number, *keys.sentinel_scores()]
+        settled = [b"%d" % opening.FORMAT, b"%d" % self._partitions.number]
+        birth = new_id(time.time_ns() // 1_000_000).encode()
+        packed = [*settled, birth, *keys.sentinel_scores()]
+        births = []
         for partition in range(self._partitions.number):
             call = Call(self._prefixes_of("open", partition), packed)
-            opening.check_stored(self._server.run([call], deadline)[0], self._address)
+            (stored,) = self._server.run([call], deadline)
+            opening.check_stored(stored, self._address)
+            births.append(stored[2])
+        self._births.note(births)
         self._fitness = fitness
         return opening.FORMAT
 

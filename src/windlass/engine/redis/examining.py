@@ -15,8 +15,10 @@ import ipaddress
 import statistics
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from datetime import UTC, datetime
 from typing import Any, Final
 
+from windlass.core.ids import created_ms_of
 from windlass.core.sizes import describe_bytes
 from windlass.engine.contract import Finding, Grade
 from windlass.engine.redis import opening, scripts
@@ -213,17 +215,20 @@ def _partitions(seen: Sequence[Sequence[Any]], address: Address) -> Finding:
         )
     try:
         for stored in seen:
-            opening.check_stored(stored[:2], address)
+            opening.check_stored(stored, address)
     except EngineError as error:
         return Finding(Grade.PROBLEM, "partitions", str(error))
-    return Finding(
-        Grade.OK, "partitions", f"{where} has {address.partitions}, in format {opening.FORMAT}"
-    )
+    has = f"{where} has {address.partitions}, in format {opening.FORMAT}"
+    births = [birth.decode() for _, _, birth, *_ in seen if birth]
+    if births:  # one that was last used by an older version has none
+        at = datetime.fromtimestamp(created_ms_of(max(births)) // 1000, UTC)
+        has = f"{has}; before {at:%Y-%m-%d %H:%M:%S} UTC nothing was stored in it"
+    return Finding(Grade.OK, "partitions", has)
 
 
 def _rights(seen: Sequence[Sequence[Any]], address: Address) -> Finding:
     user = f"the user {address.username or 'default'}"
-    missing = dict.fromkeys(text.decode() for _, _, _, *texts in seen for text in texts)
+    missing = dict.fromkeys(text.decode() for _, _, _, _, *texts in seen for text in texts)
     if missing:
         return Finding(
             Grade.PROBLEM,
@@ -231,7 +236,7 @@ def _rights(seen: Sequence[Sequence[Any]], address: Address) -> Finding:
             f"{user} is not allowed {', '.join(missing)}: a script that needs it is cut off in the "
             "middle. Give it the rights that the documentation lists",
         )
-    if not all(was_asked for _, _, was_asked, *_ in seen):
+    if not all(was_asked for _, _, _, was_asked, *_ in seen):
         return Finding(
             Grade.OK, "rights", f"{user} may run scripts; a server before 7.0 does not tell more"
         )

@@ -1,4 +1,5 @@
-"""The first use of a server: is it fit to keep jobs, and are its partitions those of the url.
+"""The first use of a server: is it fit to keep jobs, and are its partitions those of the url. And
+at a later one: is what was stored in it still there.
 
 `examining` says the same things and more, without refusing anything.
 """
@@ -6,7 +7,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Final
+from typing import Any, Final
 
 import msgspec
 
@@ -87,9 +88,9 @@ def describe_persistence(info: Mapping[str, str], fsync: str | None) -> str:
     return f"append-only file, {_SYNCED.get(fsync or '', _SYNCED_SOMEHOW)}"
 
 
-def check_stored(stored: Sequence[int], address: Address) -> None:
+def check_stored(stored: Sequence[Any], address: Address) -> None:
     """The format and the number of partitions that were settled at the first use."""
-    stored_format, partitions = stored
+    stored_format, partitions = stored[:2]
     if stored_format > FORMAT:
         raise FormatTooNew(
             f"The jobs in {address} were stored by a newer windlass (format {stored_format}; this "
@@ -107,6 +108,28 @@ def check_stored(stored: Sequence[int], address: Address) -> None:
             f"partitions, and the url asks for {address.partitions}. The number cannot be changed "
             f"later: write ?partitions={partitions} in the url, or choose another namespace."
         )
+
+
+class Births:
+    """By which the partitions of a server are known again: each has an id, made when it was first
+    used. Whoever finds others than before has lost what was stored."""
+
+    def __init__(self) -> None:
+        self._known: list[bytes] = []
+        self._is_loss_untold = False
+
+    def note(self, found: list[bytes]) -> None:
+        """They are these from now on."""
+        self._is_loss_untold |= bool(self._known) and self._known != found
+        self._known = found
+
+    def have_changed(self, found: Sequence[bytes | None]) -> bool:
+        return bool(self._known) and self._known != found
+
+    def take_loss(self) -> bool:
+        """Whether something was lost; of each loss this is said once."""
+        is_untold, self._is_loss_untold = self._is_loss_untold, False
+        return is_untold
 
 
 def version_numbers(version: str) -> tuple[int, ...]:

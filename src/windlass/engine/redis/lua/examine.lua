@@ -2,14 +2,14 @@
 -- commands this user may not send: a script that meets one is cut off in the middle.
 -- KEYS: meta job
 -- ARGV: 1 a channel that we publish to, then commands that take a key first
--- Returns: {format, partitions (-1 = not used yet), 1 if rights could be asked for, then what is
---          not allowed}
-local stored = redis.pcall('HMGET', key.meta, 'format', 'partitions')
-local reply = { tonumber(stored[1] or -1), tonumber(stored[2] or -1), 0 }
+-- Returns: {format, partitions (-1 = not used yet), id of what is stored ('' = none yet), 1 if
+--          rights could be asked for, then what is not allowed}
+local stored = redis.pcall('HMGET', key.meta, 'format', 'partitions', 'born')
+local reply = { tonumber(stored[1] or -1), tonumber(stored[2] or -1), stored[3] or '', 0 }
 if not redis.acl_check_cmd then
   return reply
 end
-reply[3] = 1
+reply[4] = 1
 for number = 2, #ARGV do
   if not redis.acl_check_cmd(ARGV[number], key.meta) then
     reply[#reply + 1] = ARGV[number]
