@@ -372,9 +372,7 @@ def test_only_to_those_who_listen_at_this_server(
         putting.put([new_job()])
         assert state_of(putting) is State.READY
         for listener in (everything, elsewhere):
-            message = listener.get_message(timeout=5)
-            assert message is not None
-            assert message["data"] == b"", "a job that is ready was handed over"
+            assert until(lambda: heard(listener), "a ring") == [b""]  # noqa: B023  # called at once
             listener.close()
     finally:
         replica.end()
@@ -382,10 +380,15 @@ def test_only_to_those_who_listen_at_this_server(
 
 def listen(server: RedisServer, way: str, channel: str) -> Any:  # the driver has no types for it
     driver: Any = redis.Redis(host="127.0.0.1", port=server.port)
-    listener = driver.pubsub()
+    listener = driver.pubsub(ignore_subscribe_messages=True)
     getattr(listener, way)(channel)
-    assert listener.get_message(timeout=5) is not None
+    listener.get_message(timeout=5)
     return listener
+
+
+def heard(listener: Any) -> list[bytes]:
+    message = listener.get_message(timeout=1)
+    return [] if message is None else [message["data"]]
 
 
 def test_a_right_to_listen_that_is_taken_away(
