@@ -124,10 +124,15 @@ class CallCodec:
         call = self._read_normal(encoded)
         signature = self._signature
         names_of_args = [slot.name for slot in signature.positional]
-        passed = {**dict(zip(names_of_args, call.args, strict=False)), **call.kwargs}
+        # A keyword of ** may have the name of a parameter that takes none.
+        known = signature.by_keyword
+        named = {n if n in known else f"**{n}": value for n, value in call.kwargs.items()}
+        passed = {**dict(zip(names_of_args, call.args, strict=False)), **named}
         values = {**signature.plain_defaults, **passed}
         if names is not None:
-            return _canonical([[name, values.get(name)] for name in names])
+            return _canonical(
+                [[name, values[name]] if name in values else [name] for name in names]
+            )
         return _canonical([sorted(values.items()), call.args[len(names_of_args) :]])
 
     def check_names(self, names: Sequence[str]) -> str:
