@@ -382,7 +382,7 @@ class DeadLetters:
         else:
             replace = msgspec.structs.replace
             envelope = replace(envelope, headers=old.headers, options=old.options)
-        payload = self._app.packing.pack_call(envelope)
+        payload = self._app.packing.pack_changed_call(envelope, record.payload)
         check_size(payload, self._app.settings.max_payload, f"The call of {record.task}")
         log.warning("changing the arguments of %s %s %s %s", *last_words(record))
         return Revival(id=record.id, finished_ms=record.finished_ms, payload=payload)

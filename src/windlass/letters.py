@@ -4,18 +4,21 @@ the line that is logged before one is gone. And how records are read of which on
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from datetime import datetime
 from typing import Final
 
 import msgspec
 
+from windlass.core.envelope import unpack
 from windlass.core.failure import FailureText
 from windlass.core.lines import queue_of
+from windlass.core.seals import Seal
 from windlass.core.states import Event, Reason
 from windlass.engine.contract import Engine, Failure, JobRecord
-from windlass.errors import EngineError
+from windlass.errors import DecodeError, EngineError
 from windlass.job import instant, latest_error
-from windlass.packing import PLAIN, Packing
+from windlass.packing import PLAIN, Packing, describe_unreadable
 
 #: So much of a call is logged before a letter is gone, in characters.
 MAX_LOGGED: Final = 16 * 1024
@@ -104,8 +107,8 @@ def fingerprint_of(record: JobRecord) -> str:
 
 def last_words(record: JobRecord) -> tuple[str, str, str, str]:
     """Id, task, reason and call of a job that is about to be gone, for one line of a log: after
-    that nobody can look them up. What is encrypted stays so."""
-    call = PLAIN.call_text(record.payload, record.task).replace("\n", "\\n")
+    that nobody can look them up. What is encrypted stays so, whoever has the key."""
+    call = _loggable_call(record).replace("\n", "\\n")
     if len(call) > MAX_LOGGED:
         call = f"{call[:MAX_LOGGED]}... ({len(call):,} characters)"
     return record.id, record.task, str(record.reason), call
@@ -137,6 +140,14 @@ def _read(engine: Engine, job_id: str) -> JobRecord | Unreadable | None:
         raise
     except Exception as error:  # noqa: BLE001  # as above
         return Unreadable(job_id, f"{type(error).__name__}: {error}")
+
+
+def _loggable_call(record: JobRecord) -> str:
+    with suppress(DecodeError):
+        envelope = unpack(record.payload)
+        if envelope.seal == Seal.ENCRYPTED or envelope.codec == "pickle":
+            return f"({describe_unreadable(record.payload)})"
+    return PLAIN.call_text(record.payload, record.task)
 
 
 class DeadAlert(msgspec.Struct, frozen=True, kw_only=True):

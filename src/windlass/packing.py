@@ -1,7 +1,8 @@
 """How an app stores calls, results and the texts of failures, and reads them back.
 
 1. The codec's bytes are sealed if the settings say so: signed for pickle, encrypted with `encrypt`.
-   JSON that nobody sealed is stored as it is, all else in a frame that says how to read it.
+   What follows from a call that is encrypted is encrypted too, whatever the settings say. JSON that
+   nobody sealed is stored as it is, all else in a frame that says how to read it.
 2. What is read is opened first: the seal is checked before anything is decoded, against the name of
    the task and, for results and failures, the id of the job.
 3. `digest` tells calls apart without giving away what they hold.
@@ -21,7 +22,7 @@ import msgspec
 from windlass.core.codec import decode_plain, fingerprint
 from windlass.core.envelope import Envelope, pack, pack_line, unpack
 from windlass.core.failure import FailureText
-from windlass.core.frame import Label, frame, read_label, split
+from windlass.core.frame import Label, frame, is_framed, read_label, split
 from windlass.core.seals import Seal, describe_sealed
 from windlass.core.states import Event
 from windlass.core.wire import to_plain_json
@@ -66,14 +67,11 @@ class Packing:
         """The envelope as it is stored. With `repeatable` the same one always gives the same."""
         if not self._seals:
             return pack(envelope)
-        seal = self._seal_of(envelope.codec)
-        if seal is Seal.NONE:
-            return pack(envelope)
-        ring = self._require_ring()
-        call, key = bytes(envelope.call), ring.writing.name
-        line = pack_line(msgspec.structs.replace(envelope, seal=seal, key=key))
-        bound = _bound("call", line, envelope.task)
-        return frame(line, ring.seal(seal, call, bound, repeatable=repeatable))
+        return self._seal_call(envelope, self._seal_of(envelope.codec), repeatable=repeatable)
+
+    def pack_changed_call(self, envelope: Envelope, old: bytes) -> bytes:
+        """The same for one that takes the place of the old payload of a job."""
+        return self._seal_call(envelope, self._seal_of(envelope.codec, old))
 
     def unpack_call(self, payload: bytes, task: str) -> Envelope:
         """The envelope of a job of this task, with the call as its codec wrote it."""
@@ -89,10 +87,15 @@ class Packing:
 
     # ---------------------------------------------------------------------------------- results
 
-    def pack_result(self, codec: str, result: bytes, task: str, job_id: str) -> bytes:
-        if codec == "json" and not self._encrypts:
+    def pack_result(
+        self, codec: str, result: bytes, task: str, job_id: str, payload: bytes = b""
+    ) -> bytes:
+        """What came of the call that is stored as `payload`."""
+        if codec == "json" and self._ring is None:
             return result
-        seal = self._seal_of(codec)
+        seal = self._seal_of(codec, payload)
+        if codec == "json" and seal is Seal.NONE:
+            return result
         return self._pack("result", codec, seal, result, task, job_id)
 
     def unpack_result(self, stored: bytes, task: str, job_id: str) -> tuple[str, bytes]:
@@ -101,9 +104,11 @@ class Packing:
 
     # --------------------------------------------------------------------------------- failures
 
-    def pack_failure(self, text: FailureText, task: str, job_id: str) -> bytes:
+    def pack_failure(
+        self, text: FailureText, task: str, job_id: str, payload: bytes = b""
+    ) -> bytes:
         """Only the type of the error stays readable: messages and tracebacks hold values."""
-        if not self._encrypts:
+        if not self._encrypts and not self._follows_encrypted(payload):
             return text.pack()
         from base64 import b64encode  # only where failures are encrypted
 
@@ -184,10 +189,28 @@ class Packing:
 
     # ----------------------------------------------------------------------------------- inside
 
-    def _seal_of(self, codec: str) -> Seal:
-        if self._encrypts:
+    def _seal_of(self, codec: str, payload: bytes = b"") -> Seal:
+        if self._encrypts or self._follows_encrypted(payload):
             return Seal.ENCRYPTED
         return Seal.SIGNED if codec == "pickle" else Seal.NONE
+
+    def _follows_encrypted(self, payload: bytes) -> bool:
+        """Whether a stored call is encrypted. Without a secret nothing of it can have been read."""
+        if self._ring is None or not is_framed(payload):
+            return False
+        try:
+            return unpack(payload).seal == Seal.ENCRYPTED
+        except DecodeError:
+            return False
+
+    def _seal_call(self, envelope: Envelope, seal: Seal, *, repeatable: bool = False) -> bytes:
+        if seal is Seal.NONE:
+            return pack(envelope)
+        ring = self._require_ring()
+        call, key = bytes(envelope.call), ring.writing.name
+        line = pack_line(msgspec.structs.replace(envelope, seal=seal, key=key))
+        bound = _bound("call", line, envelope.task)
+        return frame(line, ring.seal(seal, call, bound, repeatable=repeatable))
 
     def _pack(
         self, kind: str, codec: str, seal: Seal, body: bytes, task: str, job_id: str

@@ -7,6 +7,7 @@ import logging
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -25,6 +26,7 @@ from windlass import (
     UnreadableHere,
     Windlass,
 )
+from windlass.core.keys import Keyring
 from windlass.core.states import Reason
 from windlass.dead import PAGE, Changed, target
 from windlass.engine.contract import Buried, Filter, Plan
@@ -34,6 +36,7 @@ from windlass.worker.dead_watch import sweep
 
 UNKNOWN = "01m7gk6tx900smjc57av0rnpgb"
 DAY_MS = 86_400_000
+SECRET = "s" * 32
 
 
 @pytest.fixture(params=["sqlite-file", "redis", "redis-4"])
@@ -259,7 +262,7 @@ def test_other_arguments(app: Windlass, hand: Hand, caplog: pytest.LogCaptureFix
 
 def test_what_cannot_be_verified_is_not_signed_anew(tmp_path: Path) -> None:
     url = f"sqlite:///{tmp_path / 'sealed.db'}"
-    with Windlass(url, secret="s" * 32, encrypt=True) as app, Windlass(url) as stranger:
+    with Windlass(url, secret=SECRET, encrypt=True) as app, Windlass(url) as stranger:
         for one in (app, stranger):
             one.task(name="charge")(charge)
         hand = Hand(app)
@@ -276,7 +279,7 @@ def test_what_cannot_be_verified_is_not_signed_anew(tmp_path: Path) -> None:
 
 def test_a_failure_that_cannot_be_read_has_no_fingerprint(tmp_path: Path) -> None:
     url = f"sqlite:///{tmp_path / 'sealed.db'}"
-    with Windlass(url, secret="s" * 32, encrypt=True) as app, Windlass(url) as stranger:
+    with Windlass(url, secret=SECRET, encrypt=True) as app, Windlass(url) as stranger:
         job = app.task(name="lose", retry=Retry(max_attempts=1))(lose).enqueue()
         with app.worker(), pytest.raises(JobFailed):
             job.result(timeout=20)
@@ -345,3 +348,26 @@ def test_a_damaged_letter_keeps_nobody_from_the_others(caplog: pytest.LogCapture
         sweep(app.engine, app.engine.tend(()).doomed)
         assert app.dead.count() == 0
         assert app.engine.check() == []
+
+
+@pytest.mark.parametrize(
+    ("settings", "words"),
+    [
+        ({"encrypt": True}, f"(encrypted with key {Keyring([SECRET]).writing.name})"),
+        ({"codec": "pickle"}, "(written by the codec pickle, which is not shown)"),
+        ({"codec": "msgpack"}, '{"args":[1]}'),
+    ],
+)
+def test_a_line_does_not_say_what_an_app_lacks(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, settings: Any, words: str
+) -> None:
+    with Windlass(f"sqlite:///{tmp_path / 'sealed.db'}", secret=SECRET, **settings) as app:
+        app.task(name="charge")(charge)
+        hand = Hand(app)
+        id = bury(hand, "charge", 1)
+        with caplog.at_level(logging.WARNING, "windlass.dead"):
+            app.dead.retry_with(id, 1)
+            hand.bury(ValueError("no"))
+            app.dead.discard(id)
+    verbs = ("changing the arguments of", "discarding")
+    assert caplog.messages == [f"{verb} {id} charge exhausted {words}" for verb in verbs]

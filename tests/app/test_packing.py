@@ -21,6 +21,8 @@ from windlass import (
     Every,
     IdempotencyConflict,
     InvalidTask,
+    JobFailed,
+    Retry,
     SettingError,
     Unique,
     UnreadableHere,
@@ -30,6 +32,7 @@ from windlass.core.envelope import Envelope, pack, unpack
 from windlass.core.failure import FailureText
 from windlass.core.frame import Label, frame, split
 from windlass.core.keys import Keyring
+from windlass.core.seals import Seal
 from windlass.core.timetable import Entry
 from windlass.engine.contract import Buried, Claim, NewJob, Outcome, Unroutable
 from windlass.packing import Packing
@@ -98,7 +101,8 @@ def value_in(app: Windlass, claim: Claim) -> object:
 
 def reason_of(app: Windlass, outcome: Run | Outcome, claim: Claim) -> str:
     assert isinstance(outcome, Buried), outcome
-    return FailureText.unpack(outcome.error).message
+    text = FailureText.unpack(outcome.error)
+    return app.packing.open_failure(text, claim.task, claim.id).message
 
 
 def stored_bytes(folder: Path) -> bytes:
@@ -333,6 +337,55 @@ def test_a_failure_is_read_with_the_secret_only(make: MakeApp) -> None:
     assert seen is not None
     assert (seen.type, MARKER in seen.message) == ("ValueError", False)
     assert f"encrypted with key {key}" in seen.message
+
+
+def mirror(value: str) -> str:
+    if value != MARKER:
+        raise ValueError(f"not {MARKER}")
+    return value
+
+
+@pytest.mark.parametrize("way", ["json", "msgpack"])
+def test_what_follows_from_an_encrypted_call_is_encrypted(
+    make: MakeApp, tmp_path: Path, way: str
+) -> None:
+    """Half way of turning encryption on: this worker can read, and would not encrypt by itself."""
+    producer, worker, stranger = make(secret=SECRET, encrypt=True), make(secret=SECRET), make()
+    if way == "msgpack":
+        worker = make(secret=[OTHER, SECRET], codec="msgpack")
+    for app in (producer, worker, stranger):
+        app.task(name="mirror", retry=Retry(max_attempts=1))(mirror)
+    good, bad = producer.tasks["mirror"].enqueue(MARKER), producer.tasks["mirror"].enqueue("")
+    with worker.worker():
+        worker.job(good.id).result(timeout=20)
+        with pytest.raises(JobFailed, match=MARKER):
+            worker.job(bad.id).result(timeout=20)
+    with pytest.raises(UnreadableHere):
+        stranger.job(good.id).result(timeout=0)
+    seen = stranger.dead.get(bad.id).error
+    assert seen is not None
+    assert seen.type == "ValueError"
+    worker.dead.retry_with(bad.id, MARKER)
+    assert value_in(worker, Hand(worker).take()) == MARKER
+    assert MARKER.encode() not in stored_bytes(tmp_path)
+
+
+def test_what_follows_from_a_plain_call_is_as_the_settings_say(make: MakeApp) -> None:
+    payload = pack(Envelope(task="echo", call=msgspec.Raw(b"{}")))
+    packing, text = make(secret=SECRET).packing, FailureText("ValueError", "no", "")
+    assert packing.pack_result("json", b"1", "echo", "job-1", payload) == b"1"
+    assert packing.pack_failure(text, "echo", "job-1", payload) == text.pack()
+
+
+def test_a_call_that_was_tampered_with_is_encrypted_when_it_is_changed(make: MakeApp) -> None:
+    producer, worker = make(secret=SECRET, encrypt=True), make(secret=SECRET)
+    producer.tasks["echo"].enqueue(1)
+    payload = Hand(producer).take().payload
+    envelope = Envelope(task="echo", call=msgspec.Raw(b'{"args":[2]}'))
+    for old in (payload, payload[:-1]):
+        assert unpack(worker.packing.pack_changed_call(envelope, old)).seal == Seal.ENCRYPTED
+    for old in (b"", b"\x02", b"\x02{}\nx", pack(envelope)):
+        assert worker.packing.pack_changed_call(envelope, old) == pack(envelope)
 
 
 def _exhausted() -> Any:

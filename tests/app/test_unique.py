@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import dataclass, field
 from typing import Any, Literal
 
 import pytest
@@ -207,3 +208,44 @@ def test_keep_the_latest(app: Windlass, hand: Hand) -> None:
     assert {job.id for job in waiting} == {waiting[0].id} != {running.id}
     assert stored_call(app, waiting[0].id) == {"args": [1, "3"]}
     assert app.engine.stats().queues == {"default": {State.READY: 1, State.RUNNING: 1}}
+
+
+# ---------------------------------------------------------------------------------- equal arguments
+
+
+@dataclass
+class Mail:
+    to: str
+    subject: str = "hello"
+    tags: list[str] = field(default_factory=list)
+
+
+def typed_in(task: Task[..., Any]) -> Mail:
+    """A mail as a worker, or the command line, reads it from JSON that leaves its defaults out."""
+    (mail,), _ = task.codecs.get("json").decode(b'{"args":[{"to":"a@b"}]}')
+    assert isinstance(mail, Mail)
+    return mail
+
+
+def test_equal_objects_hold_one_key(app: Windlass) -> None:
+    @app.task(unique=Unique())
+    def send(mail: Mail, weight: float = 1) -> None: ...
+
+    first = send.enqueue(typed_in(send))
+    assert send.enqueue(Mail("a@b")).id == first.id
+    assert send.enqueue(Mail("a@b"), 1.0).id == first.id
+    assert send.enqueue(Mail("a@b", "bye")).created
+    assert stored_call(app, first.id) == {"args": [{"to": "a@b", "subject": "hello", "tags": []}]}
+
+
+def test_equal_objects_are_no_conflict_of_one_idempotency_key(app: Windlass) -> None:
+    @app.task
+    def send(mail: Mail, weights: dict[str, float] | None = None) -> None: ...
+
+    keyed = send.using(idempotency_key="k")
+    first = keyed.enqueue(typed_in(send), {"a": 1, "b": 2})
+    assert keyed.enqueue(Mail("a@b"), {"b": 2.0, "a": 1.0}).id == first.id
+    with pytest.raises(IdempotencyConflict):
+        keyed.enqueue(Mail("a@b"), {"a": 1, "b": 3})
+    with pytest.raises(IdempotencyConflict):
+        keyed.enqueue(Mail("a@b", "bye"), {"a": 1, "b": 2})

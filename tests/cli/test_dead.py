@@ -266,6 +266,9 @@ def test_arguments_that_do_not_fit_are_refused(
 ) -> None:
     ran = shell.type_with_app("dead", "retry", dead[0], "--args", '["many"]')
     assert (ran.code, "The arguments do not fit" in ran.err) == (2, True)
+    ran = shell.type_with_app("dead", "retry", dead[0], "--args", "[1, 2, 3]")
+    assert ran.code == 2
+    assert "The arguments do not fit: tasks.add(): too many positional arguments.\n" in ran.err
     ran = shell.type_with_app("dead", "retry", dead[0], "--args", "{")
     assert (ran.code, "--args expects a JSON array" in ran.err) == (2, True)
     ran = shell.type_with_app("dead", "retry", "--all", "--args", "[1]")

@@ -161,3 +161,36 @@ def test_a_worker_tells_the_names_of_its_keys(shell: Shell, tmp_path: Path) -> N
     assert Introduction.unpack(session.info).keys == (KEY,)
     assert worker.stop() == 0
     yard.close()
+
+
+@pytest.mark.parametrize("option", [("--args", "[1]"), ("--kwargs", '{"a": 1}')])
+def test_a_call_that_cannot_be_read_is_not_changed(shell: Shell, option: tuple[str, str]) -> None:
+    app = make(shell, secret=SECRET, encrypt=True)
+    ran = type_here(shell, "dead", "retry", bury(app), *option)
+    assert ran.code == 1
+    assert "cannot be read here, so it cannot be changed" in ran.err
+    assert f"encrypted with key {KEY}, and this app has no secret" in " ".join(ran.err.split())
+    assert app.dead.count() == 1
+
+
+def test_arguments_that_are_given_to_an_encrypted_call_are_encrypted(shell: Shell) -> None:
+    app = make(shell, secret=SECRET, encrypt=True)
+    job_id = bury(app)
+    options = ("--kwargs", '{"a": "Y2FuYXJ5Mg=="}', "--args", "[]")
+    ran = type_here(shell, "dead", "retry", job_id, *options, WINDLASS_SECRET=SECRET)
+    assert ran.code == 0, ran.err
+    [record] = app.engine.get([job_id])
+    assert record is not None
+    assert b"Y2FuYXJ5" not in record.payload
+    assert app.packing.call_text(record.payload, "tasks.add") == '{"kwargs":{"a":"Y2FuYXJ5Mg=="}}'
+
+
+def test_of_a_pickle_nothing_is_kept_so_all_has_to_be_given(shell: Shell) -> None:
+    app = make(shell, codec="pickle", secret=SECRET)
+    job_id = bury(app)
+    secrets = {"WINDLASS_SECRET": SECRET, "WINDLASS_CODEC": "pickle"}
+    ran = type_here(shell, "dead", "retry", job_id, "--kwargs", "{}", **secrets)
+    assert (ran.code, "give both --args and --kwargs" in " ".join(ran.err.split())) == (2, True)
+    both = ("--args", "[1]", "--kwargs", "{}")
+    assert type_here(shell, "dead", "retry", job_id, *both, **secrets).code == 0
+    assert app.dead.count() == 0

@@ -99,6 +99,8 @@ def test_other_values_make_another_identity() -> None:
         identity(None, 1, {}, f=1),
         identity(None, 2**70, {}),
         identity(None, 2**70 + 1, {}),
+        identity(None, 1, {}, a=5),
+        identity(None, 2, {}, a=5),
     ]
     assert len(set(calls)) == len(calls)
 
@@ -107,6 +109,8 @@ def test_only_the_parameters_that_are_named_count() -> None:
     assert identity(["a", "c"], 1, {}, 5) == identity(["a", "c"], 1, {"x": 1}, c="c", e=9)
     assert identity(["a", "c"], 1, {}) != identity(["a", "c"], 1, {}, c="d")
     assert identity(["a"], 1, {}) != identity(["c"], 1, {})
+    assert identity(["a"], 1, {}, a=5) == identity(["a"], 1, {}, a=6) != identity(["a"], 2, {}, a=5)
+    assert identity(["d"], 1, {}) != identity(["d"], 1, {}, d=None)
 
 
 def test_names_must_be_parameters() -> None:

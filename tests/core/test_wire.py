@@ -91,12 +91,12 @@ def test_any_value_comes_back_the_same(name: str, data: st.DataObject) -> None:
 @pytest.mark.parametrize("name", ANY_VALUE)
 @settings(max_examples=20)
 @given(data=st.data())
-def test_the_json_of_a_call_is_what_the_other_codec_writes(name: str, data: st.DataObject) -> None:
+def test_the_json_of_a_call_is_that_of_the_other_codec(name: str, data: st.DataObject) -> None:
     annotation, values = ANY_VALUE[name]
     value = data.draw(values)
     json, msgpack = codec_for(annotation), msgpack_for(annotation)
     by_json, by_msgpack = json.encode((value,), {}), encode(annotation, value)
-    assert msgpack.plain(by_msgpack) == by_json
+    assert msgpack.plain(by_msgpack) == json.plain(by_json)
     assert msgpack.identity(by_msgpack, None) == json.identity(by_json, None)
     assert msgpack.identity(by_msgpack, ["value"]) == json.identity(by_json, ["value"])
 

@@ -5,7 +5,6 @@ All of it stands on `app.dead`; here is only how it is asked for and shown.
 
 from __future__ import annotations
 
-import inspect
 import logging
 import sys
 from collections.abc import Callable, Iterator, Sequence
@@ -20,6 +19,7 @@ import msgspec
 from windlass.app import Windlass
 from windlass.cli import bulk
 from windlass.cli.connecting import connect
+from windlass.cli.editing import retry_with
 from windlass.cli.group import SuggestingGroup
 from windlass.cli.output import print_json, print_table, printable, say, tell
 from windlass.cli.parameters import (
@@ -32,14 +32,11 @@ from windlass.cli.parameters import (
 )
 from windlass.cli.records import describe, print_record
 from windlass.cli.wording import age, count, program, summary_of
-from windlass.core.envelope import unpack
 from windlass.core.pace import per_second
 from windlass.dead import Changed, Choice, Selection, require_dead, target
 from windlass.engine.contract import JobRecord
-from windlass.errors import DecodeError, EncodeError
 from windlass.letters import DeadGroup, DeadLetter
 from windlass.settings import nearest
-from windlass.task import Task
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -317,7 +314,7 @@ def retry(
     with connect(app_path, url) as app:
         require_dead(app.engine, ids)
         if is_edit:
-            _retry_with(app, ids[0], args_text, kwargs_text)
+            retry_with(app, _one(app, ids[0]), args_text, kwargs_text)
             return _report(Changed(done=1), "retried", as_json)
         number = _require_match(app, chosen, "retried")
         if dry_run:
@@ -335,60 +332,6 @@ def _select(chosen: _Target) -> Selection:
     if chosen.is_bulk and not chosen.choice:
         return target(everything=True)
     return target(*chosen.ids, **chosen.choice)
-
-
-def _retry_with(app: Windlass, job_id: str, args_text: str | None, kwargs_text: str | None) -> None:
-    """The arguments as a worker would rebuild them, if the task is known here."""
-    record = _one(app, job_id)
-    call = _stored_call(record)
-    if args_text is not None:
-        call["args"] = _parse("--args", args_text, "a JSON array", list[msgspec.Raw])
-    if kwargs_text is not None:
-        call["kwargs"] = _parse("--kwargs", kwargs_text, "a JSON object", dict[str, msgspec.Raw])
-    task = app.known_tasks.get(record.task)
-    if task is not None and args_text is None:
-        _name_positional(call, task)
-    try:
-        encoded = msgspec.json.encode(call)
-        if task is None:
-            plain = msgspec.json.decode(encoded)
-            args, kwargs = plain.get("args", []), plain.get("kwargs", {})
-        else:
-            args, kwargs = task.codecs.get("json").decode(encoded)
-        app.dead.retry_with(job_id, *args, **kwargs)
-    except (TypeError, ValueError, DecodeError, EncodeError) as error:
-        raise click.UsageError(f"The arguments do not fit: {error}.") from error
-    if task is None:
-        say(f"The task {record.task} is not known here: the arguments were not checked. See --app.")
-
-
-def _name_positional(call: dict[str, Any], task: Task[..., Any]) -> None:
-    """Stored arguments by their names, so that those that are given take their places."""
-    parameters = list(inspect.signature(task.function).parameters.values())
-    stored = call.get("args", [])
-    taken = parameters[1 if task.takes_context else 0 :][: len(stored)]
-    if len(taken) == len(stored) and all(one.kind is one.POSITIONAL_OR_KEYWORD for one in taken):
-        named = {one.name: value for one, value in zip(taken, stored, strict=True)}
-        given = call.get("kwargs", {})
-        if not named.keys().isdisjoint(given):
-            call["args"], call["kwargs"] = [], {**named, **given}
-
-
-def _stored_call(record: JobRecord) -> dict[str, Any]:
-    """What is there already; of bytes that make no call, nothing."""
-    try:
-        return msgspec.json.decode(unpack(record.payload).call, type=dict[str, Any])
-    except (DecodeError, msgspec.DecodeError):
-        return {}
-
-
-def _parse(option: str, text: str, shape: str, kind: Any) -> Any:
-    try:
-        return msgspec.json.decode(text, type=kind)
-    except (msgspec.DecodeError, RecursionError) as error:
-        raise click.UsageError(
-            f"{option} expects {shape}, found {text[:80]!r}: {error}."
-        ) from error
 
 
 # -------------------------------------------------------------------------------------- discarding

@@ -9,6 +9,7 @@
 from __future__ import annotations
 
 import difflib
+from collections.abc import Collection
 from contextlib import suppress
 from datetime import datetime, timedelta
 from typing import Any, Final, TypeVar
@@ -182,7 +183,7 @@ def _decode_call(
 ) -> tuple[tuple[Any, ...], dict[str, Any]]:
     """The arguments as a worker would rebuild them."""
     try:
-        _require_fit(task, len(args), kwargs)
+        require_fit(task, len(args), kwargs)
         written = msgspec.json.encode({"args": args, "kwargs": kwargs})
         positional, named = task.codecs.get("json").decode(written)
         task.bind(*positional, **named)
@@ -191,7 +192,7 @@ def _decode_call(
     return positional, named
 
 
-def _require_fit(task: Task[..., Any], count: int, kwargs: dict[str, msgspec.Raw]) -> None:
+def require_fit(task: Task[..., Any], count: int, kwargs: Collection[str]) -> None:
     """Raise Python's own TypeError if a parameter is missing, unknown or given twice.
 
     None stands for every value: whether it could be one is not asked yet."""

@@ -18,6 +18,7 @@ import typing
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final
 
+import msgspec
 import msgspec.inspect as described
 
 from windlass.core.fidelity import Traits
@@ -61,7 +62,7 @@ def traits_of(annotation: Any) -> Traits:
     return Traits(
         is_open=is_open,
         is_exact=is_open or any(isinstance(node, _EXACT) for node in nodes),
-        has_sets=any(isinstance(node, _SETS) for node in nodes),
+        has_forms=any(isinstance(node, _SETS) or _has_plain_defaults(node) for node in nodes),
         has_datetimes=any(isinstance(node, described.DateTimeType) for node in nodes),
     )
 
@@ -76,6 +77,15 @@ def is_path(kind: type) -> bool:
 def is_model(kind: type) -> bool:
     """Whether instances are written and read by pydantic's methods."""
     return hasattr(kind, "model_dump_json") and hasattr(kind, "model_validate_json")
+
+
+def _has_plain_defaults(node: described.Type) -> bool:
+    """Whether it is a dataclass whose instances may find the value of a field in their class. With
+    slots, and in attrs, all fields are set."""
+    if not isinstance(node, described.DataclassType) or not node.cls.__dictoffset__:
+        return False
+    has_defaults = any(field.default is not msgspec.NODEFAULT for field in node.fields)
+    return has_defaults and hasattr(node.cls, "__dataclass_fields__")
 
 
 def describe(annotation: object) -> str:

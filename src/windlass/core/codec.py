@@ -13,8 +13,9 @@ every process. A result is stored as its JSON alone. With msgpack both have the 
 - `encode_result` / `decode_result`: what the function returned. Where the annotation leaves the
   type open, and without one, a result is kept in its JSON form: a datetime comes back as text.
 - `encode_plain`, `decode_plain`: without the function at hand, the types of the wire only.
-- `plain`: the call in JSON, whatever it is stored as; what is compared is made of that.
-- `identity`: the same bytes for calls that pass the same values, however they are written.
+- `plain`: the call in JSON, whatever it is stored as, with its values in one form: the same bytes
+  for calls that pass equal values in the same way.
+- `identity`: the same bytes for calls that pass equal values, in whatever way.
 - `fingerprint`: tells one call from another. `check_size`: refuses what is too large.
 
 Which values are carried and which are refused is said in `windlass.core.values` and
@@ -25,7 +26,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache, partial
-from itertools import islice
+from itertools import chain, islice, repeat
 from typing import Any, Final, Literal
 
 import msgspec
@@ -34,7 +35,7 @@ from windlass.core.digest import blake2b
 from windlass.core.nesting import MAX_DEPTH
 from windlass.core.signature import Signature, Slot
 from windlass.core.values import ValueRefused, read_plain
-from windlass.core.wire import JSON, MSGPACK, Wire, to_json, to_plain_json
+from windlass.core.wire import JSON, MSGPACK, Wire, to_json
 from windlass.errors import ArgumentMismatch, DecodeError, PayloadTooLarge
 
 CodecName = Literal["json", "msgpack", "pickle"]
@@ -114,23 +115,24 @@ class CallCodec:
         return tuple(args), self._decode_keywords(call.kwargs)
 
     def plain(self, encoded: bytes) -> bytes:
-        """An encoded call in JSON."""
-        if self.mark == "json":
-            return encoded
-        call = self._read(encoded)
-        args = [to_plain_json(bytes(raw)) for raw in call.args]
-        return _join(args, ((name, to_plain_json(bytes(raw))) for name, raw in call.kwargs.items()))
+        """An encoded call as it was made, with its values in one form, in JSON."""
+        return _canonical(self._read_normal(encoded))
 
     def identity(self, encoded: bytes, names: Sequence[str] | None) -> bytes:
         """What an encoded call passes: to the parameters named, or to all. It makes no difference
         whether a value is passed by position, by keyword or as the default, nor on which wire."""
-        call = self._read_plain(encoded)
+        call = self._read_normal(encoded)
         signature = self._signature
         names_of_args = [slot.name for slot in signature.positional]
-        passed = {**dict(zip(names_of_args, call.args, strict=False)), **call.kwargs}
-        values = {**self._plain_defaults(), **passed}
+        # A keyword of ** may have the name of a parameter that takes none.
+        known = signature.by_keyword
+        named = {n if n in known else f"**{n}": value for n, value in call.kwargs.items()}
+        passed = {**dict(zip(names_of_args, call.args, strict=False)), **named}
+        values = {**signature.plain_defaults, **passed}
         if names is not None:
-            return _canonical([[name, values.get(name)] for name in names])
+            return _canonical(
+                [[name, values[name]] if name in values else [name] for name in names]
+            )
         return _canonical([sorted(values.items()), call.args[len(names_of_args) :]])
 
     def check_names(self, names: Sequence[str]) -> str:
@@ -151,14 +153,12 @@ class CallCodec:
         return self._result.decode(encoded)
 
     def _encode_extra(self, args: Sequence[Any], start: int) -> Iterator[bytes]:
-        slot = self._signature.extra_positional
-        assert slot is not None, "the call was bound"
+        slot = _slot(self._signature.extra_positional)
         for index, value in enumerate(islice(args, start, None)):
             yield slot.encode(value, f"[{index}]")
 
     def _decode_extra(self, args: Sequence[msgspec.Raw], start: int) -> Iterator[Any]:
-        slot = self._signature.extra_positional
-        assert slot is not None, "the call was bound"
+        slot = _slot(self._signature.extra_positional)
         for index, raw in enumerate(islice(args, start, None)):
             yield slot.decode(raw, f"[{index}]")
 
@@ -168,8 +168,7 @@ class CallCodec:
             if name in kwargs:
                 yield name, slot.encode(kwargs[name])
         for name in sorted(kwargs.keys() - known.keys()):
-            extra = self._signature.extra_keywords
-            assert extra is not None, "the call was bound"
+            extra = _slot(self._signature.extra_keywords)
             yield name, extra.encode(kwargs[name], f"[{name!r}]")
 
     def _decode_keywords(self, kwargs: Mapping[str, msgspec.Raw]) -> dict[str, Any]:
@@ -179,19 +178,19 @@ class CallCodec:
             if slot is not None:
                 decoded[name] = slot.decode(raw)
                 continue
-            extra = self._signature.extra_keywords
-            assert extra is not None, "the call was bound"
+            extra = _slot(self._signature.extra_keywords)
             decoded[name] = extra.decode(raw, f"[{name!r}]")
         return decoded
 
-    def _read_plain(self, encoded: bytes) -> _Call:
-        return self._read(encoded) if self.mark == "json" else _read_json_call(self.plain(encoded))
-
-    def _plain_defaults(self) -> Mapping[str, msgspec.Raw]:
-        defaults = self._signature.encoded_defaults
-        if self.mark == "json":
-            return defaults
-        return {name: msgspec.Raw(to_plain_json(bytes(raw))) for name, raw in defaults.items()}
+    def _read_normal(self, encoded: bytes) -> _Call:
+        """A call that fits the function, with every value in the form that equal ones share."""
+        call, signature = self._read(encoded), self._signature
+        slots = chain(signature.positional, repeat(signature.extra_positional))
+        args = [_slot(slot).normal(raw) for slot, raw in zip(slots, call.args, strict=False)]
+        by_keyword, extra = signature.by_keyword, signature.extra_keywords
+        named = call.kwargs.items()
+        kwargs = {name: _slot(by_keyword.get(name, extra)).normal(raw) for name, raw in named}
+        return _Call(args, kwargs)
 
     def _read(self, encoded: bytes) -> _Call:
         self._check_depth(encoded, _CALL_DEPTH)
@@ -247,7 +246,12 @@ def check_size(encoded: bytes, limit: int, what: str) -> None:
         )
 
 
-def _canonical(values: list[Any]) -> bytes:
+def _slot(slot: Slot | None) -> Slot:
+    assert slot is not None, "the call was bound"
+    return slot
+
+
+def _canonical(values: object) -> bytes:
     """JSON in which the order of keys does not matter. Stored values are JSON already."""
     plain = msgspec.json.decode(msgspec.json.encode(values))
     return msgspec.json.encode(plain, order="deterministic")

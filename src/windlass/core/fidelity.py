@@ -1,7 +1,8 @@
 """Whether a value comes back from JSON as it went in.
 
 1. `children` and `find` walk a value: lists, dicts, sets and the fields of classes.
-2. `with_sorted_sets` gives sets an order that is the same in every process.
+2. `in_one_form` gives equal values the same form: sets in an order that is the same in every
+   process, dataclasses with all their fields.
 3. `difference` compares what was passed with what the worker would be given.
 
 The rule: the worker is given what a plain call would have given the function. Where the annotation
@@ -26,6 +27,7 @@ from collections.abc import Callable, Iterable, Iterator
 from datetime import date, datetime, time, timedelta
 from decimal import Decimal
 from enum import Enum
+from functools import lru_cache
 from typing import Any, Final
 from uuid import UUID
 
@@ -52,8 +54,9 @@ class Traits(msgspec.Struct, frozen=True):
     is_open: bool
     #: A type of which `==` says too little, so that every part is compared by itself.
     is_exact: bool
-    #: A set, whose order differs from process to process.
-    has_sets: bool
+    #: A set, whose order differs from process to process, or a dataclass with plain defaults: in
+    #: one that msgspec has built these are not set, and what is not set it does not write.
+    has_forms: bool
     #: A datetime, whose offset is not kept by every wire.
     has_datetimes: bool
 
@@ -70,11 +73,16 @@ def field_names(kind: type) -> tuple[str, ...]:
     if issubclass(kind, msgspec.Struct):
         return kind.__struct_fields__
     if hasattr(kind, "__dataclass_fields__"):
-        from dataclasses import fields  # loaded already: by the module of that class
-
         data_class: Any = kind
-        return tuple(field.name for field in fields(data_class))
+        return _fields_of_dataclass(data_class)
     return tuple(attribute.name for attribute in getattr(kind, "__attrs_attrs__", ()))
+
+
+@lru_cache(maxsize=1024)
+def _fields_of_dataclass(kind: Any) -> tuple[str, ...]:
+    from dataclasses import fields  # loaded already: by the module of that class
+
+    return tuple(field.name for field in fields(kind))
 
 
 def children(value: object) -> Iterator[tuple[str, object]]:
@@ -103,18 +111,30 @@ def find(
     return (path, value) if is_leaf and wanted(value) else None
 
 
-def with_sorted_sets(value: object, sort_key: Callable[[object], bytes]) -> object:
-    """The value with every set in it made a list, in an order that its items alone decide."""
+def in_one_form(value: object, sort_key: Callable[[object], bytes]) -> object:
+    """The value with every set in it made a list, in an order that its items alone decide, and
+    every dataclass a dict of all its fields."""
+    if type(value) in _PLAIN:
+        return value
     if isinstance(value, dict):
-        return {key: with_sorted_sets(item, sort_key) for key, item in value.items()}
+        return {key: in_one_form(item, sort_key) for key, item in value.items()}
     if isinstance(value, _ARRAYS):
-        return [with_sorted_sets(item, sort_key) for item in value]
+        return [in_one_form(item, sort_key) for item in value]
     if isinstance(value, _SETS):
-        return _sorted((with_sorted_sets(item, sort_key) for item in value), sort_key)
+        return _sorted((in_one_form(item, sort_key) for item in value), sort_key)
     names = field_names(type(value))
     if not names:
         return value
-    return _with_fields(value, names, lambda part: with_sorted_sets(part, sort_key))
+    if not hasattr(value, "__dataclass_fields__"):
+        return _with_fields(value, names, lambda part: in_one_form(part, sort_key))
+    whole = {}
+    for name in names:
+        part = getattr(value, name, _MISSING)
+        if type(part) in _PLAIN:  # most are, and a call for each of them would be half the cost
+            whole[name] = part
+        elif part is not _MISSING:
+            whole[name] = in_one_form(part, sort_key)
+    return whole
 
 
 def with_leaves(value: object, change: Callable[[object], object]) -> object:

@@ -15,6 +15,8 @@ import pickle
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
+import msgspec
+
 from windlass.core.codec import CallCodec, CodecName
 from windlass.core.signature import Signature, Slot
 from windlass.core.wire import to_json
@@ -22,6 +24,8 @@ from windlass.errors import ArgumentMismatch, DecodeError, EncodeError
 
 #: Read by every Python that windlass runs on.
 PROTOCOL: Final = 5
+#: How the JSON begins that stands for a value which JSON cannot carry.
+_STAND_IN: Final = b'{"pickle":'
 
 
 class _ForgivingSlot(Slot):
@@ -32,6 +36,12 @@ class _ForgivingSlot(Slot):
             return super().encode(value, key)
         except EncodeError:
             return to_json({"pickle": hashlib.sha256(_dumps(value)).hexdigest()})
+
+    def normal(self, encoded: bytes | msgspec.Raw) -> msgspec.Raw:
+        """A stand-in stays: the class of the value may read it as something else."""
+        if bytes(encoded).startswith(_STAND_IN):
+            return msgspec.Raw(encoded)
+        return super().normal(encoded)
 
 
 class PickleCodec:
@@ -73,10 +83,10 @@ class PickleCodec:
 
     def plain(self, encoded: bytes) -> bytes:
         """A call that was encoded in this process, in JSON as far as that goes."""
-        return self._comparable.encode(*self.decode(encoded))
+        return self._comparable.plain(self._as_json(encoded))
 
     def identity(self, encoded: bytes, names: Sequence[str] | None) -> bytes:
-        return self._comparable.identity(self.plain(encoded), names)
+        return self._comparable.identity(self._as_json(encoded), names)
 
     def check_names(self, names: Sequence[str]) -> str:
         return self._comparable.check_names(names)
@@ -90,6 +100,9 @@ class PickleCodec:
 
     def decode_result(self, encoded: bytes) -> Any:
         return self._load(encoded)
+
+    def _as_json(self, encoded: bytes) -> bytes:
+        return self._comparable.encode(*self.decode(encoded))
 
     def _load(self, encoded: bytes) -> Any:
         try:

@@ -77,6 +77,10 @@ class Slot:
         except AnnotationError as error:
             raise DecodeError(str(error), task=self.task, parameter=self.name) from error
 
+    def normal(self, encoded: bytes | msgspec.Raw) -> msgspec.Raw:
+        """An encoded value as JSON, the same for what the function could not tell apart."""
+        return msgspec.Raw(self._codec.normal(encoded))
+
     def resolve(self) -> None:
         """Raise now the AnnotationError that the first use would raise."""
         self._codec  # noqa: B018 - the property does the work, once
@@ -131,15 +135,15 @@ class Signature:
         self._takes_plain = all(slot in self.positional for slot in self.required)
 
     @cached_property
-    def encoded_defaults(self) -> dict[str, msgspec.Raw]:
+    def plain_defaults(self) -> dict[str, msgspec.Raw]:
         """The defaults of parameters, as if they were passed; without those that cannot be."""
-        encoded = {}
+        plain = {}
         for parameter in self._parameters:
             if parameter.default is not Parameter.empty:
+                slot = self._slots[parameter.name]
                 with suppress(EncodeError):
-                    raw = self._slots[parameter.name].encode(parameter.default)
-                    encoded[parameter.name] = msgspec.Raw(raw)
-        return encoded
+                    plain[parameter.name] = slot.normal(slot.encode(parameter.default))
+        return plain
 
     def mismatch(self, count: int, keywords: Collection[str]) -> str:
         """Why Python would refuse this many positional arguments with these keywords, or ""."""

@@ -2,12 +2,16 @@
 
 A `ValueCodec` is made once per annotation. To encode a value it
 
-1. writes it on its wire, JSON unless said otherwise, with sets in a fixed order;
+1. writes it on its wire, JSON unless said otherwise, with sets in a fixed order and dataclasses
+   with all their fields;
 2. refuses what is nested too deep;
 3. reads it back with the decoder that the worker will use;
 4. refuses what would come back changed (see `windlass.core.fidelity` for the rule).
 
 So a value that cannot be carried fails where it is passed, not in a worker an hour later.
+
+`normal` gives for stored bytes the JSON that they share with every other form of an equal value: an
+int for a float, text of a UUID in capitals, fields that were left out.
 
 Fields that a class does not know are ignored when it is rebuilt, so that a newer producer may add
 some; a class that forbids them (msgspec's `forbid_unknown_fields`, pydantic's `extra="forbid"`) is
@@ -28,9 +32,9 @@ from typing import Any, Final
 import msgspec
 
 from windlass.core.annotations import describe, traits_of
-from windlass.core.fidelity import difference, equal, find, with_sorted_sets
+from windlass.core.fidelity import difference, equal, find, in_one_form
 from windlass.core.nesting import MAX_DEPTH
-from windlass.core.wire import JSON, MSGPACK_BY_TEXT, Wire, to_json
+from windlass.core.wire import JSON, MSGPACK_BY_TEXT, Wire, as_json, to_json
 from windlass.errors import AnnotationError
 
 _FLATTER: Final = "pass a flatter value"
@@ -71,6 +75,7 @@ class ValueCodec:
         with _learning:
             self._decode = _decoder(annotation, wire)
             self._traits = traits_of(annotation)
+        self._has_forms = self._traits.has_forms
         self._compares = not (lenient and self._traits.is_open)
 
     def encode(self, value: object) -> bytes:
@@ -95,10 +100,16 @@ class ValueCodec:
         except Exception as error:
             raise _unreadable(error) from error
 
+    def normal(self, encoded: bytes | msgspec.Raw) -> bytes:
+        """The JSON of an encoded value: the same for what a task could not tell apart. Only keys of
+        dicts are left in their order."""
+        value = self.decode(encoded)
+        return as_json(in_one_form(value, to_json) if self._has_forms else value, encoded)
+
     def _write(self, value: object) -> bytes:
         try:
-            if self._traits.has_sets:
-                value = with_sorted_sets(value, to_json)
+            if self._has_forms:
+                value = in_one_form(value, to_json)
             return self._encode(value)
         except RecursionError as error:
             raise ValueRefused(

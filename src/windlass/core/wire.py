@@ -4,8 +4,8 @@
    are nested without trusting them.
 2. What msgspec cannot write or read itself is written in terms of what it can, the same in both:
    paths, pydantic models, and classes derived from built-in ones.
-3. `to_plain_json` turns msgpack into the JSON that the other wire would have written, so that what
-   is compared (unique keys, idempotency) does not depend on the codec.
+3. `as_json` writes what was read from any wire as JSON, so that what is compared (unique keys,
+   idempotency) does not depend on the codec; `to_plain_json` does so without the annotation.
 
 msgpack carries bytes as they are, and keys of dicts with their types. It writes a datetime as an
 instant, without its offset; one that has an offset is therefore written as text, as in JSON.
@@ -129,12 +129,17 @@ def _is_non_finite(value: object) -> bool:
 
 
 def to_plain_json(encoded: bytes) -> bytes:
-    """The JSON of a value in msgpack; of one that JSON cannot carry, something as telling."""
-    value = msgspec.msgpack.decode(encoded)
+    """The JSON of a value in msgpack, as the types of msgpack."""
+    return as_json(msgspec.msgpack.decode(encoded), encoded)
+
+
+def as_json(value: object, encoded: bytes | msgspec.Raw) -> bytes:
+    """The JSON of a value that was read from a wire; of one that only msgpack can carry, something
+    as telling."""
     try:
-        written = msgspec.json.encode(value)
+        written = to_json(value)
     except (TypeError, ValueError):  # keys that only msgpack has
-        return msgspec.json.encode({"msgpack": encoded})
+        return msgspec.json.encode({"msgpack": bytes(encoded)})
     if b"null" in written and find(value, _is_non_finite):
-        return msgspec.json.encode({"msgpack": encoded})
+        return msgspec.json.encode({"msgpack": bytes(encoded)})
     return written

@@ -253,7 +253,9 @@ class Execution:
         try:
             codec = run.task.codec
             result = codec.encode_result(value)
-            result = self._packing.pack_result(codec.mark, result, claim.task, claim.id)
+            result = self._packing.pack_result(
+                codec.mark, result, claim.task, claim.id, claim.payload
+            )
             check_size(result, self._settings.max_payload, f"The result of {claim.task}")
         except BaseException as error:  # noqa: BLE001  # a value may raise anything when it is looked at
             return self._bury(run, Reason.BAD_RESULT, FailureText.of(error))
@@ -332,7 +334,7 @@ class Execution:
         return Buried(id=claim.id, token=claim.token, reason=reason, error=error, started=False)
 
     def _pack(self, claim: Claim, text: FailureText) -> bytes:
-        return self._packing.pack_failure(text, claim.task, claim.id)
+        return self._packing.pack_failure(text, claim.task, claim.id, claim.payload)
 
 
 def _crashes(had: Counters) -> int:

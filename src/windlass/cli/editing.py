@@ -1,0 +1,101 @@
+"""`windlass dead retry ID --args`: one dead job with other arguments.
+
+1. The old call must be readable: what is not given stays as it was.
+2. What is given takes its place in it.
+3. The whole is checked as at an enqueue, if the task is known here, and stored by `app.dead`.
+"""
+
+from __future__ import annotations
+
+import inspect
+from typing import Any
+
+import click
+import msgspec
+
+from windlass.app import Windlass
+from windlass.cli.enqueue import require_fit
+from windlass.cli.output import say
+from windlass.core.envelope import unpack
+from windlass.engine.contract import JobRecord
+from windlass.errors import DecodeError, EncodeError, UnreadableHere
+from windlass.task import Task
+
+
+def retry_with(
+    app: Windlass, record: JobRecord, args_text: str | None, kwargs_text: str | None
+) -> None:
+    """Retry a job, whose record was made readable, with the arguments that were typed."""
+    _require_readable(app, record, is_whole=None not in (args_text, kwargs_text))
+    call = _stored_call(record)
+    if args_text is not None:
+        call["args"] = _parse("--args", args_text, "a JSON array", list[msgspec.Raw])
+    if kwargs_text is not None:
+        call["kwargs"] = _parse("--kwargs", kwargs_text, "a JSON object", dict[str, msgspec.Raw])
+    task = app.known_tasks.get(record.task)
+    if task is not None and args_text is None:
+        _name_positional(call, task)
+    try:
+        args, kwargs = _decode(call, task)
+        app.dead.retry_with(record.id, *args, **kwargs)
+    except (TypeError, ValueError, DecodeError, EncodeError) as error:
+        raise click.UsageError(f"The arguments do not fit: {error}.") from error
+    if task is None:
+        say(f"The task {record.task} is not known here: the arguments were not checked. See --app.")
+
+
+def _require_readable(app: Windlass, record: JobRecord, *, is_whole: bool) -> None:
+    """Refuse a call that is there and cannot be read. One that is damaged is no loss."""
+    try:
+        codec = app.packing.unpack_call(record.payload, record.task).codec
+    except UnreadableHere as error:
+        raise click.ClickException(
+            f"The stored call of job {record.id} cannot be read here, so it cannot be changed: "
+            f"{error}."
+        ) from error
+    except DecodeError:
+        return
+    if codec == "pickle" and not is_whole:
+        raise click.UsageError(
+            f"The stored call of job {record.id} is a pickle, of which nothing can be kept: give "
+            "both --args and --kwargs, [] or {} for none."
+        )
+
+
+def _stored_call(record: JobRecord) -> dict[str, Any]:
+    """What is there already; of bytes that make no call, nothing."""
+    try:
+        return msgspec.json.decode(unpack(record.payload).call, type=dict[str, Any])
+    except (DecodeError, msgspec.DecodeError):
+        return {}
+
+
+def _parse(option: str, text: str, shape: str, kind: Any) -> Any:
+    try:
+        return msgspec.json.decode(text, type=kind)
+    except (msgspec.DecodeError, RecursionError) as error:
+        raise click.UsageError(
+            f"{option} expects {shape}, found {text[:80]!r}: {error}."
+        ) from error
+
+
+def _name_positional(call: dict[str, Any], task: Task[..., Any]) -> None:
+    """Stored arguments by their names, so that those that are given take their places."""
+    parameters = list(inspect.signature(task.function).parameters.values())
+    stored = call.get("args", [])
+    taken = parameters[1 if task.takes_context else 0 :][: len(stored)]
+    if len(taken) == len(stored) and all(one.kind is one.POSITIONAL_OR_KEYWORD for one in taken):
+        named = {one.name: value for one, value in zip(taken, stored, strict=True)}
+        given = call.get("kwargs", {})
+        if not named.keys().isdisjoint(given):
+            call["args"], call["kwargs"] = [], {**named, **given}
+
+
+def _decode(call: dict[str, Any], task: Task[..., Any] | None) -> tuple[Any, dict[str, Any]]:
+    """The arguments as a worker would rebuild them, if the task is known here."""
+    encoded = msgspec.json.encode(call)
+    if task is not None:
+        require_fit(task, len(call.get("args", [])), call.get("kwargs", {}))
+        return task.codecs.get("json").decode(encoded)
+    plain = msgspec.json.decode(encoded)
+    return plain.get("args", []), plain.get("kwargs", {})
