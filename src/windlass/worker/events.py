@@ -155,6 +155,7 @@ EVENTS: Final[Mapping[str, Event]] = {
     "running on, and to be refused: %s; going on as session %s": Event(
         "session_renewed", ("session", "dropped", "running", "new_session")
     ),
+    "taken back from workers that fell silent: %s": Event("jobs_taken_back", ("number",)),
     "the engine is away; trying until it is back: %s": Event("engine_away", ("why",)),
     "the engine is back: %s": Event("engine_back", ("engine",)),
     "the engine has not answered within %g s, and is waited for: %s": Event(
