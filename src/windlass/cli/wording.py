@@ -18,11 +18,11 @@ from windlass.core.failure import FailureText
 _UNITS_MS: Final = (86_400_000, 3_600_000, 60_000, 1_000)
 
 
-def age(instant: datetime | None) -> str:
-    """How long ago, or how far ahead."""
+def age(instant: datetime | None, now: datetime | None = None) -> str:
+    """How long ago, or how far ahead; ages that are compared are given the same `now`."""
     if instant is None:
         return ""
-    distance_ms = int((datetime.now(UTC) - instant).total_seconds() * 1000)
+    distance_ms = int(((now or datetime.now(UTC)) - instant).total_seconds() * 1000)
     return f"in {span(-distance_ms)}" if distance_ms < 0 else f"{span(distance_ms)} ago"
 
 
