@@ -49,7 +49,7 @@ def store(app: Windlass, job: NewJob) -> Job[Any]:
     try:
         placed = _put(app, jobs)[0]
     except EngineUnavailable as error:
-        error.add_note(_unsure(jobs[0]))
+        error.add_note(_became_of(jobs[0], error))
         raise
     return _to_handle(app, job, placed)
 
@@ -59,7 +59,7 @@ async def astore(app: Windlass, job: NewJob) -> Job[Any]:
     try:
         placed = await _aput(app, jobs)
     except EngineUnavailable as error:
-        error.add_note(_unsure(jobs[0]))
+        error.add_note(_became_of(jobs[0], error))
         raise
     return _to_handle(app, job, placed)
 
@@ -222,7 +222,9 @@ def _to_handle(app: Windlass, job: NewJob, placed: Placed) -> Job[Any]:
     return Job(app, placed.id, job.task, created=placed.code is PutCode.CREATED)
 
 
-def _unsure(job: NewJob) -> str:
+def _became_of(job: NewJob, error: EngineUnavailable) -> str:
+    if error.unsent:
+        return f"Nothing was sent: job {job.id} was not stored, and the call may be repeated."
     return (
         f"Whether job {job.id} was stored is not known. To repeat the call without running it "
         "twice, enqueue it with using(idempotency_key=...)."
