@@ -58,7 +58,9 @@ def test_a_longer_list_says_so(shell: Shell, app: Windlass) -> None:
     ran = shell.type("job", "list", "--limit", "2", "--url", shell.url)
     assert ids[2] in ran.out
     assert ids[0] not in ran.out
-    assert "There are more than these 2" in ran.err
+    assert "There are more than these 2:" in ran.err
+    ran = shell.type("job", "list", "--limit", "1", "--url", shell.url)
+    assert "There are more than this one:" in ran.err
     assert "No such jobs" in shell.type("job", "list", "--state", "dead", "--url", shell.url).err
 
 

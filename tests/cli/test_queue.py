@@ -51,7 +51,7 @@ def test_a_purge_asks_first(filled: Shell) -> None:
 def test_a_purge_tells_the_number(filled: Shell) -> None:
     ran = filled.type_with_app("queue", "purge", "default", "--yes", "--json")
     assert ran.json == {"purged": 1}
-    assert "queue default was purged: 1 job removed" in ran.err
+    assert ran.err == "", "the same is not said twice"
     assert filled.type_with_app("queue", "purge", "default", "--yes", "--json").json == {
         "purged": 0
     }

@@ -15,11 +15,12 @@ import pytest
 
 from tests.worker.talking import WAY
 from tests.worker.yard import PROJECT, Worker, Yard
-from windlass import Job
+from windlass import FailureText, Job, Reject
 from windlass.context import Context, running
 from windlass.core.counting import Count
-from windlass.core.states import State
+from windlass.core.states import Reason, State
 from windlass.settings import mask_urls
+from windlass.worker.burial import tell_burial
 from windlass.worker.events import EVENTS, listed
 from windlass.worker.logs import FORMAT, JobFilter, JsonFormatter, TextFormatter
 
@@ -214,6 +215,11 @@ def test_lines_about_dead_jobs_are_events_too() -> None:
     line = "there are %d dead jobs, more than %d: see windlass dead list --group"
     shown = json.loads(JsonFormatter().format(record(line, 9, 5, name="windlass.dead")))
     assert (shown["event"], shown["dead"], shown["threshold"]) == ("dead_jobs_many", 9, 5)
+
+
+def test_our_own_errors_are_named_as_they_are_imported(caplog: pytest.LogCaptureFixture) -> None:
+    tell_burial("j", "t", Reason.REJECTED, FailureText.of(Reject("no such order")))
+    assert caplog.messages == ["job j of task t is dead, rejected: Reject"]
 
 
 def test_only_lines_of_the_worker_are_its_events() -> None:

@@ -25,9 +25,10 @@ def test_an_idle_worker_stops_at_once(yard: Yard) -> None:
 
 @pytest.mark.local
 def test_a_worker_that_is_still_loading_stops_at_once(yard: Yard) -> None:
-    worker = yard.start()
+    worker = yard.start(app="tests.worker.slow_start:app")
     worker.await_log("started")
     assert worker.stop() == 0
+    assert "ready: " not in worker.log(), "it was told to stop before"
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator
 from datetime import timedelta
 
@@ -204,6 +205,8 @@ def purge(name: str, yes: bool, app_path: str | None, url: str | None, as_json: 
         _require_known(name, app, yes)
         if not yes:
             _confirm(app.queue(name).info(), app.engine.location)
+        # Said below; without a handler Python would print the line of the log too.
+        logging.getLogger("windlass").addHandler(logging.NullHandler())
         with progress(f"Purging {name}") as advance:
             removed = app.queue(name).purge(advance)
     if as_json:

@@ -34,9 +34,19 @@ def span(ms: int) -> str:
     return describe_ms(ms // 1_000 * 1_000 if ms >= 1_000 else ms)
 
 
+def sentence(text: object) -> str:
+    """With a mark at its end, if it has none."""
+    return str(text) if str(text).endswith((".", "?", "!")) else f"{text}."
+
+
+def more_than(limit: int) -> str:
+    these = "this one" if limit == 1 else f"these {limit:,}"
+    return f"There are more than {these}: give a larger --limit to see them."
+
+
 def summary_of(error: FailureText) -> str:
     """The kind of an error and the first line of its message."""
-    kind = error.type.rpartition(".")[2] if error.type.startswith("windlass.") else error.type
+    kind = error.name
     first, *others = error.message.splitlines() or [""]
     return ": ".join(part for part in (kind, first) if part) + (" ..." if others else "")
 
