@@ -38,7 +38,7 @@ def test_a_worker_that_stops_before_the_engine_has_answered_is_not_called_ready(
 ) -> None:
     supervisor = Supervisor(WorkerOptions("shop:app", (), 1, 1, None))
     ready = Ready("", 1, 1, 1, 1, 0, 0, ("t",), "info", "text", {}, {})
-    with caplog.at_level(logging.INFO, "windlass.worker"):
+    with supervisor._reactor, caplog.at_level(logging.INFO, "windlass.worker"):
         supervisor._stops = 1
         supervisor._show_banner(yard.app.engine, ready)
         assert caplog.messages == []
