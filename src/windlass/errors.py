@@ -177,12 +177,20 @@ class EngineError(WindlassError):
 
 
 class EngineUnavailable(EngineError):
-    """The engine did not answer in time. Whether the call took effect is unknown; repeating it
-    with the same id is harmless."""
+    """The engine did not answer in time. Whether the call took effect is unknown, unless it is
+    `unsent`; repeating it with the same id is harmless."""
 
-    def __init__(self, message: str, *, location: str = "", seconds: float | None = None) -> None:
+    def __init__(
+        self,
+        message: str,
+        *,
+        location: str = "",
+        seconds: float | None = None,
+        unsent: bool = False,
+    ) -> None:
         super().__init__(message, location=location)
         self.seconds = seconds
+        self.unsent = unsent
 
 
 class FormatTooNew(EngineError):

@@ -4,7 +4,7 @@
 2. `store_many` and `astore_many` do so for many, a chunk at a time, inside the middleware of the
    app if it has some.
 
-Where a queue is full, a job is put again for as long as the settings say.
+Where a queue is full, a job is put again, elsewhere or for as long as the settings say.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from windlass.around import Outgoing, Surrounded
 from windlass.core.lines import queue_of
 from windlass.engine.jobs import NewJob, Placed, PutCode
 from windlass.errors import DuplicateJob, EngineUnavailable, IdempotencyConflict, QueueFull
-from windlass.insisting import Attempts, pauses
+from windlass.insisting import Attempts
 from windlass.job import Job
 
 if TYPE_CHECKING:
@@ -45,19 +45,21 @@ class Prepared(Protocol):
 
 
 def store(app: Windlass, job: NewJob) -> Job[Any]:
+    jobs = [job]
     try:
-        placed = _put(app, [job])[0]
+        placed = _put(app, jobs)[0]
     except EngineUnavailable as error:
-        error.add_note(_unsure(job))
+        error.add_note(_became_of(jobs[0], error))
         raise
     return _to_handle(app, job, placed)
 
 
 async def astore(app: Windlass, job: NewJob) -> Job[Any]:
+    jobs = [job]
     try:
-        placed = await _aput(app, job)
+        placed = await _aput(app, jobs)
     except EngineUnavailable as error:
-        error.add_note(_unsure(job))
+        error.add_note(_became_of(jobs[0], error))
         raise
     return _to_handle(app, job, placed)
 
@@ -127,45 +129,40 @@ def _counting(handles: Sequence[object]) -> Iterator[None]:
 # -------------------------------------------------------------------------------- with the engine
 
 
-def _put(app: Windlass, jobs: Sequence[NewJob]) -> Sequence[Placed]:
+def _put(app: Windlass, jobs: list[NewJob]) -> Sequence[Placed]:
     """Store jobs; those whose queue is full are tried again as long as the settings say."""
     placed = app.engine.put(jobs)
     if app.packing.older_digests:
         placed = [_settle(app, *pair) for pair in zip(jobs, placed, strict=True)]
     if all(one.code is not PutCode.FULL for one in placed):
         return placed
-    attempts = Attempts(jobs, placed)
-    for pause_s in pauses(app.settings):
+    attempts = Attempts(app.engine, jobs, placed)
+    for pause_s in attempts.pauses(app.settings):
         time.sleep(pause_s)
         attempts.note(app.engine.put(attempts.refused()))
-        if not attempts.refused():
-            break
     return attempts.placed
 
 
-async def _aput(app: Windlass, job: NewJob) -> Placed:
-    batcher, size = app.batcher, len(job.payload)
+async def _aput(app: Windlass, jobs: list[NewJob]) -> Placed:
+    batcher, (job,) = app.batcher, jobs
+    size = len(job.payload)
     placed = await _asettle(app, job, await batcher.call(_put_all, job, size))
     if placed.code is PutCode.FULL:
-        for pause_s in pauses(app.settings):
+        attempts = Attempts(app.engine, jobs, [placed])
+        for pause_s in attempts.pauses(app.settings):
             await _sleep(pause_s)
-            placed = await batcher.call(_put_all, job, size)
-            if placed.code is not PutCode.FULL:
-                break
+            attempts.note([await batcher.call(_put_all, attempts.refused()[0], size)])
+        (placed,) = attempts.placed
     return placed
 
 
-async def _aput_many(app: Windlass, jobs: Sequence[NewJob]) -> Sequence[Placed]:
+async def _aput_many(app: Windlass, jobs: list[NewJob]) -> Sequence[Placed]:
     batcher, size = app.batcher, sum(len(job.payload) for job in jobs)
     answers = zip(jobs, await batcher.call(_put_chunks, jobs, size), strict=True)
-    attempts = Attempts(jobs, [await _asettle(app, *pair) for pair in answers])
-    if attempts.refused():
-        for pause_s in pauses(app.settings):
-            await _sleep(pause_s)
-            refused = attempts.refused()
-            attempts.note(await batcher.call(_put_chunks, refused, size))
-            if not attempts.refused():
-                break
+    attempts = Attempts(app.engine, jobs, [await _asettle(app, *pair) for pair in answers])
+    for pause_s in attempts.pauses(app.settings):
+        await _sleep(pause_s)
+        attempts.note(await batcher.call(_put_chunks, attempts.refused(), size))
     return attempts.placed
 
 
@@ -225,7 +222,9 @@ def _to_handle(app: Windlass, job: NewJob, placed: Placed) -> Job[Any]:
     return Job(app, placed.id, job.task, created=placed.code is PutCode.CREATED)
 
 
-def _unsure(job: NewJob) -> str:
+def _became_of(job: NewJob, error: EngineUnavailable) -> str:
+    if error.unsent:
+        return f"Nothing was sent: job {job.id} was not stored, and the call may be repeated."
     return (
         f"Whether job {job.id} was stored is not known. To repeat the call without running it "
         "twice, enqueue it with using(idempotency_key=...)."

@@ -232,7 +232,9 @@ def test_ctrl_c_stops_between_two_steps(shell: Shell, app: Windlass, dead: list[
     out, err = process.communicate(timeout=10)
     assert process.returncode == 1
     assert out == "1 dead job retried.\n"
-    assert "Stopped: 1 dead job retried, the others are as they were." in err
+    assert err == (
+        "Error: Stopped: the others are as they were. The same command goes on with them.\n"
+    )
     assert sorted(states(app, dead)) == [State.DEAD, State.DEAD, State.READY]
 
 

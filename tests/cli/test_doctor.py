@@ -22,7 +22,7 @@ def test_a_file(shell: Shell, app: Windlass) -> None:
     ran = shell.type("doctor", "--url", shell.url)
     head, *lines = ran.out.splitlines()
     assert ran.code == 0, ran.out
-    assert head.split() == ["verdict", "about", "finding"]
+    assert head.split() == ["grade", "subject", "text"]
     assert {line.split()[0] for line in lines} <= VERDICTS
     assert any(line.split()[:3] == ["ok", "journal", "WAL,"] for line in lines)
     assert ran.err.startswith(f"sqlite {shell.database}: ")

@@ -159,5 +159,10 @@ def test_an_engine_that_is_away_is_answered_by_what_to_type(type_here: Typing) -
     command = ("enqueue", "tasks.add", "--args", "[1]", "--app", "tasks:app", "--url", away)
     ran = type_here(*command)
     assert ran.code == 3
-    assert "twice, enqueue it with --idempotency-key KEY." in ran.err
-    assert "using(" not in ran.err
+    assert "Nothing was sent: job " in ran.err
+
+
+def test_a_question_ends_with_its_own_mark(shell: Shell) -> None:
+    ran = shell.type_with_app("enqueue", "tasks.add", "--kwargs", '{"a": 1, "bb": 1}')
+    assert ran.code == 2
+    assert ran.err.endswith("Did you mean b?\n")

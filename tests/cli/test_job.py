@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
+from datetime import UTC, datetime, tzinfo
 
 import msgspec
 import pytest
@@ -10,6 +10,7 @@ import pytest
 from tests.app.hand import Hand
 from tests.cli.shell import Shell
 from windlass import LogLine, Reject, State, Unique, Windlass
+from windlass.cli import output, records, wording
 from windlass.context import Report
 from windlass.engine.contract import NewJob
 
@@ -57,7 +58,9 @@ def test_a_longer_list_says_so(shell: Shell, app: Windlass) -> None:
     ran = shell.type("job", "list", "--limit", "2", "--url", shell.url)
     assert ids[2] in ran.out
     assert ids[0] not in ran.out
-    assert "There are more than these 2" in ran.err
+    assert "There are more than these 2:" in ran.err
+    ran = shell.type("job", "list", "--limit", "1", "--url", shell.url)
+    assert "There are more than this one:" in ran.err
     assert "No such jobs" in shell.type("job", "list", "--state", "dead", "--url", shell.url).err
 
 
@@ -135,7 +138,7 @@ def test_a_cause_without_a_type_has_no_stray_colon(shell: Shell, hand: Hand, job
     hand.app.engine.close(hand.session, [job_id], "signal 9 (SIGKILL)")
     ran = shell.type("job", "show", job_id, "--url", shell.url)
     assert " on hand.1.0000: signal 9 (SIGKILL)\n" in ran.out
-    assert "alone     yes: in a process of its own" in ran.out
+    assert "alone       yes: in a process of its own" in ran.out
 
 
 def test_a_call_that_cannot_be_read_is_said_to_be_such(shell: Shell, app: Windlass) -> None:
@@ -201,3 +204,40 @@ def test_a_job_whose_unique_key_is_taken_stays_as_it_is(shell: Shell, app: Windl
 
 def once() -> None:
     """At most one of these."""
+
+
+def test_what_failed_before_a_success_is_its_last_error(
+    shell: Shell, app: Windlass, job_id: str
+) -> None:
+    hand = Hand(app)
+    hand.fail(ConnectionError("the bank is away"), 0)
+    hand.succeed(2)
+    shown = fields_of(shell.type("job", "show", job_id, "--url", shell.url).out)
+    assert shown["state"].strip() == "succeeded"
+    assert shown["last error"]
+    assert "error" not in shown
+
+
+def test_all_ages_are_those_of_one_instant(
+    app: Windlass,
+    job_id: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    class Hasty(datetime):
+        """A clock on which an hour passes between two looks."""
+
+        hours = 0
+
+        @classmethod
+        def now(cls, tz: tzinfo | None = None) -> Hasty:
+            cls.hours += 1
+            return cls(2100, 1, 1, cls.hours, tzinfo=tz)
+
+    for module in (output, records, wording):
+        monkeypatch.setattr(module, "datetime", Hasty)
+    [record] = app.engine.get([job_id])
+    assert record is not None
+    records.print_record(msgspec.structs.replace(record, started_ms=record.created_ms))
+    shown = fields_of(capsys.readouterr().out)
+    assert shown["enqueued"].strip() == shown["started"].strip()

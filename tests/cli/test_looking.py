@@ -150,3 +150,5 @@ def test_another_program_that_holds_the_file_is_named(shell: Shell, app: Windlas
     assert (ran.code, ran.out) == (3, "")
     assert "Another program holds a lock on the file" in ran.err
     assert re.search("Whether job [0-9a-z]{26} was stored is not known", ran.err)
+    assert "twice, enqueue it with --idempotency-key KEY." in ran.err
+    assert "using(" not in ran.err

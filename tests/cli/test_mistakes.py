@@ -36,6 +36,14 @@ AT_ONCE = {
     "misspelt command in a group": Mistake(("dead", "lits"), "'lits'. Did you mean list?"),
     "misspelt option": Mistake(("status", "--jsno"), "--jsno'. Did you mean --json?"),
     "app without its option": Mistake(("tasks", "tasks:app"), "Write --app tasks:app."),
+    "argument without its option": Mistake(
+        ("enqueue", "mailer.send", "a@b", "3"), """Write --args '["a@b", 3]'."""
+    ),
+    "version as a command": Mistake(("version",), "Write `windlass --version`."),
+    "choice without tabs": Mistake(("completion",), "\n    bash,\n    zsh,"),
+    "number that is none": Mistake(
+        ("job", "list", "--limit", "abc"), "'abc' is not a valid whole number"
+    ),
     "habit for the app": Mistake(("worker", "-A", "tasks"), "Write --app MODULE:ATTR"),
     "habit before the command": Mistake(("-A", "tasks", "worker"), "Write --app MODULE:ATTR"),
     "habit for queues": Mistake(("worker", "tasks:app", "-Q", "mail"), "Write -q"),

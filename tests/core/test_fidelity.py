@@ -195,6 +195,11 @@ def test_without_a_type_only_json_types_are_taken(
     assert "; annotate the parameter with its type" in str(caught.value)
 
 
+def test_a_result_is_returned_and_not_passed() -> None:
+    with pytest.raises(EncodeError, match=r"; return plain data, or an id$"):
+        codec_for(Any).encode_result(object())
+
+
 def test_a_type_that_is_not_carried_names_its_place() -> None:
     with pytest.raises(EncodeError) as caught:
         codec_for(dict[str, list[Any]]).encode(({"a": [1, object()]},), {})

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
 
-from tests.docs.pages import DOCS, blocks, code_in, table_rows
+from tests.docs.pages import DOCS, PROJECT, blocks, code_in, table_rows
 from windlass import State, Windlass
+from windlass.testing.contract.model import COUNTED
 
 OPERATIONS = DOCS / "operations.md"
 
@@ -39,6 +41,14 @@ def test_a_backup_is_whole_and_private(tmp_path: Path) -> None:
 
 def nothing() -> None:
     """A task for the jobs of these tests."""
+
+
+def test_every_total_is_told_of() -> None:
+    scripts = (PROJECT / "src/windlass/engine/redis/lua").rglob("*.lua")
+    named = {name for file in scripts for name in re.findall(r"total\('(\w+)'", file.read_text())}
+    assert {"cleared", "succeeded"} <= named
+    told = {code for row in table_rows(OPERATIONS) for code in code_in(row[0])}
+    assert named | {*COUNTED.values()} <= told
 
 
 def test_what_is_monitored_is_there(tmp_path: Path) -> None:

@@ -54,6 +54,12 @@ def test_no_pictures_in_the_text_and_no_places_of_ours(page: Path) -> None:
     assert not re.search(r"(?<![\w~])/(root|work|tmp)\b", text)
 
 
+@pytest.mark.parametrize("page", PAGES, ids=name_of)
+def test_extras_are_quoted(page: Path) -> None:
+    """Some shells take brackets for a pattern of file names."""
+    assert not re.search(r"pip install\s+[^'\"\s`]*\[", read(page))
+
+
 def test_decisions_are_numbered_without_gaps() -> None:
     numbers = [int(page.name[:4]) for page in DECISIONS]
     assert numbers == list(range(1, len(DECISIONS) + 1))

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import re
+
 from tests.docs.pages import DOCS, code_in, table_rows
 from windlass import Retry
 from windlass.core.durations import to_ms
+from windlass.engine.redis.address import OPTIONS
 from windlass.settings import SettingArguments, Settings, read_settings
 
 GUIDE = DOCS / "guides" / "settings.md"
@@ -36,3 +39,9 @@ def test_defaults_are_true() -> None:
             assert to_ms(text, name=name) == getattr(defaults, f"{name}_ms"), name
         else:
             assert text == (str(getattr(defaults, name)) if name not in NONE else "none"), name
+
+
+def test_the_options_of_a_redis_url_are_named() -> None:
+    section = GUIDE.read_text(encoding="utf-8").partition("## The url")[2].partition("\n## ")[0]
+    for option in OPTIONS:
+        assert re.search(rf"\?{option}=|`{option}`", section), option

@@ -53,6 +53,7 @@ def test_urls(url: str, address: Address) -> None:
         ("redis://h:none", "redis://localhost:6379/0"),
         ("redis://h/name", "number of the database"),
         ("redis://h?durability=full", "found durability"),
+        ("redis://h?partitons=4", r"found partitons\. Did you mean partitions\?"),
         ("redis://h?partitions=0", "partitions=1 to 1024"),
         ("redis://h?partitions=many", "partitions=1 to 1024"),
         ("redis://h?namespace={a}", "namespace of 1 to 100 letters"),

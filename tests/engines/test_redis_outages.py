@@ -3,6 +3,8 @@ well or as unavailable, and the next one finds everything as it should be."""
 
 from __future__ import annotations
 
+import asyncio
+import re
 import socket
 import threading
 import time
@@ -59,6 +61,36 @@ def test_a_call_in_an_outage_fails_in_its_time(
     assert 0.1 < time.monotonic() - started < 3.0
     proxy.heal()
     assert engine.put([new_job(1)])[0].code is PutCode.CREATED
+
+
+@pytest.mark.parametrize("way", ["enqueue", "aenqueue"])
+@pytest.mark.parametrize(
+    ("outage", "is_warm", "note"),
+    [
+        (Proxy.refuse, False, "Nothing was sent: job {id} was not stored"),
+        (Proxy.freeze, True, "Whether job {id} was stored is not known"),
+    ],
+    ids=["never sent", "sent"],
+)
+def test_an_enqueue_in_an_outage_says_what_is_known(
+    server: RedisServer,
+    proxy: Proxy,
+    outage: Callable[[Proxy], None],
+    is_warm: bool,
+    note: str,
+    way: str,
+) -> None:
+    with Windlass(server.url(port=proxy.port), enqueue_timeout=0.4) as app:
+        task = app.task(name="nothing")(nothing)
+        if is_warm:
+            task.enqueue()
+        outage(proxy)
+        with pytest.raises(EngineUnavailable) as caught:
+            task.enqueue() if way == "enqueue" else asyncio.run(task.aenqueue())
+        [told] = caught.value.__notes__
+        assert re.match(note.format(id="[0-9a-z]{26}"), told)
+        assert caught.value.unsent is not is_warm
+        proxy.heal()
 
 
 def test_an_enqueue_in_an_outage_fails_after_five_seconds(server: RedisServer) -> None:

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import threading
 import time
+from collections import Counter
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from itertools import islice
 
@@ -12,8 +15,10 @@ import pytest
 from tests.engines.conftest import OpenRedis, new_job
 from tests.redis_server import RedisServer
 from tests.soon import is_once
+from windlass import QueueFull, Windlass
 from windlass.core.ids import partition_of
 from windlass.engine.contract import NewJob, Plan, PutCode
+from windlass.engine.redis import partitions as placing
 from windlass.engine.redis.engine import RedisEngine
 from windlass.engine.redis.partitions import Partitions
 from windlass.engine.waiting import POLL_FLOOR_MS
@@ -37,6 +42,14 @@ def test_a_batch_stays_together_and_the_next_goes_elsewhere(engine: RedisEngine)
         seen.append(partition)
         engine.put(jobs)
     assert sorted(seen) == [0, 1, 2, 3]
+
+
+def test_producers_that_live_for_one_job_leave_no_partition_empty(
+    server: RedisServer, open_redis: OpenRedis
+) -> None:
+    url = server.url(partitions=4)
+    begun = {partition_of(open_redis(url).new_id("t", "q", None)) for _ in range(99)}
+    assert begun == {0, 1, 2, 3}
 
 
 def test_a_key_leads_to_one_partition(engine: RedisEngine) -> None:
@@ -135,3 +148,69 @@ def test_a_partition_that_never_runs_dry_does_not_starve_the_others(engine: Redi
 def ids_in(partitions: Partitions, partition: int, number: int) -> list[str]:
     ids = (f"id-{n}" for n in range(100_000))
     return list(islice((id for id in ids if partitions.of_id(id) == partition), number))
+
+
+# --------------------------------------------------------------------------------- a full queue
+
+
+@pytest.fixture
+def app(server: RedisServer, monkeypatch: pytest.MonkeyPatch) -> Iterator[Windlass]:
+    """With a queue for two jobs in each of four partitions; each call begins with the first."""
+    monkeypatch.setattr(placing, "any_of", lambda number: 0)
+    monkeypatch.setattr(Partitions, "advance", lambda self: None)
+    with Windlass(server.url(partitions=4)) as app:
+        app.task(name="load", queue="imports")(load)
+        app.queue("imports").set(max_waiting=8)
+        yield app
+
+
+def load(number: int) -> None: ...
+
+
+@pytest.mark.parametrize("way", ["enqueue", "aenqueue", "enqueue_many", "aenqueue_many"])
+def test_a_queue_is_full_when_all_partitions_are(app: Windlass, way: str) -> None:
+    task = app.tasks["load"]
+    made = []
+    for number in range(8):
+        match way:
+            case "enqueue":
+                made.append(task.enqueue(number))
+            case "aenqueue":
+                made.append(asyncio.run(task.aenqueue(number)))
+            case "enqueue_many":
+                made += task.enqueue_many([(number,)])
+            case _:
+                made += asyncio.run(task.aenqueue_many([(number,)]))
+    assert Counter(partition_of(job.id) for job in made) == {0: 2, 1: 2, 2: 2, 3: 2}
+    assert {job.info().task for job in made} == {"load"}
+    with pytest.raises(QueueFull):
+        task.enqueue(9)
+
+
+def test_a_batch_that_one_partition_has_no_room_for_goes_on_in_the_next(app: Windlass) -> None:
+    with pytest.raises(QueueFull) as caught:
+        app.tasks["load"].enqueue_many((number,) for number in range(9))
+    assert caught.value.__notes__ == ["8 jobs were enqueued before this."]
+
+
+def test_a_job_with_a_key_has_the_room_of_its_partition_alone(app: Windlass) -> None:
+    keys = [key for key in map(str, range(99)) if Partitions(4).of_key("load", key) == 1][:3]
+    *fit, last = (app.tasks["load"].using(idempotency_key=key) for key in keys)
+    for task in fit:
+        task.enqueue(1)
+    with pytest.raises(QueueFull):
+        last.enqueue(1)
+
+
+def test_only_some_of_very_many_partitions_are_tried(
+    server: RedisServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(placing, "any_of", lambda number: 0)
+    monkeypatch.setattr(Partitions, "advance", lambda self: None)
+    with Windlass(server.url(partitions=16)) as app:
+        task = app.task(name="load", queue="imports")(load)
+        app.queue("imports").set(max_waiting=16)
+        for number in range(8):
+            task.enqueue(number)
+        with pytest.raises(QueueFull):
+            task.enqueue(9)

@@ -15,11 +15,13 @@ import pytest
 
 from tests.worker.talking import WAY
 from tests.worker.yard import PROJECT, Worker, Yard
-from windlass import Job
+from windlass import FailureText, Job, Reject
 from windlass.context import Context, running
-from windlass.core.states import State
+from windlass.core.counting import Count
+from windlass.core.states import Reason, State
 from windlass.settings import mask_urls
-from windlass.worker.events import EVENTS
+from windlass.worker.burial import tell_burial
+from windlass.worker.events import EVENTS, listed
 from windlass.worker.logs import FORMAT, JobFilter, JsonFormatter, TextFormatter
 
 CANARY = "xyzzy-canary"
@@ -74,7 +76,12 @@ def test_every_line_is_an_object(yard: Yard) -> None:
     lines = [json.loads(line) for line in worker.log().splitlines()]
     events: dict[str, Any] = {line["event"]: line for line in lines if "event" in line}
     assert {"worker_started", "worker_ready", "worker_stopped", "job_ended"} <= events.keys()
-    assert events["worker_ready"]["tasks"] == 3
+    started = events["worker_started"]
+    assert started.items() >= {"app": "tests.worker.talking:app", "labels": []}.items()
+    assert (started["processes"], started["slots"], started["queues"]) == (1, 4, [])
+    assert events["worker_ready"]["number"] == 3
+    assert events["worker_tasks"]["tasks"] == ["atalk", "lose", "talk"]
+    assert events["worker_settings"]["settings"]["log_format"] == "json"
     failed = events["job_failed"]
     assert (failed["job_id"], failed["error"], failed["attempt"]) == (jobs[1].id, "ValueError", 1)
     ended = [line for line in lines if line.get("event") == "job_ended"]
@@ -182,6 +189,37 @@ def test_an_error_in_a_line_is_shown_by_its_words() -> None:
     made = record(line, OSError("nobody listens"), name="windlass.worker")
     shown = json.loads(JsonFormatter().format(made))
     assert (shown["event"], shown["why"]) == ("engine_away", "nobody listens")
+
+
+@pytest.mark.parametrize(
+    ("line", "values", "field", "expected"),
+    [
+        ("child %d died: %s; %s", (1, "SIGKILL", listed([])), "job_ids", []),
+        ("child %d died: %s; %s", (1, "SIGKILL", listed(["a", "b"])), "job_ids", ["a", "b"]),
+        (
+            "refused %s, for jobs that are in other hands: %s",
+            (Count(2, "stale outcome"), "a, b"),
+            "job_ids",
+            ["a", "b"],
+        ),
+    ],
+)
+def test_a_name_has_one_type(
+    line: str, values: tuple[object, ...], field: str, expected: object
+) -> None:
+    shown = json.loads(JsonFormatter().format(record(line, *values, name="windlass.worker")))
+    assert shown[field] == expected
+
+
+def test_lines_about_dead_jobs_are_events_too() -> None:
+    line = "there are %d dead jobs, more than %d: see windlass dead list --group"
+    shown = json.loads(JsonFormatter().format(record(line, 9, 5, name="windlass.dead")))
+    assert (shown["event"], shown["dead"], shown["threshold"]) == ("dead_jobs_many", 9, 5)
+
+
+def test_our_own_errors_are_named_as_they_are_imported(caplog: pytest.LogCaptureFixture) -> None:
+    tell_burial("j", "t", Reason.REJECTED, FailureText.of(Reject("no such order")))
+    assert caplog.messages == ["job j of task t is dead, rejected: Reject"]
 
 
 def test_only_lines_of_the_worker_are_its_events() -> None:

@@ -103,7 +103,7 @@ def test_a_run_that_does_not_end_loses_its_job_and_its_slot_is_made_good(
     assert record.reason is Reason.TIMED_OUT
     assert (record.counters.attempt, record.counters.crashes) == (1, 0)
     assert "did not end within 200ms" in error_of(record).message
-    worker.await_log(f"job {job.id} of task {kind} is dead, timed_out: windlass.errors.TimedOut")
+    worker.await_log(f"job {job.id} of task {kind} is dead, timed_out: TimedOut")
     assert_all_slots_work(yard, 2)
     until(lambda: first.pid not in worker.children(), "the end of the child")
     assert len(worker.children()) == 1

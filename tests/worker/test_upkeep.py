@@ -26,6 +26,7 @@ from windlass.engine.contract import (
     Plan,
     Tended,
 )
+from windlass.worker import loss_watch
 from windlass.worker import upkeep as upkeep_module
 from windlass.worker.declaring import declarations
 from windlass.worker.slots import SlotTable
@@ -107,6 +108,22 @@ def test_claims_under_a_nonce_that_the_child_does_not_know_are_given_back(office
     assert office.state(known) is State.RUNNING
     assert office.state(later) is State.RUNNING, "it was announced after the look at the newest"
     assert office.child.table.confirmed_beat() > 0
+
+
+def test_jobs_that_another_worker_has_lost_are_told_of(
+    office: Office, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(loss_watch, "LOOK_S", 0.02)
+    monkeypatch.setattr(upkeep_module, "TEND_S", 0.02)
+    office.task.enqueue()
+    assert office.engine.claim("another", "nonce", Plan(), 1).claims
+    office.upkeep.start()
+    until(lambda: "stats" in office.faulty.calls, "the first look")
+    for _ in range(4):
+        office.engine.clock_offset_ms += 10_000
+        office.faulty.calls.clear()
+        until(lambda: office.faulty.calls.count("beat") > 1, "a beat")
+    until(lambda: "silent: 1 job" in caplog.text, "the line")
 
 
 def test_a_session_that_is_gone_is_told_of(office: Office) -> None:

@@ -31,7 +31,7 @@ from windlass.cli.parameters import (
     limit_option,
 )
 from windlass.cli.records import describe, print_record
-from windlass.cli.wording import age, count, program, summary_of
+from windlass.cli.wording import age, count, more_than, program, summary_of
 from windlass.core.pace import per_second
 from windlass.dead import Changed, Choice, Selection, require_dead, target
 from windlass.engine.contract import JobRecord
@@ -230,7 +230,7 @@ def _none(app: Windlass, choice: Choice) -> str:
 
 def _say_more(found: int, limit: int) -> None:
     if found > limit:
-        say(f"There are more than these {limit:,}: give a larger --limit to see them.")
+        say(more_than(limit))
 
 
 @dead.command()
@@ -430,8 +430,7 @@ def _conclude(ended: bulk.Ended, verb: str, as_json: bool) -> None:
         say(f"{count(changed.left, 'job')} left alone: no longer dead when its turn came.")
     if ended.was_stopped:
         raise click.ClickException(
-            f"Stopped: {count(changed.done, 'dead job')} {verb}, the others are as they were. The "
-            "same command goes on with them."
+            "Stopped: the others are as they were. The same command goes on with them."
         )
 
 

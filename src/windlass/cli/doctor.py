@@ -67,7 +67,7 @@ def doctor(ctx: click.Context, app_path: str | None, url: str | None, as_json: b
         print_json({"engine": location, "findings": findings})
     else:
         print_table(
-            ["verdict", "about", "finding"],
+            ["grade", "subject", "text"],
             ((finding.grade, finding.subject, finding.text) for finding in findings),
         )
         say(_summary(location, findings))

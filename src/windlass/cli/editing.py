@@ -16,6 +16,7 @@ import msgspec
 from windlass.app import Windlass
 from windlass.cli.enqueue import require_fit
 from windlass.cli.output import say
+from windlass.cli.wording import sentence
 from windlass.core.envelope import unpack
 from windlass.engine.contract import JobRecord
 from windlass.errors import DecodeError, EncodeError, UnreadableHere
@@ -39,7 +40,7 @@ def retry_with(
         args, kwargs = _decode(call, task)
         app.dead.retry_with(record.id, *args, **kwargs)
     except (TypeError, ValueError, DecodeError, EncodeError) as error:
-        raise click.UsageError(f"The arguments do not fit: {error}.") from error
+        raise click.UsageError(f"The arguments do not fit: {sentence(error)}") from error
     if task is None:
         say(f"The task {record.task} is not known here: the arguments were not checked. See --app.")
 

@@ -22,7 +22,7 @@ from windlass.cli import parameters
 from windlass.cli.connecting import connect_to_enqueue
 from windlass.cli.output import print_json, say
 from windlass.cli.parameters import app_option, json_option, url_option
-from windlass.cli.wording import program, summary_of
+from windlass.cli.wording import program, sentence, summary_of
 from windlass.core.failure import FailureText
 from windlass.core.states import State
 from windlass.errors import (
@@ -71,7 +71,7 @@ _KEY: Final = "using(idempotency_key=...)"
 )
 @click.option(
     "--priority",
-    type=click.IntRange(LOWEST_PRIORITY, HIGHEST_PRIORITY),
+    type=parameters.WholeNumber(LOWEST_PRIORITY, HIGHEST_PRIORITY),
     metavar="N",
     help="Higher runs first.",
 )
@@ -188,7 +188,7 @@ def _decode_call(
         positional, named = task.codecs.get("json").decode(written)
         task.bind(*positional, **named)
     except (TypeError, ValueError, DecodeError) as error:
-        raise click.UsageError(f"The arguments do not fit: {error}.") from error
+        raise click.UsageError(f"The arguments do not fit: {sentence(error)}") from error
     return positional, named
 
 

@@ -7,7 +7,9 @@
 
 from __future__ import annotations
 
+import json
 import re
+import shlex
 from typing import Final
 
 import click
@@ -23,6 +25,7 @@ _EXTRA: Final = re.compile(r"Got unexpected extra arguments? \((.*)\)", re.DOTAL
 #: command -> what does the same here
 _COMMANDS: Final = {
     "beat": "Every worker looks after schedules: `windlass schedule list` shows them.",
+    "version": "Write `windlass --version`.",
     "flower": "`windlass top` shows queues, workers and running jobs.",
     "inspect": "`windlass workers` shows which workers live, and what they run.",
     "purge": "`windlass queue purge` removes what waits in a queue, `windlass dead discard` "
@@ -68,7 +71,23 @@ def explain(error: click.UsageError) -> click.UsageError:
     app = _APP.search(extra[1]) if extra else None
     if app and any("--app" in one.opts for one in _parameters(error)):
         return click.UsageError(f"{error.message}. Write --app {app[0]}.", error.ctx)
+    if extra and any("--args" in one.opts for one in _parameters(error)):
+        return click.UsageError(f"{error.message}. Write --args {_as_args(extra[1])}.", error.ctx)
     return error
+
+
+def _as_args(words: str) -> str:
+    """Arguments as they are written on a command line, as one JSON array, quoted for a shell."""
+    values = [word if _is_json(word) else json.dumps(word) for word in words.split(" ")]
+    return shlex.quote(f"[{', '.join(values)}]")
+
+
+def _is_json(word: str) -> bool:
+    try:
+        json.loads(word)
+    except ValueError:
+        return False
+    return True
 
 
 def _parameters(error: click.UsageError) -> list[click.Parameter]:

@@ -21,7 +21,7 @@ from windlass.cli.parameters import (
     queue_name,
 )
 from windlass.cli.records import describe, find_all, print_record
-from windlass.cli.wording import age, count
+from windlass.cli.wording import age, count, more_than
 from windlass.core.lines import queue_of
 from windlass.core.states import Hold, State
 from windlass.engine.contract import CancelCode, ChangeCode, Engine, Filter, JobRecord
@@ -77,7 +77,7 @@ def list_(
     else:
         say(f"No such jobs.{question}")
     if len(found) > limit:
-        say(f"There are more than these {limit:,}: give a larger --limit to see them.")
+        say(more_than(limit))
 
 
 def _ask_after(app: Windlass, task: str | None, queue: str | None) -> str:

@@ -13,7 +13,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final
 
 import click
@@ -116,15 +116,16 @@ def print_trimmed(out: Console, table: RenderableType) -> None:
         click.echo(line.rstrip(), color=out.is_terminal)
 
 
-def print_fields(fields: Iterable[tuple[str, object]]) -> None:
-    """Names and values of one thing, one a line; what is not known is left out."""
+def print_fields(fields: Iterable[tuple[str, object]], now: datetime | None = None) -> None:
+    """Names and values of one thing, one a line; what is not known is left out. Ages are those of
+    `now`."""
     from rich.text import Text
 
     known = [(name, value) for name, value in fields if value not in (None, "")]
     width = max((len(name) for name, _ in known), default=0)
-    out = console()
+    out, now = console(), now or datetime.now(UTC)
     for name, value in known:
-        first, *others = _cell(value).split("\n") or [Text()]
+        first, *others = _cell(value, now).split("\n") or [Text()]
         out.print(Text.assemble((name.ljust(width), "bold"), "  ", first))
         for line in others:
             out.print(Text.assemble(" " * width, "  ", line))
@@ -172,7 +173,7 @@ def _one_line(value: object) -> Text:
     return Text("\\n").join(cell.split("\n")) if "\n" in cell.plain else cell
 
 
-def _cell(value: object) -> Text:
+def _cell(value: object, now: datetime | None = None) -> Text:
     from rich.text import Text
 
     if value is None:
@@ -183,7 +184,7 @@ def _cell(value: object) -> Text:
         return Text(str(value), style=GRADE_STYLES[value])
     if isinstance(value, datetime):
         shown = value.astimezone().isoformat(sep=" ", timespec="milliseconds")
-        return Text(f"{shown} ({age(value)})")
+        return Text(f"{shown} ({age(value, now)})")
     if isinstance(value, int) and not isinstance(value, bool):
         return Text(f"{value:,}")
     return Text(printable(str(value)))

@@ -24,6 +24,12 @@ LEAST_MEMORY = 16 * 10**6
 F = TypeVar("F", bound=Callable[..., Any])
 
 
+class WholeNumber(click.IntRange):
+    """With a name that is no word of programmers."""
+
+    name = "whole number"
+
+
 # ---------------------------------------------------------------------------------------- options
 
 
@@ -53,7 +59,7 @@ def limit_option(command: F) -> F:
         "--limit",
         default=50,
         show_default=True,
-        type=click.IntRange(1),
+        type=WholeNumber(1),
         metavar="N",
         help="List at most so many.",
     )(command)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+import logging
+from collections.abc import Iterator
 from datetime import timedelta
 
 import click
@@ -23,7 +24,7 @@ from windlass.core.durations import describe_ms
 from windlass.core.lines import queue_of
 from windlass.core.states import WAITING, State
 from windlass.engine.contract import Engine
-from windlass.queue import Queue, QueueInfo
+from windlass.queue import QueueInfo
 from windlass.settings import nearest
 
 
@@ -38,6 +39,7 @@ def queue() -> None:
 
 
 _name = click.argument("name", type=queue_name)
+_consent = click.option("--yes", is_flag=True, help="Also if nothing is known of the queue.")
 
 
 @queue.command("list")
@@ -88,15 +90,20 @@ def settings_of(info: QueueInfo) -> str:
 
 @queue.command()
 @_name
+@_consent
 @connection_options
 @json_option
-def pause(name: str, app_path: str | None, url: str | None, as_json: bool) -> None:
+def pause(name: str, yes: bool, app_path: str | None, url: str | None, as_json: bool) -> None:
     """Let no worker claim from a queue. What runs goes on, what waits keeps its place.
 
     \b
     windlass queue pause mail
+    windlass queue pause to-come --yes
     """
-    info = _change(name, app_path, url, Queue.pause)
+    with connect(app_path, url) as app:
+        _require_known(name, app, yes)
+        app.queue(name).pause()
+        info = app.queue(name).info()
     _report(info, f"The queue {name} is paused.", as_json)
 
 
@@ -110,17 +117,11 @@ def resume(name: str, app_path: str | None, url: str | None, as_json: bool) -> N
     \b
     windlass queue resume mail
     """
-    info = _change(name, app_path, url, Queue.resume)
-    _report(info, f"The queue {name} is open.", as_json)
-
-
-def _change(
-    name: str, app_path: str | None, url: str | None, change: Callable[[Queue], None]
-) -> QueueInfo:
     with connect(app_path, url) as app:
-        _ask_after(name, app)
-        change(app.queue(name))
-        return app.queue(name).info()
+        _require_known(name, app, yes=True)  # it is open anyway
+        app.queue(name).resume()
+        info = app.queue(name).info()
+    _report(info, f"The queue {name} is open.", as_json)
 
 
 def _report(info: QueueInfo, sentence: str, as_json: bool) -> None:
@@ -130,12 +131,18 @@ def _report(info: QueueInfo, sentence: str, as_json: bool) -> None:
         tell(sentence)
 
 
-def _ask_after(name: str, app: Windlass) -> None:
-    """A queue may be changed before its first job; one that nobody knows may be a slip of the
-    pen."""
+def _require_known(name: str, app: Windlass, yes: bool) -> None:
+    """A queue may be changed before its first job; one that nothing is known of is more likely a
+    slip of the pen."""
     known = {*_names(app.engine), *(task.queue for task in app.tasks.values())}
-    if name not in known and (question := nearest(name, known)):
-        say(f"No job was ever in the queue {name}.{question}")
+    if name in known:
+        return
+    unknown = f"No job is in a queue {name}, and no task that is known here goes to it."
+    question = nearest(name, known)
+    if not yes:
+        raise click.ClickException(f"{unknown}{question} With --yes it is changed all the same.")
+    if question:
+        say(f"{unknown}{question}")
 
 
 @queue.command("set", short_help="Change the settings of a queue.")
@@ -152,12 +159,14 @@ def _ask_after(name: str, app: Windlass) -> None:
     metavar="N|off",
     help="Refuse to enqueue more while so many wait.",
 )
+@_consent
 @connection_options
 @json_option
 def set_(
     name: str,
     ageing: timedelta | None,
     max_waiting: int | None,
+    yes: bool,
     app_path: str | None,
     url: str | None,
     as_json: bool,
@@ -171,7 +180,7 @@ def set_(
     if ageing is None and max_waiting is None:
         raise click.UsageError("Expected something to change: give --ageing or --max-waiting.")
     with connect(app_path, url) as app:
-        _ask_after(name, app)
+        _require_known(name, app, yes)
         try:
             app.queue(name).set(ageing=ageing, max_waiting=max_waiting)
         except ValueError as error:
@@ -182,7 +191,7 @@ def set_(
 
 @queue.command(short_help="Remove what waits in a queue for good.")
 @_name
-@click.option("--yes", is_flag=True, help="Do not ask.")
+@click.option("--yes", is_flag=True, help="Do not ask, also if nothing is known of the queue.")
 @connection_options
 @json_option
 def purge(name: str, yes: bool, app_path: str | None, url: str | None, as_json: bool) -> None:
@@ -193,9 +202,11 @@ def purge(name: str, yes: bool, app_path: str | None, url: str | None, as_json: 
     windlass queue purge mail --yes
     """
     with connect(app_path, url) as app:
-        _ask_after(name, app)
+        _require_known(name, app, yes)
         if not yes:
             _confirm(app.queue(name).info(), app.engine.location)
+        # Said below; without a handler Python would print the line of the log too.
+        logging.getLogger("windlass").addHandler(logging.NullHandler())
         with progress(f"Purging {name}") as advance:
             removed = app.queue(name).purge(advance)
     if as_json:

@@ -65,7 +65,7 @@ def describe(record: JobRecord, why_held: str | None = None) -> dict[str, Any]:
 
 
 def print_record(record: JobRecord, why_held: str | None = None) -> None:
-    info = JobInfo.of(record)
+    info, now = JobInfo.of(record), datetime.now(UTC)
     print_fields(
         [
             ("id", info.id),
@@ -92,9 +92,10 @@ def print_record(record: JobRecord, why_held: str | None = None) -> None:
             ("progress", _progress_words(info)),
             ("log", "\n".join(f"{_clock(line.at)} {line.message}" for line in info.log)),
             ("result", _result_text(record) if record.has_result else None),
-            ("history", "\n".join(_line(failure) for failure in record.failures)),
-            ("error", info.error.traceback or info.error.message if info.error else None),
-        ]
+            ("history", "\n".join(_line(failure, now) for failure in record.failures)),
+            ("last error", info.error.traceback or info.error.message if info.error else None),
+        ],
+        now,
     )
 
 
@@ -178,15 +179,16 @@ def _entry(failure: Failure) -> dict[str, Any]:
     }
 
 
-def _line(failure: Failure) -> str:
+def _line(failure: Failure, now: datetime) -> str:
+    ago = age(_instant(failure), now)
     if failure.event == Event.REVIVE:
-        return f"its arguments were changed {age(_instant(failure))}; before: {_replaced(failure)}"
+        return f"its arguments were changed {ago}; before: {_replaced(failure)}"
     error = _error_of(failure)
     words = next((past for event, past in _PAST.items() if event == failure.event), failure.event)
     ran = "" if failure.started_ms is None else f" after {span(failure.at_ms - failure.started_ms)}"
     where = "" if failure.session is None else f" on {failure.session}"
     cause = "" if error is None else f": {summary_of(error)}"
-    return f"attempt {failure.attempt} {words} {age(_instant(failure))}{ran}{where}{cause}"
+    return f"attempt {failure.attempt} {words} {ago}{ran}{where}{cause}"
 
 
 def _instant(failure: Failure) -> datetime:

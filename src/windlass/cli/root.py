@@ -101,7 +101,7 @@ def _shown(error: click.ClickException) -> str:
     """The error with the usage of its command, as click prints it."""
     text = StringIO()
     (explain(error) if isinstance(error, click.UsageError) else error).show(text)
-    return text.getvalue().rstrip()
+    return text.getvalue().rstrip().expandtabs(4)
 
 
 def _require_place() -> None:

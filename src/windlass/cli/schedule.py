@@ -11,7 +11,7 @@ import click
 from windlass.cli.connecting import connect
 from windlass.cli.group import SuggestingGroup
 from windlass.cli.output import print_json, print_table, say, tell
-from windlass.cli.parameters import connection_options, json_option
+from windlass.cli.parameters import WholeNumber, connection_options, json_option
 from windlass.cli.wording import age
 from windlass.errors import DecodeError
 
@@ -85,7 +85,7 @@ def _described(info: ScheduleInfo) -> dict[str, object]:
     "--number",
     default=5,
     show_default=True,
-    type=click.IntRange(1, 1000),
+    type=WholeNumber(1, 1000),
     metavar="N",
     help="How many.",
 )

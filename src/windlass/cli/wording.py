@@ -18,11 +18,11 @@ from windlass.core.failure import FailureText
 _UNITS_MS: Final = (86_400_000, 3_600_000, 60_000, 1_000)
 
 
-def age(instant: datetime | None) -> str:
-    """How long ago, or how far ahead."""
+def age(instant: datetime | None, now: datetime | None = None) -> str:
+    """How long ago, or how far ahead; ages that are compared are given the same `now`."""
     if instant is None:
         return ""
-    distance_ms = int((datetime.now(UTC) - instant).total_seconds() * 1000)
+    distance_ms = int(((now or datetime.now(UTC)) - instant).total_seconds() * 1000)
     return f"in {span(-distance_ms)}" if distance_ms < 0 else f"{span(distance_ms)} ago"
 
 
@@ -34,9 +34,19 @@ def span(ms: int) -> str:
     return describe_ms(ms // 1_000 * 1_000 if ms >= 1_000 else ms)
 
 
+def sentence(text: object) -> str:
+    """With a mark at its end, if it has none."""
+    return str(text) if str(text).endswith((".", "?", "!")) else f"{text}."
+
+
+def more_than(limit: int) -> str:
+    these = "this one" if limit == 1 else f"these {limit:,}"
+    return f"There are more than {these}: give a larger --limit to see them."
+
+
 def summary_of(error: FailureText) -> str:
     """The kind of an error and the first line of its message."""
-    kind = error.type.rpartition(".")[2] if error.type.startswith("windlass.") else error.type
+    kind = error.name
     first, *others = error.message.splitlines() or [""]
     return ": ".join(part for part in (kind, first) if part) + (" ..." if others else "")
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import click
 
 from windlass.cli.connecting import AppPath, let_children_import, require_app_path
-from windlass.cli.parameters import duration, label, memory_size, tier, url_option
+from windlass.cli.parameters import WholeNumber, duration, label, memory_size, tier, url_option
 from windlass.cli.reload import Reloader
 from windlass.cli.systems import require_processes
 from windlass.core.queue_plans import read_tiers
@@ -41,14 +41,14 @@ from windlass.core.queue_plans import read_tiers
 @click.option(
     "-p",
     "--processes",
-    type=click.IntRange(1),
+    type=WholeNumber(1),
     metavar="N",
     help="Child processes. [default: one per core]",
 )
 @click.option(
     "-c",
     "--slots",
-    type=click.IntRange(1, 1000),
+    type=WholeNumber(1, 1000),
     default=10,
     show_default=True,
     metavar="N",
@@ -56,7 +56,7 @@ from windlass.core.queue_plans import read_tiers
 )
 @click.option(
     "--max-jobs",
-    type=click.IntRange(1),
+    type=WholeNumber(1),
     metavar="N",
     help="Replace a child that has ended about so many jobs. [default: never]",
 )

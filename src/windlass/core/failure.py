@@ -45,6 +45,11 @@ class FailureText(msgspec.Struct, frozen=True):
     place: str = ""  # the innermost function of neither Python nor windlass that it came through
 
     @property
+    def name(self) -> str:
+        """The type; of our own as they are imported, not where they are written."""
+        return self.type.rpartition(".")[2] if self.type.startswith("windlass.") else self.type
+
+    @property
     def fingerprint(self) -> str:
         """The same for failures that are alike: see `core.fingerprint`. "" where it was not
         decrypted: then nobody knows."""

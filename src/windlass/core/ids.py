@@ -63,6 +63,11 @@ def derived_digits(wall_ms: int, origin: str) -> str:
     return _digits(int.from_bytes(digest) >> 2, 14)
 
 
+def moved_id(job_id: str, partition: int) -> str:
+    """An id from `new_id`, in another partition."""
+    return f"{_generated(job_id)[:10]}{_PAIRS[partition]}{job_id[12:]}"
+
+
 def partition_of(job_id: str) -> int:
     """The partition that an id from `new_id` carries."""
     return _number(_generated(job_id)[10:12])

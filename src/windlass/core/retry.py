@@ -20,6 +20,7 @@ import msgspec
 from msgspec import UNSET, UnsetType
 
 from windlass.core import habits
+from windlass.core.counting import count
 from windlass.core.durations import MAX_DURATION_MS, Duration, describe_ms, to_ms
 from windlass.core.signals import Reject, RetryLater
 from windlass.core.states import Reason
@@ -279,8 +280,9 @@ def _attempts(value: object) -> int:
 def _listed_attempts(max_attempts: object, delays: int) -> int:
     if max_attempts is not UNSET and _attempts(max_attempts) != delays + 1:
         raise ValueError(
-            f"max_attempts={max_attempts} and delays disagree: {delays} delays make "
-            f"{delays + 1} attempts. Give one of the two, or as many delays as there are retries."
+            f"max_attempts={max_attempts} and delays disagree: so many delays make "
+            f"{count(delays + 1, 'attempt')}. Give one of the two, or as many delays as there are "
+            "retries."
         )
     return delays + 1
 

@@ -58,7 +58,8 @@ class Slot:
         try:
             return self._codec.encode(value)
         except ValueRefused as refused:
-            message = f"{self._place(key)}: {refused}"
+            advised = refused if self.name else str(refused).replace("; pass ", "; return ")
+            message = f"{self._place(key)}: {advised}"
             raise EncodeError(
                 message, task=self.task, parameter=self.name, path=refused.path
             ) from refused

@@ -175,6 +175,10 @@ class Engine(Protocol):
         """An id for a job to be put, which carries the partition that the job belongs to. Asks
         nobody. Other ids may be put too, but not with an idempotency key or a unique one."""
 
+    def elsewhere(self, job_id: str) -> list[str]:
+        """What an id that `new_id` made for a job without a key would be in each of the other
+        partitions, in turn; nothing where there is one. Asks nobody."""
+
     def put(self, jobs: Sequence[NewJob]) -> list[Placed]:
         """Store jobs; in each partition all of them, or none when it raises. A known id is left as
         it is. At most 500 at a time: more than that need not fit into one transaction of every

@@ -10,6 +10,7 @@ from windlass.core.lines import queue_of
 from windlass.core.queue_plans import read_tiers
 from windlass.engine.contract import Engine
 from windlass.worker.control import Ready
+from windlass.worker.events import Said, listed
 from windlass.worker.options import WorkerOptions
 
 log = getLogger("windlass.worker")
@@ -21,7 +22,7 @@ NAMED_TASKS = 20
 def show_banner(options: WorkerOptions, engine: Engine, ready: Ready) -> None:
     log.info("ready: %s, %s", engine.location, Count(len(ready.tasks), "task"))
     if ready.tasks:
-        log.info("tasks: %s", _shortened(ready.tasks))
+        log.info("tasks: %s", _first(ready.tasks))
     else:
         log.warning(
             "the app %s knows no task: name the modules that declare them in its setting include",
@@ -30,7 +31,8 @@ def show_banner(options: WorkerOptions, engine: Engine, ready: Ready) -> None:
     for pattern in ready.idle_routes:
         log.warning("no task of this app has a name that the route %s is for", pattern)
     if ready.unusual:
-        log.info("settings: %s", ", ".join(map("=".join, ready.unusual.items())))
+        words = ", ".join(map("=".join, ready.unusual.items()))
+        log.info("settings: %s", Said(ready.unusual, words))
     for name, variable in ready.overruled.items():
         log.warning(
             "%s is not heeded: the code of the app says %s, which comes first", variable, name
@@ -50,10 +52,10 @@ def _warn_of_idle_queues(served: Sequence[str], engine: Engine, queues: Sequence
                 "no task of this app goes to the queue %s, and no job was ever in it: they go to "
                 "%s",
                 queue,
-                ", ".join(queues),
+                listed(queues),
             )
 
 
-def _shortened(names: Sequence[str]) -> str:
+def _first(names: Sequence[str]) -> Said:
     named, others = sorted(names)[:NAMED_TASKS], len(names) - NAMED_TASKS
-    return ", ".join([*named, *([f"and {others} more"] if others > 0 else [])])
+    return Said(named, ", ".join([*named, *([f"and {others} more"] if others > 0 else [])]))

@@ -12,7 +12,7 @@ log = getLogger("windlass.worker")
 
 def tell_burial(job_id: str, task: str, reason: Reason, text: FailureText) -> None:
     """The type of an error, and where it was raised: its message may contain arguments."""
-    cause = text.type or text.message
+    cause = text.name or text.message
     if text.type and text.place:
-        cause = f"{text.type} in {text.place}"
+        cause = f"{text.name} in {text.place}"
     log.error("job %s of task %s is dead, %s: %s", job_id, task, reason, cause)

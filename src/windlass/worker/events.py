@@ -6,7 +6,7 @@ line costs nothing more unless it is written as JSON. A test holds this table to
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Final, NamedTuple
 
 from windlass.core.counting import Count
@@ -17,11 +17,32 @@ class Event(NamedTuple):
     fields: tuple[str, ...] = ()
 
 
+class Said(NamedTuple):
+    """A value, and the words for it: the line has the words, the field has the value."""
+
+    value: object
+    words: str
+
+    def __str__(self) -> str:
+        return self.words
+
+
+def listed(names: Iterable[str], before: str = "", none: str = "") -> Said:
+    value = list(names)
+    return Said(value, f"{before}{', '.join(value)}" if value else none)
+
+
+#: Fields that are lists, whichever line they are in: who collects lines gives each name one type.
+LISTS: Final = frozenset({"job_ids", "labels", "queues", "tasks"})
+
+
 #: line -> event. Names stay when words change.
 EVENTS: Final[Mapping[str, Event]] = {
     # the worker
-    "started: %s": Event("worker_started", ("worker",)),
-    "ready: %s, %s": Event("worker_ready", ("engine", "tasks")),
+    "started: app %s, %d x %d slots, %s%s": Event(
+        "worker_started", ("app", "processes", "slots", "queues", "labels")
+    ),
+    "ready: %s, %s": Event("worker_ready", ("engine", "number")),
     "tasks: %s": Event("worker_tasks", ("tasks",)),
     "settings: %s": Event("worker_settings", ("settings",)),
     "the app %s knows no task: name the modules that declare them in its setting include": Event(
@@ -95,7 +116,7 @@ EVENTS: Final[Mapping[str, Event]] = {
     ),
     "the alert on dead jobs could not be passed on": Event("dead_alert_failed"),
     # children
-    "child %d died: %s; %s": Event("child_died", ("child", "cause", "jobs")),
+    "child %d died: %s; %s": Event("child_died", ("child", "cause", "job_ids")),
     "child %d could not start: %s": Event("child_failed", ("child", "why")),
     "a child could not be started, and is tried again: %s": Event("child_not_started", ("why",)),
     "child %d retires: %s": Event("child_retires", ("child", "why")),
@@ -134,6 +155,7 @@ EVENTS: Final[Mapping[str, Event]] = {
     "running on, and to be refused: %s; going on as session %s": Event(
         "session_renewed", ("session", "dropped", "running", "new_session")
     ),
+    "taken back from workers that fell silent: %s": Event("jobs_taken_back", ("number",)),
     "the engine is away; trying until it is back: %s": Event("engine_away", ("why",)),
     "the engine is back: %s": Event("engine_back", ("engine",)),
     "the engine has not answered within %g s, and is waited for: %s": Event(
@@ -174,5 +196,13 @@ def describe(message: object, arguments: object) -> dict[str, object]:
     event = EVENTS.get(message) if isinstance(message, str) else None
     if event is None or not isinstance(arguments, tuple):
         return {}
-    values = (int(one) if isinstance(one, Count) else one for one in arguments)
-    return {"event": event.name, **dict(zip(event.fields, values, strict=False))}
+    fields = zip(event.fields, arguments, strict=False)
+    return {"event": event.name, **{name: _value(name, one) for name, one in fields}}
+
+
+def _value(name: str, given: object) -> object:
+    if isinstance(given, Said):
+        return given.value
+    if isinstance(given, Count):
+        return int(given)
+    return given.split(", ") if name in LISTS and isinstance(given, str) else given

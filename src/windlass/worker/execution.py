@@ -281,7 +281,7 @@ class Execution:
         packed = self._pack(claim, text)
         with suppress(BaseException):  # a handler of the app may be what fails
             log.error(
-                "job %s of task %s failed beside its code: %s", claim.id, claim.task, text.type
+                "job %s of task %s failed beside its code: %s", claim.id, claim.task, text.name
             )
         if claim.counters.attempt < (max_attempts or self._settings.retry.max_attempts):
             return Retried(id=claim.id, token=claim.token, delay_ms=ESCAPE_DELAY_MS, error=packed)
@@ -310,7 +310,7 @@ class Execution:
             claim.task,
             claim.counters.attempt,
             run.policy.max_attempts,
-            text.type,
+            text.name,
             describe_ms(decision.delay_ms),
         )
         packed = self._pack(claim, text)

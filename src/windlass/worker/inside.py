@@ -35,6 +35,7 @@ from windlass.worker.crew import assemble
 from windlass.worker.dead_watch import DeadWatch, call_hooks
 from windlass.worker.declaring import declarations
 from windlass.worker.event_loop import run_until
+from windlass.worker.events import listed
 from windlass.worker.guards import shield_engine
 from windlass.worker.introduction import add_settings, introduce
 from windlass.worker.lifespan import HeldLifespan
@@ -138,7 +139,7 @@ class InsideWorker:
             log.warning(
                 "this worker is inside a program and leaves alone what runs in processes of its "
                 "own, for a worker process to run: %s",
-                ", ".join(alone),
+                listed(alone),
             )
 
     def _open_engine(self) -> Engine:

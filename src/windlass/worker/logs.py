@@ -28,8 +28,8 @@ FORMAT: Final = "%(asctime)s %(levelname)s %(name)s[%(process)d] %(message)s"
 #: What a record is given of the job in which it was made.
 JOB_FIELDS: Final = ("job_id", "task", "queue", "attempt")
 
-#: The logger of the worker's own lines.
-_OURS: Final = "windlass.worker"
+#: The loggers of the worker's own lines.
+_OURS: Final = ("windlass.worker", "windlass.dead")
 #: All that the standard library itself puts into a record; the rest is `extra` of whoever logs.
 _STANDARD: Final = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", *JOB_FIELDS}
 #: What a terminal would obey, or take for the end of a line.
@@ -138,7 +138,7 @@ class JsonFormatter(logging.Formatter):
             "pid": record.process,
             "message": record.getMessage(),
         }
-        if record.name == _OURS:  # others may use the same words
+        if record.name in _OURS:  # others may use the same words
             fields |= describe(record.msg, record.args)
         for name in JOB_FIELDS:
             if getattr(record, name, None) is not None:

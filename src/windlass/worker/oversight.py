@@ -12,6 +12,7 @@ from collections.abc import Callable, Sequence
 from logging import getLogger
 from time import monotonic
 
+from windlass.worker.events import listed
 from windlass.worker.process import ChildProcess
 from windlass.worker.reactor import Reactor
 from windlass.worker.recycling import Recycling
@@ -60,7 +61,7 @@ class Oversight:
             "itself; running: %s",
             child.pid,
             round(monotonic() - child.table.pulse()),
-            ", ".join(child.table.occupied()) or "no job",
+            listed(child.table.occupied(), none="no job"),
         )
 
 

@@ -23,7 +23,7 @@ from functools import partial
 from logging import getLogger
 from time import monotonic
 
-from windlass.engine.contract import EngineOptions
+from windlass.engine.contract import Engine, EngineOptions
 from windlass.engine.url import open_engine
 from windlass.letters import DeadAlert
 from windlass.worker.banner import show_banner
@@ -46,6 +46,7 @@ from windlass.worker.control import (
 )
 from windlass.worker.dead_watch import DeadWatch
 from windlass.worker.enforcing import Enforcement
+from windlass.worker.events import listed
 from windlass.worker.introduction import add_settings
 from windlass.worker.logs import configure_early, configure_own
 from windlass.worker.options import WorkerOptions
@@ -123,7 +124,7 @@ class Supervisor:
         configure_early()
         with self._reactor, answer_probes(self._reactor, self._status):
             self._reactor.on_signal(self._on_signal)
-            log.info("started: %s", self._describe())
+            self._tell_start()
             try:
                 self._start_child(is_solo=False)
                 while self._children or (self._respawns and not self._stops):
@@ -135,11 +136,20 @@ class Supervisor:
         log.info("stopped")
         return self._exit_code
 
-    def _describe(self) -> str:
+    def _show_banner(self, engine: Engine, ready: Ready) -> None:
+        if not self._stops:  # else nobody is ready any more
+            show_banner(self._options, engine, ready)
+
+    def _tell_start(self) -> None:
         options = self._options
-        queues = f"queues {', '.join(options.queues)}" if options.queues else "every queue"
-        labels = f", labels {', '.join(options.labels)}" if options.labels else ""
-        return f"app {options.app}, {options.processes} x {options.slots} slots, {queues}{labels}"
+        log.info(
+            "started: app %s, %d x %d slots, %s%s",
+            options.app,
+            options.processes,
+            options.slots,
+            listed(options.queues, "queues ", none="every queue"),
+            listed(options.labels, ", labels "),
+        )
 
     def _status(self) -> WorkerStatus:
         children = [
@@ -226,7 +236,7 @@ class Supervisor:
             on_gone=lambda session: self._reactor.post(partial(self._tell_gone, session)),
             on_cancel=lambda session, ids: self._reactor.post(partial(self._cancel, session, ids)),
             on_suspects=lambda: self._reactor.post(self._serve_alone),
-            on_answer=partial(show_banner, self._options, engine, ready),
+            on_answer=partial(self._show_banner, engine, ready),
             timekeeper=Timekeeper(engine, ready.schedules),
             dead_watch=DeadWatch(
                 engine,
@@ -370,7 +380,7 @@ class Supervisor:
         if child.failure is not None:
             log.error("child %d could not start: %s", child.pid, child.failure)
         else:
-            running = f"running: {', '.join(suspects)}" if suspects else "no job was running"
+            running = listed(suspects, "running: ", none="no job was running")
             log.error("child %d died: %s; %s", child.pid, child.cause(), running)
 
     def _count_life(self, child: ChildProcess) -> None:

@@ -9,7 +9,8 @@
    so, and tell it again who there is and which schedules.
 4. Look whether suspects wait: children that are busy for long do not ask the engine.
 5. Once, say what a job that was confirmed survives, and what is wrong with the place.
-6. Alert when dead jobs pile up: `dead_watch` says when.
+6. Alert when dead jobs pile up: `dead_watch` says when; and say when jobs were taken back from
+   workers that fell silent: `loss_watch`.
 7. Declare the schedules of the app, and fire those that are due: `timekeeping` says how.
 
 An engine that is away or frozen holds up this thread and nothing else: signals and the deaths of
@@ -36,6 +37,7 @@ from windlass.engine.contract import Beat, Buried, Engine, Grade, Outcome, Plan,
 from windlass.errors import EngineError
 from windlass.worker.burial import tell_burial
 from windlass.worker.dead_watch import DeadWatch, sweep
+from windlass.worker.loss_watch import LossWatch
 from windlass.worker.slots import SlotTable
 from windlass.worker.timekeeping import Timekeeper
 
@@ -131,7 +133,9 @@ class Upkeep:
         self._beating = Duty(self._beat, 0.0)
         # What was declared nowhere for a day is paused: declare first.
         self._declaring = Duty(timekeeper.declare if timekeeper else _never, 0.0)
-        actions: tuple[Callable[[], float], ...] = (self._tend, self._look, self._examine)
+        losses = LossWatch(engine, lambda: [child.session for child in living()])
+        actions: tuple[Callable[[], float], ...]
+        actions = (self._tend, self._look, self._examine, losses.look)
         if timekeeper is not None:
             actions = (timekeeper.look, *actions)
         if dead_watch is not None:

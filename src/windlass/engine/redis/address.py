@@ -14,6 +14,8 @@ from windlass.errors import EngineError
 
 DEFAULT_PORT: Final = 6379
 DEFAULT_NAMESPACE: Final = "windlass"
+#: What may follow the question mark.
+OPTIONS: Final = ("namespace", "partitions", "allow_eviction", "ca_file", "database")
 #: A brace or a colon in it would change which slot a key belongs to, or which key it is.
 _NAMESPACE: Final = re.compile(r"[A-Za-z0-9_.-]{1,100}")
 
@@ -60,8 +62,16 @@ def read_address(url: str) -> Address:
         raise EngineError(
             "A redis url knows the options namespace, partitions, allow_eviction, ca_file and, "
             f"after unix://, database; found {', '.join(sorted(options))}."
+            f"{_ask_after(min(options))}"
         )
     return address
+
+
+def _ask_after(name: str) -> str:
+    from difflib import get_close_matches  # slow to import, and needed only after a mistake
+
+    near = get_close_matches(name, OPTIONS, n=1)
+    return f" Did you mean {near[0]}?" if near else ""
 
 
 def _network_place(parts: SplitResult) -> dict[str, Any]:

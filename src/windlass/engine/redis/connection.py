@@ -108,11 +108,13 @@ class Server:
         replies: dict[int, Reply] = {}
         pause_s = 0.0  # most connections break while nobody uses them
         cause: Exception | None = None
+        troubles, unsent = 0, list[Exception]()
         while True:
             left = [number for number in range(len(commands)) if number not in replies]
-            trouble = self._attempt(commands, left, replies, deadline)
+            trouble = self._attempt(commands, left, replies, deadline, unsent)
             if trouble is None:
                 return [replies[number] for number in range(len(commands))]
+            troubles += 1
             if isinstance(trouble, redis.exceptions.NoScriptError) and calls is not None:
                 self.has_forgotten = True
                 for number in left:
@@ -121,12 +123,17 @@ class Server:
             if cause is None or not isinstance(trouble, redis.exceptions.TimeoutError):
                 cause = trouble  # the last try may only have had too little time
             if time.monotonic() + pause_s >= deadline:
-                raise self._unavailable(cause, deadline) from cause
+                raise self._unavailable(cause, deadline, len(unsent) == troubles) from cause
             time.sleep(pause_s * random.uniform(0.5, 1.0))
             pause_s = min(pause_s * 2 or _FIRST_PAUSE_S, _MOST_PAUSE_S)
 
     def _attempt(
-        self, commands: list[bytes], left: list[int], replies: dict[int, Reply], deadline: float
+        self,
+        commands: list[bytes],
+        left: list[int],
+        replies: dict[int, Reply],
+        deadline: float,
+        unsent: list[Exception],
     ) -> Exception | None:
         """Send what has no reply yet; the trouble that may pass, or None when all is answered."""
         if not self._pool.take_turn(deadline - time.monotonic()):
@@ -146,6 +153,8 @@ class Server:
                 link = None  # otherwise a new one may lead to another server
         except (redis.exceptions.RedisError, OSError) as error:
             self._pool.close()  # the others have most likely broken with this one
+            if link is None:
+                unsent.append(error)
             return self._passing_or_raise(error)
         finally:
             if link is not None:
@@ -209,7 +218,7 @@ class Server:
             location=self.location,
         ) from error
 
-    def _unavailable(self, cause: Exception, deadline: float) -> EngineUnavailable:
+    def _unavailable(self, cause: Exception, deadline: float, unsent: bool) -> EngineUnavailable:
         seconds = self._timeout_s + time.monotonic() - deadline
         advice = _advice(cause)
         did = "did not answer" if advice is None else "did no work"
@@ -218,6 +227,7 @@ class Server:
             f"({str(cause) or type(cause).__name__}). {advice or _UNREACHED}",
             location=self.location,
             seconds=round(seconds, 3),
+            unsent=unsent,
         )
 
 

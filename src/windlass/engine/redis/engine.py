@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final, TypeVar
 
-from windlass.core.ids import new_id
+from windlass.core.ids import moved_id, new_id
 from windlass.core.states import Event
 from windlass.engine.contract import (
     BITE,
@@ -112,6 +112,10 @@ class RedisEngine:
         if key is None:
             return new_id(wall_ms, self._partitions.next_free())
         return new_id(wall_ms, self._partitions.of_key(task, key))
+
+    def elsewhere(self, job_id: str) -> list[str]:
+        here = self._partitions.of_id(job_id)
+        return [moved_id(job_id, number) for number in self._partitions.from_on(here)[1:]]
 
     # ----------------------------------------------------------------------------- hot paths
 

@@ -11,6 +11,7 @@ from typing import Any, Final
 
 import msgspec
 
+from windlass.core.counting import count
 from windlass.engine.redis.address import Address
 from windlass.errors import EngineError, FormatTooNew
 
@@ -104,9 +105,10 @@ def check_stored(stored: Sequence[Any], address: Address) -> None:
         )
     if partitions != address.partitions:
         raise EngineError(
-            f"The namespace {address.namespace} at {address} was set up with {partitions} "
-            f"partitions, and the url asks for {address.partitions}. The number cannot be changed "
-            f"later: write ?partitions={partitions} in the url, or choose another namespace."
+            f"The namespace {address.namespace} at {address} was set up with "
+            f"{count(partitions, 'partition')}, and the url asks for {address.partitions}. The "
+            f"number cannot be changed later: write ?partitions={partitions} in the url, or choose "
+            "another namespace."
         )
 
 

@@ -6,6 +6,7 @@ partitions than there are, goes by a checksum of its text, which never changes e
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterable, Sequence
 from typing import TypeVar
 from zlib import crc32
@@ -17,12 +18,19 @@ from windlass.errors import EngineError
 T = TypeVar("T")
 
 
+def any_of(number: int) -> int:
+    """Where a producer begins: if all began with the first, those that live for one job would leave
+    the others empty. It is read from the system: programs may seed the generator that they share
+    with us."""
+    return int.from_bytes(os.urandom(4)) % number
+
+
 class Partitions:
     """The partitions of one namespace."""
 
     def __init__(self, number: int) -> None:
         self.number = number
-        self._next = 0
+        self._next: int | None = None  # chosen at the first use: after a fork, each its own
 
     def of_id(self, job_id: str) -> int:
         if self.number == 1:
@@ -61,10 +69,13 @@ class Partitions:
     def next_free(self) -> int:
         """For jobs that may be anywhere: the same until something was put, so that a batch stays
         together."""
+        if self._next is None:
+            self._next = any_of(self.number)
         return self._next % self.number
 
     def advance(self) -> None:
-        self._next += 1
+        if self._next is not None:
+            self._next += 1
 
     def from_on(self, first: int) -> list[int]:
         """All of them, in turn, beginning with one."""

@@ -101,6 +101,9 @@ class SQLiteEngine:
     ) -> str:
         return new_id(time.time_ns() // 1_000_000)  # a file has one partition, whatever the job
 
+    def elsewhere(self, job_id: str) -> list[str]:
+        return []
+
     # ----------------------------------------------------------------------------- hot paths
 
     def put(self, jobs: Sequence[NewJob]) -> list[Placed]:

@@ -1,6 +1,6 @@
 """The contract suite, for whoever writes an engine: what it has to do, as tests to be passed.
 
-Needs pytest and hypothesis: `pip install windlass[testing]`. `suite` is all of it, `plugin` the
+Needs pytest and hypothesis: `pip install 'windlass[testing]'`. `suite` is all of it, `plugin` the
 fixtures, `place` what the author of an engine gives, `model` the specification.
 """
 

@@ -1,0 +1,62 @@
+"""A worker says when jobs were taken back from others that fell silent."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from functools import partial
+from pathlib import Path
+
+import pytest
+
+from tests.app.hand import Hand
+from tests.contract.variants import fresh_url
+from windlass import Windlass
+from windlass.core.ids import new_session
+from windlass.engine.contract import Beat
+from windlass.worker import loss_watch
+from windlass.worker.loss_watch import LossWatch
+
+
+@pytest.fixture(params=["sqlite-file", "redis-4"])
+def app(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Windlass]:
+    with Windlass(fresh_url(request.param, tmp_path)) as app:
+        app.task(name="nothing")(nothing)
+        yield app
+
+
+def nothing(number: int) -> None:
+    """A task."""
+
+
+def fall_silent(app: Windlass, number: int, *living: str) -> None:
+    """A worker takes jobs and is not heard of for a lease, while others are; then somebody takes
+    the jobs back."""
+    silent = Hand(app)
+    silent.session = new_session("silent", 1)
+    for _ in range(number):
+        app.tasks["nothing"].enqueue(1)
+        assert silent.find()
+    for _ in range(4):
+        app.engine.clock_offset_ms += app.settings.lease_ms // 3
+        let_live(app, *living)
+    assert app.engine.tend(()).reaped == number
+
+
+def let_live(app: Windlass, *sessions: str) -> None:
+    app.engine.beat([Beat(session=session, info=b"here") for session in sessions])
+
+
+def test_one_worker_tells_it_once(app: Windlass, caplog: pytest.LogCaptureFixture) -> None:
+    fall_silent(app, 1, "b")
+    let_live(app, "a", "b")
+    watches = [LossWatch(app.engine, partial(list, own)) for own in "ab"]
+    with caplog.at_level(logging.WARNING, "windlass.worker"):
+        for _ in range(2):
+            assert [watch.look() for watch in watches] == [loss_watch.LOOK_S] * 2
+        assert caplog.messages == [], "what was before it came is old"
+        fall_silent(app, 2, "a", "b")
+        for _ in range(2):
+            for watch in watches:
+                watch.look()
+    assert caplog.messages == ["taken back from workers that fell silent: 2 jobs"]
