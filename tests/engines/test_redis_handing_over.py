@@ -379,8 +379,7 @@ def test_only_to_those_who_listen_at_this_server(
 
 
 def listen(server: RedisServer, way: str, channel: str) -> Any:  # the driver has no types for it
-    driver: Any = redis.Redis(host="127.0.0.1", port=server.port)
-    listener = driver.pubsub()
+    listener: Any = redis.Redis(host="127.0.0.1", port=server.port).pubsub()  # type: ignore[no-untyped-call]  # as it says
     getattr(listener, way)(channel)
     assert listener.get_message(timeout=5) is not None
     return listener
