@@ -94,17 +94,17 @@ echo "${{COMPREPLY[@]}}"
 
 
 @pytest.mark.parametrize(
-    ("command", "question"),
+    ("command", "code", "question"),
     [
-        (("queue", "pause", "defualt"), "Did you mean default?"),
-        (("job", "list", "--queue", "defualt"), "Did you mean default?"),
-        (("job", "list", "--task", "tasks.ad"), "Did you mean tasks.add?"),
+        (("queue", "pause", "defualt"), 1, "Did you mean default?"),
+        (("job", "list", "--queue", "defualt"), 0, "Did you mean default?"),
+        (("job", "list", "--task", "tasks.ad"), 0, "Did you mean tasks.add?"),
     ],
 )
 def test_names_that_nobody_knows(
-    type_here: Typing, command: tuple[str, ...], question: str
+    type_here: Typing, command: tuple[str, ...], code: int, question: str
 ) -> None:
     type_here("enqueue", "tasks.add", "--args", "[1]", WINDLASS_APP="tasks:app")
     ran = type_here(*command, WINDLASS_APP="tasks:app")
-    assert ran.code == 0
+    assert ran.code == code
     assert question in ran.err

@@ -26,7 +26,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.slow)
 
 
-@pytest.fixture(autouse=True, scope="session")
+@pytest.fixture(autouse=True, scope="package")
 def first_partition() -> Iterator[None]:
     """Where an engine with several begins: examples that fail are to fail again."""
     with pytest.MonkeyPatch.context() as patch:

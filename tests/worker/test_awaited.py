@@ -67,7 +67,7 @@ def test_a_child_for_suspects_does_not_end_while_it_runs_one(
     rig.gate.clear()
     job_id = enqueue_suspect(rig)
     pump = rig.start(ALONE)
-    until(lambda: rig.starts == [1] and "await_claim" in rig.faulty.calls, "both")
+    until(lambda: rig.starts == [1] and "wait" in rig.faulty.calls, "both")
     monkeypatch.setattr(pump_module, "SOLO_IDLE_S", 0.0)
     rounds = pump.rounds
     pump.look()

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from tests.worker.talking import WAY
-from tests.worker.yard import PROJECT, Worker, Yard
+from tests.worker.yard import PROJECT, Worker, Yard, until
 from windlass import FailureText, Job, Reject
 from windlass.context import Context, running
 from windlass.core.counting import Count
@@ -72,6 +72,7 @@ def test_every_line_is_an_object(yard: Yard) -> None:
     worker = start(yard, log_format="json", log_level="debug")
     jobs[0].result(timeout=20)
     yard.await_state(jobs[1], State.DEAD)
+    until(lambda: '"worker_settings"' in worker.log(), "all that it says at the start")
     assert worker.stop() == 0
     lines = [json.loads(line) for line in worker.log().splitlines()]
     events: dict[str, Any] = {line["event"]: line for line in lines if "event" in line}
