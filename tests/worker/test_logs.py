@@ -134,6 +134,7 @@ def test_lines_of_the_worker_are_not_lost(yard: Yard, way: str, capfd: Any) -> N
     job = enqueue(yard, "lose", CANARY)
     worker = start(yard, way=way)
     yard.await_state(job, State.DEAD)
+    worker.await_log("ready")
     worker.stop()
     shown = capfd.readouterr().out if way == "own windlass" else worker.log()
     assert f"job {job.id} of task lose is dead" in shown

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import os
 import signal
 import time
@@ -14,9 +13,7 @@ from tests.worker.yard import Yard
 from windlass.core.retry import Retry
 from windlass.core.states import Reason, State
 from windlass.job import Job
-from windlass.worker.control import Ready
-from windlass.worker.options import WorkerOptions
-from windlass.worker.supervisor import ECHO_S, Supervisor
+from windlass.worker.supervisor import ECHO_S
 
 
 def test_an_idle_worker_stops_at_once(yard: Yard) -> None:
@@ -31,20 +28,6 @@ def test_a_worker_that_is_still_loading_stops_at_once(yard: Yard) -> None:
     worker = yard.start()
     worker.await_log("started")
     assert worker.stop() == 0
-
-
-def test_a_worker_that_stops_before_the_engine_has_answered_is_not_called_ready(
-    yard: Yard, caplog: pytest.LogCaptureFixture
-) -> None:
-    supervisor = Supervisor(WorkerOptions("shop:app", (), 1, 1, None))
-    ready = Ready("", 1, 1, 1, 1, 0, 0, ("t",), "info", "text", {}, {})
-    with supervisor._reactor, caplog.at_level(logging.INFO, "windlass.worker"):
-        supervisor._stops = 1
-        supervisor._show_banner(yard.app.engine, ready)
-        assert caplog.messages == []
-        supervisor._stops = 0
-        supervisor._show_banner(yard.app.engine, ready)
-    assert caplog.messages[0].startswith("ready: ")
 
 
 @pytest.mark.parametrize(

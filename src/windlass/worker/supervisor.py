@@ -23,7 +23,7 @@ from functools import partial
 from logging import getLogger
 from time import monotonic
 
-from windlass.engine.contract import Engine, EngineOptions
+from windlass.engine.contract import EngineOptions
 from windlass.engine.url import open_engine
 from windlass.letters import DeadAlert
 from windlass.worker.banner import show_banner
@@ -136,10 +136,6 @@ class Supervisor:
         log.info("stopped")
         return self._exit_code
 
-    def _show_banner(self, engine: Engine, ready: Ready) -> None:
-        if not self._stops:  # else nobody is ready any more
-            show_banner(self._options, engine, ready)
-
     def _tell_start(self) -> None:
         options = self._options
         log.info(
@@ -236,7 +232,7 @@ class Supervisor:
             on_gone=lambda session: self._reactor.post(partial(self._tell_gone, session)),
             on_cancel=lambda session, ids: self._reactor.post(partial(self._cancel, session, ids)),
             on_suspects=lambda: self._reactor.post(self._serve_alone),
-            on_answer=partial(self._show_banner, engine, ready),
+            on_answer=partial(show_banner, self._options, engine, ready),
             timekeeper=Timekeeper(engine, ready.schedules),
             dead_watch=DeadWatch(
                 engine,
