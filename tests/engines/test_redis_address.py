@@ -12,7 +12,8 @@ import pytest
 
 from tests.engines.conftest import OpenRedis, new_job
 from tests.redis_server import RedisServer, free_port, private_server
-from windlass.engine.contract import Capability, EngineOptions, Plan
+from windlass.core.states import State
+from windlass.engine.contract import Beat, Capability, EngineOptions, Plan
 from windlass.engine.redis.address import Address, read_address
 from windlass.engine.redis.opening import judge, read_info
 from windlass.engine.url import open_engine
@@ -128,6 +129,25 @@ def test_a_certificate_is_verified(
             open_redis(url).stats()
         assert not isinstance(caught.value, EngineUnavailable)
         assert time.monotonic() - started < 1.5
+
+
+def test_jobs_are_handed_over_by_tls(
+    tls_server: tuple[RedisServer, int, Path], open_redis: OpenRedis
+) -> None:
+    """Some of them are larger than what the driver reads at a time."""
+    _, port, certificate = tls_server
+    url = f"rediss://localhost:{port}?ca_file={certificate}"
+    waiting, putting = open_redis(url), open_redis(url)
+    waiting.beat([Beat(session="worker", info=b"it")])
+    for number, size in enumerate((1, 300_000)):
+        assert waiting.await_claim("worker", f"nonce-{number}", Plan(), 1, 1) is None
+        putting.put([new_job(number, payload=b"x" * size)])
+        [record] = putting.get([f"job-{number:06d}"])
+        assert record is not None
+        assert record.state is State.RUNNING
+        batch = waiting.await_claim("worker", f"nonce-{number}", Plan(), 1, 5_000)
+        assert batch is not None
+        assert [len(claim.payload) for claim in batch.claims] == [size]
 
 
 # ------------------------------------------------------------------------------- what is refused

@@ -127,12 +127,16 @@ class _Inside:
         self._asked_at, self._is_answered = time.monotonic(), False
 
     def _await_answer(self) -> None:
-        """Only then may the channel be put on a list."""
-        sources = [descriptor for descriptor in (self._socket(),) if descriptor is not None]
-        await_readable(sources, _PATIENCE_S)
+        """Only then may the channel be put on a list. Something else may make the socket readable
+        first, as what TLS says to itself does."""
+        deadline = time.monotonic() + _PATIENCE_S
         self._read()
-        if not self._is_answered:
-            raise TimeoutError("a subscription was not answered")
+        while not self._is_answered:
+            socket, left_s = self._socket(), deadline - time.monotonic()
+            if socket is None or left_s <= 0:
+                raise TimeoutError("a subscription was not answered")
+            await_readable([socket], left_s)
+            self._read()
 
     def block(self, timeout_ms: int) -> Woken | None:
         """What came before the time was over; after that it is on no list any more."""

@@ -6,13 +6,13 @@
 -- KEYS: ready held lease
 --@include bookkeeping
 --@include nonces
-local is_alone = false  -- whether the call stores one job only
-local taker             -- who gets it, and what is needed to take it back
-local found             -- those who wait the longest
+local is_single = false  -- whether the call stores one job only
+local taker              -- who gets it, and what is needed to take it back
+local first_waiters      -- those who wait the longest
 
 local function somebody_waits()
-  found = waiters(0, MOST_ALONE)
-  nobody_waits = #found == 0
+  first_waiters = waiters(0, MOST_ALONE)
+  nobody_waits = #first_waiters == 0
   return not nobody_waits
 end
 
@@ -37,7 +37,7 @@ local function find_taker(queue, ends_ms)
       or ends_ms >= 0 and ends_ms <= now_ms then
     return false
   end
-  for _, waiter in ipairs(found) do
+  for _, waiter in ipairs(first_waiters) do
     local channel, runs_alone, session, nonce, its_lease_ms, queues = read_waiter(waiter)
     if session and not runs_alone and serves(queues, queue) then
       local is_known, is_gone, latest = find_session(session)

@@ -43,7 +43,7 @@ local function store(head, body, unique)
   local is_ready = due_ms <= now_ms
   local task, age = head[2], has_settings and is_ready and take_age(queue) or 0
   local starts, state, session, nonce = 0, is_ready and 'ready' or 'scheduled', '', ''
-  if is_alone and is_ready and somebody_waits() and find_taker(queue, ends_ms) then
+  if is_single and is_ready and somebody_waits() and find_taker(queue, ends_ms) then
     starts, state, session, nonce = 1, 'running', taker.session, taker.nonce
   end
   local bytes = pack_numbers(NUMBERS, starts, starts, starts == 1 and now_ms or -1, 0, 0, 0,
@@ -121,7 +121,7 @@ end
 -- One job: what it writes need not be gathered.
 local function put_one(put)
   local head = cmsgpack.unpack(ARGV[4])
-  is_alone, write = true, call
+  is_single, write = true, call
   packed[head[1]] = call('HGET', key.job, head[1])
   return { put(head, ARGV[5]) }
 end
