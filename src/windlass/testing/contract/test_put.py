@@ -165,6 +165,18 @@ def test_a_key_is_forgotten_in_time(world: World) -> None:
     assert world.engine.put([repeated]) == [Placed(again.id, PutCode.EXISTING)]
 
 
+def test_a_job_that_goes_leaves_a_key_that_is_another_jobs_by_now(world: World) -> None:
+    first = world.put(idempotency_key="key")
+    world.advance(IDEMPOTENCY_MS)
+    world.engine.tend()
+    second = world.put(idempotency_key="key")
+    world.engine.cancel([first])
+    world.engine.discard([first])
+    assert world.engine.put([world.new(idempotency_key="key")]) == [
+        Placed(second, PutCode.EXISTING)
+    ]
+
+
 @pytest.mark.parametrize(
     "payload", [b"", b"\x00", bytes(range(256)), "ä🙂".encode(), b"x" * (1 << 20)]
 )

@@ -2,10 +2,12 @@
 -- KEYS: body ids keys key_expiry
 --@include unique
 
--- Of a job whose callers must not be sent to it any more.
+-- Of a job whose callers must not be sent to it any more. While it waited its key may have been
+-- forgotten, and be that of another job by now.
 local function free_key(id)
   local field = call('HGET', key.extra, 'k:' .. id)
-  if field then
+  local found = field and call('HGET', key.keys, field)
+  if found and cmsgpack.unpack(found)[1] == id then
     write('HDEL', key.keys, field)
     write('ZREM', key.key_expiry, field)
   end
