@@ -39,7 +39,7 @@ from windlass.context import Context
 from windlass.core import habits
 from windlass.core.codec import check_size
 from windlass.core.codecs import Codec, Codecs
-from windlass.core.envelope import Envelope, Overrides
+from windlass.core.envelope import VERSION, Envelope, Overrides
 from windlass.core.headers import check_bounds, read_headers
 from windlass.core.ids import check_id, new_id
 from windlass.core.lines import line_of
@@ -189,7 +189,8 @@ class Task(Generic[P, R_co]):
 
         Raises `EncodeError`, `IdempotencyConflict`, `DuplicateJob`, `QueueFull`, and
         `EngineUnavailable` when the engine did not answer within `enqueue_timeout`."""
-        app, call = self.app, self.codec.encode(args, kwargs)
+        home = self.home
+        app, call = home.app or self.app, home.codec.encode(args, kwargs)
         if not app.enqueue_middleware:
             return store(app, self._new_job(call))
         outgoing = self._outgoing()
@@ -264,11 +265,14 @@ class Task(Generic[P, R_co]):
         return Outgoing(self.name, self.queue, self.priority, dict(self.headers))
 
     def _new_job(self, call: bytes, outgoing: Outgoing | None = None) -> NewJob:
-        app, choices, unique = self.app, self._choices, self._unique_key(call)
+        home, choices = self.home, self._choices
+        app, codec = home.app or self.app, home.codec
+        unique = None if self.unique is None else self._unique_key(call, self.unique)
         headers = choices.headers if outgoing is None else read_headers(outgoing.headers)
-        packing, codec = app.packing, self.codec
+        packing, limit = app.packing, app.settings.max_payload
         payload = packing.pack_call(_envelope(self.name, codec.mark, call, self._chosen, headers))
-        check_size(payload, app.settings.max_payload, f"The call of {self.name}")
+        if len(payload) > limit:
+            check_size(payload, limit, f"The call of {self.name}")
         run_after = choices.run_after or _NO_MOMENT
         expires = choices.expires or _NO_MOMENT
         queue = self._line()
@@ -289,10 +293,7 @@ class Task(Generic[P, R_co]):
             unique=unique,
         )
 
-    def _unique_key(self, call: bytes) -> UniqueKey | None:
-        unique = self.unique
-        if unique is None:
-            return None
+    def _unique_key(self, call: bytes, unique: Unique) -> UniqueKey:
         return UniqueKey(
             key=self.app.packing.digest(self.codec.identity(call, unique.by)),
             until=unique.until,
@@ -466,7 +467,7 @@ def _envelope(
     if headers:
         check_bounds(headers)  # of the task and of the caller together
     elif chosen.retry is None and chosen.result_ttl_ms is None and chosen.timeout_ms is None:
-        return Envelope(task=task, call=raw, codec=codec)
+        return Envelope(version=VERSION, task=task, call=raw, codec=codec)
     overrides = Overrides(
         retry=None if chosen.retry is None else chosen.retry.to_data(),
         result_ttl_ms=chosen.result_ttl_ms,

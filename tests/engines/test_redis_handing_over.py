@@ -90,6 +90,21 @@ def test_it_is_as_if_it_had_been_claimed(own_server: RedisServer, open_redis: Op
     assert seen[0] == seen[1]
 
 
+def test_its_lease_is_whole_when_the_claim_begins_to_wait(
+    own_server: RedisServer, open_redis: OpenRedis
+) -> None:
+    waiting, putting = open_two(own_server, open_redis)
+    waiting.clock_offset_ms = putting.clock_offset_ms = StandingStill(NOW_MS)
+    waiting.beat([Beat(session="worker", info=b"it")])
+    [whole] = putting.sessions()
+    waiting.clock_offset_ms = putting.clock_offset_ms = StandingStill(NOW_MS + 1_000)
+    assert waiting.await_claim("worker", "nonce-1", ALL, 1, 1) is None
+    assert putting.sessions()[0].expires_in_ms == whole.expires_in_ms
+    putting.put([new_job()])
+    assert state_of(putting) is State.RUNNING
+    assert putting.sessions()[0].expires_in_ms == whole.expires_in_ms
+
+
 def test_who_waits_the_longest_is_first(own_server: RedisServer, open_redis: OpenRedis) -> None:
     engines = [open_redis(own_server.url(namespace=NAMESPACE)) for _ in range(3)]
     putting = engines.pop()

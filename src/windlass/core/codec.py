@@ -112,7 +112,7 @@ class CallCodec:
         ]
         if len(call.args) > len(args):
             args.extend(self._decode_extra(call.args, len(args)))
-        return tuple(args), self._decode_keywords(call.kwargs)
+        return tuple(args), self._decode_keywords(call.kwargs) if call.kwargs else {}
 
     def plain(self, encoded: bytes) -> bytes:
         """An encoded call as it was made, with its values in one form, in JSON."""
@@ -193,7 +193,8 @@ class CallCodec:
         return _Call(args, kwargs)
 
     def _read(self, encoded: bytes) -> _Call:
-        self._check_depth(encoded, _CALL_DEPTH)
+        if len(encoded) > _CALL_DEPTH:  # shorter ones cannot be
+            self._check_depth(encoded, _CALL_DEPTH)
         try:
             return self._read_call(encoded)
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:

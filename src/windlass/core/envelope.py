@@ -43,7 +43,7 @@ class Overrides(msgspec.Struct, frozen=True, omit_defaults=True):
     timeout_ms: int | None = None
 
 
-_NO_OVERRIDES: Final = Overrides()
+NO_OVERRIDES: Final = Overrides()
 _NO_CALL: Final = msgspec.Raw(b"null")
 
 
@@ -55,7 +55,7 @@ class Envelope(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
     task: str
     call: msgspec.Raw
     headers: dict[str, str] = {}
-    options: Overrides = _NO_OVERRIDES
+    options: Overrides = NO_OVERRIDES
     codec: str = "json"
     seal: str = ""  # one of `windlass.core.seals.Seal`
     key: str = ""  # the name of the key that the call is sealed with
@@ -72,8 +72,8 @@ _decode_version: Final = msgspec.json.Decoder(_Version).decode
 
 def pack(envelope: Envelope) -> bytes:
     """The envelope as bytes; the same envelope always gives the same bytes."""
-    if envelope.options is not _NO_OVERRIDES and envelope.options == _NO_OVERRIDES:
-        envelope = msgspec.structs.replace(envelope, options=_NO_OVERRIDES)
+    if envelope.options is not NO_OVERRIDES and envelope.options == NO_OVERRIDES:
+        envelope = msgspec.structs.replace(envelope, options=NO_OVERRIDES)
     if envelope.codec == "json":
         return _encode(envelope)
     return frame.frame(pack_line(envelope), bytes(envelope.call))
@@ -88,7 +88,7 @@ def pack_line(envelope: Envelope) -> bytes:
 def unpack(packed: bytes) -> Envelope:
     """The envelope in the bytes; a DecodeError, or a NewerFormat, if there is none to be read. A
     call that is sealed is given as it is stored."""
-    if too_deep(packed, _DEPTH):
+    if len(packed) > 2 * _DEPTH and too_deep(packed, _DEPTH):
         if frame.is_framed(packed):
             return _unpack_framed(packed)
         raise DecodeError(f"the stored job is nested deeper than {_DEPTH} levels, or cut off")
@@ -99,8 +99,8 @@ def unpack(packed: bytes) -> Envelope:
             return _unpack_framed(packed)
         _refuse_newer(_version_of(packed))
         raise DecodeError(f"the stored job is not an envelope of windlass: {error}") from error
-    _refuse_newer(envelope.version)
-    if envelope.version < 1:
+    if not 1 <= envelope.version <= VERSION:
+        _refuse_newer(envelope.version)
         raise DecodeError(f"the stored job says format {envelope.version}, which never existed")
     return envelope
 

@@ -26,7 +26,7 @@ from contextlib import suppress
 from functools import partial
 from logging import getLogger
 from random import Random
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -34,7 +34,7 @@ from windlass.around import Middleware, Surrounded
 from windlass.context import Context, running
 from windlass.core.codec import check_size
 from windlass.core.durations import describe_ms
-from windlass.core.envelope import Envelope
+from windlass.core.envelope import NO_OVERRIDES, Envelope, Overrides
 from windlass.core.failure import FailureText, clear_frames
 from windlass.core.habits import explain_raise
 from windlass.core.lines import queue_of
@@ -82,6 +82,14 @@ NO_RETRY = -1
 _INTERRUPTED = "its process ended before it was reported"
 
 
+class Rules(NamedTuple):
+    """What holds for a run."""
+
+    policy: Retry
+    result_ttl_ms: int
+    timeout_ms: int  # 0 is without end
+
+
 class Run(msgspec.Struct, frozen=True, gc=False):
     """A claim that can be started."""
 
@@ -117,6 +125,7 @@ class Execution:
         self._middleware = middleware
         self._state = state
         self._random = Random()
+        self._rules: dict[Task[..., Any], Rules] = {}
         self._notices = Notices()
 
     # -------------------------------------------------------------------------------- preparing
@@ -125,10 +134,13 @@ class Execution:
         """Everything before the function's own code; an outcome when there is nothing to call."""
         try:
             envelope = self._packing.unpack_call(claim.payload, claim.task)
-            policy = self._choose_policy(envelope, task)
-            spent = self._find_spent_budget(claim, policy)
-            if spent is not None:
-                return self._bury_unstarted(claim, *spent)
+            policy, ttl_ms, timeout_ms = self._choose(envelope.options, task)
+            had = claim.counters
+            # If every start was an attempt, and one is left, there is nothing else to look at.
+            if had.starts != had.attempt or had.attempt > policy.max_attempts:
+                spent = self._find_spent_budget(had, policy)
+                if spent is not None:
+                    return self._bury_unstarted(claim, *spent)
             args, kwargs = task.codecs.get(envelope.codec).decode(bytes(envelope.call))
             context = self._build_context(claim, policy, envelope)
         except NewerFormat as error:
@@ -140,8 +152,6 @@ class Execution:
         except BaseException as error:  # noqa: BLE001  # whatever rebuilding a value raises, it makes no call
             return self._bury_unstarted(claim, Reason.UNDECODABLE, FailureText.of(error))
         first = (context,) if task.takes_context else ()
-        ttl_ms = self._choose_result_ttl_ms(envelope, task)
-        timeout_ms = self._choose_timeout_ms(envelope, task)
         delay_ms = self._delay_if_killed_ms(policy, claim, timeout_ms) if timeout_ms else NO_RETRY
         args = (*first, *args)
         return Run(claim, task, policy, ttl_ms, timeout_ms, args, kwargs, context, delay_ms)
@@ -155,23 +165,28 @@ class Execution:
             )
         return Unroutable(id=claim.id, token=claim.token)
 
-    def _choose_policy(self, envelope: Envelope, task: Task[..., Any]) -> Retry:
-        policy = task.retry or self._settings.retry
-        if envelope.options.retry is None:
-            return policy
-        return policy.paced_by(Retry.from_data(envelope.options.retry))
+    def _choose(self, own: Overrides, task: Task[..., Any]) -> Rules:
+        """What the caller chose comes before what the task says."""
+        rules = self._rules.get(task)
+        if rules is None:
+            rules = self._rules[task] = self._rules_of(task)
+        if own == NO_OVERRIDES:
+            return rules
+        policy, ttl_ms, timeout_ms = rules
+        return Rules(
+            policy if own.retry is None else policy.paced_by(Retry.from_data(own.retry)),
+            ttl_ms if own.result_ttl_ms is None else own.result_ttl_ms,
+            timeout_ms if own.timeout_ms is None else own.timeout_ms,
+        )
 
-    def _choose_result_ttl_ms(self, envelope: Envelope, task: Task[..., Any]) -> int:
-        for chosen in (envelope.options.result_ttl_ms, task.result_ttl_ms):
-            if chosen is not None:
-                return chosen
-        return self._settings.result_ttl_ms
-
-    def _choose_timeout_ms(self, envelope: Envelope, task: Task[..., Any]) -> int:
-        chosen = envelope.options.timeout_ms
-        if chosen is None:
-            chosen = task.timeout_ms
-        return self._settings.timeout_ms if chosen is None else chosen
+    def _rules_of(self, task: Task[..., Any]) -> Rules:
+        """What the task says comes before what the app says."""
+        usual, ttl_ms, timeout_ms = self._settings, task.result_ttl_ms, task.timeout_ms
+        return Rules(
+            task.retry or usual.retry,
+            usual.result_ttl_ms if ttl_ms is None else ttl_ms,
+            usual.timeout_ms if timeout_ms is None else timeout_ms,
+        )
 
     def _delay_if_killed_ms(self, policy: Retry, claim: Claim, timeout_ms: int) -> int:
         """Decided beforehand, because later nobody may be there to do it; and without a predicate,
@@ -180,11 +195,8 @@ class Execution:
         decision = policy.decide(_timed_out(timeout_ms), attempt, self._random, ask=False)
         return NO_RETRY if isinstance(decision, GiveUp) else decision.delay_ms
 
-    def _find_spent_budget(self, claim: Claim, policy: Retry) -> tuple[Reason, FailureText] | None:
+    def _find_spent_budget(self, had: Counters, policy: Retry) -> tuple[Reason, FailureText] | None:
         """The first budget of which nothing is left. The attempt counts the claim under way."""
-        had = claim.counters
-        if had.starts == had.attempt <= policy.max_attempts:
-            return None  # every start was an attempt, and one is left: nothing else to look at
         budgets = (
             (Reason.EXHAUSTED, had.attempt - 1, policy.max_attempts, "failed attempts"),
             (Reason.CRASHED, _crashes(had), self._settings.max_crashes, "crashes of its process"),

@@ -41,10 +41,6 @@ class Waiting(msgspec.Struct, frozen=True, gc=False):
     order: int
     since: float
 
-    @property
-    def kind(self) -> Kind:
-        return Kind.LOOP if self.task.is_async else Kind.THREAD
-
 
 class Started(msgspec.Struct, frozen=True, gc=False):
     """A claim that occupies a slot."""
@@ -82,8 +78,8 @@ class Line:
         with self._lock:
             for claim, task in claims:
                 self._orders += 1
-                entry = Waiting(claim, task, self._orders, now)
-                self._waiting[entry.kind].append(entry)
+                kind = Kind.LOOP if task.is_async else Kind.THREAD
+                self._waiting[kind].append(Waiting(claim, task, self._orders, now))
             counts = self._startable()
         self._hint(counts)
 
@@ -193,10 +189,10 @@ class Line:
 
     def _startable(self, *, spare: bool = True) -> tuple[int, int]:
         free = len(self._free)
-        threads, coroutines = (min(len(waiting), free) for waiting in self._waiting)
-        if spare and len(self._waiting[Kind.THREAD]) > self.slots:
-            threads = min(threads, 0 if self._at_work[Kind.THREAD] else 1)
-        return threads, coroutines
+        threads, coroutines = len(self._waiting[0]), len(self._waiting[1])
+        if spare and threads > self.slots:
+            threads = 0 if self._at_work[Kind.THREAD] else 1
+        return min(threads, free), min(coroutines, free)
 
     def _hint(self, counts: tuple[int, int]) -> None:
         for kind, count in enumerate(counts):

@@ -36,18 +36,21 @@ _NOT_SET: Final = -1
 
 
 def of_jobs(jobs: Sequence[NewJob]) -> list[bytes]:
+    """Written out: for a job alone every call that is saved can be measured."""
     arguments: list[bytes] = []
     for job in jobs:
-        check_name("queue", job.queue)
+        if "\0" in job.queue:
+            check_name("queue", job.queue)
+        after_ms, ends_ms, lasts_ms = job.run_after_ms, job.expires_ms, job.expires_in_ms
         head = (
             job.id,
             job.task,
             job.queue,
             job.priority,
-            _instant(job.run_after_ms),
+            _NOT_SET if after_ms is None else max(0, after_ms),
             job.run_in_ms,
-            _instant(job.expires_ms),
-            _instant(job.expires_in_ms),
+            _NOT_SET if ends_ms is None else max(0, ends_ms),
+            _NOT_SET if lasts_ms is None else max(0, lasts_ms),
             False if job.idempotency_key is None else job.scoped_key,
             job.fingerprint,
         )

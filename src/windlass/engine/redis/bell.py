@@ -63,7 +63,7 @@ class Bell:
         channel = self.listen()
         block_ms = max(0, min(timeout_ms, POLL_FLOOR_MS))
         found = register(channel, block_ms)
-        woken = None if found else self.block(block_ms)
+        woken = None if found else self._inside.get().block(block_ms)
         is_listed = woken is Woken.NUDGED or (self._is_spread and (found or woken is Woken.RUNG))
         if is_listed:  # whoever rings next should not waste it on somebody who is awake
             unregister(channel)
@@ -74,13 +74,14 @@ class Bell:
         inside.subscribe()
         return inside.channel
 
-    def block(self, timeout_ms: int) -> Woken | None:
-        """What came before the time was over."""
-        return self._inside.get().block(timeout_ms)
+    def hear(self, timeout_ms: int) -> tuple[Woken | None, list[bytes]]:
+        """What came before the time was over, and what was published until then, a ring being
+        empty."""
+        return self._inside.get().hear(timeout_ms)
 
-    def messages(self) -> list[bytes]:
-        """What was published since the last time, a ring being empty."""
-        return self._inside.get().take_messages()
+    def forget(self) -> None:
+        """What was published up to now is for nobody."""
+        self._inside.get().forget()
 
     def nudge(self) -> None:
         self._inside.get().nudge.give()
@@ -137,6 +138,16 @@ class _Inside:
                 raise TimeoutError("a subscription was not answered")
             await_readable([socket], left_s)
             self._read()
+
+    def hear(self, timeout_ms: int) -> tuple[Woken | None, list[bytes]]:
+        woken = self.block(timeout_ms)
+        with self._draining:
+            messages, self._messages = self._messages, []
+        return woken, messages
+
+    def forget(self) -> None:
+        with self._draining:
+            self._messages = []
 
     def block(self, timeout_ms: int) -> Woken | None:
         """What came before the time was over; after that it is on no list any more."""
@@ -206,11 +217,6 @@ class _Inside:
         if len(self._messages) < _MOST_MESSAGES:  # nobody asks for them where nobody claims
             self._messages.append(message)
         return True
-
-    def take_messages(self) -> list[bytes]:
-        with self._draining:
-            messages, self._messages = self._messages, []
-        return messages
 
     def _drop(self) -> None:
         connection, self._connection = self._connection, None

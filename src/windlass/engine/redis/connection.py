@@ -55,12 +55,6 @@ class Call:
         self.prefixes = prefixes
         self.arguments = arguments
 
-    def packed(self) -> bytes:
-        return self.prefixes[0].command(self.arguments)
-
-    def packed_whole(self) -> bytes:
-        return self.prefixes[1].command(self.arguments)
-
 
 def prefixes(script: Script, namespace: str, partition: int) -> tuple[Prefix, Prefix]:
     by_digest = script.prefix(namespace, partition)
@@ -86,7 +80,8 @@ class Server:
 
     def run(self, calls: Sequence[Call], deadline: float) -> list[Reply]:
         """The replies to all calls, which go to the server together."""
-        return self._exchange([call.packed() for call in calls], calls, deadline)
+        commands = [call.prefixes[0].command(call.arguments) for call in calls]
+        return self._exchange(commands, calls, deadline)
 
     def ask(self, commands: Sequence[bytes], deadline: float) -> list[Reply]:
         """The replies to plain commands."""
@@ -109,16 +104,17 @@ class Server:
         pause_s = 0.0  # most connections break while nobody uses them
         cause: Exception | None = None
         troubles, unsent = 0, list[Exception]()
+        left = list(range(len(commands)))
         while True:
-            left = [number for number in range(len(commands)) if number not in replies]
             trouble = self._attempt(commands, left, replies, deadline, unsent)
             if trouble is None:
                 return [replies[number] for number in range(len(commands))]
             troubles += 1
+            left = [number for number in left if number not in replies]
             if isinstance(trouble, redis.exceptions.NoScriptError) and calls is not None:
                 self.has_forgotten = True
                 for number in left:
-                    commands[number] = calls[number].packed_whole()
+                    commands[number] = calls[number].prefixes[1].command(calls[number].arguments)
                 continue
             if cause is None or not isinstance(trouble, redis.exceptions.TimeoutError):
                 cause = trouble  # the last try may only have had too little time
@@ -146,7 +142,9 @@ class Server:
             else:
                 link = self._pool.connect(min(self._timeout_s / 2, deadline - time.monotonic()))
             allowed_s = allow(link, deadline - time.monotonic())
-            link.send_packed_command([commands[n] for n in left], check_health=False)
+            is_first = len(left) == len(commands)
+            sent = commands if is_first else [commands[number] for number in left]
+            link.send_packed_command(sent, check_health=False)
             trouble = self._read(link, left, replies, deadline, allowed_s)
             if trouble is None or isinstance(trouble, redis.exceptions.NoScriptError):
                 self._pool.keep(link)

@@ -126,7 +126,8 @@ class RedisEngine:
                 name = "put_unique"  # it declares more keys, which others need not pay for
             if job.idempotency_key is not None or job.unique is not None:
                 self._partitions.check_key(job)
-        self._partitions.advance()
+        if self._partitions.number > 1:
+            self._partitions.advance()
         return self._spread(name, jobs, lambda job: job.id, arguments.of_jobs, _to_placed)
 
     def claim(self, session: str, nonce: str, plan: Plan, limit: int) -> Batch:
@@ -384,8 +385,7 @@ class RedisEngine:
         waiting = self._waiting
         if waiting.nonce != nonce and not self._enlist(waiting, session, nonce, plan):
             return self.claim(session, nonce, plan, limit)
-        woken = self._bell.block(timeout_ms)
-        messages = self._bell.messages()
+        woken, messages = self._bell.hear(timeout_ms)
         for message in messages:
             batch = handing_over.read(message, nonce)
             if batch is not None:
@@ -400,10 +400,9 @@ class RedisEngine:
     def _enlist(self, waiting: Waiting, session: str, nonce: str, plan: Plan) -> bool:
         """Have a claim wait, unless there is something to be claimed now."""
         channel = self._bell.listen()
-        self._bell.messages()  # what came before is for nobody
-        lease_ms = self._options.lease_ms
+        self._bell.forget()
         waiting.told = nonce
-        waiting.waiter = handing_over.describe(channel, session, nonce, lease_ms, plan)
+        waiting.waiter = handing_over.describe(channel, session, nonce, plan)
         if self._look(waiting.waiter, POLL_FLOOR_MS, plan):
             return False
         waiting.nonce = nonce
@@ -459,15 +458,15 @@ class RedisEngine:
     # ---------------------------------------------------------------------------------- calls
 
     def _prefixes_of(self, name: str, partition: int) -> tuple[Prefix, Prefix]:
-        found = self._prefixes.get((name, partition))
-        if found is None:
-            found = prefixes(scripts.load(name), self._address.namespace, partition)
-            self._prefixes[name, partition] = found
-        return found
+        if (name, partition) not in self._prefixes:
+            made = prefixes(scripts.load(name), self._address.namespace, partition)
+            self._prefixes[name, partition] = made
+        return self._prefixes[name, partition]
 
     def _call(self, partition: int, name: str, packed: Sequence[bytes]) -> Call:
         clock = str(self.clock_offset_ms).encode()
-        return Call(self._prefixes_of(name, partition), [clock, *self._limits, *packed])
+        found = self._prefixes.get((name, partition)) or self._prefixes_of(name, partition)
+        return Call(found, [clock, *self._limits, *packed])
 
     def _run(self, calls: Sequence[Call]) -> list[Reply]:
         deadline = self._server.deadline()

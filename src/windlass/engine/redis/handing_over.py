@@ -36,11 +36,11 @@ class Waiting(msgspec.Struct):
     waiter: bytes = b""
 
 
-def describe(channel: str, session: str, nonce: str, lease_ms: int, plan: Plan) -> bytes:
+def describe(channel: str, session: str, nonce: str, plan: Plan) -> bytes:
     """What a waiter is on the list as."""
     arguments.check_name("session", session)
     arguments.check_name("nonce", nonce)
-    said = (channel, plan.suspects, session, nonce, lease_ms, plan.queues)
+    said = (channel, plan.suspects, session, nonce, plan.queues)
     # Without its first byte an array is its items one after the other, which Lua takes as such.
     return _MARK + _encode(said)[1:]
 

@@ -23,7 +23,7 @@ class Kind(StrEnum):
 
 #: name -> kind. Scripts declare their keys by these names.
 KINDS: Final[dict[str, Kind]] = {
-    "meta": Kind.HASH,  # sequence, last_seen, reap_after, format, partitions, born, queues
+    "meta": Kind.HASH,  # sequence, enqueued, last_seen, reap_after, queues, format, partitions, born
     "job": Kind.HASH,  # id -> record
     "body": Kind.HASH,  # id -> envelope, never rewritten
     "extra": Kind.HASH,  # r:id result, p:id progress, f:number:id an entry of the history,
@@ -42,7 +42,7 @@ KINDS: Final[dict[str, Kind]] = {
     "keys": Kind.HASH,  # idempotency key -> job, fingerprint, until
     "key_expiry": Kind.BY_TIME,  # idempotency keys, by when they are forgotten
     "count": Kind.HASH,  # queue and state -> number of records
-    "total": Kind.HASH,  # what happened -> how often
+    "total": Kind.HASH,  # what else happened -> how often
     "unique": Kind.LEXICAL,  # who was stored last under a unique key: task, key, id
     "wait": Kind.BY_END,  # waiters, by when they stop waiting: `waiter`, or a channel alone
     "schedule": Kind.HASH,  # r:name record, n:name note, b:name body

@@ -58,8 +58,8 @@ class Prefix:
 
     def command(self, arguments: Sequence[bytes]) -> bytes:
         """The command in Redis's protocol."""
-        number = self._number + len(arguments)
-        return b"*%d\r\n%b%b" % (number, self._packed, pack_all(arguments))
+        words = [b"$%d\r\n%b\r\n" % (len(argument), argument) for argument in arguments]
+        return b"*%d\r\n%b%b" % (self._number + len(words), self._packed, b"".join(words))
 
 
 def pack(*arguments: bytes) -> bytes:

@@ -10,4 +10,9 @@ if has_work(suspects, queues) then
 end
 call('ZREMRANGEBYSCORE', key.wait, '(-inf', server_ms())
 call('ZADD', key.wait, server_ms() + tonumber(ARGV[5]), ARGV[4])
+local _, _, session = read_waiter(ARGV[4])
+if session and not select(2, find_session(session)) then
+  -- What is handed over to it meanwhile is leased from now on.
+  call('ZADD', key.lease, 'XX', now_ms + lease_ms, session)
+end
 return 0

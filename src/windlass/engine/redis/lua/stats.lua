@@ -1,5 +1,5 @@
 -- Counters, read and never counted, and the next in line of every queue.
--- KEYS: count total ready
+-- KEYS: count total ready meta
 -- ARGV: 1-3 clock
 -- Returns: {counts, totals, {queue, rank, how long the next in line has been ready, ...}}
 --@include records
@@ -19,4 +19,7 @@ for at = 1, #counts, 2 do
     end
   end
 end
-return { counts, call('HGETALL', key.total), heads }
+local totals = call('HGETALL', key.total)
+totals[#totals + 1] = 'enqueued'
+totals[#totals + 1] = call('HGET', key.meta, 'enqueued') or '0'
+return { counts, totals, heads }

@@ -1,7 +1,7 @@
 -- What a call leaves behind besides records: sequence, counters, totals, signs of life, wake-ups.
 -- KEYS: meta count total wait
 --@include records
-local stored = call('HMGET', key.meta, 'sequence', 'last_seen', 'reap_after', 'queues')
+local stored = call('HMGET', key.meta, 'sequence', 'last_seen', 'reap_after', 'queues', 'enqueued')
 local stored_sequence, stored_last_seen_ms = tonumber(stored[1] or 0), tonumber(stored[2] or -1)
 local stored_reap_after_ms = tonumber(stored[3] or 0)
 local sequence, last_seen_ms, reap_after_ms = stored_sequence, stored_last_seen_ms, stored_reap_after_ms
@@ -11,6 +11,7 @@ local QUEUE_PAUSED, QUEUE_AGEING_MS, QUEUE_AGE, QUEUE_SINCE_MS = 1, 2, 3, 4
 local QUEUE_BOUND, QUEUE_BOUND_HERE = 5, 6  -- of the whole queue, and of this partition
 local has_settings, is_changed = stored[4], false
 local counts, totals = {}, {}
+local enqueued = 0  -- a total that is kept beside the sequence: most calls that change one change both
 local made_ready = 0  -- how many waiters have a reason to look
 local nobody_waits = false  -- it was looked for, and there was none
 -- So many waiters are looked at beyond those that are needed.
@@ -70,7 +71,7 @@ local function waiters(offset, number)
 end
 
 -- What a waiter says of itself: its channel, whether it runs only jobs that must run alone, its session,
--- the nonce under which it claims, its lease, and the queues that it serves (none = all of them). Those
+-- the nonce under which it claims, and the queues that it serves (none = all of them). Those
 -- that are on the lists of several partitions have a channel alone.
 local function read_waiter(waiter)
   if sub(waiter, 1, 1) == '=' then
@@ -116,7 +117,10 @@ local function settle()
   for name, by in pairs(totals) do
     add(key.total, name, by)
   end
-  if sequence ~= stored_sequence then
+  if enqueued > 0 then
+    local all = tonumber(stored[5] or 0) + enqueued
+    call('HSET', key.meta, 'sequence', text_of(sequence), 'enqueued', text_of(all))
+  elseif sequence ~= stored_sequence then
     call('HSET', key.meta, 'sequence', text_of(sequence))
   end
   if last_seen_ms ~= stored_last_seen_ms or reap_after_ms ~= stored_reap_after_ms then

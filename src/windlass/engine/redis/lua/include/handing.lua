@@ -3,7 +3,7 @@
 -- was not used, and nobody stands in line before the job. Whoever does not listen at this server gets
 -- nothing: what PUBLISH counts are also those who listen to everything, and it reaches those who listen
 -- to a replica, which it does not count.
--- KEYS: ready held lease
+-- KEYS: ready held
 --@include bookkeeping
 --@include nonces
 local is_single = false  -- whether the call stores one job only
@@ -38,14 +38,11 @@ local function find_taker(queue, ends_ms)
     return false
   end
   for _, waiter in ipairs(first_waiters) do
-    local channel, runs_alone, session, nonce, its_lease_ms, queues = read_waiter(waiter)
+    local channel, runs_alone, session, nonce, queues = read_waiter(waiter)
     if session and not runs_alone and serves(queues, queue) then
       local is_known, is_gone, latest = find_session(session)
       if is_known and not is_gone and is_before(latest, nonce) and listens(channel) then
-        taker = {
-          waiter = waiter, channel = channel, session = session, nonce = nonce, latest = latest,
-          lease_ms = its_lease_ms,
-        }
+        taker = { waiter = waiter, channel = channel, session = session, nonce = nonce, latest = latest }
         break
       end
     end
@@ -83,9 +80,7 @@ local function hand_over()
   call('ZREM', key.wait, taker.waiter)
   local message = struct.pack('>HH', #taker.id, #taker.bytes) .. taker.id .. taker.bytes .. taker.body
   local told = redis.pcall('PUBLISH', taker.channel, message)
-  if type(told) == 'number' then
-    call('ZADD', key.lease, now_ms + taker.lease_ms, taker.session)
-  else
+  if type(told) ~= 'number' then
     take_back()
   end
 end

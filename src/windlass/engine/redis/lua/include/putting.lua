@@ -37,6 +37,7 @@ local function expires_ms(head)
   return head[7] < 0 and relative_ms or math.min(head[7], relative_ms)
 end
 
+-- Store a job, unless it was stored before.
 local function store(head, body, unique)
   local id, queue, number = head[1], head[3], next_number()
   local due_ms, ends_ms = math.max(head[5], now_ms + head[6]), expires_ms(head)
@@ -50,7 +51,12 @@ local function store(head, body, unique)
     is_ready and -1 or due_ms, -1, -1, 0, 0, #state, 4, 0, #session, #nonce, head[4], now_ms, number,
     number, ends_ms, is_ready and now_ms or -1, 0, 0, 0, 0, 0, 0, age, #queue, #task, #unique)
     .. queue .. task .. unique .. state .. 'none' .. session .. nonce
-  save_bytes(id, bytes)
+  if not is_single then
+    save_bytes(id, bytes)
+  elseif call('HSETNX', key.job, id, bytes) == 0 then
+    sequence, is_changed, taker = stored_sequence, false, nil
+    return
+  end
   write('HSET', key.body, id, body)
   write('ZADD', key.ids, '0', id)
   local place = struct.pack('>I7', number)
@@ -66,7 +72,7 @@ local function store(head, body, unique)
     made_ready = made_ready + 1
   end
   count(queue, state, 1)
-  total('enqueued')
+  enqueued = enqueued + 1
 end
 
 -- The answer to a job that was stored before, or whose idempotency key is known.
@@ -122,7 +128,8 @@ end
 local function put_one(put)
   local head = cmsgpack.unpack(ARGV[4])
   is_single, write = true, call
-  packed[head[1]] = call('HGET', key.job, head[1])
+  -- One without keys, for a queue without settings, meets nothing but itself, as it is written.
+  packed[head[1]] = (head[9] or head[11] or has_settings) and call('HGET', key.job, head[1]) or false
   return { put(head, ARGV[5]) }
 end
 
