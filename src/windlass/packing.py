@@ -243,7 +243,7 @@ class Packing:
         if self._codec != "pickle":
             raise UnreadableHere(
                 'a pickle, which only an app with codec="pickle" reads, and this one has '
-                f'codec="{self._codec}"'
+                f'codec="{self._codec}": let an app with that codec run it'
             )
         if not seal:
             raise DecodeError("a pickle that is not signed, which is never read")

@@ -44,11 +44,22 @@ def test_pyproject_names_the_app_and_an_option_the_url(shell: Shell, type_here: 
     assert found["url"]["source"] == "--url"
 
 
+def test_it_fits_into_a_terminal_and_nothing_is_left_out(shell: Shell) -> None:
+    (shell.folder / "pyproject.toml").write_text('[tool.windlass]\napp = "tasks:app"\n')
+    (shell.folder / "tasks.py").write_text(APP.format(f"'sqlite:///{'long/' * 20}jobs.db'"))
+    lines = shell.type_on_terminal("config", columns=80).splitlines()
+    assert max(len(line) for line in lines if "\x1b" not in line) <= 80
+    assert any(line.split() == ["app", "pyproject.toml", "tasks:app"] for line in lines)
+    squeezed = "".join("".join(lines).split())
+    assert "long/" * 20 + "jobs.db" in squeezed
+    assert "jitter=0.25)" in squeezed
+
+
 def test_without_an_app_and_without_an_engine(type_here: Typing) -> None:
     ran = type_here("config", WINDLASS_URL="redis://:hunter2@127.0.0.1:1/0")
     assert ran.code == 0
-    assert ran.out.splitlines()[0].split() == ["setting", "value", "source"]
-    assert ["url", "redis://***@127.0.0.1:1/0", "WINDLASS_URL"] in [
+    assert ran.out.splitlines()[0].split() == ["setting", "source", "value"]
+    assert ["url", "WINDLASS_URL", "redis://***@127.0.0.1:1/0"] in [
         line.split() for line in ran.out.splitlines()
     ]
     assert "hunter2" not in ran.out + ran.err

@@ -11,6 +11,7 @@ from tests.cli.shell import Shell
 from tests.redis_server import free_port, private_server, shared_server
 from windlass import Windlass
 from windlass.cli.examination import MANY_DEAD, dead_letters, examine_jobs
+from windlass.cli.wording import NEVER_STORED
 from windlass.engine.contract import Beat, Grade, Plan, Unroutable
 from windlass.worker.introduction import Introduction
 
@@ -30,9 +31,9 @@ def test_a_file(shell: Shell, app: Windlass) -> None:
 
 def test_a_server(shell: Shell) -> None:
     server = shared_server()
-    ran = shell.type("doctor", "--json", WINDLASS_URL=server.url())
+    ran = shell.type("doctor", "--json", WINDLASS_URL=server.url(namespace="of-doctor"))
     assert (ran.code, ran.err) == (0, "")
-    assert ran.json["engine"] == f"redis 127.0.0.1:{server.port}/0"
+    assert ran.json["engine"] == f"redis 127.0.0.1:{server.port}/0 (namespace of-doctor)"
     by_subject = {finding["subject"]: finding for finding in ran.json["findings"]}
     assert by_subject["eviction"]["grade"] == "ok"
     assert by_subject["persistence"]["grade"] == "advice"
@@ -132,7 +133,9 @@ def test_modules_to_be_included_are_looked_at(
 def test_jobs_that_nobody_runs(shell: Shell, app: Windlass, type_here: Typing) -> None:
     environment = {"WINDLASS_URL": shell.url}
     app.engine.migrate()
-    assert findings(type_here, **environment)["workers"][0] == "advice"
+    found = findings(type_here, **environment)
+    assert found["workers"][0] == "advice"
+    assert found["jobs"] == ("advice", NEVER_STORED)
     task = app.tasks["tasks.add"]
     task.using(queue="mail").enqueue(1)
     app.queue("mail").pause()
@@ -158,5 +161,6 @@ def test_jobs_that_nobody_knows_and_dead_ones(app: Windlass) -> None:
     assert found["unknown tasks"].grade is Grade.ADVICE
     assert "no worker can run 1 job of tasks.add" in found["unknown tasks"].text
     assert found["dead letters"].grade is Grade.OK
+    assert "jobs" not in found
     assert dead_letters(MANY_DEAD).grade is Grade.OK
     assert dead_letters(MANY_DEAD + 1).grade is Grade.ADVICE

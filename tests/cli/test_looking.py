@@ -70,8 +70,15 @@ def test_status_of_an_empty_database(shell: Shell, app: Windlass) -> None:
     app.engine.migrate()
     ran = shell.type("status", "--url", shell.url)
     assert (ran.code, ran.out) == (0, "")
-    assert "No jobs." in ran.err
+    assert "No jobs; none was ever stored here: if there should be some, look at" in ran.err
     assert "Sessions at work: none." in ran.err
+
+
+def test_status_of_a_database_that_was_emptied(shell: Shell, app: Windlass) -> None:
+    app.tasks["tasks.add"].enqueue(1)
+    app.queue("default").purge()
+    ran = shell.type("status", "--url", shell.url)
+    assert "No jobs. Enqueue one" in ran.err
 
 
 def test_status_counts(shell: Shell, app: Windlass, hand: Hand) -> None:

@@ -102,9 +102,7 @@ def test_jobs_whose_labels_nobody_has_are_told_of(shell: Shell) -> None:
     assert (job["queue"], job["requires"]) == ("default", ["big", "gpu"])
 
 
-@pytest.mark.parametrize(
-    "arguments", [("pause", "mial"), ("set", "mial", "--ageing", "1m"), ("purge", "mial")]
-)
+@pytest.mark.parametrize("arguments", [("pause", "mial"), ("set", "mial", "--ageing", "1m")])
 def test_a_queue_that_nothing_is_known_of_is_left_alone(
     filled: Shell, arguments: tuple[str, ...]
 ) -> None:
@@ -114,6 +112,18 @@ def test_a_queue_that_nothing_is_known_of_is_left_alone(
     assert "Did you mean mail? With --yes" in ran.err
     assert "mial" not in filled.type_with_app("queue", "list").out
     assert filled.type_with_app("queue", *arguments, "--yes").code == 0
+
+
+@pytest.mark.parametrize("options", [(), ("--yes",)])
+def test_a_queue_that_nothing_is_known_of_is_not_purged(
+    filled: Shell, options: tuple[str, ...]
+) -> None:
+    ran = filled.type_with_app("queue", "purge", "mial", *options, answer="y\n")
+    assert (ran.code, ran.out) == (1, "")
+    assert "No job is in a queue mial" in ran.err
+    assert "Did you mean mail? Nothing was removed." in ran.err
+    ran = filled.type_with_app("queue", "purge", "mail", *options, answer="y\n")
+    assert (ran.code, ran.out) == (0, "1 job removed from the queue mail.\n")
 
 
 def test_a_queue_of_a_task_is_known_before_its_first_job(shell: Shell) -> None:

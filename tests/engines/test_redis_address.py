@@ -74,6 +74,15 @@ def test_a_password_is_never_shown() -> None:
     assert "secret" not in f"{address} {address!r} {engine.location}"
 
 
+def test_a_namespace_is_shown_unless_it_is_the_usual_one() -> None:
+    for url, location in {
+        "redis://h/1": "redis h:6379/1",
+        "redis://h/1?namespace=windlass": "redis h:6379/1",
+        "redis://h/1?namespace=shop": "redis h:6379/1 (namespace shop)",
+    }.items():
+        assert open_engine(url, EngineOptions()).location == location
+
+
 def test_the_driver_is_named_where_it_is_missing() -> None:
     code = (
         "import sys; sys.modules['redis'] = None\n"

@@ -24,6 +24,7 @@ from windlass.engine.sqlite import connection as connection_module
 from windlass.engine.sqlite.engine import SQLiteEngine
 from windlass.errors import EngineError, EngineUnavailable
 
+REPLACED = "jobs.db was removed or replaced while it was in use"
 PRODUCER = """
 import sys
 from pathlib import Path
@@ -145,15 +146,52 @@ def test_a_replaced_file_is_noticed(
     monkeypatch.setattr(connection_module, "FILE_LOOK_S", 0.0)
     engine = open_engine()
     engine.put([new_job(1)])
-    for file in path.parent.glob("jobs.db*"):
-        if file.is_file():
-            file.unlink()
+    remove_files(path)
     other = open_engine()
     other.put([new_job(2)])
+    with pytest.raises(EngineUnavailable, match=REPLACED):
+        engine.stats()
     assert engine.get(["job-000001", "job-000002"])[0] is None
     assert engine.get(["job-000002"]) != [None]
     engine.put([new_job(3)])
     assert other.stats().queues == {"q": {State.READY: 2}}
+
+
+@pytest.mark.parametrize("verb", ["put", "get"])
+def test_a_removed_file_is_told_of_and_made_anew(
+    path: Path, engine: SQLiteEngine, verb: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def use() -> object:
+        return engine.put([new_job(2)]) if verb == "put" else engine.get(["job-000001"])
+
+    engine.put([new_job(1)])
+    remove_files(path)
+    monkeypatch.setattr(engine._database, "_next_look", 0.0)
+    with pytest.raises(EngineUnavailable, match=REPLACED) as caught:
+        use()
+    assert caught.value.unsent
+    # As for another thread that is past the question whether there are tables.
+    monkeypatch.setattr(engine, "_is_migrated", True)
+    with pytest.raises(EngineUnavailable, match=REPLACED):
+        use()
+    monkeypatch.setattr(engine, "_is_migrated", False)
+    use()
+    assert engine.check() == []
+
+
+def test_a_file_that_was_closed_may_be_removed(path: Path, engine: SQLiteEngine) -> None:
+    engine.put([new_job(1)])
+    engine.shutdown()
+    remove_files(path)
+    engine._database._next_look = 0.0
+    engine.put([new_job(2)])
+    assert engine.stats().queues == {"q": {State.READY: 1}}
+
+
+def remove_files(path: Path) -> None:
+    for file in path.parent.glob("jobs.db*"):
+        if file.is_file():
+            file.unlink()
 
 
 def test_nothing_of_sqlite_lives_through_a_fork(path: Path, open_engine: OpenEngine) -> None:

@@ -75,12 +75,24 @@ def test_each_way_reads_its_own_results_and_failures(url: str) -> None:
         app.close()
 
 
-def test_a_job_waits_for_the_worker_that_has_the_key(url: str) -> None:
-    stranger = make(url, {})
+@pytest.mark.parametrize(
+    ("stranger_has", "advice"),
+    [
+        ({}, "this app has no secret: give it that one"),
+        ({"secret": OLD}, "this app does not have: give it that secret too"),
+    ],
+)
+def test_a_job_waits_for_the_worker_that_has_the_key(
+    url: str, stranger_has: dict[str, Any], advice: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    stranger = make(url, stranger_has)
     owner = make(url, {"secret": SECRET, "encrypt": True})
     job = owner.tasks["turn"].enqueue(b"ab")
     with stranger.worker():
         until(lambda: job.info().hold is Hold.UNROUTABLE, "it to be put aside")
+    (told,) = [line for line in caplog.messages if " is kept for workers " in line]
+    assert told.startswith("a job of task turn is kept for workers that can read it: encrypted")
+    assert advice in told
     with owner.worker():
         assert job.result(timeout=20) == b"ba"
     assert job.info().attempts == 1

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import signal
 import time
@@ -13,7 +14,9 @@ from tests.worker.yard import Yard
 from windlass.core.retry import Retry
 from windlass.core.states import Reason, State
 from windlass.job import Job
-from windlass.worker.supervisor import ECHO_S
+from windlass.worker.control import Ready
+from windlass.worker.options import WorkerOptions
+from windlass.worker.supervisor import ECHO_S, Supervisor
 
 
 def test_an_idle_worker_stops_at_once(yard: Yard) -> None:
@@ -28,6 +31,24 @@ def test_a_worker_that_is_still_loading_stops_at_once(yard: Yard) -> None:
     worker = yard.start()
     worker.await_log("started")
     assert worker.stop() == 0
+
+
+@pytest.mark.local
+@pytest.mark.parametrize(
+    ("stops", "burst", "is_said"),
+    [(0, False, True), (1, False, False), (1, True, True)],
+    ids=["works", "told to stop", "nothing left to do"],
+)
+def test_a_worker_that_was_told_to_stop_is_not_called_ready(
+    yard: Yard, caplog: pytest.LogCaptureFixture, stops: int, burst: bool, is_said: bool
+) -> None:
+    supervisor = Supervisor(WorkerOptions("shop:app", (), 1, 1, None, burst=burst))
+    ready = Ready("", 1, 1, 1, 1, 0, 0, ("t",), "info", "text", {}, {})
+    with supervisor._reactor, caplog.at_level(logging.INFO, "windlass.worker"):
+        supervisor._stops = stops
+        supervisor._show_banner(yard.app.engine, ready)
+    assert any(line.startswith("ready: ") for line in caplog.messages) is is_said
+    assert "tasks: t" in caplog.messages
 
 
 @pytest.mark.parametrize(

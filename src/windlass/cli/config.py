@@ -59,7 +59,10 @@ def config(app_path: str | None, url: str | None, as_json: bool) -> None:
     if as_json:
         print_json(rows)
         return
-    print_table(["setting", "value", "source"], ((row.name, row.value, row.source) for row in rows))
+    # What may be long comes last: that column is wrapped.
+    print_table(
+        ["setting", "source", "value"], ((row.name, _near(row.source), row.value) for row in rows)
+    )
     for name, variable in overruled.items():
         say(f"{variable} is not heeded: the code of the app says {name}, which comes first.")
 
@@ -88,6 +91,11 @@ def _row(settings: Settings, name: str, overruled: dict[str, str]) -> Row:
         source=_source(settings.sources[name], name),
         overruled=overruled.get(name, ""),
     )
+
+
+def _near(source: str) -> str:
+    """A file as it is found from here, which is shorter."""
+    return os.path.relpath(source) if os.path.isabs(source) else source
 
 
 def _source(source: Source, name: str) -> str:

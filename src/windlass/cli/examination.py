@@ -2,8 +2,8 @@
 
 1. Of the program: versions, the app and its tasks, settings that are not heeded.
 2. Of the place: how long an answer takes, where the engine does not measure that itself.
-3. Of the jobs: workers that live, queues that none of them serves, what is paused, what no worker
-   knows, and dead letters.
+3. Of the jobs: whether there ever was one, workers that live, queues that none of them serves,
+   what is paused, what no worker knows, and dead letters.
 
 Counters are read, and at most `LOOKED_AT` jobs: this may be run beside workers.
 """
@@ -21,7 +21,7 @@ from windlass.app import Windlass
 from windlass.cli.fleet import WorkerView, read_fleet
 from windlass.cli.holds import is_unroutable, why_held
 from windlass.cli.records import find_all
-from windlass.cli.wording import count
+from windlass.cli.wording import NEVER_STORED, count
 from windlass.core.lines import may_take, queue_of
 from windlass.core.queue_plans import read_tiers
 from windlass.core.states import WAITING, State
@@ -77,6 +77,8 @@ def examine_answers(engine: Engine) -> Finding:
 
 def examine_jobs(engine: Engine) -> Iterator[Finding]:
     stats, fleet = engine.stats(), read_fleet(engine)
+    if not stats.totals.get("enqueued"):
+        yield Finding(Grade.ADVICE, "jobs", NEVER_STORED)
     yield _workers(fleet, _sum(stats, [State.READY]))
     if fleet:
         yield from _served(stats, fleet)

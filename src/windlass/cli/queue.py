@@ -134,15 +134,20 @@ def _report(info: QueueInfo, sentence: str, as_json: bool) -> None:
 def _require_known(name: str, app: Windlass, yes: bool) -> None:
     """A queue may be changed before its first job; one that nothing is known of is more likely a
     slip of the pen."""
-    known = {*_names(app.engine), *(task.queue for task in app.tasks.values())}
-    if name in known:
-        return
-    unknown = f"No job is in a queue {name}, and no task that is known here goes to it."
-    question = nearest(name, known)
-    if not yes:
+    unknown, question = _why_unknown(name, app)
+    if unknown and not yes:
         raise click.ClickException(f"{unknown}{question} With --yes it is changed all the same.")
     if question:
         say(f"{unknown}{question}")
+
+
+def _why_unknown(name: str, app: Windlass) -> tuple[str, str]:
+    """A sentence, and the question whether another one was meant; both empty if it is known."""
+    known = {*_names(app.engine), *(task.queue for task in app.tasks.values())}
+    if name in known:
+        return "", ""
+    unknown = f"No job is in a queue {name}, and no task that is known here goes to it."
+    return unknown, nearest(name, known)
 
 
 @queue.command("set", short_help="Change the settings of a queue.")
@@ -191,7 +196,7 @@ def set_(
 
 @queue.command(short_help="Remove what waits in a queue for good.")
 @_name
-@click.option("--yes", is_flag=True, help="Do not ask, also if nothing is known of the queue.")
+@click.option("--yes", is_flag=True, help="Do not ask.")
 @connection_options
 @json_option
 def purge(name: str, yes: bool, app_path: str | None, url: str | None, as_json: bool) -> None:
@@ -202,7 +207,9 @@ def purge(name: str, yes: bool, app_path: str | None, url: str | None, as_json: 
     windlass queue purge mail --yes
     """
     with connect(app_path, url) as app:
-        _require_known(name, app, yes)
+        unknown, question = _why_unknown(name, app)
+        if unknown:
+            raise click.ClickException(f"{unknown}{question} Nothing was removed.")
         if not yes:
             _confirm(app.queue(name).info(), app.engine.location)
         # Said below; without a handler Python would print the line of the log too.

@@ -9,7 +9,7 @@ import click
 from windlass.cli.connecting import connect
 from windlass.cli.output import print_json, print_table, say
 from windlass.cli.parameters import connection_options, json_option
-from windlass.cli.wording import count, program, span
+from windlass.cli.wording import NEVER_STORED, count, program, span
 from windlass.core.lines import labels_of, may_take, queue_of
 from windlass.core.states import WAITING, State
 from windlass.engine.contract import QueueRecord, SessionRecord, Stats
@@ -42,7 +42,7 @@ def status(app_path: str | None, url: str | None, as_json: bool) -> None:
 
 def _print_queues(stats: Stats) -> None:
     if not stats.queues:
-        say(f"No jobs. Enqueue one from your code, or with `{program()} enqueue`.")
+        say(_why_empty(stats))
         return
     states = [state for state in State if any(state in counts for counts in stats.queues.values())]
     print_table(
@@ -52,6 +52,13 @@ def _print_queues(stats: Stats) -> None:
             for queue, counts in sorted(stats.queues.items())
         ),
     )
+
+
+def _why_empty(stats: Stats) -> str:
+    advice = f"Enqueue one from your code, or with `{program()} enqueue`."
+    if stats.totals.get("enqueued"):
+        return f"No jobs. {advice}"
+    return f"No jobs; {NEVER_STORED}. {advice}"
 
 
 def _print_paused(queues: Sequence[QueueRecord]) -> None:

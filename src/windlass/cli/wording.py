@@ -15,6 +15,11 @@ from windlass.core.counting import count as count
 from windlass.core.durations import describe_ms
 from windlass.core.failure import FailureText
 
+#: Of jobs: an empty place looks like the right one, unless it is said that it was never used.
+NEVER_STORED: Final = (
+    "none was ever stored here: if there should be some, look at the url, and on Redis at its "
+    "database and namespace"
+)
 _UNITS_MS: Final = (86_400_000, 3_600_000, 60_000, 1_000)
 
 

@@ -99,7 +99,10 @@ class Keyring:
         """The body; a DecodeError if it was changed, or sealed for something else."""
         key = self._keys.get(name)
         if key is None:
-            raise UnreadableHere(describe_sealed(seal, name) + ", which this app does not have")
+            raise UnreadableHere(
+                f"{describe_sealed(seal, name)}, which this app does not have: give it that secret "
+                "too, after its own, with Windlass(secret=[...]) or in WINDLASS_SECRET"
+            )
         if seal == Seal.SIGNED:
             return _verified(key, sealed, bound)
         if seal == Seal.ENCRYPTED:

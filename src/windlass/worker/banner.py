@@ -19,8 +19,11 @@ log = getLogger("windlass.worker")
 NAMED_TASKS = 20
 
 
-def show_banner(options: WorkerOptions, engine: Engine, ready: Ready) -> None:
-    log.info("ready: %s, %s", engine.location, Count(len(ready.tasks), "task"))
+def show_banner(
+    options: WorkerOptions, engine: Engine, ready: Ready, *, is_ready: bool = True
+) -> None:
+    if is_ready:
+        log.info("ready: %s, %s", engine.location, Count(len(ready.tasks), "task"))
     if ready.tasks:
         log.info("tasks: %s", _first(ready.tasks))
     else:

@@ -90,6 +90,9 @@ EVENTS: Final[Mapping[str, Event]] = {
     "a job of task %s is kept for workers of another version: %s": Event(
         "job_of_other_version", ("task", "why")
     ),
+    "a job of task %s is kept for workers that can read it: %s": Event(
+        "job_unreadable_here", ("task", "why")
+    ),
     "task %s is not known to this app: its jobs are kept for a worker that knows it": Event(
         "task_unknown", ("task",)
     ),

@@ -157,12 +157,11 @@ class Execution:
         return Run(claim, task, policy, ttl_ms, timeout_ms, args, kwargs, context, delay_ms)
 
     def _leave_to_others(self, claim: Claim, error: DecodeError) -> Outcome:
-        """A newer or an older version of the app, in another worker, may be able to run it."""
+        """Another worker may be able to run it: one with a newer or an older version of the app, or
+        with the secret or codec that is missing here."""
         self._leave(claim.task)
         if self._notices.is_due(claim.task):
-            log.warning(
-                "a job of task %s is kept for workers of another version: %s", claim.task, error
-            )
+            _tell_left(claim.task, error)
         return Unroutable(id=claim.id, token=claim.token)
 
     def _choose(self, own: Overrides, task: Task[..., Any]) -> Rules:
@@ -347,6 +346,13 @@ class Execution:
 
     def _pack(self, claim: Claim, text: FailureText) -> bytes:
         return self._packing.pack_failure(text, claim.task, claim.id, claim.payload)
+
+
+def _tell_left(task: str, error: DecodeError) -> None:
+    if isinstance(error, UnreadableHere):
+        log.warning("a job of task %s is kept for workers that can read it: %s", task, error)
+    else:
+        log.warning("a job of task %s is kept for workers of another version: %s", task, error)
 
 
 def _crashes(had: Counters) -> int:

@@ -23,7 +23,7 @@ from functools import partial
 from logging import getLogger
 from time import monotonic
 
-from windlass.engine.contract import EngineOptions
+from windlass.engine.contract import Engine, EngineOptions
 from windlass.engine.url import open_engine
 from windlass.letters import DeadAlert
 from windlass.worker.banner import show_banner
@@ -147,6 +147,12 @@ class Supervisor:
             listed(options.labels, ", labels "),
         )
 
+    def _show_banner(self, engine: Engine, ready: Ready) -> None:
+        """One that was told to stop by then is not ready any more; one that stops because nothing
+        is left to do was."""
+        is_ready = self._options.burst or not self._stops
+        show_banner(self._options, engine, ready, is_ready=is_ready)
+
     def _status(self) -> WorkerStatus:
         children = [
             ChildStatus(
@@ -232,7 +238,7 @@ class Supervisor:
             on_gone=lambda session: self._reactor.post(partial(self._tell_gone, session)),
             on_cancel=lambda session, ids: self._reactor.post(partial(self._cancel, session, ids)),
             on_suspects=lambda: self._reactor.post(self._serve_alone),
-            on_answer=partial(show_banner, self._options, engine, ready),
+            on_answer=partial(self._show_banner, engine, ready),
             timekeeper=Timekeeper(engine, ready.schedules),
             dead_watch=DeadWatch(
                 engine,

@@ -43,6 +43,13 @@ class Address(msgspec.Struct, frozen=True, kw_only=True):
     def __repr__(self) -> str:
         return f"<Address {self}>"
 
+    @property
+    def with_namespace(self) -> str:
+        """For people who look for their jobs: under a mistyped name there are none."""
+        if self.namespace == DEFAULT_NAMESPACE:
+            return str(self)
+        return f"{self} (namespace {self.namespace})"
+
 
 def read_address(url: str) -> Address:
     parts = urlsplit(url)

@@ -72,7 +72,7 @@ class Server:
 
     @property
     def location(self) -> str:
-        return f"redis {self.address}"
+        return f"redis {self.address.with_namespace}"
 
     def deadline(self) -> float:
         """Of a call that begins now."""

@@ -86,6 +86,7 @@ class Database:
     _held_for_fork: bool
     _generation: int  # of the writer thread
     _file: tuple[int, int] | None  # which file the connections are open on
+    is_strange: bool  # another file was found, which may have no tables yet
     _next_look: float
 
     def __init__(self, place: Place | None, durability: str, timeout_ms: int) -> None:
@@ -137,6 +138,7 @@ class Database:
         try:
             with self._reading:
                 self._close_connections()
+                self._file = None  # whatever happens to it now is none of our business
         finally:
             self._turn.release()
 
@@ -258,28 +260,40 @@ class Database:
                     raise
                 connection.execute("ROLLBACK TO request")
                 connection.execute("RELEASE request")
-                request.error = _map_error(error, self.location)
+                request.error = self._in_our_words(error)
 
     # ------------------------------------------------------------------- connections and locks
 
     def _look_at_file(self) -> None:
         """Once a second, see whether the file was removed or replaced: connections would go on in
-        one that nobody else can see."""
+        one that nobody else can see. Whoever finds that fails, so that it is told; the next call
+        goes on in the file that is there by then, or makes one."""
         now = time.monotonic()
         if self.place is None or now < self._next_look:
             return
         self._next_look = now + FILE_LOOK_S
-        found = self.place.identity()
-        if self._file in (None, found):
-            self._file = found
-        elif self._turn.acquire(blocking=False):  # else look again in a second
+        if self._file in (None, self.place.identity()):
+            return
+        if self._turn.acquire(blocking=False):  # else look again in a second
             try:
                 with self._reading:
                     self._close_connections()
+                    self._file = None
+                    self.is_strange = True
             finally:
                 self._turn.release()
-            self._file = None
             self.on_new_file()
+            raise self._gone()
+
+    def _gone(self) -> EngineUnavailable:
+        return EngineUnavailable(
+            f"The file of the SQLite database {self.location} was removed or replaced while it was "
+            "in use. What was stored in it cannot be reached any more; the next call uses the file "
+            "that is there by then, or makes an empty one. To have the jobs back, stop all "
+            "producers and workers, and restore a backup.",
+            location=self.location,
+            unsent=True,
+        )
 
     def _writer(self) -> apsw.Connection:
         if self._write_connection is None:
@@ -298,6 +312,7 @@ class Database:
     def _connect(self) -> apsw.Connection:
         if self.place is not None:
             self.place.prepare()
+            self._file = self._file or self.place.identity()
         connection = apsw.Connection(
             str(self.place.path) if self.place else ":memory:", statementcachesize=STATEMENT_CACHE
         )
@@ -340,7 +355,12 @@ class Database:
         try:
             return call()
         except apsw.Error as error:
-            raise _map_error(error, self.location) from error
+            raise self._in_our_words(error) from error
+
+    def _in_our_words(self, error: Exception) -> Exception:
+        if self.is_strange and isinstance(error, apsw.SQLError):
+            return self._gone()  # another thread met the new file first: it has no tables yet
+        return _map_error(error, self.location)
 
     # -------------------------------------------------------------------------------- forking
 
@@ -357,6 +377,7 @@ class Database:
         self._held_for_fork = False
         self._generation = 0
         self._file = None
+        self.is_strange = False
         self._next_look = 0.0
 
     def before_fork(self) -> None:

@@ -240,6 +240,7 @@ class SQLiteEngine:
         version = self._database.read(_stored_version)
         if version != NEWEST_FORMAT:
             version = self._database.write(_migrate)
+        self._database.is_strange = False
         self._is_migrated = True
         return version
 
