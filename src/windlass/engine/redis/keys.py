@@ -23,7 +23,7 @@ class Kind(StrEnum):
 
 #: name -> kind. Scripts declare their keys by these names.
 KINDS: Final[dict[str, Kind]] = {
-    "meta": Kind.HASH,  # sequence, enqueued, last_seen, reap_after, queues, format, partitions, born
+    "meta": Kind.HASH,  # sequence, enqueued, last_seen, reap_after, queues, format, born ...
     "job": Kind.HASH,  # id -> record
     "body": Kind.HASH,  # id -> envelope, never rewritten
     "extra": Kind.HASH,  # r:id result, p:id progress, f:number:id an entry of the history,
