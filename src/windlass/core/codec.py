@@ -63,6 +63,7 @@ class CallCodec:
         self._too_deep = wire.too_deep
         self._read_call = _read_json_call if wire is JSON else _read_msgpack_call
         self._join = _join if wire is JSON else _join_msgpack
+        self._nothing = self._join([], ())  # a call without arguments
         #: How what is stored says that it was written by this.
         self.mark: CodecName = "json" if wire is JSON else "msgpack"
 
@@ -91,6 +92,8 @@ class CallCodec:
         mismatch = signature.mismatch(len(args), kwargs)
         if mismatch:
             raise TypeError(mismatch + signature.advice(kwargs))
+        if not args and not kwargs:
+            return self._nothing
         encoded = [
             slot.encode(value) for slot, value in zip(signature.positional, args, strict=False)
         ]

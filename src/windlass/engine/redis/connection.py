@@ -15,6 +15,7 @@ import time
 from collections.abc import Sequence
 from typing import Any, Final
 
+import msgspec
 import redis
 
 from windlass.engine.redis.address import Address
@@ -46,14 +47,11 @@ _UNREACHED: Final = "Check that it runs and can be reached from here."
 Reply = Any
 
 
-class Call:
+class Call(msgspec.Struct, frozen=True):
     """A call of a script in one partition. The text goes along only when the server asks for it."""
 
-    __slots__ = ("arguments", "prefixes")
-
-    def __init__(self, prefixes: tuple[Prefix, Prefix], arguments: Sequence[bytes]) -> None:
-        self.prefixes = prefixes
-        self.arguments = arguments
+    prefixes: tuple[Prefix, Prefix]
+    arguments: Sequence[bytes]
 
 
 def prefixes(script: Script, namespace: str, partition: int) -> tuple[Prefix, Prefix]:

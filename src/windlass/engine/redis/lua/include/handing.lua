@@ -47,11 +47,16 @@ local function find_taker(queue, ends_ms)
       end
     end
   end
-  local line = '0' .. queue
-  if taker and call('ZRANGEBYLEX', key.ready, '[' .. line .. '\0', '(' .. line .. '\1', 'LIMIT', 0, 1)[1] then
-    taker = nil
+  if not taker then
+    return false
   end
-  return taker ~= nil
+  local ready, running = unpack(call('HMGET', key.count, queue .. '\0ready', queue .. '\0running'))
+  if ready then
+    taker = nil
+    return false
+  end
+  taker.running = tonumber(running or 0)
+  return true
 end
 
 -- Gather what a claim writes besides the record.
@@ -59,6 +64,7 @@ local function hand(id, queue, member, bytes, body)
   taker.id, taker.queue, taker.member, taker.bytes, taker.body = id, queue, member, bytes, body
   write('ZADD', key.held, '0', taker.session .. '\0' .. taker.nonce .. '\0' .. id)
   write('HSET', key.sessions, taker.session, '0' .. taker.nonce)
+  write('HSET', key.count, queue .. '\0running', taker.running + 1)
 end
 
 -- Nobody could be told: the job is ready, as if it had never been leased.

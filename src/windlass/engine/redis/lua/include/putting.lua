@@ -68,10 +68,10 @@ local function store(head, body, unique)
   else
     write('ZADD', key.due, due_ms, place .. id)
   end
-  if starts == 0 and due_ms - now_ms <= POLL_FLOOR_MS then
-    made_ready = made_ready + 1
+  if starts == 0 then
+    count(queue, state, 1)
+    made_ready = made_ready + (due_ms - now_ms <= POLL_FLOOR_MS and 1 or 0)
   end
-  count(queue, state, 1)
   enqueued = enqueued + 1
 end
 
