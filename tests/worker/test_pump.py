@@ -17,7 +17,7 @@ import pytest
 from tests.worker.faulty import lose_reply, lose_request, once
 from tests.worker.rig import SLOTS, Rig
 from tests.worker.yard import until
-from windlass.core.states import State
+from windlass.core.states import Counters, State
 from windlass.engine.contract import Outcome, Plan, Retried, Succeeded
 from windlass.errors import EngineUnavailable
 from windlass.job import Job
@@ -392,6 +392,24 @@ def test_a_pump_ends_without_a_run_whose_job_was_taken_from_it(
         assert rig.ended.wait(20)
     assert "stale" not in caplog.text
     assert rig.record(stuck.id).state is State.RETRYING
+
+
+def test_a_hand_back_gives_back_what_arrives_with_it(rig: Rig) -> None:
+    """As a claim that never started: nobody is charged for it."""
+    job = rig.task.enqueue(1)
+
+    def hand_back_meanwhile(real: Callable[[], Any], arguments: tuple[Any, ...]) -> Any:
+        turn = real()
+        rig.pump.hand_back()
+        return turn
+
+    rig.faulty.faults["turn"] = hand_back_meanwhile
+    rig.start()
+    assert rig.ended.wait(20)
+    record = rig.record(job.id)
+    assert (record.state, record.counters) == (State.READY, Counters())
+    assert rig.starts == []
+    rig.table.nonces.clear_all()  # as the end of the process does
 
 
 def test_a_hand_back_leaves_out_what_was_taken(rig: Rig) -> None:

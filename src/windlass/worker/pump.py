@@ -372,8 +372,10 @@ class Pump:
     def _begin_claims(self, call: Call, batch: Batch) -> None:
         """What is to be run comes before all that can wait."""
         self._nonces.begin(call.nonce, len(batch.claims))
-        if self._commands:
-            self._heed()  # what was said meanwhile finds these claims not started yet
+        if self._commands:  # what was said meanwhile finds these claims not started yet
+            self._unsettled = Call(call.session, [], call.nonce, call.room, call.plan)
+            self._heed()
+            self._unsettled = None
         if batch.gone:
             self._renew(call.session)
         if call.session != self._session:
