@@ -247,7 +247,7 @@ def test_a_worker_whose_pump_is_gone_says_so_and_lets_go_of_its_jobs(
         raise SystemExit
 
     with worker:
-        worker._pump._command(break_down)
+        worker._pump._inbox.command(break_down)
         until(lambda: not worker.is_running(), "the end of its beats")
         assert "reports nothing any more, its thread has ended" in caplog.text
 

@@ -16,15 +16,12 @@ and the next round started from nothing.
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Callable, Collection, Iterable, Mapping
-from contextlib import suppress
+from collections.abc import Collection, Iterable, Mapping
 from logging import getLogger
 from math import inf
-from queue import Empty, SimpleQueue
 from threading import Event
 from time import monotonic
-from typing import Any, NoReturn, TypeVar
+from typing import Any, NoReturn
 
 from windlass.core.counting import Count
 from windlass.engine.contract import (
@@ -45,6 +42,7 @@ from windlass.worker.adoption import Adoption
 from windlass.worker.awaiting import ROOM, Awaiting
 from windlass.worker.backoff import Backoff
 from windlass.worker.calls import Call, Owner
+from windlass.worker.inbox import Inbox
 from windlass.worker.intake import Intake
 from windlass.worker.lease import Lease
 from windlass.worker.line import Line
@@ -53,8 +51,6 @@ from windlass.worker.pace import Pace
 from windlass.worker.rota import Rota
 
 log = getLogger("windlass.worker")
-
-_T = TypeVar("_T")
 
 #: Without any news the engine is asked this often, in seconds: wake-ups are only hints.
 POLL_S = 0.5
@@ -68,8 +64,6 @@ BEGIN_S = 0.0005
 IMPATIENCE_S = 0.25
 #: After that nothing is claimed for so long, in seconds: whoever can start it comes first.
 ABSTINENCE_S = 0.25
-#: How often, in seconds, the progress of jobs is passed on when nothing else is.
-PROGRESS_S = 0.2
 #: A child for jobs that run alone ends after so many seconds without one.
 SOLO_IDLE_S = 10.0
 #: The supervisor is told of waiting suspects at most this often, in seconds.
@@ -106,12 +100,9 @@ class Pump:
         self._adoption = adoption
         self._owner = owner
         self._session = owner.new_session()
-        # What other threads bring. Appending to a deque and storing into a dict are atomic.
-        self._outcomes: deque[Outcome] = deque()
-        self._progress: dict[tuple[str, str], Progressed] = {}
-        self._commands: deque[Callable[[], None]] = deque()
-        self._intake = Intake(tasks, line, self._outcomes, is_solo=self._plan.suspects)
-        self._wake: Callable[[], None] | None = None
+        inbox = self._inbox = Inbox()
+        self.report, self.report_progress = inbox.report, inbox.report_progress
+        self._intake = Intake(tasks, line, inbox.outcomes, is_solo=self._plan.suspects)
         self.rounds = 0  # it grows as long as the pump goes on, be the engine there or away
         self._handing_back = Event()  # cuts a back-off short
         # What only the pump's own thread touches.
@@ -126,36 +117,23 @@ class Pump:
         self._last_claim_at = monotonic()
         self._claim_sent_at = 0.0
         self._idle_since = 0.0
-        self._last_progress_at = 0.0
         self._last_suspects_at = 0.0
         self._disowned: set[tuple[str, str]] = set()
 
     # ----------------------------------------------------------------------- for other threads
 
-    def report(self, outcome: Outcome) -> None:
-        self._outcomes.append(outcome)
-        self._rouse()
-
-    def report_progress(self, claim: Claim, progress: bytes) -> None:
-        """Only the newest progress of a job is passed on."""
-        is_first = not self._progress
-        key = (claim.id, claim.token)
-        self._progress[key] = Progressed(id=claim.id, token=claim.token, progress=progress)
-        if is_first:
-            self._rouse()
-
     def drain(self) -> None:
         """Claim nothing more, and end when everything in hand is done."""
-        self._command(self._begin_drain)
+        self._inbox.command(self._begin_drain)
 
     def hand_back(self) -> None:
         """Give back everything in hand, and end the process."""
         self._handing_back.set()
-        self._command(self._give_back_all)
+        self._inbox.command(self._give_back_all)
 
     def look(self) -> None:
         """There may be something to claim: rest no longer."""
-        self._command(_do_nothing)
+        self._inbox.command(_do_nothing)
 
     def cancel_waiting(self, ids: Collection[str]) -> None:
         """Give back claims of these jobs that have not started, which ends them as cancelled."""
@@ -165,25 +143,11 @@ class Pump:
     def disown(self, id: str, token: str) -> None:
         """A job that runs was taken from this child: what becomes of the run is nobody's business
         any more."""
-        self._command(lambda: self._disown(id, token))
+        self._inbox.command(lambda: self._disown(id, token))
 
     def lose_session(self, session: str) -> None:
         """The engine has declared this session dead."""
-        self._command(lambda: self._renew(session))
-
-    def _command(self, action: Callable[[], None]) -> None:
-        self._commands.append(action)
-        self._rouse()
-
-    def _rouse(self) -> None:
-        # The pump stores `_wake` before it looks for news a last time, and here the news comes
-        # before the look at `_wake`: one of the two sees the other.
-        wake = self._wake
-        if wake is not None:
-            try:
-                wake()
-            except Exception:  # noqa: BLE001  # only a hint, and a slot must not be lost for it
-                return
+        self._inbox.command(lambda: self._renew(session))
 
     # -------------------------------------------------------------------------------- the loop
 
@@ -204,7 +168,7 @@ class Pump:
 
     def _round(self) -> None:
         self.rounds += 1
-        self._heed()
+        self._inbox.heed()
         self._hand_back_impatient()
         room = self._find_room()
         if self._awaiting and not room:
@@ -219,10 +183,6 @@ class Pump:
             raise Drained
         else:
             self._rest(room)
-
-    def _heed(self) -> None:
-        while self._commands:
-            self._commands.popleft()()
 
     def _hand_back_impatient(self) -> None:
         """Claims that did not start: all slots have slow jobs, or a coroutine blocks the loop."""
@@ -243,20 +203,10 @@ class Pump:
         return self._pace.look_ahead(self._line.slots, self._line.longest_running_s())
 
     def _collect(self, most: float) -> list[Outcome]:
-        """What was reported. Outcomes are taken first and put last: so no progress is left behind
-        that would follow the end of its job."""
-        outcomes: list[Outcome] = []
-        while self._outcomes and len(outcomes) < most:
-            outcomes.append(self._outcomes.popleft())
-        if self._progress and (outcomes or self._progress_due_s() <= 0):
-            self._last_progress_at = monotonic()
-            outcomes[:0] = [self._progress.popitem()[1] for _ in range(len(self._progress))]
+        outcomes = self._inbox.collect(most)
         if self._disowned:
             return [one for one in outcomes if (one.id, one.token) not in self._disowned]
         return outcomes
-
-    def _progress_due_s(self) -> float:
-        return self._last_progress_at + PROGRESS_S - monotonic()
 
     # ---------------------------------------------------------------------------- one round trip
 
@@ -308,8 +258,8 @@ class Pump:
     def _has_nothing_in_hand(self, call: Call) -> bool:
         """Whether to end though the reply is unknown. What the call may have claimed has not
         started; if it cannot be given back now, it goes back with its session."""
-        self._heed()
-        has_outcomes = call.outcomes or self._outcomes
+        self._inbox.heed()
+        has_outcomes = call.outcomes or self._inbox.outcomes
         return self._is_draining and not has_outcomes and not self._line.in_hand()
 
     def _leave(self, call: Call) -> NoReturn:
@@ -336,7 +286,7 @@ class Pump:
         [pulse] = self._engine.beat([Beat(session=self._session)])
         if not pulse.alive:
             self._renew(pulse.session)
-        elif call.room and (self._commands or self._is_draining):
+        elif call.room and (self._inbox.commands or self._is_draining):
             self._engine.release(call.session, call.nonce)
         elif call.session == self._session:
             return call
@@ -372,9 +322,9 @@ class Pump:
     def _begin_claims(self, call: Call, batch: Batch) -> None:
         """What is to be run comes before all that can wait."""
         self._nonces.begin(call.nonce, len(batch.claims))
-        if self._commands:  # what was said meanwhile finds these claims not started yet
+        if self._inbox.commands:  # what was said meanwhile finds these claims not started yet
             self._unsettled = Call(call.session, [], call.nonce, call.room, call.plan)
-            self._heed()
+            self._inbox.heed()
             self._unsettled = None
         if batch.gone:
             self._renew(call.session)
@@ -439,9 +389,9 @@ class Pump:
         timeout_s, began_at = self._rest_s(), monotonic()
         batch = None
         if room:
-            batch = self._hear(self._engine.nudge, lambda: self._wait_for_work(timeout_s))
+            batch = self._inbox.hear(self._engine.nudge, lambda: self._wait_for_work(timeout_s))
         else:
-            self._doze(timeout_s)
+            self._inbox.doze(timeout_s)
         if batch is not None:
             self._take_awaited(batch)
             return
@@ -450,20 +400,6 @@ class Pump:
         self._may_claim = True
         if not room and not self._is_away:
             self._table.note_answer(monotonic())  # there was nothing to ask for
-
-    def _hear(self, wake: Callable[[], None], wait: Callable[[], _T]) -> _T | None:
-        """Wait in a way that `wake` ends, unless there is news already."""
-        self._wake = wake
-        try:
-            return None if self._outcomes or self._commands else wait()
-        finally:
-            self._wake = None
-
-    def _doze(self, seconds: float) -> None:
-        """Until a runner reports or the supervisor speaks."""
-        news: SimpleQueue[None] = SimpleQueue()  # wakes in half the time of an event
-        with suppress(Empty):
-            self._hear(lambda: news.put(None), lambda: news.get(timeout=seconds))
 
     def _wait_for_work(self, timeout_s: float) -> Batch | None:
         """What a claim that waited got, as soon as it did."""
@@ -490,7 +426,7 @@ class Pump:
         if batch.claims:
             self._lease.confirm(self._claim_sent_at)
             self._begin_claims(call, batch)
-            self._doze(BEGIN_S)  # whoever was woken for it needs the interpreter
+            self._inbox.doze(BEGIN_S)  # whoever was woken for it needs the interpreter
         else:
             self._begin_claims(call, batch)
         self._note_claim(call, batch)
@@ -509,8 +445,7 @@ class Pump:
             waits.append(since + IMPATIENCE_S - monotonic())
         if self._line.is_sparing():
             waits.append(PRESS_S)
-        if self._progress:
-            waits.append(self._progress_due_s())
+        waits.append(self._inbox.progress_due_s())
         if self._abstain_until > monotonic():
             waits.append(self._abstain_until - monotonic())
         return max(0.001, min(waits))
@@ -604,7 +539,7 @@ class Pump:
         try:
             self._engine.finish([outcome])
         except EngineError:
-            self._outcomes.append(outcome)
+            self._inbox.outcomes.append(outcome)
         except Exception:
             log.exception("the outcome of job %s cannot be reported and is dropped", outcome.id)
             self._nonces.drop(outcome.token)
