@@ -33,7 +33,8 @@ from windlass.engine.contract import (
     Succeeded,
 )
 from windlass.engine.redis import arguments
-from windlass.engine.redis.engine import CHUNK, RedisEngine
+from windlass.engine.redis.calling import CHUNK
+from windlass.engine.redis.engine import RedisEngine
 from windlass.engine.redis.keys import KINDS, Kind, key
 from windlass.testing.contract.world import StandingStill
 

@@ -1,8 +1,8 @@
 """The Redis engine: the contract's verbs, each one script per partition that it concerns.
 
 Arguments are made in `arguments`, replies read in `records`; claiming over several partitions is in
-`claiming`, what can be seen in `seeing`, the first use of a server in `opening`. This class sends
-every verb to the partitions it concerns, all at once, and puts the answers together.
+`claiming`, what can be seen in `seeing`, how scripts are called in `calling`. This class says what
+each verb asks of which partitions, and what the answers mean.
 """
 
 from __future__ import annotations
@@ -51,7 +51,6 @@ from windlass.engine.redis import (
     checking,
     handing_over,
     keys,
-    opening,
     records,
     scheduling,
     scripts,
@@ -59,40 +58,29 @@ from windlass.engine.redis import (
 )
 from windlass.engine.redis.address import Address
 from windlass.engine.redis.bell import Bell, Woken
+from windlass.engine.redis.calling import Caller, chunks
 from windlass.engine.redis.claiming import Claiming
-from windlass.engine.redis.connection import Call, Reply, Server, prefixes
+from windlass.engine.redis.connection import Call, Reply
 from windlass.engine.redis.handing_over import Waiting
-from windlass.engine.redis.opening import Births, Fitness
-from windlass.engine.redis.partitions import Partitions
-from windlass.engine.redis.scripts import Prefix
+from windlass.engine.redis.opening import Fitness
 from windlass.engine.waiting import POLL_FLOOR_MS
 from windlass.errors import EngineError
 
 T = TypeVar("T")
 R = TypeVar("R")
 
-#: At most so many items go into one call.
-CHUNK: Final = 500
 #: What `purge` says of a partition in which it has seen all.
 _ALL_SEEN: Final = -2
 
 
-class RedisEngine:
+class RedisEngine(Caller):
     """Jobs in one Redis server, under one namespace."""
 
     def __init__(self, address: Address, options: EngineOptions) -> None:
-        self.clock_offset_ms = 0
-        self._address = address
-        self._options = options
-        self._limits = [b"%d" % options.lease_ms, b"%d" % options.dead_ttl_ms]
-        self._server = Server(address, options.timeout_ms)
-        self._partitions = Partitions(address.partitions)
+        super().__init__(address, options)
         self._claiming = Claiming(self._partitions, self._call, self._run)
         self._bell = Bell(self._server, is_spread=address.partitions > 1)
         self._waiting = Waiting()
-        self._prefixes: dict[tuple[str, int], tuple[Prefix, Prefix]] = {}
-        self._fitness: Fitness | None = None  # known once the server was found to be fit
-        self._births = Births()
 
     @property
     def location(self) -> str:
@@ -135,7 +123,7 @@ class RedisEngine:
 
     def finish(self, outcomes: Sequence[Outcome]) -> list[Verdict]:
         verdicts: list[Verdict] = []
-        for chunk in _chunks(outcomes):
+        for chunk in chunks(outcomes):
             verdicts += self._claiming.finish(chunk)
         return verdicts
 
@@ -145,7 +133,7 @@ class RedisEngine:
         arguments.check_name("session", session)
         arguments.check_name("nonce", nonce)
         is_last = self._end_waiting(nonce)
-        *early, last = _chunks(outcomes) or [()]
+        *early, last = chunks(outcomes) or [()]
         verdicts = tuple(verdict for chunk in early for verdict in self._claiming.finish(chunk))
         turn = self._claiming.turn(session, last, nonce, plan, limit, is_last=is_last)
         return Turn(verdicts=verdicts + turn.verdicts, batch=turn.batch)
@@ -266,17 +254,6 @@ class RedisEngine:
             emptied=self._births.take_loss(),
         )
 
-    def _recognise(self) -> None:
-        """A server that was restarted has forgotten scripts, and is prepared again for that; one
-        that was emptied has not."""
-        if self._fitness is None:
-            return
-        numbers = range(self._partitions.number)
-        names = [keys.key(self._address.namespace, number, "meta") for number in numbers]
-        asked = [scripts.pack(b"HGET", name.encode(), b"born") for name in names]
-        if self._births.have_changed(self._server.ask(asked, self._server.deadline())):
-            self._fitness = None
-
     # ----------------------------------------------------------------------------- schedules
 
     def schedule_partition(self, name: str) -> int:
@@ -357,11 +334,6 @@ class RedisEngine:
         """What the server says of itself."""
         return self._judge(self._server.deadline())
 
-    def _judge(self, deadline: float) -> Fitness:
-        asked = [scripts.pack(b"INFO", part) for part in (b"server", b"memory", b"persistence")]
-        info = b"\r\n".join(self._server.ask(asked, deadline))
-        return opening.judge(opening.read_info(info), self._address)
-
     # ------------------------------------------------------------------------------- waiting
 
     def wait(self, plan: Plan, timeout_ms: int) -> None:
@@ -433,80 +405,10 @@ class RedisEngine:
     def migrate(self) -> int:
         return self._open(self._server.deadline())
 
-    def _open(self, deadline: float) -> int:
-        self._fitness = None  # also when this fails: then it is tried again
-        self._server.has_forgotten = False
-        fitness = self._judge(deadline)
-        settled = [b"%d" % opening.FORMAT, b"%d" % self._partitions.number]
-        birth = new_id(time.time_ns() // 1_000_000).encode()
-        packed = [*settled, birth, *keys.sentinel_scores()]
-        births = []
-        for partition in range(self._partitions.number):
-            call = Call(self._prefixes_of("open", partition), packed)
-            (stored,) = self._server.run([call], deadline)
-            opening.check_stored(stored, self._address)
-            births.append(stored[2])
-        self._births.note(births)
-        self._fitness = fitness
-        return opening.FORMAT
-
     def shutdown(self) -> None:
         self._bell.close()
         self._server.close()
         self._fitness = None
-
-    # ---------------------------------------------------------------------------------- calls
-
-    def _prefixes_of(self, name: str, partition: int) -> tuple[Prefix, Prefix]:
-        if (name, partition) not in self._prefixes:
-            made = prefixes(scripts.load(name), self._address.namespace, partition)
-            self._prefixes[name, partition] = made
-        return self._prefixes[name, partition]
-
-    def _call(self, partition: int, name: str, packed: Sequence[bytes]) -> Call:
-        clock = str(self.clock_offset_ms).encode()
-        found = self._prefixes.get((name, partition)) or self._prefixes_of(name, partition)
-        return Call(found, [clock, *self._limits, *packed])
-
-    def _run(self, calls: Sequence[Call]) -> list[Reply]:
-        deadline = self._server.deadline()
-        if self._fitness is None or self._server.has_forgotten:
-            self._open(deadline)
-        return self._server.run(calls, deadline) if calls else []
-
-    def _broadcast(self, name: str, packed: Sequence[bytes] = ()) -> list[Reply]:
-        """The same call in every partition."""
-        numbers = range(self._partitions.number)
-        return self._run([self._call(number, name, packed) for number in numbers])
-
-    def _spread(
-        self,
-        name: str,
-        items: Sequence[T],
-        id_of: Callable[[T], str],
-        pack: Callable[[Sequence[T]], list[bytes]],
-        unpack: Callable[[Sequence[T], Sequence[Reply]], Sequence[R]],
-        place: Callable[[str], int] | None = None,
-    ) -> list[R]:
-        """One call for each partition that has some of the items; the answers in their order."""
-        if self._partitions.number == 1 and 0 < len(items) <= CHUNK:
-            (reply,) = self._run([self._call(0, name, pack(items))])
-            return list(unpack(items, reply))
-        calls: list[Call] = []
-        where: list[Sequence[int]] = []
-        for partition, positions in self._partitions.group(items, id_of, place).items():
-            for chunk in _chunks(positions):
-                calls.append(self._call(partition, name, pack([items[at] for at in chunk])))
-                where.append(chunk)
-        answers: dict[int, R] = {}
-        for chunk, reply in zip(where, self._run(calls), strict=True):
-            asked = [items[at] for at in chunk]
-            answers.update(zip(chunk, unpack(asked, reply), strict=True))
-        return [answers[at] for at in range(len(items))]
-
-
-def _chunks(items: Sequence[T]) -> list[Sequence[T]]:
-    return [items[at : at + CHUNK] for at in range(0, len(items), CHUNK)]
 
 
 def _each(code: Callable[[str], R]) -> Callable[[Sequence[str], Sequence[bytes]], list[R]]:
