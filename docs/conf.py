@@ -34,6 +34,8 @@ source_suffix = {".md": "markdown"}
 exclude_patterns = ["_*"]
 myst_heading_anchors = 4
 myst_links_external_new_tab = False
+# Messages and options are shown as they are written: with a dash for its hyphens `--app` is none.
+smartquotes = False
 
 html_theme = "furo"
 html_title = f"windlass {release}"
