@@ -40,9 +40,11 @@ smartquotes = False
 html_theme = "furo"
 html_title = f"windlass {release}"
 html_copy_source = False
+html_use_index = False
 html_show_sphinx = False
 
 autodoc_member_order = "bysource"
+autodoc_preserve_defaults = True
 autodoc_typehints = "signature"
 autodoc_class_signature = "mixed"
 python_use_unqualified_type_names = True
@@ -52,10 +54,28 @@ default_role = "code"
 #: The tree: a heading, and its pages in order; `*` stands for those that are not named.
 SECTIONS: Final = {
     "Start": ["quickstart", "tutorial", "guarantees", "glossary"],
-    "Guides": ["guides/tasks", "guides/failures", "guides/schedules", "guides/*", "recipes"],
+    "Guides": [
+        "guides/tasks",
+        "guides/failures",
+        "guides/dead",
+        "guides/timeouts",
+        "guides/schedules",
+        "guides/unique",
+        "guides/queues",
+        "guides/workers",
+        "guides/async",
+        "guides/testing",
+        "guides/settings",
+        "guides/groups",
+        "guides/headers",
+        "guides/payloads",
+        "guides/deployment",
+        "guides/*",
+        "recipes",
+    ],
     "Operations": ["operations", "versions"],
     "Reference": ["reference/python", "reference/*"],
-    "Inside": ["internals/life-of-a-job", "internals/*", "decisions/README"],
+    "Inside": ["internals/life-of-a-job", "internals/sqlite", "internals/*", "decisions/README"],
 }
 DOCS: Final = Path(__file__).parent
 PYTHON: Final = "reference/python"
