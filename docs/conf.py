@@ -7,6 +7,8 @@ The pages are plain Markdown, to be read as they are; what only a site has is pu
 3. links to folders and to pages that are not among these, as text; other files come along;
 4. `index.html`, which on a code host is `README.md`.
 
+What a search finds first is in `_static`.
+
 Nothing is fetched, neither while it is built nor by the site itself.
 """
 
@@ -39,6 +41,7 @@ smartquotes = False
 
 html_theme = "furo"
 html_title = f"windlass {release}"
+html_search_scorer = str(Path(__file__).parent / "_static" / "search.js")
 html_copy_source = False
 html_use_index = False
 html_show_sphinx = False
