@@ -5,9 +5,10 @@ The pages are plain Markdown, to be read as they are; what only a site has is pu
 1. the tree of pages beside each one, from `SECTIONS`;
 2. the signatures of all public names, behind the table in `reference/python.md`;
 3. links to folders and to pages that are not among these, as text; other files come along;
-4. `index.html`, which on a code host is `README.md`.
+4. `index.html`, which on a code host is `README.md`;
+5. the column of each cell of a table, which phones show instead of the head of the table.
 
-What a search finds first is in `_static`.
+How it looks, and what a search finds first, is in `_static`.
 
 Nothing is fetched, neither while it is built nor by the site itself.
 """
@@ -20,10 +21,12 @@ import re
 import shutil
 from importlib.metadata import version as installed_version
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
+from docutils import nodes
 from pygments.lexers.special import TextLexer
 from sphinx.application import Sphinx
+from sphinx.writers.html5 import HTML5Translator
 
 project = "windlass"
 author = "The windlass authors"
@@ -41,6 +44,8 @@ smartquotes = False
 
 html_theme = "furo"
 html_title = f"windlass {release}"
+html_static_path = ["_static"]
+html_css_files = ["pages.css"]
 html_search_scorer = str(Path(__file__).parent / "_static" / "search.js")
 html_copy_source = False
 html_use_index = False
@@ -92,6 +97,7 @@ _LINK: Final = re.compile(r"\[(?P<text>[^\]]*)\]\((?P<path>\.\.?/[^)#\s]*)(?:#[^
 def setup(app: Sphinx) -> None:
     app.connect("source-read", complete)
     app.connect("build-finished", copy_indexes)
+    app.set_translator("html", Writer)
     # Diagrams would need a program from elsewhere; they read well enough as text.
     app.add_lexer("mermaid", TextLexer)
 
@@ -138,6 +144,21 @@ def kind_of(value: object) -> str:
     if inspect.isclass(value):
         return "autoexception" if issubclass(value, BaseException) else "autoclass"
     return "autofunction" if callable(value) else "autodata"
+
+
+class Writer(HTML5Translator):
+    """Writes pages as Sphinx does, and with each cell of a table the head of its column."""
+
+    def starttag(self, node: nodes.Element, tagname: str, *args: Any, **attributes: Any) -> str:
+        if isinstance(node, nodes.entry) and tagname.lower() == "td":
+            attributes["data-column"] = column_of(node)
+        return str(super().starttag(node, tagname, *args, **attributes))
+
+
+def column_of(cell: nodes.entry) -> str:
+    row = cell.parent
+    head = row.parent.parent.next_node(nodes.thead)
+    return head[0][row.index(cell)].astext() if head else ""
 
 
 def copy_indexes(app: Sphinx, error: Exception | None) -> None:
