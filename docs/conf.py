@@ -6,7 +6,8 @@ The pages are plain Markdown, to be read as they are; what only a site has is pu
 2. the signatures of all public names, behind the table in `reference/python.md`;
 3. links to folders and to pages that are not among these, as text; other files come along;
 4. `index.html`, which on a code host is `README.md`;
-5. the column of each cell of a table, which phones show instead of the head of the table.
+5. the column of each cell of a table, which phones show instead of the head of the table;
+6. what a page is about, for those who list it elsewhere.
 
 How it looks, and what a search finds first, is in `_static`.
 
@@ -19,8 +20,10 @@ import importlib
 import inspect
 import re
 import shutil
+from html import escape
 from importlib.metadata import version as installed_version
 from pathlib import Path
+from textwrap import shorten
 from typing import Any, Final
 
 from docutils import nodes
@@ -46,6 +49,7 @@ html_theme = "furo"
 html_title = f"windlass {release}"
 html_static_path = ["_static"]
 html_css_files = ["pages.css"]
+html_favicon = "_static/icon.svg"
 html_search_scorer = str(Path(__file__).parent / "_static" / "search.js")
 html_copy_source = False
 html_use_index = False
@@ -96,6 +100,7 @@ _LINK: Final = re.compile(r"\[(?P<text>[^\]]*)\]\((?P<path>\.\.?/[^)#\s]*)(?:#[^
 
 def setup(app: Sphinx) -> None:
     app.connect("source-read", complete)
+    app.connect("html-page-context", describe)
     app.connect("build-finished", copy_indexes)
     app.set_translator("html", Writer)
     # Diagrams would need a program from elsewhere; they read well enough as text.
@@ -159,6 +164,16 @@ def column_of(cell: nodes.entry) -> str:
     row = cell.parent
     head = row.parent.parent.next_node(nodes.thead)
     return head[0][row.index(cell)].astext() if head else ""
+
+
+def describe(
+    _app: Sphinx, _name: str, _template: str, context: dict[str, Any], page: nodes.document | None
+) -> None:
+    """The beginning of a page says what it is about."""
+    beginning = page.next_node(nodes.paragraph) if page else None
+    if beginning:
+        text = escape(shorten(beginning.astext(), 160, placeholder=" ..."))
+        context["metatags"] += f'\n<meta name="description" content="{text}" />'
 
 
 def copy_indexes(app: Sphinx, error: Exception | None) -> None:
