@@ -7,7 +7,9 @@ import re
 import subprocess
 import sys
 from fnmatch import fnmatch
+from html.parser import HTMLParser
 from pathlib import Path
+from urllib.parse import unquote, urlsplit
 
 import pytest
 
@@ -17,6 +19,25 @@ from windlass import testing
 
 #: What a browser fetches by itself, other than what a reader clicks on.
 FETCHED = re.compile(r"""(?:src=|<link[^>]*href=|@import\s|url\()\s*["']?(?:https?:)?//""")
+#: Quotes and dashes in place of what was written.
+EMBELLISHED = re.compile("[\u2013\u2014\u2018\u2019\u201c\u201d]")
+
+
+class Page(HTMLParser):
+    """What a page can be asked for, and what it asks for."""
+
+    def __init__(self, file: Path) -> None:
+        super().__init__()
+        self.anchors: set[str] = set()
+        self.targets: set[str] = set()
+        self.feed(file.read_text(encoding="utf-8"))
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        for name, value in attrs:
+            if name == "id":
+                self.anchors.add(value or "")
+            elif name in ("href", "src"):
+                self.targets.add(value or "")
 
 
 @pytest.fixture(scope="module")
@@ -60,6 +81,45 @@ def test_every_page_is_in_the_tree_of_the_site(site: Path) -> None:
     assert all((site / page).exists() for page in pages)
     shown = {page for page in pages if page.parts[0] != "decisions" and page.stem != "README"}
     assert [page for page in shown if f'href="{page}"' not in front] == []
+
+
+@pytest.mark.slow
+def test_links_of_the_site_lead_somewhere(site: Path) -> None:
+    pages = {file: Page(file) for file in site.rglob("*.html")}
+    links = [(file, target) for file, page in pages.items() for target in page.targets]
+    assert len(links) > 1000
+    lost = [
+        (file.name, target)
+        for file, target in links
+        if not urlsplit(target).scheme and not is_found(file, target, pages)
+    ]
+    assert lost == []
+
+
+def is_found(file: Path, target: str, pages: dict[Path, Page]) -> bool:
+    path, anchor = unquote(urlsplit(target).path), unquote(urlsplit(target).fragment)
+    place = (file.parent / path).resolve() if path else file
+    return place.is_file() and (not anchor or anchor in pages[place].anchors)
+
+
+@pytest.mark.slow
+def test_what_is_printed_is_shown_as_it_is_printed(site: Path) -> None:
+    pages = texts_of(site)
+    assert "--app MODULE:ATTR" in pages["reference/mistakes.html"]
+    assert [name for name, text in pages.items() if EMBELLISHED.search(text)] == []
+
+
+def texts_of(site: Path) -> dict[str, str]:
+    files = site.rglob("*.html")
+    return {str(file.relative_to(site)): file.read_text(encoding="utf-8") for file in files}
+
+
+@pytest.mark.slow
+def test_pages_and_cells_say_what_they_are_about(site: Path) -> None:
+    pages = texts_of(site)
+    bare = [name for name, text in pages.items() if '<meta name="description"' not in text]
+    assert bare == ["search.html"]
+    assert '<td data-column="environment variable">' in pages["guides/settings.html"]
 
 
 @pytest.mark.slow
