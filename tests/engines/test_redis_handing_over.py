@@ -7,6 +7,7 @@ import re
 import time
 from typing import Any
 
+import msgspec
 import pytest
 import redis
 
@@ -18,13 +19,19 @@ from windlass.engine.contract import (
     Batch,
     Beat,
     Claim,
+    EngineOptions,
     JobRecord,
     NewJob,
+    Outcome,
     Plan,
     PutCode,
     QueueChange,
+    Released,
+    Unroutable,
+    Verdict,
 )
-from windlass.engine.redis import bell
+from windlass.engine.redis import bell, keys
+from windlass.engine.redis.address import read_address
 from windlass.engine.redis.engine import RedisEngine
 from windlass.engine.redis.pool import MOST_CALLS
 from windlass.errors import EngineError
@@ -105,6 +112,19 @@ def test_its_lease_is_whole_when_the_claim_begins_to_wait(
     assert putting.sessions()[0].expires_in_ms == whole.expires_in_ms
 
 
+def test_nobody_is_on_the_list_for_longer_than_its_lease(own_server: RedisServer) -> None:
+    address = read_address(own_server.url(namespace=NAMESPACE))
+    waiting = RedisEngine(address, EngineOptions(lease_ms=200))
+    try:
+        arm(waiting)
+        with redis.Redis(port=own_server.port) as client:
+            name = keys.key(NAMESPACE, 0, "wait")
+            [*_, (_, until_ms)] = client.zrange(name, 0, -1, withscores=True)
+        assert until_ms < time.time() * 1000 + 200
+    finally:
+        waiting.shutdown()
+
+
 def test_who_waits_the_longest_is_first(own_server: RedisServer, open_redis: OpenRedis) -> None:
     engines = [open_redis(own_server.url(namespace=NAMESPACE)) for _ in range(3)]
     putting = engines.pop()
@@ -149,6 +169,42 @@ def test_not_if_a_claim_might_get_another(
     putting.put([job])
     assert state_of(putting) in {State.READY, State.SCHEDULED}
     assert putting.check() == []
+
+
+@pytest.mark.parametrize(
+    "outcome",
+    [
+        Unroutable(id="job-000001", token="nonce-0"),
+        Released(id="job-000001", token="nonce-0", started=False, alone=True),
+    ],
+    ids=["unroutable", "to run alone"],
+)
+def test_those_who_stand_in_no_line_are_in_nobodys_way(
+    own_server: RedisServer, open_redis: OpenRedis, outcome: Outcome
+) -> None:
+    waiting, putting = open_two(own_server, open_redis)
+    putting.put([new_job(1)])
+    assert putting.claim("worker", "nonce-0", ALL, 1).claims
+    assert putting.finish([outcome]) == [Verdict.OK]
+    arm(waiting)
+    putting.put([new_job()])
+    assert state_of(putting) is State.RUNNING
+    assert putting.check() == []
+
+
+def test_a_waiter_that_says_something_else_is_passed_over(
+    own_server: RedisServer, open_redis: OpenRedis
+) -> None:
+    """As one of another version may."""
+    waiting, putting = open_two(own_server, open_redis)
+    arm(waiting)
+    said = b"=" + msgspec.msgpack.encode(("channel", False, "worker", "nonce-2", 30_000))[1:]
+    with redis.Redis(port=own_server.port) as client:
+        soon_ms = time.time() * 1000 + 200  # so it is the first on the list
+        client.zadd(keys.key(NAMESPACE, 0, "wait"), {said: soon_ms})
+    putting.put([new_job()])
+    assert state_of(putting) is State.RUNNING
+    assert [claim.id for claim in ask(waiting)] == [JOB]
 
 
 def test_not_before_others_that_stand_in_line(

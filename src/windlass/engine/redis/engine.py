@@ -66,7 +66,6 @@ from windlass.engine.redis.opening import Fitness
 from windlass.engine.waiting import POLL_FLOOR_MS
 from windlass.errors import EngineError
 
-T = TypeVar("T")
 R = TypeVar("R")
 
 #: What `purge` says of a partition in which it has seen all.
@@ -375,7 +374,8 @@ class RedisEngine(Caller):
         self._bell.forget()
         waiting.told = nonce
         waiting.waiter = handing_over.describe(channel, session, nonce, plan)
-        if self._look(waiting.waiter, POLL_FLOOR_MS, plan):
+        # What is leased for it meanwhile is leased from now on.
+        if self._look(waiting.waiter, min(POLL_FLOOR_MS, self._options.lease_ms // 2), plan):
             return False
         waiting.nonce = nonce
         return True

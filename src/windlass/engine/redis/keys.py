@@ -25,7 +25,7 @@ class Kind(StrEnum):
 KINDS: Final[dict[str, Kind]] = {
     "meta": Kind.HASH,  # sequence, enqueued, last_seen, reap_after, queues, format, born ...
     "job": Kind.HASH,  # id -> record
-    "body": Kind.HASH,  # id -> envelope, never rewritten
+    "body": Kind.HASH,  # id -> envelope
     "extra": Kind.HASH,  # r:id result, p:id progress, f:number:id an entry of the history,
     # k:id its idempotency key, s:id the put whose call it has now, w:put the job that has its call
     "ids": Kind.LEXICAL,  # every id

@@ -31,6 +31,12 @@ local function listens(channel)
   return (tonumber(found[2]) or 0) > 0
 end
 
+-- Some of those that are counted as ready stand in no line: suspects, and jobs that nobody here can run.
+local function is_anybody_in(queue)
+  local from, to = '[0' .. queue .. '\0', '(0' .. queue .. '\1'
+  return call('ZRANGEBYLEX', key.ready, from, to, 'LIMIT', 0, 1)[1] ~= nil
+end
+
 -- Whether somebody may have a job that is ready; then it is `taker`.
 local function find_taker(queue, ends_ms)
   if string.find(queue, '+', 1, true) or has_settings and settings[queue]
@@ -39,7 +45,7 @@ local function find_taker(queue, ends_ms)
   end
   for _, waiter in ipairs(first_waiters) do
     local channel, runs_alone, session, nonce, queues = read_waiter(waiter)
-    if session and not runs_alone and serves(queues, queue) then
+    if type(queues) == 'table' and not runs_alone and serves(queues, queue) then
       local is_known, is_gone, latest = find_session(session)
       if is_known and not is_gone and is_before(latest, nonce) and listens(channel) then
         taker = { waiter = waiter, channel = channel, session = session, nonce = nonce, latest = latest }
@@ -51,7 +57,7 @@ local function find_taker(queue, ends_ms)
     return false
   end
   local ready, running = unpack(call('HMGET', key.count, queue .. '\0ready', queue .. '\0running'))
-  if ready then
+  if ready and is_anybody_in(queue) then
     taker = nil
     return false
   end
