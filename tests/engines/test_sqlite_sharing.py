@@ -7,10 +7,11 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from itertools import count
+from math import inf
 from pathlib import Path
 
 import apsw
@@ -171,12 +172,45 @@ def test_a_removed_file_is_told_of_and_made_anew(
         use()
     assert caught.value.unsent
     # As for another thread that is past the question whether there are tables.
-    monkeypatch.setattr(engine, "_is_migrated", True)
-    with pytest.raises(EngineUnavailable, match=REPLACED):
-        use()
-    monkeypatch.setattr(engine, "_is_migrated", False)
+    with monkeypatch.context() as patch:
+        patch.setattr(engine, "migrate", lambda: None)
+        with pytest.raises(EngineUnavailable, match=REPLACED):
+            use()
     use()
     assert engine.check() == []
+
+
+def test_a_reader_that_finds_no_tables_tells_of_the_removed_file(
+    path: Path, engine: SQLiteEngine
+) -> None:
+    """Before anybody has looked. It has not read since the first write, as in a process that only
+    enqueues."""
+    engine.put([new_job(1)])
+    engine._database._next_look = inf
+    remove_files(path)
+    with pytest.raises(EngineUnavailable, match=REPLACED):
+        engine.stats()
+
+
+def test_what_is_migrated_is_the_file_of_before_if_another_is_found_meanwhile(
+    path: Path, engine: SQLiteEngine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    engine.put([new_job(1)])
+    database, read = engine._database, engine._database.read
+
+    def read_and_replace(work: Callable[[apsw.Connection], int]) -> int:
+        version = read(work)
+        remove_files(path)
+        database._next_look = 0.0
+        with pytest.raises(EngineUnavailable, match=REPLACED):
+            read(work)
+        return version
+
+    with monkeypatch.context() as patch:
+        patch.setattr(database, "read", read_and_replace)
+        engine.migrate()
+    engine.put([new_job(2)])
+    assert engine.stats().queues == {"q": {State.READY: 1}}
 
 
 def test_a_file_that_was_closed_may_be_removed(path: Path, engine: SQLiteEngine) -> None:

@@ -86,7 +86,6 @@ class Database:
     _held_for_fork: bool
     _generation: int  # of the writer thread
     _file: tuple[int, int] | None  # which file the connections are open on
-    is_strange: bool  # another file was found, which may have no tables yet
     _next_look: float
 
     def __init__(self, place: Place | None, durability: str, timeout_ms: int) -> None:
@@ -94,6 +93,8 @@ class Database:
         self._durability = DURABILITY[durability]
         self._timeout_ms = timeout_ms
         self.on_new_file: Callable[[], None] = lambda: None
+        self.files = 0  # how often another file was found in place of the one before
+        self.known_file = -1  # the last of them that is known to have tables
         self._reset()
         forking.watch(self)
 
@@ -279,7 +280,7 @@ class Database:
                 with self._reading:
                     self._close_connections()
                     self._file = None
-                    self.is_strange = True
+                    self.files += 1
             finally:
                 self._turn.release()
             self.on_new_file()
@@ -358,9 +359,15 @@ class Database:
             raise self._in_our_words(error) from error
 
     def _in_our_words(self, error: Exception) -> Exception:
-        if self.is_strange and isinstance(error, apsw.SQLError):
-            return self._gone()  # another thread met the new file first: it has no tables yet
+        if isinstance(error, apsw.SQLError) and self._may_have_no_tables():
+            return self._gone()
         return _map_error(error, self.location)
+
+    def _may_have_no_tables(self) -> bool:
+        """Another thread has met a new file first, or a connection did before anybody looked."""
+        if 0 < self.files != self.known_file:
+            return True
+        return self.place is not None and self._file not in (None, self.place.identity())
 
     # -------------------------------------------------------------------------------- forking
 
@@ -377,7 +384,6 @@ class Database:
         self._held_for_fork = False
         self._generation = 0
         self._file = None
-        self.is_strange = False
         self._next_look = 0.0
 
     def before_fork(self) -> None:

@@ -83,8 +83,7 @@ class SQLiteEngine:
         self._options = options
         self._database = Database(place, durability, options.timeout_ms)
         self._bell = Bell(place.wake_path if place else None)
-        self._is_migrated = False
-        self._database.on_new_file = self._begin_anew
+        self._database.on_new_file = self._bell.close
 
     @property
     def location(self) -> str:
@@ -237,22 +236,18 @@ class SQLiteEngine:
     # ---------------------------------------------------------------------- format and ending
 
     def migrate(self) -> int:
-        version = self._database.read(_stored_version)
+        database = self._database
+        files = database.files  # looked at first: another thread may find one more meanwhile
+        version = database.read(_stored_version)
         if version != NEWEST_FORMAT:
-            version = self._database.write(_migrate)
-        self._database.is_strange = False
-        self._is_migrated = True
+            version = database.write(_migrate)
+        database.known_file = files
         return version
 
     def shutdown(self) -> None:
         self._bell.close()
         self._database.close()
-        self._is_migrated = False
-
-    def _begin_anew(self) -> None:
-        """The file is another one now: nothing is known of it."""
-        self._bell.close()
-        self._is_migrated = False
+        self._database.known_file = -1
 
     # --------------------------------------------------------------------------- transactions
 
@@ -260,12 +255,12 @@ class SQLiteEngine:
         return time.time_ns() // 1_000_000 + self.clock_offset_ms
 
     def _read(self, work: Callable[[apsw.Connection, int], T]) -> T:
-        if not self._is_migrated:
+        if self._database.known_file != self._database.files:
             self.migrate()
         return self._database.read(lambda connection: work(connection, self._now_ms()))
 
     def _write(self, work: Callable[[Transaction], T]) -> T:
-        if not self._is_migrated:
+        if self._database.known_file != self._database.files:
             self.migrate()
         made_ready = 0
 

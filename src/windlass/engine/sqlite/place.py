@@ -56,7 +56,7 @@ class Place:
         """Which file there is now, or None. By `stat`: opening it would cancel SQLite's locks."""
         try:
             found = self.path.stat()
-        except FileNotFoundError:
+        except OSError:  # nor can it be reached, if what was its folder is none any more
             return None
         return found.st_dev, found.st_ino
 
