@@ -8,13 +8,14 @@ from datetime import UTC, datetime
 
 import pytest
 
+from tests.app.hand import Hand
 from tests.cli.conftest import Typing
 from tests.cli.forks import DEADLINE_S, SCRIPT
-from tests.cli.shell import Ran, Shell
+from tests.cli.shell import TASKS, Ran, Shell
 from tests.docs.transcript import Worker
 from tests.redis_server import free_port
-from windlass import State, Windlass
-from windlass.engine.contract import JobRecord
+from windlass import Reason, State, Windlass
+from windlass.engine.contract import Buried, JobRecord
 
 
 def record_of(shell: Shell, ran: Ran) -> JobRecord:
@@ -127,6 +128,30 @@ def test_wait_for_a_failure_fails_with_its_error(served: Shell) -> None:
     assert f"Job {job_id} of task tasks.explode is dead (exhausted): ValueError: bang\n" in ran.err
     assert f"dead retry {job_id}" in ran.err
     assert "Traceback" not in ran.err
+
+
+def test_wait_for_a_crash_promises_no_traceback(
+    type_here: Typing, app: Windlass, hand: Hand
+) -> None:
+    typed = ("enqueue", "tasks.add", "--args", "[1]", "--idempotency-key", "k")
+    job_id = type_here(*typed, WINDLASS_APP="tasks:app").out.strip()
+    claim = hand.take()
+    crash = Buried(id=claim.id, token=claim.token, reason=Reason.CRASHED, error=b"exit code 7")
+    app.engine.finish([crash])
+    ran = type_here(*typed, "--wait", WINDLASS_APP="tasks:app")
+    assert ran.code == 1
+    assert f"dead show {job_id}` has its history; when" in ran.err
+
+
+def test_options_that_do_not_go_with_those_of_the_task_are_refused(
+    shell: Shell, type_here: Typing
+) -> None:
+    text = TASKS.replace('(queue="mail")', '(expires="1h")')
+    (shell.folder / "tasks.py").write_text(text)
+    typed = ("enqueue", "tasks.remind", "--args", '["2030-01-31"]', "--in", "2h")
+    ran = type_here(*typed, WINDLASS_APP="tasks:app")
+    assert ran.code == 2
+    assert "The options do not fit: expires must be later than run_after, which is 2h" in ran.err
 
 
 def test_wait_for_a_failure_prints_one_document(served: Shell) -> None:

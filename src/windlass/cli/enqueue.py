@@ -110,7 +110,7 @@ def enqueue(
     args = _parse("--args", args_text, "a JSON array", list[msgspec.Raw], _ARGS)
     kwargs = _parse("--kwargs", kwargs_text, "a JSON object", dict[str, msgspec.Raw], _KWARGS)
     with connect_to_enqueue(app_path, url) as app:
-        task = _find_task(app, task_name).using(**options)
+        task = _choose(_find_task(app, task_name), options)
         positional, named = _decode_call(task, args, kwargs)
         job = _enqueue(task, positional, named)
         if not as_json:
@@ -178,6 +178,13 @@ def _find_task(app: Windlass, name: str) -> Task[..., Any]:
     return task
 
 
+def _choose(task: Task[..., Any], options: CallOptions) -> Task[..., Any]:
+    try:
+        return task.using(**options)
+    except ValueError as error:  # what the task itself says does not go with them
+        raise click.UsageError(f"The options do not fit: {sentence(error)}") from error
+
+
 def _decode_call(
     task: Task[..., Any], args: list[msgspec.Raw], kwargs: dict[str, msgspec.Raw]
 ) -> tuple[tuple[Any, ...], dict[str, Any]]:
@@ -238,8 +245,10 @@ def _await_end(app: Windlass, job: Job[Any]) -> tuple[State, object, str]:
 
 def _obituary(error: JobFailed) -> str:
     cause = summary_of(FailureText(error.type, error.message, error.traceback))
+    # What ended it from outside, such as a crash of its process, leaves none.
+    shown = "the traceback" if error.traceback else "its history"
     return (
         f"Job {error.job_id} of task {error.task} is dead ({error.reason}): {cause}\n"
-        f"`{program()} dead show {error.job_id}` has the traceback; when the cause is mended, "
+        f"`{program()} dead show {error.job_id}` has {shown}; when the cause is mended, "
         f"`{program()} dead retry {error.job_id}` makes the job ready again."
     )
