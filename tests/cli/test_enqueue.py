@@ -94,6 +94,52 @@ def test_a_url_takes_the_place_of_an_engine_that_was_used_by_the_import(shell: S
 # ----------------------------------------------------------------------------------------- waiting
 
 
+ORDERS = """
+from dataclasses import dataclass
+from typing import Any
+import msgspec
+from windlass import Windlass
+
+app = Windlass("sqlite:///jobs.db?durability=normal")
+
+
+@dataclass
+class Address:
+    city: str = "Basel"
+
+
+class Order(msgspec.Struct, omit_defaults=True, rename="camel"):
+    item_count: int = 1
+    ship_to: Address = msgspec.field(default_factory=Address)
+    notes: Any = None
+
+
+@app.task
+def place(order: Order, more: dict[str, Any] = {}) -> None: ...
+"""
+
+
+@pytest.mark.parametrize(
+    ("order", "told"),
+    [
+        ('{"itemCount": 1, "shipTo": {}, "notes": {"any": 1}}', ""),
+        (
+            '{"itmCount": {"all": 2}, "shipTo": {"cty": "Bern"}}',
+            "itmCount or cty: it was left out.",
+        ),
+    ],
+    ids=["as it should be", "misspelt"],
+)
+def test_a_field_that_nobody_reads_is_told_of(
+    shell: Shell, type_here: Typing, order: str, told: str
+) -> None:
+    (shell.folder / "tasks.py").write_text(ORDERS)
+    typed = ("enqueue", "tasks.place", "--args", f'[{order}, {{"key": 1}}]')
+    ran = type_here(*typed, WINDLASS_APP="tasks:app")
+    assert ran.code == 0
+    assert ran.err == (f"No argument of tasks.place has a field {told}\n" if told else "")
+
+
 @pytest.fixture(scope="module")
 def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Shell]:
     """A shell with a worker beside it."""

@@ -1,7 +1,7 @@
 """`windlass enqueue`: put one job in line by hand.
 
 1. The call is read by the annotations of the task, so that a date given as text becomes a date.
-   What does not fit is wrong usage.
+   What does not fit is wrong usage, and a field that nobody reads is told of.
 2. The job is stored, and its id printed.
 3. With `--wait`, its end is awaited and its result printed.
 """
@@ -22,6 +22,7 @@ from windlass.cli import parameters
 from windlass.cli.connecting import connect_to_enqueue
 from windlass.cli.output import print_json, say
 from windlass.cli.parameters import app_option, json_option, url_option
+from windlass.cli.unread import unread_fields
 from windlass.cli.wording import program, sentence, summary_of
 from windlass.core.failure import FailureText
 from windlass.core.states import State
@@ -194,8 +195,11 @@ def _decode_call(
         written = msgspec.json.encode({"args": args, "kwargs": kwargs})
         positional, named = task.codecs.get("json").decode(written)
         task.bind(*positional, **named)
+        unread = unread_fields(task, written)
     except (TypeError, ValueError, DecodeError) as error:
         raise click.UsageError(f"The arguments do not fit: {sentence(error)}") from error
+    if unread:
+        say(f"No argument of {task.name} has a field {' or '.join(unread)}: it was left out.")
     return positional, named
 
 
