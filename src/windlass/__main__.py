@@ -1,5 +1,5 @@
 """`python -m windlass` is the `windlass` command."""
 
-from windlass.cli import main
+from windlass_probe import command
 
-main()
+command()

@@ -260,10 +260,15 @@ class QueueFull(WindlassError):
 
     def __str__(self) -> str:
         waited = f" and no room was made within {self.seconds:g} s" if self.seconds else ""
+        patience = (
+            "With a larger enqueue_timeout an enqueue waits longer."
+            if self.seconds
+            else "With when_full='block' an enqueue waits for room."
+        )
         return (
             f"The queue {self.queue} is full{waited}: this call of {self.task} was not enqueued. "
             "Try again later, start more workers, or raise the bound with `windlass queue set "
-            f"{self.queue} --max-waiting`. With when_full='block' an enqueue waits for room."
+            f"{self.queue} --max-waiting`. {patience}"
         )
 
 

@@ -22,6 +22,7 @@ from windlass.app import Windlass
 from windlass.errors import AppNotFound, IncludeFailed, WindlassError
 from windlass.settings import nearest
 
+_MODULE: Final = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*")
 #: The line that makes an app.
 _MADE: Final = re.compile(r"^(\w+)\b[^=\n]*= *(?:windlass\.)?Windlass\(", re.MULTILINE)
 
@@ -33,9 +34,12 @@ def load_app(target: str) -> Windlass:
     raised by the module itself comes through as it is: its traceback says what to mend."""
     module_name, colon, attribute = target.partition(":")
     if not (module_name and colon and attribute) or module_name.startswith("."):
+        advice = (
+            " Write the module as Python imports it, a colon, and the variable that holds the app."
+        )
         raise AppNotFound(
-            f"Expected an app as module:attribute, such as shop.tasks:app, found {target!r}. Write "
-            "the module as Python imports it, a colon, and the variable that holds the app."
+            f"Expected an app as module:attribute, such as shop.tasks:app, found {target!r}."
+            f"{_app_of(module_name) or advice}"
         )
     found = _attribute(_import(module_name), attribute)
     if not isinstance(found, Windlass):
@@ -96,6 +100,19 @@ def _instead(module: ModuleType, name: str) -> str:
             return f" It holds the app {key}: write {module.__name__}:{key}."
     below = _app_below(module)
     return below or nearest(name, vars(module)) or " It holds no app: name the module that does."
+
+
+def _app_of(name: str) -> str:
+    """What to write for a module that was named alone. One that cannot be imported may be none."""
+    if not _MODULE.fullmatch(name):
+        return ""
+    with suppress(Exception, SystemExit):  # a module can raise anything
+        module = importlib.import_module(name)
+        apps = [key for key, held in vars(module).items() if isinstance(held, Windlass)]
+        if len(apps) == 1:
+            return f" It holds the app {apps[0]}: write {name}:{apps[0]}."
+        return "" if apps else _app_below(module)
+    return ""
 
 
 def _app_below(package: ModuleType) -> str:

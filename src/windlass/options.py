@@ -9,13 +9,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Any, Final, TypedDict
 
 import msgspec
 
 from windlass.core import habits
-from windlass.core.durations import Duration, instant_ms, to_ms
+from windlass.core.durations import Duration, describe_ms, instant_ms, to_ms
 from windlass.core.headers import read_headers
 from windlass.core.lines import read_labels
 from windlass.core.queue_plans import QUEUE_NAME
@@ -56,6 +56,11 @@ class Moment(msgspec.Struct, frozen=True):
     at_ms: int | None = None
     in_ms: int | None = None
 
+    def __str__(self) -> str:
+        if self.at_ms is not None:
+            return datetime.fromtimestamp(self.at_ms / 1000, UTC).isoformat()
+        return describe_ms(self.in_ms or 0)
+
 
 class Choices(msgspec.Struct, frozen=True, kw_only=True):
     """What was chosen; None where nothing was."""
@@ -72,17 +77,37 @@ class Choices(msgspec.Struct, frozen=True, kw_only=True):
     idempotency_key: str | None = None
 
     def over(self, others: Choices) -> Choices:
-        """These choices, and the others where these have none; headers are put together."""
+        """These choices, and the others where these have none; headers are put together.
+
+        Raises `ValueError` for a job that would expire before it may start."""
         chosen = {name: value for name, value in self._items() if value is not None}
         if self.headers is not None and others.headers is not None:
             chosen["headers"] = {**others.headers, **self.headers}
-        return msgspec.structs.replace(others, **chosen) if chosen else others
+        if not chosen:
+            return others
+        both = msgspec.structs.replace(others, **chosen)
+        expires, run_after = both.expires, both.run_after
+        if expires and run_after and _is_over_before(run_after, expires):
+            raise ValueError(
+                f"expires must be later than run_after, which is {run_after}, or the job would "
+                f"never run, found {expires}"
+            )
+        return both
 
     def _items(self) -> Iterable[tuple[str, Any]]:
         return ((name, getattr(self, name)) for name in self.__struct_fields__)
 
 
 NO_CHOICES: Final = Choices()
+
+
+def _is_over_before(run_after: Moment, expires: Moment) -> bool:
+    """An instant and a distance cannot be compared here: the clock is the engine's."""
+    if run_after.in_ms is not None and expires.in_ms is not None:
+        return expires.in_ms <= run_after.in_ms
+    if run_after.at_ms is not None and expires.at_ms is not None:
+        return expires.at_ms <= run_after.at_ms
+    return False
 
 
 def read_task_options(options: Mapping[str, Any]) -> Choices:

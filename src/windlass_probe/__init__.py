@@ -8,6 +8,7 @@ all of its public face, which takes several times longer than asking. So this st
    document about itself.
 2. `check` asks all of them, and says whether they live and are ready.
 3. `command` is the console script: `health` is answered here, everything else by `windlass.cli`.
+   Ctrl-C before a command has begun, while all that is imported, ends it without a word.
 """
 
 from __future__ import annotations
@@ -30,10 +31,18 @@ APP_VARIABLE = "WINDLASS_APP"
 _PREFIX = "worker-"
 _SUFFIX = ".sock"
 _FLAGS = {"--live", "--json"}
+#: What a shell makes of a program that Ctrl-C has ended.
+_INTERRUPTED = 130
 
 
 def command() -> None:
-    arguments = sys.argv[1:]
+    try:
+        _run(sys.argv[1:])
+    except KeyboardInterrupt:
+        sys.exit(_INTERRUPTED)
+
+
+def _run(arguments: list[str]) -> None:
     if arguments[:1] == ["health"] and _FLAGS.issuperset(arguments[1:]):
         sys.exit(check(is_live="--live" in arguments, as_json="--json" in arguments))
     from windlass.cli import main

@@ -70,5 +70,6 @@ def test_it_waits_for_room(make_app: Callable[..., Windlass], way: str) -> None:
 
 def test_it_does_not_wait_for_ever(make_app: Callable[..., Windlass]) -> None:
     load = full(make_app(when_full="block", enqueue_timeout=0.1))
-    with pytest.raises(QueueFull, match=r"no room was made within 0.1 s"):
+    with pytest.raises(QueueFull, match=r"no room was made within 0.1 s") as caught:
         load.enqueue(1)
+    assert str(caught.value).endswith("With a larger enqueue_timeout an enqueue waits longer.")

@@ -177,6 +177,29 @@ def test_a_call_s_choice_comes_before_the_task_s(
     assert (twice.queue, twice.priority) == ("bulk", 0)
 
 
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"run_after": "1m", "expires": "1s"}, "run_after, which is 1m, or .* never run, found 1s"),
+        ({"run_after": "1h"}, "which is 1h, .* found 1h"),
+        (
+            {"run_after": NEW_YEAR, "expires": NEW_YEAR - timedelta(seconds=1)},
+            r"which is 2030-01-01T00:00:00\+00:00, .* found 2029-12-31T23:59:59",
+        ),
+    ],
+    ids=["relative", "by the task", "absolute"],
+)
+def test_a_job_that_could_never_run_is_refused(
+    app: Windlass, options: dict[str, Any], words: str
+) -> None:
+    @app.task(expires="1h")
+    def work() -> None: ...
+
+    with pytest.raises(ValueError, match=words):
+        work.using(**options)
+    work.using(run_after="59m").using(run_after=NEW_YEAR)  # the engine's clock decides
+
+
 def test_the_task_itself_is_never_changed(app: Windlass) -> None:
     @app.task(queue="mail")
     def work() -> None: ...

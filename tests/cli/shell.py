@@ -15,6 +15,7 @@ import signal
 import struct
 import subprocess
 import termios
+from collections.abc import Sequence
 from pathlib import Path
 from tempfile import TemporaryFile
 from typing import Any, Final, NamedTuple
@@ -99,14 +100,16 @@ class Shell:
     def type_with_app(self, *arguments: str, answer: str = "") -> Ran:
         return self.type(*arguments, answer=answer, WINDLASS_APP="tasks:app")
 
-    def start(self, *arguments: str, **environment: str) -> subprocess.Popen[str]:
+    def start(
+        self, *arguments: str, script: Sequence[str | Path] = (SCRIPT,), **environment: str
+    ) -> subprocess.Popen[str]:
         """The same for a command that goes on; whoever starts it ends it.
 
         It heeds Ctrl-C, as at a shell, even where the tests run in the background and ignore it."""
         before = signal.signal(signal.SIGINT, signal.default_int_handler)
         try:
             return subprocess.Popen(
-                [SCRIPT, *arguments],
+                [*script, *arguments],
                 cwd=self.folder,
                 env=self.environment(environment),
                 stdin=subprocess.DEVNULL,

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from tests.cli.conftest import Typing
@@ -11,7 +13,7 @@ from windlass.settings import SETTINGS
 APP = "from windlass import Windlass\napp = Windlass({})\n"
 
 
-def rows(type_here: Typing, *options: str, **environment: str) -> dict[str, dict[str, str]]:
+def rows(type_here: Typing, *options: str, **environment: str) -> dict[str, dict[str, Any]]:
     ran = type_here("config", "--json", *options, **environment)
     assert ran.code == 0, ran.err
     return {row["name"]: row for row in ran.json}
@@ -27,13 +29,29 @@ def test_every_setting_has_its_source(shell: Shell, type_here: Typing) -> None:
     assert found["dead_ttl"]["source"] == "WINDLASS_DEAD_TTL"
     assert found["max_crashes"] == {
         "name": "max_crashes",
-        "value": "3",
+        "value": 3,
         "source": "default",
         "overruled": "",
     }
     assert found["secret"]["value"] == ""
     lease = {"name": "lease", "value": "10s", "source": "code", "overruled": "WINDLASS_LEASE"}
     assert found["lease"] == lease
+
+
+def test_values_are_of_their_types_and_in_a_table_as_in_the_environment(
+    type_here: Typing,
+) -> None:
+    variables = {"INCLUDE": "os,sys", "ROUTES": "shop.*=shop", "MAX_PAYLOAD": "2048"}
+    environment = {f"WINDLASS_{name}": value for name, value in variables.items()}
+    found = {name: row["value"] for name, row in rows(type_here, **environment).items()}
+    assert (found["include"], found["routes"]) == (["os", "sys"], {"shop.*": "shop"})
+    assert (found["max_payload"], found["encrypt"], found["app"]) == (2048, False, None)
+    assert found["lease"] == "30s"
+    assert found["retry"].startswith("Retry(max_attempts=5")
+    shown = [line.split() for line in type_here("config", **environment).out.splitlines()]
+    for name, value in variables.items():
+        assert [name.lower(), f"WINDLASS_{name}", value] in shown
+    assert ["encrypt", "default", "false"] in shown
 
 
 def test_pyproject_names_the_app_and_an_option_the_url(shell: Shell, type_here: Typing) -> None:

@@ -143,7 +143,7 @@ def test_jobs_that_nobody_runs(shell: Shell, app: Windlass, type_here: Typing) -
     assert found["workers"][0] == "problem"
     assert "1 ready job will wait" in found["workers"][1]
     assert found["queues"][0] == "advice"
-    assert "mail is paused" in found["queues"][1]
+    assert "mail is paused, and 1 job waits there" in found["queues"][1]
     known = Introduction(host="h", worker=7, queues=("default:5,low:1",))
     app.engine.beat([Beat(session="h.7.x", info=known.pack())])
     app.queue("mail").resume()
@@ -159,7 +159,9 @@ def test_jobs_that_nobody_knows_and_dead_ones(app: Windlass) -> None:
     app.engine.finish([Unroutable(id=claim.id, token=claim.token)])
     found = {finding.subject: finding for finding in examine_jobs(app.engine)}
     assert found["unknown tasks"].grade is Grade.ADVICE
-    assert "no worker can run 1 job of tasks.add" in found["unknown tasks"].text
+    text = found["unknown tasks"].text
+    assert "no worker can run 1 job of tasks.add" in text
+    assert "Jobs of a task that no worker knows are kept until then" in text
     assert found["dead letters"].grade is Grade.OK
     assert "jobs" not in found
     assert dead_letters(MANY_DEAD).grade is Grade.OK

@@ -8,13 +8,14 @@ from datetime import UTC, datetime
 
 import pytest
 
+from tests.app.hand import Hand
 from tests.cli.conftest import Typing
 from tests.cli.forks import DEADLINE_S, SCRIPT
-from tests.cli.shell import Ran, Shell
+from tests.cli.shell import TASKS, Ran, Shell
 from tests.docs.transcript import Worker
 from tests.redis_server import free_port
-from windlass import State, Windlass
-from windlass.engine.contract import JobRecord
+from windlass import Reason, State, Windlass
+from windlass.engine.contract import Buried, JobRecord
 
 
 def record_of(shell: Shell, ran: Ran) -> JobRecord:
@@ -93,6 +94,52 @@ def test_a_url_takes_the_place_of_an_engine_that_was_used_by_the_import(shell: S
 # ----------------------------------------------------------------------------------------- waiting
 
 
+ORDERS = """
+from dataclasses import dataclass
+from typing import Any
+import msgspec
+from windlass import Windlass
+
+app = Windlass("sqlite:///jobs.db?durability=normal")
+
+
+@dataclass
+class Address:
+    city: str = "Basel"
+
+
+class Order(msgspec.Struct, omit_defaults=True, rename="camel"):
+    item_count: int = 1
+    ship_to: Address = msgspec.field(default_factory=Address)
+    notes: Any = None
+
+
+@app.task
+def place(order: Order, more: dict[str, Any] = {}) -> None: ...
+"""
+
+
+@pytest.mark.parametrize(
+    ("order", "told"),
+    [
+        ('{"itemCount": 1, "shipTo": {}, "notes": {"any": 1}}', ""),
+        (
+            '{"itmCount": {"all": 2}, "shipTo": {"cty": "Bern"}}',
+            "itmCount or cty: it was left out.",
+        ),
+    ],
+    ids=["as it should be", "misspelt"],
+)
+def test_a_field_that_nobody_reads_is_told_of(
+    shell: Shell, type_here: Typing, order: str, told: str
+) -> None:
+    (shell.folder / "tasks.py").write_text(ORDERS)
+    typed = ("enqueue", "tasks.place", "--args", f'[{order}, {{"key": 1}}]')
+    ran = type_here(*typed, WINDLASS_APP="tasks:app")
+    assert ran.code == 0
+    assert ran.err == (f"No argument of tasks.place has a field {told}\n" if told else "")
+
+
 @pytest.fixture(scope="module")
 def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Shell]:
     """A shell with a worker beside it."""
@@ -127,6 +174,30 @@ def test_wait_for_a_failure_fails_with_its_error(served: Shell) -> None:
     assert f"Job {job_id} of task tasks.explode is dead (exhausted): ValueError: bang\n" in ran.err
     assert f"dead retry {job_id}" in ran.err
     assert "Traceback" not in ran.err
+
+
+def test_wait_for_a_crash_promises_no_traceback(
+    type_here: Typing, app: Windlass, hand: Hand
+) -> None:
+    typed = ("enqueue", "tasks.add", "--args", "[1]", "--idempotency-key", "k")
+    job_id = type_here(*typed, WINDLASS_APP="tasks:app").out.strip()
+    claim = hand.take()
+    crash = Buried(id=claim.id, token=claim.token, reason=Reason.CRASHED, error=b"exit code 7")
+    app.engine.finish([crash])
+    ran = type_here(*typed, "--wait", WINDLASS_APP="tasks:app")
+    assert ran.code == 1
+    assert f"dead show {job_id}` has its history; when" in ran.err
+
+
+def test_options_that_do_not_go_with_those_of_the_task_are_refused(
+    shell: Shell, type_here: Typing
+) -> None:
+    text = TASKS.replace('(queue="mail")', '(expires="1h")')
+    (shell.folder / "tasks.py").write_text(text)
+    typed = ("enqueue", "tasks.remind", "--args", '["2030-01-31"]', "--in", "2h")
+    ran = type_here(*typed, WINDLASS_APP="tasks:app")
+    assert ran.code == 2
+    assert "The options do not fit: expires must be later than run_after, which is 2h" in ran.err
 
 
 def test_wait_for_a_failure_prints_one_document(served: Shell) -> None:

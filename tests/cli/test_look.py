@@ -99,6 +99,7 @@ echo "${{COMPREPLY[@]}}"
         (("queue", "pause", "defualt"), 1, "Did you mean default?"),
         (("job", "list", "--queue", "defualt"), 0, "Did you mean default?"),
         (("job", "list", "--task", "tasks.ad"), 0, "Did you mean tasks.add?"),
+        (("dead", "list", "--task", "tasks.ad"), 0, "Did you mean tasks.add?"),
     ],
 )
 def test_names_that_nobody_knows(

@@ -46,6 +46,10 @@ AT_ONCE = {
     ),
     "habit for the app": Mistake(("worker", "-A", "tasks"), "Write --app MODULE:ATTR"),
     "habit before the command": Mistake(("-A", "tasks", "worker"), "Write --app MODULE:ATTR"),
+    "option before the command": Mistake(
+        ("--app", "tasks:app", "status"), "--app after the command."
+    ),
+    "option before its command": Mistake(("job", "--json", "list"), "--json after the command."),
     "habit for queues": Mistake(("worker", "tasks:app", "-Q", "mail"), "Write -q"),
     "habit for slots": Mistake(("worker", "tasks:app", "--concurrency", "4"), "Write -c"),
     "habit for logs": Mistake(("worker", "tasks:app", "-l", "info"), "Set WINDLASS_LOG_LEVEL"),
@@ -217,9 +221,12 @@ def test_an_app_that_cannot_be_imported_is_named(shell: Shell, text: str, answer
     [
         ("", "shop:app", "shop has no app. shop.app makes an app: write shop.app:app."),
         ("from shop import app", "shop:app", "found module. It holds the app app: write shop.app:"),
+        ("", "shop", "found 'shop'. shop.app makes an app: write shop.app:app."),
+        ("", "shop.app", "found 'shop.app'. It holds the app app: write shop.app:app."),
+        ("raise SystemExit", "shop", "found 'shop'. Write the module as Python imports it"),
         ("", "shpo:app", "Did you mean shop? Looked in {folder} and on the path of Python."),
     ],
-    ids=["not imported", "imported", "misspelt"],
+    ids=["not imported", "imported", "package", "module", "broken", "misspelt"],
 )
 def test_an_app_in_a_package_is_found(
     shell: Shell, type_here: Typing, imports: str, typed: str, answer: str

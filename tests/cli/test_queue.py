@@ -41,7 +41,7 @@ def test_a_paused_queue_that_was_never_used_is_listed(filled: Shell) -> None:
 def test_a_purge_asks_first(filled: Shell) -> None:
     ran = filled.type_with_app("queue", "purge", "mail", answer="n\n")
     assert ran.code == 1
-    assert "Remove 1 job that wait in mail" in ran.err
+    assert "Remove 1 job that waits in mail" in ran.err
     assert "Nothing was removed" in ran.err
     assert filled.type_with_app("queue", "purge", "mail", answer="").code == 1
     ran = filled.type_with_app("queue", "purge", "mail", answer="y\n")

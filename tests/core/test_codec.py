@@ -11,9 +11,11 @@ from datetime import UTC, datetime
 from decimal import Decimal
 from functools import wraps
 from pathlib import Path
+from traceback import format_exception
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -295,6 +297,29 @@ def test_an_encode_error_names_the_parameter_and_the_place() -> None:
         "resize(widths=...): expected int, found str at $[1]; the annotation is list[int]"
     )
     assert (error.task, error.parameter, error.path) == ("resize", "widths", "$[1]")
+
+
+@pytest.mark.parametrize("value", ["x", [1, object()]])
+def test_an_encode_error_has_one_traceback(value: object) -> None:
+    with pytest.raises(EncodeError) as caught:
+        named(resize).encode(("a", value), {})
+    assert "".join(format_exception(caught.value)).count("Traceback") == 1
+
+
+class Moody(msgspec.Struct):
+    is_calm: bool
+
+    def __post_init__(self) -> None:
+        if not self.is_calm:
+            raise RuntimeError("it comes in no other mood")
+
+
+def test_an_encode_error_keeps_what_a_class_of_the_user_raised() -> None:
+    value = Moody(True)
+    value.is_calm = False
+    with pytest.raises(EncodeError, match="in no other mood") as caught:
+        codec_for(Moody).encode((value,), {})
+    assert isinstance(caught.value.__cause__, RuntimeError)
 
 
 def test_an_encode_error_names_which_of_the_starred_values() -> None:

@@ -157,6 +157,7 @@ COMMANDS: Final = [
     Mistake("a misspelt command", "windlass statsu"),
     Mistake("an app without its option", "windlass status shop:app"),
     Mistake("an option of another task queue", "windlass worker -A shop"),
+    Mistake("an option before the command", "windlass --app shop:app status"),
     Mistake("a command of another task queue", "windlass beat"),
     Mistake("a misspelt option", "windlass status --app shop:app --jsno"),
     Mistake(
@@ -232,6 +233,7 @@ PYTHON: Final = [
     Mistake("a naive datetime", 'resize.using(run_after=datetime(2030, 1, 31)).enqueue("a.jpg")'),
     Mistake("a delay below zero", 'resize.using(run_after="-5s")'),
     Mistake("a priority out of range", "resize.using(priority=200)"),
+    Mistake("a job that could never run", 'resize.using(run_after="1m", expires="1s")'),
     Mistake("a time-out below zero", "resize.using(timeout=-1)"),
     Mistake("a habit from another task queue", 'resize.delay("a.jpg")'),
     Mistake("another habit", 'resize.enqueue("a.jpg", countdown=5)'),

@@ -6,6 +6,7 @@ The app is imported, because its code may say something; the engine is not neede
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from typing import Final
 
 import click
@@ -26,6 +27,8 @@ from windlass.settings import (
     read_settings,
 )
 
+#: What a setting is as JSON.
+JsonValue = str | int | bool | list[str] | dict[str, str] | None
 #: Shown as set or not, and never as they are.
 _SECRETS: Final = frozenset({"secret"})
 
@@ -34,7 +37,7 @@ class Row(msgspec.Struct, frozen=True, kw_only=True):
     """One setting as it is shown."""
 
     name: str
-    value: str
+    value: JsonValue  # of its own type; a duration, a policy and what is secret as text
     source: str
     overruled: str = ""  # a variable that says something else and is not heeded
 
@@ -61,7 +64,8 @@ def config(app_path: str | None, url: str | None, as_json: bool) -> None:
         return
     # What may be long comes last: that column is wrapped.
     print_table(
-        ["setting", "source", "value"], ((row.name, _near(row.source), row.value) for row in rows)
+        ["setting", "source", "value"],
+        ((row.name, _near(row.source), _text(row.value)) for row in rows),
     )
     for name, variable in overruled.items():
         say(f"{variable} is not heeded: the code of the app says {name}, which comes first.")
@@ -80,7 +84,7 @@ def _settle(path: AppPath | None, url: str | None) -> Settings:
 
 def _row_of_app(path: AppPath | None) -> Row:
     if path is None:
-        return Row(name="app", value="", source="not named")
+        return Row(name="app", value=None, source="not named")
     return Row(name="app", value=path.target, source=path.source)
 
 
@@ -110,9 +114,32 @@ def _source(source: Source, name: str) -> str:
             return "default"
 
 
-def _shown(name: str, value: object, field: str) -> str:
-    if value is None:
-        return ""
+def _shown(name: str, value: object, field: str) -> JsonValue:
     if name in _SECRETS:
         return "***" if value else ""
-    return describe_ms(int(str(value))) if field.endswith("_ms") else mask_urls(str(value))
+    if field.endswith("_ms"):
+        return describe_ms(int(str(value)))
+    match value:
+        case int():  # a bool too
+            return value
+        case tuple():
+            return [str(part) for part in value]
+        case Mapping():
+            return {str(key): str(part) for key, part in value.items()}
+        case _:
+            return mask_urls(str(value))
+
+
+def _text(value: JsonValue) -> str:
+    """As it is written in the environment."""
+    match value:
+        case None:
+            return ""
+        case bool():
+            return str(value).lower()
+        case list():
+            return ",".join(value)
+        case dict():
+            return ",".join(f"{key}={part}" for key, part in value.items())
+        case _:
+            return str(value)

@@ -221,7 +221,7 @@ def _none(app: Windlass, choice: Choice) -> str:
     """That there are none, and which ones were perhaps meant."""
     if not choice:
         return "No dead jobs."
-    task, known = choice.get("task", ""), {one.task for one in app.dead.groups()}
+    task, known = choice.get("task", ""), {*app.tasks, *(one.task for one in app.dead.groups())}
     hint = nearest(task, known) if task and task not in known else ""
     if "fingerprint" in choice and not hint:
         hint = f" `{program()} dead list --group` shows which there are."

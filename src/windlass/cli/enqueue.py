@@ -1,7 +1,7 @@
 """`windlass enqueue`: put one job in line by hand.
 
 1. The call is read by the annotations of the task, so that a date given as text becomes a date.
-   What does not fit is wrong usage.
+   What does not fit is wrong usage, and a field that nobody reads is told of.
 2. The job is stored, and its id printed.
 3. With `--wait`, its end is awaited and its result printed.
 """
@@ -22,6 +22,7 @@ from windlass.cli import parameters
 from windlass.cli.connecting import connect_to_enqueue
 from windlass.cli.output import print_json, say
 from windlass.cli.parameters import app_option, json_option, url_option
+from windlass.cli.unread import unread_fields
 from windlass.cli.wording import program, sentence, summary_of
 from windlass.core.failure import FailureText
 from windlass.core.states import State
@@ -110,7 +111,7 @@ def enqueue(
     args = _parse("--args", args_text, "a JSON array", list[msgspec.Raw], _ARGS)
     kwargs = _parse("--kwargs", kwargs_text, "a JSON object", dict[str, msgspec.Raw], _KWARGS)
     with connect_to_enqueue(app_path, url) as app:
-        task = _find_task(app, task_name).using(**options)
+        task = _choose(_find_task(app, task_name), options)
         positional, named = _decode_call(task, args, kwargs)
         job = _enqueue(task, positional, named)
         if not as_json:
@@ -178,6 +179,13 @@ def _find_task(app: Windlass, name: str) -> Task[..., Any]:
     return task
 
 
+def _choose(task: Task[..., Any], options: CallOptions) -> Task[..., Any]:
+    try:
+        return task.using(**options)
+    except ValueError as error:  # what the task itself says does not go with them
+        raise click.UsageError(f"The options do not fit: {sentence(error)}") from error
+
+
 def _decode_call(
     task: Task[..., Any], args: list[msgspec.Raw], kwargs: dict[str, msgspec.Raw]
 ) -> tuple[tuple[Any, ...], dict[str, Any]]:
@@ -187,8 +195,11 @@ def _decode_call(
         written = msgspec.json.encode({"args": args, "kwargs": kwargs})
         positional, named = task.codecs.get("json").decode(written)
         task.bind(*positional, **named)
+        unread = unread_fields(task, written)
     except (TypeError, ValueError, DecodeError) as error:
         raise click.UsageError(f"The arguments do not fit: {sentence(error)}") from error
+    if unread:
+        say(f"No argument of {task.name} has a field {' or '.join(unread)}: it was left out.")
     return positional, named
 
 
@@ -238,8 +249,10 @@ def _await_end(app: Windlass, job: Job[Any]) -> tuple[State, object, str]:
 
 def _obituary(error: JobFailed) -> str:
     cause = summary_of(FailureText(error.type, error.message, error.traceback))
+    # What ended it from outside, such as a crash of its process, leaves none.
+    shown = "the traceback" if error.traceback else "its history"
     return (
         f"Job {error.job_id} of task {error.task} is dead ({error.reason}): {cause}\n"
-        f"`{program()} dead show {error.job_id}` has the traceback; when the cause is mended, "
+        f"`{program()} dead show {error.job_id}` has {shown}; when the cause is mended, "
         f"`{program()} dead retry {error.job_id}` makes the job ready again."
     )

@@ -126,7 +126,8 @@ def _paused(engine: Engine, stats: Stats) -> Iterator[Finding]:
     waiting: Mapping[str, int] = _waiting(stats)
     for record in engine.queues():
         if record.paused and waiting.get(record.queue, 0):
-            text = f"{record.queue} is paused, and {count(waiting[record.queue], 'job')} wait there"
+            jobs_wait = count(waiting[record.queue], "job waits", "jobs wait")
+            text = f"{record.queue} is paused, and {jobs_wait} there"
             yield Finding(
                 Grade.ADVICE, "queues", f"{text}: windlass queue resume {record.queue} opens it"
             )
@@ -147,7 +148,8 @@ def _unroutable(engine: Engine, stats: Stats, fleet: Sequence[WorkerView]) -> Fi
             text = f"{count(len(held), 'job')} of {_names_of(held)}"
             advice = (
                 "start a worker whose app declares them, in the version and with the secret that "
-                "they were made with, before they are dead after a day"
+                "they were made with. Jobs of a task that no worker knows are kept until then; a "
+                "call that does not fit its function, or that none can read, is dead after a day"
             )
             example = f"{held[0].id}: {_why_held(engine, held[0], fleet)}"
             text = f"no worker can run {text}: {advice}. The newest is {example}"

@@ -65,7 +65,7 @@ def explain(error: click.UsageError) -> click.UsageError:
     if isinstance(error, click.NoSuchOption):
         known = [name for one in _parameters(error) for name in one.opts]
         near = nearest(error.option_name, known, alike=_ALIKE_OPTIONS)
-        hint = _hint(_OPTIONS, error.option_name) or near
+        hint = _hint(_OPTIONS, error.option_name) or _of_a_command(error) or near
         return click.UsageError(f"{error.message.rstrip('.')}.{hint}", error.ctx)
     extra = _EXTRA.fullmatch(error.message)
     app = _APP.search(extra[1]) if extra else None
@@ -74,6 +74,15 @@ def explain(error: click.UsageError) -> click.UsageError:
     if extra and any("--args" in one.opts for one in _parameters(error)):
         return click.UsageError(f"{error.message}. Write --args {_as_args(extra[1])}.", error.ctx)
     return error
+
+
+def _of_a_command(error: click.NoSuchOption) -> str:
+    """Said of an option that stands before the command whose it is."""
+    group = None if error.ctx is None else error.ctx.command
+    commands = group.commands.values() if isinstance(group, click.Group) else ()
+    if any(error.option_name in one.opts for command in commands for one in command.params):
+        return f" Write {error.option_name} after the command."
+    return ""
 
 
 def _as_args(words: str) -> str:

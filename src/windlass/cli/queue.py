@@ -224,7 +224,8 @@ def purge(name: str, yes: bool, app_path: str | None, url: str | None, as_json: 
 
 def _confirm(info: QueueInfo, location: str) -> None:
     waiting = sum(info.jobs.get(state, 0) for state in WAITING)
-    question = f"Remove {count(waiting, 'job')} that wait in {info.name} of {location} for good?"
+    what_waits = count(waiting, "job that waits", "jobs that wait")
+    question = f"Remove {what_waits} in {info.name} of {location} for good?"
     try:
         agreed = click.confirm(printable(question), err=True)
     except click.Abort:  # nobody there to answer

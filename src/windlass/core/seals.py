@@ -13,7 +13,10 @@ from typing import Final
 SHORTEST: Final = 32
 HOW_TO_MAKE_ONE: Final = 'python -c "import secrets; print(secrets.token_urlsafe(32))"'
 
-_INSTALL: Final = "install it with `pip install 'windlass[encryption]'`"
+_INSTALL: Final = (
+    "install it with `pip install 'windlass[encryption]'`, or in a clone `pip install "
+    "'.[encryption]'`"
+)
 
 
 class Seal(StrEnum):

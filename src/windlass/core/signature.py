@@ -20,6 +20,7 @@ from typing import Final
 import msgspec
 
 from windlass.core.annotations import resolve
+from windlass.core.fingerprint import place_of
 from windlass.core.habits import unexpected_keyword
 from windlass.core.values import OffsetCodec, ValueCodec, ValueRefused
 from windlass.core.wire import JSON, Wire
@@ -62,7 +63,7 @@ class Slot:
             message = f"{self._place(key)}: {advised}"
             raise EncodeError(
                 message, task=self.task, parameter=self.name, path=refused.path
-            ) from refused
+            ) from origin_of(refused.__cause__)
         except AnnotationError as error:
             raise EncodeError(str(error), task=self.task, parameter=self.name) from error
 
@@ -74,7 +75,7 @@ class Slot:
             message = f"{self._place(key)}: {refused}"
             raise DecodeError(
                 message, task=self.task, parameter=self.name, path=refused.path
-            ) from refused
+            ) from origin_of(refused.__cause__)
         except AnnotationError as error:
             raise DecodeError(str(error), task=self.task, parameter=self.name) from error
 
@@ -100,6 +101,12 @@ class Slot:
 
     def _place(self, key: str) -> str:
         return f"{self.task}({self.name}{key}=...)" if self.name else f"the result of {self.task}"
+
+
+def origin_of(cause: BaseException | None) -> BaseException | None:
+    """An error that code of the user raised. Others say nothing that our message does not, and
+    would stand before it, each with its own traceback, in every log and dead letter."""
+    return cause if cause is not None and place_of(cause.__traceback__) else None
 
 
 class Signature:

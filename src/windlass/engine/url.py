@@ -99,7 +99,7 @@ def _open_redis(url: str, options: EngineOptions) -> Engine:
             raise
         raise EngineError(
             f"The url {_safe(url)!r} needs the Redis driver, which is not installed here. "
-            "Install it with: pip install 'windlass[redis]'"
+            "Install it with: pip install 'windlass[redis]', or in a clone pip install '.[redis]'"
         ) from error
     except RuntimeError as error:  # of a module of Python that registers itself with the exit
         raise EngineError(

@@ -376,9 +376,11 @@ def _flush() -> None:
 def _explain(error: BaseException) -> str:
     """Our own errors say what to do; of others the traceback is what helps."""
     if isinstance(error, IncludeFailed) and error.__cause__ is not None:
-        return f"{''.join(traceback.format_exception(error.__cause__))}\n{error}"
-    if isinstance(error, WindlassError):
-        return str(error)
+        return f"{_trace(error.__cause__)}\n{error}"
+    return str(error) if isinstance(error, WindlassError) else _trace(error)
+
+
+def _trace(error: BaseException) -> str:
     shown = traceback.TracebackException.from_exception(error)
     _begin_with_the_app(shown)
     return "".join(shown.format())
@@ -394,6 +396,9 @@ def _begin_with_the_app(shown: traceback.TracebackException) -> None:
     is_ours = [frame.filename.startswith(_PACKAGE) for frame in frames]
     if not all(is_ours):
         shown.stack = traceback.StackSummary.from_list(frames[is_ours.index(False) :])
+    elif issubclass(shown.exc_type or object, SyntaxError):
+        # A file of the app that is no Python was never entered; the error itself says where it is.
+        shown.stack = traceback.StackSummary()
 
 
 if __name__ == "__main__":
