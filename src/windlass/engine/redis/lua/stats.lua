@@ -20,6 +20,9 @@ for at = 1, #counts, 2 do
   end
 end
 local totals = call('HGETALL', key.total)
-totals[#totals + 1] = 'enqueued'
-totals[#totals + 1] = call('HGET', key.meta, 'enqueued') or '0'
+local enqueued = call('HGET', key.meta, 'enqueued')
+if enqueued then
+  totals[#totals + 1] = 'enqueued'
+  totals[#totals + 1] = enqueued
+end
 return { counts, totals, heads }
