@@ -114,6 +114,12 @@ def test_a_queue_that_nothing_is_known_of_is_left_alone(
     assert filled.type_with_app("queue", *arguments, "--yes").code == 0
 
 
+def test_what_is_empty_can_be_emptied_by_scripts(filled: Shell) -> None:
+    ran = filled.type_with_app("queue", "purge", "elsewhere", "--yes", "--json")
+    assert (ran.code, ran.json) == (0, {"purged": 0})
+    assert filled.type_with_app("queue", "purge", "elsewhere", answer="y\n").code == 1
+
+
 @pytest.mark.parametrize("options", [(), ("--yes",)])
 def test_a_queue_that_nothing_is_known_of_is_not_purged(
     filled: Shell, options: tuple[str, ...]

@@ -208,7 +208,7 @@ def purge(name: str, yes: bool, app_path: str | None, url: str | None, as_json: 
     """
     with connect(app_path, url) as app:
         unknown, question = _why_unknown(name, app)
-        if unknown:
+        if unknown and (question or not yes):  # scripts may empty what is empty
             raise click.ClickException(f"{unknown}{question} Nothing was removed.")
         if not yes:
             _confirm(app.queue(name).info(), app.engine.location)
