@@ -60,6 +60,13 @@ def test_a_wrong_password(shell: Shell, locked: RedisServer) -> None:
         assert "wrong" not in ran.err.replace("WRONGPASS", "")
 
 
+def test_no_password(shell: Shell, locked: RedisServer) -> None:
+    for ran in try_all(shell.type, f"redis://127.0.0.1:{locked.port}/0"):
+        assert ran.code != 3
+        assert "asks for a password" in ran.err
+        assert "and there is none in the url" in ran.err
+
+
 def test_a_wrong_database(shell: Shell) -> None:
     for ran in try_all(shell.type, f"redis://127.0.0.1:{shared_server().port}/99"):
         assert "has no database 99. Give a lower number in the url" in ran.err

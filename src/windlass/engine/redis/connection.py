@@ -34,7 +34,7 @@ _PASSING: Final[dict[type[Exception], str]] = {
     redis.exceptions.ClusterDownError: "Wait until the cluster has a new owner for these slots.",
     redis.exceptions.TryAgainError: "Wait until the slot has moved.",
     redis.exceptions.OutOfMemoryError: "Its memory is full: raise maxmemory, or remove jobs.",
-    redis.exceptions.AuthenticationError: "It asks for a password: add one to the url.",
+    redis.exceptions.AuthenticationError: "It forgets logins: see what is wrong with its users.",
     redis.exceptions.NoScriptError: "It forgets scripts at once: find out who flushes them.",
 }
 #: The same for replies that the driver has no class for, by their first word.
@@ -181,6 +181,12 @@ class Server:
         """The error itself if it may pass; otherwise it is raised in our words."""
         text = str(error)
         if isinstance(error, redis.exceptions.AuthenticationError):
+            if self.address.password is None:
+                raise EngineError(
+                    f"The Redis server at {self.address} asks for a password ({text}), and there "
+                    "is none in the url. Write redis://:PASSWORD@HOST, or redis://USER:PASSWORD@HOST.",
+                    location=self.location,
+                ) from error
             if "required" not in text.lower():  # NOAUTH passes: a new connection logs in
                 raise EngineError(
                     f"The Redis server at {self.address} refused the login ({text}). "
