@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Final, TypeVar
 
 import apsw
+import msgspec
 
 from windlass.core.ids import new_id
 from windlass.engine.contract import (
@@ -83,7 +84,8 @@ class SQLiteEngine:
         self._options = options
         self._database = Database(place, durability, options.timeout_ms)
         self._bell = Bell(place.wake_path if place else None)
-        self._database.on_new_file = self._bell.close
+        self._is_loss_untold = False  # the file became another one, and `tend` has not said it
+        self._database.on_new_file = self._begin_anew
 
     @property
     def location(self) -> str:
@@ -176,7 +178,12 @@ class SQLiteEngine:
         return self._write(lambda tx: queues.purge(tx, queue, cursor))
 
     def tend(self, known: Sequence[str] | None = None) -> Tended:
-        return self._write(lambda tx: operating.tend(tx, None if known is None else set(known)))
+        named = None if known is None else set(known)
+        tended = self._write(lambda tx: operating.tend(tx, named))
+        if not self._is_loss_untold:
+            return tended
+        self._is_loss_untold = False
+        return msgspec.structs.replace(tended, emptied=True)
 
     # ----------------------------------------------------------------------------- schedules
 
@@ -248,6 +255,11 @@ class SQLiteEngine:
         self._bell.close()
         self._database.close()
         self._database.known_file = -1
+
+    def _begin_anew(self) -> None:
+        """The file is another one now."""
+        self._bell.close()
+        self._is_loss_untold = True
 
     # --------------------------------------------------------------------------- transactions
 
