@@ -317,8 +317,9 @@ def _check_owner(connection: apsw.Connection) -> int:
     tables = connection.execute("SELECT count(*) FROM sqlite_schema").fetchall()[0][0]
     if owner != APPLICATION_ID and tables:
         raise EngineError(
-            "The file is a SQLite database of another program. "
-            "Give the path of a new file, or of a windlass database, in the url."
+            f"The file {connection.filename} is a SQLite database of another program, and was left "
+            "as it is. Give the path of a new file, or of a windlass database, in the url, as in "
+            "sqlite:///jobs.db."
         )
     return version
 
