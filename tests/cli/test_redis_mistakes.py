@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator
 
 import pytest
@@ -58,6 +59,26 @@ def test_a_wrong_password(shell: Shell, locked: RedisServer) -> None:
         assert "refused the login" in ran.err
         assert "Check user name and password in the url." in ran.err
         assert "wrong" not in ran.err.replace("WRONGPASS", "")
+
+
+def test_no_password(shell: Shell, locked: RedisServer) -> None:
+    for ran in try_all(shell.type, f"redis://127.0.0.1:{locked.port}/0"):
+        assert ran.code != 3
+        assert "asks for a password" in ran.err
+        assert "and there is none in the url" in ran.err
+
+
+def test_whether_a_job_was_stored_is_not_always_known(shell: Shell, locked: RedisServer) -> None:
+    url = f"redis://:right@127.0.0.1:{locked.port}/0"
+    told = {"WINDLASS_APP": "tasks:app", "WINDLASS_URL": url, "WINDLASS_ENQUEUE_TIMEOUT": "500ms"}
+    assert shell.type("enqueue", "tasks.nothing", **told).code == 0
+    locked.tell("AUTH", "right\r\nCONFIG", "SET", "maxmemory", "1")
+    ran = shell.type("enqueue", "tasks.nothing", **told)
+    locked.tell("AUTH", "right\r\nCONFIG", "SET", "maxmemory", "0")
+    assert (ran.code, ran.out) == (3, "")
+    assert re.search("Whether job [0-9a-z]{26} was stored is not known", ran.err)
+    assert "twice, enqueue it with --idempotency-key KEY." in ran.err
+    assert "using(" not in ran.err
 
 
 def test_a_wrong_database(shell: Shell) -> None:

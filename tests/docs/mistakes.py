@@ -26,6 +26,8 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Final, NamedTuple
 
+import apsw
+
 from tests.docs.pages import DOCS
 from tests.engines.conftest import hold_the_lock
 from tests.redis_server import shared_server
@@ -109,6 +111,26 @@ def _locked(folder: Path) -> Iterator[None]:
         yield
 
 
+@contextmanager
+def _locked_by_another_program(folder: Path) -> Iterator[None]:
+    _impatient(folder)
+    with _stored(folder):
+        other = apsw.Connection(str(folder / "jobs.db"))
+        other.execute("BEGIN IMMEDIATE")
+        try:
+            yield
+        finally:
+            other.close()
+
+
+@contextmanager
+def _of_another_program(folder: Path) -> Iterator[None]:
+    other = apsw.Connection(str(folder / "notes.db"))
+    other.execute("CREATE TABLE notes (text)")
+    other.close()
+    yield
+
+
 def _file(name: str, text: str) -> Callable[[Path], AbstractContextManager[object]]:
     def write(folder: Path) -> AbstractContextManager[object]:
         (folder / name).write_text(text, encoding="utf-8")
@@ -183,6 +205,11 @@ COMMANDS: Final = [
         _file("notes.txt", "Remember the milk. " * 100),
     ),
     Mistake(
+        "a database of another program",
+        "windlass enqueue shop.resize --app shop:app --args '[\"a\"]' --url sqlite:///notes.db",
+        _of_another_program,
+    ),
+    Mistake(
         "a folder that cannot be written to",
         "windlass enqueue shop.resize --app shop:app --args '[\"a\"]' --url sqlite:////proc/jobs.db",
     ),
@@ -190,6 +217,11 @@ COMMANDS: Final = [
         "a file that another process has locked",
         "windlass enqueue shop.resize --app shop:app --args '[\"a\"]'",
         _locked,
+    ),
+    Mistake(
+        "a file that another program has locked",
+        "windlass enqueue shop.resize --app shop:app --args '[\"a\"]'",
+        _locked_by_another_program,
     ),
     Mistake("an engine that is away", f"windlass status --url {REFUSING}", _impatient),
     Mistake("a wrong password", "windlass status --url redis://nobody:hunter2@SERVER/0"),

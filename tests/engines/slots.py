@@ -319,7 +319,7 @@ def run_case(pair: Pair, script: Script, before: Snapshot) -> Case:
     pair.source.place(before, EVERY_KEY, RESTING)
     for node in (pair.source, pair.target):
         node.tell(b"SCRIPT", b"LOAD", script.text)
-    return _run(pair.source, script, script.prefix(NAMESPACE, 0).command(()), before)
+    return _run(pair.source, script, script.prefixes(NAMESPACE, 0).by_digest.command(()), before)
 
 
 @contextlib.contextmanager

@@ -63,7 +63,7 @@ def test_a_file_of_another_program_is_left_alone(
     foreign.pragma("user_version", version)
     foreign.close()
     before = path.read_bytes()
-    with pytest.raises(EngineError, match="another program"):
+    with pytest.raises(EngineError, match=r"jobs\.db is a SQLite database of another"):
         engine.put([new_job()])
     engine.shutdown()
     assert b"CREATE TABLE jobs" not in path.read_bytes()
@@ -165,6 +165,22 @@ def test_the_first_use_of_a_locked_file_has_a_deadline(path: Path, engine: SQLit
         engine.put([new_job()])
     assert raised.value.seconds == 0.5
     assert raised.value.location == str(path)
+    assert raised.value.unsent
+
+
+def test_a_lock_of_another_program_says_how_long_it_was_tried(
+    path: Path, engine: SQLiteEngine
+) -> None:
+    engine.put([new_job()])
+    other = apsw.Connection(str(path))
+    other.execute("BEGIN IMMEDIATE")
+    words = r"jobs\.db could not be used within 0\.\d s \(.*\): another program holds a lock"
+    with pytest.raises(EngineUnavailable, match=words) as raised:
+        engine.put([new_job(1)])
+    assert raised.value.unsent
+    assert raised.value.seconds == pytest.approx(0.5, abs=0.4)
+    other.close()
+    assert engine.get(["job-000001"]) == [None]
 
 
 def test_a_network_file_system_is_refused(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -177,6 +177,7 @@ def test_a_removed_file_is_told_of_and_made_anew(
         with pytest.raises(EngineUnavailable, match=REPLACED):
             use()
     use()
+    assert [engine.tend().emptied for _ in range(2)] == [True, False]  # it is said once
     assert engine.check() == []
 
 

@@ -68,7 +68,7 @@ def test_an_idle_child_that_dies_accuses_nobody(yard: Yard) -> None:
     for kind in (yard.plain, yard.coroutine):
         kind("before").result(timeout=20)
     os.kill(worker.children()[0], signal.SIGKILL)
-    worker.await_log("MB of memory; no job was running")
+    worker.await_log("MB of memory; no job was known to be running")
     assert yard.plain("after").result(timeout=20) == "after done"
 
 

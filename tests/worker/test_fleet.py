@@ -63,12 +63,13 @@ def test_the_dead_vanish(make_yard: MakeYard) -> None:
 def test_the_child_that_died_is_replaced_in_the_list(yard: Yard) -> None:
     worker = yard.start()
     until(lambda: fleet_of(yard), "the worker to be known")
-    [old] = worker.children()
+    [old], [before] = worker.children(), fleet_of(yard)
     os.kill(old, signal.SIGKILL)
     until(lambda: worker.children() not in ([], [old]), "another child")
     until(
         lambda: [c.pid for view in fleet_of(yard) for c in view.children] == worker.children(), "it"
     )
+    assert [view.started_at for view in fleet_of(yard)] == [before.started_at]
 
 
 @pytest.mark.local

@@ -95,7 +95,7 @@ def test_a_child_that_cannot_be_started_leaves_no_descriptor(
     before = os.listdir("/proc/self/fd")
     for _ in range(3):
         with pytest.raises(FileNotFoundError):
-            ChildProcess(WorkerOptions("shop:app"), is_solo=False)
+            ChildProcess(WorkerOptions("shop:app"), 0, is_solo=False)
     gc.collect()
     assert len(os.listdir("/proc/self/fd")) == len(before)
 

@@ -254,6 +254,25 @@ def test_a_job_whose_process_ends_too_often_is_buried(spent: int) -> None:
     assert message.startswith(f"{MAX_INTERRUPTIONS} interruptions: its process ended")
 
 
+@pytest.mark.parametrize(
+    ("counters", "words"),
+    [
+        (Counters(1, 4, crashes=3), "3 crashes of its process, and 3 are allowed"),
+        (
+            Counters(1, 5, crashes=2, interruptions=2),
+            "2 crashes of its process, and an interruption before, which counts as one, and 3 are "
+            "allowed",
+        ),
+    ],
+    ids=["alone", "after an interruption"],
+)
+def test_the_crashes_that_are_told_add_up(counters: Counters, words: str) -> None:
+    outcome = prepare(look, b'{"args":["x"]}', counters)
+    assert isinstance(outcome, Buried)
+    assert outcome.reason is Reason.CRASHED
+    assert FailureText.unpack(outcome.error).message == words
+
+
 async def cancel_others(name: str) -> None:
     """The first one lets the second be made, and cancels it before its first step."""
     if name == "first":

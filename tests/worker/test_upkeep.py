@@ -218,8 +218,34 @@ def test_an_engine_that_lost_its_data_is_told_again_of_sessions_and_schedules(
         office.upkeep.start()
         until(lambda: introduced == [b"it is me"] * 2, "another introduction", seconds=5)
         until(office.engine.list_schedules, "another declaration", seconds=5)
-    assert "has come back without its data" in caplog.text
+    [told] = (one for one in caplog.records if "has come back without its data" in one.msg)
+    assert told.levelno == logging.ERROR
     assert str(office.engine.location) in caplog.text
+
+
+def test_an_engine_that_can_only_be_read_is_not_reached_again(
+    office: Office, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(upkeep_module, "TEND_S", 0.01)
+    monkeypatch.setattr(upkeep_module, "LOOK_S", 0.01)
+    monkeypatch.setattr(upkeep_module, "AGAIN_S", 0.2)
+    office.upkeep.start()
+    until(lambda: office.upkeep.answered_at, "the first answer")
+    looks: list[float] = []
+
+    def note(real: Callable[[], Any], _arguments: tuple[Any, ...]) -> Any:
+        looks.append(monotonic())
+        return real()
+
+    with caplog.at_level(logging.WARNING, "windlass.worker"):
+        office.faulty.faults["tend"] = lambda real, _arguments: lose_request(real)
+        until(lambda: "cannot reach the engine" in caplog.text, "the failure")
+        office.faulty.faults["claim"] = note
+        until(lambda: len(looks) > 20, "looks that succeed")
+        del office.faulty.faults["tend"]
+        until(lambda: "reaches the engine again" in caplog.text, "its end")
+    said = [one.msg for one in caplog.records if "the supervisor" in one.msg]
+    assert len(said) == 2
 
 
 def test_a_job_that_was_ended_by_force_is_reported_before_its_session_is_closed(

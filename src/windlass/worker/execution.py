@@ -33,6 +33,7 @@ import msgspec
 from windlass.around import Middleware, Surrounded
 from windlass.context import Context, running
 from windlass.core.codec import check_size
+from windlass.core.counting import count
 from windlass.core.durations import describe_ms
 from windlass.core.envelope import NO_OVERRIDES, Envelope, Overrides
 from windlass.core.failure import FailureText, clear_frames
@@ -196,20 +197,21 @@ class Execution:
 
     def _find_spent_budget(self, had: Counters, policy: Retry) -> tuple[Reason, FailureText] | None:
         """The first budget of which nothing is left. The attempt counts the claim under way."""
+        failed = had.attempt - 1
         budgets = (
-            (Reason.EXHAUSTED, had.attempt - 1, policy.max_attempts, "failed attempts"),
-            (Reason.CRASHED, _crashes(had), self._settings.max_crashes, "crashes of its process"),
-            (Reason.LOST, had.losses, MAX_LOSSES, "losses of its worker"),
+            (Reason.EXHAUSTED, failed, policy.max_attempts, f"{failed} failed attempts"),
+            (Reason.CRASHED, _crashes(had), self._settings.max_crashes, _tell_crashes(had)),
+            (Reason.LOST, had.losses, MAX_LOSSES, f"{had.losses} losses of its worker"),
             (
                 Reason.EXHAUSTED,
                 had.interruptions,
                 MAX_INTERRUPTIONS,
-                "interruptions: " + _INTERRUPTED,
+                f"{had.interruptions} interruptions: {_INTERRUPTED}",
             ),
         )
         for reason, spent, budget, what in budgets:
             if spent >= budget:
-                return reason, FailureText(message=f"{spent} {what}, and {budget} are allowed")
+                return reason, FailureText(message=f"{what}, and {budget} are allowed")
         return None
 
     def _build_context(self, claim: Claim, policy: Retry, envelope: Envelope) -> Context:
@@ -359,6 +361,13 @@ def _crashes(had: Counters) -> int:
     """A job that has crashed alone and was interrupted before is taken to have done that too: then
     it was one of several that ran when their process died."""
     return had.crashes + 1 if had.crashes and had.interruptions else had.crashes
+
+
+def _tell_crashes(had: Counters) -> str:
+    told = f"{count(had.crashes, 'crash', 'crashes')} of its process"
+    if _crashes(had) == had.crashes:
+        return told
+    return f"{told}, and an interruption before, which counts as one"
 
 
 def _timed_out(timeout_ms: int, error: BaseException | None = None) -> TimedOut:

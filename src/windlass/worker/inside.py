@@ -22,6 +22,7 @@ from collections.abc import Callable, Collection, Sequence
 from contextlib import suppress
 from logging import getLogger
 from threading import Event, Thread
+from time import time_ns
 from types import TracebackType
 from typing import Final, NoReturn, Self
 from weakref import WeakSet
@@ -82,7 +83,7 @@ class InsideWorker:
         self.table = SlotTable.create(slots)
         self.table.close_descriptor()
         self.introduction = add_settings(
-            introduce(self._options, os.getpid(), slots, is_solo=False),
+            introduce(self._options, os.getpid(), slots, time_ns() // 1_000_000, is_solo=False),
             app.settings.dead_alert,
             app.settings.dead_alert_growth,
             app.settings.secret.names,

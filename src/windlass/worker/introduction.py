@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 import socket
-import time
 from functools import cache
 
 import msgspec
@@ -27,7 +26,7 @@ class Introduction(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
     labels: tuple[str, ...] = ()
     slots: int = 0
     is_solo: bool = False
-    started_ms: int = 0  # by the clock of that machine
+    started_ms: int = 0  # when the worker was, by the clock of that machine
     version: str = ""
     dead_alert: int = 0  # beyond which its worker alerts; 0 never
     dead_alert_growth: int = 0
@@ -45,7 +44,9 @@ class Introduction(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
             return cls()
 
 
-def introduce(options: WorkerOptions, child: int, slots: int, *, is_solo: bool) -> bytes:
+def introduce(
+    options: WorkerOptions, child: int, slots: int, started_ms: int, *, is_solo: bool
+) -> bytes:
     return Introduction(
         host=socket.gethostname(),
         worker=os.getpid(),
@@ -55,7 +56,7 @@ def introduce(options: WorkerOptions, child: int, slots: int, *, is_solo: bool) 
         labels=options.labels,
         slots=slots,
         is_solo=is_solo,
-        started_ms=time.time_ns() // 1_000_000,
+        started_ms=started_ms,
         version=_version(),
     ).pack()
 

@@ -29,7 +29,7 @@ class ChildProcess:
     """A fresh interpreter, never a fork: it shares nothing with the supervisor but what is passed
     to it here."""
 
-    def __init__(self, options: WorkerOptions, *, is_solo: bool) -> None:
+    def __init__(self, options: WorkerOptions, worker_started_ms: int, *, is_solo: bool) -> None:
         self.is_solo = is_solo
         self.session = ""  # until it has one
         self.was_killed = False
@@ -49,7 +49,7 @@ class ChildProcess:
             self._process = self._start()
         finally:
             self.table.close_descriptor()
-        self.introduction = introduce(options, self.pid, slots, is_solo=is_solo)
+        self.introduction = introduce(options, self.pid, slots, worker_started_ms, is_solo=is_solo)
         self.introduced = ""  # the session that the engine knows it by
         self.tell(Start(options, slots, is_solo))
 

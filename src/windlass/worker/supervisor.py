@@ -21,7 +21,7 @@ import os
 import signal
 from functools import partial
 from logging import getLogger
-from time import monotonic
+from time import monotonic, time_ns
 
 from windlass.engine.contract import Engine, EngineOptions
 from windlass.engine.url import open_engine
@@ -94,6 +94,7 @@ class Supervisor:
 
     def __init__(self, options: WorkerOptions) -> None:
         self._options = options
+        self._started_ms = time_ns() // 1_000_000
         self._reactor = Reactor([*_STOPPING, signal.SIGCHLD])
         self._children: dict[int, ChildProcess] = {}
         self._retirements = Retirements(
@@ -188,7 +189,7 @@ class Supervisor:
 
     def _start_child(self, *, is_solo: bool) -> None:
         try:
-            child = ChildProcess(self._options, is_solo=is_solo)
+            child = ChildProcess(self._options, self._started_ms, is_solo=is_solo)
         except OSError as error:  # no memory, no descriptors: perhaps there are some later
             log.error("a child could not be started, and is tried again: %s", error)
             self._short_lives += 1
@@ -382,7 +383,7 @@ class Supervisor:
         if child.failure is not None:
             log.error("child %d could not start: %s", child.pid, child.failure)
         else:
-            running = listed(suspects, "running: ", none="no job was running")
+            running = listed(suspects, "running: ", none="no job was known to be running")
             log.error("child %d died: %s; %s", child.pid, child.cause(), running)
 
     def _count_life(self, child: ChildProcess) -> None:

@@ -127,7 +127,8 @@ class Upkeep:
         self._wake = Event()
         self._is_stopping = False
         self._is_left = False  # nobody waits for its end any more
-        self._is_away = False
+        self._failed: set[Duty] = set()  # a read may succeed while no write does
+        self._has_told_away = False
         self.answered_at = 0.0  # when the engine did, by the monotonic clock
         self._errand = Duty(self._run_errands, NEVER)
         self._beating = Duty(self._beat, 0.0)
@@ -198,26 +199,29 @@ class Upkeep:
         duty.is_asked = False  # before the action: a request that comes meanwhile is the next one
         try:
             wait_s = duty.action()
-            self._note_back()
+            self._note_back(duty)
         except EngineError as error:
             wait_s = uniform(0.2, AGAIN_S)
-            self._note_away(error)
+            self._note_away(duty, error)
         except Exception:
             wait_s = uniform(0.2, AGAIN_S)
             log.exception("the upkeep of the worker failed and is tried again")
         duty.due = monotonic() + wait_s
 
-    def _note_away(self, error: EngineError) -> None:
-        if not self._is_away and not self.answered_at:
-            log.warning("waiting for the engine, and ready when it answers: %s", error)
-        elif not self._is_away:
+    def _note_away(self, duty: Duty, error: EngineError) -> None:
+        if self.answered_at and not self._has_told_away:
             log.warning("the supervisor cannot reach the engine, and tries on: %s", error)
-        self._is_away = True
+            self._has_told_away = True
+        elif not self.answered_at and not self._failed:
+            log.warning("waiting for the engine, and ready when it answers: %s", error)
+        self._failed.add(duty)
 
-    def _note_back(self) -> None:
-        if self._is_away and self.answered_at:
+    def _note_back(self, duty: Duty) -> None:
+        """Only when everything that failed has succeeded."""
+        self._failed.discard(duty)
+        if self._has_told_away and not self._failed:
             log.warning("the supervisor reaches the engine again: %s", self._engine.location)
-        self._is_away = False
+            self._has_told_away = False
 
     # ------------------------------------------------------------------------------ the duties
 
@@ -283,7 +287,7 @@ class Upkeep:
         return TEND_ON_S if tended.more else TEND_S
 
     def _begin_anew(self) -> None:
-        log.warning(
+        log.error(
             "the engine has come back without its data: the jobs that were in %s are gone; see how "
             "it keeps them with windlass doctor",
             self._engine.location,

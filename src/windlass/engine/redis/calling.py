@@ -17,10 +17,10 @@ from windlass.core.ids import new_id
 from windlass.engine.contract import EngineOptions
 from windlass.engine.redis import keys, opening, scripts
 from windlass.engine.redis.address import Address
-from windlass.engine.redis.connection import Call, Reply, Server, prefixes
+from windlass.engine.redis.connection import Call, Reply, Server
 from windlass.engine.redis.opening import Births, Fitness
 from windlass.engine.redis.partitions import Partitions
-from windlass.engine.redis.scripts import Prefix
+from windlass.engine.redis.scripts import Prefixes
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -39,13 +39,13 @@ class Caller:
         self._limits = [b"%d" % options.lease_ms, b"%d" % options.dead_ttl_ms]
         self._server = Server(address, options.timeout_ms)
         self._partitions = Partitions(address.partitions)
-        self._prefixes: dict[tuple[str, int], tuple[Prefix, Prefix]] = {}
+        self._prefixes: dict[tuple[str, int], Prefixes] = {}
         self._fitness: Fitness | None = None  # known once the server was found to be fit
         self._births = Births()
 
-    def _prefixes_of(self, name: str, partition: int) -> tuple[Prefix, Prefix]:
+    def _prefixes_of(self, name: str, partition: int) -> Prefixes:
         if (name, partition) not in self._prefixes:
-            made = prefixes(scripts.load(name), self._address.namespace, partition)
+            made = scripts.load(name).prefixes(self._address.namespace, partition)
             self._prefixes[name, partition] = made
         return self._prefixes[name, partition]
 

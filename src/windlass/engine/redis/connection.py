@@ -5,7 +5,8 @@
    the deadline; then the call fails as unavailable. All commands may be repeated.
 2. A connection that was used before is given half of the time: it may have been cut on the way
    without a word, and then the other half is left for a new one.
-3. A connection that may still have a reply under way is closed, and never used again.
+3. A server whose memory is full is told again, in other words, what needs none of it.
+4. A connection that may still have a reply under way is closed, and never used again.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ import redis
 
 from windlass.engine.redis.address import Address
 from windlass.engine.redis.pool import MOST_CALLS, Link, allow, pool_of
-from windlass.engine.redis.scripts import Prefix, Script
+from windlass.engine.redis.scripts import Prefix, Prefixes
 from windlass.errors import EngineError, EngineUnavailable
 
 _FIRST_PAUSE_S: Final = 0.01
@@ -33,7 +34,7 @@ _PASSING: Final[dict[type[Exception], str]] = {
     redis.exceptions.ClusterDownError: "Wait until the cluster has a new owner for these slots.",
     redis.exceptions.TryAgainError: "Wait until the slot has moved.",
     redis.exceptions.OutOfMemoryError: "Its memory is full: raise maxmemory, or remove jobs.",
-    redis.exceptions.AuthenticationError: "It asks for a password: add one to the url.",
+    redis.exceptions.AuthenticationError: "It forgets logins: see what is wrong with its users.",
     redis.exceptions.NoScriptError: "It forgets scripts at once: find out who flushes them.",
 }
 #: The same for replies that the driver has no class for, by their first word.
@@ -50,13 +51,8 @@ Reply = Any
 class Call(msgspec.Struct, frozen=True):
     """A call of a script in one partition. The text goes along only when the server asks for it."""
 
-    prefixes: tuple[Prefix, Prefix]
+    prefixes: Prefixes
     arguments: Sequence[bytes]
-
-
-def prefixes(script: Script, namespace: str, partition: int) -> tuple[Prefix, Prefix]:
-    by_digest = script.prefix(namespace, partition)
-    return by_digest, script.prefix(namespace, partition, whole=True)
 
 
 class Server:
@@ -113,6 +109,8 @@ class Server:
                 self.has_forgotten = True
                 for number in left:
                     commands[number] = calls[number].prefixes[1].command(calls[number].arguments)
+                continue
+            if calls is not None and _is_out_of_memory(trouble) and _insist(commands, calls, left):
                 continue
             if cause is None or not isinstance(trouble, redis.exceptions.TimeoutError):
                 cause = trouble  # the last try may only have had too little time
@@ -183,6 +181,12 @@ class Server:
         """The error itself if it may pass; otherwise it is raised in our words."""
         text = str(error)
         if isinstance(error, redis.exceptions.AuthenticationError):
+            if self.address.password is None:
+                raise EngineError(
+                    f"The Redis server at {self.address} asks for a password ({text}), and there "
+                    "is none in the url. Write redis://:PASSWORD@HOST, or redis://USER:PASSWORD@HOST.",
+                    location=self.location,
+                ) from error
             if "required" not in text.lower():  # NOAUTH passes: a new connection logs in
                 raise EngineError(
                     f"The Redis server at {self.address} refused the login ({text}). "
@@ -227,8 +231,29 @@ class Server:
         )
 
 
+def _insist(commands: list[bytes], calls: Sequence[Call], left: Sequence[int]) -> bool:
+    """Let those calls go on that a full server need not refuse; whether there is a new one."""
+    found = False
+    for number in left:
+        head = calls[number].prefixes.when_full
+        if head is not None:
+            command = Prefix(head).command(calls[number].arguments)
+            found = found or command != commands[number]
+            commands[number] = command
+    return found
+
+
+def _is_out_of_memory(error: Exception) -> bool:
+    """Older servers wrap the refusal of a script in words of their own."""
+    if isinstance(error, redis.exceptions.OutOfMemoryError):
+        return True
+    return "OOM command not allowed" in str(error)
+
+
 def _advice(error: Exception) -> str | None:
     """What helps against a reply that may pass; None for any other error."""
+    if _is_out_of_memory(error):
+        return _PASSING[redis.exceptions.OutOfMemoryError]
     for kind, advice in _PASSING.items():
         if isinstance(error, kind):
             return advice

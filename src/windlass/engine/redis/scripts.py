@@ -6,6 +6,8 @@
    make a function takes time, all are made anew by every call, and most are not needed.
 3. A script declares the keys of all its parts. In Lua they are `key.meta`, `key.job` and so on.
 4. `Script.prefix` is the unchanging head of a call in Redis's protocol, made once per partition.
+5. A server whose memory is full refuses scripts whose first write may need more of it, and lets all
+   others go on. Those that do not add anything (`--@adds`) can begin with a removal of nothing.
 """
 
 from __future__ import annotations
@@ -15,7 +17,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cache
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
 from windlass.engine.redis import keys
 
@@ -24,6 +26,9 @@ _KEYS: Final = re.compile(r"^-- KEYS:(.*)$", re.MULTILINE)
 _COMMAND: Final = re.compile(rb"\b(?:p?call|write)\('([A-Z]+)'")
 _CONSTANTS: Final = re.compile(r"^local ([A-Z_]+(?:, [A-Z_]+)*) = (\d+(?:, \d+)*)$", re.MULTILINE)
 _WORD_OR_TEXT: Final = re.compile(r"'[^'\n]*'|\b[A-Z][A-Z_]+\b")
+_ADDS: Final = re.compile(r"^--@adds$", re.MULTILINE)
+#: A write that needs no memory and changes nothing: no such field is ever set.
+_REMOVE_NOTHING: Final = "redis.call('HDEL', key.meta, 'nothing')"
 _INCLUDE: Final = re.compile(r"^--@include (\w+)$", re.MULTILINE)
 _SELDOM: Final = re.compile(r"^--@seldom (.+?)$\n(.*?)^--@end$", re.MULTILINE | re.DOTALL)
 
@@ -37,14 +42,22 @@ class Script:
         self.keys = _declared(parts)
         table = ", ".join(f"{key} = KEYS[{number}]" for number, key in enumerate(self.keys, 1))
         body = _inlined(_without_comments(map(_deferred, parts)))
-        self.text = f"local key = {{{table}}}\n{body}".encode()
+        head = f"local key = {{{table}}}\n"
+        self.text = f"{head}{body}".encode()
         self.sha = hashlib.sha1(self.text, usedforsecurity=False).hexdigest().encode()
+        #: The text for a server whose memory is full, where it may go on.
+        self.text_when_full: bytes | None = None
+        if "meta" in self.keys and not any(map(_ADDS.search, parts)):
+            self.text_when_full = f"{head}{_REMOVE_NOTHING}\n{body}".encode()
 
-    def prefix(self, namespace: str, partition: int, *, whole: bool = False) -> Prefix:
-        """The head of a call: by digest, or with the whole text for a server that forgot it."""
+    def prefixes(self, namespace: str, partition: int) -> Prefixes:
         names = [keys.key(namespace, partition, name).encode() for name in self.keys]
-        head = (b"EVAL", self.text) if whole else (b"EVALSHA", self.sha)
-        return Prefix((*head, b"%d" % len(names), *names))
+        rest = (b"%d" % len(names), *names)
+        return Prefixes(
+            Prefix((b"EVALSHA", self.sha, *rest)),
+            Prefix((b"EVAL", self.text, *rest)),
+            (b"EVAL", self.text_when_full, *rest) if self.text_when_full else None,
+        )
 
 
 class Prefix:
@@ -60,6 +73,14 @@ class Prefix:
         """The command in Redis's protocol."""
         words = [b"$%d\r\n%b\r\n" % (len(argument), argument) for argument in arguments]
         return b"*%d\r\n%b%b" % (self._number + len(words), self._packed, b"".join(words))
+
+
+class Prefixes(NamedTuple):
+    """The heads of the calls of a script in one partition."""
+
+    by_digest: Prefix
+    whole: Prefix  # for a server that forgot it
+    when_full: tuple[bytes, ...] | None  # for one whose memory is full; seldom packed
 
 
 def pack(*arguments: bytes) -> bytes:

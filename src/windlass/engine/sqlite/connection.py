@@ -176,25 +176,28 @@ class Database:
             self._start_thread()
             self._more.notify()
         if not request.done.wait(self._timeout_ms / 1000):
-            self._abandon(request)
+            has_begun = self._abandon(request)
             raise EngineUnavailable(
                 f"The SQLite database {self.location} could not be written to within "
                 f"{self._timeout_ms / 1000:g} s: another process holds its lock. "
                 "Look for a stopped or very slow process that uses the same file.",
                 location=self.location,
                 seconds=self._timeout_ms / 1000,
+                unsent=not has_begun,
             )
         if request.error is not None:
             raise request.error
         value: T = request.value
         return value
 
-    def _abandon(self, request: _Request) -> None:
-        """Its caller has given up: it must not be served any more, if that has not begun."""
+    def _abandon(self, request: _Request) -> bool:
+        """Its caller has given up: it must not be served any more, unless that has begun."""
         with self._more:
             request.abandoned = True
-            if request in self._requests:
-                self._requests.remove(request)
+            if request not in self._requests:
+                return True
+            self._requests.remove(request)
+            return False
 
     def _start_thread(self) -> None:
         if self._thread is None:
@@ -353,10 +356,24 @@ class Database:
             ) from error
 
     def _mapped(self, call: Callable[[], T]) -> T:
+        began_at = time.monotonic()
         try:
             return call()
+        except (apsw.BusyError, apsw.LockedError) as error:
+            raise self._busy(error, time.monotonic() - began_at) from error
         except apsw.Error as error:
             raise self._in_our_words(error) from error
+
+    def _busy(self, error: apsw.Error, seconds: float) -> EngineUnavailable:
+        """Whatever was done by then is rolled back."""
+        return EngineUnavailable(
+            f"The SQLite database {self.location} could not be used within {seconds:.1f} s "
+            f"({error}): another program holds a lock on the file. End it, or wait and repeat; "
+            f"`lsof {self.location}` shows who has it open.",
+            location=self.location,
+            seconds=round(seconds, 3),
+            unsent=True,
+        )
 
     def _in_our_words(self, error: Exception) -> Exception:
         if isinstance(error, apsw.SQLError) and self._may_have_no_tables():
@@ -433,10 +450,6 @@ def _map_error(error: Exception, location: str) -> Exception:
 #: Failures that may pass, and what to do about each.
 _PASSING: Final[tuple[tuple[tuple[type[apsw.Error], ...], str], ...]] = (
     ((apsw.FullError,), "The disk is full: make room and repeat."),
-    (
-        (apsw.BusyError, apsw.LockedError),
-        "Another program holds a lock on the file: end it, or wait and repeat.",
-    ),
     (
         (apsw.ReadOnlyError, apsw.PermissionsError, apsw.CantOpenError),
         "Check that the file and its folder belong to the user that runs windlass.",

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Final, TypeVar
 
 import apsw
+import msgspec
 
 from windlass.core.ids import new_id
 from windlass.engine.contract import (
@@ -83,7 +84,8 @@ class SQLiteEngine:
         self._options = options
         self._database = Database(place, durability, options.timeout_ms)
         self._bell = Bell(place.wake_path if place else None)
-        self._database.on_new_file = self._bell.close
+        self._is_loss_untold = False  # the file became another one, and `tend` has not said it
+        self._database.on_new_file = self._begin_anew
 
     @property
     def location(self) -> str:
@@ -176,7 +178,12 @@ class SQLiteEngine:
         return self._write(lambda tx: queues.purge(tx, queue, cursor))
 
     def tend(self, known: Sequence[str] | None = None) -> Tended:
-        return self._write(lambda tx: operating.tend(tx, None if known is None else set(known)))
+        named = None if known is None else set(known)
+        tended = self._write(lambda tx: operating.tend(tx, named))
+        if not self._is_loss_untold:
+            return tended
+        self._is_loss_untold = False
+        return msgspec.structs.replace(tended, emptied=True)
 
     # ----------------------------------------------------------------------------- schedules
 
@@ -249,6 +256,11 @@ class SQLiteEngine:
         self._database.close()
         self._database.known_file = -1
 
+    def _begin_anew(self) -> None:
+        """The file is another one now."""
+        self._bell.close()
+        self._is_loss_untold = True
+
     # --------------------------------------------------------------------------- transactions
 
     def _now_ms(self) -> int:
@@ -305,8 +317,9 @@ def _check_owner(connection: apsw.Connection) -> int:
     tables = connection.execute("SELECT count(*) FROM sqlite_schema").fetchall()[0][0]
     if owner != APPLICATION_ID and tables:
         raise EngineError(
-            "The file is a SQLite database of another program. "
-            "Give the path of a new file, or of a windlass database, in the url."
+            f"The file {connection.filename} is a SQLite database of another program, and was left "
+            "as it is. Give the path of a new file, or of a windlass database, in the url, as in "
+            "sqlite:///jobs.db."
         )
     return version
 

@@ -4,6 +4,7 @@
 --       jobs the head, as in putting, and the body. A head is {name, expected revision, new revision,
 --       due_ms (-1 = not to be looked at), whether there is a body, ids to cancel, number of jobs}.
 -- Returns: for each change 1 if it was made, now or by an earlier call, otherwise 0
+--@adds
 --@include putting
 --@include cancelling
 

@@ -1,21 +1,34 @@
--- Prepare a partition: give every key its sentinel, and settle what must never change.
+-- Prepare a partition: give every key its sentinel, and settle what must never change. One that is
+-- prepared is only read: a server whose memory is full lets nobody write, and may still be used.
 -- KEYS: meta job body extra ids ready due parked held asked keep dead lease sessions forget keys
 -- KEYS: key_expiry count total unique wait schedule schedule_names schedule_due
 -- ARGV: 1 format, 2 number of partitions, 3 an id, by which what is stored from now on is known
 --       again, then for each key the score of its sentinel ("" = a hash)
 -- Returns: {stored format, stored number of partitions, stored id}
-local stored = redis.call('HMGET', key.meta, 'format', 'partitions')
-if not stored[1] then
-  stored = { ARGV[1], ARGV[2] }
-end
+--@adds
+local stored = redis.call('HMGET', key.meta, 'format', 'partitions', 'born')
+local is_settled = stored[1] and stored[2] and stored[3]
+local missing = {}
 for number, name in ipairs(KEYS) do
   local score = ARGV[number + 3]
+  if score == '' and redis.call('HEXISTS', name, '') == 0
+      or score ~= '' and not redis.call('ZSCORE', name, '') then
+    missing[#missing + 1] = { name, score }
+  end
+end
+for _, one in ipairs(missing) do
+  local name, score = one[1], one[2]
   if score == '' then
     redis.call('HSETNX', name, '', '')
   else
     redis.call('ZADD', name, 'NX', score, '')
   end
 end
-redis.call('HSET', key.meta, 'format', stored[1], 'partitions', stored[2])
-redis.call('HSETNX', key.meta, 'born', ARGV[3])
+if not is_settled then
+  if not stored[1] then
+    stored = { ARGV[1], ARGV[2] }
+  end
+  redis.call('HSET', key.meta, 'format', stored[1], 'partitions', stored[2])
+  redis.call('HSETNX', key.meta, 'born', ARGV[3])
+end
 return { tonumber(stored[1]), tonumber(stored[2]), redis.call('HGET', key.meta, 'born') }

@@ -2,6 +2,7 @@
 -- ARGV: 1-3 clock, then for each job its head and its body
 -- Returns: for each job its id, or that of the job which has its key, then "created", "existing",
 --          "conflict" or "full"
+--@adds
 --@include putting
 
 return put_all(function(head, body)
