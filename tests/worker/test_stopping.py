@@ -7,10 +7,11 @@ import os
 import signal
 import time
 
+import psutil
 import pytest
 
 from tests.worker.conftest import MakeYard
-from tests.worker.yard import Yard
+from tests.worker.yard import Yard, until
 from windlass.core.retry import Retry
 from windlass.core.states import Reason, State
 from windlass.job import Job
@@ -34,18 +35,41 @@ def test_a_worker_that_is_still_loading_stops_at_once(yard: Yard) -> None:
 
 
 @pytest.mark.local
+def test_a_child_that_is_still_loading_leaves_the_signal_to_its_supervisor(yard: Yard) -> None:
+    """A terminal sends Ctrl-C to both."""
+    worker = yard.start()
+    supervisor = psutil.Process(worker.process.pid)
+    until(lambda: supervisor.children() != [], "a child")
+    supervisor.children()[0].send_signal(signal.SIGINT)
+    worker.await_log("ready: ")
+    assert worker.stop() == 0
+    assert "Traceback" not in worker.log()
+    assert "died" not in worker.log()
+
+
+@pytest.mark.local
 @pytest.mark.parametrize(
-    ("stops", "burst", "is_said"),
-    [(0, False, True), (1, False, False), (1, True, True)],
-    ids=["works", "told to stop", "nothing left to do"],
+    ("stops", "is_told", "burst", "is_said"),
+    [
+        (0, False, False, True),
+        (1, True, False, False),
+        (1, False, True, True),
+        (1, True, True, False),
+    ],
+    ids=["works", "told to stop", "nothing left to do", "told to stop in a burst"],
 )
 def test_a_worker_that_was_told_to_stop_is_not_called_ready(
-    yard: Yard, caplog: pytest.LogCaptureFixture, stops: int, burst: bool, is_said: bool
+    yard: Yard,
+    caplog: pytest.LogCaptureFixture,
+    stops: int,
+    is_told: bool,
+    burst: bool,
+    is_said: bool,
 ) -> None:
     supervisor = Supervisor(WorkerOptions("shop:app", (), 1, 1, None, burst=burst))
     ready = Ready("", 1, 1, 1, 1, 0, 0, ("t",), "info", "text", {}, {})
     with supervisor._reactor, caplog.at_level(logging.INFO, "windlass.worker"):
-        supervisor._stops = stops
+        supervisor._stops, supervisor._was_told = stops, is_told
         supervisor._show_banner(yard.app.engine, ready)
     assert any(line.startswith("ready: ") for line in caplog.messages) is is_said
     assert "tasks: t" in caplog.messages

@@ -352,6 +352,7 @@ def _leave_signals_to_supervisor() -> None:
     """By a handler and not by ignoring them, which programs that a task starts would inherit."""
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, _pass)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})  # until now it was put off
 
 
 def _pass(number: int, frame: FrameType | None) -> None:

@@ -6,7 +6,8 @@ import os
 import signal
 import subprocess
 import sys
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from random import uniform
 from time import monotonic
@@ -113,18 +114,30 @@ class ChildProcess:
 
 
 def _start(control: int, table: int) -> subprocess.Popen[bytes]:
-    return subprocess.Popen(
-        [
-            sys.executable,
-            "-m",
-            "windlass.worker.child",
-            str(control),
-            str(table),
-            str(os.getpid()),
-        ],
-        stdin=subprocess.DEVNULL,
-        pass_fds=(control, table),
-    )
+    with _unheard(signal.SIGINT):
+        return subprocess.Popen(
+            [
+                sys.executable,
+                "-m",
+                "windlass.worker.child",
+                str(control),
+                str(table),
+                str(os.getpid()),
+            ],
+            stdin=subprocess.DEVNULL,
+            pass_fds=(control, table),
+        )
+
+
+@contextmanager
+def _unheard(number: signal.Signals) -> Iterator[None]:
+    """Put off a signal, here and for what is started: a terminal sends Ctrl-C to a child too, which
+    would be met by its imports. It hears of it again when it has a handler."""
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {number})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 def _name_signal(number: int) -> str:

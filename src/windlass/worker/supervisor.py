@@ -116,6 +116,7 @@ class Supervisor:
         self._is_solo_coming = False
         self._short_lives = 0
         self._stops = 0
+        self._was_told = False  # to stop, by a signal
         self._stopped_at = 0.0
         self._is_handing_back = False
         self._exit_code = EXIT_OK
@@ -151,7 +152,7 @@ class Supervisor:
     def _show_banner(self, engine: Engine, ready: Ready) -> None:
         """One that was told to stop by then is not ready any more; one that stops because nothing
         is left to do was."""
-        is_ready = self._options.burst or not self._stops
+        is_ready = not self._was_told and (self._options.burst or not self._stops)
         show_banner(self._options, engine, ready, is_ready=is_ready)
 
     def _status(self) -> WorkerStatus:
@@ -396,6 +397,7 @@ class Supervisor:
         if self._stops and monotonic() - self._stopped_at < ECHO_S:
             return  # the same wish, sent to this process and to its group
         self._stops += 1
+        self._was_told = True
         self._stopped_at = monotonic()
         if self._stops == 1:
             is_replaced = number is signal.SIGUSR1
