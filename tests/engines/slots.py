@@ -333,7 +333,7 @@ def record(engine: RedisEngine, node: Node, recording: Recording) -> Iterator[No
         for call in calls:
             before = node.snapshot()
             replies += original([call], *deadline)
-            packed = call.prefixes[0].command(call.arguments)
+            packed = call.prefixes.by_digest.command(call.arguments)
             (script,) = (script for sha, script in _BY_SHA.items() if sha in packed)
             case = Case(script, packed, before, node.values(), replies[-1])
             recording.add(case)

@@ -27,6 +27,7 @@ from windlass.engine.contract import (
     PutCode,
     QueueChange,
     Released,
+    Succeeded,
     Unroutable,
     Verdict,
 )
@@ -205,6 +206,24 @@ def test_a_waiter_that_says_something_else_is_passed_over(
     putting.put([new_job()])
     assert state_of(putting) is State.RUNNING
     assert [claim.id for claim in ask(waiting)] == [JOB]
+
+
+def test_a_put_that_is_repeated_hands_nothing_over(
+    own_server: RedisServer, open_redis: OpenRedis
+) -> None:
+    """Its reply was lost, and meanwhile the job has been run."""
+    waiting, putting = open_two(own_server, open_redis)
+    putting.put([new_job()])
+    assert putting.claim("worker", "nonce-0", ALL, 1).claims
+    putting.finish([Succeeded(id=JOB, token="nonce-0", result=b"1", result_ttl_ms=60_000)])
+    arm(waiting)
+    before = putting.stats().totals
+    assert [placed.code for placed in putting.put([new_job()])] == [PutCode.CREATED]
+    assert state_of(putting) is State.SUCCEEDED
+    assert putting.stats().totals == before
+    putting.put([new_job(1)])
+    assert state_of(putting, "job-000001") is State.RUNNING
+    assert putting.check() == []
 
 
 def test_not_before_others_that_stand_in_line(

@@ -98,8 +98,9 @@ def _row(settings: Settings, name: str, overruled: dict[str, str]) -> Row:
 
 
 def _near(source: str) -> str:
-    """A file as it is found from here, which is shorter."""
-    return os.path.relpath(source) if os.path.isabs(source) else source
+    """A file below this folder as it is found from here, which is shorter."""
+    below = os.getcwd() + os.sep
+    return source.removeprefix(below) if os.path.isabs(source) else source
 
 
 def _source(source: Source, name: str) -> str:

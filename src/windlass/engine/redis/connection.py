@@ -74,7 +74,7 @@ class Server:
 
     def run(self, calls: Sequence[Call], deadline: float) -> list[Reply]:
         """The replies to all calls, which go to the server together."""
-        commands = [call.prefixes[0].command(call.arguments) for call in calls]
+        commands = [call.prefixes.by_digest.command(call.arguments) for call in calls]
         return self._exchange(commands, calls, deadline)
 
     def ask(self, commands: Sequence[bytes], deadline: float) -> list[Reply]:
@@ -108,7 +108,8 @@ class Server:
             if isinstance(trouble, redis.exceptions.NoScriptError) and calls is not None:
                 self.has_forgotten = True
                 for number in left:
-                    commands[number] = calls[number].prefixes[1].command(calls[number].arguments)
+                    call = calls[number]
+                    commands[number] = call.prefixes.whole.command(call.arguments)
                 continue
             if calls is not None and _is_out_of_memory(trouble) and _insist(commands, calls, left):
                 continue

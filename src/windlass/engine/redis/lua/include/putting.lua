@@ -54,7 +54,7 @@ local function store(head, body, unique)
   if not is_single then
     save_bytes(id, bytes)
   elseif call('HSETNX', key.job, id, bytes) == 0 then
-    sequence, is_changed, taker = stored_sequence, false, nil
+    sequence, is_changed, taker = stored_sequence, false, nil  -- as if this call had not been made
     return
   end
   write('HSET', key.body, id, body)
