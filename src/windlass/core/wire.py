@@ -76,7 +76,7 @@ def _simplify_derived(value: Any) -> object:
     for kind, plain in _PLAIN_FORMS:
         if isinstance(value, kind):
             return plain(value)
-    raise NotImplementedError
+    raise NotImplementedError  # by which msgspec is told that nobody can write it
 
 
 def _rebuild(kind: type, value: object) -> object:

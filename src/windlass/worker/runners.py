@@ -57,7 +57,7 @@ class Runner:
 
     def hint(self, count: int) -> None:
         """That many claims may be startable. Called from any thread."""
-        raise NotImplementedError
+        raise NotImplementedError  # each kind of runner is woken in its own way
 
     def close(self) -> None:
         """Let go of what waits for jobs: there will be no more."""
