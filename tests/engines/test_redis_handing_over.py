@@ -28,6 +28,7 @@ from windlass.engine.contract import (
     QueueChange,
     Released,
     Succeeded,
+    UniqueKey,
     Unroutable,
     Verdict,
 )
@@ -124,6 +125,41 @@ def test_nobody_is_on_the_list_for_longer_than_its_lease(own_server: RedisServer
         assert until_ms < time.time() * 1000 + 200
     finally:
         waiting.shutdown()
+
+
+@pytest.mark.parametrize(
+    "keys",
+    [{"idempotency_key": "key"}, {"unique": UniqueKey(key="key")}],
+    ids=["idempotency", "unique"],
+)
+def test_one_that_has_a_key(
+    own_server: RedisServer, open_redis: OpenRedis, keys: dict[str, Any]
+) -> None:
+    waiting, putting = open_two(own_server, open_redis)
+    arm(waiting)
+    putting.put([new_job(**keys)])
+    assert [claim.id for claim in ask(waiting)] == [JOB]
+    arm(waiting, "nonce-2")
+    [placed] = putting.put([new_job(1, **keys)])
+    assert (placed.id, placed.code) == (JOB, PutCode.EXISTING)
+    assert putting.check() == []
+
+
+def test_one_in_whose_way_another_stood(own_server: RedisServer, open_redis: OpenRedis) -> None:
+    """What expired is cancelled by the put, which then hands its own job over."""
+    waiting, putting = open_two(own_server, open_redis)
+    unique = UniqueKey(key="key")
+    putting.put([new_job(unique=unique, expires_in_ms=1, run_in_ms=60_000), new_job(1)])
+    assert putting.claim("other", "nonce-0", ALL, 1).claims
+    arm(waiting)
+    time.sleep(0.005)
+    [placed] = putting.put([new_job(2, unique=unique)])
+    assert (placed.id, placed.code) == ("job-000002", PutCode.CREATED)
+    assert [claim.id for claim in ask(waiting)] == ["job-000002"]
+    assert putting.stats().totals["enqueued"] == 3
+    assert own_server.tell("HGET", keys.key(NAMESPACE, 0, "meta"), "sequence").split()[1] == b"4"
+    assert state_of(putting) is State.CANCELLED
+    assert putting.check() == []
 
 
 def test_who_waits_the_longest_is_first(own_server: RedisServer, open_redis: OpenRedis) -> None:
@@ -380,7 +416,6 @@ def test_without_the_right_to_publish_it_is_found(
     waiting, putting = (open_redis(own_server.url_for("mute")) for _ in range(2))
     arm(waiting)
     putting.put([new_job()])
-    assert state_of(putting) is State.READY
     assert waiting.await_claim("worker", "nonce-1", Plan(), 1, 1) is None
     assert [claim.id for claim in waiting.claim("worker", "nonce-1", Plan(), 1).claims] == [JOB]
 

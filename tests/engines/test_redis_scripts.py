@@ -108,7 +108,7 @@ def test_the_numbers_in_lua_are_those_of_the_contract() -> None:
 
 
 def test_the_fields_of_a_record_are_in_the_order_that_lua_knows() -> None:
-    text = scripts._read("include/records")
+    text = scripts._read("include/layout")
     pairs = re.findall(r"^local ([A-Z_, ]+) = ([\d, ]+)$", text, re.MULTILINE)
     numbers = {
         name.lower(): int(number)

@@ -14,7 +14,7 @@ from windlass.engine.contract import Claim, Failure, JobRecord
 
 
 class Record(msgspec.Struct, frozen=True):
-    """A record as the scripts store it: the fields in the order of `include/records.lua`."""
+    """A record as the scripts store it: the fields in the order of `include/layout.lua`."""
 
     attempt: int
     starts: int

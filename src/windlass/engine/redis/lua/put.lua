@@ -3,6 +3,7 @@
 -- Returns: for each job its id, or that of the job which has its key, then "created", "existing",
 --          "conflict" or "full"
 --@adds
+--@include at_once
 --@include putting
 
 return put_all(function(head, body)

@@ -1,21 +1,12 @@
--- What a call leaves behind besides records: sequence, counters, totals, signs of life, wake-ups.
+-- What a call leaves behind besides records: counters, totals, signs of life, wake-ups.
 -- KEYS: meta count total wait
 --@include records
-local stored = call('HMGET', key.meta, 'sequence', 'last_seen', 'reap_after', 'queues', 'enqueued')
-local stored_sequence, stored_last_seen_ms = tonumber(stored[1] or 0), tonumber(stored[2] or -1)
-local stored_reap_after_ms = tonumber(stored[3] or 0)
-local sequence, last_seen_ms, reap_after_ms = stored_sequence, stored_last_seen_ms, stored_reap_after_ms
--- Of queues that have others than the usual ones: queue -> settings.
-local settings = stored[4] and cmsgpack.unpack(stored[4]) or {}
-local QUEUE_PAUSED, QUEUE_AGEING_MS, QUEUE_AGE, QUEUE_SINCE_MS = 1, 2, 3, 4
-local QUEUE_BOUND, QUEUE_BOUND_HERE = 5, 6  -- of the whole queue, and of this partition
-local has_settings, is_changed = stored[4], false
+--@include meta
+--@include waiters
+local is_changed = false  -- what the settings of queues say
 local counts, totals = {}, {}
 local enqueued = 0  -- a total that is kept beside the sequence: most calls that change one change both
 local made_ready = 0  -- how many waiters have a reason to look
-local nobody_waits = false  -- it was looked for, and there was none
--- So many waiters are looked at beyond those that are needed.
-local MOST_ALONE = 8
 
 local function base_of(line)
   local plus = string.find(line, '+', 1, true)
@@ -47,11 +38,6 @@ local function take_age(line)
   return age
 end
 
-local function next_number()
-  sequence = sequence + 1
-  return sequence
-end
-
 local function count(queue, state, by)
   local field = queue .. '\0' .. state
   counts[field] = (counts[field] or 0) + by
@@ -59,25 +45,6 @@ end
 
 local function total(name, by)
   totals[name] = (totals[name] or 0) + (by or 1)
-end
-
-local function text_of(number)
-  return string.format('%.0f', number)
-end
-
--- So many of those who wait, the longest waiting first, behind so many others.
-local function waiters(offset, number)
-  return call('ZRANGEBYSCORE', key.wait, '(' .. text_of(server_ms()), '+inf', 'LIMIT', offset, number)
-end
-
--- What a waiter says of itself: its channel, whether it runs only jobs that must run alone, its session,
--- the nonce under which it claims, and the queues that it serves (none = all of them). Those
--- that are on the lists of several partitions have a channel alone.
-local function read_waiter(waiter)
-  if sub(waiter, 1, 1) == '=' then
-    return cmsgpack.unpack(sub(waiter, 2))
-  end
-  return waiter
 end
 
 -- Wake as many waiters as there is work for. Whoever is woken is taken off the list, so that two calls
@@ -118,8 +85,7 @@ local function settle()
     add(key.total, name, by)
   end
   if enqueued > 0 then
-    local all = tonumber(stored[5] or 0) + enqueued
-    call('HSET', key.meta, 'sequence', text_of(sequence), 'enqueued', text_of(all))
+    call('HSET', key.meta, 'sequence', text_of(sequence), 'enqueued', text_of(stored_enqueued + enqueued))
   elseif sequence ~= stored_sequence then
     call('HSET', key.meta, 'sequence', text_of(sequence))
   end

@@ -1,7 +1,7 @@
 -- The engine's clock. ARGV[1] is added to the server's time; with a leading "=" it is the time
 -- itself, for tests in which the clock stands still.
 -- ARGV: 1 clock, 2 lease_ms, 3 dead_ttl_ms; what a script is about begins at 4.
-local call = redis.call
+local call, sub = redis.call, string.sub
 
 local here_ms  -- the server's time, once it was asked for
 local function server_ms()
@@ -13,10 +13,14 @@ local function server_ms()
 end
 
 local now_ms
-if string.sub(ARGV[1], 1, 1) == '=' then
-  now_ms = tonumber(string.sub(ARGV[1], 2))
+if sub(ARGV[1], 1, 1) == '=' then
+  now_ms = tonumber(sub(ARGV[1], 2))
 else
   now_ms = server_ms() + tonumber(ARGV[1])
 end
 local lease_ms = tonumber(ARGV[2])
 local dead_ttl_ms = tonumber(ARGV[3])
+
+local function text_of(number)
+  return string.format('%.0f', number)
+end

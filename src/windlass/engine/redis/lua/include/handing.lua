@@ -3,20 +3,13 @@
 -- was not used, and nobody stands in line before the job. Whoever does not listen at this server gets
 -- nothing: what PUBLISH counts are also those who listen to everything, and it reaches those who listen
 -- to a replica, which it does not count.
--- KEYS: ready held
---@include bookkeeping
+-- KEYS: job body ids ready held sessions count wait
+--@include heads
+--@include meta
 --@include nonces
-local is_single = false  -- whether the call stores one job only
-local taker              -- who gets it, and what is needed to take it back
-local first_waiters      -- those who wait the longest
+--@include waiters
+local may_hand_over = #ARGV == 5  -- one job alone
 
-local function somebody_waits()
-  first_waiters = waiters(0, MOST_ALONE)
-  nobody_waits = #first_waiters == 0
-  return not nobody_waits
-end
-
---@seldom find_taker hand hand_over
 local function serves(queues, queue)
   for _, name in ipairs(queues) do
     if name == queue then
@@ -26,9 +19,20 @@ local function serves(queues, queue)
   return #queues == 0
 end
 
-local function listens(channel)
-  local found = redis.pcall('PUBSUB', 'NUMSUB', channel)
-  return (tonumber(found[2]) or 0) > 0
+-- Who has waited the longest of those who may have a job of a queue: waiter, channel, session, nonce.
+local function find_taker(queue)
+  local found = waiters(0, MOST_ALONE)
+  nobody_waits = #found == 0
+  for _, waiter in ipairs(found) do
+    local channel, runs_alone, session, nonce, queues = read_waiter(waiter)
+    if type(queues) == 'table' and not runs_alone and serves(queues, queue) then
+      local is_known, is_gone, latest = find_session(session)
+      if is_known and not is_gone and is_before(latest, nonce)
+          and (tonumber(redis.pcall('PUBSUB', 'NUMSUB', channel)[2]) or 0) > 0 then
+        return waiter, channel, session, nonce
+      end
+    end
+  end
 end
 
 -- Some of those that are counted as ready stand in no line: suspects, and jobs that nobody here can run.
@@ -37,63 +41,36 @@ local function is_anybody_in(queue)
   return call('ZRANGEBYLEX', key.ready, from, to, 'LIMIT', 0, 1)[1] ~= nil
 end
 
--- Whether somebody may have a job that is ready; then it is `taker`.
-local function find_taker(queue, ends_ms)
-  if string.find(queue, '+', 1, true) or has_settings and settings[queue]
-      or ends_ms >= 0 and ends_ms <= now_ms then
+-- Store a job and have somebody run it; whether that was possible, or it was stored before. It is told
+-- last, when all is written and so true. If that fails, the claim is made in the usual way: it finds what
+-- is held under its nonce.
+local function hand_over(head, body, unique)
+  local id, queue, ends_ms = head[1], head[3], expires_ms(head)
+  if due_ms_of(head) > now_ms or ends_ms >= 0 and ends_ms <= now_ms
+      or settings[queue] or string.find(queue, '+', 1, true) then
     return false
   end
-  for _, waiter in ipairs(first_waiters) do
-    local channel, runs_alone, session, nonce, queues = read_waiter(waiter)
-    if type(queues) == 'table' and not runs_alone and serves(queues, queue) then
-      local is_known, is_gone, latest = find_session(session)
-      if is_known and not is_gone and is_before(latest, nonce) and listens(channel) then
-        taker = { waiter = waiter, channel = channel, session = session, nonce = nonce, latest = latest }
-        break
-      end
-    end
-  end
-  if not taker then
+  local waiter, channel, session, nonce = find_taker(queue)
+  if not waiter then
     return false
   end
   local ready, running = unpack(call('HMGET', key.count, queue .. '\0ready', queue .. '\0running'))
   if ready and is_anybody_in(queue) then
-    taker = nil
     return false
   end
-  taker.running = tonumber(running or 0)
+  local number = sequence + 1
+  local bytes = new_record(head, number, 0, unique, 1, 'running', session, nonce)
+  if call('HSETNX', key.job, id, bytes) == 0 then
+    return true
+  end
+  call('HSET', key.body, id, body)
+  call('ZADD', key.ids, '0', id)
+  call('ZADD', key.held, '0', session .. '\0' .. nonce .. '\0' .. id)
+  call('HSET', key.sessions, session, '0' .. nonce)
+  call('HSET', key.count, queue .. '\0running', (running or 0) + 1)
+  call('HSET', key.meta, 'sequence', text_of(number), 'enqueued', text_of(stored_enqueued + 1))
+  call('ZREM', key.wait, waiter)
+  redis.pcall('PUBLISH', channel, struct.pack('>HH', #id, #bytes) .. id .. bytes .. body)
+  sequence, stored_sequence = number, number
   return true
 end
-
--- Gather what a claim writes besides the record.
-local function hand(id, queue, member, bytes, body)
-  taker.id, taker.queue, taker.member, taker.bytes, taker.body = id, queue, member, bytes, body
-  write('ZADD', key.held, '0', taker.session .. '\0' .. taker.nonce .. '\0' .. id)
-  write('HSET', key.sessions, taker.session, '0' .. taker.nonce)
-  write('HSET', key.count, queue .. '\0running', taker.running + 1)
-end
-
--- Nobody could be told: the job is ready, as if it had never been leased.
-local function take_back()
-  local bytes = taker.bytes
-  local texts = #'running' + #'none' + #taker.session + #taker.nonce
-  call('HSET', key.job, taker.id, pack_numbers(COUNTS, 0, 0, -1, 0) .. sub(bytes, MARKS_AT, SIZES_AT + 2)
-    .. pack_numbers('>BBBHH', #'ready', #'none', 0, 0, 0) .. sub(bytes, REST_AT, -texts - 1) .. 'readynone')
-  call('ZREM', key.held, taker.session .. '\0' .. taker.nonce .. '\0' .. taker.id)
-  call('HSET', key.sessions, taker.session, '0' .. taker.latest)
-  call('ZADD', key.ready, '0', taker.member)
-  add(key.count, taker.queue .. '\0running', -1)
-  add(key.count, taker.queue .. '\0ready', 1)
-  ring(1)
-end
-
--- Last, when all is written: whatever is told is then true.
-local function hand_over()
-  call('ZREM', key.wait, taker.waiter)
-  local message = struct.pack('>HH', #taker.id, #taker.bytes) .. taker.id .. taker.bytes .. taker.body
-  local told = redis.pcall('PUBLISH', taker.channel, message)
-  if type(told) ~= 'number' then
-    take_back()
-  end
-end
---@end

@@ -1,10 +1,9 @@
--- Storing new jobs: what `put`, `put_unique` and `fire` share. A head is {id, task, queue, priority,
--- run_after_ms, run_in_ms, expires_ms, expires_in_ms, key, fingerprint}, -1 for no instant, false for
--- no key.
+-- Storing new jobs: what `put`, `put_unique` and `fire` share.
 -- KEYS: body ids ready due keys key_expiry extra
 --@include bookkeeping
 --@include handing
-local bound = {}  -- keys that this call has bound
+local is_single = false  -- whether the call stores one job only
+local bound = {}         -- keys that this call has bound
 
 --@seldom key_field find_key bind
 local function key_field(head)
@@ -29,49 +28,30 @@ local function bind(field, head)
 end
 --@end
 
-local function expires_ms(head)
-  if head[8] < 0 then
-    return head[7]
-  end
-  local relative_ms = now_ms + head[8]
-  return head[7] < 0 and relative_ms or math.min(head[7], relative_ms)
-end
-
 -- Store a job, unless it was stored before.
 local function store(head, body, unique)
   local id, queue, number = head[1], head[3], next_number()
-  local due_ms, ends_ms = math.max(head[5], now_ms + head[6]), expires_ms(head)
+  local due_ms = due_ms_of(head)
   local is_ready = due_ms <= now_ms
-  local task, age = head[2], has_settings and is_ready and take_age(queue) or 0
-  local starts, state, session, nonce = 0, is_ready and 'ready' or 'scheduled', '', ''
-  if is_single and is_ready and somebody_waits() and find_taker(queue, ends_ms) then
-    starts, state, session, nonce = 1, 'running', taker.session, taker.nonce
-  end
-  local bytes = pack_numbers(NUMBERS, starts, starts, starts == 1 and now_ms or -1, 0, 0, 0,
-    is_ready and -1 or due_ms, -1, -1, 0, 0, #state, 4, 0, #session, #nonce, head[4], now_ms, number,
-    number, ends_ms, is_ready and now_ms or -1, 0, 0, 0, 0, 0, 0, age, #queue, #task, #unique)
-    .. queue .. task .. unique .. state .. 'none' .. session .. nonce
+  local state, age = is_ready and 'ready' or 'scheduled', has_settings and is_ready and take_age(queue) or 0
+  local bytes = new_record(head, number, age, unique, 0, state, '', '')
   if not is_single then
     save_bytes(id, bytes)
   elseif call('HSETNX', key.job, id, bytes) == 0 then
-    sequence, is_changed, taker = stored_sequence, false, nil  -- as if this call had not been made
+    sequence, is_changed = stored_sequence, false  -- as if this call had not been made
     return
   end
   write('HSET', key.body, id, body)
   write('ZADD', key.ids, '0', id)
   local place = struct.pack('>I7', number)
-  local member = '0' .. queue .. '\0' .. struct.pack('>I4', 100 - head[4] + age) .. place .. id
-  if starts == 1 then
-    hand(id, queue, member, bytes, body)
-  elseif is_ready then
+  if is_ready then
+    local member = '0' .. queue .. '\0' .. struct.pack('>I4', 100 - head[4] + age) .. place .. id
     write('ZADD', key.ready, '0', member)
   else
     write('ZADD', key.due, due_ms, place .. id)
   end
-  if starts == 0 then
-    count(queue, state, 1)
-    made_ready = made_ready + (due_ms - now_ms <= POLL_FLOOR_MS and 1 or 0)
-  end
+  count(queue, state, 1)
+  made_ready = made_ready + (due_ms - now_ms <= POLL_FLOOR_MS and 1 or 0)
   enqueued = enqueued + 1
 end
 
@@ -117,7 +97,9 @@ local function add_job(head, body, unique)
   if has_settings and is_full(head[3]) then
     return head[1], 'full'
   end
-  store(head, body, unique)
+  if not (may_hand_over and hand_over(head, body, unique)) then
+    store(head, body, unique)
+  end
   if head[9] then
     bind(key_field(head), head)
   end
@@ -152,8 +134,5 @@ end
 local function put_all(put)
   local reply = #ARGV == 5 and put_one(put) or put_many(put)
   settle()
-  if taker then
-    hand_over()
-  end
   return reply
 end

@@ -1,29 +1,13 @@
--- Records of jobs, read once and written once per call; writes are gathered and sent in chunks.
--- A record is a table here, and in the store these bytes: numbers, then texts, whose sizes are among
--- the numbers. What a claim and a success change stands at the beginning and at the end: these two
--- rewrite a record without taking it apart. An instant that is not set is -1, text is then empty.
+-- Records of jobs, read once and written once per call; writes are gathered and sent in chunks. A record
+-- is a table here, and what `layout` says in the store.
 -- KEYS: job
 --@include constants
 --@include clock
-local ATTEMPT, STARTS, STARTED_MS, HAS_PROGRESS = 1, 2, 3, 4
-local SUSPECT, CANCEL_REQUESTED, DUE_MS, FINISHED_MS, RESULT_MS = 5, 6, 7, 8, 9
--- 10 to 16 are the sizes of the texts from LAST_EVENT on
-local PRIORITY, CREATED_MS, ROW, PLACE, EXPIRES_MS, READY_MS = 17, 18, 19, 20, 21, 22
-local CRASHES, LOSSES, INTERRUPTIONS, SNOOZES, STRAYS, FAILURES, AGE = 23, 24, 25, 26, 27, 28, 29
--- 30 to 32 are the sizes of the first three texts; UNIQUE is empty for most
-local QUEUE, TASK, UNIQUE, LAST_EVENT, LAST_TOKEN, STATE, HOLD, REASON = 33, 34, 35, 36, 37, 38, 39, 40
-local SESSION, TOKEN = 41, 42
-local COUNTS, MARKS, SIZES = '>I4I4i6B', 'BBi6i6i6', 'BHBBBHH'
-local NUMBERS = COUNTS .. MARKS .. SIZES .. 'bi6i6i6i6i6I4I4I4I4I4I4I4HHH'
--- Where they begin.
-local MARKS_AT, ASKED_AT, SIZES_AT, REST_AT, EXPIRES_AT = 16, 17, 36, 46, 65
-local QUEUE_SIZE_AT, QUEUE_AT = 105, 111
-
+--@include layout
 local records = {}  -- id -> record, false when there is none, nil when it was not taken apart
 local packed = {}   -- id -> the record as it is stored, or false
 local changed = {}  -- id -> true when its table was changed since it was packed
 local pending, order = {}, {}
-local pack_numbers, unpack_numbers, sub = struct.pack, struct.unpack, string.sub
 
 --@seldom pack take_apart
 local function pack(record)
