@@ -68,7 +68,7 @@ def measure(call: str, way: str) -> Figure:
 
     def read() -> object:
         envelope = packing.unpack_call(stored, "task")
-        return task.codecs.get(envelope.codec).decode(bytes(envelope.call))
+        return task.codecs[envelope.codec].decode(bytes(envelope.call))
 
     stored = write()
     return Figure(call, way, len(stored), _least_us(write), _least_us(read))

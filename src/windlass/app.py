@@ -177,7 +177,7 @@ class Windlass(Registrar):
         known = self._registry.known.get(task)
         codec, encoded = self.packing.unpack_result(result, task, job_id)
         if known is not None:
-            return known.codecs.get(codec).decode_result(encoded)
+            return known.codecs[codec].decode_result(encoded)
         if codec == "pickle":
             raise UnreadableHere(f"a pickle of the task {task}, which this app does not know")
         return decode_plain(encoded, codec)
@@ -285,7 +285,7 @@ class Windlass(Registrar):
         for task in tasks:
             self._registry.add(task)
             task.home.app, task.home.queue = self, self.queue_for(task.name, task.home.queue)
-            task.home.codec = task.codecs.get(self.settings.codec)
+            task.home.codec = task.codecs[self.settings.codec]
             self._declare(task)
 
     def task_named(self, name: str, *, queue: str | None = None) -> Task[..., Any]:

@@ -114,7 +114,7 @@ class Task(Generic[P, R_co]):
         self.runs_alone = runs_alone  # run_in="process": in a process of its own
         self.is_async = inspect.iscoroutinefunction(function)
         self.codecs = Codecs(function, takes_context, name=name)  # what reads its calls
-        home.codec = self.codecs.get("json" if home.app is None else home.app.settings.codec)
+        home.codec = self.codecs["json" if home.app is None else home.app.settings.codec]
         self.unique = _checked_unique(unique, home.codec)
         self.declared_schedule = schedule
         self._chosen = NO_CHOICES  # by callers, with using()

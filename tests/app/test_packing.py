@@ -175,7 +175,7 @@ def test_pickle_carries_what_others_refuse(make: MakeApp) -> None:
         "pickle", app.tasks["echo"].codec.encode_result(tree), "a", "b"
     )
     codec, encoded = app.packing.unpack_result(stored, "a", "b")
-    assert app.tasks["echo"].codecs.get(codec).decode_result(encoded) == tree
+    assert app.tasks["echo"].codecs[codec].decode_result(encoded) == tree
 
 
 def test_annotations_that_json_cannot_rebuild_are_fine_with_pickle(make: MakeApp) -> None:

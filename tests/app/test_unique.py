@@ -222,7 +222,7 @@ class Mail:
 
 def typed_in(task: Task[..., Any]) -> Mail:
     """A mail as a worker, or the command line, reads it from JSON that leaves its defaults out."""
-    (mail,), _ = task.codecs.get("json").decode(b'{"args":[{"to":"a@b"}]}')
+    (mail,), _ = task.codecs["json"].decode(b'{"args":[{"to":"a@b"}]}')
     assert isinstance(mail, Mail)
     return mail
 

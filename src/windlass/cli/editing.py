@@ -97,6 +97,6 @@ def _decode(call: dict[str, Any], task: Task[..., Any] | None) -> tuple[Any, dic
     encoded = msgspec.json.encode(call)
     if task is not None:
         require_fit(task, len(call.get("args", [])), call.get("kwargs", {}))
-        return task.codecs.get("json").decode(encoded)
+        return task.codecs["json"].decode(encoded)
     plain = msgspec.json.decode(encoded)
     return plain.get("args", []), plain.get("kwargs", {})

@@ -193,7 +193,7 @@ def _decode_call(
     try:
         require_fit(task, len(args), kwargs)
         written = msgspec.json.encode({"args": args, "kwargs": kwargs})
-        positional, named = task.codecs.get("json").decode(written)
+        positional, named = task.codecs["json"].decode(written)
         task.bind(*positional, **named)
         unread = unread_fields(task, written)
     except (TypeError, ValueError, DecodeError) as error:

@@ -54,5 +54,5 @@ def _find(value: object, is_unread: Callable[[dict[str, Any], str], bool]) -> It
 
 
 def _rebuilt(task: Task[..., Any], call: object) -> bytes:
-    codec = task.codecs.get("json")
+    codec = task.codecs["json"]
     return codec.encode(*codec.decode(msgspec.json.encode(call)))

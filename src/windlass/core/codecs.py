@@ -30,19 +30,16 @@ class Codec(Protocol):
     def decode_result(self, encoded: bytes) -> Any: ...
 
 
-class Codecs:
-    """Of one function."""
+class Codecs(dict[str, "Codec"]):
+    """Of one function, by the mark of the codec; one that was not asked for before is made."""
 
     def __init__(self, function: Callable[..., object], skip_first: bool, *, name: str) -> None:
         self._function = function
         self._skip_first = skip_first
         self._name = name
-        self._made: dict[str, Codec] = {}
 
-    def get(self, mark: str) -> Codec:
-        made = self._made.get(mark)
-        if made is None:
-            made = self._made[mark] = self._make(mark)
+    def __missing__(self, mark: str) -> Codec:
+        made = self[mark] = self._make(mark)
         return made
 
     def _make(self, mark: str) -> Codec:

@@ -84,7 +84,7 @@ def _arguments(app: Windlass, record: JobRecord) -> dict[str, Any]:
         if task is None:
             plain: dict[str, Any] = decode_plain(bytes(envelope.call), envelope.codec)
             return plain
-        args, kwargs = task.codecs.get(envelope.codec).decode(bytes(envelope.call))
+        args, kwargs = task.codecs[envelope.codec].decode(bytes(envelope.call))
     except (DecodeError, UnreadableHere):
         return {}
     signature = inspect.signature(task.function)

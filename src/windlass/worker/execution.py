@@ -135,14 +135,17 @@ class Execution:
         """Everything before the function's own code; an outcome when there is nothing to call."""
         try:
             envelope = self._packing.unpack_call(claim.payload, claim.task)
-            policy, ttl_ms, timeout_ms = self._choose(envelope.options, task)
+            rules = self._rules.get(task) or self._learn(task)
+            if envelope.options != NO_OVERRIDES:
+                rules = _overridden(rules, envelope.options)
+            policy, ttl_ms, timeout_ms = rules
             had = claim.counters
             # If every start was an attempt, and one is left, there is nothing else to look at.
             if had.starts != had.attempt or had.attempt > policy.max_attempts:
                 spent = self._find_spent_budget(had, policy)
                 if spent is not None:
                     return self._bury_unstarted(claim, *spent)
-            args, kwargs = task.codecs.get(envelope.codec).decode(bytes(envelope.call))
+            args, kwargs = task.codecs[envelope.codec].decode(bytes(envelope.call))
             context = self._build_context(claim, policy, envelope)
         except NewerFormat as error:
             return self._leave_to_others(claim, error)
@@ -165,28 +168,15 @@ class Execution:
             _tell_left(claim.task, error)
         return Unroutable(id=claim.id, token=claim.token)
 
-    def _choose(self, own: Overrides, task: Task[..., Any]) -> Rules:
-        """What the caller chose comes before what the task says."""
-        rules = self._rules.get(task)
-        if rules is None:
-            rules = self._rules[task] = self._rules_of(task)
-        if own == NO_OVERRIDES:
-            return rules
-        policy, ttl_ms, timeout_ms = rules
-        return Rules(
-            policy if own.retry is None else policy.paced_by(Retry.from_data(own.retry)),
-            ttl_ms if own.result_ttl_ms is None else own.result_ttl_ms,
-            timeout_ms if own.timeout_ms is None else own.timeout_ms,
-        )
-
-    def _rules_of(self, task: Task[..., Any]) -> Rules:
+    def _learn(self, task: Task[..., Any]) -> Rules:
         """What the task says comes before what the app says."""
         usual, ttl_ms, timeout_ms = self._settings, task.result_ttl_ms, task.timeout_ms
-        return Rules(
+        rules = self._rules[task] = Rules(
             task.retry or usual.retry,
             usual.result_ttl_ms if ttl_ms is None else ttl_ms,
             usual.timeout_ms if timeout_ms is None else timeout_ms,
         )
+        return rules
 
     def _delay_if_killed_ms(self, policy: Retry, claim: Claim, timeout_ms: int) -> int:
         """Decided beforehand, because later nobody may be there to do it; and without a predicate,
@@ -348,6 +338,16 @@ class Execution:
 
     def _pack(self, claim: Claim, text: FailureText) -> bytes:
         return self._packing.pack_failure(text, claim.task, claim.id, claim.payload)
+
+
+def _overridden(rules: Rules, own: Overrides) -> Rules:
+    """What the caller chose comes before what the task says."""
+    policy, ttl_ms, timeout_ms = rules
+    return Rules(
+        policy if own.retry is None else policy.paced_by(Retry.from_data(own.retry)),
+        ttl_ms if own.result_ttl_ms is None else own.result_ttl_ms,
+        timeout_ms if own.timeout_ms is None else own.timeout_ms,
+    )
 
 
 def _tell_left(task: str, error: DecodeError) -> None:

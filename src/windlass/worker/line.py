@@ -17,13 +17,16 @@ from collections.abc import Callable, Collection, Sequence
 from enum import IntEnum
 from threading import Lock
 from time import monotonic
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 
 from windlass.engine.contract import Claim
 from windlass.task import Task
+from windlass.worker.errands import Errand
 from windlass.worker.lease import Lease
+
+_T = TypeVar("_T")
 
 
 class Kind(IntEnum):
@@ -65,10 +68,15 @@ class Line:
         self._at_work = [0, 0]  # how many slots runners of each kind have
         self._orders = 0
         self._hints: list[Callable[[int], None]] = [_ignore, _ignore]
+        self._send: Callable[[Errand[Any]], bool] | None = None
 
     def serve(self, kind: Kind, hint: Callable[[int], None]) -> None:
         """`hint(count)` is called when that many claims of a kind may be startable."""
         self._hints[kind] = hint
+
+    def go(self, send: Callable[[Errand[Any]], bool]) -> None:
+        """`send(errand)` says whether somebody who has no job does it."""
+        self._send = send
 
     # ------------------------------------------------------------------------------- the pump
 
@@ -107,6 +115,14 @@ class Line:
             counts = self._startable() if taken else (0, 0)
         self._hint(counts)
         return taken
+
+    def have_done(self, action: Callable[[], _T]) -> _T:
+        """Have somebody do something who then begins what was offered meanwhile, if anybody can."""
+        if self._send is not None and not self.busy():
+            errand = Errand(action)
+            if self._send(errand):
+                return errand.result()
+        return action()
 
     def press(self) -> None:
         """Have every free slot taken for which a claim waits."""

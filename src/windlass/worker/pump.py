@@ -16,7 +16,7 @@ and the next round started from nothing.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from logging import getLogger
 from math import inf
 from threading import Event
@@ -331,7 +331,14 @@ class Pump:
         if call.session != self._session:
             self._nonces.forget(call.nonce)
         elif batch.claims:
-            self._receive(self._rota.in_order(batch.claims, call.plan, call.room))
+            claims: Sequence[Claim] = batch.claims
+            if self._rota.is_shared:
+                claims = self._rota.in_order(claims, call.plan, call.room)
+            self._last_claim_at = monotonic()
+            if self._is_draining:
+                self._intake.release(claims)
+            else:
+                self._intake.receive(claims)
 
     def _note_claim(self, call: Call, batch: Batch) -> None:
         # An empty answer is always followed by a rest, however short: no error makes this spin.
@@ -366,13 +373,6 @@ class Pump:
                 ", ".join(stale[:10]),
             )
 
-    def _receive(self, claims: Iterable[Claim]) -> None:
-        self._last_claim_at = monotonic()
-        if self._is_draining:
-            self._intake.release(claims)
-            return
-        self._intake.receive(claims)
-
     def _announce_suspects(self) -> None:
         now = monotonic()
         if now - self._last_suspects_at >= SUSPECTS_S:
@@ -387,13 +387,12 @@ class Pump:
         if room and self._can_await and not self._awaiting and not self._line.busy():
             self._begin_awaiting()
         timeout_s, began_at = self._rest_s(), monotonic()
-        batch = None
-        if room:
-            batch = self._inbox.hear(self._engine.nudge, lambda: self._wait_for_work(timeout_s))
-        else:
+        if not room:
             self._inbox.doze(timeout_s)
-        if batch is not None:
-            self._take_awaited(batch)
+        elif not self._awaiting:
+            self._inbox.hear(self._engine.nudge, lambda: self._wait_for_work(timeout_s))
+        elif taken := self._inbox.hear(self._engine.nudge, lambda: self._have_asked(timeout_s)):
+            self._note_taken(*taken)
             return
         if monotonic() - began_at >= PRESS_S:
             self._line.press()
@@ -401,17 +400,32 @@ class Pump:
         if not room and not self._is_away:
             self._table.note_answer(monotonic())  # there was nothing to ask for
 
-    def _wait_for_work(self, timeout_s: float) -> Batch | None:
-        """What a claim that waited got, as soon as it did."""
+    def _wait_for_work(self, timeout_s: float) -> None:
         try:
-            if self._awaiting:
-                return self._awaiting.ask(timeout_s)
             self._engine.wait(self._plan, round(timeout_s * 1000))
         except EngineError as error:
             self._note_away(error)
-            if not self._awaiting:  # that is repeated at once
-                self._handing_back.wait(POLL_S)
-        return None
+            self._handing_back.wait(POLL_S)
+
+    def _have_asked(self, timeout_s: float) -> tuple[Call, Batch] | None:
+        """By a thread that has no job, if there is one: what it hears of, it can run."""
+        return self._line.have_done(lambda: self._ask(timeout_s))
+
+    def _ask(self, timeout_s: float) -> tuple[Call, Batch] | None:
+        """Begin what the claim that waits gets, as soon as it does."""
+        try:
+            batch = self._awaiting.ask(timeout_s)
+        except EngineError as error:  # then it is repeated at once
+            self._note_away(error)
+            return None
+        if batch is None:
+            return None
+        call = self._awaiting.end()
+        self._claim_sent_at = self._awaiting.began_at
+        if batch.claims:
+            self._lease.confirm(self._claim_sent_at)
+        self._begin_claims(call, batch)
+        return call, batch
 
     def _begin_awaiting(self) -> None:
         self._adopt()
@@ -420,15 +434,9 @@ class Pump:
         waits_s = min(POLL_S, self._next_due_s)
         self._awaiting.begin(Call(self._session, [], nonce, ROOM, plan), waits_s)
 
-    def _take_awaited(self, batch: Batch) -> None:
-        call = self._awaiting.end()
-        self._claim_sent_at = self._awaiting.began_at
+    def _note_taken(self, call: Call, batch: Batch) -> None:
         if batch.claims:
-            self._lease.confirm(self._claim_sent_at)
-            self._begin_claims(call, batch)
-            self._inbox.doze(BEGIN_S)  # whoever was woken for it needs the interpreter
-        else:
-            self._begin_claims(call, batch)
+            self._inbox.doze(BEGIN_S)  # whoever runs it needs the interpreter
         self._note_claim(call, batch)
         self._note_back()
         self._table.note_answer(monotonic())

@@ -25,7 +25,7 @@ class Rota:
     ) -> None:
         tiers = read_tiers(queues)
         self._tiers = [(tier, Turns(tier.weights)) for tier in tiers]
-        self._is_shared = any(tier.is_shared for tier in tiers)
+        self.is_shared = any(tier.is_shared for tier in tiers)
         #: For everything but claims.
         self.plan = Plan(
             queues=tuple(queue for tier in tiers for queue in tier.queues),
@@ -35,7 +35,7 @@ class Rota:
 
     def plan_for(self, room: int) -> Plan:
         """What to ask for when there is room for so many."""
-        if not self._is_shared:
+        if not self.is_shared:
             return self.plan
         shares, first = [], 0
         for tier, turns in self._tiers:
@@ -45,9 +45,8 @@ class Rota:
         return replace(self.plan, shares=tuple(shares))
 
     def in_order(self, claims: Sequence[Claim], plan: Plan, room: int) -> Sequence[Claim]:
-        """What a claim under a plan gave, in the order in which it should start."""
-        if not self._is_shared or not claims:
-            return claims
+        """What a claim under a plan gave, in the order in which it should start; to be asked where
+        queues share a tier."""
         shares = {share.first: share for share in plan.shares}
         pools: dict[str, list[Claim]] = {queue: [] for queue in plan.queues}
         for claim in claims:

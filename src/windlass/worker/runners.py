@@ -15,10 +15,12 @@ from contextvars import Context as Variables
 from functools import partial
 from logging import DEBUG, getLogger
 from queue import SimpleQueue
-from threading import Lock, Thread
+from threading import Lock, Thread, get_ident
 from time import monotonic, sleep
+from typing import Any
 
 from windlass.engine.contract import Outcome
+from windlass.worker.errands import Errand
 from windlass.worker.execution import Execution, Run
 from windlass.worker.guards import LoopGuard, ThreadGuard
 from windlass.worker.limits import Limits
@@ -102,19 +104,30 @@ class ThreadRunner(Runner):
         pace: Pace,
         report: Report,
     ) -> None:
-        self._hints: SimpleQueue[None] = SimpleQueue()
+        self._hints: SimpleQueue[Errand[Any] | None] = SimpleQueue()
+        self._on_errand = 0  # which thread is
         self._threads = 0
         self._starting = Lock()
         self._is_short_of_threads = False
         self._is_closed = False
         super().__init__(line, table, limits, execution, pace, report)
+        line.go(self.send)
+
+    def send(self, errand: Errand[Any]) -> bool:
+        """The first thread that has no job does it, and then serves the line."""
+        if self._threads:
+            self._hints.put(errand)
+        return self._threads > 0
 
     def hint(self, count: int) -> None:
+        others = count - (get_ident() == self._on_errand)  # that one comes by itself
+        if not others:
+            return
         with self._starting:
             wanted = min(self._line.slots, self._line.busy() + count)
             while self._threads < wanted and self._start_thread():
                 self._threads += 1
-        for _ in range(count):
+        for _ in range(others):
             self._hints.put(None)
         sleep(0)  # lets go of the interpreter, which whoever was woken needs
 
@@ -141,8 +154,17 @@ class ThreadRunner(Runner):
         while not self._is_closed:
             # Some tasks have exceptions sent into their own thread, which may arrive late.
             with suppress(BaseException):
-                self._hints.get()
+                errand = self._hints.get()
+                if errand is not None:
+                    self._do(errand)
                 self._serve_line(guard)
+
+    def _do(self, errand: Errand[Any]) -> None:
+        self._on_errand = get_ident()
+        try:
+            errand.run()
+        finally:
+            self._on_errand = 0
 
     def _serve_line(self, guard: ThreadGuard) -> None:
         started = self._line.begin(self.kind)
