@@ -36,6 +36,7 @@ def note(name: str) -> None:
 def test_its_result_is_waited_for() -> None:
     errand = Errand(lambda: current_thread().name)
     Thread(target=errand.run, name="sent").start()
+    assert errand.has_ended()
     assert errand.result() == "sent"
 
 
@@ -47,22 +48,23 @@ def test_one_that_takes_long_is_waited_for() -> None:
         assert may_end.wait(10)
         return current_thread().name
 
-    errand, results = Errand(action), SimpleQueue[str]()
+    errand, ends = Errand(action), SimpleQueue[bool]()
     Thread(target=errand.run, name="sent").start()
     assert begun.wait(10)
-    Thread(target=lambda: results.put(errand.result())).start()
+    Thread(target=lambda: ends.put(errand.has_ended())).start()
     with pytest.raises(Empty):
-        results.get(timeout=0.3)
+        ends.get(timeout=0.3)
     may_end.set()
-    assert results.get(timeout=10) == "sent"
+    assert ends.get(timeout=10)
+    assert errand.result() == "sent"
 
 
-def test_one_that_nobody_begins_is_done_by_whoever_waits_and_by_nobody_later() -> None:
+def test_one_that_nobody_begins_is_done_by_nobody_later() -> None:
     done: list[str] = []
     errand = Errand(lambda: done.append(current_thread().name))
-    errand.result()
+    assert not errand.has_ended()
     errand.run()
-    assert done == [current_thread().name]
+    assert done == []
 
 
 def leave() -> NoReturn:
@@ -71,8 +73,8 @@ def leave() -> NoReturn:
 
 def test_what_ends_it_is_an_error_for_whoever_waits() -> None:
     errand = Errand(leave)
-    thread = Thread(target=errand.run)
-    thread.start()
+    Thread(target=errand.run).start()
+    assert errand.has_ended()
     with pytest.raises(Failed) as caught:
         errand.result()
     assert isinstance(caught.value.__cause__, SystemExit)
@@ -125,4 +127,13 @@ def test_an_errand_that_fails_costs_no_thread() -> None:
     with pytest.raises(Failed):
         rig.line.have_done(leave)
     assert rig.line.have_done(lambda: rig.offer("second")) == "slot-1"
+    assert rig.thread_of_next() == "slot-1"
+
+
+def test_without_anybody_who_comes_it_is_done_here(monkeypatch: pytest.MonkeyPatch) -> None:
+    rig = Rig()
+    rig.offer("first")
+    rig.thread_of_next()
+    monkeypatch.setattr(rig.line, "_send", lambda errand: True)
+    assert rig.line.have_done(partial(rig.offer, "second")) == current_thread().name
     assert rig.thread_of_next() == "slot-1"

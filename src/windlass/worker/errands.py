@@ -36,23 +36,28 @@ class Errand(Generic[_T]):
         self._error: BaseException | None = None
 
     def run(self) -> None:
-        """By whoever was sent. An error is raised where the end is waited for."""
-        if not self._is_taken.acquire(blocking=False):
-            return
+        """By whoever was sent. An error is raised where the end is waited for, also one that an
+        earlier job has sent into this thread."""
         try:
-            self._result = self._action()
+            if self._is_taken.acquire(blocking=False):
+                self._result = self._action()
         except BaseException as error:  # noqa: BLE001  # somebody else waits for it
             self._error = error
-        self._ends.put(None)
+        finally:
+            self._ends.put(None)
 
-    def result(self) -> _T:
-        """Wait for the end; if nobody begins it, do it here."""
+    def has_ended(self) -> bool:
+        """Wait for that. False if nobody has begun it in time: then nobody will."""
         try:
             self._ends.get(timeout=BEGUN_WITHIN_S)
         except Empty:
             if self._is_taken.acquire(blocking=False):
-                return self._action()
+                return False
             self._ends.get()
+        return True
+
+    def result(self) -> _T:
+        """Once it has ended."""
         if self._error is not None:
             raise Failed("an errand of the pump failed") from self._error
         return self._result

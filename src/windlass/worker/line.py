@@ -15,6 +15,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Collection, Sequence
 from enum import IntEnum
+from functools import partial
 from threading import Lock
 from time import monotonic
 from typing import Any, TypeVar
@@ -69,6 +70,7 @@ class Line:
         self._orders = 0
         self._hints: list[Callable[[int], None]] = [_ignore, _ignore]
         self._send: Callable[[Errand[Any]], bool] | None = None
+        self._is_attended = False  # whoever offers comes then for the next one by itself
 
     def serve(self, kind: Kind, hint: Callable[[int], None]) -> None:
         """`hint(count)` is called when that many claims of a kind may be startable."""
@@ -88,6 +90,9 @@ class Line:
                 self._orders += 1
                 kind = Kind.LOOP if task.is_async else Kind.THREAD
                 self._waiting[kind].append(Waiting(claim, task, self._orders, now))
+            threads, coroutines = self._waiting
+            if self._is_attended and len(threads) == 1 and not coroutines:
+                return  # and nothing is left behind
             counts = self._startable()
         self._hint(counts)
 
@@ -119,10 +124,17 @@ class Line:
     def have_done(self, action: Callable[[], _T]) -> _T:
         """Have somebody do something who then begins what was offered meanwhile, if anybody can."""
         if self._send is not None and not self.busy():
-            errand = Errand(action)
-            if self._send(errand):
+            errand = Errand(partial(self._attend, action))
+            if self._send(errand) and errand.has_ended():
                 return errand.result()
         return action()
+
+    def _attend(self, action: Callable[[], _T]) -> _T:
+        self._is_attended = True
+        try:
+            return action()
+        finally:
+            self._is_attended = False
 
     def press(self) -> None:
         """Have every free slot taken for which a claim waits."""

@@ -15,7 +15,7 @@ from contextvars import Context as Variables
 from functools import partial
 from logging import DEBUG, getLogger
 from queue import SimpleQueue
-from threading import Lock, Thread, get_ident
+from threading import Lock, Thread
 from time import monotonic, sleep
 from typing import Any
 
@@ -105,7 +105,6 @@ class ThreadRunner(Runner):
         report: Report,
     ) -> None:
         self._hints: SimpleQueue[Errand[Any] | None] = SimpleQueue()
-        self._on_errand = 0  # which thread is
         self._threads = 0
         self._starting = Lock()
         self._is_short_of_threads = False
@@ -120,14 +119,11 @@ class ThreadRunner(Runner):
         return self._threads > 0
 
     def hint(self, count: int) -> None:
-        others = count - (get_ident() == self._on_errand)  # that one comes by itself
-        if not others:
-            return
         with self._starting:
             wanted = min(self._line.slots, self._line.busy() + count)
             while self._threads < wanted and self._start_thread():
                 self._threads += 1
-        for _ in range(others):
+        for _ in range(count):
             self._hints.put(None)
         sleep(0)  # lets go of the interpreter, which whoever was woken needs
 
@@ -156,15 +152,8 @@ class ThreadRunner(Runner):
             with suppress(BaseException):
                 errand = self._hints.get()
                 if errand is not None:
-                    self._do(errand)
+                    errand.run()
                 self._serve_line(guard)
-
-    def _do(self, errand: Errand[Any]) -> None:
-        self._on_errand = get_ident()
-        try:
-            errand.run()
-        finally:
-            self._on_errand = 0
 
     def _serve_line(self, guard: ThreadGuard) -> None:
         started = self._line.begin(self.kind)

@@ -89,7 +89,8 @@ class SlotTable:
         self.descriptor = descriptor
         self.slots = slots
         self._memory = mmap.mmap(descriptor, _size(slots))
-        self._jobs = Records(self._memory, RECORD_BYTES, slots)
+        jobs = self._jobs = Records(self._memory, RECORD_BYTES, slots)
+        self.occupy, self.vacate, self.vacate_all = jobs.write, jobs.clear, jobs.clear_all
         self.nonces = Records(self._memory, RECORD_BYTES * (1 + slots), slots + SPARE_NONCES)
         self.newest_nonce = Records(self._memory, _limits_at(slots) - RECORD_BYTES, 1)
         self._limits_at = _limits_at(slots)
@@ -112,15 +113,6 @@ class SlotTable:
     def close_descriptor(self) -> None:
         """The mapping stays."""
         os.close(self.descriptor)
-
-    def occupy(self, index: int, job_id: str) -> None:
-        self._jobs.write(index, job_id)
-
-    def vacate(self, index: int) -> None:
-        self._jobs.clear(index)
-
-    def vacate_all(self) -> None:
-        self._jobs.clear_all()
 
     def note_answer(self, monotonic: float) -> None:
         """The engine answered this child, or there was nothing to ask it for."""
