@@ -89,11 +89,11 @@ class CallCodec:
     def encode(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> bytes:
         """The call as bytes; a TypeError or an EncodeError if it cannot be made."""
         signature = self._signature
+        if not (args or kwargs or signature.required):
+            return self._nothing
         mismatch = signature.mismatch(len(args), kwargs)
         if mismatch:
             raise TypeError(mismatch + signature.advice(kwargs))
-        if not args and not kwargs:
-            return self._nothing
         encoded = [
             slot.encode(value) for slot, value in zip(signature.positional, args, strict=False)
         ]
