@@ -70,6 +70,7 @@ R = TypeVar("R")
 
 #: What `purge` says of a partition in which it has seen all.
 _ALL_SEEN: Final = -2
+_PUT_CODES: Final = {code.encode(): code for code in PutCode}
 
 
 class RedisEngine(Caller):
@@ -95,6 +96,8 @@ class RedisEngine(Caller):
         self, task: str, queue: str, idempotency_key: str | None, unique_key: str | None = None
     ) -> str:
         wall_ms = time.time_ns() // 1_000_000
+        if self._partitions.number == 1:
+            return new_id(wall_ms)
         key = idempotency_key if unique_key is None else unique_key
         if key is None:
             return new_id(wall_ms, self._partitions.next_free())
@@ -419,11 +422,9 @@ def _to_changes(_revivals: Sequence[Revival], reply: Sequence[bytes]) -> list[Ch
     return [ChangeCode(text.decode()) for text in reply]
 
 
-def _to_placed(jobs: Sequence[NewJob], reply: Sequence[bytes]) -> list[Placed]:
-    return [
-        Placed(reply[2 * at].decode(), PutCode(reply[2 * at + 1].decode()))
-        for at in range(len(jobs))
-    ]
+def _to_placed(_jobs: Sequence[NewJob], reply: Sequence[bytes]) -> list[Placed]:
+    ids, codes = reply[::2], reply[1::2]
+    return list(map(Placed, map(bytes.decode, ids), map(_PUT_CODES.__getitem__, codes)))
 
 
 def _to_records(ids: Sequence[str], reply: Sequence[Reply]) -> list[JobRecord | None]:
