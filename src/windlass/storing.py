@@ -47,7 +47,9 @@ class Prepared(Protocol):
 def store(app: Windlass, job: NewJob) -> Job[Any]:
     jobs = [job]
     try:
-        placed = _put(app, jobs)[0]
+        placed = app.engine.put(jobs)[0]
+        if placed.code is not PutCode.CREATED:
+            placed = _pursue(app, jobs, [placed])[0]
     except EngineUnavailable as error:
         error.add_note(_became_of(jobs[0], error))
         raise
@@ -72,7 +74,8 @@ def store_many(app: Windlass, chunks: Iterable[Sequence[Prepared]]) -> list[Job[
     with _counting(handles):
         for chunk in chunks:
             with _surrounding(app, chunk) as (jobs, stored):
-                _collect(app, jobs, _put(app, jobs), handles, stored)
+                placed = _pursue(app, jobs, app.engine.put(jobs))
+                _collect(app, jobs, placed, handles, stored)
     return handles
 
 
@@ -129,9 +132,9 @@ def _counting(handles: Sequence[object]) -> Iterator[None]:
 # -------------------------------------------------------------------------------- with the engine
 
 
-def _put(app: Windlass, jobs: list[NewJob]) -> Sequence[Placed]:
-    """Store jobs; those whose queue is full are tried again as long as the settings say."""
-    placed = app.engine.put(jobs)
+def _pursue(app: Windlass, jobs: list[NewJob], placed: Sequence[Placed]) -> Sequence[Placed]:
+    """The last word on jobs that were put: those whose queue is full are tried again as long as the
+    settings say."""
     if app.packing.older_digests:
         placed = [_settle(app, *pair) for pair in zip(jobs, placed, strict=True)]
     if all(one.code is not PutCode.FULL for one in placed):

@@ -275,7 +275,7 @@ class Task(Generic[P, R_co]):
             check_size(payload, limit, f"The call of {self.name}")
         run_after = choices.run_after or _NO_MOMENT
         expires = choices.expires or _NO_MOMENT
-        queue = self._line()
+        queue = self._line() if choices.requires else choices.queue or home.queue
         return NewJob(
             id=app.engine.new_id(
                 self.name, queue, choices.idempotency_key, unique.key if unique else None
