@@ -46,6 +46,8 @@ class Packing:
         self._ring = ring
         self._encrypts = encrypts
         self._seals = encrypts or codec == "pickle"
+        #: Whether the envelope of a call is JSON, and the call in it as the codec wrote it.
+        self.is_plain = codec == "json" and not encrypts
         #: Tells one call from another: two share it only if they are the same.
         self.digest: Callable[[bytes], str] = fingerprint
         #: What else may have told them apart: before the secret was replaced, or encryption was

@@ -39,7 +39,7 @@ from windlass.context import Context
 from windlass.core import habits
 from windlass.core.codec import check_size
 from windlass.core.codecs import Codec, Codecs
-from windlass.core.envelope import VERSION, Envelope, Overrides
+from windlass.core.envelope import TAIL, VERSION, Envelope, Overrides, head_of
 from windlass.core.headers import check_bounds, read_headers
 from windlass.core.ids import check_id, new_id
 from windlass.core.lines import line_of
@@ -270,7 +270,11 @@ class Task(Generic[P, R_co]):
         unique = None if self.unique is None else self._unique_key(call, self.unique)
         headers = choices.headers if outgoing is None else read_headers(outgoing.headers)
         packing, limit = app.packing, app.settings.max_payload
-        payload = packing.pack_call(_envelope(self.name, codec.mark, call, self._chosen, headers))
+        if packing.is_plain and not headers and self._chosen is NO_CHOICES:
+            payload = head_of(self.name) + call + TAIL  # what pack_call gives, in less time
+        else:
+            envelope = _envelope(self.name, codec.mark, call, self._chosen, headers)
+            payload = packing.pack_call(envelope)
         if len(payload) > limit:
             check_size(payload, limit, f"The call of {self.name}")
         run_after = choices.run_after or _NO_MOMENT

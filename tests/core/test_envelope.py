@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from windlass.core.envelope import VERSION, Envelope, Overrides, pack, unpack
+from windlass.core.envelope import TAIL, VERSION, Envelope, Overrides, head_of, pack, unpack
 from windlass.errors import DecodeError, NewerFormat
 
 GOLDEN = Path(__file__).parent / "golden"
@@ -50,6 +50,11 @@ def test_writes_the_stored_format(name: str) -> None:
 @pytest.mark.parametrize("name", SHAPES)
 def test_reads_the_stored_format(name: str) -> None:
     assert parts(unpack(stored(name))) == parts(SHAPES[name])
+
+
+@pytest.mark.parametrize("task", ["media.resize", 'a "quoted" name', "back\\slash", "木", "null}"])
+def test_a_call_that_nothing_follows_stands_between_head_and_tail(task: str) -> None:
+    assert head_of(task) + CALL + TAIL == pack(envelope(task=task))
 
 
 def test_every_golden_file_is_read() -> None:

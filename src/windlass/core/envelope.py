@@ -3,6 +3,8 @@
     {"version":1,"task":"media.resize","call":{"args":["cat.jpg",[100]]}}
 
 `headers` and `options` follow when the caller chose some. `pack` writes it, `unpack` reads it.
+Where nothing follows, only the call differs from job to job: it stands between `head_of` its task
+and `TAIL`.
 
 A call that is not JSON, or is signed or encrypted, stands behind the envelope in a frame (see
 `windlass.core.frame`): the envelope is the line, says null for the call, and names codec, seal and
@@ -16,6 +18,7 @@ as the first.
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import Final
 
 import msgspec
@@ -45,6 +48,8 @@ class Overrides(msgspec.Struct, frozen=True, omit_defaults=True):
 
 NO_OVERRIDES: Final = Overrides()
 _NO_CALL: Final = msgspec.Raw(b"null")
+#: What stands behind a call that nothing follows.
+TAIL: Final = b"}"
 
 
 class Envelope(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
@@ -77,6 +82,12 @@ def pack(envelope: Envelope) -> bytes:
     if envelope.codec == "json":
         return _encode(envelope)
     return frame.frame(pack_line(envelope), bytes(envelope.call))
+
+
+@lru_cache(maxsize=1024)
+def head_of(task: str) -> bytes:
+    """What stands before the call in a JSON envelope of this task."""
+    return pack(Envelope(task=task, call=_NO_CALL)).removesuffix(bytes(_NO_CALL) + TAIL)
 
 
 def pack_line(envelope: Envelope) -> bytes:
