@@ -71,8 +71,10 @@ class Prefix:
 
     def command(self, arguments: Sequence[bytes]) -> bytes:
         """The command in Redis's protocol."""
-        words = [b"$%d\r\n%b\r\n" % (len(argument), argument) for argument in arguments]
-        return b"*%d\r\n%b%b" % (self._number + len(words), self._packed, b"".join(words))
+        words = [b"*%d\r\n" % (self._number + len(arguments)), self._packed]
+        for argument in arguments:
+            words += (b"$%d\r\n" % len(argument), argument, b"\r\n")  # long ones are copied once
+        return b"".join(words)
 
 
 class Prefixes(NamedTuple):
