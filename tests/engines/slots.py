@@ -333,9 +333,10 @@ def record(engine: RedisEngine, node: Node, recording: Recording) -> Iterator[No
         for call in calls:
             before = node.snapshot()
             replies += original([call], *deadline)
-            packed = call.prefixes.by_digest.command(call.arguments)
-            (script,) = (script for sha, script in _BY_SHA.items() if sha in packed)
-            case = Case(script, packed, before, node.values(), replies[-1])
+            if call.prefixes is None:
+                continue
+            (script,) = (script for sha, script in _BY_SHA.items() if sha in call.command)
+            case = Case(script, call.command, before, node.values(), replies[-1])
             recording.add(case)
         return replies
 

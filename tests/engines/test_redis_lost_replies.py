@@ -233,11 +233,11 @@ def impatience(world: World) -> Iterator[None]:
     """Only in the one call: on a busy machine others take longer than it may."""
     engine = world.engine
     assert isinstance(engine, RedisEngine)
-    patience_s, engine._server._timeout_s = engine._server._timeout_s, GIVEN_UP_S
+    patience_s, engine._server.timeout_s = engine._server.timeout_s, GIVEN_UP_S
     try:
         yield
     finally:
-        engine._server._timeout_s = patience_s
+        engine._server.timeout_s = patience_s
 
 
 @pytest.fixture(params=[1, 4], ids=["redis", "redis-4"])

@@ -50,12 +50,17 @@ class Caller:
         return self._prefixes[name, partition]
 
     def _call(self, partition: int, name: str, packed: Sequence[bytes]) -> Call:
-        clock = str(self.clock_offset_ms).encode()
         found = self._prefixes.get((name, partition)) or self._prefixes_of(name, partition)
-        return Call(found, [clock, *self._limits, *packed])
+        words = [str(self.clock_offset_ms).encode(), *self._limits, *packed]
+        return Call(found.by_digest.command(words), found, words)
+
+    def _bare_call(self, partition: int, name: str, packed: Sequence[bytes]) -> Call:
+        """Of a script that asks for nothing but what it is given here."""
+        found = self._prefixes_of(name, partition)
+        return Call(found.by_digest.command(packed), found, packed)
 
     def _run(self, calls: Sequence[Call]) -> list[Reply]:
-        deadline = self._server.deadline()
+        deadline = time.monotonic() + self._server.timeout_s
         if self._fitness is None or self._server.has_forgotten:
             self._open(deadline)
         return self._server.run(calls, deadline) if calls else []
@@ -101,8 +106,7 @@ class Caller:
         packed = [*settled, birth, *keys.sentinel_scores()]
         births = []
         for partition in range(self._partitions.number):
-            call = Call(self._prefixes_of("open", partition), packed)
-            (stored,) = self._server.run([call], deadline)
+            (stored,) = self._server.run([self._bare_call(partition, "open", packed)], deadline)
             opening.check_stored(stored, self._address)
             births.append(stored[2])
         self._births.note(births)

@@ -14,6 +14,7 @@ from __future__ import annotations
 import random
 import time
 from collections.abc import Sequence
+from operator import attrgetter
 from typing import Any, Final
 
 import msgspec
@@ -49,10 +50,15 @@ Reply = Any
 
 
 class Call(msgspec.Struct, frozen=True):
-    """A call of a script in one partition. The text goes along only when the server asks for it."""
+    """A command. That of a script names it by its digest, and can be made again of what is beside
+    it: the text goes along only when the server asks for it."""
 
-    prefixes: Prefixes
-    arguments: Sequence[bytes]
+    command: bytes
+    prefixes: Prefixes | None = None
+    arguments: Sequence[bytes] = ()
+
+
+_command_of: Final = attrgetter("command")
 
 
 class Server:
@@ -61,7 +67,7 @@ class Server:
     def __init__(self, address: Address, timeout_ms: int) -> None:
         self.address = address
         self.has_forgotten = False  # a script: so it was restarted, or is another server
-        self._timeout_s = timeout_ms / 1000
+        self.timeout_s = timeout_ms / 1000
         self._pool = pool_of(address)
 
     @property
@@ -70,16 +76,11 @@ class Server:
 
     def deadline(self) -> float:
         """Of a call that begins now."""
-        return time.monotonic() + self._timeout_s
-
-    def run(self, calls: Sequence[Call], deadline: float) -> list[Reply]:
-        """The replies to all calls, which go to the server together."""
-        commands = [call.prefixes.by_digest.command(call.arguments) for call in calls]
-        return self._exchange(commands, calls, deadline)
+        return time.monotonic() + self.timeout_s
 
     def ask(self, commands: Sequence[bytes], deadline: float) -> list[Reply]:
         """The replies to plain commands."""
-        return self._exchange(list(commands), None, deadline)
+        return self.run(list(map(Call, commands)), deadline)
 
     def connect(self, timeout_s: float) -> Link:
         """A connection that belongs to the caller."""
@@ -91,9 +92,9 @@ class Server:
 
     # ------------------------------------------------------------------------------- the loop
 
-    def _exchange(
-        self, commands: list[bytes], calls: Sequence[Call] | None, deadline: float
-    ) -> list[Reply]:
+    def run(self, calls: Sequence[Call], deadline: float) -> list[Reply]:
+        """The replies to all calls, which go to the server together."""
+        commands = list(map(_command_of, calls))
         replies: dict[int, Reply] = {}
         pause_s = 0.0  # most connections break while nobody uses them
         cause: Exception | None = None
@@ -102,16 +103,14 @@ class Server:
         while True:
             trouble = self._attempt(commands, left, replies, deadline, unsent)
             if trouble is None:
-                return [replies[number] for number in range(len(commands))]
+                return list(map(replies.__getitem__, range(len(commands))))
             troubles += 1
             left = [number for number in left if number not in replies]
-            if isinstance(trouble, redis.exceptions.NoScriptError) and calls is not None:
+            is_forgotten = isinstance(trouble, redis.exceptions.NoScriptError)
+            if is_forgotten and _tell_whole(commands, calls, left):
                 self.has_forgotten = True
-                for number in left:
-                    call = calls[number]
-                    commands[number] = call.prefixes.whole.command(call.arguments)
                 continue
-            if calls is not None and _is_out_of_memory(trouble) and _insist(commands, calls, left):
+            if _is_out_of_memory(trouble) and _insist(commands, calls, left):
                 continue
             if cause is None or not isinstance(trouble, redis.exceptions.TimeoutError):
                 cause = trouble  # the last try may only have had too little time
@@ -135,9 +134,9 @@ class Server:
         try:
             link = self._pool.find()
             if link is not None:
-                deadline = min(deadline, time.monotonic() + self._timeout_s / 2)
+                deadline = min(deadline, time.monotonic() + self.timeout_s / 2)
             else:
-                link = self._pool.connect(min(self._timeout_s / 2, deadline - time.monotonic()))
+                link = self._pool.connect(min(self.timeout_s / 2, deadline - time.monotonic()))
             allowed_s = allow(link, deadline - time.monotonic())
             is_first = len(left) == len(commands)
             sent = commands if is_first else [commands[number] for number in left]
@@ -220,7 +219,7 @@ class Server:
         ) from error
 
     def _unavailable(self, cause: Exception, deadline: float, unsent: bool) -> EngineUnavailable:
-        seconds = self._timeout_s + time.monotonic() - deadline
+        seconds = self.timeout_s + time.monotonic() - deadline
         advice = _advice(cause)
         did = "did not answer" if advice is None else "did no work"
         return EngineUnavailable(
@@ -232,13 +231,24 @@ class Server:
         )
 
 
+def _tell_whole(commands: list[bytes], calls: Sequence[Call], left: Sequence[int]) -> bool:
+    """Let the texts of scripts go along; whether there are any."""
+    found = False
+    for number in left:
+        call = calls[number]
+        if call.prefixes is not None:
+            found = True
+            commands[number] = call.prefixes.whole.command(call.arguments)
+    return found
+
+
 def _insist(commands: list[bytes], calls: Sequence[Call], left: Sequence[int]) -> bool:
     """Let those calls go on that a full server need not refuse; whether there is a new one."""
     found = False
     for number in left:
-        head = calls[number].prefixes.when_full
-        if head is not None:
-            command = Prefix(head).command(calls[number].arguments)
+        call = calls[number]
+        if call.prefixes is not None and call.prefixes.when_full is not None:
+            command = Prefix(call.prefixes.when_full).command(call.arguments)
             found = found or command != commands[number]
             commands[number] = command
     return found

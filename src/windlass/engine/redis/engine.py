@@ -60,7 +60,7 @@ from windlass.engine.redis.address import Address
 from windlass.engine.redis.bell import Bell, Woken
 from windlass.engine.redis.calling import Caller, chunks
 from windlass.engine.redis.claiming import Claiming
-from windlass.engine.redis.connection import Call, Reply
+from windlass.engine.redis.connection import Reply
 from windlass.engine.redis.handing_over import Waiting
 from windlass.engine.redis.opening import Fitness
 from windlass.engine.waiting import POLL_FLOOR_MS
@@ -327,7 +327,7 @@ class RedisEngine(Caller):
             """Not by `_run`, which would set up what is not there."""
             numbers = range(self._partitions.number)
             packed = [channel, *commands]
-            calls = [Call(self._prefixes_of("examine", number), packed) for number in numbers]
+            calls = [self._bare_call(number, "examine", packed) for number in numbers]
             return self._server.run(calls, self._server.deadline())
 
         return list(examining.examine(ask, look, self._address, self.clock_offset_ms))
