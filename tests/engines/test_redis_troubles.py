@@ -3,18 +3,26 @@
 from __future__ import annotations
 
 import os
+import socket
 import threading
 import time
+from collections.abc import Callable
+from typing import Any
 
 import pytest
+import redis
+from redis.connection import UnixDomainSocketConnection
 
 from tests.engines.conftest import OpenRedis, new_job
 from tests.redis_server import RedisServer
 from windlass.engine.contract import Placed, Plan, PutCode, Succeeded, Verdict
 from windlass.engine.redis.keys import KINDS, key
+from windlass.engine.redis.pool import LEAST_S, MOST_CALLS, send
 from windlass.errors import EngineError, EngineUnavailable
 
 JOB = "job-000000"
+#: What the driver's connections are; they have no types of their own.
+DRIVER: Any = UnixDomainSocketConnection
 
 
 def test_a_server_that_forgot_its_scripts(own_server: RedisServer, open_redis: OpenRedis) -> None:
@@ -31,6 +39,50 @@ def test_connections_that_were_closed(own_server: RedisServer, open_redis: OpenR
         own_server.tell("CLIENT", "KILL", "TYPE", "normal")
         assert engine.put([new_job(number)])[0].code is PutCode.CREATED
     assert engine.stats().totals == {"enqueued": 20}
+
+
+def test_a_connection_that_was_closed_here(server: RedisServer, open_redis: OpenRedis) -> None:
+    engine = open_redis(server.url())
+    engine.put([new_job()])
+    for link, _ in engine._server._pool._idle:
+        link.disconnect()
+    assert engine.put([new_job(1)])[0].code is PutCode.CREATED
+
+
+def by_driver(link: Any, commands: list[bytes], seconds: float) -> None:
+    link._sock.settimeout(seconds)
+    link.send_packed_command(commands, check_health=False)
+
+
+def sent_in_vain(way: Callable[..., None], *, is_closed: bool) -> tuple[type[Exception], str]:
+    here, there = socket.socketpair()
+    link = DRIVER()
+    link._sock = here
+    with here, there:
+        if is_closed:
+            there.close()
+        with pytest.raises(redis.RedisError) as caught:
+            way(link, [b"x" * 10_000_000], LEAST_S)
+    return caught.type, str(caught.value)
+
+
+@pytest.mark.parametrize("is_closed", [True, False], ids=["closed", "full"])
+def test_what_cannot_be_sent_is_told_in_the_words_of_the_driver(is_closed: bool) -> None:
+    expected = sent_in_vain(by_driver, is_closed=is_closed)
+    assert sent_in_vain(send, is_closed=is_closed) == expected
+
+
+def test_who_gets_no_turn_says_why(server: RedisServer, open_redis: OpenRedis) -> None:
+    engine = open_redis(server.url(), timeout_ms=200)
+    engine.put([new_job()])
+    pool = engine._server._pool
+    for _ in range(2):  # the second time all turns are there again
+        links = [pool.begin_turn(0) for _ in range(MOST_CALLS)]
+        with pytest.raises(EngineUnavailable, match="3 other calls of this process are under way"):
+            engine.put([new_job(1)])
+        for link in links:
+            pool.end_turn(link)
+        assert engine.put([new_job(1)])[0].code is PutCode.CREATED
 
 
 def test_a_server_that_is_not_there(own_server: RedisServer, open_redis: OpenRedis) -> None:

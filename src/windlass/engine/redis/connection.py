@@ -21,7 +21,7 @@ import msgspec
 import redis
 
 from windlass.engine.redis.address import Address
-from windlass.engine.redis.pool import MOST_CALLS, Link, allow, pool_of
+from windlass.engine.redis.pool import LEAST_S, Link, allow, pool_of, send
 from windlass.engine.redis.scripts import Prefix, Prefixes
 from windlass.errors import EngineError, EngineUnavailable
 
@@ -128,32 +128,32 @@ class Server:
         unsent: list[Exception],
     ) -> Exception | None:
         """Send what has no reply yet; the trouble that may pass, or None when all is answered."""
-        if not self._pool.take_turn(deadline - time.monotonic()):
-            return TimeoutError(f"{MOST_CALLS} other calls of this process are under way")
-        link: Link | None = None
+        pool = self._pool
+        kept: Link | None = None
         try:
-            link = self._pool.find()
+            link = pool.begin_turn(deadline - time.monotonic())
+        except TimeoutError as error:
+            return error
+        try:
             if link is not None:
                 deadline = min(deadline, time.monotonic() + self.timeout_s / 2)
             else:
-                link = self._pool.connect(min(self.timeout_s / 2, deadline - time.monotonic()))
-            allowed_s = allow(link, deadline - time.monotonic())
+                link = pool.connect(min(self.timeout_s / 2, deadline - time.monotonic()))
+            allowed_s = max(deadline - time.monotonic(), LEAST_S)
             is_first = len(left) == len(commands)
-            sent = commands if is_first else [commands[number] for number in left]
-            link.send_packed_command(sent, check_health=False)
+            send(link, commands if is_first else [commands[number] for number in left], allowed_s)
             trouble = self._read(link, left, replies, deadline, allowed_s)
             if trouble is None or isinstance(trouble, redis.exceptions.NoScriptError):
-                self._pool.keep(link)
-                link = None  # otherwise a new one may lead to another server
+                kept, link = link, None  # otherwise a new one may lead to another server
         except (redis.exceptions.RedisError, OSError) as error:
-            self._pool.close()  # the others have most likely broken with this one
+            pool.close()  # the others have most likely broken with this one
             if link is None:
                 unsent.append(error)
             return self._passing_or_raise(error)
         finally:
             if link is not None:
                 link.disconnect()  # a reply may be under way, which nobody else must get
-            self._pool.end_turn()
+            pool.end_turn(kept)
         return trouble
 
     def _read(

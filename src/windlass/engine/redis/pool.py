@@ -13,11 +13,12 @@ import socket
 import threading
 import time
 import weakref
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from queue import Empty, SimpleQueue
 from typing import Any, Final, Protocol
 
 import msgspec
+import redis
 from redis.backoff import NoBackoff
 from redis.connection import Connection, SSLConnection, UnixDomainSocketConnection
 from redis.retry import Retry
@@ -26,6 +27,8 @@ from windlass.engine.redis.address import Address
 
 #: So many calls of one process are under way at a time.
 MOST_CALLS: Final = 3
+#: Any step is given so much time, however late it is: none at all would mean not to wait.
+LEAST_S: Final = 0.001
 _MOST_IDLE_S: Final = 60.0
 #: What the driver would tell the server of itself, at the cost of a round trip each.
 _INTRODUCTIONS: Final = ("driver_info", "lib_name", "lib_version")
@@ -65,34 +68,39 @@ class Pool:
             self._turns.put(None)
         self._idle = []
 
-    def take_turn(self, timeout_s: float) -> bool:
+    def begin_turn(self, timeout_s: float) -> Link | None:
+        """Wait for a turn, which has to be ended. With it comes a connection that is open and has
+        nothing under way, if there is one. Raises `TimeoutError` when there was no turn in time."""
         try:
             self._turns.get(timeout=max(0.0, timeout_s))
         except Empty:
-            return False
-        return True
-
-    def end_turn(self) -> None:
-        self._turns.put(None)
-
-    def find(self) -> Link | None:
-        """One that is open and has nothing under way."""
-        with self._lock:
-            link, since = self._idle.pop() if self._idle else (None, 0.0)
-        if link is None or time.monotonic() - since < _MOST_IDLE_S:
-            return link
-        link.disconnect()
+            message = f"{MOST_CALLS} other calls of this process are under way"
+            raise TimeoutError(message) from None
+        try:
+            with self._lock:
+                link, since = self._idle.pop() if self._idle else (None, 0.0)
+            if link is None or time.monotonic() - since < _MOST_IDLE_S:
+                return link
+            link.disconnect()
+        except BaseException:  # Ctrl-C, before the caller knows of its turn
+            self._turns.put(None)
+            raise
         return None
 
-    def keep(self, link: Link) -> None:
-        """For the next call. There must be no reply under way on it, nor may there ever be."""
-        with self._lock:
-            self._idle.append((link, time.monotonic()))
+    def end_turn(self, link: Link | None) -> None:
+        """Let the next one begin, with this connection, if there is one to be kept: there must be
+        no reply under way on it, nor may there ever be."""
+        try:
+            if link is not None:
+                with self._lock:
+                    self._idle.append((link, time.monotonic()))
+        finally:
+            self._turns.put(None)
 
     def connect(self, timeout_s: float) -> Link:
         """A new one, which belongs to the caller. Half of the time may be spent on being let in:
         whoever gets no answer should rather knock again."""
-        link = _make(self._address, max(timeout_s, 0.001))
+        link = _make(self._address, max(timeout_s, LEAST_S))
         link.connect()
         return link
 
@@ -104,9 +112,28 @@ class Pool:
             link.disconnect()
 
 
+def send(link: Link, commands: Iterable[bytes], seconds: float) -> None:
+    """Send within so many seconds, which each later step may take as well. The driver does the same
+    in more calls; what goes wrong is raised in its words."""
+    connected = link._sock
+    if connected is None:
+        raise redis.exceptions.ConnectionError("The connection is closed.")
+    try:
+        connected.settimeout(seconds)
+        for command in commands:
+            connected.sendall(command)
+    except TimeoutError as error:
+        raise redis.exceptions.TimeoutError("Timeout writing to socket") from error
+    except OSError as error:
+        number, text = error.errno or "UNKNOWN", error.strerror or str(error)
+        raise redis.exceptions.ConnectionError(
+            f"Error {number} while writing to socket. {text}."
+        ) from error
+
+
 def allow(link: Link, seconds: float) -> float:
     """How long each step on this connection may take from now on."""
-    seconds = max(seconds, 0.001)
+    seconds = max(seconds, LEAST_S)
     if link._sock is not None and link._sock.gettimeout() != seconds:
         link._sock.settimeout(seconds)
     return seconds
