@@ -103,8 +103,9 @@ class CallCodec:
 
     def decode(self, encoded: bytes) -> tuple[tuple[Any, ...], dict[str, Any]]:
         """The arguments to call the function with; a DecodeError if the bytes make no call."""
-        call = self._read(encoded)
-        signature = self._signature
+        call, signature = self._read(encoded), self._signature
+        if not (call.args or call.kwargs or signature.required):
+            return (), {}
         mismatch = signature.mismatch(len(call.args), call.kwargs)
         if mismatch:
             raise ArgumentMismatch(

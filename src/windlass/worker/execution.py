@@ -35,7 +35,7 @@ from windlass.context import Context, running
 from windlass.core.codec import check_size
 from windlass.core.counting import count
 from windlass.core.durations import describe_ms
-from windlass.core.envelope import NO_OVERRIDES, Envelope, Overrides
+from windlass.core.envelope import NO_OVERRIDES, Overrides
 from windlass.core.failure import FailureText, clear_frames
 from windlass.core.habits import explain_raise
 from windlass.core.lines import queue_of
@@ -146,7 +146,16 @@ class Execution:
                 if spent is not None:
                     return self._bury_unstarted(claim, *spent)
             args, kwargs = task.codecs[envelope.codec].decode(bytes(envelope.call))
-            context = self._build_context(claim, policy, envelope)
+            context = Context(
+                job_id=claim.id,
+                task=claim.task,
+                queue=queue_of(claim.queue),
+                attempt=had.attempt,
+                max_attempts=policy.max_attempts,
+                sink=partial(self._report_progress, claim),
+                state=self._state,
+                headers=envelope.headers,
+            )
         except NewerFormat as error:
             return self._leave_to_others(claim, error)
         except (ArgumentMismatch, UnreadableHere) as error:
@@ -203,18 +212,6 @@ class Execution:
             if spent >= budget:
                 return reason, FailureText(message=f"{what}, and {budget} are allowed")
         return None
-
-    def _build_context(self, claim: Claim, policy: Retry, envelope: Envelope) -> Context:
-        return Context(
-            job_id=claim.id,
-            task=claim.task,
-            queue=queue_of(claim.queue),
-            attempt=claim.counters.attempt,
-            max_attempts=policy.max_attempts,
-            sink=partial(self._report_progress, claim),
-            state=self._state,
-            headers=envelope.headers,
-        )
 
     # ---------------------------------------------------------------------------------- running
 
