@@ -142,6 +142,10 @@ class Line:
             counts = self._startable(spare=False)
         self._hint(counts)
 
+    def has_plenty(self) -> bool:
+        """Whether more claims wait than there are slots."""
+        return len(self._waiting[Kind.THREAD]) > self.slots
+
     def is_sparing(self) -> bool:
         """Whether slots are free for which claims wait."""
         return bool(self._free) and bool(self._waiting[Kind.THREAD])
@@ -218,7 +222,7 @@ class Line:
     def _startable(self, *, spare: bool = True) -> tuple[int, int]:
         free = len(self._free)
         threads, coroutines = len(self._waiting[0]), len(self._waiting[1])
-        if spare and threads > self.slots:
+        if spare and self.has_plenty():
             threads = 0 if self._at_work[Kind.THREAD] else 1
         return min(threads, free), min(coroutines, free)
 

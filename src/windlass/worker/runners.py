@@ -125,7 +125,10 @@ class ThreadRunner(Runner):
                 self._threads += 1
         for _ in range(count):
             self._hints.put(None)
-        sleep(0)  # lets go of the interpreter, which whoever was woken needs
+        # Whoever was woken needs the interpreter. With plenty to do, the pump needs it more: the
+        # engine would stand still meanwhile.
+        if not self._line.has_plenty():
+            sleep(0)
 
     def close(self) -> None:
         self._is_closed = True
