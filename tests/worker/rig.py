@@ -12,7 +12,7 @@ from tests.worker.faulty import Faulty
 from tests.worker.yard import until
 from windlass.app import Windlass
 from windlass.core.states import State
-from windlass.engine.contract import Capability, Engine, JobRecord, Plan
+from windlass.engine.contract import Batch, Capability, Engine, JobRecord, Plan
 from windlass.worker.adoption import Adoption
 from windlass.worker.execution import Execution
 from windlass.worker.lease import Lease
@@ -52,10 +52,11 @@ class Rig:
         self.ended = Event()
         self.saw_suspects = Event()
 
-    def _wait_on(self, _real: Callable[[], Any], arguments: tuple[Any, ...]) -> None:
+    def _wait_on(self, _real: Callable[[], Any], arguments: tuple[Any, ...]) -> Batch | None:
         """The claim goes on waiting: whoever wants to know calls it off, or makes it."""
         _, _, plan, _, timeout_ms = arguments
         self.engine.wait(plan, timeout_ms)
+        return None
 
     def _make_task(self) -> Callable[[int], int]:
         def note(number: int) -> int:

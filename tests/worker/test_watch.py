@@ -247,9 +247,10 @@ class Pump:
 
     def __init__(self, work: Callable[[], object]) -> None:
         self.rounds = 0
+        self.acts_in: int | None = None
         self.thread = threading.Thread(target=work, daemon=True)
         self.thread.start()
-        self.watch = PumpWatch(self.thread, lambda: self.rounds)
+        self.watch = PumpWatch(self.thread, self)
 
     def look(self, seconds: float, *, is_punctual: bool = True) -> str | None:
         return self.watch.look(seconds, is_punctual=is_punctual)

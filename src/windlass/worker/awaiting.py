@@ -18,7 +18,7 @@ ROOM = 1
 
 
 class Awaiting:
-    """At most one claim at a time. Used by the pump alone."""
+    """At most one claim at a time. Used by the pump, or in its place."""
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
@@ -28,6 +28,11 @@ class Awaiting:
 
     def __bool__(self) -> bool:
         return self._call is not None
+
+    @property
+    def call(self) -> Call:
+        assert self._call is not None
+        return self._call
 
     @property
     def nonce(self) -> str:
@@ -44,18 +49,20 @@ class Awaiting:
 
     def ask(self, timeout_s: float) -> Batch | None:
         """What it got; None while it waits. After an error its time is over."""
-        assert self._call is not None
-        call = self._call
+        call = self.call
         try:
             return self._engine.await_claim(
                 call.session, call.nonce, call.plan, call.room, round(timeout_s * 1000)
             )
         except EngineError:
-            self._until = 0.0
+            self.cut_short()
             raise
+
+    def cut_short(self) -> None:
+        """Its time is over."""
+        self._until = 0.0
 
     def end(self, outcomes: list[Outcome] | None = None) -> Call:
         """It waits no longer: the call that repeats it, with these outcomes."""
-        assert self._call is not None
-        call, self._call = self._call, None
+        call, self._call = self.call, None
         return Call(call.session, outcomes or [], call.nonce, call.room, call.plan)

@@ -212,7 +212,7 @@ class Child:
             pump.drain()
         thread = Thread(target=pump.run, name="pump", daemon=True)
         thread.start()
-        pump_watch = PumpWatch(thread, lambda: pump.rounds)
+        pump_watch = PumpWatch(thread, pump)
         Watch(line, limits, self._table, LoopWatch(), pump_watch, self._tell_wedged).start()
 
     def _tell_wedged(self, text: str) -> None:

@@ -186,6 +186,7 @@ EVENTS: Final[Mapping[str, Event]] = {
     "schedule %s cannot be read by this worker, and is left to others: %s": Event(
         "schedule_unreadable", ("schedule", "why")
     ),
+    "a thread for jobs was interrupted while it waited: %r": Event("wait_interrupted", ("error",)),
     # bugs
     "the pump of session %s failed and starts anew": Event("pump_failed", ("session",)),
     "the watch over this child failed, and looks again": Event("watch_failed"),

@@ -94,6 +94,10 @@ class Inbox:
         finally:
             self._wake = None
 
+    def hush(self) -> None:
+        """Wake nobody any more: the wait is about to end."""
+        self._wake = None
+
     def doze(self, seconds: float) -> None:
         """Until something is brought."""
         news: SimpleQueue[None] = SimpleQueue()  # wakes in half the time of an event

@@ -167,7 +167,7 @@ class InsideWorker:
         )
         pump = self._pump = crew.pump
         self._pump_thread = self._make_thread(pump.run, "pump")
-        pump_watch = PumpWatch(self._pump_thread, lambda: pump.rounds)
+        pump_watch = PumpWatch(self._pump_thread, pump)
         self._watch = Watch(
             crew.line, crew.limits, self.table, LoopWatch(), pump_watch, self._tell_wedged
         )

@@ -16,7 +16,7 @@ log = getLogger("windlass.worker")
 
 
 class Intake:
-    """Used by the pump alone. What is sent away is one more outcome to report."""
+    """Used by the pump, or in its place. What is sent away is one more outcome to report."""
 
     def __init__(
         self,

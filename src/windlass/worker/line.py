@@ -67,7 +67,7 @@ class Line:
         self._free = list(range(slots - 1, -1, -1))
         self._started: list[Started | None] = [None] * slots
         self._at_work = [0, 0]  # how many slots runners of each kind have
-        self._orders = 0
+        self.offered = 0  # so many have been put in line
         self._hints: list[Callable[[int], None]] = [_ignore, _ignore]
         self._send: Callable[[Errand[Any]], bool] | None = None
         self._is_attended = False  # whoever offers comes then for the next one by itself
@@ -76,7 +76,7 @@ class Line:
         """`hint(count)` is called when that many claims of a kind may be startable."""
         self._hints[kind] = hint
 
-    def go(self, send: Callable[[Errand[Any]], bool]) -> None:
+    def do_errands(self, send: Callable[[Errand[Any]], bool]) -> None:
         """`send(errand)` says whether somebody who has no job does it."""
         self._send = send
 
@@ -87,9 +87,9 @@ class Line:
         now = monotonic()
         with self._lock:
             for claim, task in claims:
-                self._orders += 1
                 kind = Kind.LOOP if task.is_async else Kind.THREAD
-                self._waiting[kind].append(Waiting(claim, task, self._orders, now))
+                self._waiting[kind].append(Waiting(claim, task, self.offered, now))
+                self.offered += 1
             threads, coroutines = self._waiting
             if self._is_attended and len(threads) == 1 and not coroutines:
                 return  # and nothing is left behind
@@ -122,8 +122,9 @@ class Line:
         return taken
 
     def have_done(self, action: Callable[[], _T]) -> _T:
-        """Have somebody do something who then begins what was offered meanwhile, if anybody can."""
-        if self._send is not None and not self.busy():
+        """Have somebody do something who then begins what was offered meanwhile; if nobody can, or
+        there is something to begin already, it is done here."""
+        if self._send is not None and not self.in_hand():
             errand = Errand(partial(self._attend, action))
             if self._send(errand) and errand.has_ended():
                 return errand.result()

@@ -19,7 +19,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from logging import getLogger
 from math import inf
-from threading import Event
+from threading import Event, get_ident
 from time import monotonic
 from typing import Any, NoReturn
 
@@ -42,6 +42,7 @@ from windlass.worker.adoption import Adoption
 from windlass.worker.awaiting import ROOM, Awaiting
 from windlass.worker.backoff import Backoff
 from windlass.worker.calls import Call, Owner
+from windlass.worker.errands import Failed
 from windlass.worker.inbox import Inbox
 from windlass.worker.intake import Intake
 from windlass.worker.lease import Lease
@@ -60,6 +61,8 @@ MAX_TURN = 300
 PRESS_S = 0.002
 #: A job that was claimed by a worker with nothing else to do is left alone for so long, in seconds.
 BEGIN_S = 0.0005
+#: After somebody was interrupted who waited in the pump's place, it waits by itself for so long.
+ASKS_ITSELF_S = 1.0
 #: A claim that has waited in line for this long, in seconds, is handed back.
 IMPATIENCE_S = 0.25
 #: After that nothing is claimed for so long, in seconds: whoever can start it comes first.
@@ -105,9 +108,13 @@ class Pump:
         self._intake = Intake(tasks, line, inbox.outcomes, is_solo=self._plan.suspects)
         self.rounds = 0  # it grows as long as the pump goes on, be the engine there or away
         self._handing_back = Event()  # cuts a back-off short
-        # What only the pump's own thread touches.
+        self.acts_in: int | None = None  # the thread that does something in the pump's place
+        # What the pump's thread touches, or that one while the pump waits for it.
         self._unsettled: Call | None = None
         self._awaiting = Awaiting(engine)
+        self._heard: Batch | None = None  # what it got
+        self._is_begun = False  # and whether that is in line
+        self._asks_itself_until = 0.0
         self._can_await = Capability.AWAITED_CLAIMS in engine.capabilities
         self._is_draining = False
         self._is_away = False
@@ -331,14 +338,16 @@ class Pump:
         if call.session != self._session:
             self._nonces.forget(call.nonce)
         elif batch.claims:
-            claims: Sequence[Claim] = batch.claims
-            if self._rota.is_shared:
-                claims = self._rota.in_order(claims, call.plan, call.room)
-            self._last_claim_at = monotonic()
-            if self._is_draining:
-                self._intake.release(claims)
-            else:
-                self._intake.receive(claims)
+            self._put_in_line(call, batch.claims)
+
+    def _put_in_line(self, call: Call, claims: Sequence[Claim]) -> None:
+        if self._rota.is_shared:
+            claims = self._rota.in_order(claims, call.plan, call.room)
+        self._last_claim_at = monotonic()
+        if self._is_draining:
+            self._intake.release(claims)
+        else:
+            self._intake.receive(claims)
 
     def _note_claim(self, call: Call, batch: Batch) -> None:
         # An empty answer is always followed by a rest, however short: no error makes this spin.
@@ -391,9 +400,11 @@ class Pump:
             self._inbox.doze(timeout_s)
         elif not self._awaiting:
             self._inbox.hear(self._engine.nudge, lambda: self._wait_for_work(timeout_s))
-        elif taken := self._inbox.hear(self._engine.nudge, lambda: self._have_asked(timeout_s)):
-            self._note_taken(*taken)
-            return
+        else:
+            self._inbox.hear(self._engine.nudge, lambda: self._have_asked(timeout_s))
+            if self._heard is not None:
+                self._take(self._heard)
+                return
         if monotonic() - began_at >= PRESS_S:
             self._line.press()
         self._may_claim = True
@@ -407,25 +418,42 @@ class Pump:
             self._note_away(error)
             self._handing_back.wait(POLL_S)
 
-    def _have_asked(self, timeout_s: float) -> tuple[Call, Batch] | None:
+    def _have_asked(self, timeout_s: float) -> None:
         """By a thread that has no job, if there is one: what it hears of, it can run."""
-        return self._line.have_done(lambda: self._ask(timeout_s))
+        self._heard, self._is_begun = None, False
+        if monotonic() < self._asks_itself_until:
+            self._ask(timeout_s)
+            return
+        offered = self._line.offered
+        try:
+            self._line.have_done(lambda: self._ask(timeout_s))
+        except Failed as failed:
+            # The code of an earlier job may have sent this into the thread. Whatever else it is, it
+            # comes again if the pump asks by itself, which it does for a while.
+            log.debug("a thread for jobs was interrupted while it waited: %r", failed.__cause__)
+            self._asks_itself_until = monotonic() + ASKS_ITSELF_S
+            self._is_begun = self._line.offered > offered
+            if self._heard is None:
+                self._awaiting.cut_short()
+        finally:
+            self.acts_in = None
 
-    def _ask(self, timeout_s: float) -> tuple[Call, Batch] | None:
-        """Begin what the claim that waits gets, as soon as it does."""
+    def _ask(self, timeout_s: float) -> None:
+        """Put in line what the claim that waits gets, as soon as it does. Until then it waits, as
+        far as anybody knows: so it is not forgotten if this is interrupted."""
+        self.acts_in = get_ident()
         try:
             batch = self._awaiting.ask(timeout_s)
         except EngineError as error:  # then it is repeated at once
             self._note_away(error)
-            return None
-        if batch is None:
-            return None
-        call = self._awaiting.end()
-        self._claim_sent_at = self._awaiting.began_at
-        if batch.claims:
-            self._lease.confirm(self._claim_sent_at)
-        self._begin_claims(call, batch)
-        return call, batch
+            return
+        self._heard = batch
+        # What was said meanwhile finds a claim that has not started: the pump heeds it first.
+        if batch is not None and batch.claims and not (batch.gone or self._inbox.commands):
+            self._lease.confirm(self._awaiting.began_at)
+            self._inbox.hush()
+            self._put_in_line(self._awaiting.call, batch.claims)
+            self._is_begun = True
 
     def _begin_awaiting(self) -> None:
         self._adopt()
@@ -434,7 +462,16 @@ class Pump:
         waits_s = min(POLL_S, self._next_due_s)
         self._awaiting.begin(Call(self._session, [], nonce, ROOM, plan), waits_s)
 
-    def _note_taken(self, call: Call, batch: Batch) -> None:
+    def _take(self, batch: Batch) -> None:
+        """What the claim that waited got."""
+        call = self._awaiting.end()
+        self._claim_sent_at = self._awaiting.began_at
+        if self._is_begun:
+            self._nonces.begin(call.nonce, len(batch.claims))
+        else:
+            if batch.claims:
+                self._lease.confirm(self._claim_sent_at)
+            self._begin_claims(call, batch)
         if batch.claims:
             self._inbox.doze(BEGIN_S)  # whoever runs it needs the interpreter
         self._note_claim(call, batch)

@@ -3,18 +3,18 @@
 A pump that stands still reports nothing more: its jobs would be kept by the beats of the supervisor
 for ever. It is wedged when its thread has ended, or when it has made no round for `WEDGED_S`
 although it could have: whoever looks had the interpreter in time at each look, so nobody kept it
-from the pump, and at none of them was the pump inside the engine. A call of an engine that is away
-may take long, and the jobs survive that.
+from the pump, and at none of them was the pump, or the thread that waits in its place, inside the
+engine. A call of an engine that is away may take long, and the jobs survive that.
 """
 
 from __future__ import annotations
 
 import sys
 import traceback
-from collections.abc import Callable
 from pathlib import Path
 from threading import Thread
 from types import FrameType
+from typing import Protocol
 
 import windlass.engine
 
@@ -24,12 +24,19 @@ WEDGED_S = 60.0
 _ENGINES = str(Path(windlass.engine.__file__).parent)
 
 
+class Pump(Protocol):
+    """What is looked at."""
+
+    rounds: int
+    acts_in: int | None
+
+
 class PumpWatch:
     """Used by one thread."""
 
-    def __init__(self, thread: Thread, rounds: Callable[[], int]) -> None:
+    def __init__(self, thread: Thread, pump: Pump) -> None:
         self._thread = thread
-        self._rounds = rounds
+        self._pump = pump
         self._seen = -1
         self._stood_s = 0.0
         self._is_told = False
@@ -40,7 +47,7 @@ class PumpWatch:
             return None
         is_dead = not self._thread.is_alive()
         frame = self._frame()
-        rounds = self._rounds()
+        rounds = self._pump.rounds
         if rounds != self._seen or not is_punctual or _is_in_engine(frame):
             self._seen = rounds
             self._stood_s = 0.0
@@ -50,7 +57,7 @@ class PumpWatch:
         return _describe(frame) if self._is_told else None
 
     def _frame(self) -> FrameType | None:
-        return sys._current_frames().get(self._thread.ident or 0)
+        return sys._current_frames().get(self._pump.acts_in or self._thread.ident or 0)
 
 
 def _is_in_engine(frame: FrameType | None) -> bool:

@@ -18,7 +18,7 @@ from windlass.engine.contract import Claim, Plan, Share
 
 
 class Rota:
-    """The plan of one child. Only the pump's thread touches it."""
+    """The plan of one child. Used by the pump, or in its place."""
 
     def __init__(
         self, queues: Sequence[str], labels: Sequence[str] = (), *, is_solo: bool = False

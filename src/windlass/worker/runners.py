@@ -110,13 +110,14 @@ class ThreadRunner(Runner):
         self._is_short_of_threads = False
         self._is_closed = False
         super().__init__(line, table, limits, execution, pace, report)
-        line.go(self.send)
+        line.do_errands(self.send)
 
     def send(self, errand: Errand[Any]) -> bool:
         """The first thread that has no job does it, and then serves the line."""
-        if self._threads:
+        has_threads = self._threads > 0
+        if has_threads:
             self._hints.put(errand)
-        return self._threads > 0
+        return has_threads
 
     def hint(self, count: int) -> None:
         with self._starting:
@@ -150,13 +151,18 @@ class ThreadRunner(Runner):
 
     def _serve(self) -> None:
         guard = ThreadGuard()
-        while not self._is_closed:
-            # Some tasks have exceptions sent into their own thread, which may arrive late.
-            with suppress(BaseException):
-                errand = self._hints.get()
-                if errand is not None:
-                    errand.run()
-                self._serve_line(guard)
+        try:
+            while not self._is_closed:
+                # Some tasks have exceptions sent into their own thread, which may arrive late.
+                with suppress(BaseException):
+                    errand = self._hints.get()
+                    if errand is not None:
+                        errand.run()
+                        errand = None  # with what it brought
+                    self._serve_line(guard)
+        finally:
+            with self._starting:
+                self._threads -= 1
 
     def _serve_line(self, guard: ThreadGuard) -> None:
         started = self._line.begin(self.kind)

@@ -151,9 +151,11 @@ class Server:
                 unsent.append(error)
             return self._passing_or_raise(error)
         finally:
-            if link is not None:
-                link.disconnect()  # a reply may be under way, which nobody else must get
-            pool.end_turn(kept)
+            try:
+                if link is not None:
+                    link.disconnect()  # a reply may be under way, which nobody else must get
+            finally:
+                pool.end_turn(kept)
         return trouble
 
     def _read(

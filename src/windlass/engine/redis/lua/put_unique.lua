@@ -24,7 +24,7 @@ end
 -- A job that waits takes over the call of another put, and stays in line if it stays ready.
 local function replace(id, record, head, body)
   local was_ready, was_in = record[STATE] == 'ready', base_of(record[QUEUE])
-  local due_ms = math.max(head[5], now_ms + head[6])
+  local due_ms = due_ms_of(head)
   local is_ready = due_ms <= now_ms
   leave(id, record)
   count(record[QUEUE], record[STATE], -1)
