@@ -6,7 +6,6 @@ import argparse
 import os
 import platform
 import shutil
-import statistics
 import subprocess
 import sys
 from collections.abc import Iterator, Sequence
@@ -14,8 +13,9 @@ from pathlib import Path
 
 import apsw
 
-from benchmarks.measures import MEASURES, NO_ENGINE, Taken
+from benchmarks.measures import MEASURES, NO_ENGINE
 from benchmarks.page import Figure, Machine, Results, encode, shown, write_results
+from benchmarks.repeating import repeat
 from benchmarks.stage import SETTINGS, compile_sources
 
 
@@ -62,19 +62,6 @@ def measure(name: str, settings: Sequence[str], runs: int) -> Iterator[Figure]:
     for setting in MEASURES[name].settings:
         if setting in settings:
             yield from repeat(name, setting, runs)
-
-
-def repeat(name: str, setting: str, runs: int) -> Iterator[Figure]:
-    """The median of every figure of a measure over so many runs, and its range."""
-    taken: dict[str, list[Taken]] = {}
-    for run in range(runs):
-        print(f"{name} {setting}, run {run + 1} of {runs} ...", file=sys.stderr)
-        for figure in MEASURES[name].take(setting):
-            taken.setdefault(figure.name, []).append(figure)
-    for figures in taken.values():
-        values = [figure.value for figure in figures]
-        median = statistics.median(values)
-        yield Figure(figures[0].name, setting, median, min(values), max(values), figures[0].unit)
 
 
 def print_table(figures: Sequence[Figure]) -> None:
