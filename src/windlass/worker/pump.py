@@ -441,7 +441,7 @@ class Pump:
     def _ask(self, timeout_s: float) -> None:
         """Put in line what the claim that waits gets, as soon as it does. Until then it waits, as
         far as anybody knows: so it is not forgotten if this is interrupted."""
-        self.acts_in = get_ident()
+        self.acts_in, call = get_ident(), self._awaiting.call
         try:
             batch = self._awaiting.ask(timeout_s)
         except EngineError as error:  # then it is repeated at once
@@ -452,7 +452,7 @@ class Pump:
         if batch is not None and batch.claims and not (batch.gone or self._inbox.commands):
             self._lease.confirm(self._awaiting.began_at)
             self._inbox.hush()
-            self._put_in_line(self._awaiting.call, batch.claims)
+            self._put_in_line(call, batch.claims)
             self._is_begun = True
 
     def _begin_awaiting(self) -> None:

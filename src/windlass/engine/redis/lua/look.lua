@@ -8,8 +8,8 @@ local suspects, queues = read_plan(6)
 if has_work(suspects, queues) then
   return 1
 end
-call('ZREMRANGEBYSCORE', key.wait, '(-inf', server_ms())
-call('ZADD', key.wait, server_ms() + tonumber(ARGV[5]), ARGV[4])
+call('ZREMRANGEBYSCORE', key.wait, '(-inf', server_ms)
+call('ZADD', key.wait, server_ms + tonumber(ARGV[5]), ARGV[4])
 local _, _, session = read_waiter(ARGV[4])
 if session and not select(2, find_session(session)) then
   -- What is handed over to it meanwhile is leased from now on.

@@ -55,7 +55,7 @@ local function ring(number)
   local wanted = math.min(number, CHUNK)
   local found, rung = waiters(0, wanted + MOST_ALONE), 0
   if #found >= wanted and sub(found[1], 1, 1) ~= '=' then
-    local waiting = call('ZCOUNT', key.wait, '(' .. text_of(server_ms()), '+inf')
+    local waiting = call('ZCOUNT', key.wait, '(' .. text_of(server_ms), '+inf')
     found = waiters(math.min(call('TIME')[2] % waiting, waiting - wanted), wanted)
   end
   for _, waiter in ipairs(found) do

@@ -3,20 +3,12 @@
 -- ARGV: 1 clock, 2 lease_ms, 3 dead_ttl_ms; what a script is about begins at 4.
 local call, sub = redis.call, string.sub
 
-local here_ms  -- the server's time, once it was asked for
-local function server_ms()
-  if not here_ms then
-    local time = call('TIME')
-    here_ms = time[1] * 1000 + math.floor(time[2] / 1000)
-  end
-  return here_ms
-end
-
-local now_ms
+local time = call('TIME')
+local server_ms, now_ms = time[1] * 1000 + math.floor(time[2] / 1000)
 if sub(ARGV[1], 1, 1) == '=' then
   now_ms = tonumber(sub(ARGV[1], 2))
 else
-  now_ms = server_ms() + tonumber(ARGV[1])
+  now_ms = server_ms + tonumber(ARGV[1])
 end
 local lease_ms = tonumber(ARGV[2])
 local dead_ttl_ms = tonumber(ARGV[3])

@@ -7,7 +7,7 @@ local MOST_ALONE = 8
 
 -- So many of those who wait, the longest waiting first, behind so many others.
 local function waiters(offset, number)
-  return call('ZRANGEBYSCORE', key.wait, '(' .. text_of(server_ms()), '+inf', 'LIMIT', offset, number)
+  return call('ZRANGEBYSCORE', key.wait, '(' .. text_of(server_ms), '+inf', 'LIMIT', offset, number)
 end
 
 -- What a waiter says of itself: its channel, whether it runs only jobs that must run alone, its session,
