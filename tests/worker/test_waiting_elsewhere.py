@@ -181,3 +181,25 @@ def test_the_watch_sees_that_it_is_inside_the_engine(
     told = [watch.look(50.0, is_punctual=True) for _ in range(4)]
     may_go.set()
     assert told == [None] * 4
+
+
+def test_news_that_comes_before_the_next_wait_finds_nothing_heard(
+    rig: Waiting, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Then nobody waits, and what was heard the last time is no answer to the next claim."""
+    inbox, awaiting, is_met = rig.pump._inbox, rig.pump._awaiting, Event()
+    real = inbox.hear
+
+    def hear(wake: Callable[[], None], wait: Callable[[], Any]) -> Any:
+        if awaiting and not is_met.is_set():
+            is_met.set()
+            inbox.commands.append(lambda: None)
+        return real(wake, wait)
+
+    rig.run_one(1)
+    monkeypatch.setattr(inbox, "hear", hear)
+    rig.wait_anew()
+    assert is_met.is_set()
+    assert len(rig.table.nonces.read()) <= 1  # that of the claim which waits
+    rig.run_one(2)
+    assert rig.starts == [0, 1, 2]

@@ -402,8 +402,9 @@ class Pump:
             self._inbox.hear(self._engine.nudge, lambda: self._wait_for_work(timeout_s))
         else:
             self._inbox.hear(self._engine.nudge, lambda: self._have_asked(timeout_s))
-            if self._heard is not None:
-                self._take(self._heard)
+            batch, self._heard = self._heard, None
+            if batch is not None:
+                self._take(batch)
                 return
         if monotonic() - began_at >= PRESS_S:
             self._line.press()
@@ -420,7 +421,7 @@ class Pump:
 
     def _have_asked(self, timeout_s: float) -> None:
         """By a thread that has no job, if there is one: what it hears of, it can run."""
-        self._heard, self._is_begun = None, False
+        self._is_begun = False
         if monotonic() < self._asks_itself_until:
             self._ask(timeout_s)
             return
