@@ -402,9 +402,8 @@ class Pump:
             self._inbox.hear(self._engine.nudge, lambda: self._wait_for_work(timeout_s))
         else:
             self._inbox.hear(self._engine.nudge, lambda: self._have_asked(timeout_s))
-            batch, self._heard = self._heard, None
-            if batch is not None:
-                self._take(batch)
+            if self._heard is not None:
+                self._take(self._heard)
                 return
         if monotonic() - began_at >= PRESS_S:
             self._line.press()
@@ -461,6 +460,7 @@ class Pump:
         plan = self._rota.plan_for(ROOM)
         nonce = self._nonces.announce()
         waits_s = min(POLL_S, self._next_due_s)
+        self._heard = None  # whatever became of the claim before
         self._awaiting.begin(Call(self._session, [], nonce, ROOM, plan), waits_s)
 
     def _take(self, batch: Batch) -> None:
