@@ -8,7 +8,7 @@ import re
 import socket
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from itertools import count
@@ -227,11 +227,13 @@ def test_replies_that_were_under_way_are_taken_for_no_others(
 
 
 def test_a_process_has_at_most_four_connections(
-    own_server: RedisServer, open_redis: OpenRedis
+    server: RedisServer, proxy: Proxy, open_redis: OpenRedis
 ) -> None:
-    """Two engine objects, as in a worker's child, many threads, one of which waits for work."""
-    url = own_server.url()
+    """Two engine objects, as in a worker's child, many threads, one of which waits for work. Every
+    reply takes a while, so that there are always more calls than connections."""
+    url = server.url(port=proxy.port)
     first, second = open_redis(url), open_redis(url)
+    proxy.delay(0.01)
     is_over = threading.Event()
 
     def load(number: int) -> None:
@@ -239,21 +241,25 @@ def test_a_process_has_at_most_four_connections(
         while not is_over.is_set():
             engine.put([new_job(number)])
             if number == 0:
-                engine.wait(Plan(queues=("none",)), 5)
+                engine.wait(Plan(queues=("none",)), 500)
 
-    callers = [threading.Thread(target=load, args=(number,)) for number in range(12)]
-    for caller in callers:
-        caller.start()
-    most = max(number_of_clients(own_server) for _ in range(50))
-    is_over.set()
-    for caller in callers:
-        caller.join()
-    assert most == MOST_CALLS + 1
+    with ThreadPoolExecutor(12) as callers:
+        loads = [callers.submit(load, number) for number in range(12)]
+        try:
+            until(lambda: proxy.living >= MOST_CALLS + 1, "all that it may open are open")
+            assert {proxy.living for _ in _moments(0.5)} == {MOST_CALLS + 1}
+        finally:
+            is_over.set()
+    for each in loads:
+        each.result()
 
 
-def number_of_clients(server: RedisServer) -> int:
-    lines = server.tell("CLIENT", "LIST").splitlines()
-    return sum(b"addr=" in line for line in lines) - 1  # one of them asks
+def _moments(seconds: float) -> Iterator[float]:
+    """Now, and every few milliseconds until the end."""
+    end = time.monotonic() + seconds
+    while (now := time.monotonic()) < end:
+        yield now
+        time.sleep(0.002)
 
 
 def test_broken_connections_are_replaced_at_once(

@@ -1,7 +1,8 @@
 """The connections of this process to one server, shared by all engine objects that use it.
 
 1. At most `MOST_CALLS` are in use at a time; with the one that a waiter listens on, a process has
-   four. Who finds all of them in use waits for its turn.
+   four. Who finds all of them in use waits for its turn, and turns come in the order of asking:
+   one that calls again and again does not pass those that wait.
 2. One that was not used for long is closed: it may have been cut on the way without a word.
 3. A forked child begins with none: sockets of its parent are left alone.
 """
@@ -13,8 +14,8 @@ import socket
 import threading
 import time
 import weakref
+from collections import deque
 from collections.abc import Iterable, Sequence
-from queue import Empty, SimpleQueue
 from typing import Any, Final, Protocol
 
 import msgspec
@@ -50,11 +51,23 @@ class Link(Protocol):
     def read_response(self) -> Any: ...
 
 
+class _Turn:
+    """One that is waited for: it is had when `has_come` can be taken."""
+
+    __slots__ = ("has_come", "link")
+
+    def __init__(self) -> None:
+        self.has_come = threading.Lock()
+        self.has_come.acquire()
+        self.link: Link | None = None
+
+
 class Pool:
     """The connections to one server with one login."""
 
-    _turns: SimpleQueue[None]  # one for each call that may begin
+    _free: int  # so many calls may begin; while somebody waits, none
     _idle: list[tuple[Link, float]]  # and since when, the one used last at the end
+    _awaited: deque[_Turn]  # the one asked for first at the left
 
     def __init__(self, address: Address) -> None:
         self._address = address
@@ -63,39 +76,65 @@ class Pool:
     def begin_anew(self) -> None:
         """Forget all connections. Another process may use them: they are not closed."""
         self._lock = threading.Lock()
-        self._turns = SimpleQueue()  # half the time of a semaphore
-        for _ in range(MOST_CALLS):
-            self._turns.put(None)
+        self._free = MOST_CALLS
         self._idle = []
+        self._awaited = deque()
 
     def begin_turn(self, timeout_s: float) -> Link | None:
         """Wait for a turn, which has to be ended. With it comes a connection that is open and has
         nothing under way, if there is one. Raises `TimeoutError` when there was no turn in time."""
+        turn: _Turn | None = None
+        link, since = None, 0.0
+        with self._lock:
+            if not self._free:
+                turn = _Turn()
+                self._awaited.append(turn)
+            else:
+                self._free -= 1
+                if self._idle:
+                    link, since = self._idle.pop()
+        if turn is not None:
+            return self._await(turn, timeout_s)
+        if link is None or time.monotonic() - since < _MOST_IDLE_S:
+            return link
         try:
-            self._turns.get(timeout=max(0.0, timeout_s))
-        except Empty:
-            message = f"{MOST_CALLS} other calls of this process are under way"
-            raise TimeoutError(message) from None
-        try:
-            with self._lock:
-                link, since = self._idle.pop() if self._idle else (None, 0.0)
-            if link is None or time.monotonic() - since < _MOST_IDLE_S:
-                return link
             link.disconnect()
         except BaseException:  # Ctrl-C, before the caller knows of its turn
-            self._turns.put(None)
+            self.end_turn(None)
             raise
         return None
+
+    def _await(self, turn: _Turn, timeout_s: float) -> Link | None:
+        try:
+            has_come = turn.has_come.acquire(timeout=max(0.0, timeout_s))
+        except BaseException:  # Ctrl-C
+            if not self._give_up(turn):
+                self.end_turn(turn.link)
+            raise
+        if not has_come and self._give_up(turn):
+            raise TimeoutError(f"{MOST_CALLS} other calls of this process are under way")
+        return turn.link
+
+    def _give_up(self, turn: _Turn) -> bool:
+        """Wait for it no longer. False if it has just come."""
+        with self._lock:
+            if turn not in self._awaited:
+                return False
+            self._awaited.remove(turn)
+        return True
 
     def end_turn(self, link: Link | None) -> None:
         """Let the next one begin, with this connection, if there is one to be kept: there must be
         no reply under way on it, nor may there ever be."""
-        try:
+        with self._lock:
+            if self._awaited:
+                turn = self._awaited.popleft()
+                turn.link = link
+                turn.has_come.release()
+                return
             if link is not None:
-                with self._lock:
-                    self._idle.append((link, time.monotonic()))
-        finally:
-            self._turns.put(None)
+                self._idle.append((link, time.monotonic()))
+            self._free += 1
 
     def connect(self, timeout_s: float) -> Link:
         """A new one, which belongs to the caller. Half of the time may be spent on being let in:
