@@ -17,7 +17,7 @@ from tests.redis_server import RedisServer
 from tests.soon import is_once
 from windlass import QueueFull, Windlass
 from windlass.core.ids import partition_of
-from windlass.engine.contract import NewJob, Plan, PutCode
+from windlass.engine.contract import BITE, NewJob, Plan, PutCode, Unroutable
 from windlass.engine.redis import partitions as placing
 from windlass.engine.redis.engine import RedisEngine
 from windlass.engine.redis.partitions import Partitions
@@ -85,6 +85,19 @@ def test_an_id_made_for_more_partitions_has_a_place(engine: RedisEngine) -> None
         job = made(wide)
         engine.put([job])
         assert engine.get([job.id]) != [None]
+
+
+def test_what_nobody_knew_is_offered_again_in_every_partition(engine: RedisEngine) -> None:
+    """More of it than one bite in the first: a claim may begin with any of them."""
+    for _ in range(4):  # each in the next one
+        engine.put([made(engine) for _ in range(BITE + 1)])
+    batches = [engine.claim("worker", f"nonce-{number}", Plan(), 500) for number in range(2)]
+    held = [Unroutable(id=one.id, token=one.token) for each in batches for one in each.claims]
+    engine.finish(held)
+    assert len(held) == 4 * (BITE + 1)
+    assert engine.adopt(["t", "other"]) == 4 * BITE
+    assert engine.adopt(["t", "other"]) == 4
+    assert engine.check() == []
 
 
 def test_a_repeated_claim_leases_nothing_in_partitions_that_do_not_know_it(

@@ -258,8 +258,8 @@ class Engine(Protocol):
         cursor that it gives. What enters the queue meanwhile may stay."""
 
     def adopt(self, tasks: Sequence[str]) -> int:
-        """Offer at once jobs of these tasks that were held as unroutable, at most `BITE`; how many.
-        Call again while it gives `BITE`."""
+        """Offer at once jobs of these tasks that were held as unroutable, at most `BITE` of each
+        partition; how many. Call again while it gives `BITE` or more."""
 
     def schedule_partition(self, name: str) -> int:
         """The partition of a schedule, and of the ids of its jobs. Asks nobody."""

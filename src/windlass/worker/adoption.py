@@ -37,4 +37,4 @@ class Adoption:
         self._due = monotonic() + LATER_S  # also when the call fails
         adopted = self._engine.adopt([task for task in self._tasks if task not in self._left])
         if adopted:
-            self._due = monotonic() + (0.0 if adopted == BITE else SOON_S)
+            self._due = monotonic() + (0.0 if adopted >= BITE else SOON_S)

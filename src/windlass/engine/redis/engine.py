@@ -209,12 +209,10 @@ class RedisEngine(Caller):
         return [found[at] for at in range(len(keys))]
 
     def adopt(self, tasks: Sequence[str]) -> int:
-        adopted = 0
-        for partition in range(self._partitions.number):
-            packed = [b"%d" % (BITE - adopted), *arguments.of_texts(tasks)]
-            (number,) = self._run([self._call(partition, "adopt", packed)])
-            adopted += number
-        return adopted
+        """From all partitions alike: the claim that follows may begin with any of them."""
+        packed = [b"%d" % BITE, *arguments.of_texts(tasks)]
+        numbers = range(self._partitions.number)
+        return sum(self._run([self._call(number, "adopt", packed) for number in numbers]))
 
     def queues(self) -> list[QueueRecord]:
         """Those of the first partition: all are changed alike, this one last."""
