@@ -15,6 +15,7 @@ from tests.worker.yard import until
 from windlass.core.states import State
 from windlass.engine.contract import Plan
 from windlass.worker import pump as pump_module
+from windlass.worker.runners import ThreadRunner
 
 ALONE = Plan(suspects=True)
 
@@ -76,6 +77,23 @@ def test_a_child_for_suspects_does_not_end_while_it_runs_one(
     rig.gate.set()
     assert rig.ended.wait(5)
     assert rig.record(job_id).state is State.SUCCEEDED
+
+
+def test_nothing_is_leased_unasked_while_a_job_is_about_to_start(
+    rig: Rig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nobody begins it here. Once it runs, it may block all of this process."""
+    hints: list[tuple[ThreadRunner, int]] = []
+    with monkeypatch.context() as held_up:
+        held_up.setattr(pump_module, "IMPATIENCE_S", 60.0)
+        held_up.setattr(ThreadRunner, "hint", lambda runner, count: hints.append((runner, count)))
+        job = rig.task.enqueue(1)
+        rig.start()
+        until(lambda: hints and {"wait", "await_claim"} & set(rig.faulty.calls), "a rest")
+        assert "await_claim" not in rig.faulty.calls
+    ThreadRunner.hint(*hints[0])
+    rig.await_state(job.id, State.SUCCEEDED)
+    until(lambda: "await_claim" in rig.faulty.calls, "a claim that waits")
 
 
 def test_a_hand_back_gives_back_what_a_claim_got_that_waits(rig: Rig) -> None:

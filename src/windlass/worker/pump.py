@@ -19,7 +19,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from logging import getLogger
 from math import inf
-from threading import Event, get_ident
+from threading import Event
 from time import monotonic
 from typing import Any, NoReturn
 
@@ -42,11 +42,12 @@ from windlass.worker.adoption import Adoption
 from windlass.worker.awaiting import ROOM, Awaiting
 from windlass.worker.backoff import Backoff
 from windlass.worker.calls import Call, Owner
-from windlass.worker.errands import Failed
+from windlass.worker.giving_back import GivingBack
 from windlass.worker.inbox import Inbox
 from windlass.worker.intake import Intake
 from windlass.worker.lease import Lease
 from windlass.worker.line import Line
+from windlass.worker.listening import Listening
 from windlass.worker.nonces import Nonces
 from windlass.worker.pace import Pace
 from windlass.worker.rota import Rota
@@ -61,8 +62,6 @@ MAX_TURN = 300
 PRESS_S = 0.002
 #: A job that was claimed by a worker with nothing else to do is left alone for so long, in seconds.
 BEGIN_S = 0.0005
-#: After somebody was interrupted who waited in the pump's place, it waits by itself for so long.
-ASKS_ITSELF_S = 1.0
 #: A claim that has waited in line for this long, in seconds, is handed back.
 IMPATIENCE_S = 0.25
 #: After that nothing is claimed for so long, in seconds: whoever can start it comes first.
@@ -108,13 +107,13 @@ class Pump:
         self._intake = Intake(tasks, line, inbox.outcomes, is_solo=self._plan.suspects)
         self.rounds = 0  # it grows as long as the pump goes on, be the engine there or away
         self._handing_back = Event()  # cuts a back-off short
-        self.acts_in: int | None = None  # the thread that does something in the pump's place
-        # What the pump's thread touches, or that one while the pump waits for it.
+        self._giving_back = GivingBack(engine, nonces, inbox, self._note_away)
+        # What the pump's thread touches, or the one that acts in its place.
         self._unsettled: Call | None = None
         self._awaiting = Awaiting(engine)
-        self._heard: Batch | None = None  # what it got
-        self._is_begun = False  # and whether that is in line
-        self._asks_itself_until = 0.0
+        self._listening = Listening(
+            self._awaiting, line, lease, inbox, self._put_in_line, self._note_away
+        )
         self._can_await = Capability.AWAITED_CLAIMS in engine.capabilities
         self._is_draining = False
         self._is_away = False
@@ -128,6 +127,11 @@ class Pump:
         self._disowned: set[tuple[str, str]] = set()
 
     # ----------------------------------------------------------------------- for other threads
+
+    @property
+    def acts_in(self) -> int | None:
+        """The thread that does something in the pump's place, if there is one."""
+        return self._listening.acts_in
 
     def drain(self) -> None:
         """Claim nothing more, and end when everything in hand is done."""
@@ -271,12 +275,7 @@ class Pump:
 
     def _leave(self, call: Call) -> NoReturn:
         if call.room:
-            try:
-                self._engine.release(call.session, call.nonce)
-            except EngineError as error:
-                _tell_left(error)
-            else:
-                self._nonces.forget(call.nonce)
+            self._giving_back.leave(call)
         raise Drained
 
     def _send(self, call: Call) -> Turn:
@@ -392,8 +391,9 @@ class Pump:
 
     def _rest(self, room: int) -> None:
         """Sleep until a runner reports, the supervisor speaks, or the engine may have work."""
-        # While a job runs, which may block all of this process, nothing is leased for it unasked.
-        if room and self._can_await and not self._awaiting and not self._line.busy():
+        # A job that runs, or is about to, may block all of this process: so nothing is leased for
+        # it unasked.
+        if room and self._can_await and not self._awaiting and not self._line.in_hand():
             self._begin_awaiting()
         timeout_s, began_at = self._rest_s(), monotonic()
         if not room:
@@ -401,9 +401,9 @@ class Pump:
         elif not self._awaiting:
             self._inbox.hear(self._engine.nudge, lambda: self._wait_for_work(timeout_s))
         else:
-            self._inbox.hear(self._engine.nudge, lambda: self._have_asked(timeout_s))
-            if self._heard is not None:
-                self._take(self._heard)
+            self._inbox.hear(self._engine.nudge, lambda: self._listening.listen(timeout_s))
+            if self._listening.heard is not None:
+                self._take(self._listening.heard)
                 return
         if monotonic() - began_at >= PRESS_S:
             self._line.press()
@@ -418,56 +418,18 @@ class Pump:
             self._note_away(error)
             self._handing_back.wait(POLL_S)
 
-    def _have_asked(self, timeout_s: float) -> None:
-        """By a thread that has no job, if there is one: what it hears of, it can run."""
-        self._is_begun = False
-        if monotonic() < self._asks_itself_until:
-            self._ask(timeout_s)
-            return
-        offered = self._line.offered
-        try:
-            self._line.have_done(lambda: self._ask(timeout_s))
-        except Failed as failed:
-            # The code of an earlier job may have sent this into the thread. Whatever else it is, it
-            # comes again if the pump asks by itself, which it does for a while.
-            log.debug("a thread for jobs was interrupted while it waited: %r", failed.__cause__)
-            self._asks_itself_until = monotonic() + ASKS_ITSELF_S
-            self._is_begun = self._line.offered > offered
-            if self._heard is None:
-                self._awaiting.cut_short()
-        finally:
-            self.acts_in = None
-
-    def _ask(self, timeout_s: float) -> None:
-        """Put in line what the claim that waits gets, as soon as it does. Until then it waits, as
-        far as anybody knows: so it is not forgotten if this is interrupted."""
-        self.acts_in, call = get_ident(), self._awaiting.call
-        try:
-            batch = self._awaiting.ask(timeout_s)
-        except EngineError as error:  # then it is repeated at once
-            self._note_away(error)
-            return
-        self._heard = batch
-        # What was said meanwhile finds a claim that has not started: the pump heeds it first.
-        if batch is not None and batch.claims and not (batch.gone or self._inbox.commands):
-            self._lease.confirm(self._awaiting.began_at)
-            self._inbox.hush()
-            self._put_in_line(call, batch.claims)
-            self._is_begun = True
-
     def _begin_awaiting(self) -> None:
         self._adopt()
         plan = self._rota.plan_for(ROOM)
         nonce = self._nonces.announce()
         waits_s = min(POLL_S, self._next_due_s)
-        self._heard = None  # whatever became of the claim before
-        self._awaiting.begin(Call(self._session, [], nonce, ROOM, plan), waits_s)
+        self._listening.begin(Call(self._session, [], nonce, ROOM, plan), waits_s)
 
     def _take(self, batch: Batch) -> None:
         """What the claim that waited got."""
         call = self._awaiting.end()
         self._claim_sent_at = self._awaiting.began_at
-        if self._is_begun:
+        if self._listening.is_begun:
             self._nonces.begin(call.nonce, len(batch.claims))
         else:
             if batch.claims:
@@ -482,7 +444,7 @@ class Pump:
     def _call_off(self) -> None:
         """The claim that waits is not wanted any more."""
         if self._awaiting:
-            self._give_back(self._awaiting.end())
+            self._giving_back.give_back(self._awaiting.end())
 
     def _rest_s(self) -> float:
         waits = [self._awaiting.left_s() if self._awaiting else min(POLL_S, self._next_due_s)]
@@ -544,57 +506,22 @@ class Pump:
         ]
         unsettled = self._unsettled or Call(self._session, [])
         outcomes = unsettled.outcomes + self._collect(inf)
-        outcomes += [Released(id=job.id, token=job.token, started=True) for job in running]
         try:
-            if outcomes:
-                self._engine.finish(outcomes)
-            for call in self._unknown(unsettled):
-                self._engine.release(call.session, call.nonce)
-            log.info("handed back %s", Count(len(running), "running job"))
-        except EngineError as error:
-            _tell_left(error)
+            self._giving_back.leave_all(outcomes, running, self._unknown(unsettled))
         finally:
             self._owner.end_at_once()
 
     def _take_apart(self) -> None:
-        """After an error that is none of the engine's being away: report one by one, so that one
-        bad outcome does not hold up the others, and give back what the call may have claimed."""
+        """After an error that is none of the engine's being away."""
         call, self._unsettled = self._unsettled, None
-        for outcome in call.outcomes if call else ():
-            self._report_alone(outcome)
+        self._giving_back.report_one_by_one(call.outcomes if call else ())
         for unknown in self._unknown(call):
-            self._give_back(unknown)
+            self._giving_back.give_back(unknown)
 
     def _unknown(self, unsettled: Call | None) -> list[Call]:
         """The calls that may have claimed something."""
         awaited = self._awaiting.end() if self._awaiting else None
         return [call for call in (unsettled, awaited) if call is not None and call.room]
-
-    def _give_back(self, call: Call) -> None:
-        """What a call may have claimed. If this fails too, a later beat gives it back."""
-        self._nonces.forget(call.nonce)
-        try:
-            self._engine.release(call.session, call.nonce)
-        except EngineError as error:
-            self._note_away(error)
-        except Exception:
-            # Without the nonce: whoever knows it could end these jobs.
-            log.exception("claims of session %s could not be given back", call.session)
-
-    def _report_alone(self, outcome: Outcome) -> None:
-        try:
-            self._engine.finish([outcome])
-        except EngineError:
-            self._inbox.outcomes.append(outcome)
-        except Exception:
-            log.exception("the outcome of job %s cannot be reported and is dropped", outcome.id)
-            self._nonces.drop(outcome.token)
-        else:
-            self._nonces.end([outcome])
-
-
-def _tell_left(error: EngineError) -> None:
-    log.warning("what is in hand is left to the supervisor to give back: %s", error)
 
 
 def _do_nothing() -> None:

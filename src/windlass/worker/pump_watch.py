@@ -28,7 +28,9 @@ class Pump(Protocol):
     """What is looked at."""
 
     rounds: int
-    acts_in: int | None
+
+    @property
+    def acts_in(self) -> int | None: ...
 
 
 class PumpWatch:
