@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import socket
 import threading
@@ -19,8 +20,9 @@ from tests.engines.conftest import OpenRedis, new_job
 from tests.redis_server import RedisServer
 from tests.worker.yard import until
 from windlass.engine.contract import Placed, Plan, PutCode, Succeeded, Verdict
+from windlass.engine.redis import pool as pool_module
 from windlass.engine.redis.keys import KINDS, key
-from windlass.engine.redis.pool import LEAST_S, MOST_CALLS, send
+from windlass.engine.redis.pool import LEAST_S, MOST_CALLS, new_reader, read, send
 from windlass.errors import EngineError, EngineUnavailable
 
 JOB = "job-000000"
@@ -75,6 +77,99 @@ def test_what_cannot_be_sent_is_told_in_the_words_of_the_driver(is_closed: bool)
     assert sent_in_vain(send, is_closed=is_closed) == expected
 
 
+def read_in_vain(way: Callable[[Any], object], ending: bytes | None) -> tuple[type[Exception], str]:
+    """What is raised when this comes, or when the other side closes, or when nothing comes."""
+    here, there = socket.socketpair()
+    link = DRIVER(protocol=2)
+    link._sock = here
+    link._parser.on_connect(link)
+    link.reader = new_reader()
+    with here, there:
+        here.settimeout(0.01)
+        if ending is not None:
+            there.sendall(ending)
+            there.close()
+        with pytest.raises(redis.RedisError) as caught:
+            way(link)
+    return caught.type, str(caught.value).replace(f"{link._host_error()}", "socket")
+
+
+@pytest.mark.parametrize(
+    "ending",
+    [None, b"", b"$5\r\nab", b"nonsense\r\n", b"-ERR max number of clients reached\r\n"],
+    ids=["nothing", "closed", "cut", "nonsense", "turned away"],
+)
+def test_what_cannot_be_read_is_told_in_the_words_of_the_driver(ending: bytes | None) -> None:
+    expected = read_in_vain(lambda link: link.read_response(), ending)
+    assert read_in_vain(read, ending) == expected
+
+
+@pytest.mark.parametrize(
+    "reply",
+    [
+        b"-NOSCRIPT No matching script\r\n",
+        b"-READONLY You can't write against a read only replica.\r\n",
+        b"-LOADING Redis is loading the dataset in memory\r\n",
+        b"-WRONGPASS invalid username-password pair\r\n",
+        b"-OOM command not allowed when used memory > 'maxmemory'.\r\n",
+        b"-ERR something else\r\n",
+    ],
+)
+def test_errors_of_the_server_are_those_of_the_driver(reply: bytes) -> None:
+    here, there = socket.socketpair()
+    link = DRIVER(protocol=2)
+    link._sock = here
+    link._parser.on_connect(link)
+    link.reader = new_reader()
+    with here, there:
+        there.sendall(reply)
+        with pytest.raises(redis.RedisError) as expected:
+            link.read_response()
+        here, there = socket.socketpair()
+    link._sock = here
+    with here, there:
+        there.sendall(reply)
+        try:
+            given = read(link)
+        except redis.ConnectionError as error:
+            given = error
+    assert (type(given), str(given)) == (expected.type, str(expected.value))
+
+
+def number_of_questions(server: RedisServer, action: Callable[[], object]) -> int:
+    """How often the server was asked for the time meanwhile, by scripts and otherwise."""
+    server.tell("CONFIG", "RESETSTAT")
+    action()
+    told = server.tell("INFO", "commandstats")
+    return int(re.findall(rb"cmdstat_time:calls=(\d+)", told)[0])
+
+
+@pytest.mark.parametrize(
+    ("rested_s", "jobs", "size", "expected"),
+    [(0.0, 1, 10, 2), (60.0, 1, 10, 1), (0.0, 1, 100_000, 1), (0.0, 9, 10, 2)],
+    ids=["rested", "in a hurry", "much to copy", "several jobs"],
+)
+def test_who_enqueues_after_a_rest_has_something_to_hear_already(
+    own_server: RedisServer,
+    open_redis: OpenRedis,
+    monkeypatch: pytest.MonkeyPatch,
+    rested_s: float,
+    jobs: int,
+    size: int,
+    expected: int,
+) -> None:
+    """So the server writes to a waiter first."""
+    monkeypatch.setattr(pool_module, "RESTED_S", rested_s)
+    engine = open_redis(own_server.url())
+    for _ in range(3):  # until the server knows the scripts, and is known to
+        engine.put([new_job()])
+        engine.get([JOB])
+    news = [new_job(number, payload=b"x" * size) for number in range(1, 1 + jobs)]
+    assert number_of_questions(own_server, lambda: engine.put(news)) == expected
+    assert number_of_questions(own_server, lambda: engine.get([JOB])) == 1
+    assert engine.stats().totals == {"enqueued": 1 + jobs}
+
+
 def test_who_gets_no_turn_says_why(server: RedisServer, open_redis: OpenRedis) -> None:
     engine = open_redis(server.url(), timeout_ms=200)
     engine.put([new_job()])
@@ -94,6 +189,8 @@ def test_turns_come_in_the_order_of_asking(server: RedisServer, open_redis: Open
     engine.put([new_job()])
     pool = engine._server._pool
     links = [pool.begin_turn(0) for _ in range(MOST_CALLS)]
+    assert links[0] is not None
+    links[0].has_rested = True
     with ThreadPoolExecutor(2) as waiters:
         first = waiters.submit(pool.begin_turn, 20)
         until(lambda: len(pool._awaited) == 1, "the first waits")
@@ -103,6 +200,7 @@ def test_turns_come_in_the_order_of_asking(server: RedisServer, open_redis: Open
         with pytest.raises(TimeoutError, match="are under way"):
             pool.begin_turn(0)
         assert first.result(20) is links[0]
+        assert not links[0].has_rested
         assert not second.done()
         pool.end_turn(links[1])
         assert second.result(20) is links[1]

@@ -15,11 +15,13 @@ import threading
 import time
 import weakref
 from collections import deque
-from collections.abc import Iterable, Sequence
-from typing import Any, Final, Protocol
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, Final, Protocol, cast
 
+import hiredis
 import msgspec
 import redis
+from redis._parsers import BaseParser
 from redis.backoff import NoBackoff
 from redis.connection import Connection, SSLConnection, UnixDomainSocketConnection
 from redis.retry import Retry
@@ -31,14 +33,24 @@ MOST_CALLS: Final = 3
 #: Any step is given so much time, however late it is: none at all would mean not to wait.
 LEAST_S: Final = 0.001
 _MOST_IDLE_S: Final = 60.0
+#: A connection that was not used for so long is not one of a caller in a hurry.
+RESTED_S: Final = 0.002
+_MOST_BYTES: Final = 65_536
 #: What the driver would tell the server of itself, at the cost of a round trip each.
 _INTRODUCTIONS: Final = ("driver_info", "lib_name", "lib_version")
 
 
+#: The driver's error for what the server says.
+_error_of: Final[Callable[[str], Exception]] = cast(Any, BaseParser).parse_error
+
+
 class Link(Protocol):
-    """What is used of the driver's connections, which have no types of their own."""
+    """What is used of the driver's connections, which have no types of their own, and what each of
+    them is given here."""
 
     _sock: socket.socket | None
+    reader: hiredis.Reader
+    has_rested: bool  # since its last use, if that was not long ago
 
     def connect(self) -> None: ...
 
@@ -95,7 +107,11 @@ class Pool:
                     link, since = self._idle.pop()
         if turn is not None:
             return self._await(turn, timeout_s)
-        if link is None or time.monotonic() - since < _MOST_IDLE_S:
+        if link is None:
+            return None
+        idle_s = time.monotonic() - since
+        if idle_s < _MOST_IDLE_S:
+            link.has_rested = idle_s > RESTED_S
             return link
         try:
             link.disconnect()
@@ -130,6 +146,8 @@ class Pool:
             if self._awaited:
                 turn = self._awaited.popleft()
                 turn.link = link
+                if link is not None:
+                    link.has_rested = False
                 turn.has_come.release()
                 return
             if link is not None:
@@ -141,6 +159,8 @@ class Pool:
         whoever gets no answer should rather knock again."""
         link = _make(self._address, max(timeout_s, LEAST_S))
         link.connect()
+        link.reader = new_reader()
+        link.has_rested = False
         return link
 
     def close(self) -> None:
@@ -149,6 +169,10 @@ class Pool:
             idle, self._idle = self._idle, []
         for link, _ in idle:
             link.disconnect()
+
+
+def new_reader() -> hiredis.Reader:
+    return hiredis.Reader(protocolError=redis.exceptions.InvalidResponse, replyError=_error_of)
 
 
 def send(link: Link, commands: Iterable[bytes], seconds: float) -> None:
@@ -168,6 +192,29 @@ def send(link: Link, commands: Iterable[bytes], seconds: float) -> None:
         raise redis.exceptions.ConnectionError(
             f"Error {number} while writing to socket. {text}."
         ) from error
+
+
+def read(link: Link) -> Any:
+    """The next reply; one that is an error is given as such. The driver does the same in more
+    calls, on the way to the wait for it as well: until then the server may not get a processor."""
+    connected, reader = link._sock, link.reader
+    if connected is None:
+        raise redis.exceptions.ConnectionError("The connection is closed.")
+    while (reply := reader.gets()) is False:
+        try:
+            came = connected.recv(_MOST_BYTES)
+        except TimeoutError as error:
+            raise redis.exceptions.TimeoutError("Timeout reading from socket") from error
+        except OSError as error:
+            raise redis.exceptions.ConnectionError(
+                f"Error while reading from socket: {error.args}"
+            ) from error
+        if not came:
+            raise redis.exceptions.ConnectionError("Connection closed by server.")
+        reader.feed(came)
+    if isinstance(reply, redis.exceptions.ConnectionError):
+        raise reply  # it says no more than that
+    return reply
 
 
 def allow(link: Link, seconds: float) -> float:

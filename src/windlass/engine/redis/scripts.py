@@ -47,7 +47,8 @@ class Script:
         self.sha = hashlib.sha1(self.text, usedforsecurity=False).hexdigest().encode()
         #: The text for a server whose memory is full, where it may go on.
         self.text_when_full: bytes | None = None
-        if "meta" in self.keys and not any(map(_ADDS.search, parts)):
+        self.adds = any(map(_ADDS.search, parts))
+        if "meta" in self.keys and not self.adds:
             self.text_when_full = f"{head}{_REMOVE_NOTHING}\n{body}".encode()
 
     def prefixes(self, namespace: str, partition: int) -> Prefixes:
@@ -57,6 +58,7 @@ class Script:
             Prefix((b"EVALSHA", self.sha, *rest)),
             Prefix((b"EVAL", self.text, *rest)),
             (b"EVAL", self.text_when_full, *rest) if self.text_when_full else None,
+            self.adds,
         )
 
 
@@ -83,6 +85,7 @@ class Prefixes(NamedTuple):
     by_digest: Prefix
     whole: Prefix  # for a server that forgot it
     when_full: tuple[bytes, ...] | None  # for one whose memory is full; seldom packed
+    adds: bool
 
 
 def pack(*arguments: bytes) -> bytes:
