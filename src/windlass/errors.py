@@ -178,7 +178,7 @@ class EngineError(WindlassError):
 
 class EngineUnavailable(EngineError):
     """The engine did not answer in time. Whether the call took effect is unknown, unless it is
-    `unsent`; repeating it with the same id is harmless."""
+    `unsent`, or was refused, which is the same; repeating it with the same id is harmless."""
 
     def __init__(
         self,

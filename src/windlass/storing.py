@@ -227,7 +227,7 @@ def _to_handle(app: Windlass, job: NewJob, placed: Placed) -> Job[Any]:
 
 def _became_of(job: NewJob, error: EngineUnavailable) -> str:
     if error.unsent:
-        return f"Nothing was sent: job {job.id} was not stored, and the call may be repeated."
+        return f"Job {job.id} was not stored, and the call may be repeated."
     return (
         f"Whether job {job.id} was stored is not known. To repeat the call without running it "
         "twice, enqueue it with using(idempotency_key=...)."

@@ -71,8 +71,9 @@ def test_it_is_read(fresh: RedisEngine) -> None:
 
 
 def test_it_takes_in_nothing_new(fresh: RedisEngine) -> None:
-    with pytest.raises(EngineUnavailable, match="raise maxmemory, or remove jobs"):
+    with pytest.raises(EngineUnavailable, match="raise maxmemory, or remove jobs") as caught:
         fresh.put([new_job(100)])
+    assert caught.value.unsent  # what was refused was not done
     assert fresh.get(["job-000100"]) == [None]
 
 

@@ -67,7 +67,7 @@ def test_a_call_in_an_outage_fails_in_its_time(
 @pytest.mark.parametrize(
     ("outage", "is_warm", "note"),
     [
-        (Proxy.refuse, False, "Nothing was sent: job {id} was not stored"),
+        (Proxy.refuse, False, "Job {id} was not stored"),
         (Proxy.freeze, True, "Whether job {id} was stored is not known"),
     ],
     ids=["never sent", "sent"],

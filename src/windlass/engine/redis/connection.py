@@ -108,11 +108,11 @@ class Server:
         replies: dict[int, Reply] = {}
         pause_s = 0.0  # most connections break while nobody uses them
         cause: Exception | None = None
-        troubles, unsent = 0, list[Exception]()
+        troubles, in_vain = 0, list[Exception]()
         left = list(range(len(commands)))
         waits = len(calls) == 1 and calls[0].may_be_heard
         while True:
-            trouble = self._attempt(commands, left, replies, deadline, unsent, waits)
+            trouble = self._attempt(commands, left, replies, deadline, in_vain, waits)
             if trouble is None:
                 return list(map(replies.__getitem__, range(len(commands))))
             troubles += 1
@@ -126,7 +126,7 @@ class Server:
             if cause is None or not isinstance(trouble, redis.exceptions.TimeoutError):
                 cause = trouble  # the last try may only have had too little time
             if time.monotonic() + pause_s >= deadline:
-                raise self._unavailable(cause, deadline, len(unsent) == troubles) from cause
+                raise self._unavailable(cause, deadline, len(in_vain) == troubles) from cause
             time.sleep(pause_s * random.uniform(0.5, 1.0))
             pause_s = min(pause_s * 2 or _FIRST_PAUSE_S, _MOST_PAUSE_S)
 
@@ -136,10 +136,11 @@ class Server:
         left: list[int],
         replies: dict[int, Reply],
         deadline: float,
-        unsent: list[Exception],
+        in_vain: list[Exception],
         waits: bool,
     ) -> Exception | None:
-        """Send what has no reply yet; the trouble that may pass, or None when all is answered."""
+        """Send what has no reply yet; the trouble that may pass, or None when all is answered.
+        Trouble by which nothing was done is noted: nothing was sent, or the one call refused."""
         pool = self._pool
         kept: Link | None = None
         try:
@@ -159,12 +160,14 @@ class Server:
             else:
                 send(link, sent, allowed_s)
             trouble = self._read(link, left, replies, deadline, allowed_s)
+            if trouble is not None and len(commands) == 1:
+                in_vain.append(trouble)
             if trouble is None or isinstance(trouble, redis.exceptions.NoScriptError):
                 kept, link = link, None  # otherwise a new one may lead to another server
         except (redis.exceptions.RedisError, OSError) as error:
             pool.close()  # the others have most likely broken with this one
             if link is None:
-                unsent.append(error)
+                in_vain.append(error)
             return self._passing_or_raise(error)
         finally:
             try:
