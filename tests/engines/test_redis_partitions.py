@@ -100,6 +100,16 @@ def test_what_nobody_knew_is_offered_again_in_every_partition(engine: RedisEngin
     assert engine.check() == []
 
 
+def test_many_partitions_adopt_few_each(server: RedisServer, open_redis: OpenRedis) -> None:
+    engine = open_redis(server.url(partitions=64))
+    for _ in range(2):
+        engine.put([made(engine) for _ in range(20)])
+    claims = engine.claim("worker", "nonce", Plan(), 100).claims
+    engine.finish([Unroutable(id=one.id, token=one.token) for one in claims])
+    each = 4 * BITE // 64
+    assert [engine.adopt(["t"]) for _ in range(3)] == [2 * each, 40 - 2 * each, 0]
+
+
 def test_a_repeated_claim_leases_nothing_in_partitions_that_do_not_know_it(
     engine: RedisEngine,
 ) -> None:

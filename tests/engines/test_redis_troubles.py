@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import os
 import re
-import signal
 import socket
 import threading
 import time
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
@@ -18,11 +16,10 @@ from redis.connection import UnixDomainSocketConnection
 
 from tests.engines.conftest import OpenRedis, new_job
 from tests.redis_server import RedisServer
-from tests.worker.yard import until
 from windlass.engine.contract import Placed, Plan, PutCode, Succeeded, Verdict
 from windlass.engine.redis import pool as pool_module
 from windlass.engine.redis.keys import KINDS, key
-from windlass.engine.redis.pool import LEAST_S, MOST_CALLS, new_reader, read, send
+from windlass.engine.redis.pool import LEAST_S, new_reader, read, send
 from windlass.errors import EngineError, EngineUnavailable
 
 JOB = "job-000000"
@@ -168,71 +165,6 @@ def test_who_enqueues_after_a_rest_has_something_to_hear_already(
     assert number_of_questions(own_server, lambda: engine.put(news)) == expected
     assert number_of_questions(own_server, lambda: engine.get([JOB])) == 1
     assert engine.stats().totals == {"enqueued": 1 + jobs}
-
-
-def test_who_gets_no_turn_says_why(server: RedisServer, open_redis: OpenRedis) -> None:
-    engine = open_redis(server.url(), timeout_ms=200)
-    engine.put([new_job()])
-    pool = engine._server._pool
-    for _ in range(2):  # the second time all turns are there again
-        links = [pool.begin_turn(0) for _ in range(MOST_CALLS)]
-        with pytest.raises(EngineUnavailable, match="3 other calls of this process are under way"):
-            engine.put([new_job(1)])
-        for link in links:
-            pool.end_turn(link)
-        assert engine.put([new_job(1)])[0].code is PutCode.CREATED
-
-
-def test_turns_come_in_the_order_of_asking(server: RedisServer, open_redis: OpenRedis) -> None:
-    """One that calls again and again would otherwise take each turn before the waiter is awake."""
-    engine = open_redis(server.url(), timeout_ms=20_000)
-    engine.put([new_job()])
-    pool = engine._server._pool
-    links = [pool.begin_turn(0) for _ in range(MOST_CALLS)]
-    assert links[0] is not None
-    links[0].has_rested = True
-    with ThreadPoolExecutor(2) as waiters:
-        first = waiters.submit(pool.begin_turn, 20)
-        until(lambda: len(pool._awaited) == 1, "the first waits")
-        second = waiters.submit(pool.begin_turn, 20)
-        until(lambda: len(pool._awaited) == 2, "the second waits")
-        pool.end_turn(links[0])
-        with pytest.raises(TimeoutError, match="are under way"):
-            pool.begin_turn(0)
-        assert first.result(20) is links[0]
-        assert not links[0].has_rested
-        assert not second.done()
-        pool.end_turn(links[1])
-        assert second.result(20) is links[1]
-    for _ in range(2):  # the second time all are there again
-        for link in links:
-            pool.end_turn(link)
-        links = [pool.begin_turn(0) for _ in range(MOST_CALLS)]
-    for link in links:
-        pool.end_turn(link)
-
-
-def test_a_waiter_that_is_interrupted_takes_no_turn(
-    server: RedisServer, open_redis: OpenRedis
-) -> None:
-    pool = open_redis(server.url())._server._pool
-    links = [pool.begin_turn(0) for _ in range(MOST_CALLS)]
-
-    def interrupt() -> None:
-        until(lambda: pool._awaited, "somebody waits")
-        os.kill(os.getpid(), signal.SIGINT)
-
-    interrupting = threading.Thread(target=interrupt)
-    interrupting.start()
-    with pytest.raises(KeyboardInterrupt):
-        pool.begin_turn(20)
-    interrupting.join()
-    for _ in range(2):  # the second time all are there again
-        for link in links:
-            pool.end_turn(link)
-        links = [pool.begin_turn(0) for _ in range(MOST_CALLS)]
-    for link in links:
-        pool.end_turn(link)
 
 
 def test_a_server_that_is_not_there(own_server: RedisServer, open_redis: OpenRedis) -> None:

@@ -1,7 +1,7 @@
 """Giving back what a call of the pump may have claimed, and reporting what it could not.
 
-None of this fails: what cannot be given back here goes back with its session, by a later beat or by
-the supervisor.
+An engine that is away is no trouble: what cannot be given back here goes back with its session, by
+a later beat or by the supervisor.
 """
 
 from __future__ import annotations

@@ -64,7 +64,7 @@ class Call(msgspec.Struct, frozen=True):
 
     @property
     def may_be_heard(self) -> bool:
-        """By somebody who waits for a job: it may add some."""
+        """By somebody who waits for a job. Of what adds anything only `open` adds none."""
         return self.prefixes is not None and self.prefixes.adds
 
 
@@ -110,9 +110,9 @@ class Server:
         cause: Exception | None = None
         troubles, in_vain = 0, list[Exception]()
         left = list(range(len(commands)))
-        waits = len(calls) == 1 and calls[0].may_be_heard
+        may_be_heard = len(calls) == 1 and calls[0].may_be_heard
         while True:
-            trouble = self._attempt(commands, left, replies, deadline, in_vain, waits)
+            trouble = self._attempt(commands, left, replies, deadline, in_vain, may_be_heard)
             if trouble is None:
                 return list(map(replies.__getitem__, range(len(commands))))
             troubles += 1
@@ -137,7 +137,7 @@ class Server:
         replies: dict[int, Reply],
         deadline: float,
         in_vain: list[Exception],
-        waits: bool,
+        may_be_heard: bool,
     ) -> Exception | None:
         """Send what has no reply yet; the trouble that may pass, or None when all is answered.
         Trouble by which nothing was done is noted: nothing was sent, or the one call refused."""
@@ -154,7 +154,7 @@ class Server:
                 link = pool.connect(min(self.timeout_s / 2, deadline - time.monotonic()))
             allowed_s = max(deadline - time.monotonic(), LEAST_S)
             sent = commands if len(left) == len(commands) else [commands[at] for at in left]
-            if waits and link.has_rested and len(sent[0]) < _MOST_COPIED:
+            if may_be_heard and link.has_rested and len(sent[0]) < _MOST_COPIED:
                 send(link, [_GREETING + sent[0]], allowed_s)
                 read(link)
             else:

@@ -70,6 +70,8 @@ R = TypeVar("R")
 
 #: What `purge` says of a partition in which it has seen all.
 _ALL_SEEN: Final = -2
+#: So many jobs are adopted at a time, however many partitions there are; one of each at least.
+_MOST_ADOPTED: Final = 4 * BITE
 _PUT_CODES: Final = {code.encode(): code for code in PutCode}
 
 
@@ -210,9 +212,8 @@ class RedisEngine(Caller):
 
     def adopt(self, tasks: Sequence[str]) -> int:
         """From all partitions alike: the claim that follows may begin with any of them."""
-        packed = [b"%d" % BITE, *arguments.of_texts(tasks)]
-        numbers = range(self._partitions.number)
-        return sum(self._run([self._call(number, "adopt", packed) for number in numbers]))
+        most = max(1, min(BITE, _MOST_ADOPTED // self._partitions.number))
+        return sum(self._broadcast("adopt", [b"%d" % most, *arguments.of_texts(tasks)]))
 
     def queues(self) -> list[QueueRecord]:
         """Those of the first partition: all are changed alike, this one last."""

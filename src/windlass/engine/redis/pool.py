@@ -50,7 +50,7 @@ class Link(Protocol):
 
     _sock: socket.socket | None
     reader: hiredis.Reader
-    has_rested: bool  # since its last use, if that was not long ago
+    has_rested: bool  # it is new, or was not used for a moment: its caller is in no hurry
 
     def connect(self) -> None: ...
 
@@ -64,18 +64,20 @@ class Link(Protocol):
 
 
 class _Turn:
-    """One that is waited for: it is had when `has_come` can be taken."""
+    """One that is waited for."""
 
-    __slots__ = ("has_come", "link")
+    __slots__ = ("has_come", "is_given", "link")
 
     def __init__(self) -> None:
-        self.has_come = threading.Lock()
+        self.has_come = threading.Lock()  # can be taken from then on
         self.has_come.acquire()
+        self.is_given = False
         self.link: Link | None = None
 
 
 class Pool:
-    """The connections to one server with one login."""
+    """The connections to one server with one login. An exception that a handler of a signal raises
+    may come between any two steps: a turn that its caller does not know of is ended here."""
 
     _free: int  # so many calls may begin; while somebody waits, none
     _idle: list[tuple[Link, float]]  # and since when, the one used last at the end
@@ -96,63 +98,71 @@ class Pool:
         """Wait for a turn, which has to be ended. With it comes a connection that is open and has
         nothing under way, if there is one. Raises `TimeoutError` when there was no turn in time."""
         turn: _Turn | None = None
-        link, since = None, 0.0
-        with self._lock:
-            if not self._free:
-                turn = _Turn()
-                self._awaited.append(turn)
-            else:
-                self._free -= 1
-                if self._idle:
-                    link, since = self._idle.pop()
-        if turn is not None:
-            return self._await(turn, timeout_s)
-        if link is None:
-            return None
-        idle_s = time.monotonic() - since
-        if idle_s < _MOST_IDLE_S:
-            link.has_rested = idle_s > RESTED_S
-            return link
+        link, since, is_begun = None, 0.0, False
         try:
+            with self._lock:
+                if self._free:
+                    if self._idle:
+                        link, since = self._idle.pop()
+                    self._free -= 1
+                    is_begun = True
+                else:
+                    turn = _Turn()
+                    self._awaited.append(turn)
+            if turn is not None:
+                return self._await(turn, timeout_s)
+            if link is None:
+                return None
+            idle_s = time.monotonic() - since
+            if idle_s < _MOST_IDLE_S:
+                link.has_rested = idle_s > RESTED_S
+                return link
             link.disconnect()
-        except BaseException:  # Ctrl-C, before the caller knows of its turn
-            self.end_turn(None)
+        except BaseException:
+            if is_begun:
+                self.end_turn(None)
+            elif turn is not None and not self._give_up(turn):
+                self.end_turn(turn.link)
             raise
         return None
 
     def _await(self, turn: _Turn, timeout_s: float) -> Link | None:
-        try:
-            has_come = turn.has_come.acquire(timeout=max(0.0, timeout_s))
-        except BaseException:  # Ctrl-C
-            if not self._give_up(turn):
-                self.end_turn(turn.link)
-            raise
-        if not has_come and self._give_up(turn):
+        turn.has_come.acquire(timeout=max(0.0, timeout_s))
+        if self._give_up(turn):
             raise TimeoutError(f"{MOST_CALLS} other calls of this process are under way")
         return turn.link
 
     def _give_up(self, turn: _Turn) -> bool:
-        """Wait for it no longer. False if it has just come."""
+        """Wait for it no longer. False if it has come."""
         with self._lock:
-            if turn not in self._awaited:
-                return False
-            self._awaited.remove(turn)
-        return True
+            if turn in self._awaited:
+                self._awaited.remove(turn)
+        return not turn.is_given
 
     def end_turn(self, link: Link | None) -> None:
         """Let the next one begin, with this connection, if there is one to be kept: there must be
         no reply under way on it, nor may there ever be."""
-        with self._lock:
-            if self._awaited:
-                turn = self._awaited.popleft()
-                turn.link = link
-                if link is not None:
-                    link.has_rested = False
-                turn.has_come.release()
-                return
-            if link is not None:
-                self._idle.append((link, time.monotonic()))
-            self._free += 1
+        is_ended = False
+        try:
+            now = time.monotonic()
+            with self._lock:
+                if self._awaited:
+                    turn = self._awaited[0]
+                    turn.link = link
+                    if link is not None:
+                        link.has_rested = False
+                    del self._awaited[0]
+                    turn.is_given = is_ended = True
+                    turn.has_come.release()
+                else:
+                    self._free += 1
+                    is_ended = True
+                    if link is not None:
+                        self._idle.append((link, now))
+        except BaseException:
+            if not is_ended:
+                self.end_turn(None)
+            raise
 
     def connect(self, timeout_s: float) -> Link:
         """A new one, which belongs to the caller. Half of the time may be spent on being let in:
@@ -160,7 +170,7 @@ class Pool:
         link = _make(self._address, max(timeout_s, LEAST_S))
         link.connect()
         link.reader = new_reader()
-        link.has_rested = False
+        link.has_rested = True
         return link
 
     def close(self) -> None:
@@ -208,7 +218,7 @@ def read(link: Link) -> Any:
         except OSError as error:
             raise redis.exceptions.ConnectionError(
                 f"Error while reading from socket: {error.args}"
-            ) from error
+            ) from error  # the driver names the address, as whoever tells of this does
         if not came:
             raise redis.exceptions.ConnectionError("Connection closed by server.")
         reader.feed(came)
