@@ -69,16 +69,31 @@ def test_no_password(shell: Shell, locked: RedisServer) -> None:
 
 
 def test_whether_a_job_was_stored_is_not_always_known(shell: Shell, locked: RedisServer) -> None:
-    url = f"redis://:right@127.0.0.1:{locked.port}/0"
-    told = {"WINDLASS_APP": "tasks:app", "WINDLASS_URL": url, "WINDLASS_ENQUEUE_TIMEOUT": "500ms"}
-    assert shell.type("enqueue", "tasks.nothing", **told).code == 0
-    locked.tell("AUTH", "right\r\nCONFIG", "SET", "maxmemory", "1")
-    ran = shell.type("enqueue", "tasks.nothing", **told)
-    locked.tell("AUTH", "right\r\nCONFIG", "SET", "maxmemory", "0")
-    assert (ran.code, ran.out) == (3, "")
+    pause = ("CLIENT", "PAUSE", "60000", "WRITE")
+    ran = enqueue_during(shell, locked, pause, ("CLIENT", "UNPAUSE"))
     assert re.search("Whether job [0-9a-z]{26} was stored is not known", ran.err)
     assert "twice, enqueue it with --idempotency-key KEY." in ran.err
     assert "using(" not in ran.err
+
+
+def test_a_full_server_has_stored_nothing(shell: Shell, locked: RedisServer) -> None:
+    limit = ("CONFIG", "SET", "maxmemory")
+    ran = enqueue_during(shell, locked, (*limit, "1"), (*limit, "0"))
+    assert re.search("Job [0-9a-z]{26} was not stored, and the call may be repeated", ran.err)
+
+
+def enqueue_during(
+    shell: Shell, locked: RedisServer, begin: tuple[str, ...], end: tuple[str, ...]
+) -> Ran:
+    """What is said of a job that is enqueued between these two commands."""
+    url = f"redis://:right@127.0.0.1:{locked.port}/0"
+    told = {"WINDLASS_APP": "tasks:app", "WINDLASS_URL": url, "WINDLASS_ENQUEUE_TIMEOUT": "500ms"}
+    assert shell.type("enqueue", "tasks.nothing", **told).code == 0
+    locked.tell("AUTH", f"right\r\n{begin[0]}", *begin[1:])
+    ran = shell.type("enqueue", "tasks.nothing", **told)
+    locked.tell("AUTH", f"right\r\n{end[0]}", *end[1:])
+    assert (ran.code, ran.out) == (3, "")
+    return ran
 
 
 def test_a_wrong_database(shell: Shell) -> None:
