@@ -164,7 +164,7 @@ def next_state(state: State, event: Event, *, cancel_requested: bool = False) ->
     return target
 
 
-class Counters(msgspec.Struct, frozen=True):
+class Counters(msgspec.Struct, frozen=True, gc=False):
     """How often a job was begun, and which budget each beginning was charged to.
 
     `attempt` counts the claim under way too, so that a job which never reports back is counted.

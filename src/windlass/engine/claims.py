@@ -46,7 +46,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
             at += share.number
 
 
-class Claim(msgspec.Struct, frozen=True, kw_only=True):
+class Claim(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """A job in the hands of a worker session. `counters` include this claim."""
 
     id: str
@@ -70,7 +70,7 @@ class Batch(msgspec.Struct, frozen=True, kw_only=True):
     suspects: bool = False  # jobs that must run alone are waiting
 
 
-class Outcome(msgspec.Struct, frozen=True, kw_only=True):
+class Outcome(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """What became of a claim. Only the subclasses below are handed to an engine."""
 
     id: str

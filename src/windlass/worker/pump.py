@@ -368,7 +368,9 @@ class Pump:
             self._idle_since = self._idle_since or self._claim_sent_at
             self._table.note_idle(self._idle_since, self._claim_sent_at)
 
-    def _count_refused(self, outcomes: Iterable[Outcome], verdicts: Iterable[Verdict]) -> None:
+    def _count_refused(self, outcomes: Iterable[Outcome], verdicts: Sequence[Verdict]) -> None:
+        if Verdict.STALE not in verdicts:
+            return
         stale = [
             outcome.id
             for outcome, verdict in zip(outcomes, verdicts, strict=True)

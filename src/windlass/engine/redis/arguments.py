@@ -33,6 +33,7 @@ from windlass.errors import EngineError
 
 _encode = msgspec.msgpack.Encoder().encode
 _NOT_SET: Final = -1
+_SUCCEED: Final = str(Event.SUCCEED)  # text is encoded faster than a member of an enumeration
 
 
 def of_jobs(jobs: Sequence[NewJob]) -> list[bytes]:
@@ -67,30 +68,38 @@ def _of_unique(unique: UniqueKey) -> tuple[object, ...]:
 
 
 def of_outcomes(outcomes: Sequence[Outcome]) -> list[bytes]:
-    arguments: list[bytes] = []
+    """The heads of all in one array, five items each, then the bytes of each; nothing for none.
+    Successes come first and by a shorter way: most outcomes are some."""
+    heads: list[object] = []
+    bodies: list[bytes] = []
     for outcome in outcomes:
-        details, body = _details(outcome)
-        # Without its first byte an array is its items one after the other, which Lua takes as such.
-        arguments += (_encode((outcome.id, outcome.token, *details))[1:], body)
-    return arguments
+        if type(outcome) is Succeeded:
+            result = outcome.result
+            has_result = result is not None
+            heads += (outcome.id, outcome.token, _SUCCEED, has_result, outcome.result_ttl_ms)
+            bodies.append(result or b"")
+        else:
+            details, body = _details(outcome)
+            heads += (outcome.id, outcome.token, *details)
+            bodies.append(body)
+    return [_encode(heads), *bodies] if heads else []
 
 
-def _details(outcome: Outcome) -> tuple[tuple[object, ...], bytes]:
+def _details(outcome: Outcome) -> tuple[tuple[Event, object, object], bytes]:
+    """What happened, and two more words for what some need."""
     match outcome:
-        case Succeeded(result=result, result_ttl_ms=ttl_ms):
-            return (Event.SUCCEED, result is not None, ttl_ms), result or b""
         case Retried(delay_ms=delay_ms, error=error):
-            return (Event.RETRY, delay_ms), error
+            return (Event.RETRY, delay_ms, False), error
         case Buried(reason=reason, error=error, started=started):
             return (Event.BURY, reason, started), error
         case Released(started=started, alone=alone):
             return (Event.RELEASE, started, alone), b""
         case Snoozed(delay_ms=delay_ms):
-            return (Event.SNOOZE, delay_ms), b""
+            return (Event.SNOOZE, delay_ms, False), b""
         case Unroutable():
-            return (Event.UNROUTABLE,), b""
+            return (Event.UNROUTABLE, False, False), b""
         case Progressed(progress=progress):
-            return (Event.PROGRESS,), progress
+            return (Event.PROGRESS, False, False), progress
         case _:
             raise TypeError(f"Expected one of the outcomes of the contract, found {outcome!r}.")
 

@@ -17,6 +17,7 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
+from operator import itemgetter
 from typing import Any, Final
 
 import msgspec
@@ -36,8 +37,10 @@ _MOST_TRAILS: Final = 1000
 #: After so many turns a session goes on to the next partition.
 _MOST_STAYS: Final = 20
 _HELD_ONLY: Final = -1
+_ACCEPTED, _REFUSED = b"10"
 _NO_CLAIM: Final = None
 
+_rank_and_place: Final = itemgetter(0, 1)
 _ages: Final = msgspec.msgpack.Decoder(dict[str, int])
 
 
@@ -253,17 +256,22 @@ class _Collected:
 
     def add(self, positions: Sequence[int], reply: Sequence[Any]) -> None:
         verdicts, gone, next_in_ms, suspects, packed_ages, *claims = reply
-        for position, verdict in zip(positions, verdicts, strict=True):
-            if verdict == ord("1"):
-                self._verdicts[position] = Verdict.OK
+        if len(positions) == len(self._verdicts) and _REFUSED not in verdicts:
+            self._verdicts = [Verdict.OK] * len(verdicts)
+        else:
+            for position, verdict in zip(positions, verdicts, strict=True):
+                if verdict == _ACCEPTED:
+                    self._verdicts[position] = Verdict.OK
         self.is_gone |= bool(gone)
         self._suspects |= bool(suspects)
         if next_in_ms >= 0:
             known = self._next_in_ms
             self._next_in_ms = next_in_ms if known is None else min(known, next_in_ms)
-        for at in range(0, len(claims), 3):
-            job_id, packed, body = claims[at : at + 3]
-            self.claims.append(records.to_claim(job_id.decode(), packed, body, self._nonce))
+        nonce, to_claim = self._nonce, records.to_claim
+        self.claims += [
+            to_claim(job_id.decode(), packed, body, nonce)
+            for job_id, packed, body in zip(claims[::3], claims[1::3], claims[2::3], strict=True)
+        ]
         if packed_ages and claims:
             self._level(_ages.decode(packed_ages), len(claims) // 3)
 
@@ -287,8 +295,8 @@ class _Collected:
 
     def _in_turn(self) -> list[tuple[int, int, Claim]]:
         """Queue by queue where the plan names them, then by priority and place."""
-        if len(self.claims) < 2:
-            return self.claims
+        if len(self.plan.queues) < 2:
+            return sorted(self.claims, key=_rank_and_place)
         turns = {queue: -number for number, queue in enumerate(reversed(self.plan.queues))}
         return sorted(
             self.claims,

@@ -74,6 +74,9 @@ _failure_head = msgspec.msgpack.Decoder(_FailureHead)
 
 #: The numbers of a record. Those of six bytes are read as two and four.
 _NUMBERS: Final = struct.Struct(">2IhI3B" + "hI" * 3 + "BH3B2H" + "b" + "hI" * 5 + "7I3H")
+#: Of these what a claim needs: attempt, starts, suspect, priority, created_ms, place, the other
+#: counters, age, the sizes of queue and task.
+_CLAIMED: Final = struct.Struct(">2I7xB" + "29x" + "bhI6xhI12x" + "5I4xI2H2x")
 
 
 def decode(packed: bytes) -> Record:
@@ -103,20 +106,24 @@ def _cut(packed: bytes, sizes: Sequence[int]) -> Iterator[str]:
 def to_claim(job_id: str, packed: bytes, body: bytes, token: str) -> tuple[int, int, Claim]:
     """Rank and place in line, and the claim. Of the record only what is needed is looked at,
     because this is done for every job."""
-    numbers = _NUMBERS.unpack_from(packed)
-    task_at = _NUMBERS.size + numbers[38]
+    numbers = _CLAIMED.unpack_from(packed)
+    attempt, starts, suspect, priority, created_high, created_low, place_high, place_low = numbers[
+        :8
+    ]
+    crashes, losses, interruptions, snoozes, strays, age, queue_size, task_size = numbers[8:]
+    task_at = _CLAIMED.size + queue_size
     claim = Claim(
         id=job_id,
         token=token,
-        task=packed[task_at : task_at + numbers[39]].decode(),
-        queue=packed[_NUMBERS.size : task_at].decode(),
-        priority=numbers[20],
+        task=packed[task_at : task_at + task_size].decode(),
+        queue=packed[_CLAIMED.size : task_at].decode(),
+        priority=priority,
         payload=body,
-        counters=Counters(*numbers[:2], *numbers[31:36]),
-        created_ms=numbers[21] << 32 | numbers[22],
-        suspect=bool(numbers[5]),
+        counters=Counters(attempt, starts, crashes, losses, interruptions, snoozes, strays),
+        created_ms=created_high << 32 | created_low,
+        suspect=suspect == 1,
     )
-    return numbers[37] - claim.priority, numbers[25] << 32 | numbers[26], claim
+    return age - priority, place_high << 32 | place_low, claim
 
 
 def to_whole_record(job_id: str, parts: Sequence[bytes | None], now_ms: int) -> JobRecord:

@@ -1,23 +1,24 @@
 -- End claims, then lease what is next in line.
 -- ARGV: 1-3 clock, 4 session, 5 nonce, 6 limit ("" = claim nothing; negative = give again what is
---       held under the nonce, and use it up; with a + the nonce is used up if nothing was leased), 7 a plan, then for each
---       outcome its head (id, token, event, and two words more for some) and its bytes
+--       held under the nonce, and use it up; with a + the nonce is used up if nothing was leased), 7 a plan, then,
+--       if there are outcomes, an array of their heads (id, token, event, and two words more, of which
+--       some make use), and the bytes of each
 -- Returns: {verdicts, a 1 or 0 for each outcome; gone; next_in_ms or -1; suspects wait; ages of queues; then
 --          for each claim its id, record, body}
 --@include finishing
 --@include claiming
 
 local suspects, queues, first = read_plan(7)
-local ids, tokens, events, ones, others = {}, {}, {}, {}, {}
-for at = first, #ARGV, 2 do
-  local number = #ids + 1
-  ids[number], tokens[number], events[number], ones[number], others[number] = cmsgpack.unpack(ARGV[at])
+local heads = ARGV[first] and cmsgpack.unpack(ARGV[first]) or {}
+local ids, verdicts = {}, {}
+for at = 1, #heads, 5 do
+  ids[#ids + 1] = heads[at]
 end
 fetch(ids)
-local verdicts = {}
 for number, id in ipairs(ids) do
-  local bytes = ARGV[first + 2 * number - 1]
-  local is_accepted = finish(id, tokens[number], events[number], bytes, ones[number], others[number])
+  local at = 5 * number
+  local is_accepted =
+    finish(id, heads[at - 3], heads[at - 2], ARGV[first + number], heads[at - 1], heads[at])
   verdicts[number] = is_accepted and '1' or '0'
 end
 count_successes()
