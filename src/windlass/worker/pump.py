@@ -57,7 +57,7 @@ log = getLogger("windlass.worker")
 #: Without any news the engine is asked this often, in seconds: wake-ups are only hints.
 POLL_S = 0.5
 #: No more are reported or claimed in one round trip: with others in hand, runners go on meanwhile.
-MAX_TURN = 300
+MAX_TURN = 400
 #: When nothing ends for this long, in seconds, all slots are made use of.
 PRESS_S = 0.002
 #: A job that was claimed by a worker with nothing else to do is left alone for so long, in seconds.
