@@ -40,11 +40,11 @@ LOG_FORMATS: Final = ("text", "json")
 
 #: The name of a module, in which parts may be `*`.
 _MODULE: Final = r"[^\W\d]\w*(\.([^\W\d]\w*|\*))*"
-#: Up to the last @ of an authority.
-_LOGIN: Final = r"^([^:/?#]+://)[^/?#]*@"
-#: What stands before the last @ of an authority; with a colon before it, also over slashes: then it
-#: is a password that was not quoted.
-_SECRET: Final = r"""://(?:[^\s/"]*|[^\s/"@]*:[^\s"]*)@"""
+#: Up to the last @ of an authority; with a colon or another @ before it, up to the last one of all:
+#: then it is a password that was not quoted.
+_LOGIN: Final = r"^([^:/?#]+://)(?:[^/?#]*[:@].*|[^/?#]*)@"
+#: The same in any text, where PASSWORD stands for one.
+_SECRET: Final = r"""://(?!\w*:PASSWORD@)(?:[^\s/"]*|[^\s/"@]*:[^\s"]*)@"""
 
 
 class SettingArguments(TypedDict, total=False):

@@ -295,8 +295,14 @@ def test_passwords_are_never_shown() -> None:
     assert "lease_ms=30000" in repr(app.settings)
 
 
-def test_a_url_without_a_secret_is_shown_as_it_is() -> None:
-    assert without_secrets("sqlite:////tmp/a.db") == "sqlite:////tmp/a.db"
+@pytest.mark.parametrize("password", ["p@ss", "p/ss", "p#ss", "p?ss", "p@s#w/r?d", "it's"])
+def test_passwords_are_never_shown_however_they_were_written(password: str) -> None:
+    assert without_secrets(f"redis://user:{password}@host/0") == "redis://***@host/0"
+
+
+@pytest.mark.parametrize("url", ["sqlite:////tmp/a.db", "sqlite:////tmp/a@b.db", "redis://h:1/0"])
+def test_a_url_without_a_secret_is_shown_as_it_is(url: str) -> None:
+    assert without_secrets(url) == url
 
 
 @pytest.mark.parametrize(

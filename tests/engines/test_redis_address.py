@@ -60,6 +60,11 @@ def test_urls(url: str, address: Address) -> None:
         ("redis://h?namespace={a}", "namespace of 1 to 100 letters"),
         ("redis://h?allow_eviction=yes", "allow_eviction=0"),
         ("unix://run/redis.sock", "three slashes"),
+        ("redis://:pa/ss@host/0", "a slash before the @.*%2F for /"),
+        ("redis://:p@ss#w/rd@host/0", "a # before the @.*%23 for #"),
+        ("redis://:pa#ss@host/0", "a # before the @"),
+        ("redis://:pa?ss@host/0", "a question mark before the @.*%3F for ?"),
+        ("redis://user:pa?ss@host/0", "a question mark before the @"),
         ("mysql://h", "sqlite:///, redis://, rediss:// or unix://"),
     ],
 )

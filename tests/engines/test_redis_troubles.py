@@ -27,6 +27,18 @@ JOB = "job-000000"
 DRIVER: Any = UnixDomainSocketConnection
 
 
+def test_a_password_that_is_asked_for_later_on(
+    own_server: RedisServer, open_redis: OpenRedis
+) -> None:
+    """Long commands of somebody unknown are refused before anything else is looked at."""
+    engine = open_redis(f"redis://127.0.0.1:{own_server.port}/0")
+    engine.put([new_job()])
+    own_server.tell("CONFIG", "SET", "requirepass", "secret")
+    own_server.tell("AUTH", "secret\r\nCLIENT", "KILL", "TYPE", "normal")
+    with pytest.raises(EngineError, match=r"asks for a password .* and there is none in"):
+        engine.stats()
+
+
 def test_a_server_that_forgot_its_scripts(own_server: RedisServer, open_redis: OpenRedis) -> None:
     engine = open_redis(own_server.url(partitions=4))
     engine.put([new_job(number) for number in range(20)])
@@ -99,6 +111,29 @@ def read_in_vain(way: Callable[[Any], object], ending: bytes | None) -> tuple[ty
 def test_what_cannot_be_read_is_told_in_the_words_of_the_driver(ending: bytes | None) -> None:
     expected = read_in_vain(lambda link: link.read_response(), ending)
     assert read_in_vain(read, ending) == expected
+
+
+@pytest.mark.parametrize(
+    ("word", "kind"),
+    [
+        ("READONLY", redis.exceptions.ReadOnlyError),
+        ("OOM", redis.exceptions.OutOfMemoryError),
+        ("MISCONF", redis.exceptions.ResponseError),
+    ],
+)
+def test_an_error_in_a_script_of_an_older_server_is_that_of_its_command(
+    word: str, kind: type[Exception]
+) -> None:
+    """In the words of Redis 6.2.14."""
+    reader = new_reader()
+    where = f"(call to f_{'a8' * 20}): @user_script:411: @user_script: 411"
+    reader.feed(f"-ERR Error running script {where}: -{word} It's said why.\r\n".encode())
+    reader.feed(f"-ERR Error running script {where}: bad argument: -1\r\n".encode())
+    met, other = reader.gets(), reader.gets()
+    assert type(met) is kind
+    assert str(met).endswith("It's said why.")
+    assert ("MISCONF" in str(met)) == (word == "MISCONF")  # where its class does not say it
+    assert "bad argument: -1" in str(other)
 
 
 @pytest.mark.parametrize(

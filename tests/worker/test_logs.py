@@ -261,6 +261,8 @@ def test_an_exception_is_part_of_the_object() -> None:
         ("'rediss://u@h'", "'rediss://***@h'"),
         ("redis://u:it's@h/0", "redis://***@h/0"),
         ("""{"a":"redis://h/0","b":"c@d"}""", """{"a":"redis://h/0","b":"c@d"}"""),
+        ("Write redis://:PASSWORD@HOST, now", "Write redis://:PASSWORD@HOST, now"),
+        ("or redis://USER:PASSWORD@HOST.", "or redis://USER:PASSWORD@HOST."),
         ("https://site/@user mail a@b", "https://site/@user mail a@b"),
         ("two redis://a:b@c and redis://d:e@f", "two redis://***@c and redis://***@f"),
     ],

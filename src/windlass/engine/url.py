@@ -122,4 +122,4 @@ def _open_sqlite(url: str, options: EngineOptions) -> Engine:
 
 def _safe(url: str) -> str:
     """The url as it was given, without what may be a password."""
-    return re.sub(r"//[^/@]*@", "//***@", url)
+    return re.sub(r"//.*@", "//***@", url)

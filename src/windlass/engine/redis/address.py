@@ -87,10 +87,12 @@ def _network_place(parts: SplitResult) -> dict[str, Any]:
         port = parts.port
     except ValueError:
         port = -1
-    if "@" in parts.path:
+    is_place = parts.hostname and port != -1
+    if "@" in parts.path or parts.fragment or (not is_place and "@" in parts.query):
+        found = "slash" if "@" in parts.path else "#" if parts.fragment else "question mark"
         raise EngineError(
-            "Expected a url such as redis://user:password@host:6379/0, found a slash before the @. "
-            "In a password write %2F for /, %40 for @ and %3A for :."
+            f"Expected a url such as redis://USER:PASSWORD@HOST:6379/0, found a {found} before the "
+            "@. In a password write %2F for /, %40 for @, %3A for :, %23 for # and %3F for ?."
         )
     if parts.hostname and port == -1:
         raise EngineError(

@@ -121,7 +121,8 @@ class Server:
             if is_forgotten and _tell_whole(commands, calls, left):
                 self.has_forgotten = True
                 continue
-            if _is_out_of_memory(trouble) and _insist(commands, calls, left):
+            is_full = isinstance(trouble, redis.exceptions.OutOfMemoryError)
+            if is_full and _insist(commands, calls, left):
                 continue
             if cause is None or not isinstance(trouble, redis.exceptions.TimeoutError):
                 cause = trouble  # the last try may only have had too little time
@@ -202,14 +203,17 @@ class Server:
     def _passing_or_raise(self, error: Exception) -> Exception:
         """The error itself if it may pass; otherwise it is raised in our words."""
         text = str(error)
-        if isinstance(error, redis.exceptions.AuthenticationError):
+        # Before it is known who asks, long commands are refused in words of their own.
+        is_unknown = "unauthenticated" in text
+        if is_unknown or isinstance(error, redis.exceptions.AuthenticationError):
             if self.address.password is None:
                 raise EngineError(
                     f"The Redis server at {self.address} asks for a password ({text}), and there "
                     "is none in the url. Write redis://:PASSWORD@HOST, or redis://USER:PASSWORD@HOST.",
                     location=self.location,
                 ) from error
-            if "required" not in text.lower():  # NOAUTH passes: a new connection logs in
+            # Where nobody has logged in, that passes: a new connection does.
+            if not is_unknown and "required" not in text.lower():
                 raise EngineError(
                     f"The Redis server at {self.address} refused the login ({text}). "
                     "Check user name and password in the url.",
@@ -276,17 +280,8 @@ def _insist(commands: list[bytes], calls: Sequence[Call], left: Sequence[int]) -
     return found
 
 
-def _is_out_of_memory(error: Exception) -> bool:
-    """Older servers wrap the refusal of a script in words of their own."""
-    if isinstance(error, redis.exceptions.OutOfMemoryError):
-        return True
-    return "OOM command not allowed" in str(error)
-
-
 def _advice(error: Exception) -> str | None:
     """What helps against a reply that may pass; None for any other error."""
-    if _is_out_of_memory(error):
-        return _PASSING[redis.exceptions.OutOfMemoryError]
     for kind, advice in _PASSING.items():
         if isinstance(error, kind):
             return advice

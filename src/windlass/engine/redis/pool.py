@@ -10,6 +10,7 @@
 from __future__ import annotations
 
 import os
+import re
 import socket
 import threading
 import time
@@ -40,8 +41,9 @@ _MOST_BYTES: Final = 65_536
 _INTRODUCTIONS: Final = ("driver_info", "lib_name", "lib_version")
 
 
-#: The driver's error for what the server says.
-_error_of: Final[Callable[[str], Exception]] = cast(Any, BaseParser).parse_error
+_driver_error: Final[Callable[[str], Exception]] = cast(Any, BaseParser).parse_error
+#: How a server before 7.0 tells of an error that a command in a script has met.
+_IN_SCRIPT: Final = re.compile(r"ERR Error running script .*@user_script: \d+: -([A-Z]+ .*)")
 
 
 class Link(Protocol):
@@ -179,6 +181,12 @@ class Pool:
             idle, self._idle = self._idle, []
         for link, _ in idle:
             link.disconnect()
+
+
+def _error_of(text: str) -> Exception:
+    """The driver's error for what the server says, be it of a command or of one in a script."""
+    found = _IN_SCRIPT.fullmatch(text)
+    return _driver_error(found[1] if found else text)
 
 
 def new_reader() -> hiredis.Reader:
