@@ -32,11 +32,12 @@ def test_a_password_that_is_asked_for_later_on(
 ) -> None:
     """Long commands of somebody unknown are refused before anything else is looked at."""
     engine = open_redis(f"redis://127.0.0.1:{own_server.port}/0")
-    engine.put([new_job()])
+    for nonce in ("1", "2", "3"):  # until the server knows the script, and the engine that
+        engine.claim("worker", nonce, Plan(), 1)
     own_server.tell("CONFIG", "SET", "requirepass", "secret")
     own_server.tell("AUTH", "secret\r\nCLIENT", "KILL", "TYPE", "normal")
     with pytest.raises(EngineError, match=r"asks for a password .* and there is none in"):
-        engine.stats()
+        engine.claim("worker", "4", Plan(), 1)
 
 
 def test_a_server_that_forgot_its_scripts(own_server: RedisServer, open_redis: OpenRedis) -> None:
