@@ -101,6 +101,23 @@ def test_a_wrong_database(shell: Shell) -> None:
         assert "has no database 99. Give a lower number in the url" in ran.err
 
 
+def test_only_workers_and_jobs_set_a_server_up(shell: Shell) -> None:
+    server = private_server()
+    url = f"redis://127.0.0.1:{server.port}/3"
+    for arguments in (("status",), ("check",), ("queue", "pause", "mail", "--yes"), ("doctor",)):
+        ran = shell.type(*arguments, "--url", url)
+        if arguments != ("doctor",):
+            assert (ran.code, ran.out) == (1, "")
+            assert f"Nobody has used windlass at redis 127.0.0.1:{server.port}/3" in ran.err
+        else:
+            assert "none was ever stored here" in ran.out
+        assert b"keys=" not in server.tell("INFO", "keyspace")
+    told = {"WINDLASS_APP": "tasks:app", "WINDLASS_URL": url}
+    assert shell.type("enqueue", "tasks.nothing", **told).code == 0
+    assert shell.type("status", "--url", url).code == 0
+    server.end()
+
+
 def test_no_driver(shell: Shell) -> None:
     (shell.folder / "sitecustomize.py").write_text(WITHOUT_DRIVER, encoding="utf-8")
     url = "redis://:secret@127.0.0.1:6379/0"

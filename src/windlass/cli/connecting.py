@@ -162,17 +162,22 @@ def _read_project(file: Path) -> _Project:
 
 
 @contextmanager
-def connect(app_path: str | None, url: str | None) -> Iterator[Windlass]:
-    """The app whose jobs a command looks at; with only a url, one that knows no tasks."""
+def connect(
+    app_path: str | None, url: str | None, *, or_its_server: bool = False
+) -> Iterator[Windlass]:
+    """The app whose jobs a command looks at; with only a url, one that knows no tasks. A place that
+    nobody has used is refused, unless there is a server to look at."""
     path = None if url is not None else find_app_path(app_path)
     app = Windlass(url) if path is None else import_app(path)
     if path is not None:
         _tell_overruled(app)
     _require_engine(app)
     file = _sqlite_file(app.settings.url)
-    if file is not None and not _is_file(file):
+    if not (or_its_server and file is None) and not app.engine.is_used():
         nobody_said = path is None and app.settings.sources["url"] is Source.DEFAULT
-        raise EngineError(_no_database(file, nobody_said=nobody_said), location=str(file))
+        location = app.engine.location
+        told = _no_database(file, nobody_said=nobody_said) if file else _not_set_up(location)
+        raise EngineError(told, location=str(file or location))
     yield app
     app.close()
 
@@ -224,11 +229,11 @@ def _sqlite_file(url: str) -> Path | None:
     return Path(unquote(parts.path[1:])).absolute() if parts.scheme == "sqlite" else None
 
 
-def _is_file(path: Path) -> bool:
-    try:
-        return path.is_file()
-    except OSError:  # a folder that may not be entered, a name that is too long
-        return False
+def _not_set_up(location: str) -> str:
+    return (
+        f"Nobody has used windlass at {location}, and nothing was set up there. Check the url: "
+        "host, port, number of the database, namespace. The first worker or job there sets it up."
+    )
 
 
 def _no_database(file: Path, *, nobody_said: bool) -> str:

@@ -54,7 +54,7 @@ def doctor(ctx: click.Context, app_path: str | None, url: str | None, as_json: b
     """
     location = ""
     try:
-        with connect(app_path, url) as app:
+        with connect(app_path, url, or_its_server=True) as app:
             location = app.engine.location
             path = None if url is not None else find_app_path(app_path)
             if path is not None:

@@ -76,6 +76,9 @@ def examine_answers(engine: Engine) -> Finding:
 
 
 def examine_jobs(engine: Engine) -> Iterator[Finding]:
+    if not engine.is_used():  # to look further would set it up
+        yield Finding(Grade.ADVICE, "jobs", NEVER_STORED)
+        return
     stats, fleet = engine.stats(), read_fleet(engine)
     if not stats.totals.get("enqueued"):
         yield Finding(Grade.ADVICE, "jobs", NEVER_STORED)

@@ -309,6 +309,9 @@ class Engine(Protocol):
     def check(self) -> list[str]:
         """Compare indexes, counters and records; a sentence for each disagreement."""
 
+    def is_used(self) -> bool:
+        """Whether this place was set up, which its first use does. It makes nothing itself."""
+
     def examine(self) -> list[Finding]:
         """Look at the place itself, as `windlass doctor` shows it: versions, durability, room and
         rights. It changes nothing and makes nothing. What a first use would refuse is a problem

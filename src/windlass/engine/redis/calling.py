@@ -121,13 +121,15 @@ class Caller:
     def _recognise(self) -> None:
         """A server that was restarted has forgotten scripts, and is prepared again for that; one
         that was emptied has not."""
-        if self._fitness is None:
-            return
+        if self._fitness is not None and self._births.have_changed(self._born()):
+            self._fitness = None
+
+    def _born(self) -> list[Reply]:
+        """The ids that partitions got when they were set up."""
         numbers = range(self._partitions.number)
         names = [keys.key(self._address.namespace, number, "meta") for number in numbers]
         asked = [scripts.pack(b"HGET", name.encode(), b"born") for name in names]
-        if self._births.have_changed(self._server.ask(asked, self._server.deadline())):
-            self._fitness = None
+        return self._server.ask(asked, self._server.deadline())
 
 
 def chunks(items: Sequence[T]) -> list[Sequence[T]]:

@@ -314,6 +314,10 @@ class RedisEngine(Caller):
 
         return checking.check(ask, self._partitions.number)
 
+    def is_used(self) -> bool:
+        """Not by `_run`, which would set up what is not there."""
+        return any(self._born())
+
     def examine(self) -> list[Finding]:
         from windlass.engine.redis import examining  # slow to import, and seldom needed
 

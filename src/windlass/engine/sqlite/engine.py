@@ -219,6 +219,13 @@ class SQLiteEngine:
     def check(self) -> list[str]:
         return self._read(lambda db, _now: checking.check(db))
 
+    def is_used(self) -> bool:
+        place = self._database.place
+        try:
+            return place is None or place.path.is_file()
+        except OSError:  # a folder that may not be entered, a name that is too long
+            return False
+
     def examine(self) -> list[Finding]:
         from windlass.engine.sqlite import examining  # slow to import, and seldom needed
 
