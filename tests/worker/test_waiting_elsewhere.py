@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import threading
+from collections import deque
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from threading import Event, current_thread, get_ident
@@ -127,6 +128,27 @@ def test_an_exception_that_meets_it_when_the_job_is_in_line(
     rig.run_one(1)
     assert line.offer is real
     assert rig.starts == [0, 1]
+    assert errors(caplog) == []
+
+
+def test_an_exception_that_meets_it_while_the_job_gets_in_line(
+    rig: Waiting, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    class Interrupting(deque[Any]):
+        is_met = False
+
+        def append(self, entry: Any) -> None:
+            super().append(entry)
+            if current_thread().name == "slot-1" and not self.is_met:
+                self.is_met = True
+                interrupt(get_ident())
+
+    line, waiting = rig.pump._line, Interrupting()
+    monkeypatch.setattr(line, "_waiting", (waiting, deque()))
+    rig.run_one(1)
+    rig.run_one(2)
+    assert waiting.is_met
+    assert rig.starts == [0, 1, 2]
     assert errors(caplog) == []
 
 

@@ -88,8 +88,10 @@ class Line:
         with self._lock:
             for claim, task in claims:
                 kind = Kind.LOOP if task.is_async else Kind.THREAD
-                self._waiting[kind].append(Waiting(claim, task, self.offered, now))
+                waiting = Waiting(claim, task, self.offered, now)
+                # In this order no exception that is sent into this thread comes between the two.
                 self.offered += 1
+                self._waiting[kind].append(waiting)
             threads, coroutines = self._waiting
             if self._is_attended and len(threads) == 1 and not coroutines:
                 return  # and nothing is left behind
