@@ -223,7 +223,15 @@ class Batcher:
             if len(calls) == 1:
                 return [_Reply(calls[0], error=error)]
         # Repeating is harmless: sent one by one, only the culprit's value fails again.
-        return [reply for call in calls for reply in self._send([call])]
+        replies: list[_Reply] = []
+        for number, call in enumerate(calls):
+            try:
+                replies += self._send([call])
+            except EngineUnavailable as error:
+                error.unsent = False  # when all were sent together, some of it may have been done
+                left = calls[number:]
+                return replies + [_Reply(one, error=copy.copy(error)) for one in left]
+        return replies
 
 
 _BATCHERS: Final[weakref.WeakSet[Batcher]] = weakref.WeakSet()

@@ -74,7 +74,9 @@ def store_many(app: Windlass, chunks: Iterable[Sequence[Prepared]]) -> list[Job[
     with _counting(handles):
         for chunk in chunks:
             with _surrounding(app, chunk) as (jobs, stored):
-                placed = _pursue(app, jobs, app.engine.put(jobs))
+                first = app.engine.put(jobs)
+                with _following():
+                    placed = _pursue(app, jobs, first)
                 _collect(app, jobs, placed, handles, stored)
     return handles
 
@@ -125,7 +127,20 @@ def _counting(handles: Sequence[object]) -> Iterator[None]:
     try:
         yield
     except Exception as error:
+        if handles and isinstance(error, EngineUnavailable):
+            error.unsent = False
         error.add_note(f"{len(handles)} jobs were enqueued before this.")
+        raise
+
+
+@contextmanager
+def _following() -> Iterator[None]:
+    """Of calls that store jobs together, those after the first: if one of them could not be sent,
+    it is still not so that nothing was stored."""
+    try:
+        yield
+    except EngineUnavailable as error:
+        error.unsent = False
         raise
 
 
@@ -162,10 +177,11 @@ async def _aput(app: Windlass, jobs: list[NewJob]) -> Placed:
 async def _aput_many(app: Windlass, jobs: list[NewJob]) -> Sequence[Placed]:
     batcher, size = app.batcher, sum(len(job.payload) for job in jobs)
     answers = zip(jobs, await batcher.call(_put_chunks, jobs, size), strict=True)
-    attempts = Attempts(app.engine, jobs, [await _asettle(app, *pair) for pair in answers])
-    for pause_s in attempts.pauses(app.settings):
-        await _sleep(pause_s)
-        attempts.note(await batcher.call(_put_chunks, attempts.refused(), size))
+    with _following():
+        attempts = Attempts(app.engine, jobs, [await _asettle(app, *pair) for pair in answers])
+        for pause_s in attempts.pauses(app.settings):
+            await _sleep(pause_s)
+            attempts.note(await batcher.call(_put_chunks, attempts.refused(), size))
     return attempts.placed
 
 
@@ -201,7 +217,11 @@ def _put_all(engine: Engine, jobs: Sequence[NewJob]) -> Sequence[Placed]:
 
 
 def _put_chunks(engine: Engine, chunks: Sequence[Sequence[NewJob]]) -> Sequence[Sequence[Placed]]:
-    return [engine.put(chunk) for chunk in chunks]
+    first, *others = chunks
+    placed = [engine.put(first)]
+    with _following():
+        placed += [engine.put(chunk) for chunk in others]
+    return placed
 
 
 async def _sleep(seconds: float) -> None:

@@ -51,6 +51,29 @@ async def hold(batcher: Batcher, gate: Gate) -> asyncio.Task[Any]:
     return first
 
 
+def test_whoever_was_answered_keeps_that_when_the_engine_goes_away(batcher: Batcher) -> None:
+    """Together they fail for one's value, and one by one the engine is away from the third on."""
+
+    def verb(engine: Engine, values: Sequence[Any]) -> Sequence[Any]:
+        if len(values) > 1 or values == ["bad"]:
+            raise ValueError("bad")
+        if values == ["late"]:
+            raise EngineUnavailable("away", location="here", unsent=True)
+        return values
+
+    async def all_of_them() -> list[Any]:
+        calls = [batcher.call(verb, value) for value in ("good", "bad", "late", "last")]
+        return await asyncio.gather(*calls, return_exceptions=True)
+
+    good, bad, late, last = asyncio.run(all_of_them())
+    assert good == "good"
+    assert isinstance(bad, ValueError)
+    assert isinstance(late, EngineUnavailable)
+    assert isinstance(last, EngineUnavailable)
+    assert not late.unsent
+    assert not last.unsent
+
+
 async def start(calls: Sequence[Any]) -> list[asyncio.Task[Any]]:
     """Start coroutines and let each come to its first stop."""
     tasks = [asyncio.ensure_future(call) for call in calls]

@@ -6,7 +6,7 @@ import asyncio
 import fcntl
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -26,6 +26,7 @@ from windlass import (
     State,
     Task,
     Windlass,
+    storing,
 )
 from windlass.core.envelope import unpack
 from windlass.core.ids import new_nonce
@@ -330,6 +331,48 @@ def test_an_engine_that_does_not_answer_is_an_error_in_time(tmp_path: Path) -> N
             assert "was not stored, and the call may be repeated" in note
         assert work.enqueue().created
         assert asyncio.run(work.aenqueue()).created
+
+
+@pytest.mark.parametrize("is_async", [False, True])
+@pytest.mark.parametrize("stored", [0, 500])
+def test_that_nothing_was_stored_is_said_only_of_the_first_of_many(
+    app: Windlass,
+    charge: Task[..., str],
+    monkeypatch: pytest.MonkeyPatch,
+    stored: int,
+    is_async: bool,
+) -> None:
+    """Chunks of a long list are calls of their own, and one may be refused after the others."""
+    real = app.engine.put
+
+    def put(jobs: Sequence[NewJob]) -> Any:
+        if app.engine.stats().totals.get("enqueued", 0) == stored:
+            raise EngineUnavailable("full", location="here", unsent=True)
+        return real(jobs)
+
+    monkeypatch.setattr(app.engine, "put", put)
+    calls = [charge.bind(USER, number) for number in range(600)]
+    with pytest.raises(EngineUnavailable) as caught:
+        asyncio.run(charge.aenqueue_many(calls)) if is_async else charge.enqueue_many(calls)
+    assert caught.value.unsent is (stored == 0)
+    assert caught.value.__notes__ == [f"{stored} jobs were enqueued before this."]
+
+
+def test_that_nothing_was_stored_is_not_said_when_others_share_the_batch(
+    app: Windlass, charge: Task[..., str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real = app.engine.put
+
+    def put(jobs: Sequence[NewJob]) -> Any:
+        if app.engine.stats().totals.get("enqueued"):
+            raise EngineUnavailable("full", location="here", unsent=True)
+        return real(jobs)
+
+    monkeypatch.setattr(app.engine, "put", put)
+    lists = [[charge.bind(USER, number).new_job()] for number in range(2)]
+    with pytest.raises(EngineUnavailable) as caught:
+        storing._put_chunks(app.engine, lists)
+    assert not caught.value.unsent
 
 
 def test_closing_an_app_sends_what_coroutines_handed_over(
