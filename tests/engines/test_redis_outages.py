@@ -262,6 +262,19 @@ def _moments(seconds: float) -> Iterator[float]:
         time.sleep(0.002)
 
 
+def test_a_call_that_gets_no_turn_was_not_sent(server: RedisServer, open_redis: OpenRedis) -> None:
+    engine = open_redis(server.url(), timeout_ms=100)
+    engine.put([new_job()])
+    pool = engine._server._pool
+    links = [pool.begin_turn(0) for _ in range(MOST_CALLS)]
+    with pytest.raises(EngineUnavailable, match="other calls of this process") as caught:
+        engine.put([new_job(1)])
+    assert caught.value.unsent
+    for link in links:
+        pool.end_turn(link)
+    assert engine.put([new_job(1)])[0].code is PutCode.CREATED
+
+
 def test_broken_connections_are_replaced_at_once(
     server: RedisServer, proxy: Proxy, open_redis: OpenRedis, monkeypatch: pytest.MonkeyPatch
 ) -> None:

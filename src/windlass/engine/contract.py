@@ -259,7 +259,8 @@ class Engine(Protocol):
 
     def adopt(self, tasks: Sequence[str]) -> int:
         """Offer at once jobs of these tasks that were held as unroutable, at most `BITE` of each
-        partition; how many. Call again while it gives `BITE` or more."""
+        partition; how many. With `BITE` or more there are likely others; only 0 says that there
+        are none."""
 
     def schedule_partition(self, name: str) -> int:
         """The partition of a schedule, and of the ids of its jobs. Asks nobody."""

@@ -147,6 +147,7 @@ class Server:
         try:
             link = pool.begin_turn(deadline - time.monotonic())
         except TimeoutError as error:
+            in_vain.append(error)
             return error
         try:
             if link is not None:

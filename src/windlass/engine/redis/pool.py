@@ -79,7 +79,8 @@ class _Turn:
 
 class Pool:
     """The connections to one server with one login. An exception that a handler of a signal raises
-    may come between any two steps: a turn that its caller does not know of is ended here."""
+    may come between any two steps: a turn that its caller does not know of is ended here. Nothing
+    can be done about one that comes before the first step of `end_turn`."""
 
     _free: int  # so many calls may begin; while somebody waits, none
     _idle: list[tuple[Link, float]]  # and since when, the one used last at the end
