@@ -152,6 +152,27 @@ def test_an_exception_that_meets_it_while_the_job_gets_in_line(
     assert errors(caplog) == []
 
 
+def test_a_job_that_an_exception_takes_out_of_its_hands_is_tried_again(
+    rig: Waiting, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    line, is_met = rig.pump._line, Event()
+    real = line.begin
+
+    def begin(kind: Any, owner: int) -> Any:
+        started = real(kind, owner)
+        if started is not None and not is_met.is_set():
+            is_met.set()
+            interrupt(get_ident())
+        return started
+
+    monkeypatch.setattr(line, "begin", begin)
+    rig.run_one(1)
+    assert is_met.is_set()
+    assert rig.starts == [0, 1]
+    assert line.busy() == 0
+    assert "failed beside its code" in errors(caplog)[0]
+
+
 def test_what_is_said_meanwhile_finds_a_claim_that_has_not_started(
     rig: Waiting, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -53,6 +53,7 @@ class Started(msgspec.Struct, frozen=True, gc=False):
     claim: Claim
     task: Task[..., Any]
     since: float
+    owner: int  # the thread that ends it; 0 for the event loop
 
 
 class Line:
@@ -182,10 +183,10 @@ class Line:
 
     # ---------------------------------------------------------------------------- the runners
 
-    def begin(self, kind: Kind) -> Started | None:
+    def begin(self, kind: Kind, owner: int = 0) -> Started | None:
         """Take the next claim of a kind into a free slot."""
         with self._lock:
-            started = self._begin(kind, monotonic())
+            started = self._begin(kind, monotonic(), owner)
             others = 0 if started else self._others(kind)
         if others:
             self._hints[1 - kind](others)
@@ -198,13 +199,13 @@ class Line:
             self._started[ended.slot] = None
             self._free.append(ended.slot)
             self._at_work[kind] -= 1
-            started = self._begin(kind, now)
+            started = self._begin(kind, now, ended.owner)
             others = 0 if started else self._others(kind)
         if others:
             self._hints[1 - kind](others)
         return started
 
-    def _begin(self, kind: Kind, now: float) -> Started | None:
+    def _begin(self, kind: Kind, now: float, owner: int) -> Started | None:
         own, other = self._waiting[kind], self._waiting[1 - kind]
         if not own or not self._free or not self._lease.is_held(now):
             return None
@@ -212,7 +213,7 @@ class Line:
         if other and len(self._free) == 1 and other[0].order < own[0].order:
             return None
         entry, slot = own.popleft(), self._free.pop()
-        started = Started(slot, entry.claim, entry.task, now)
+        started = Started(slot, entry.claim, entry.task, now, owner)
         self._started[slot] = started
         self._at_work[kind] += 1
         return started

@@ -15,7 +15,7 @@ from contextvars import Context as Variables
 from functools import partial
 from logging import DEBUG, getLogger
 from queue import SimpleQueue
-from threading import Lock, Thread
+from threading import Lock, Thread, get_ident
 from time import monotonic, sleep
 from typing import Any
 
@@ -31,6 +31,8 @@ from windlass.worker.slots import SlotTable
 log = getLogger("windlass.worker")
 
 Report = Callable[[Outcome], None]
+
+_FORSAKEN = "an exception that was sent into its thread kept the job from being run or reported"
 
 
 class Runner:
@@ -150,22 +152,33 @@ class ThreadRunner(Runner):
         return True
 
     def _serve(self) -> None:
-        guard = ThreadGuard()
+        guard, owner, is_whole = ThreadGuard(), get_ident(), True
         try:
             while not self._is_closed:
                 # Some tasks have exceptions sent into their own thread, which may arrive late.
                 with suppress(BaseException):
+                    if not is_whole:
+                        self._end_forsaken(guard, owner)
+                    is_whole = False
                     errand = self._hints.get()
                     if errand is not None:
                         errand.run()
                         errand = None  # with what it brought
-                    self._serve_line(guard)
+                    self._serve_line(guard, self._line.begin(self.kind, owner))
+                    is_whole = True
         finally:
             with self._starting:
                 self._threads -= 1
 
-    def _serve_line(self, guard: ThreadGuard) -> None:
-        started = self._line.begin(self.kind)
+    def _end_forsaken(self, guard: ThreadGuard, owner: int) -> None:
+        """An exception may have come when the line had given a job to this thread, and the thread
+        did not have it yet: then nobody else ends it."""
+        for started in self._line.started():
+            if started.owner == owner:
+                outcome = self._execution.conclude_escape(started.claim, RuntimeError(_FORSAKEN))
+                self._serve_line(guard, self._end(started, outcome))
+
+    def _serve_line(self, guard: ThreadGuard, started: Started | None) -> None:
         while started is not None:
             try:
                 # An empty set of context variables: what one job sets, the next never sees.
