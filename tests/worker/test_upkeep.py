@@ -291,12 +291,15 @@ def test_what_is_asked_for_at_the_last_moment_is_not_forgotten(
     until(lambda: office.state(job) is State.READY, "its session to be closed", seconds=5)
 
 
-def test_nobody_is_left_behind_when_the_engine_does_not_come_back(office: Office) -> None:
+def test_nobody_is_left_behind_when_the_engine_does_not_come_back(
+    office: Office, caplog: pytest.LogCaptureFixture
+) -> None:
     office.faulty.faults["close"] = lambda real, arguments: lose_request(real)
     office.upkeep.start()
     office.upkeep.close(Closing("session", (), "exit code 0"))
     until(lambda: "close" in office.faulty.calls, "a first try")
     office.upkeep.stop(0.1)
+    assert "1 session could not be closed: the jobs that they hold" in caplog.text
     until(lambda: "upkeep" not in {thread.name for thread in enumerate_threads()}, "the end")
 
 

@@ -178,6 +178,13 @@ class Upkeep:
         self._is_stopping = True
         self._wake.set()
         self._thread.join(timeout_s)
+        left = sum(isinstance(errand, Closing) for errand in list(self._errands))
+        if left:
+            log.warning(
+                "%s could not be closed: the jobs that they hold, and those that have ended and "
+                "could not be reported, run again when the lease is over",
+                Count(left, "session"),
+            )
         self._is_left = True
         self._wake.set()
 
