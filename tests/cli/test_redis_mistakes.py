@@ -128,6 +128,14 @@ def test_no_driver(shell: Shell) -> None:
         assert "secret" not in ran.err
 
 
+def test_a_file_with_the_name_of_the_driver(shell: Shell) -> None:
+    file = shell.folder / "redis.py"
+    file.write_text("", encoding="utf-8")
+    for ran in try_all(shell.type_afresh, "redis://127.0.0.1:1/0", PYTHONPATH=str(shell.folder)):
+        assert ran.code == 2
+        assert f"{file} is imported in its place. Give that file another name." in ran.err
+
+
 def test_the_rest_works_without_a_driver(shell: Shell) -> None:
     (shell.folder / "sitecustomize.py").write_text(WITHOUT_DRIVER, encoding="utf-8")
     environment = {"WINDLASS_APP": "tasks:app", "WINDLASS_URL": shell.url}

@@ -9,6 +9,7 @@ read its URL takes neither its driver nor anything else that is slow to load.
 from __future__ import annotations
 
 import re
+import sys
 from typing import TYPE_CHECKING, Final
 
 from windlass.errors import EngineError, SettingError
@@ -97,6 +98,12 @@ def _open_redis(url: str, options: EngineOptions) -> Engine:
     except ModuleNotFoundError as error:
         if (error.name or "").partition(".")[0] != "redis":
             raise
+        other = getattr(sys.modules.get("redis"), "__file__", None)
+        if other is not None:
+            raise EngineError(
+                f"The url {_safe(url)!r} needs the Redis driver, and {other} is imported in its "
+                "place. Give that file another name."
+            ) from error
         raise EngineError(
             f"The url {_safe(url)!r} needs the Redis driver, which is not installed here. "
             "Install it with: pip install 'windlass[redis]', or in a clone pip install '.[redis]'"
