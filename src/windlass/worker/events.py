@@ -167,7 +167,7 @@ EVENTS: Final[Mapping[str, Event]] = {
     "waiting for the engine, and ready when it answers: %s": Event("engine_awaited", ("why",)),
     "%s could not be closed: the jobs that they hold, and those that have ended and "
     "could not be reported, run again when the lease is over": Event(
-        "sessions_left", ("sessions",)
+        "unclosed_sessions", ("sessions",)
     ),
     "the supervisor cannot reach the engine, and tries on: %s": Event(
         "supervisor_engine_away", ("why",)
