@@ -64,8 +64,9 @@ class Listening:
         try:
             self._line.have_done(lambda: self._ask(timeout_s))
         except Failed as failed:
-            # The code of an earlier job may have sent this into the thread. Whatever else it is, it
-            # comes again if the pump asks by itself, which it does for a while.
+            # The code of an earlier job may have sent this into the thread. If it is an error of
+            # asking, it comes again when the pump asks by itself, which it does for a while; if it
+            # is one of what was heard, the claim is repeated, and gives the same in another way.
             log.debug("a thread for jobs was interrupted while it waited: %r", failed.__cause__)
             self._asks_itself_until = monotonic() + ASKS_ITSELF_S
             self.is_begun = self._line.offered > offered
