@@ -62,11 +62,6 @@ class Call(msgspec.Struct, frozen=True):
     prefixes: Prefixes | None = None
     arguments: Sequence[bytes] = ()
 
-    @property
-    def may_be_heard(self) -> bool:
-        """By somebody who waits for a job. Of what adds anything only `open` adds none."""
-        return self.prefixes is not None and self.prefixes.adds
-
 
 _command_of: Final = attrgetter("command")
 
@@ -108,9 +103,12 @@ class Server:
         replies: dict[int, Reply] = {}
         pause_s = 0.0  # most connections break while nobody uses them
         cause: Exception | None = None
-        troubles, in_vain = 0, list[Exception]()
+        troubles = 0
+        in_vain: list[Exception] = []
         left = list(range(len(commands)))
-        may_be_heard = len(calls) == 1 and calls[0].may_be_heard
+        # By somebody who waits for a job. Of what adds anything only `open` adds none.
+        prefixes = calls[0].prefixes if len(calls) == 1 else None
+        may_be_heard = prefixes is not None and prefixes.adds
         while True:
             trouble = self._attempt(commands, left, replies, deadline, in_vain, may_be_heard)
             if trouble is None:
