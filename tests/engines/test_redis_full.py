@@ -20,6 +20,7 @@ from windlass.engine.contract import (
     Retried,
     Succeeded,
     Verdict,
+    Waiter,
 )
 from windlass.engine.redis.engine import RedisEngine
 from windlass.errors import EngineUnavailable
