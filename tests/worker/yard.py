@@ -59,6 +59,7 @@ class Worker:
 
     def __init__(self, options: WorkerOptions, environment: dict[str, str], log: Path) -> None:
         self._log = log
+        self.options = options
         with log.open("wb") as output:
             self.process = subprocess.Popen(
                 [sys.executable, "-c", _SERVE, msgspec.json.encode(options).decode()],
@@ -126,7 +127,7 @@ class Yard:
         }
         self.app = Windlass(url, lease=lease, enqueue_timeout=2)
         self.script = Script(self.app)
-        self._workers: list[Worker] = []
+        self.workers: list[Worker] = []
 
     def start(
         self,
@@ -153,9 +154,9 @@ class Yard:
             burst=burst,
             labels=tuple(labels),
         )
-        log = self.folder / f"worker-{len(self._workers)}.log"
+        log = self.folder / f"worker-{len(self.workers)}.log"
         worker = Worker(options, {**self._environment, **(environment or {})}, log)
-        self._workers.append(worker)
+        self.workers.append(worker)
         return worker
 
     # ------------------------------------------------------------------------------------ jobs
@@ -202,7 +203,7 @@ class Yard:
     # ------------------------------------------------------------------------------------- end
 
     def close(self) -> None:
-        for worker in self._workers:
+        for worker in self.workers:
             worker.destroy()
         problems = self.app.engine.check()
         self.app.close()

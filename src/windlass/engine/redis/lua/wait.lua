@@ -37,21 +37,6 @@ local function forget_wake_ups(suspects, queues, number)
   end
 end
 
--- What a put hands to these sessions from now on is leased from now on.
-local function extend_leases(sessions)
-  local waiting = {}
-  for at = 1, #sessions, 2 do
-    if sessions[at + 1] ~= '' then
-      waiting[#waiting + 1] = sessions[at]
-    end
-  end
-  for number, info in ipairs(#waiting > 0 and call('HMGET', key.sessions, unpack(waiting)) or {}) do
-    if info and sub(info, 1, 1) == '0' then
-      call('ZADD', key.lease, 'XX', now_ms + lease_ms, waiting[number])
-    end
-  end
-end
-
 local function register(plan)
   local number, suspects, queues, with, sessions = unpack(plan)
   labels = {}
@@ -69,7 +54,6 @@ local function register(plan)
     for _, entry in ipairs(index_entries(name, waiter)) do
       call('ZADD', key.idle, 0, entry)
     end
-    extend_leases(sessions)
   end
   keep_waiter(name, waiter)
   return found
