@@ -89,6 +89,15 @@ class PartitionedModel(ScheduleModel):
             model.now_ms = now_ms
 
     @property
+    def options(self) -> EngineOptions:
+        return self._models[0].options
+
+    @options.setter
+    def options(self, options: EngineOptions) -> None:
+        for model in self._models:
+            model.options = options
+
+    @property
     def jobs(self) -> dict[str, Job]:
         return {id: job for model in self._models for id, job in model.jobs.items()}
 

@@ -16,6 +16,7 @@ import apsw
 import msgspec
 
 from windlass.core.lines import queue_of
+from windlass.core.longest_lease import LongestLease
 from windlass.core.queue_settings import USUAL, QueueSettings
 from windlass.core.states import (
     SUSPECT_AFTER_LOSSES,
@@ -114,7 +115,8 @@ class Transaction:
         self.totals: Counter[str] = Counter()
         self.made_ready = 0  # for the bell: how many waiters have a reason to look
         ((*self._stored_meta, self.queues),) = self.rows("read_meta")
-        self.sequence, self.last_seen_ms, self.reap_after_ms = self._stored_meta
+        self.sequence, self.last_seen_ms, self.reap_after_ms, *longest = self._stored_meta
+        self.longest = LongestLease(*longest)
 
     # ----------------------------------------------------------------------------- statements
 
@@ -232,15 +234,18 @@ class Transaction:
         """Somebody is there. After a silence of all, give everybody time to beat again: then the
         engine, or this machine, was away, and not the workers."""
         now, lease, last = self.now_ms, self.options.lease_ms, self.last_seen_ms
-        if last is not None and now < last:
-            self.run("clamp_sessions", now + lease)
-        if last is not None and (now < last or now - last > lease // 2):
-            self.reap_after_ms = now + lease // 2
         self.last_seen_ms = now
+        if last is None or 0 <= now - last <= lease // 2:
+            self.longest = self.longest.heard(lease, now)
+            return
+        self.longest = self.longest.after_silence(lease, last, now)
+        self.reap_after_ms = now + self.longest.lease_ms // 2
+        if now < last:
+            self.run("clamp_sessions", now + self.longest.lease_ms)
 
     def settle(self) -> None:
         """Write the bookkeeping; the last thing before the commit."""
-        meta = [self.sequence, self.last_seen_ms, self.reap_after_ms]
+        meta = [self.sequence, self.last_seen_ms, self.reap_after_ms, *self.longest]
         if meta != self._stored_meta:
             self.run("write_meta", *meta)
         self._add("add_counter", ((*key, by) for key, by in self.counts.items() if by))

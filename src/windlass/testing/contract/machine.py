@@ -24,6 +24,7 @@ from hypothesis.stateful import (
     rule,
     run_state_machine_as_test,
 )
+from msgspec.structs import replace
 
 from windlass.core.states import Reason, State
 from windlass.core.unique import OnConflict, Until
@@ -59,6 +60,8 @@ from windlass.testing.contract.world import LEASE_MS, START_MS, STEP_MS, World
 T = TypeVar("T")
 
 DAY_MS = 24 * 60 * 60 * 1000
+#: Of the worker beside the one that has the usual lease.
+SHORT_LEASE_MS = LEASE_MS // 5
 
 TOTALS = (
     "enqueued",
@@ -197,17 +200,23 @@ class QueueMachine(RuleBasedStateMachine):
         return Model(OPTIONS, START_MS)
 
     def open_engines(self) -> None:
-        engines = [self.world.engine, self.world.open()]
+        """Two, of which one has a short lease, where a place can be opened twice."""
+        leases_ms = [LEASE_MS, LEASE_MS]
+        if Capability.MANY_PROCESSES in self.world.variant.capabilities:
+            leases_ms = [LEASE_MS, SHORT_LEASE_MS]
+        engines = [self.world.engine, self.world.open(leases_ms[1])]
         for engine in engines:
             self.follow(engine)
-        self.engines = cycle(engines)
+        self.engines = cycle(zip(engines, leases_ms, strict=True))
 
     def follow(self, engine: Engine) -> None:
         """For a model that has to know what the engine does on its own account."""
 
     def same(self, verb: Callable[[Engine | Model], T]) -> T:
         """Let both do it, and compare what they say."""
-        said = verb(next(self.engines))
+        engine, lease_ms = next(self.engines)
+        self.model.options = replace(OPTIONS, lease_ms=lease_ms)
+        said = verb(engine)
         assert said == verb(self.model)
         return said
 

@@ -18,6 +18,7 @@ from typing import Any, Final, NamedTuple
 from msgspec.structs import replace
 
 from windlass.core.lines import queue_of
+from windlass.core.longest_lease import LongestLease
 from windlass.core.queue_settings import QueueSettings
 from windlass.core.states import (
     Event,
@@ -113,6 +114,7 @@ class Model(ScheduleModel):
         self.settings: dict[str, QueueSettings] = {}  # of queues that somebody has changed
         self.last_seen_ms: int | None = None
         self.reap_after_ms = 0
+        self.longest = LongestLease()
 
     # -------------------------------------------------------------------------------- going in
 
@@ -376,7 +378,8 @@ class Model(ScheduleModel):
             assert started_ms is not None
             assert token is not None
             is_lost = token not in nonces and token <= beat.newest
-            if is_lost and started_ms <= self.now_ms - UNKNOWN_NONCE_MS:
+            age_ms = self.now_ms - started_ms
+            if is_lost and (age_ms >= UNKNOWN_NONCE_MS or age_ms < 0):
                 self.move(job, Event.RELEASE, started=False)
 
     def close(self, session: str, suspects: Sequence[str], cause: str) -> Closed:
@@ -402,15 +405,18 @@ class Model(ScheduleModel):
 
     def _notice_silence(self) -> None:
         """When nobody was heard for long, or the clock went back, the engine was away and not the
-        workers: nobody is declared dead until all had time to beat again."""
+        workers: nobody is declared dead until all had time to beat again, the one with the longest
+        lease too."""
         now_ms, last_ms, lease_ms = self.now_ms, self.last_seen_ms, self.options.lease_ms
         self.last_seen_ms = now_ms
         if last_ms is None or 0 <= now_ms - last_ms <= lease_ms // 2:
+            self.longest = self.longest.heard(lease_ms, now_ms)
             return
-        self.reap_after_ms = now_ms + lease_ms // 2
+        self.longest = self.longest.after_silence(lease_ms, last_ms, now_ms)
+        self.reap_after_ms = now_ms + self.longest.lease_ms // 2
         if now_ms < last_ms:
             for session, expires_ms in self.expiries.items():
-                self.expiries[session] = min(expires_ms, now_ms + lease_ms)
+                self.expiries[session] = min(expires_ms, now_ms + self.longest.lease_ms)
 
     def _silent_sessions(self) -> list[str]:
         """Sessions whose lease ran out, and dead ones whose jobs were not all taken back yet."""

@@ -9,6 +9,7 @@ from windlass.engine.contract import (
     UNKNOWN_NONCE_MS,
     Batch,
     Beat,
+    Capability,
     Closed,
     Pulse,
     Retried,
@@ -135,6 +136,19 @@ def test_old_claims_under_unknown_nonces_are_given_back(
         assert (record.state, record.counters) == (State.READY, Counters())
     else:
         assert record.state is State.RUNNING
+
+
+@pytest.mark.parametrize("back_ms", [1, 60 * 60 * 1000])
+def test_a_claim_that_starts_in_the_future_counts_as_old(world: World, back_ms: int) -> None:
+    """The clock went back: else a claim whose reply was lost would stay for as long as that."""
+    known, unknown = world.put_many(2)
+    world.claim("worker", nonce="known", limit=1)
+    world.claim("worker", nonce="unknown", limit=1)
+    world.advance(-back_ms)
+    world.engine.beat([Beat(session="worker", nonces=("known",), newest="unknown")])
+    assert world.get(known).state is State.RUNNING
+    record = world.get(unknown)
+    assert (record.state, record.counters) == (State.READY, Counters())
 
 
 def test_a_claim_that_was_given_back_is_stale(world: World) -> None:
@@ -342,6 +356,67 @@ def test_a_clock_that_goes_back_costs_nobody_a_lease(world: World) -> None:
     world.pass_time(LEASE_MS)
     assert world.engine.tend() == Tended(reaped=1)
     assert world.get(id).state is State.READY
+
+
+@pytest.mark.needs(Capability.MANY_PROCESSES)
+@pytest.mark.parametrize("verb", ["beat", "tend"])
+def test_after_a_silence_the_longest_lease_counts(world: World, verb: str) -> None:
+    """A worker with a short lease is back first, and the others need the time that theirs gives."""
+    world.put()
+    world.take("patient")
+    hasty = world.open(LEASE_MS // 10)
+    world.advance(LEASE_MS + 10_000)
+    for _ in range(10):
+        if verb == "beat":
+            hasty.beat([Beat(session="hasty", info=b"hasty")])
+        assert hasty.tend() == Tended()
+        world.advance(LEASE_MS // 30)
+    assert world.alive("patient")
+
+
+@pytest.mark.needs(Capability.MANY_PROCESSES)
+def test_a_second_silence_does_not_shorten_the_time_to_beat(world: World) -> None:
+    world.put()
+    world.take("patient")
+    hasty = world.open(LEASE_MS // 10)
+    for _ in range(3):
+        world.advance(10 * LEASE_MS)
+        for _ in range(10):
+            assert hasty.tend() == Tended()
+            world.advance(LEASE_MS // 30)
+    assert world.alive("patient")
+
+
+@pytest.mark.needs(Capability.MANY_PROCESSES)
+def test_the_longest_lease_is_forgotten_with_its_workers(world: World) -> None:
+    """And that of the others counts, who are not waited for as long."""
+    world.put()
+    world.take("patient")
+    hasty, middle = world.open(LEASE_MS // 10), world.open(LEASE_MS // 2)
+    hasty.beat([Beat(session="hasty", info=b"hasty")])
+    middle.beat([Beat(session="middle", info=b"middle")])
+    for _ in range(3 * 30):
+        world.advance(LEASE_MS // 30)
+        hasty.beat([Beat(session="hasty")])
+        middle.beat([Beat(session="middle")])
+    assert {record.session for record in hasty.sessions()} == {"patient", "hasty", "middle"}
+    world.advance(10 * LEASE_MS)
+    begin_ms = world.now_ms
+    while hasty.tend() == Tended():
+        world.advance(LEASE_MS // 60)
+    assert world.now_ms - begin_ms == LEASE_MS // 4, "half of what was the second longest"
+    assert world.engine.stats().totals["lost"] == 1
+
+
+@pytest.mark.needs(Capability.MANY_PROCESSES)
+def test_a_clock_that_goes_back_leaves_the_longest_lease(world: World) -> None:
+    id = world.put()
+    world.take("patient")
+    world.advance(-60_000)
+    world.open(LEASE_MS // 10).tend()
+    assert world.engine.sessions() == [
+        SessionRecord(session="patient", expires_in_ms=LEASE_MS, jobs=1, held=(id,))
+    ]
 
 
 # ------------------------------------------------------------------------------------- closing
