@@ -106,6 +106,8 @@ def tend(tx: Transaction, known: Collection[str] | None) -> Tended:
     purged = sum(_purge(tx, known, doomed, *row) for row in visited)
     tx.run("forget_keys", tx.now_ms, BITE)
     more = more or len(visited) == BITE or tx.connection.changes() == BITE
+    tx.run("forget_replaced_puts", tx.now_ms, BITE)
+    more = more or tx.connection.changes() == BITE
     tx.run("forget_sessions", tx.now_ms)
     tx.run("forget_empty_counters")
     return Tended(

@@ -185,6 +185,7 @@ class QueueMachine(RuleBasedStateMachine):
 
     ids: Bundle[str] = Bundle("ids")
     claims: Bundle[Claim] = Bundle("claims")  # living and dead
+    unique_jobs: Bundle[NewJob] = Bundle("unique_jobs")
     repeatable: Bundle[tuple[str, str, Plan, int]] = Bundle("repeatable")
 
     def __init__(self) -> None:
@@ -249,11 +250,20 @@ class QueueMachine(RuleBasedStateMachine):
         self.same(lambda it: it.put(jobs))
         return multiple(*(job.id for job in jobs))
 
-    @rule(target=ids, batch=st.lists(uniques, min_size=1, max_size=3), queue=queues)
+    @rule(target=unique_jobs, batch=st.lists(uniques, min_size=1, max_size=3), queue=queues)
     def put_unique(self, batch: list[UniqueKey], queue: str) -> Any:
         jobs = [self.new_job({"task": "t", "queue": queue, "unique": unique}) for unique in batch]
         self.same(lambda it: it.put([*jobs, jobs[-1]]))
-        return multiple(*(job.id for job in jobs))
+        return multiple(*jobs)
+
+    @rule(job=unique_jobs)
+    def put_unique_again(self, job: NewJob) -> None:
+        """As after a lost reply."""
+        self.same(lambda it: it.put([job]))
+
+    @rule(target=ids, job=unique_jobs)
+    def name_unique(self, job: NewJob) -> str:
+        return job.id
 
     @rule(id=ids, fields=fields)
     def put_again(self, id: str, fields: dict[str, Any]) -> None:

@@ -106,6 +106,7 @@ class Model(ScheduleModel):
         self.jobs: dict[str, Job] = {}
         self.keys: dict[tuple[str, str], Key] = {}
         self.last_stored: dict[tuple[str, str], str] = {}  # by task and unique key, a job's id
+        self.replaced_puts: dict[str, model_unique.ReplacedPut] = {}  # by id, puts of the past
         self.expiries: dict[str, int] = {}  # of live sessions
         self.infos: dict[str, bytes] = {}  # what live sessions say of themselves
         self.last_nonces: dict[str, str] = {}  # by session, the latest under which it got something
