@@ -191,7 +191,9 @@ class Engine(Protocol):
 
         Where the queue of a job has a bound and as many jobs wait in its line (ready, scheduled or
         retrying), it is not stored; jobs that come back, and those that are replaced, are never
-        refused. A line that is spread over partitions has a part of the bound in each."""
+        refused. A line that is spread over partitions has a part of the bound in each.
+
+        Times that `jobs.check_times` refuses raise `EngineError`, and nothing is stored."""
 
     def claim(self, session: str, nonce: str, plan: Plan, limit: int) -> Batch:
         """Promote what is due, take back what is lost, then lease up to `limit` jobs to `session`
@@ -200,7 +202,8 @@ class Engine(Protocol):
         arrives late, gives the jobs of the first time, as far as they are still held."""
 
     def finish(self, outcomes: Sequence[Outcome]) -> list[Verdict]:
-        """End or change claims, each fenced by its token."""
+        """End or change claims, each fenced by its token. An instant that would lie later than
+        `durations.LATEST_MS` is that one."""
 
     def turn(
         self, session: str, outcomes: Sequence[Outcome], nonce: str, plan: Plan, limit: int

@@ -29,6 +29,7 @@ from windlass.engine.contract import (
     UniqueKey,
     Unroutable,
 )
+from windlass.engine.jobs import check_times
 from windlass.errors import EngineError
 
 _encode = msgspec.msgpack.Encoder().encode
@@ -43,6 +44,12 @@ def of_jobs(jobs: Sequence[NewJob]) -> list[bytes]:
         if "\0" in job.queue:
             check_name("queue", job.queue)
         after_ms, ends_ms, lasts_ms = job.run_after_ms, job.expires_ms, job.expires_in_ms
+        if (
+            job.run_in_ms
+            or job.unique is not None
+            or not after_ms is ends_ms is lasts_ms is None  # `has_times`, without a call
+        ):
+            check_times(job)
         head = (
             job.id,
             job.task,

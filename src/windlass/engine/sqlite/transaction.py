@@ -15,6 +15,7 @@ from typing import Any
 import apsw
 import msgspec
 
+from windlass.core.durations import LATEST_MS
 from windlass.core.lines import queue_of
 from windlass.core.longest_lease import LongestLease
 from windlass.core.queue_settings import USUAL, QueueSettings
@@ -173,7 +174,7 @@ class Transaction:
         if target.is_final:
             self._end(job, target, event, reason)
         elif delay_ms is not None:
-            job.due_ms = self.now_ms + delay_ms
+            job.due_ms = min(self.now_ms + delay_ms, LATEST_MS)
         job.state = target
         self.count_move(job.queue, source, target)
         if event in _TOTALS:

@@ -26,6 +26,7 @@ from hypothesis.stateful import (
 )
 from msgspec.structs import replace
 
+from windlass.core.durations import LATEST_MS
 from windlass.core.states import Reason, State
 from windlass.core.unique import OnConflict, Until
 from windlass.engine.contract import (
@@ -76,7 +77,7 @@ TOTALS = (
     "replaced",
 )
 
-distances = st.sampled_from([0, 1, 1_000, LEASE_MS, DAY_MS])
+distances = st.sampled_from([0, 1, 1_000, LEASE_MS, DAY_MS, 2 * LATEST_MS])
 jumps = st.sampled_from(
     [0, 1, 1_000, STEP_MS, LEASE_MS - 1, LEASE_MS, LEASE_MS + 1, DAY_MS, -1, -LEASE_MS, -DAY_MS]
 )
@@ -139,7 +140,7 @@ endings: st.SearchStrategy[Callable[[Claim], Outcome]] = st.one_of(
             )
         ),
         st.sampled_from([None, b"", b"result"]),
-        st.sampled_from([0, 1, LEASE_MS, 2 * DAY_MS]),
+        st.sampled_from([0, 1, LEASE_MS, 2 * DAY_MS, 2 * LATEST_MS]),
     ),
     st.builds(
         lambda delay_ms, error: (

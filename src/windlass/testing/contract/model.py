@@ -17,6 +17,7 @@ from typing import Any, Final, NamedTuple
 
 from msgspec.structs import replace
 
+from windlass.core.durations import LATEST_MS
 from windlass.core.lines import queue_of
 from windlass.core.longest_lease import LongestLease
 from windlass.core.queue_settings import QueueSettings
@@ -337,17 +338,18 @@ class Model(ScheduleModel):
             case Succeeded(result=result, result_ttl_ms=ttl_ms):
                 stored = result if ttl_ms > 0 else None
                 self.move(job, Event.SUCCEED, cancel_requested=False, result=stored)
-                job.result_until_ms = now_ms + ttl_ms
+                job.result_until_ms = min(now_ms + ttl_ms, LATEST_MS)
                 job.keep_until_ms = now_ms + max(ttl_ms, MIN_RECORD_MS)
             case Retried(delay_ms=delay_ms, error=error):
-                self.move(job, Event.RETRY, error=error, due_ms=now_ms + delay_ms)
+                due_ms = min(now_ms + delay_ms, LATEST_MS)
+                self.move(job, Event.RETRY, error=error, due_ms=due_ms)
             case Buried(reason=reason, error=error, started=started):
                 self.move(job, Event.BURY, error=error, started=started, reason=reason)
             case Released(started=started, alone=alone):
                 suspect = alone or job.record.suspect
                 self.move(job, Event.RELEASE, started=started, suspect=suspect)
             case Snoozed(delay_ms=delay_ms):
-                self.move(job, Event.SNOOZE, due_ms=now_ms + delay_ms)
+                self.move(job, Event.SNOOZE, due_ms=min(now_ms + delay_ms, LATEST_MS))
             case Unroutable():
                 due_ms = now_ms + stray_delay_ms(job.record.counters.strays)
                 self.move(job, Event.UNROUTABLE, due_ms=due_ms, hold=Hold.UNROUTABLE)
