@@ -73,6 +73,7 @@ __all__ = [
     "MAX_FAILURES",
     "MAX_HELD",
     "MIN_RECORD_MS",
+    "SWEEP_BYTES",
     "UNKNOWN_NONCE_MS",
     "Batch",
     "Beat",
@@ -128,6 +129,9 @@ UNKNOWN_NONCE_MS: Final = 10_000
 #: At most this many jobs are promoted, reaped, expired, adopted or purged by one call in one
 #: partition.
 BITE: Final = 200
+#: Dead jobs that one call of `tend` gives as doomed have at most so many bytes together, or it is
+#: one job: they are read before they are removed, perhaps over a slow link.
+SWEEP_BYTES: Final = 4 * 1024 * 1024
 #: A session that was declared dead is remembered this long, so that its late beats are answered.
 GONE_SESSION_MS: Final = 60 * 60 * 1000
 #: At most this many of the jobs that a session holds are named.
@@ -142,6 +146,8 @@ class EngineOptions(msgspec.Struct, frozen=True, kw_only=True):
     lease_ms: int = 30_000
     dead_ttl_ms: int = 14 * 24 * 60 * 60 * 1000
     timeout_ms: int = 5_000  # how long a call may take before it fails as unavailable
+    #: Connections that no other engine object of the process uses: a call waits for none of theirs.
+    has_own_connections: bool = False
 
 
 class Capability(StrEnum):
@@ -289,8 +295,10 @@ class Engine(Protocol):
         record that holds a unique key for a period is kept for all of it.
 
         With `known`, dead jobs are purged only if they are named in it; others whose time has
-        passed are given as `doomed`. So whoever tends can write down what they were, and then names
-        them: nothing is lost on the way, however often it is repeated."""
+        passed are given as `doomed`, with at most `SWEEP_BYTES` of payloads and histories, or a
+        single one. So the caller can write down what they were, and then names them: nothing is
+        lost on the way, however often it is repeated. An engine may end a bite early for the sake
+        of bytes; `more` says so."""
 
     def stats(self) -> Stats: ...
 

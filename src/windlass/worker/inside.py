@@ -32,12 +32,14 @@ from windlass.core.ids import new_session
 from windlass.engine.contract import Capability, Engine, EngineOptions
 from windlass.engine.url import open_engine
 from windlass.loading import load_tasks
+from windlass.worker.contact import Contact
 from windlass.worker.crew import assemble
 from windlass.worker.dead_watch import DeadWatch, call_hooks
 from windlass.worker.declaring import declarations
 from windlass.worker.event_loop import run_until
 from windlass.worker.events import listed
 from windlass.worker.guards import shield_engine
+from windlass.worker.heartbeat import Heartbeat
 from windlass.worker.introduction import add_settings, introduce
 from windlass.worker.lifespan import HeldLifespan
 from windlass.worker.loop_watch import LoopWatch
@@ -110,14 +112,23 @@ class InsideWorker:
         except BaseException:
             self._stop_loop()
             raise
-        self._upkeep = Upkeep(
-            self._engine,
+        contact = Contact(self._engine.location)
+        self._heartbeat = Heartbeat(
+            self._engine if self._is_shared else self._open_own_engine(has_own_connections=True),
             self._app.settings.lease_ms,
-            Rota(self._options.queues, self._options.labels, is_solo=True).plan,
             living=lambda: [self],
             on_gone=self._pump.lose_session,
             on_cancel=self._cancel,
+            contact=contact,
+            ends_engine=not self._is_shared,
+        )
+        self._upkeep = Upkeep(
+            self._engine,
+            Rota(self._options.queues, self._options.labels, is_solo=True).plan,
+            living=lambda: [self],
             on_suspects=_leave_to_others,
+            heartbeat=self._heartbeat,
+            contact=contact,
             timekeeper=Timekeeper(self._engine, declarations(self._app)),
             dead_watch=DeadWatch(
                 self._engine,
@@ -128,6 +139,7 @@ class InsideWorker:
             ),
             ends_engine=not self._is_shared,
         )
+        self._heartbeat.start()
         self._upkeep.start()
         self._tell_left_out()
         self._pump_thread.start()
@@ -149,11 +161,17 @@ class InsideWorker:
         if self._app not in _SHIELDED:
             self._app.wrap_engine(shield_engine)  # a task may be interrupted, its enqueue not
             _SHIELDED.add(self._app)
-        settings, engine = self._app.settings, self._app.engine
+        engine = self._app.engine
         self._is_shared = Capability.MANY_PROCESSES not in engine.capabilities
-        if self._is_shared:
-            return engine
-        options = EngineOptions(lease_ms=settings.lease_ms, dead_ttl_ms=settings.dead_ttl_ms)
+        return engine if self._is_shared else self._open_own_engine(has_own_connections=False)
+
+    def _open_own_engine(self, *, has_own_connections: bool) -> Engine:
+        settings = self._app.settings
+        options = EngineOptions(
+            lease_ms=settings.lease_ms,
+            dead_ttl_ms=settings.dead_ttl_ms,
+            has_own_connections=has_own_connections,
+        )
         return open_engine(settings.url, options)
 
     async def _prepare(self) -> None:
@@ -236,6 +254,7 @@ class InsideWorker:
 
     def _take_leave(self) -> None:
         self._lifespan.leave(LEAVE_S)
+        self._heartbeat.stop(CLOSE_S)
         self._upkeep.close(Closing(self.session, (), "the end of its program"))
         self._upkeep.stop(CLOSE_S)
         for runner in self._crew.runners:

@@ -3,7 +3,7 @@
 1. It starts one child, which loads the app and reports the settings; if that fails, the worker
    ends with that traceback. Then it starts the others.
 2. It waits for signals, words of children, deaths of children and timers, all in one place. What
-   is to be said to the engine is said by `upkeep`, in a thread of its own.
+   is to be said to the engine is said by `heartbeat` and `upkeep`, each in a thread of its own.
 3. A child that dies is replaced at once, and its session closed with the jobs that ran in it as
    suspects. Suspects, and jobs whose tasks want it, run alone: in *solo* children, which are
    started when there is something for them, and end when there is nothing.
@@ -23,11 +23,14 @@ from functools import partial
 from logging import getLogger
 from time import monotonic, time_ns
 
+from msgspec.structs import replace
+
 from windlass.engine.contract import Engine, EngineOptions
 from windlass.engine.url import open_engine
 from windlass.letters import DeadAlert
 from windlass.worker.banner import show_banner
 from windlass.worker.burst import LOOK_S, is_done
+from windlass.worker.contact import Contact
 from windlass.worker.control import (
     Alert,
     Command,
@@ -47,6 +50,7 @@ from windlass.worker.control import (
 from windlass.worker.dead_watch import DeadWatch
 from windlass.worker.enforcing import Enforcement
 from windlass.worker.events import listed
+from windlass.worker.heartbeat import Heartbeat
 from windlass.worker.introduction import add_settings
 from windlass.worker.logs import configure_early, configure_own
 from windlass.worker.options import WorkerOptions
@@ -109,6 +113,7 @@ class Supervisor:
             living=lambda: [] if self._stops else list(self._children.values()),
         )
         # From the moment the first child is ready:
+        self._heartbeat: Heartbeat | None = None
         self._upkeep: Upkeep | None = None
         self._enforcement: Enforcement | None = None
         self._grace_s = 0.0
@@ -135,6 +140,8 @@ class Supervisor:
                 self._kill_all()
             if self._upkeep is not None:
                 self._upkeep.stop(CLOSE_S if self._upkeep.answered_at else UNANSWERED_S)
+            if self._heartbeat is not None:
+                self._heartbeat.stop(UNANSWERED_S)
         log.info("stopped")
         return self._exit_code
 
@@ -232,14 +239,22 @@ class Supervisor:
         options = EngineOptions(lease_ms=ready.lease_ms, dead_ttl_ms=ready.dead_ttl_ms)
         engine = open_engine(ready.url, options)
         self._grace_s = self._retirements.grace_s = ready.shutdown_grace_ms / 1000
-        upkeep = self._upkeep = Upkeep(
-            engine,
+        contact = Contact(engine.location)
+        heartbeat = self._heartbeat = Heartbeat(
+            open_engine(ready.url, replace(options, has_own_connections=True)),
             ready.lease_ms,
-            Rota(self._options.queues, self._options.labels, is_solo=True).plan,
             living=lambda: list(self._children.values()),
             on_gone=lambda session: self._reactor.post(partial(self._tell_gone, session)),
             on_cancel=lambda session, ids: self._reactor.post(partial(self._cancel, session, ids)),
+            contact=contact,
+        )
+        upkeep = self._upkeep = Upkeep(
+            engine,
+            Rota(self._options.queues, self._options.labels, is_solo=True).plan,
+            living=lambda: list(self._children.values()),
             on_suspects=lambda: self._reactor.post(self._serve_alone),
+            heartbeat=heartbeat,
+            contact=contact,
             on_answer=partial(self._show_banner, engine, ready),
             timekeeper=Timekeeper(engine, ready.schedules),
             dead_watch=DeadWatch(
@@ -259,6 +274,7 @@ class Supervisor:
             kill=self._kill,
         )
         self._location = engine.location
+        heartbeat.start()
         upkeep.start()
         self._oversight.start()
         for _ in range(0 if self._stops else self._options.processes - 1):
@@ -300,8 +316,8 @@ class Supervisor:
                 child.failure = report.text
             case SessionStarted():
                 child.session = report.session
-                if self._upkeep is not None:
-                    self._upkeep.beat_soon()
+                if self._heartbeat is not None:
+                    self._heartbeat.beat_soon()
             case SuspectsSeen():
                 self._serve_alone()
             case Wedged():

@@ -13,6 +13,7 @@ import msgspec
 
 from windlass.core.states import Event
 from windlass.engine.contract import (
+    SWEEP_BYTES,
     Beat,
     Buried,
     NewJob,
@@ -171,8 +172,8 @@ def of_revivals(revivals: Sequence[Revival]) -> list[bytes]:
 
 
 def of_known(known: Sequence[str] | None, here: Sequence[str]) -> list[bytes]:
-    """Whether dead jobs have to be named, and those that are."""
-    return [b"0" if known is None else b"1", *of_texts(here)]
+    """Whether dead jobs have to be named, how many bytes of others are given, and those named."""
+    return [b"0" if known is None else b"1", b"%d" % SWEEP_BYTES, *of_texts(here)]
 
 
 def of_texts(texts: Sequence[str]) -> list[bytes]:

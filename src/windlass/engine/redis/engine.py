@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
+from itertools import accumulate
 from typing import Final, TypeVar
 
 from windlass.core.ids import moved_id, new_id
@@ -16,6 +17,7 @@ from windlass.core.states import Event
 from windlass.engine.contract import (
     BITE,
     MAX_HELD,
+    SWEEP_BYTES,
     Batch,
     Beat,
     CancelCode,
@@ -247,11 +249,13 @@ class RedisEngine(Caller):
             for number, ids in enumerate(here)
         ]
         reaped, purged, more, doomed = zip(*self._run(calls), strict=True)
+        found = [pair for part in doomed for pair in zip(part[::2], part[1::2], strict=True)]
+        chosen = _within_budget(found)
         return Tended(
             reaped=sum(reaped),
             purged=sum(purged),
-            doomed=tuple(sorted(job_id.decode() for ids in doomed for job_id in ids)),
-            more=any(more),
+            doomed=tuple(sorted(chosen)),
+            more=any(more) or len(chosen) < len(found),
             emptied=self._births.take_loss(),
         )
 
@@ -415,6 +419,14 @@ class RedisEngine(Caller):
         self._bell.close()
         self._server.close()
         self._fitness = None
+
+
+def _within_budget(doomed: Sequence[tuple[bytes, int]]) -> list[str]:
+    """As many as have at most `SWEEP_BYTES` together, and one at least: each partition gives so
+    many."""
+    sizes = accumulate(size for _, size in doomed)
+    number = sum(total <= SWEEP_BYTES for total in sizes)
+    return [job_id.decode() for job_id, _ in doomed[: max(1, number)]]
 
 
 def _each(code: Callable[[str], R]) -> Callable[[Sequence[str], Sequence[bytes]], list[R]]:

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from itertools import accumulate
 from typing import Any, Final, NamedTuple
 
 from msgspec.structs import replace
@@ -36,6 +37,7 @@ from windlass.engine.contract import (
     IDEMPOTENCY_MS,
     MAX_HELD,
     MIN_RECORD_MS,
+    SWEEP_BYTES,
     UNKNOWN_NONCE_MS,
     Batch,
     Beat,
@@ -571,7 +573,7 @@ class Model(ScheduleModel):
     def tend(self, known: Sequence[str] | None = None) -> Tended:
         self._notice_silence()
         reaped = self._reap()
-        purged, doomed = self._purge(known)
+        purged, doomed, is_cut_short = self._purge(known)
         expired = [name for name, key in self.keys.items() if key.until_ms <= self.now_ms][:BITE]
         for name in expired:
             del self.keys[name]
@@ -580,9 +582,10 @@ class Model(ScheduleModel):
                 del self.gone[session]
                 self.last_nonces.pop(session, None)
         is_full = BITE in {reaped, purged + len(doomed), len(expired)}
-        return Tended(reaped=reaped, purged=purged, doomed=doomed, more=is_full)
+        return Tended(reaped=reaped, purged=purged, doomed=doomed, more=is_full or is_cut_short)
 
-    def _purge(self, known: Sequence[str] | None) -> tuple[int, tuple[str, ...]]:
+    def _purge(self, known: Sequence[str] | None) -> tuple[int, tuple[str, ...], bool]:
+        """How many are removed, those that are doomed, and whether there was no room for all."""
         finished = [job for job in self.jobs.values() if job.record.state.is_final]
         for job in finished:
             job.record = replace(job.record, result=job.seen(self.now_ms).result)
@@ -598,7 +601,10 @@ class Model(ScheduleModel):
         for job in visited:
             if job not in doomed:
                 self.move(job, Event.PURGE)
-        return len(visited) - len(doomed), tuple(sorted(job.record.id for job in doomed))
+        sizes = accumulate(job.size for job in doomed)
+        room = max(1, sum(total <= SWEEP_BYTES for total in sizes))
+        named = tuple(sorted(job.record.id for job in doomed[:room]))
+        return len(visited) - len(doomed), named, len(doomed) > room
 
     # --------------------------------------------------------------------------- what is seen
 
