@@ -57,11 +57,17 @@ class Line(NamedTuple):
 class Worker:
     """A worker in a process group of its own."""
 
-    def __init__(self, options: WorkerOptions, environment: dict[str, str], log: Path) -> None:
+    def __init__(
+        self,
+        options: WorkerOptions,
+        environment: dict[str, str],
+        log: Path,
+        within: Sequence[str] = (),
+    ) -> None:
         self._log = log
         with log.open("wb") as output:
             self.process = subprocess.Popen(
-                [sys.executable, "-c", _SERVE, msgspec.json.encode(options).decode()],
+                [*within, sys.executable, "-c", _SERVE, msgspec.json.encode(options).decode()],
                 cwd=PROJECT,
                 env={**os.environ, **environment},
                 stderr=output,
@@ -141,7 +147,9 @@ class Yard:
         burst: bool = False,
         labels: Sequence[str] = (),
         environment: dict[str, str] | None = None,
+        within: Sequence[str] = (),
     ) -> Worker:
+        """`within` are the first words of a command that runs the rest of its words."""
         options = WorkerOptions(
             app,
             tuple(queues),
@@ -154,7 +162,7 @@ class Yard:
             labels=tuple(labels),
         )
         log = self.folder / f"worker-{len(self._workers)}.log"
-        worker = Worker(options, {**self._environment, **(environment or {})}, log)
+        worker = Worker(options, {**self._environment, **(environment or {})}, log, within)
         self._workers.append(worker)
         return worker
 

@@ -56,6 +56,7 @@ from windlass.engine.records import (
     Emptied,
     Finding,
     Grade,
+    Introductions,
     QueueChange,
     QueueRecord,
     ScheduleChange,
@@ -91,6 +92,7 @@ __all__ = [
     "Filter",
     "Finding",
     "Grade",
+    "Introductions",
     "JobRecord",
     "NewJob",
     "Outcome",
@@ -229,6 +231,11 @@ class Engine(Protocol):
         given back and an interruption counted: one may have ended, unreported, and killed its
         process after that, and must not do so for ever."""
 
+    def lose(self, session: str, cause: str) -> int:
+        """End a session whose whole worker is gone, as if its lease had run out: its jobs go back,
+        and a loss is counted for each, with the cause in its history. How many. Which of them
+        ended the worker is unknown, and one that does so again and again has to run out."""
+
     def cancel(self, ids: Sequence[str]) -> list[CancelCode]: ...
 
     def get(self, ids: Sequence[str]) -> list[JobRecord | None]: ...
@@ -304,6 +311,11 @@ class Engine(Protocol):
 
     def sessions(self) -> list[SessionRecord]:
         """Who holds jobs, or has said of itself that it is there."""
+
+    def introductions(self, prefix: str, cursor: str | None = None) -> Introductions:
+        """One bounded bite of what live sessions say of themselves, of those whose names begin with
+        a text. Call again with the cursor that it gives. A session that is there all the while is
+        given at least once."""
 
     def wait(self, plan: Plan, timeout_ms: int) -> None:
         """Return when there may be something to claim, on `nudge`, or after the timeout."""

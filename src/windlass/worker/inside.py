@@ -40,7 +40,7 @@ from windlass.worker.event_loop import run_until
 from windlass.worker.events import listed
 from windlass.worker.guards import shield_engine
 from windlass.worker.heartbeat import Heartbeat
-from windlass.worker.introduction import add_settings, introduce
+from windlass.worker.introduction import add_settings, introduce, say_first
 from windlass.worker.lifespan import HeldLifespan
 from windlass.worker.loop_watch import LoopWatch
 from windlass.worker.options import WorkerOptions
@@ -184,11 +184,15 @@ class InsideWorker:
             self._app, self._engine, self._rota, self.table, self, state, _leave_to_themselves
         )
         pump = self._pump = crew.pump
-        self._pump_thread = self._make_thread(pump.run, "pump")
+        self._pump_thread = self._make_thread(self._run_pump, "pump")
         pump_watch = PumpWatch(self._pump_thread, pump)
         self._watch = Watch(
             crew.line, crew.limits, self.table, LoopWatch(), pump_watch, self._tell_wedged
         )
+
+    def _run_pump(self) -> None:
+        say_first(self._engine, self.session, self.introduction)
+        self._pump.run()
 
     def _make_thread(self, target: Callable[[], None], name: str) -> Thread:
         return Thread(target=target, name=f"windlass-{name}", daemon=True)

@@ -2,14 +2,15 @@
 
 1. Report jobs that were ended by force, and close the sessions of children that died, so that
    their jobs go on at once.
-2. Tend: reap silent sessions and purge what was kept long enough, a bite at a time; dead jobs
+2. At the start, end the sessions of workers that died on this machine: `predecessors` says which.
+3. Tend: reap silent sessions and purge what was kept long enough, a bite at a time; dead jobs
    only after it was written down what they were. If the engine has lost what was stored in it, say
    so, and tell it again who there is and which schedules.
-3. Look whether suspects wait: children that are busy for long do not ask the engine.
-4. Once, say what a job that was confirmed survives, and what is wrong with the place.
-5. Alert when dead jobs pile up: `dead_watch` says when; and say when jobs were taken back from
+4. Look whether suspects wait: children that are busy for long do not ask the engine.
+5. Once, say what a job that was confirmed survives, and what is wrong with the place.
+6. Alert when dead jobs pile up: `dead_watch` says when; and say when jobs were taken back from
    workers that fell silent: `loss_watch`.
-6. Declare the schedules of the app, and fire those that are due: `timekeeping` says how.
+7. Declare the schedules of the app, and fire those that are due: `timekeeping` says how.
 
 An engine that is away or frozen holds up this thread and nothing else: signals and the deaths of
 children are the main thread's, and beats are sent by the heartbeat. What fails is tried again soon;
@@ -34,6 +35,7 @@ from windlass.worker.contact import Contact
 from windlass.worker.dead_watch import DeadWatch, sweep
 from windlass.worker.heartbeat import Heartbeat, Living
 from windlass.worker.loss_watch import LossWatch
+from windlass.worker.predecessors import Predecessors
 from windlass.worker.timekeeping import Timekeeper
 
 log = getLogger("windlass.worker")
@@ -112,7 +114,8 @@ class Upkeep:
         if dead_watch is not None:
             actions = (*actions, dead_watch.look)
         others = (Duty(action, 0.0) for action in actions)
-        self._duties = [self._errand, self._declaring, *others]
+        predecessors = Duty(Predecessors(engine).look, 0.0)
+        self._duties = [self._errand, predecessors, self._declaring, *others]
         self._thread = Thread(target=self._run, name="upkeep", daemon=True)
 
     def start(self) -> None:

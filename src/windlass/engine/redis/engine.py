@@ -29,6 +29,7 @@ from windlass.engine.contract import (
     EngineOptions,
     Filter,
     Finding,
+    Introductions,
     JobRecord,
     NewJob,
     Outcome,
@@ -163,20 +164,42 @@ class RedisEngine(Caller):
     def close(self, session: str, suspects: Sequence[str], cause: str) -> Closed:
         """One suspect is the culprit; several have to run alone until it is known which it is."""
         event = Event.CRASH if len(set(suspects)) == 1 else Event.SUSPECT
-        packed = arguments.of_texts((session, event, cause, *suspects))
-        blamed = released = 0
-        more = True
-        while more:
-            for reply in (replies := self._broadcast("close", packed)):
-                blamed += reply[0]
-                released += reply[1]
-            more = any(reply[2] for reply in replies)
+        blamed, released = self._end_session(session, event, cause, suspects)
         if event is Event.CRASH:
             return Closed(crashed=blamed, released=released)
         return Closed(suspected=blamed, released=released)
 
+    def lose(self, session: str, cause: str) -> int:
+        return self._end_session(session, Event.LOSE, cause)[1]
+
+    def _end_session(
+        self, session: str, event: Event, cause: str, suspects: Sequence[str] = ()
+    ) -> tuple[int, int]:
+        """How many suspects it had, and how many other jobs."""
+        packed = arguments.of_texts((session, event, cause, *suspects))
+        blamed = others = 0
+        more = True
+        while more:
+            for reply in (replies := self._broadcast("close", packed)):
+                blamed += reply[0]
+                others += reply[1]
+            more = any(reply[2] for reply in replies)
+        return blamed, others
+
     def sessions(self) -> list[SessionRecord]:
         return seeing.merge_sessions(self._broadcast("sessions", [b"%d" % MAX_HELD]))
+
+    def introductions(self, prefix: str, cursor: str | None = None) -> Introductions:
+        """One partition after the other: each has those that are at home in it."""
+        partition, begin = cursor.split(":") if cursor else ("0", "0")
+        packed = arguments.of_texts((begin, prefix))
+        ((then, *found),) = self._run([self._call(int(partition), "introductions", packed)])
+        infos = zip(map(bytes.decode, found[::2]), found[1::2], strict=True)
+        if then != b"0":
+            return Introductions(dict(infos), f"{partition}:{then.decode()}")
+        following = int(partition) + 1
+        is_last = following == self._partitions.number
+        return Introductions(dict(infos), None if is_last else f"{following}:0")
 
     # ----------------------------------------------------------------------------- operators
 

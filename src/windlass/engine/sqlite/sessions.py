@@ -62,3 +62,11 @@ def close(tx: Transaction, session: str, suspects: Sequence[str], cause: str) ->
     if event is Event.CRASH:
         return Closed(crashed=blamed, released=released)
     return Closed(suspected=blamed, released=released)
+
+
+def lose(tx: Transaction, session: str, cause: str) -> int:
+    jobs = tx.load("load_held", session, -1)
+    for job in jobs:
+        tx.move(job, Event.LOSE, error=cause.encode())
+    tx.run("end_session", session, tx.now_ms + GONE_SESSION_MS, EMPTY)
+    return len(jobs)

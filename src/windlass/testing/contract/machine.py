@@ -358,6 +358,11 @@ class QueueMachine(RuleBasedStateMachine):
         self.same(lambda it: it.close(session, suspects, "killed"))
 
     @rule(slot=slots)
+    def lose(self, slot: int) -> None:
+        session = self.sessions[slot]
+        self.same(lambda it: it.lose(session, "its worker died"))
+
+    @rule(slot=slots)
     def start_session(self, slot: int) -> None:
         self.sessions[slot] = f"session-{self.started}"
         self.started += 1
@@ -533,6 +538,7 @@ class QueueMachine(RuleBasedStateMachine):
         self.same(lambda it: it.find(Filter(), limit=1_000))
         self.same(lambda it: _known_totals(it.stats()))
         self.same(lambda it: it.sessions())
+        self.same(lambda it: all_introductions(it, "session-"))
         self.same(lambda it: it.queues())
         self.same(lambda it: it.list_schedules())
         self.same(lambda it: it.due_schedules(skip=["x"]))
@@ -564,6 +570,15 @@ def purge_all(it: Engine | Model, queue: str) -> int:
         emptied = it.purge(queue, emptied.cursor)
         number += emptied.number
     return number
+
+
+def all_introductions(it: Engine | Model, prefix: str) -> dict[str, bytes]:
+    bite = it.introductions(prefix)
+    infos = dict(bite.infos)
+    while bite.cursor is not None:
+        bite = it.introductions(prefix, bite.cursor)
+        infos |= bite.infos
+    return infos
 
 
 def _known_totals(stats: Stats) -> tuple[object, object, dict[str, int]]:

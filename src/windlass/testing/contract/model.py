@@ -48,6 +48,7 @@ from windlass.engine.contract import (
     Emptied,
     EngineOptions,
     Filter,
+    Introductions,
     JobRecord,
     NewJob,
     Outcome,
@@ -400,6 +401,13 @@ class Model(ScheduleModel):
         crashed = len(suspected) if event is Event.CRASH else 0
         return Closed(crashed=crashed, suspected=len(suspected) - crashed, released=len(innocent))
 
+    def lose(self, session: str, cause: str) -> int:
+        self._end_session(session)
+        held = self._held(session)
+        for job in held:
+            self.move(job, Event.LOSE, error=cause.encode())
+        return len(held)
+
     def _held(self, session: str) -> list[Job]:
         return [job for job in self.jobs.values() if job.is_held_by(session)]
 
@@ -645,6 +653,11 @@ class Model(ScheduleModel):
             )
             for name, expires_ms in sorted(self.expiries.items())
         ]
+
+    def introductions(self, prefix: str, cursor: str | None = None) -> Introductions:
+        """All of it at once: engines are asked again until nothing is left."""
+        named = {name: info for name, info in self.infos.items() if name.startswith(prefix)}
+        return Introductions(named, None)
 
     # -------------------------------------------------------------------------------- the move
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from windlass.core.states import Counters, Event, Reason, State
+from windlass.core.states import SUSPECT_AFTER_LOSSES, Counters, Event, Reason, State
 from windlass.engine.contract import (
     BITE,
     MAX_HELD,
@@ -18,6 +18,7 @@ from windlass.engine.contract import (
     Tended,
     Verdict,
 )
+from windlass.testing.contract.machine import all_introductions
 from windlass.testing.contract.world import LEASE_MS, World, ids_of
 
 # --------------------------------------------------------------------------------------- beats
@@ -523,3 +524,73 @@ def test_upkeep_after_a_silence_of_all_reaps_nobody(world: World) -> None:
     assert world.engine.tend().reaped == 0
     assert world.get(id).state is State.RUNNING
     assert world.engine.beat([Beat(session="worker")])[0].alive
+
+
+# ------------------------------------------------------------------------------- lost as a whole
+
+
+def test_a_session_that_is_lost_is_as_one_that_expired(world: World) -> None:
+    """But that the history says why."""
+    running, asked = world.put_many(2)
+    world.claim("worker")
+    world.engine.cancel([asked])
+    assert world.engine.lose("worker", "its worker died") == 2
+    record = world.get(running)
+    assert (record.state, record.counters) == (State.READY, Counters(starts=1, losses=1))
+    assert not record.suspect
+    (entry,) = record.failures
+    assert (entry.event, entry.session, entry.error) == (Event.LOSE, "worker", b"its worker died")
+    assert world.get(asked).state is State.CANCELLED
+    assert world.engine.stats().totals["lost"] == 2
+    assert not world.alive("worker")
+    assert world.claim("worker") == Batch(gone=True)
+    assert world.engine.sessions() == []
+
+
+def test_a_job_that_is_lost_again_and_again_has_to_run_alone(world: World) -> None:
+    """It may be the one that ends all its workers."""
+    id = world.put()
+    for number in range(SUSPECT_AFTER_LOSSES):
+        assert world.take(f"worker-{number}").id == id
+        assert world.engine.lose(f"worker-{number}", "its worker died") == 1
+    assert world.claim("other").claims == ()
+    assert world.take("other", suspects=True).id == id
+
+
+def test_many_jobs_are_lost_at_once(world: World) -> None:
+    world.put_many(2 * BITE + 1)
+    world.claim("worker")
+    assert world.engine.lose("worker", "its worker died") == 2 * BITE + 1
+    assert world.engine.stats().queues == {"queue": {State.READY: 2 * BITE + 1}}
+    assert world.engine.check() == []
+
+
+def test_a_session_that_is_unknown_is_lost_too(world: World) -> None:
+    assert world.engine.lose("unknown", "its worker died") == 0
+    assert not world.alive("unknown")
+
+
+def test_what_sessions_say_is_found_by_the_beginning_of_their_names(world: World) -> None:
+    names = [f"host.{number}" for number in range(3 * BITE)]
+    others = ["hos", "host", "hosts.1", "other.1", "\U0001f600.1"]
+    world.engine.beat([Beat(session=name, info=name.encode()) for name in (*names, *others)])
+    world.put_many(2)
+    world.claim("host.silent")
+    world.engine.close("host.7", [], "ended")
+    world.engine.lose("host.8", "its worker died")
+    said = all_introductions(world.engine, "host.")
+    assert said == {name: name.encode() for name in names if name not in ("host.7", "host.8")}
+    assert all_introductions(world.engine, "\U0001f600.") == {
+        "\U0001f600.1": "\U0001f600.1".encode()
+    }
+    assert len(all_introductions(world.engine, "")) == len(names) + len(others) - 2
+
+
+def test_one_bite_of_what_sessions_say_is_bounded(world: World) -> None:
+    names = [f"host.{number:05}" for number in range(10 * BITE)]
+    for at in range(0, len(names), BITE):
+        beats = [Beat(session=name, info=b"x" * 100) for name in names[at : at + BITE]]
+        world.engine.beat(beats)
+    bite = world.engine.introductions("host.")
+    assert len(bite.infos) < len(names) / 2
+    assert bite.cursor is not None
