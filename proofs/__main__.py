@@ -27,6 +27,7 @@ from proofs import (
     queue_plans,
     recycling,
     redis_outages,
+    restarted_worker,
     rolling,
     scheduled_at_scale,
     schedules,
@@ -41,6 +42,7 @@ from proofs import (
 #: In the order in which they are run; the longest comes last.
 PROOFS: Final[dict[str, Callable[[Path], Iterator[str]]]] = {
     "killed-workers": killed_workers.prove,
+    "restarted-worker": restarted_worker.prove,
     "stopped-worker": stopped_worker.prove,
     "lost-claim-reply": lost_claim_reply.prove,
     "slow-among-short": promptness.prove_slow_among_short,

@@ -15,7 +15,14 @@ from typing import Any, Final, TypedDict
 import msgspec
 
 from windlass.core import habits
-from windlass.core.durations import Duration, describe_ms, instant_ms, to_ms
+from windlass.core.durations import (
+    LATEST_MS,
+    LATEST_YEAR,
+    Duration,
+    describe_ms,
+    instant_ms,
+    to_ms,
+)
 from windlass.core.headers import read_headers
 from windlass.core.lines import read_labels
 from windlass.core.queue_plans import QUEUE_NAME
@@ -192,7 +199,13 @@ def _read_retry(name: str, value: object) -> Retry:
 
 def _read_moment(name: str, value: Any) -> Moment:
     if isinstance(value, datetime):
-        return Moment(at_ms=instant_ms(value, name=name))
+        at_ms = instant_ms(value, name=name)
+        if at_ms > LATEST_MS:
+            raise ValueError(
+                f"{name} must lie before the year {LATEST_YEAR}, found {value.isoformat()}: leave "
+                "it out if there is no such bound"
+            )
+        return Moment(at_ms=at_ms)
     return Moment(in_ms=to_ms(value, name=name))
 
 

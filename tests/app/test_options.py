@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from windlass import Retry, Windlass
+from windlass.core.durations import LATEST_YEAR
 from windlass.engine.contract import NewJob
 from windlass.options import Choices, Moment, read_call_options, read_task_options
 
@@ -96,6 +97,15 @@ def test_a_policy_that_cannot_travel_is_refused_for_a_call_only() -> None:
     assert read_task_options({"retry": policy}).retry is policy
     with pytest.raises(TypeError, match="give this policy to the task instead"):
         read_call_options({"retry": policy})
+
+
+@pytest.mark.parametrize("name", ["run_after", "expires"])
+def test_an_instant_that_not_every_engine_can_store_is_refused(name: str) -> None:
+    latest = datetime(LATEST_YEAR, 1, 1, tzinfo=UTC) - timedelta(milliseconds=1)
+    assert read_call_options({name: latest}) != read_call_options({})
+    for found in (latest + timedelta(milliseconds=1), datetime.max.replace(tzinfo=UTC)):
+        with pytest.raises(ValueError, match=rf"^{name} must lie before the year 5000, found "):
+            read_call_options({name: found})
 
 
 # ------------------------------------------------------------------------------- the wrong place

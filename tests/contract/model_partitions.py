@@ -24,6 +24,7 @@ from windlass.engine.contract import (
     Emptied,
     EngineOptions,
     Filter,
+    Introductions,
     JobRecord,
     NewJob,
     Outcome,
@@ -87,6 +88,15 @@ class PartitionedModel(ScheduleModel):
     def now_ms(self, now_ms: int) -> None:
         for model in self._models:
             model.now_ms = now_ms
+
+    @property
+    def options(self) -> EngineOptions:
+        return self._models[0].options
+
+    @options.setter
+    def options(self, options: EngineOptions) -> None:
+        for model in self._models:
+            model.options = options
 
     @property
     def jobs(self) -> dict[str, Job]:
@@ -200,6 +210,13 @@ class PartitionedModel(ScheduleModel):
             suspected=sum(one.suspected for one in closed),
             released=sum(one.released for one in closed),
         )
+
+    def lose(self, session: str, cause: str) -> int:
+        return sum(model.lose(session, cause) for model in self._models)
+
+    def introductions(self, prefix: str, cursor: str | None = None) -> Introductions:
+        infos = [model.introductions(prefix).infos for model in self._models]
+        return Introductions({name: info for part in infos for name, info in part.items()}, None)
 
     def adopt(self, tasks: Sequence[str]) -> int:
         return sum(model.adopt(tasks) for model in self._models)

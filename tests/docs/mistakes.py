@@ -263,6 +263,10 @@ PYTHON: Final = [
         "@app.task\ndef send(connection: Windlass) -> None: ...\n\nsend.enqueue(app)",
     ),
     Mistake("a naive datetime", 'resize.using(run_after=datetime(2030, 1, 31)).enqueue("a.jpg")'),
+    Mistake(
+        "an instant that no engine can store",
+        'resize.using(run_after=datetime.fromisoformat("9999-12-31T00:00Z"))',
+    ),
     Mistake("a delay below zero", 'resize.using(run_after="-5s")'),
     Mistake("a priority out of range", "resize.using(priority=200)"),
     Mistake("a job that could never run", 'resize.using(run_after="1m", expires="1s")'),

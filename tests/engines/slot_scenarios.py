@@ -57,6 +57,7 @@ EMPTIES: Final[dict[str, set[str]]] = {
     "fire": {"due", "parked", "ready", "schedule_due", "idle", "waiters"},
     "get": set(),
     "holders": set(),
+    "introductions": set(),
     "open": set(),
     "prepare": {"asked", "due", "held", "lease", "parked", "idle", "waiters"},
     "purge": {
@@ -220,7 +221,7 @@ def the_only_job_ends(stage: Stage) -> None:
 
 def the_only_claim_is_given_back(stage: Stage) -> None:
     for is_asked in (False, True):
-        for give_back in (release, beat_without_nonces, close, crash):
+        for give_back in (release, beat_without_nonces, close, crash, lose):
             claim = stage.run()
             if is_asked:
                 stage.engine.cancel([claim.id])
@@ -240,6 +241,12 @@ def beat_without_nonces(stage: Stage, claim: Claim) -> None:
 
 def close(stage: Stage, claim: Claim) -> None:
     stage.engine.close("worker", [], "ended")
+
+
+def lose(stage: Stage, claim: Claim) -> None:
+    stage.engine.beat([Beat(session="worker", info=b"it is me")])
+    stage.engine.introductions("w")
+    stage.engine.lose("worker", "its worker died")
 
 
 def crash(stage: Stage, claim: Claim) -> None:

@@ -17,8 +17,9 @@ import pytest
 from tests.engines.conftest import OpenRedis, new_job
 from tests.redis_server import RedisServer
 from tests.worker.yard import until
-from windlass.engine.contract import PutCode
+from windlass.engine.contract import Beat, EngineOptions, PutCode
 from windlass.engine.redis.address import read_address
+from windlass.engine.redis.engine import RedisEngine
 from windlass.engine.redis.pool import MOST_CALLS, Pool
 from windlass.errors import EngineUnavailable
 
@@ -34,6 +35,25 @@ def test_who_gets_no_turn_says_why(server: RedisServer, open_redis: OpenRedis) -
         for link in links:
             pool.end_turn(link)
         assert engine.put([new_job(1)])[0].code is PutCode.CREATED
+
+
+def test_connections_of_its_own_wait_for_no_other_call(
+    server: RedisServer, open_redis: OpenRedis
+) -> None:
+    """Beats are sent while all turns of the process are taken, and over one connection."""
+    url = server.url()
+    engine = open_redis(url, timeout_ms=2_000)
+    engine.put([new_job()])
+    options = EngineOptions(timeout_ms=2_000, has_own_connections=True)
+    apart = RedisEngine(read_address(url), options)
+    pool = engine._server._pool
+    links = [pool.begin_turn(0) for _ in range(MOST_CALLS)]
+    for _ in range(3):
+        assert [pulse.alive for pulse in apart.beat([Beat(session="session")])] == [True]
+    assert len(apart._server._pool._idle) == 1
+    for link in links:
+        pool.end_turn(link)
+    apart.shutdown()
 
 
 def test_turns_come_in_the_order_of_asking(server: RedisServer, open_redis: OpenRedis) -> None:

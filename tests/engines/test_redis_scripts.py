@@ -8,7 +8,7 @@ import re
 import pytest
 from redis.crc import key_slot
 
-from windlass.core import states, unique
+from windlass.core import durations, states, unique
 from windlass.engine import contract
 from windlass.engine.redis import keys, scripts, wakeup
 from windlass.engine.redis.records import Record
@@ -103,6 +103,7 @@ def test_the_numbers_in_lua_are_those_of_the_contract() -> None:
         "GONE_SESSION_MS": 60 * 60 * 1000,
         "SUSPECT_AFTER_LOSSES": states.SUSPECT_AFTER_LOSSES,
         "RENEWED_WITHIN_MS": wakeup.MOST_RENEW_S * 1000,
+        "LATEST_MS": durations.LATEST_MS,
         **stray,
     }
 

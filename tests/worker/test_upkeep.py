@@ -26,9 +26,12 @@ from windlass.engine.contract import (
     Plan,
     Tended,
 )
+from windlass.worker import contact as contact_module
 from windlass.worker import loss_watch
 from windlass.worker import upkeep as upkeep_module
+from windlass.worker.contact import Contact
 from windlass.worker.declaring import declarations
+from windlass.worker.heartbeat import Heartbeat
 from windlass.worker.slots import SlotTable
 from windlass.worker.timekeeping import Timekeeper
 from windlass.worker.upkeep import Closing, Upkeep
@@ -38,7 +41,7 @@ LEASE_MS = 60
 
 
 class Living:
-    """What the upkeep wants to know of a child."""
+    """What heartbeat and upkeep want to know of a child."""
 
     def __init__(self, session: str) -> None:
         self.session = session
@@ -61,18 +64,31 @@ class Office:
         self.gone: list[str] = []
         self.suspects: list[bool] = []
         self.cancelled: list[tuple[str, tuple[str, ...]]] = []
-        self.upkeep = self.make_upkeep(LEASE_MS)
+        self.make(LEASE_MS)
 
-    def make_upkeep(self, lease_ms: int, timekeeper: Timekeeper | None = None) -> Upkeep:
-        return Upkeep(
+    def make(self, lease_ms: int, timekeeper: Timekeeper | None = None) -> None:
+        contact = Contact(self.engine.location)
+        self.heartbeat = Heartbeat(
             cast(Engine, self.faulty),
             lease_ms,
             living=lambda: [self.child],
             on_gone=self.gone.append,
             on_cancel=lambda session, ids: self.cancelled.append((session, ids)),
+            contact=contact,
+            ends_engine=False,
+        )
+        self.upkeep = Upkeep(
+            cast(Engine, self.faulty),
+            living=lambda: [self.child],
             on_suspects=lambda: self.suspects.append(True),
+            heartbeat=self.heartbeat,
+            contact=contact,
             timekeeper=timekeeper,
         )
+
+    def start(self) -> None:
+        self.heartbeat.start()
+        self.upkeep.start()
 
     def claim(self, nonce: str) -> str:
         job = self.task.enqueue()
@@ -92,6 +108,7 @@ def _nothing() -> None: ...
 def office(tmp_path: Path) -> Iterator[Office]:
     office = Office(tmp_path)
     yield office
+    office.heartbeat.stop(10)
     office.upkeep.stop(10)
     assert office.engine.check() == []
     office.app.close()
@@ -102,7 +119,7 @@ def test_claims_under_a_nonce_that_the_child_does_not_know_are_given_back(office
     office.child.table.nonces.write(0, "a-known")
     office.child.table.newest_nonce.write(0, "b-lost")
     office.engine.clock_offset_ms += UNKNOWN_NONCE_MS + 1
-    office.upkeep.start()
+    office.start()
     until(lambda: office.state(lost) is State.READY, "the lost claim given back")
     assert office.state(known) is State.RUNNING
     assert office.state(later) is State.RUNNING, "it was announced after the look at the newest"
@@ -116,7 +133,7 @@ def test_jobs_that_another_worker_has_lost_are_told_of(
     monkeypatch.setattr(upkeep_module, "TEND_S", 0.02)
     office.task.enqueue()
     assert office.engine.claim("another", "nonce", Plan(), 1).claims
-    office.upkeep.start()
+    office.start()
     until(lambda: "stats" in office.faulty.calls, "the first look")
     for _ in range(4):
         office.engine.clock_offset_ms += 10_000
@@ -128,7 +145,7 @@ def test_jobs_that_another_worker_has_lost_are_told_of(
 def test_a_session_that_is_gone_is_told_of(office: Office) -> None:
     office.claim("nonce")
     office.engine.close("session", (), "a test")
-    office.upkeep.start()
+    office.start()
     until(lambda: office.gone, "the news")
     assert office.gone[0] == "session"
     assert office.child.table.confirmed_beat() == 0
@@ -137,15 +154,36 @@ def test_a_session_that_is_gone_is_told_of(office: Office) -> None:
 def test_nobody_beats_for_a_child_that_does_not_run(office: Office) -> None:
     office.child.runs = False
     office.claim("nonce")
-    office.upkeep.start()
+    office.start()
     until(lambda: office.faulty.calls.count("beat") > 3, "some beats")
     assert office.child.table.confirmed_beat() == 0
+
+
+@pytest.mark.parametrize("verb", ["tend", "claim", "close", "examine"])
+def test_beats_wait_for_no_other_call(office: Office, verb: str) -> None:
+    """Of the upkeep, which may take as long as a slow link makes it take."""
+    gate, entered = Event(), Event()
+
+    def block(real: Callable[[], Any], _arguments: tuple[Any, ...]) -> Any:
+        entered.set()
+        assert gate.wait(20)
+        return real()
+
+    office.faulty.faults[verb] = block
+    office.claim("nonce")
+    office.start()
+    if verb == "close":
+        office.upkeep.close(Closing("another", (), "exit code 0"))
+    assert entered.wait(10)
+    blocked_at = monotonic()
+    until(lambda: office.child.table.confirmed_beat() > blocked_at + LEASE_MS / 1000, "beats")
+    gate.set()
 
 
 def test_a_closing_that_fails_is_tried_again_and_suspects_are_told_of(office: Office) -> None:
     jobs = [office.claim("nonce"), office.claim("other")]
     office.faulty.faults["close"] = once(lose_request)
-    office.upkeep.start()
+    office.start()
     office.upkeep.close(Closing("session", tuple(jobs), "signal 9 (SIGKILL)"))
     until(lambda: office.suspects, "the news of suspects")
     assert [office.state(job) for job in jobs] == [State.READY] * 2
@@ -154,7 +192,7 @@ def test_a_closing_that_fails_is_tried_again_and_suspects_are_told_of(office: Of
 
 def test_as_long_as_there_is_more_to_tend_it_goes_on_at_once(office: Office) -> None:
     office.faulty.faults["tend"] = lambda real, arguments: Tended(more=True)
-    office.upkeep.start()
+    office.start()
     until(lambda: office.faulty.calls.count("tend") > 20, "twenty bites", seconds=5)
     office.faulty.faults.clear()
     office.upkeep.stop(10)
@@ -162,7 +200,7 @@ def test_as_long_as_there_is_more_to_tend_it_goes_on_at_once(office: Office) -> 
 
 def test_a_closing_that_was_asked_for_is_done_before_the_end(office: Office) -> None:
     job = office.claim("nonce")
-    office.upkeep.start()
+    office.start()
     office.upkeep.close(Closing("session", (), "exit code 0"))
     office.upkeep.stop(10)
     assert office.state(job) is State.READY
@@ -170,11 +208,11 @@ def test_a_closing_that_was_asked_for_is_done_before_the_end(office: Office) -> 
 
 def test_a_session_is_introduced_before_it_claims(office: Office) -> None:
     """By its first beat, not by the one that tells of nonces."""
-    office.upkeep = office.make_upkeep(lease_ms=30_000)
-    office.upkeep.start()
+    office.make(lease_ms=30_000)
+    office.start()
     until(office.engine.sessions, "the session to be known")
     office.child.session = "another"
-    office.upkeep.beat_soon()
+    office.heartbeat.beat_soon()
     until(lambda: len(office.engine.sessions()) == 2, "the other one to be known")
     known = {record.session: record.info for record in office.engine.sessions()}
     assert known == {"session": b"it is me", "another": b"it is me"}
@@ -187,7 +225,7 @@ def test_an_engine_that_lost_its_data_is_told_again_of_sessions_and_schedules(
     way."""
     office.app.task(name="often", schedule=Every("1h"))(_nothing)
     keeper = Timekeeper(office.engine, declarations(office.app))
-    office.upkeep = office.make_upkeep(30_000, keeper)
+    office.make(30_000, keeper)
     answers = iter([Tended(doomed=("job",)), Tended(emptied=True)])
 
     def lose(real: Callable[[], Any], arguments: tuple[Any, ...]) -> Tended:
@@ -204,7 +242,7 @@ def test_an_engine_that_lost_its_data_is_told_again_of_sessions_and_schedules(
 
     office.faulty.faults["beat"] = note
     with caplog.at_level(logging.WARNING, "windlass.worker"):
-        office.upkeep.start()
+        office.start()
         until(lambda: introduced == [b"it is me"] * 2, "another introduction", seconds=5)
         until(office.engine.list_schedules, "another declaration", seconds=5)
     [told] = (one for one in caplog.records if "has come back without its data" in one.msg)
@@ -217,8 +255,8 @@ def test_an_engine_that_can_only_be_read_is_not_reached_again(
 ) -> None:
     monkeypatch.setattr(upkeep_module, "TEND_S", 0.01)
     monkeypatch.setattr(loss_watch, "LOOK_S", 0.01)
-    monkeypatch.setattr(upkeep_module, "AGAIN_S", 0.2)
-    office.upkeep.start()
+    monkeypatch.setattr(contact_module, "AGAIN_S", 0.2)
+    office.start()
     until(lambda: office.upkeep.answered_at, "the first answer")
     looks: list[float] = []
 
@@ -245,7 +283,7 @@ def test_a_job_that_was_ended_by_force_is_reported_before_its_session_is_closed(
     outcome = Buried(id=job, token="nonce", reason=Reason.TIMED_OUT, error=b"")
     office.upkeep.finish(outcome)
     office.upkeep.close(Closing("session", (), "signal 9 (SIGKILL)"))
-    office.upkeep.start()
+    office.start()
     until(lambda: "close" in office.faulty.calls, "the closing")
     assert office.state(job) is State.DEAD
     errands = [call for call in office.faulty.calls if call in ("finish", "close")]
@@ -255,7 +293,7 @@ def test_a_job_that_was_ended_by_force_is_reported_before_its_session_is_closed(
 def test_cancellations_are_told_of(office: Office) -> None:
     job = office.claim("nonce")
     office.engine.cancel([job])
-    office.upkeep.start()
+    office.start()
     until(lambda: office.cancelled, "the news")
     assert office.cancelled[0] == ("session", (job,))
 
@@ -274,9 +312,9 @@ def test_what_is_asked_for_at_the_last_moment_is_not_forgotten(
 
     asked = Event()
     monkeypatch.setattr(upkeep_module, "monotonic", ask_and_tell)
-    office.upkeep = office.make_upkeep(lease_ms=30_000)
+    office.make(lease_ms=30_000)
     office.upkeep.close(Closing("another", (), "exit code 0"))
-    office.upkeep.start()
+    office.start()
     until(lambda: office.state(job) is State.READY, "its session to be closed", seconds=5)
 
 
@@ -284,7 +322,7 @@ def test_nobody_is_left_behind_when_the_engine_does_not_come_back(
     office: Office, caplog: pytest.LogCaptureFixture
 ) -> None:
     office.faulty.faults["close"] = lambda real, arguments: lose_request(real)
-    office.upkeep.start()
+    office.start()
     office.upkeep.close(Closing("session", (), "exit code 0"))
     until(lambda: "close" in office.faulty.calls, "a first try")
     office.upkeep.stop(0.1)
@@ -300,7 +338,7 @@ def test_what_a_confirmed_job_survives_is_said_once(
 
     office.faulty.faults["examine"] = find
     with caplog.at_level(logging.INFO, "windlass.worker"):
-        office.upkeep.start()
+        office.start()
         until(lambda: "the disk is full" in caplog.text, "the findings")
     said = [(record.levelname, record.getMessage()) for record in caplog.records]
     assert said == [

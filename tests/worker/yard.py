@@ -57,12 +57,18 @@ class Line(NamedTuple):
 class Worker:
     """A worker in a process group of its own."""
 
-    def __init__(self, options: WorkerOptions, environment: dict[str, str], log: Path) -> None:
+    def __init__(
+        self,
+        options: WorkerOptions,
+        environment: dict[str, str],
+        log: Path,
+        within: Sequence[str] = (),
+    ) -> None:
         self._log = log
         self.options = options
         with log.open("wb") as output:
             self.process = subprocess.Popen(
-                [sys.executable, "-c", _SERVE, msgspec.json.encode(options).decode()],
+                [*within, sys.executable, "-c", _SERVE, msgspec.json.encode(options).decode()],
                 cwd=PROJECT,
                 env={**os.environ, **environment},
                 stderr=output,
@@ -142,7 +148,9 @@ class Yard:
         burst: bool = False,
         labels: Sequence[str] = (),
         environment: dict[str, str] | None = None,
+        within: Sequence[str] = (),
     ) -> Worker:
+        """`within` are the first words of a command that runs the rest of its words."""
         options = WorkerOptions(
             app,
             tuple(queues),
@@ -155,7 +163,7 @@ class Yard:
             labels=tuple(labels),
         )
         log = self.folder / f"worker-{len(self.workers)}.log"
-        worker = Worker(options, {**self._environment, **(environment or {})}, log)
+        worker = Worker(options, {**self._environment, **(environment or {})}, log, within)
         self.workers.append(worker)
         return worker
 

@@ -20,6 +20,11 @@ Duration = float | int | str | timedelta
 #: The longest duration, in milliseconds: a thousand years, so that "now plus that" always fits.
 MAX_DURATION_MS: Final = 365_000 * 86_400_000
 
+#: No job is due or expires at or after the beginning of this year: engines store fewer bits of an
+#: instant than Python does. Now plus the longest duration, and its jitter, lies well before.
+LATEST_YEAR: Final = 5000
+LATEST_MS: Final = 95_617_583_999_999
+
 _UNITS_MS: Final = {"d": 86_400_000, "h": 3_600_000, "m": 60_000, "s": 1_000, "ms": 1}
 _PART: Final = re.compile(r"([0-9]+(?:\.[0-9]+)?)([a-z]*)\s*")
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)

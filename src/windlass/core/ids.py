@@ -97,8 +97,13 @@ def new_nonce(number: int) -> str:
 
 def new_session(host: str, pid: int) -> str:
     """The name of one start of one child: readable, and never the same twice."""
+    return f"{session_prefix(host)}{pid}.{os.urandom(8).hex()}"
+
+
+def session_prefix(host: str) -> str:
+    """With what the names of all sessions of a host begin; those of other hosts may, too."""
     safe_host = re.sub(_UNSAFE_IN_HOST, "-", host)[:24].strip("-") or "host"
-    return f"{safe_host}.{pid}.{os.urandom(8).hex()}"
+    return f"{safe_host}."
 
 
 def _unfit(wall_ms: int, partition: int) -> ValueError:

@@ -58,6 +58,7 @@ from windlass.engine.records import (
     Emptied,
     Finding,
     Grade,
+    Introductions,
     QueueChange,
     QueueRecord,
     ScheduleChange,
@@ -75,6 +76,7 @@ __all__ = [
     "MAX_FAILURES",
     "MAX_HELD",
     "MIN_RECORD_MS",
+    "SWEEP_BYTES",
     "UNKNOWN_NONCE_MS",
     "Batch",
     "Beat",
@@ -92,6 +94,7 @@ __all__ = [
     "Filter",
     "Finding",
     "Grade",
+    "Introductions",
     "JobRecord",
     "NewJob",
     "Outcome",
@@ -132,6 +135,9 @@ UNKNOWN_NONCE_MS: Final = 10_000
 #: At most this many jobs are promoted, reaped, expired, adopted or purged by one call in one
 #: partition.
 BITE: Final = 200
+#: Dead jobs that one call of `tend` gives as doomed have at most so many bytes together, or it is
+#: one job: they are read before they are removed, perhaps over a slow link.
+SWEEP_BYTES: Final = 4 * 1024 * 1024
 #: A session that was declared dead is remembered this long, so that its late beats are answered.
 GONE_SESSION_MS: Final = 60 * 60 * 1000
 #: At most this many of the jobs that a session holds are named.
@@ -146,6 +152,8 @@ class EngineOptions(msgspec.Struct, frozen=True, kw_only=True):
     lease_ms: int = 30_000
     dead_ttl_ms: int = 14 * 24 * 60 * 60 * 1000
     timeout_ms: int = 5_000  # how long a call may take before it fails as unavailable
+    #: Connections that no other engine object of the process uses: a call waits for none of theirs.
+    has_own_connections: bool = False
 
 
 class Capability(StrEnum):
@@ -195,7 +203,9 @@ class Engine(Protocol):
 
         Where the queue of a job has a bound and as many jobs wait in its line (ready, scheduled or
         retrying), it is not stored; jobs that come back, and those that are replaced, are never
-        refused. A line that is spread over partitions has a part of the bound in each."""
+        refused. A line that is spread over partitions has a part of the bound in each.
+
+        Times that `jobs.check_times` refuses raise `EngineError`, and nothing is stored."""
 
     def claim(
         self, session: str, nonce: str, plan: Plan, limit: int, *, is_last: bool = False
@@ -209,7 +219,8 @@ class Engine(Protocol):
         was nothing to claim, and no put leases a job under it later."""
 
     def finish(self, outcomes: Sequence[Outcome]) -> list[Verdict]:
-        """End or change claims, each fenced by its token."""
+        """End or change claims, each fenced by its token. An instant that would lie later than
+        `durations.LATEST_MS` is that one."""
 
     def turn(
         self,
@@ -235,6 +246,11 @@ class Engine(Protocol):
         each is marked to run alone; all other jobs go back to their old place. Their attempt is
         given back and an interruption counted: one may have ended, unreported, and killed its
         process after that, and must not do so for ever."""
+
+    def lose(self, session: str, cause: str) -> int:
+        """End a session whose whole worker is gone, as if its lease had run out: its jobs go back,
+        and a loss is counted for each, with the cause in its history. How many. Which of them
+        ended the worker is unknown, and one that does so again and again has to run out."""
 
     def cancel(self, ids: Sequence[str]) -> list[CancelCode]: ...
 
@@ -302,13 +318,20 @@ class Engine(Protocol):
         record that holds a unique key for a period is kept for all of it.
 
         With `known`, dead jobs are purged only if they are named in it; others whose time has
-        passed are given as `doomed`. So whoever tends can write down what they were, and then names
-        them: nothing is lost on the way, however often it is repeated."""
+        passed are given as `doomed`, with at most `SWEEP_BYTES` of payloads and histories, or a
+        single one. So the caller can write down what they were, and then names them: nothing is
+        lost on the way, however often it is repeated. An engine may end a bite early for the sake
+        of bytes; `more` says so."""
 
     def stats(self) -> Stats: ...
 
     def sessions(self) -> list[SessionRecord]:
         """Who holds jobs, or has said of itself that it is there."""
+
+    def introductions(self, prefix: str, cursor: str | None = None) -> Introductions:
+        """One bounded bite of what live sessions say of themselves, of those whose names begin with
+        a text. Call again with the cursor that it gives. A session that is there all the while is
+        given at least once."""
 
     def wait(self, waiters: Sequence[Waiter], timeout_ms: int) -> list[WakeUp]:
         """Wait for work on behalf of idle sessions, all of them in every call. Return those for

@@ -11,8 +11,10 @@ from enum import StrEnum
 
 import msgspec
 
+from windlass.core.durations import LATEST_MS, LATEST_YEAR, MAX_DURATION_MS, describe_ms
 from windlass.core.states import Counters, Hold, Reason, State
 from windlass.core.unique import OnConflict, Until
+from windlass.errors import EngineError
 
 
 class UniqueKey(msgspec.Struct, frozen=True, kw_only=True):
@@ -49,6 +51,17 @@ class NewJob(msgspec.Struct, frozen=True, kw_only=True):
             return self.idempotency_key
         return f"{self.unique.key}\0{self.idempotency_key}"
 
+    @property
+    def has_times(self) -> bool:
+        """Whether there is anything for `check_times` to look at; most jobs have nothing."""
+        return (
+            self.run_in_ms != 0
+            or self.run_after_ms is not None
+            or self.expires_ms is not None
+            or self.expires_in_ms is not None
+            or self.unique is not None
+        )
+
     def due_ms(self, now_ms: int) -> int:
         """The later of the two instants before which it must not start."""
         return max(self.run_after_ms or 0, now_ms + self.run_in_ms)
@@ -59,6 +72,25 @@ class NewJob(msgspec.Struct, frozen=True, kw_only=True):
             return self.expires_ms
         relative_ms = now_ms + self.expires_in_ms
         return relative_ms if self.expires_ms is None else min(self.expires_ms, relative_ms)
+
+
+def check_times(job: NewJob) -> None:
+    """Refuse times that not every engine can store. Every engine asks this before it stores a
+    job."""
+    period_ms = 0 if job.unique is None else job.unique.period_ms
+    for name, milliseconds, most_ms in (
+        ("run_after_ms", job.run_after_ms, LATEST_MS),
+        ("expires_ms", job.expires_ms, LATEST_MS),
+        ("run_in_ms", job.run_in_ms, MAX_DURATION_MS),
+        ("expires_in_ms", job.expires_in_ms, MAX_DURATION_MS),
+        ("period_ms", period_ms, MAX_DURATION_MS),
+    ):
+        if milliseconds is not None and milliseconds > most_ms:
+            raise EngineError(
+                f"Expected {name} of job {job.id} to be at most {most_ms}, found {milliseconds}. "
+                f"No instant may lie after the year {LATEST_YEAR - 1}, and no distance may be "
+                f"longer than {describe_ms(MAX_DURATION_MS)}."
+            )
 
 
 class PutCode(StrEnum):

@@ -109,6 +109,13 @@ class Emptied(msgspec.Struct, frozen=True):
     cursor: str | None
 
 
+class Introductions(msgspec.Struct, frozen=True):
+    """One bite of `introductions`: session -> info, and how to go on; None when all was seen."""
+
+    infos: dict[str, bytes]
+    cursor: str | None
+
+
 class Grade(StrEnum):
     """How much a finding matters."""
 

@@ -64,6 +64,7 @@ from windlass.worker.dead_watch import call_hooks
 from windlass.worker.declaring import declarations, idle_routes
 from windlass.worker.event_loop import run_until
 from windlass.worker.guards import shield_engine
+from windlass.worker.introduction import add_settings, say_first
 from windlass.worker.lifespan import HeldLifespan
 from windlass.worker.logs import configure_all, configure_early
 from windlass.worker.loop_watch import LoopWatch
@@ -121,6 +122,9 @@ class Child:
         self._drains_early = False
         start = self._first_command()
         self._options = start.options
+        self._introduction = start.introduction
+        self._session = ""  # until the pump asks for one
+        self._has_answered = False  # the engine, while the app was loaded
         self._rota = Rota(start.options.queues, start.options.labels, is_solo=start.is_solo)
         self._table = SlotTable.attach(table, start.slots)
 
@@ -172,6 +176,7 @@ class Child:
         # An engine that is away costs time only; one that refuses us is for a person to see.
         with _telling_slowness(engine), suppress(EngineUnavailable):
             engine.migrate()
+            self._has_answered = True
         return app, engine
 
     def _tell_ready(self, app: Windlass) -> None:
@@ -214,7 +219,20 @@ class Child:
         self._pump = pump
         if self._drains_early:
             pump.drain()
-        thread = Thread(target=pump.run, name="pump", daemon=True)
+        settings = app.settings
+        introduction = add_settings(
+            self._introduction,
+            settings.dead_alert,
+            settings.dead_alert_growth,
+            settings.secret.names,
+        )
+
+        def run_pump() -> None:
+            if self._has_answered:  # else it may take long, and the pump has to tell of that
+                say_first(engine, self._session, introduction)
+            pump.run()
+
+        thread = Thread(target=run_pump, name="pump", daemon=True)
         thread.start()
         pump_watch = PumpWatch(thread, pump)
         Watch(line, limits, self._table, LoopWatch(), pump_watch, self._tell_wedged).start()
@@ -231,9 +249,9 @@ class Child:
     # ----------------------------------------------------------------------- asked by the pump
 
     def new_session(self) -> str:
-        session = new_session(socket.gethostname(), os.getpid())
-        self._channel.send(SessionStarted(session))
-        return session
+        self._session = new_session(socket.gethostname(), os.getpid())
+        self._channel.send(SessionStarted(self._session))
+        return self._session
 
     def see_suspects(self) -> None:
         self._channel.send(SuspectsSeen())

@@ -26,6 +26,7 @@ class Start(msgspec.Struct, frozen=True, tag="start"):
     options: WorkerOptions
     slots: int
     is_solo: bool  # run what must run alone, one at a time, and end when there is nothing
+    introduction: bytes  # what its sessions say of themselves, before the app is loaded
 
 
 class Drain(msgspec.Struct, frozen=True, tag="drain"):

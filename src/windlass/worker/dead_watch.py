@@ -34,30 +34,27 @@ WINDOW_S: Final = 300.0
 TURN_S: Final = 300.0
 #: An alert is given again after the number was at most this share of its threshold.
 CALM: Final = 0.8
-#: So many payloads are read at a time.
-PAGE: Final = 20
 
 
 def sweep(engine: Engine, ids: Sequence[str]) -> Tended:
-    """Write down, then remove, dead jobs that were kept long enough."""
-    for at in range(0, len(ids), PAGE):
-        for record in read_each(engine, ids[at : at + PAGE]):
-            if isinstance(record, Unreadable):
-                log.error(
-                    "removing job %s, dead for longer than dead_ttl, of which nothing can be read: "
-                    "%s",
-                    record.id,
-                    record.why,
-                )
-            elif record is not None and record.state is State.DEAD:
-                job_id, task, reason, call = last_words(record)
-                log.warning(
-                    "removing job %s of task %s, dead (%s) for longer than dead_ttl; its call: %s",
-                    job_id,
-                    task,
-                    reason,
-                    call,
-                )
+    """Write down, then remove, dead jobs that were kept long enough: those that one call of `tend`
+    gave, which are read at once because that call bounds their bytes."""
+    for record in read_each(engine, ids):
+        if isinstance(record, Unreadable):
+            log.error(
+                "removing job %s, dead for longer than dead_ttl, of which nothing can be read: %s",
+                record.id,
+                record.why,
+            )
+        elif record is not None and record.state is State.DEAD:
+            job_id, task, reason, call = last_words(record)
+            log.warning(
+                "removing job %s of task %s, dead (%s) for longer than dead_ttl; its call: %s",
+                job_id,
+                task,
+                reason,
+                call,
+            )
     return engine.tend(ids)
 
 

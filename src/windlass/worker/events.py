@@ -153,6 +153,9 @@ EVENTS: Final[Mapping[str, Event]] = {
     "session %s closed: %s charged a crash, %d to run alone, %d given back": Event(
         "session_closed", ("session", "crashed", "suspected", "released")
     ),
+    "ended session %s of worker %d, which died on this machine: %s to run again": Event(
+        "dead_worker_ended", ("session", "worker", "jobs")
+    ),
     "session %s of child %d is gone": Event("session_gone", ("session", "child")),
     "session %s is gone: the engine did not hear of it for a lease. Dropped: %s; "
     "running on, and to be refused: %s; going on as session %s": Event(

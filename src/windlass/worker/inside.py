@@ -32,13 +32,15 @@ from windlass.core.ids import new_session
 from windlass.engine.contract import Capability, Engine, EngineOptions, Waiter
 from windlass.engine.url import open_engine
 from windlass.loading import load_tasks
+from windlass.worker.contact import Contact
 from windlass.worker.crew import assemble
 from windlass.worker.dead_watch import DeadWatch, call_hooks
 from windlass.worker.declaring import declarations
 from windlass.worker.event_loop import run_until
 from windlass.worker.events import listed
 from windlass.worker.guards import shield_engine
-from windlass.worker.introduction import add_settings, introduce
+from windlass.worker.heartbeat import Heartbeat
+from windlass.worker.introduction import add_settings, introduce, say_first
 from windlass.worker.lifespan import HeldLifespan
 from windlass.worker.loop_watch import LoopWatch
 from windlass.worker.options import WorkerOptions
@@ -103,7 +105,9 @@ class InsideWorker:
             raise RuntimeError("This worker was entered before: make another one by app.worker().")
         load_tasks(self._app)
         self._engine = self._open_engine()
-        waiting = self._engine if self._is_shared else self._open_engine()
+        waiting = self._engine
+        if not self._is_shared:
+            waiting = self._open_own_engine(has_own_connections=False)
         self._waiter = WorkerWaiter(waiting, ends_engine=not self._is_shared)
         self.wakes, woken = open_wake_pair()
         self._wakes = WakeReceiver(woken)
@@ -118,13 +122,22 @@ class InsideWorker:
             self.wakes.close()
             self._wakes.close()
             raise
-        self._upkeep = Upkeep(
-            self._engine,
+        contact = Contact(self._engine.location)
+        self._heartbeat = Heartbeat(
+            self._engine if self._is_shared else self._open_own_engine(has_own_connections=True),
             self._app.settings.lease_ms,
             living=lambda: [self],
             on_gone=self._pump.lose_session,
             on_cancel=self._cancel,
+            contact=contact,
+            ends_engine=not self._is_shared,
+        )
+        self._upkeep = Upkeep(
+            self._engine,
+            living=lambda: [self],
             on_suspects=_leave_to_others,
+            heartbeat=self._heartbeat,
+            contact=contact,
             timekeeper=Timekeeper(self._engine, declarations(self._app)),
             dead_watch=DeadWatch(
                 self._engine,
@@ -135,6 +148,7 @@ class InsideWorker:
             ),
             ends_engine=not self._is_shared,
         )
+        self._heartbeat.start()
         self._upkeep.start()
         self._waiter.start()
         self._tell_left_out()
@@ -157,11 +171,17 @@ class InsideWorker:
         if self._app not in _SHIELDED:
             self._app.wrap_engine(shield_engine)  # a task may be interrupted, its enqueue not
             _SHIELDED.add(self._app)
-        settings, engine = self._app.settings, self._app.engine
+        engine = self._app.engine
         self._is_shared = Capability.MANY_PROCESSES not in engine.capabilities
-        if self._is_shared:
-            return engine
-        options = EngineOptions(lease_ms=settings.lease_ms, dead_ttl_ms=settings.dead_ttl_ms)
+        return engine if self._is_shared else self._open_own_engine(has_own_connections=False)
+
+    def _open_own_engine(self, *, has_own_connections: bool) -> Engine:
+        settings = self._app.settings
+        options = EngineOptions(
+            lease_ms=settings.lease_ms,
+            dead_ttl_ms=settings.dead_ttl_ms,
+            has_own_connections=has_own_connections,
+        )
         return open_engine(settings.url, options)
 
     async def _prepare(self) -> None:
@@ -181,11 +201,15 @@ class InsideWorker:
             self._wakes,
         )
         pump = self._pump = crew.pump
-        self._pump_thread = self._make_thread(pump.run, "pump")
+        self._pump_thread = self._make_thread(self._run_pump, "pump")
         pump_watch = PumpWatch(self._pump_thread, pump)
         self._watch = Watch(
             crew.line, crew.limits, self.table, LoopWatch(), pump_watch, self._tell_wedged
         )
+
+    def _run_pump(self) -> None:
+        say_first(self._engine, self.session, self.introduction)
+        self._pump.run()
 
     def _make_thread(self, target: Callable[[], None], name: str) -> Thread:
         return Thread(target=target, name=f"windlass-{name}", daemon=True)
@@ -260,6 +284,7 @@ class InsideWorker:
     def _take_leave(self) -> None:
         self._lifespan.leave(LEAVE_S)
         self._waiter.stop(CLOSE_S)
+        self._heartbeat.stop(CLOSE_S)
         self._upkeep.close(Closing(self.session, (), "the end of its program"))
         self._upkeep.stop(CLOSE_S)
         for runner in self._crew.runners:

@@ -8,11 +8,15 @@ from __future__ import annotations
 
 import os
 import socket
+from contextlib import suppress
 from functools import cache
 
 import msgspec
 
+from windlass.engine.contract import Beat, Engine
+from windlass.errors import EngineError
 from windlass.worker.options import WorkerOptions
+from windlass.worker.process_identity import machine, start_of
 
 
 class Introduction(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -21,6 +25,10 @@ class Introduction(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
     host: str = ""
     worker: int = 0  # the pid of the supervisor
     child: int = 0  # and of the process in which jobs run
+    #: By which the two are known from others that have the same pids: see `process_identity`.
+    machine: str = ""
+    worker_start: int = 0
+    child_start: int = 0
     app: str = ""
     queues: tuple[str, ...] = ()  # every queue when empty
     labels: tuple[str, ...] = ()
@@ -51,6 +59,9 @@ def introduce(
         host=socket.gethostname(),
         worker=os.getpid(),
         child=child,
+        machine=machine(),
+        worker_start=start_of(os.getpid()),
+        child_start=start_of(child),
         app=options.app,
         queues=options.queues,
         labels=options.labels,
@@ -69,6 +80,13 @@ def add_settings(
     return msgspec.structs.replace(
         known, dead_alert=dead_alert, dead_alert_growth=dead_alert_growth, keys=keys
     ).pack()
+
+
+def say_first(engine: Engine, session: str, introduction: bytes) -> None:
+    """Introduce a session before it claims, so that a worker that dies with its first job is known.
+    When the engine is away, a beat does it later."""
+    with suppress(EngineError):
+        engine.beat([Beat(session=session, info=introduction)])
 
 
 @cache

@@ -54,7 +54,7 @@ class ChildProcess:
             self.table.close_descriptor()
         self.introduction = introduce(options, self.pid, slots, worker_started_ms, is_solo=is_solo)
         self.introduced = ""  # the session that the engine knows it by
-        self.tell(Start(options, slots, is_solo))
+        self.tell(Start(options, slots, is_solo, self.introduction))
 
     def _start(self) -> subprocess.Popen[bytes]:
         """A start that fails is tried again and again: no descriptor may be left behind."""

@@ -3,7 +3,7 @@
 1. It starts one child, which loads the app and reports the settings; if that fails, the worker
    ends with that traceback. Then it starts the others.
 2. It waits for signals, words of children, deaths of children and timers, all in one place. What
-   is to be said to the engine is said by `upkeep`, in a thread of its own.
+   is to be said to the engine is said by `heartbeat` and `upkeep`, each in a thread of its own.
 3. A child that dies is replaced at once, and its session closed with the jobs that ran in it as
    suspects. Suspects, and jobs whose tasks want it, run alone: in *solo* children, which are
    started when there is something for them, and end when there is nothing.
@@ -23,11 +23,14 @@ from functools import partial
 from logging import getLogger
 from time import monotonic, time_ns
 
+from msgspec.structs import replace
+
 from windlass.engine.contract import Engine, EngineOptions, Plan, Waiter
 from windlass.engine.url import open_engine
 from windlass.letters import DeadAlert
 from windlass.worker.banner import show_banner
 from windlass.worker.burst import LOOK_S, is_done
+from windlass.worker.contact import Contact
 from windlass.worker.control import (
     Alert,
     Command,
@@ -47,6 +50,7 @@ from windlass.worker.control import (
 from windlass.worker.dead_watch import DeadWatch
 from windlass.worker.enforcing import Enforcement
 from windlass.worker.events import listed
+from windlass.worker.heartbeat import Heartbeat
 from windlass.worker.introduction import add_settings
 from windlass.worker.logs import configure_early, configure_own
 from windlass.worker.options import WorkerOptions
@@ -113,6 +117,7 @@ class Supervisor:
             living=lambda: [] if self._stops else list(self._children.values()),
         )
         # From the moment the first child is ready:
+        self._heartbeat: Heartbeat | None = None
         self._upkeep: Upkeep | None = None
         self._waiter: WorkerWaiter | None = None
         self._plans: dict[bool, Plan] = {}  # of shared children, and of solo ones
@@ -143,6 +148,8 @@ class Supervisor:
                 self._waiter.stop(WAITER_S)
             if self._upkeep is not None:
                 self._upkeep.stop(CLOSE_S if self._upkeep.answered_at else UNANSWERED_S)
+            if self._heartbeat is not None:
+                self._heartbeat.stop(UNANSWERED_S)
         log.info("stopped")
         return self._exit_code
 
@@ -246,13 +253,21 @@ class Supervisor:
         def on_suspects() -> None:
             self._reactor.post(self._serve_alone)
 
-        upkeep = self._upkeep = Upkeep(
-            engine,
+        contact = Contact(engine.location)
+        heartbeat = self._heartbeat = Heartbeat(
+            open_engine(ready.url, replace(options, has_own_connections=True)),
             ready.lease_ms,
             living=lambda: list(self._children.values()),
             on_gone=lambda session: self._reactor.post(partial(self._tell_gone, session)),
             on_cancel=lambda session, ids: self._reactor.post(partial(self._cancel, session, ids)),
+            contact=contact,
+        )
+        upkeep = self._upkeep = Upkeep(
+            engine,
+            living=lambda: list(self._children.values()),
             on_suspects=on_suspects,
+            heartbeat=heartbeat,
+            contact=contact,
             on_answer=partial(self._show_banner, engine, ready),
             timekeeper=Timekeeper(engine, ready.schedules),
             dead_watch=DeadWatch(
@@ -272,6 +287,7 @@ class Supervisor:
             kill=self._kill,
         )
         self._location = engine.location
+        heartbeat.start()
         upkeep.start()
         waiting = open_engine(ready.url, options)
         self._waiter = WorkerWaiter(waiting, self._plans[True], on_suspects)
@@ -317,8 +333,8 @@ class Supervisor:
             case SessionStarted():
                 self._forget_wait(child)
                 child.session = report.session
-                if self._upkeep is not None:
-                    self._upkeep.beat_soon()
+                if self._heartbeat is not None:
+                    self._heartbeat.beat_soon()
             case Resting():
                 self._wait_for(child, report)
             case SuspectsSeen():

@@ -13,6 +13,7 @@ import msgspec
 
 from windlass.core.states import Event
 from windlass.engine.contract import (
+    SWEEP_BYTES,
     Beat,
     Buried,
     NewJob,
@@ -29,6 +30,7 @@ from windlass.engine.contract import (
     UniqueKey,
     Unroutable,
 )
+from windlass.engine.jobs import check_times
 from windlass.errors import EngineError
 
 _encode = msgspec.msgpack.Encoder().encode
@@ -43,6 +45,12 @@ def of_jobs(jobs: Sequence[NewJob]) -> list[bytes]:
         if "\0" in job.queue:
             check_name("queue", job.queue)
         after_ms, ends_ms, lasts_ms = job.run_after_ms, job.expires_ms, job.expires_in_ms
+        if (
+            job.run_in_ms
+            or job.unique is not None
+            or not after_ms is ends_ms is lasts_ms is None  # `has_times`, without a call
+        ):
+            check_times(job)
         head = (
             job.id,
             job.task,
@@ -164,8 +172,8 @@ def of_revivals(revivals: Sequence[Revival]) -> list[bytes]:
 
 
 def of_known(known: Sequence[str] | None, here: Sequence[str]) -> list[bytes]:
-    """Whether dead jobs have to be named, and those that are."""
-    return [b"0" if known is None else b"1", *of_texts(here)]
+    """Whether dead jobs have to be named, how many bytes of others are given, and those named."""
+    return [b"0" if known is None else b"1", b"%d" % SWEEP_BYTES, *of_texts(here)]
 
 
 def of_texts(texts: Sequence[str]) -> list[bytes]:

@@ -21,7 +21,7 @@ import msgspec
 import redis
 
 from windlass.engine.redis.address import Address
-from windlass.engine.redis.pool import LEAST_S, Link, allow, pool_of, read, send
+from windlass.engine.redis.pool import LEAST_S, Link, allow, own_pool, pool_of, read, send
 from windlass.engine.redis.scripts import Prefix, Prefixes, pack
 from windlass.errors import EngineError, EngineUnavailable
 
@@ -69,11 +69,13 @@ _command_of: Final = attrgetter("command")
 class Server:
     """One server, as one engine object sees it."""
 
-    def __init__(self, address: Address, timeout_ms: int) -> None:
+    def __init__(
+        self, address: Address, timeout_ms: int, *, has_own_connections: bool = False
+    ) -> None:
         self.address = address
         self.has_forgotten = False  # a script: so it was restarted, or is another server
         self.timeout_s = timeout_ms / 1000
-        self._pool = pool_of(address)
+        self._pool = own_pool(address) if has_own_connections else pool_of(address)
 
     @property
     def location(self) -> str:

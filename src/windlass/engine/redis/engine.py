@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
+from itertools import accumulate
 from typing import Final, TypeVar
 
 from windlass.core.ids import moved_id, new_id
@@ -16,6 +17,7 @@ from windlass.core.states import Event
 from windlass.engine.contract import (
     BITE,
     MAX_HELD,
+    SWEEP_BYTES,
     Batch,
     Beat,
     CancelCode,
@@ -27,6 +29,7 @@ from windlass.engine.contract import (
     EngineOptions,
     Filter,
     Finding,
+    Introductions,
     JobRecord,
     NewJob,
     Outcome,
@@ -165,20 +168,42 @@ class RedisEngine(Caller):
     def close(self, session: str, suspects: Sequence[str], cause: str) -> Closed:
         """One suspect is the culprit; several have to run alone until it is known which it is."""
         event = Event.CRASH if len(set(suspects)) == 1 else Event.SUSPECT
-        packed = arguments.of_texts((session, event, cause, *suspects))
-        blamed = released = 0
-        more = True
-        while more:
-            for reply in (replies := self._broadcast("close", packed)):
-                blamed += reply[0]
-                released += reply[1]
-            more = any(reply[2] for reply in replies)
+        blamed, released = self._end_session(session, event, cause, suspects)
         if event is Event.CRASH:
             return Closed(crashed=blamed, released=released)
         return Closed(suspected=blamed, released=released)
 
+    def lose(self, session: str, cause: str) -> int:
+        return self._end_session(session, Event.LOSE, cause)[1]
+
+    def _end_session(
+        self, session: str, event: Event, cause: str, suspects: Sequence[str] = ()
+    ) -> tuple[int, int]:
+        """How many suspects it had, and how many other jobs."""
+        packed = arguments.of_texts((session, event, cause, *suspects))
+        blamed = others = 0
+        more = True
+        while more:
+            for reply in (replies := self._broadcast("close", packed)):
+                blamed += reply[0]
+                others += reply[1]
+            more = any(reply[2] for reply in replies)
+        return blamed, others
+
     def sessions(self) -> list[SessionRecord]:
         return seeing.merge_sessions(self._broadcast("sessions", [b"%d" % MAX_HELD]))
+
+    def introductions(self, prefix: str, cursor: str | None = None) -> Introductions:
+        """One partition after the other: each has those that are at home in it."""
+        partition, begin = cursor.split(":") if cursor else ("0", "0")
+        packed = arguments.of_texts((begin, prefix))
+        ((then, *found),) = self._run([self._call(int(partition), "introductions", packed)])
+        infos = zip(map(bytes.decode, found[::2]), found[1::2], strict=True)
+        if then != b"0":
+            return Introductions(dict(infos), f"{partition}:{then.decode()}")
+        following = int(partition) + 1
+        is_last = following == self._partitions.number
+        return Introductions(dict(infos), None if is_last else f"{following}:0")
 
     # ----------------------------------------------------------------------------- operators
 
@@ -251,11 +276,13 @@ class RedisEngine(Caller):
             for number, ids in enumerate(here)
         ]
         reaped, purged, more, doomed = zip(*self._run(calls), strict=True)
+        found = [pair for part in doomed for pair in zip(part[::2], part[1::2], strict=True)]
+        chosen = _within_budget(found)
         return Tended(
             reaped=sum(reaped),
             purged=sum(purged),
-            doomed=tuple(sorted(job_id.decode() for ids in doomed for job_id in ids)),
-            more=any(more),
+            doomed=tuple(sorted(chosen)),
+            more=any(more) or len(chosen) < len(found),
             emptied=self._births.take_loss(),
         )
 
@@ -371,6 +398,14 @@ class RedisEngine(Caller):
         self._wakeup.close()
         self._server.close()
         self._fitness = None
+
+
+def _within_budget(doomed: Sequence[tuple[bytes, int]]) -> list[str]:
+    """As many as have at most `SWEEP_BYTES` together, and one at least: each partition gives so
+    many."""
+    sizes = accumulate(size for _, size in doomed)
+    number = sum(total <= SWEEP_BYTES for total in sizes)
+    return [job_id.decode() for job_id, _ in doomed[: max(1, number)]]
 
 
 def _each(code: Callable[[str], R]) -> Callable[[Sequence[str], Sequence[bytes]], list[R]]:

@@ -1,4 +1,5 @@
-"""The connections of this process to one server, shared by all engine objects that use it.
+"""The connections of this process to one server, shared by all engine objects that use it, but for
+those that have a pool of their own.
 
 1. At most `MOST_CALLS` are in use at a time; with the one that a waiter listens on, a process has
    four. Who finds all of them in use waits for its turn, and turns come in the order of asking:
@@ -277,12 +278,13 @@ def _driver(make: Any, **options: Any) -> Link:
 
 
 _POOLS: Final[weakref.WeakValueDictionary[Address, Pool]] = weakref.WeakValueDictionary()
+_OWN_POOLS: Final[weakref.WeakSet[Pool]] = weakref.WeakSet()
 _making = threading.Lock()
 
 
 def pool_of(address: Address) -> Pool:
     """The pool of this process for a server, whatever is ours on it."""
-    place = msgspec.structs.replace(address, namespace="", partitions=1, allow_eviction=False)
+    place = _place_of(address)
     with _making:
         pool = _POOLS.get(place)
         if pool is None:
@@ -290,11 +292,24 @@ def pool_of(address: Address) -> Pool:
     return pool
 
 
+def own_pool(address: Address) -> Pool:
+    """A pool that belongs to the caller: its turns do not wait for those of other engine objects.
+    It has as many connections as its callers use at a time."""
+    pool = Pool(_place_of(address))
+    with _making:
+        _OWN_POOLS.add(pool)
+    return pool
+
+
+def _place_of(address: Address) -> Address:
+    return msgspec.structs.replace(address, namespace="", partitions=1, allow_eviction=False)
+
+
 def _begin_anew_in_child() -> None:
     """Locks may be held by a thread, and sockets be in use, that a forked child does not have."""
     global _making  # noqa: PLW0603  # the lock is a property of the process
     _making = threading.Lock()
-    for pool in list(_POOLS.values()):
+    for pool in [*_POOLS.values(), *_OWN_POOLS]:
         pool.begin_anew()
 
 

@@ -28,6 +28,7 @@ from windlass.engine.contract import (
     EngineOptions,
     Filter,
     Finding,
+    Introductions,
     JobRecord,
     NewJob,
     Outcome,
@@ -152,6 +153,12 @@ class SQLiteEngine:
 
     def close(self, session: str, suspects: Sequence[str], cause: str) -> Closed:
         return self._write(lambda tx: sessions.close(tx, session, suspects, cause))
+
+    def lose(self, session: str, cause: str) -> int:
+        return self._write(lambda tx: sessions.lose(tx, session, cause))
+
+    def introductions(self, prefix: str, cursor: str | None = None) -> Introductions:
+        return self._read(lambda db, _now: seeing.introductions(db, prefix, cursor))
 
     def sessions(self) -> list[SessionRecord]:
         return self._read(seeing.sessions)

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from itertools import groupby
 from typing import Final, cast
 
+from windlass.core.durations import LATEST_MS
 from windlass.core.states import Event, Hold, State, stray_delay_ms
 from windlass.engine.contract import (
     MIN_RECORD_MS,
@@ -65,6 +66,7 @@ def _success(tx: Transaction, outcome: Succeeded) -> Row:
     result_until = None if stored is None else tx.now_ms + outcome.result_ttl_ms
     keep_until = tx.now_ms + max(outcome.result_ttl_ms, MIN_RECORD_MS)
     if result_until is not None:
+        result_until = min(result_until, LATEST_MS)
         keep_until = min(keep_until, result_until)  # the purge first drops the result alone
     return (outcome.id, outcome.token, keep_until, result_until, stored and stored.hex())
 

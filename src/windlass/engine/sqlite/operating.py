@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
+from itertools import accumulate
 
 import apsw
 
@@ -10,13 +11,14 @@ from windlass.core.states import Event, State, is_allowed
 from windlass.engine.contract import (
     BITE,
     MIN_RECORD_MS,
+    SWEEP_BYTES,
     CancelCode,
     ChangeCode,
     Revival,
     Tended,
 )
 from windlass.engine.sqlite import claiming, uniqueness
-from windlass.engine.sqlite.statements import as_array, first
+from windlass.engine.sqlite.statements import Row, as_array, first
 from windlass.engine.sqlite.transaction import JobRow, Transaction
 
 
@@ -103,14 +105,25 @@ def tend(tx: Transaction, known: Collection[str] | None) -> Tended:
     more = claiming.reap(tx)
     visited = tx.rows("list_kept_too_long", tx.now_ms, BITE)
     doomed: list[str] = []
-    purged = sum(_purge(tx, known, doomed, *row) for row in visited)
+    chosen = _within_budget(visited)
+    purged = sum(_purge(tx, known, doomed, *row) for *row, _ in chosen)
+    more = more or len(visited) == BITE or len(chosen) < len(visited)
     tx.run("forget_keys", tx.now_ms, BITE)
-    more = more or len(visited) == BITE or tx.connection.changes() == BITE
+    more = more or tx.connection.changes() == BITE
+    tx.run("forget_replaced_puts", tx.now_ms, BITE)
+    more = more or tx.connection.changes() == BITE
     tx.run("forget_sessions", tx.now_ms)
     tx.run("forget_empty_counters")
     return Tended(
         reaped=tx.totals["lost"] - before, purged=purged, doomed=tuple(sorted(doomed)), more=more
     )
+
+
+def _within_budget(visited: Sequence[Row]) -> Sequence[Row]:
+    """As many as have at most `SWEEP_BYTES` together, and one at least: those that are doomed are
+    read, and a removal holds the lock for as long as it takes to find all its pages."""
+    number = sum(total <= SWEEP_BYTES for total in accumulate(row[-1] for row in visited))
+    return visited[: max(1, number)]
 
 
 def _purge(

@@ -6,6 +6,7 @@ from windlass.core.lines import queue_of
 from windlass.core.queue_settings import USUAL
 from windlass.core.states import WAITING, State
 from windlass.engine.contract import IDEMPOTENCY_MS, NewJob, Placed, PutCode
+from windlass.engine.jobs import check_times
 from windlass.engine.sqlite import uniqueness
 from windlass.engine.sqlite.transaction import Transaction, unpack_settings
 
@@ -13,6 +14,8 @@ from windlass.engine.sqlite.transaction import Transaction, unpack_settings
 def put(tx: Transaction, job: NewJob, *, is_bounded: bool = True) -> Placed:
     """Store one job; a known id is left as it is, a known key points to the job that has it. What
     is not bounded goes into a full queue too."""
+    if job.has_times:
+        check_times(job)
     has_key = job.idempotency_key is not None or job.unique is not None
     if has_key and tx.job(job.id) is None:
         placed = _find_key(tx, job) or uniqueness.meet(tx, job)

@@ -10,9 +10,11 @@ import apsw
 from windlass.core.lines import queue_of
 from windlass.core.states import Counters, Hold, Reason, State
 from windlass.engine.contract import (
+    BITE,
     MAX_HELD,
     Failure,
     Filter,
+    Introductions,
     JobRecord,
     Page,
     SessionRecord,
@@ -152,3 +154,8 @@ def sessions(connection: apsw.Connection, now_ms: int) -> list[SessionRecord]:
         )
         for session, expires_ms, info, jobs in rows(connection, "list_sessions")
     ]
+
+
+def introductions(connection: apsw.Connection, prefix: str, cursor: str | None) -> Introductions:
+    found = rows(connection, "list_introductions", cursor or "", prefix, BITE)
+    return Introductions(dict(found), found[-1][0] if len(found) == BITE else None)

@@ -32,7 +32,8 @@ def _beat(tx: Transaction, sign: Beat) -> Pulse:
 
 def _give_back_unknown(tx: Transaction, sign: Beat, nonces: Collection[str]) -> None:
     """A claim whose reply never arrived is known to no child; nobody will ever finish it."""
-    for job in tx.load("load_unknown_nonces", sign.session, tx.now_ms - UNKNOWN_NONCE_MS):
+    old_ms = tx.now_ms - UNKNOWN_NONCE_MS
+    for job in tx.load("load_unknown_nonces", sign.session, old_ms, tx.now_ms):
         if job.token is not None and job.token not in nonces and job.token <= sign.newest:
             tx.move(job, Event.RELEASE, started=False)
 
@@ -61,3 +62,11 @@ def close(tx: Transaction, session: str, suspects: Sequence[str], cause: str) ->
     if event is Event.CRASH:
         return Closed(crashed=blamed, released=released)
     return Closed(suspected=blamed, released=released)
+
+
+def lose(tx: Transaction, session: str, cause: str) -> int:
+    jobs = tx.load("load_held", session, -1)
+    for job in jobs:
+        tx.move(job, Event.LOSE, error=cause.encode())
+    tx.run("end_session", session, tx.now_ms + GONE_SESSION_MS, EMPTY)
+    return len(jobs)

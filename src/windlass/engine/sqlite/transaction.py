@@ -15,7 +15,9 @@ from typing import Any
 import apsw
 import msgspec
 
+from windlass.core.durations import LATEST_MS
 from windlass.core.lines import queue_of
+from windlass.core.longest_lease import LongestLease
 from windlass.core.queue_settings import USUAL, QueueSettings
 from windlass.core.states import (
     SUSPECT_AFTER_LOSSES,
@@ -116,7 +118,8 @@ class Transaction:
         self.totals: Counter[str] = Counter()
         self.made_ready: Counter[Ready] = Counter()  # how many idle sessions should look
         ((*self._stored_meta, self.queues),) = self.rows("read_meta")
-        self.sequence, self.last_seen_ms, self.reap_after_ms = self._stored_meta
+        self.sequence, self.last_seen_ms, self.reap_after_ms, *longest = self._stored_meta
+        self.longest = LongestLease(*longest)
 
     # ----------------------------------------------------------------------------- statements
 
@@ -173,7 +176,7 @@ class Transaction:
         if target.is_final:
             self._end(job, target, event, reason)
         elif delay_ms is not None:
-            job.due_ms = self.now_ms + delay_ms
+            job.due_ms = min(self.now_ms + delay_ms, LATEST_MS)
         job.state = target
         self.count_move(job.queue, source, target)
         if target is State.READY:
@@ -245,15 +248,18 @@ class Transaction:
         """Somebody is there. After a silence of all, give everybody time to beat again: then the
         engine, or this machine, was away, and not the workers."""
         now, lease, last = self.now_ms, self.options.lease_ms, self.last_seen_ms
-        if last is not None and now < last:
-            self.run("clamp_sessions", now + lease)
-        if last is not None and (now < last or now - last > lease // 2):
-            self.reap_after_ms = now + lease // 2
         self.last_seen_ms = now
+        if last is None or 0 <= now - last <= lease // 2:
+            self.longest = self.longest.heard(lease, now)
+            return
+        self.longest = self.longest.after_silence(lease, last, now)
+        self.reap_after_ms = now + self.longest.lease_ms // 2
+        if now < last:
+            self.run("clamp_sessions", now + self.longest.lease_ms)
 
     def settle(self) -> None:
         """Write the bookkeeping; the last thing before the commit."""
-        meta = [self.sequence, self.last_seen_ms, self.reap_after_ms]
+        meta = [self.sequence, self.last_seen_ms, self.reap_after_ms, *self.longest]
         if meta != self._stored_meta:
             self.run("write_meta", *meta)
         self._add("add_counter", ((*key, by) for key, by in self.counts.items() if by))

@@ -18,7 +18,7 @@ import apsw
 from windlass.core.lines import queue_of
 from windlass.core.states import Event, Reason, State
 from windlass.core.unique import QUEUED, OnConflict, Until, is_held
-from windlass.engine.contract import NewJob, Placed, PutCode, UniqueKey
+from windlass.engine.contract import MIN_RECORD_MS, NewJob, Placed, PutCode, UniqueKey
 from windlass.engine.sqlite.statements import rows
 from windlass.engine.sqlite.transaction import JobRow, Transaction
 
@@ -52,13 +52,13 @@ def find_id(connection: apsw.Connection, task: str, key: str, now_ms: int) -> st
 
 
 def meet(tx: Transaction, job: NewJob) -> Placed | None:
-    """The answer to a job that is not to be stored, because another holds its key or because it
-    was made part of another by an earlier call; None when it is to be stored."""
+    """The answer to a job that is not to be stored, because another holds its key or because an
+    earlier call gave its content to another job; None when it is to be stored."""
     unique = job.unique
     if unique is None:
         return None
     if unique.on_conflict is OnConflict.REPLACE:
-        replaced = tx.one("find_replaced", job.id)
+        replaced = tx.one("find_replaced", job.id, tx.now_ms)
         if replaced is not None:
             return Placed(replaced[0], PutCode.REPLACED)
     holder = _find_fresh(tx, job.task, unique.key)
@@ -99,6 +99,7 @@ def _replace(tx: Transaction, job: JobRow, new: NewJob, unique: UniqueKey) -> No
     stays_in_line = is_ready and job.state == State.READY
     keeps_age = stays_in_line and queue_of(job.queue) == queue_of(new.queue)
     state = State.READY if is_ready else State.SCHEDULED
+    tx.run("keep_replaced_put", job.row, tx.now_ms + MIN_RECORD_MS)
     tx.run(
         "replace_job",
         job.row,

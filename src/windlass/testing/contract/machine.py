@@ -24,7 +24,9 @@ from hypothesis.stateful import (
     rule,
     run_state_machine_as_test,
 )
+from msgspec.structs import replace
 
+from windlass.core.durations import LATEST_MS
 from windlass.core.states import Reason, State
 from windlass.core.unique import OnConflict, Until
 from windlass.engine.contract import (
@@ -59,6 +61,8 @@ from windlass.testing.contract.world import LEASE_MS, START_MS, STEP_MS, World
 T = TypeVar("T")
 
 DAY_MS = 24 * 60 * 60 * 1000
+#: Of the worker beside the one that has the usual lease.
+SHORT_LEASE_MS = LEASE_MS // 5
 
 TOTALS = (
     "enqueued",
@@ -73,7 +77,7 @@ TOTALS = (
     "replaced",
 )
 
-distances = st.sampled_from([0, 1, 1_000, LEASE_MS, DAY_MS])
+distances = st.sampled_from([0, 1, 1_000, LEASE_MS, DAY_MS, 2 * LATEST_MS])
 jumps = st.sampled_from(
     [0, 1, 1_000, STEP_MS, LEASE_MS - 1, LEASE_MS, LEASE_MS + 1, DAY_MS, -1, -LEASE_MS, -DAY_MS]
 )
@@ -136,7 +140,7 @@ endings: st.SearchStrategy[Callable[[Claim], Outcome]] = st.one_of(
             )
         ),
         st.sampled_from([None, b"", b"result"]),
-        st.sampled_from([0, 1, LEASE_MS, 2 * DAY_MS]),
+        st.sampled_from([0, 1, LEASE_MS, 2 * DAY_MS, 2 * LATEST_MS]),
     ),
     st.builds(
         lambda delay_ms, error: (
@@ -182,6 +186,7 @@ class QueueMachine(RuleBasedStateMachine):
 
     ids: Bundle[str] = Bundle("ids")
     claims: Bundle[Claim] = Bundle("claims")  # living and dead
+    unique_jobs: Bundle[NewJob] = Bundle("unique_jobs")
     repeatable: Bundle[tuple[str, str, Plan, int]] = Bundle("repeatable")
 
     def __init__(self) -> None:
@@ -197,17 +202,23 @@ class QueueMachine(RuleBasedStateMachine):
         return Model(OPTIONS, START_MS)
 
     def open_engines(self) -> None:
-        engines = [self.world.engine, self.world.open()]
+        """Two, of which one has a short lease, where a place can be opened twice."""
+        leases_ms = [LEASE_MS, LEASE_MS]
+        if Capability.MANY_PROCESSES in self.world.variant.capabilities:
+            leases_ms = [LEASE_MS, SHORT_LEASE_MS]
+        engines = [self.world.engine, self.world.open(leases_ms[1])]
         for engine in engines:
             self.follow(engine)
-        self.engines = cycle(engines)
+        self.engines = cycle(zip(engines, leases_ms, strict=True))
 
     def follow(self, engine: Engine) -> None:
         """For a model that has to know what the engine does on its own account."""
 
     def same(self, verb: Callable[[Engine | Model], T]) -> T:
         """Let both do it, and compare what they say."""
-        said = verb(next(self.engines))
+        engine, lease_ms = next(self.engines)
+        self.model.options = replace(OPTIONS, lease_ms=lease_ms)
+        said = verb(engine)
         assert said == verb(self.model)
         return said
 
@@ -240,11 +251,20 @@ class QueueMachine(RuleBasedStateMachine):
         self.same(lambda it: it.put(jobs))
         return multiple(*(job.id for job in jobs))
 
-    @rule(target=ids, batch=st.lists(uniques, min_size=1, max_size=3), queue=queues)
+    @rule(target=unique_jobs, batch=st.lists(uniques, min_size=1, max_size=3), queue=queues)
     def put_unique(self, batch: list[UniqueKey], queue: str) -> Any:
         jobs = [self.new_job({"task": "t", "queue": queue, "unique": unique}) for unique in batch]
         self.same(lambda it: it.put([*jobs, jobs[-1]]))
-        return multiple(*(job.id for job in jobs))
+        return multiple(*jobs)
+
+    @rule(job=unique_jobs)
+    def put_unique_again(self, job: NewJob) -> None:
+        """As after a lost reply."""
+        self.same(lambda it: it.put([job]))
+
+    @rule(target=ids, job=unique_jobs)
+    def name_unique(self, job: NewJob) -> str:
+        return job.id
 
     @rule(id=ids, fields=fields)
     def put_again(self, id: str, fields: dict[str, Any]) -> None:
@@ -336,6 +356,11 @@ class QueueMachine(RuleBasedStateMachine):
         if all_of_them:
             suspects = [claim.id for claim in self.running()]
         self.same(lambda it: it.close(session, suspects, "killed"))
+
+    @rule(slot=slots)
+    def lose(self, slot: int) -> None:
+        session = self.sessions[slot]
+        self.same(lambda it: it.lose(session, "its worker died"))
 
     @rule(slot=slots)
     def start_session(self, slot: int) -> None:
@@ -513,6 +538,7 @@ class QueueMachine(RuleBasedStateMachine):
         self.same(lambda it: it.find(Filter(), limit=1_000))
         self.same(lambda it: _known_totals(it.stats()))
         self.same(lambda it: it.sessions())
+        self.same(lambda it: all_introductions(it, "session-"))
         self.same(lambda it: it.queues())
         self.same(lambda it: it.list_schedules())
         self.same(lambda it: it.due_schedules(skip=["x"]))
@@ -544,6 +570,15 @@ def purge_all(it: Engine | Model, queue: str) -> int:
         emptied = it.purge(queue, emptied.cursor)
         number += emptied.number
     return number
+
+
+def all_introductions(it: Engine | Model, prefix: str) -> dict[str, bytes]:
+    bite = it.introductions(prefix)
+    infos = dict(bite.infos)
+    while bite.cursor is not None:
+        bite = it.introductions(prefix, bite.cursor)
+        infos |= bite.infos
+    return infos
 
 
 def _known_totals(stats: Stats) -> tuple[object, object, dict[str, int]]:

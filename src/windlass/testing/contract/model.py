@@ -13,11 +13,14 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from itertools import accumulate
 from typing import Any, Final, NamedTuple
 
 from msgspec.structs import replace
 
+from windlass.core.durations import LATEST_MS
 from windlass.core.lines import queue_of
+from windlass.core.longest_lease import LongestLease
 from windlass.core.queue_settings import QueueSettings
 from windlass.core.states import (
     Event,
@@ -34,6 +37,7 @@ from windlass.engine.contract import (
     IDEMPOTENCY_MS,
     MAX_HELD,
     MIN_RECORD_MS,
+    SWEEP_BYTES,
     UNKNOWN_NONCE_MS,
     Batch,
     Beat,
@@ -44,6 +48,7 @@ from windlass.engine.contract import (
     Emptied,
     EngineOptions,
     Filter,
+    Introductions,
     JobRecord,
     NewJob,
     Outcome,
@@ -105,6 +110,7 @@ class Model(ScheduleModel):
         self.jobs: dict[str, Job] = {}
         self.keys: dict[tuple[str, str], Key] = {}
         self.last_stored: dict[tuple[str, str], str] = {}  # by task and unique key, a job's id
+        self.replaced_puts: dict[str, model_unique.ReplacedPut] = {}  # by id, puts of the past
         self.expiries: dict[str, int] = {}  # of live sessions
         self.infos: dict[str, bytes] = {}  # what live sessions say of themselves
         self.last_nonces: dict[str, str] = {}  # by session, the latest under which it got something
@@ -113,6 +119,7 @@ class Model(ScheduleModel):
         self.settings: dict[str, QueueSettings] = {}  # of queues that somebody has changed
         self.last_seen_ms: int | None = None
         self.reap_after_ms = 0
+        self.longest = LongestLease()
 
     # -------------------------------------------------------------------------------- going in
 
@@ -334,17 +341,18 @@ class Model(ScheduleModel):
             case Succeeded(result=result, result_ttl_ms=ttl_ms):
                 stored = result if ttl_ms > 0 else None
                 self.move(job, Event.SUCCEED, cancel_requested=False, result=stored)
-                job.result_until_ms = now_ms + ttl_ms
+                job.result_until_ms = min(now_ms + ttl_ms, LATEST_MS)
                 job.keep_until_ms = now_ms + max(ttl_ms, MIN_RECORD_MS)
             case Retried(delay_ms=delay_ms, error=error):
-                self.move(job, Event.RETRY, error=error, due_ms=now_ms + delay_ms)
+                due_ms = min(now_ms + delay_ms, LATEST_MS)
+                self.move(job, Event.RETRY, error=error, due_ms=due_ms)
             case Buried(reason=reason, error=error, started=started):
                 self.move(job, Event.BURY, error=error, started=started, reason=reason)
             case Released(started=started, alone=alone):
                 suspect = alone or job.record.suspect
                 self.move(job, Event.RELEASE, started=started, suspect=suspect)
             case Snoozed(delay_ms=delay_ms):
-                self.move(job, Event.SNOOZE, due_ms=now_ms + delay_ms)
+                self.move(job, Event.SNOOZE, due_ms=min(now_ms + delay_ms, LATEST_MS))
             case Unroutable():
                 due_ms = now_ms + stray_delay_ms(job.record.counters.strays)
                 self.move(job, Event.UNROUTABLE, due_ms=due_ms, hold=Hold.UNROUTABLE)
@@ -376,7 +384,8 @@ class Model(ScheduleModel):
             assert started_ms is not None
             assert token is not None
             is_lost = token not in nonces and token <= beat.newest
-            if is_lost and started_ms <= self.now_ms - UNKNOWN_NONCE_MS:
+            age_ms = self.now_ms - started_ms
+            if is_lost and (age_ms >= UNKNOWN_NONCE_MS or age_ms < 0):
                 self.move(job, Event.RELEASE, started=False)
 
     def close(self, session: str, suspects: Sequence[str], cause: str) -> Closed:
@@ -392,6 +401,13 @@ class Model(ScheduleModel):
         crashed = len(suspected) if event is Event.CRASH else 0
         return Closed(crashed=crashed, suspected=len(suspected) - crashed, released=len(innocent))
 
+    def lose(self, session: str, cause: str) -> int:
+        self._end_session(session)
+        held = self._held(session)
+        for job in held:
+            self.move(job, Event.LOSE, error=cause.encode())
+        return len(held)
+
     def _held(self, session: str) -> list[Job]:
         return [job for job in self.jobs.values() if job.is_held_by(session)]
 
@@ -402,15 +418,18 @@ class Model(ScheduleModel):
 
     def _notice_silence(self) -> None:
         """When nobody was heard for long, or the clock went back, the engine was away and not the
-        workers: nobody is declared dead until all had time to beat again."""
+        workers: nobody is declared dead until all had time to beat again, the one with the longest
+        lease too."""
         now_ms, last_ms, lease_ms = self.now_ms, self.last_seen_ms, self.options.lease_ms
         self.last_seen_ms = now_ms
         if last_ms is None or 0 <= now_ms - last_ms <= lease_ms // 2:
+            self.longest = self.longest.heard(lease_ms, now_ms)
             return
-        self.reap_after_ms = now_ms + lease_ms // 2
+        self.longest = self.longest.after_silence(lease_ms, last_ms, now_ms)
+        self.reap_after_ms = now_ms + self.longest.lease_ms // 2
         if now_ms < last_ms:
             for session, expires_ms in self.expiries.items():
-                self.expiries[session] = min(expires_ms, now_ms + lease_ms)
+                self.expiries[session] = min(expires_ms, now_ms + self.longest.lease_ms)
 
     def _silent_sessions(self) -> list[str]:
         """Sessions whose lease ran out, and dead ones whose jobs were not all taken back yet."""
@@ -562,7 +581,7 @@ class Model(ScheduleModel):
     def tend(self, known: Sequence[str] | None = None) -> Tended:
         self._notice_silence()
         reaped = self._reap()
-        purged, doomed = self._purge(known)
+        purged, doomed, is_cut_short = self._purge(known)
         expired = [name for name, key in self.keys.items() if key.until_ms <= self.now_ms][:BITE]
         for name in expired:
             del self.keys[name]
@@ -571,9 +590,10 @@ class Model(ScheduleModel):
                 del self.gone[session]
                 self.last_nonces.pop(session, None)
         is_full = BITE in {reaped, purged + len(doomed), len(expired)}
-        return Tended(reaped=reaped, purged=purged, doomed=doomed, more=is_full)
+        return Tended(reaped=reaped, purged=purged, doomed=doomed, more=is_full or is_cut_short)
 
-    def _purge(self, known: Sequence[str] | None) -> tuple[int, tuple[str, ...]]:
+    def _purge(self, known: Sequence[str] | None) -> tuple[int, tuple[str, ...], bool]:
+        """How many are removed, those that are doomed, and whether there was no room for all."""
         finished = [job for job in self.jobs.values() if job.record.state.is_final]
         for job in finished:
             job.record = replace(job.record, result=job.seen(self.now_ms).result)
@@ -589,7 +609,10 @@ class Model(ScheduleModel):
         for job in visited:
             if job not in doomed:
                 self.move(job, Event.PURGE)
-        return len(visited) - len(doomed), tuple(sorted(job.record.id for job in doomed))
+        sizes = accumulate(job.size for job in doomed)
+        room = max(1, sum(total <= SWEEP_BYTES for total in sizes))
+        named = tuple(sorted(job.record.id for job in doomed[:room]))
+        return len(visited) - len(doomed), named, len(doomed) > room
 
     # --------------------------------------------------------------------------- what is seen
 
@@ -630,6 +653,11 @@ class Model(ScheduleModel):
             )
             for name, expires_ms in sorted(self.expiries.items())
         ]
+
+    def introductions(self, prefix: str, cursor: str | None = None) -> Introductions:
+        """All of it at once: engines are asked again until nothing is left."""
+        named = {name: info for name, info in self.infos.items() if name.startswith(prefix)}
+        return Introductions(named, None)
 
     # -------------------------------------------------------------------------------- the move
 

@@ -44,6 +44,12 @@ class Job:
     def is_claimable(self) -> bool:
         return self.record.state is State.READY and self.record.hold is Hold.NONE
 
+    @property
+    def size(self) -> int:
+        """The bytes of its call, progress and history."""
+        errors = sum(len(failure.error) for failure in self.record.failures)
+        return len(self.record.payload) + len(self.record.progress or b"") + errors
+
     def is_held_by(self, session: str) -> bool:
         return self.record.state is State.RUNNING and self.record.session == session
 

@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from windlass.core.lines import queue_of
 from windlass.core.states import Event, Reason, State
 from windlass.core.unique import QUEUED, OnConflict, is_held
-from windlass.engine.contract import NewJob, Placed, PutCode, UniqueKey
+from windlass.engine.contract import MIN_RECORD_MS, NewJob, Placed, PutCode, UniqueKey
 
 if TYPE_CHECKING:
     from windlass.testing.contract.model import Model
     from windlass.testing.contract.model_job import Job
+
+
+class ReplacedPut(NamedTuple):
+    """A put whose call a job has had until a later put replaced it."""
+
+    id: str  # of the job
+    until_ms: int
 
 
 def find_holder(model: Model, task: str, key: str) -> Job | None:
@@ -25,11 +32,14 @@ def find_holder(model: Model, task: str, key: str) -> Job | None:
 
 def meet(model: Model, new: NewJob, unique: UniqueKey) -> Placed | None:
     """The answer to a job that is not to be stored; one that has replaced another before is known
-    by its id."""
+    by its id, also after a later one has replaced it."""
     if unique.on_conflict is OnConflict.REPLACE:
         for job in model.jobs.values():
             if job.replaced_by == new.id:
                 return Placed(job.record.id, PutCode.REPLACED)
+        known = model.replaced_puts.get(new.id)
+        if known is not None and known.until_ms > model.now_ms:
+            return Placed(known.id, PutCode.REPLACED)
     holder = _find_obstacle(model, new.task, unique.key)
     if holder is None:
         return None
@@ -57,6 +67,9 @@ def _find_obstacle(model: Model, task: str, key: str) -> Job | None:
 
 def _replace(model: Model, holder: Job, new: NewJob) -> None:
     """It keeps its place in line if it stays ready."""
+    if holder.replaced_by:
+        until_ms = model.now_ms + MIN_RECORD_MS
+        model.replaced_puts[holder.replaced_by] = ReplacedPut(holder.record.id, until_ms)
     is_in_line, queue = holder.record.state is State.READY, queue_of(holder.record.queue)
     holder.replace(new, model.now_ms)
     is_ready = holder.record.state is State.READY

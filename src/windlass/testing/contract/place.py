@@ -29,12 +29,12 @@ class Place:
         self.capabilities = capabilities
         self.opened: list[Engine] = []
 
-    def open(self) -> Engine:
+    def open(self, options: EngineOptions = OPTIONS) -> Engine:
         """A further engine object, independent of the others; where a place cannot be opened
         twice, the one that there is."""
         if self.opened and Capability.MANY_PROCESSES not in self.capabilities:
             return self.opened[0]
-        engine = self._make(OPTIONS)
+        engine = self._make(options)
         self.opened.append(engine)
         return engine
 

@@ -5,6 +5,7 @@ from collections.abc import Callable
 import pytest
 from msgspec.structs import replace
 
+from windlass.core.durations import LATEST_MS
 from windlass.core.states import (
     MAX_LOSSES,
     Counters,
@@ -141,6 +142,23 @@ def test_snoozed(world: World) -> None:
         due_ms=START_MS + 1_050,
         counters=Counters(starts=1, snoozes=1),
     )
+
+
+@pytest.mark.parametrize("delay_ms", [LATEST_MS, 1 << 60])
+def test_a_delay_ends_at_the_latest_instant(world: World, delay_ms: int) -> None:
+    """The outcome is accepted: a worker could do nothing about a refusal but repeat it."""
+    claims = [running(world)[0] for _ in range(3)]
+    retried, snoozed, succeeded = [{"id": claim.id, "token": claim.token} for claim in claims]
+    outcomes = [
+        Retried(**retried, delay_ms=delay_ms, error=b""),
+        Snoozed(**snoozed, delay_ms=delay_ms),
+        Succeeded(**succeeded, result=b"result", result_ttl_ms=delay_ms),
+    ]
+    assert world.engine.finish(outcomes) == [Verdict.OK] * 3
+    assert [world.get(claim.id).due_ms for claim in claims] == [LATEST_MS, LATEST_MS, None]
+    world.advance(365_000 * 24 * 60 * 60 * 1000)
+    assert world.claim().claims == ()
+    assert world.get(claims[2].id).result == b"result"
 
 
 def test_progressed(world: World) -> None:

@@ -139,6 +139,12 @@ def close(world: World) -> tuple[Call, object]:
     return lambda: world.engine.close("worker", ids[:1], "killed"), Closed()
 
 
+def lose(world: World) -> tuple[Call, object]:
+    world.put_many(3)
+    world.claim()
+    return lambda: world.engine.lose("worker", "its worker died"), 0
+
+
 def cancel(world: World) -> tuple[Call, object]:
     held = a_claim(world)
     ids = [held.id, world.put(), world.put(run_in_ms=9), "nowhere"]
@@ -235,6 +241,7 @@ VERBS: Final = [
     beat,
     beat_that_gives_back,
     close,
+    lose,
     cancel,
     retry,
     revive,

@@ -7,6 +7,7 @@ from windlass.core.states import Counters, Hold, Reason, State
 from windlass.engine.contract import (
     BITE,
     MIN_RECORD_MS,
+    SWEEP_BYTES,
     Buried,
     CancelCode,
     ChangeCode,
@@ -428,6 +429,32 @@ def test_the_dead_are_purged_when_they_are_known(world: World) -> None:
     world.engine.retry([other])
     assert world.engine.tend([other]) == Tended()
     assert world.get(other).state is State.READY
+
+
+@pytest.mark.parametrize(
+    ("sizes", "number"),
+    [
+        ([SWEEP_BYTES // 4 - 1_000] * 9, 4),
+        ([SWEEP_BYTES // 4 + 1_000] * 9, 3),
+        ([2 * SWEEP_BYTES] * 3, 1),
+        ([1] * 9, 9),
+    ],
+)
+def test_the_bytes_of_one_sweep_are_bounded(world: World, sizes: list[int], number: int) -> None:
+    """The doomed are read before they are removed: a bite takes no longer for large payloads."""
+    ids = {bury(world, payload=b"x" * size) for size in sizes}
+    world.advance(OPTIONS.dead_ttl_ms)
+    swept: set[str] = set()
+    while ids > swept:
+        tended = world.engine.tend([])
+        left = len(ids) - len(swept)
+        assert len(tended.doomed) == min(number, left)
+        assert tended.more is (number < left)
+        assert world.engine.tend(tended.doomed).purged == len(tended.doomed)
+        assert swept.isdisjoint(tended.doomed)
+        swept.update(tended.doomed)
+    assert ids == swept
+    assert world.ids() == []
 
 
 def test_a_revived_job_is_not_purged(world: World) -> None:

@@ -1,10 +1,21 @@
 """Going in: what is stored, when it is due, repeated ids and idempotency keys."""
 
+from typing import Any, Final
+
 import pytest
 
+from windlass.core.durations import LATEST_MS, MAX_DURATION_MS
 from windlass.core.ids import check_id
 from windlass.core.states import Counters, Hold, State
-from windlass.engine.contract import IDEMPOTENCY_MS, JobRecord, Placed, PutCode, Succeeded
+from windlass.engine.contract import (
+    IDEMPOTENCY_MS,
+    JobRecord,
+    Placed,
+    PutCode,
+    Succeeded,
+    UniqueKey,
+)
+from windlass.errors import EngineError
 from windlass.testing.contract.world import START_MS, World
 
 
@@ -39,6 +50,38 @@ def test_the_engine_makes_ids(world: World, key: str | None) -> None:
 
 def test_nothing_is_put(world: World) -> None:
     assert world.engine.put([]) == []
+
+
+TOO_LATE: Final[list[dict[str, Any]]] = [
+    {"run_after_ms": LATEST_MS + 1},
+    {"expires_ms": LATEST_MS + 1},
+    {"run_in_ms": MAX_DURATION_MS + 1},
+    {"expires_in_ms": MAX_DURATION_MS + 1},
+    {"unique": UniqueKey(key="key", period_ms=MAX_DURATION_MS + 1)},
+    {"run_after_ms": 1 << 63},
+]
+
+
+@pytest.mark.parametrize("fields", TOO_LATE, ids=lambda fields: next(iter(fields)))
+def test_instants_beyond_the_latest_are_refused(world: World, fields: dict[str, Any]) -> None:
+    """By every engine alike, whatever it could store, and with nothing stored."""
+    good = world.new(id=world.new(**fields).id)
+    with pytest.raises(EngineError, match=rf"Expected {_named(fields)} of job .* at most \d+"):
+        world.engine.put([good, world.new(**fields)])
+    assert world.ids() == []
+
+
+def _named(fields: dict[str, Any]) -> str:
+    (name,) = fields
+    return "period_ms" if name == "unique" else str(name)
+
+
+def test_the_latest_instants_are_kept(world: World) -> None:
+    scheduled = world.put(run_after_ms=LATEST_MS, expires_ms=LATEST_MS)
+    distant = world.put(run_in_ms=MAX_DURATION_MS, expires_in_ms=MAX_DURATION_MS)
+    assert (world.get(scheduled).due_ms, world.get(scheduled).expires_ms) == (LATEST_MS, LATEST_MS)
+    assert world.get(distant).due_ms == world.now_ms + MAX_DURATION_MS
+    assert world.claim().claims == ()
 
 
 def test_an_unknown_id_is_nowhere(world: World) -> None:

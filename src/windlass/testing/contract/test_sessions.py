@@ -2,13 +2,14 @@
 
 import pytest
 
-from windlass.core.states import Counters, Event, Reason, State
+from windlass.core.states import SUSPECT_AFTER_LOSSES, Counters, Event, Reason, State
 from windlass.engine.contract import (
     BITE,
     MAX_HELD,
     UNKNOWN_NONCE_MS,
     Batch,
     Beat,
+    Capability,
     Closed,
     Pulse,
     Retried,
@@ -17,6 +18,7 @@ from windlass.engine.contract import (
     Tended,
     Verdict,
 )
+from windlass.testing.contract.machine import all_introductions
 from windlass.testing.contract.world import LEASE_MS, World, ids_of
 
 # --------------------------------------------------------------------------------------- beats
@@ -135,6 +137,19 @@ def test_old_claims_under_unknown_nonces_are_given_back(
         assert (record.state, record.counters) == (State.READY, Counters())
     else:
         assert record.state is State.RUNNING
+
+
+@pytest.mark.parametrize("back_ms", [1, 60 * 60 * 1000])
+def test_a_claim_that_starts_in_the_future_counts_as_old(world: World, back_ms: int) -> None:
+    """The clock went back: else a claim whose reply was lost would stay for as long as that."""
+    known, unknown = world.put_many(2)
+    world.claim("worker", nonce="known", limit=1)
+    world.claim("worker", nonce="unknown", limit=1)
+    world.advance(-back_ms)
+    world.engine.beat([Beat(session="worker", nonces=("known",), newest="unknown")])
+    assert world.get(known).state is State.RUNNING
+    record = world.get(unknown)
+    assert (record.state, record.counters) == (State.READY, Counters())
 
 
 def test_a_claim_that_was_given_back_is_stale(world: World) -> None:
@@ -344,6 +359,67 @@ def test_a_clock_that_goes_back_costs_nobody_a_lease(world: World) -> None:
     assert world.get(id).state is State.READY
 
 
+@pytest.mark.needs(Capability.MANY_PROCESSES)
+@pytest.mark.parametrize("verb", ["beat", "tend"])
+def test_after_a_silence_the_longest_lease_counts(world: World, verb: str) -> None:
+    """A worker with a short lease is back first, and the others need the time that theirs gives."""
+    world.put()
+    world.take("patient")
+    hasty = world.open(LEASE_MS // 10)
+    world.advance(LEASE_MS + 10_000)
+    for _ in range(10):
+        if verb == "beat":
+            hasty.beat([Beat(session="hasty", info=b"hasty")])
+        assert hasty.tend() == Tended()
+        world.advance(LEASE_MS // 30)
+    assert world.alive("patient")
+
+
+@pytest.mark.needs(Capability.MANY_PROCESSES)
+def test_a_second_silence_does_not_shorten_the_time_to_beat(world: World) -> None:
+    world.put()
+    world.take("patient")
+    hasty = world.open(LEASE_MS // 10)
+    for _ in range(3):
+        world.advance(10 * LEASE_MS)
+        for _ in range(10):
+            assert hasty.tend() == Tended()
+            world.advance(LEASE_MS // 30)
+    assert world.alive("patient")
+
+
+@pytest.mark.needs(Capability.MANY_PROCESSES)
+def test_the_longest_lease_is_forgotten_with_its_workers(world: World) -> None:
+    """And that of the others counts, who are not waited for as long."""
+    world.put()
+    world.take("patient")
+    hasty, middle = world.open(LEASE_MS // 10), world.open(LEASE_MS // 2)
+    hasty.beat([Beat(session="hasty", info=b"hasty")])
+    middle.beat([Beat(session="middle", info=b"middle")])
+    for _ in range(3 * 30):
+        world.advance(LEASE_MS // 30)
+        hasty.beat([Beat(session="hasty")])
+        middle.beat([Beat(session="middle")])
+    assert {record.session for record in hasty.sessions()} == {"patient", "hasty", "middle"}
+    world.advance(10 * LEASE_MS)
+    begin_ms = world.now_ms
+    while hasty.tend() == Tended():
+        world.advance(LEASE_MS // 60)
+    assert world.now_ms - begin_ms == LEASE_MS // 4, "half of what was the second longest"
+    assert world.engine.stats().totals["lost"] == 1
+
+
+@pytest.mark.needs(Capability.MANY_PROCESSES)
+def test_a_clock_that_goes_back_leaves_the_longest_lease(world: World) -> None:
+    id = world.put()
+    world.take("patient")
+    world.advance(-60_000)
+    world.open(LEASE_MS // 10).tend()
+    assert world.engine.sessions() == [
+        SessionRecord(session="patient", expires_in_ms=LEASE_MS, jobs=1, held=(id,))
+    ]
+
+
 # ------------------------------------------------------------------------------------- closing
 
 
@@ -448,3 +524,73 @@ def test_upkeep_after_a_silence_of_all_reaps_nobody(world: World) -> None:
     assert world.engine.tend().reaped == 0
     assert world.get(id).state is State.RUNNING
     assert world.engine.beat([Beat(session="worker")])[0].alive
+
+
+# ------------------------------------------------------------------------------- lost as a whole
+
+
+def test_a_session_that_is_lost_is_as_one_that_expired(world: World) -> None:
+    """But that the history says why."""
+    running, asked = world.put_many(2)
+    world.claim("worker")
+    world.engine.cancel([asked])
+    assert world.engine.lose("worker", "its worker died") == 2
+    record = world.get(running)
+    assert (record.state, record.counters) == (State.READY, Counters(starts=1, losses=1))
+    assert not record.suspect
+    (entry,) = record.failures
+    assert (entry.event, entry.session, entry.error) == (Event.LOSE, "worker", b"its worker died")
+    assert world.get(asked).state is State.CANCELLED
+    assert world.engine.stats().totals["lost"] == 2
+    assert not world.alive("worker")
+    assert world.claim("worker") == Batch(gone=True)
+    assert world.engine.sessions() == []
+
+
+def test_a_job_that_is_lost_again_and_again_has_to_run_alone(world: World) -> None:
+    """It may be the one that ends all its workers."""
+    id = world.put()
+    for number in range(SUSPECT_AFTER_LOSSES):
+        assert world.take(f"worker-{number}").id == id
+        assert world.engine.lose(f"worker-{number}", "its worker died") == 1
+    assert world.claim("other").claims == ()
+    assert world.take("other", suspects=True).id == id
+
+
+def test_many_jobs_are_lost_at_once(world: World) -> None:
+    world.put_many(2 * BITE + 1)
+    world.claim("worker")
+    assert world.engine.lose("worker", "its worker died") == 2 * BITE + 1
+    assert world.engine.stats().queues == {"queue": {State.READY: 2 * BITE + 1}}
+    assert world.engine.check() == []
+
+
+def test_a_session_that_is_unknown_is_lost_too(world: World) -> None:
+    assert world.engine.lose("unknown", "its worker died") == 0
+    assert not world.alive("unknown")
+
+
+def test_what_sessions_say_is_found_by_the_beginning_of_their_names(world: World) -> None:
+    names = [f"host.{number}" for number in range(3 * BITE)]
+    others = ["hos", "host", "hosts.1", "other.1", "\U0001f600.1"]
+    world.engine.beat([Beat(session=name, info=name.encode()) for name in (*names, *others)])
+    world.put_many(2)
+    world.claim("host.silent")
+    world.engine.close("host.7", [], "ended")
+    world.engine.lose("host.8", "its worker died")
+    said = all_introductions(world.engine, "host.")
+    assert said == {name: name.encode() for name in names if name not in ("host.7", "host.8")}
+    assert all_introductions(world.engine, "\U0001f600.") == {
+        "\U0001f600.1": "\U0001f600.1".encode()
+    }
+    assert len(all_introductions(world.engine, "")) == len(names) + len(others) - 2
+
+
+def test_one_bite_of_what_sessions_say_is_bounded(world: World) -> None:
+    names = [f"host.{number:05}" for number in range(10 * BITE)]
+    for at in range(0, len(names), BITE):
+        beats = [Beat(session=name, info=b"x" * 100) for name in names[at : at + BITE]]
+        world.engine.beat(beats)
+    bite = world.engine.introductions("host.")
+    assert len(bite.infos) < len(names) / 2
+    assert bite.cursor is not None

@@ -10,6 +10,7 @@ import pytest
 from windlass.core.states import TABLE, Counters, Event, Reason, State
 from windlass.core.unique import QUEUED, OnConflict, Until, is_held
 from windlass.engine.contract import (
+    MIN_RECORD_MS,
     Buried,
     ChangeCode,
     NewJob,
@@ -324,6 +325,44 @@ def test_one_that_does_not_wait_is_not_replaced(world: World, state: State) -> N
     before = world.everything()
     assert again(world, OnConflict.REPLACE) == Placed(job.id, PutCode.DUPLICATE)
     assert world.everything() == before
+
+
+@pytest.mark.parametrize("later", [1, 30])
+@pytest.mark.parametrize("late_ms", [0, MIN_RECORD_MS - 1])
+def test_a_repeated_replacement_changes_nothing(world: World, later: int, late_ms: int) -> None:
+    """Its reply was lost, and others have replaced its call since: theirs were acknowledged."""
+    unique = key(Until.START, OnConflict.REPLACE)
+    holder = world.put(unique=unique, run_in_ms=DAY_MS)
+    first, *others = [
+        world.new(unique=unique, payload=b"%d" % number, run_in_ms=DAY_MS)
+        for number in range(1 + later)
+    ]
+    for job in (first, *others):
+        assert world.engine.put([job]) == [Placed(holder, PutCode.REPLACED)]
+    world.advance(late_ms)
+    before = world.everything()
+    for job in (first, *others):
+        assert world.engine.put([job]) == [Placed(holder, PutCode.REPLACED)]
+    assert world.everything() == before
+    assert world.get(holder).payload == b"%d" % later
+
+
+def test_a_replacement_of_long_ago_is_forgotten(world: World) -> None:
+    """What is remembered of it does not grow without bound."""
+    unique = key(Until.START, OnConflict.REPLACE)
+    holder = world.put(unique=unique, run_in_ms=DAY_MS)
+    first, second = [
+        world.new(unique=unique, payload=payload, run_in_ms=DAY_MS) for payload in (b"1", b"2")
+    ]
+    world.engine.put([first])
+    world.engine.put([second])
+    world.advance(MIN_RECORD_MS)
+    world.engine.tend()
+    assert world.engine.put([second]) == [Placed(holder, PutCode.REPLACED)]
+    assert world.engine.stats().totals["replaced"] == 2, "the one whose call it has is known"
+    assert world.engine.put([first]) == [Placed(holder, PutCode.REPLACED)]
+    assert world.get(holder).payload == b"1"
+    assert world.engine.check() == []
 
 
 def put_beside(world: World) -> str:

@@ -8,6 +8,8 @@ from __future__ import annotations
 from itertools import count
 from typing import Any, Final
 
+from msgspec.structs import replace
+
 from windlass.core.ids import new_id, partition_of
 from windlass.engine.contract import (
     Batch,
@@ -55,9 +57,9 @@ class World:
 
     # ------------------------------------------------------------------------------- the clock
 
-    def open(self) -> Engine:
+    def open(self, lease_ms: int = LEASE_MS) -> Engine:
         """A further engine object on the same place, at the same time."""
-        engine = self.variant.open()
+        engine = self.variant.open(replace(OPTIONS, lease_ms=lease_ms))
         self.move_clock(self.now_ms)
         return engine
 

@@ -21,7 +21,8 @@ local function give_back_unknown(session, newest, known)
     fetch(ids)
     for _, id in ipairs(ids) do
       local record = load(id)
-      if record[STARTED_MS] <= now_ms - UNKNOWN_NONCE_MS then
+      local age_ms = now_ms - record[STARTED_MS]
+      if age_ms >= UNKNOWN_NONCE_MS or age_ms < 0 then  -- a start in the future: the clock went back
         move(id, record, 'release', { unstarted = true })
       end
     end

@@ -1,6 +1,7 @@
 -- Store new jobs of which some have a unique key; their heads have four words more: the key, until
--- when it is held, for at least how long, and what to do while another job holds it. A job whose
--- call took the place of another one is remembered, so that repeating the put does nothing.
+-- when it is held, for at least how long, and what to do while another job holds it. A put whose
+-- call replaced another one is remembered, so that repeating the put changes nothing: the last one of a
+-- job with the job, earlier ones for a while among the idempotency keys.
 -- ARGV: 1-3 clock, then for each job its head and its body
 -- Returns: for each job its id, or that of the job which has its key, then "created", "existing",
 --          "conflict", "replaced", "duplicate" or "full"
@@ -17,8 +18,21 @@ local function remember_replaced(id, new_id)
   local before = call('HGET', key.extra, 's:' .. id)
   call('HSET', key.extra, 's:' .. id, new_id, 'w:' .. new_id, id)
   if before and before ~= new_id then
+    local until_ms = now_ms + MIN_RECORD_MS
+    call('HSET', key.keys, 'w:' .. before, cmsgpack.pack({ id, '', until_ms }))
+    call('ZADD', key.key_expiry, until_ms, 'w:' .. before)
     call('HDEL', key.extra, 'w:' .. before)
   end
+end
+
+-- The job that took over the call of a put, and may have that of a later one by now.
+local function find_replaced(id)
+  local holder = call('HGET', key.extra, 'w:' .. id)
+  if holder then
+    return holder
+  end
+  local entry = find_key('w:' .. id)
+  return entry and entry[1]
 end
 
 -- A job that waits takes over the call of another put, and stays in line if it stays ready.
@@ -64,7 +78,7 @@ end
 -- The answer to a job whose unique key is held, or which has replaced another before.
 local function meet(head, body)
   local on_conflict = head[14]
-  local replaced = on_conflict == 'replace' and call('HGET', key.extra, 'w:' .. head[1])
+  local replaced = on_conflict == 'replace' and find_replaced(head[1])
   if replaced then
     return replaced, 'replaced'
   end

@@ -1,14 +1,38 @@
 -- One bounded bite of upkeep: take back what silent sessions hold, then forget what was kept long
 -- enough.
--- ARGV: 1-3 clock, 4 "1" when a dead job is removed only if it is named, then ids of such
+-- ARGV: 1-3 clock, 4 "1" when a dead job is removed only if it is named, 5 so many bytes of others are
+--       given, then ids of such
 -- Returns: {how many jobs were taken back, how many records were removed, whether there is more,
---          dead jobs whose time has passed and that were not named}
+--          dead jobs whose time has passed and that were not named, each with its bytes}
 --@include sessions
 --@include removing
 
-local is_careful, known, doomed = ARGV[4] == '1', {}, {}
-for at = 5, #ARGV do
+local is_careful, bytes_left, known, doomed = ARGV[4] == '1', tonumber(ARGV[5]), {}, {}
+local is_cut_short = false
+for at = 6, #ARGV do
   known[ARGV[at]] = true
+end
+
+-- What a reader of a job gets: its call and its history.
+local function weigh(id, record)
+  local bytes = call('HSTRLEN', key.body, id) + call('HSTRLEN', key.extra, 'p:' .. id)
+  for number = 0, math.min(record[FAILURES], MAX_FAILURES) - 1 do
+    bytes = bytes + call('HSTRLEN', key.extra, 'f:' .. number .. ':' .. id)
+  end
+  return bytes
+end
+
+local function doom(id, record)
+  if is_cut_short then
+    return
+  end
+  local bytes = weigh(id, record)
+  bytes_left = bytes_left - bytes
+  is_cut_short = bytes_left < 0 and #doomed > 0
+  if not is_cut_short then
+    doomed[#doomed + 1] = id
+    doomed[#doomed + 1] = bytes
+  end
 end
 
 local function until_now(name)
@@ -31,7 +55,7 @@ local function purge(id, record)
     enter(id, record, period_until_ms)
     return 0
   elseif is_careful and record[STATE] == 'dead' and not known[id] then
-    doomed[#doomed + 1] = id
+    doom(id, record)
     return 0
   end
   remove(id, record)
@@ -67,5 +91,5 @@ for _, session in ipairs(sessions) do
   forget(session)
 end
 settle()
-local is_full = #ended == BITE or #fields == BITE or #sessions == BITE
+local is_full = is_cut_short or #ended == BITE or #fields == BITE or #sessions == BITE
 return { reaped, purged, (more or is_full) and 1 or 0, doomed }

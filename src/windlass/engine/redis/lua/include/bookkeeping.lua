@@ -78,6 +78,9 @@ local function settle()
   elseif sequence ~= stored_sequence then
     call('HSET', key.meta, 'sequence', text_of(sequence))
   end
+  if leases ~= stored_leases then
+    call('HSET', key.meta, 'leases', leases)
+  end
   if last_seen_ms ~= stored_last_seen_ms or reap_after_ms ~= stored_reap_after_ms then
     call('HSET', key.meta, 'last_seen', text_of(last_seen_ms), 'reap_after', text_of(reap_after_ms))
   end

@@ -58,7 +58,7 @@ end
 local function alike(session, token, has_result, ttl_ms)
   local result_ms, keep_ms = -1, now_ms + math.max(ttl_ms, MIN_RECORD_MS)
   if has_result and ttl_ms > 0 then
-    result_ms = now_ms + ttl_ms
+    result_ms = math.min(now_ms + ttl_ms, LATEST_MS)
     keep_ms = math.min(keep_ms, result_ms)  -- the purge first drops the result alone
   end
   return {

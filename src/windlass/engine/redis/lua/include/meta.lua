@@ -1,10 +1,13 @@
 -- What a partition knows of itself: the sequence, signs of life, the settings of queues.
 -- KEYS: meta
 --@include clock
-local stored = call('HMGET', key.meta, 'sequence', 'last_seen', 'reap_after', 'queues', 'enqueued')
+local stored = call('HMGET', key.meta, 'sequence', 'last_seen', 'reap_after', 'queues', 'enqueued', 'leases')
 local stored_sequence, stored_last_seen_ms = tonumber(stored[1] or 0), tonumber(stored[2] or -1)
 local stored_reap_after_ms, stored_enqueued = tonumber(stored[3] or 0), tonumber(stored[5] or 0)
 local sequence, last_seen_ms, reap_after_ms = stored_sequence, stored_last_seen_ms, stored_reap_after_ms
+-- The longest lease of those that were heard of lately, read and changed by `notice` alone.
+local stored_leases = stored[6] or '0 0 0'
+local leases = stored_leases
 -- Of queues that have others than the usual ones: queue -> settings.
 local has_settings = stored[4]
 local settings = has_settings and cmsgpack.unpack(has_settings) or {}

@@ -146,7 +146,7 @@ local function move(id, record, event, given)
   if FINAL[target] then
     finish_record(record, event, target, given.reason)
   elseif given.delay_ms then
-    record[DUE_MS] = now_ms + given.delay_ms
+    record[DUE_MS] = math.min(now_ms + given.delay_ms, LATEST_MS)
   end
   if event == 'unroutable' and target == 'ready' then
     record[HOLD] = 'unroutable'

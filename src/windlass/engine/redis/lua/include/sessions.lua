@@ -96,9 +96,9 @@ local function reap()
   return reaped, true
 end
 
--- After the clock went back: no lease may reach further than a whole one.
-local function clamp_leases()
-  local last = now_ms + lease_ms
+-- After the clock went back: no lease may reach further than the longest one.
+local function clamp_leases(longest_ms)
+  local last = now_ms + longest_ms
   local range = { '(' .. string.format('%.0f', last), '(+inf', 'LIMIT', 0, CHUNK }
   while true do
     local found = call('ZRANGEBYSCORE', key.lease, unpack(range))
@@ -112,17 +112,41 @@ local function clamp_leases()
 end
 --@end
 
--- Somebody is there. After a silence of all, everybody is given time to beat again: then the
--- server was away, and not the workers.
-local function notice()
-  if last_seen_ms >= 0 then
-    if now_ms < last_seen_ms then
-      clamp_leases()
-    end
-    local half_ms = math.floor(lease_ms / 2)
-    if now_ms < last_seen_ms or now_ms - last_seen_ms > half_ms then
-      reap_after_ms = now_ms + half_ms
-    end
+-- Note the caller's lease, and give the longest one, as windlass.core.longest_lease says: `at_ms` is
+-- now, or after a silence of all its beginning.
+local function note_lease(at_ms, is_silence)
+  local longest, until_ms, next_ms = string.match(leases, '^(%d+) (%d+) (%d+)$')
+  longest, until_ms, next_ms = tonumber(longest), tonumber(until_ms), tonumber(next_ms)
+  if not is_silence and longest == lease_ms and until_ms - now_ms > lease_ms + math.floor(lease_ms / 2) then
+    return longest  -- most calls
   end
+  if until_ms <= at_ms then
+    longest, until_ms, next_ms = next_ms, at_ms + 2 * next_ms, 0
+  end
+  if is_silence then
+    until_ms = now_ms + 2 * longest
+  end
+  if lease_ms < longest then
+    next_ms = math.max(next_ms, lease_ms)
+  elseif lease_ms > longest or until_ms - now_ms <= lease_ms + math.floor(lease_ms / 2) then
+    longest, until_ms, next_ms = lease_ms, now_ms + 2 * lease_ms, 0
+  end
+  leases = string.format('%.0f %.0f %.0f', longest, until_ms, next_ms)
+  return longest
+end
+
+-- A worker calls. After a silence of all, all workers are given time to beat again: then the server
+-- was away, and not the workers.
+local function notice()
+  local last_ms = last_seen_ms
   last_seen_ms = now_ms
+  if last_ms < 0 or now_ms >= last_ms and now_ms - last_ms <= math.floor(lease_ms / 2) then
+    note_lease(now_ms, false)
+    return
+  end
+  local longest_ms = note_lease(last_ms, true)
+  reap_after_ms = now_ms + math.floor(longest_ms / 2)
+  if now_ms < last_ms then
+    clamp_leases(longest_ms)
+  end
 end

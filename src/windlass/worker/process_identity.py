@@ -1,0 +1,88 @@
+"""Which process of which machine a pid means, so that a process which has ended is known for sure.
+
+A pid alone says little: other machines and other containers have the same ones, and a pid is used
+again after its process has ended. Together these mean one process:
+
+1. `machine()`: the boot of the machine, and the namespaces in which pids and start times count.
+   Containers of one machine have different ones.
+2. The pid, and `start_of(pid)`: when the process was started, in ticks since the boot.
+
+`has_ended` says yes only for a process that has ended without doubt. Where there is no /proc, as on
+macOS, or where /proc shows the processes of another namespace, `machine()` is empty, and callers
+must not judge.
+"""
+
+from __future__ import annotations
+
+import os
+from contextlib import suppress
+from pathlib import Path
+from typing import Final
+
+_PROC: Final = Path("/proc")
+#: The namespaces in which pids, and the ticks of a start, count. Older systems have no last one.
+_NAMESPACES: Final = ("pid", "time")
+#: Where the start stands in /proc/PID/stat, counted from the state, which follows the name.
+_STATE, _START = 0, 19
+_ENDED: Final = (b"Z", b"X")
+
+
+def machine() -> str:
+    """The boot and the namespaces of this process; empty where they are unknown."""
+    try:
+        boot = _PROC.joinpath("sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
+        own = int(_PROC.joinpath("self/stat").read_bytes().split(maxsplit=1)[0])
+    except (OSError, ValueError):
+        return ""
+    names = [_namespace(name) for name in _NAMESPACES]
+    if own != os.getpid() or not boot or not names[0]:
+        return ""  # /proc is that of another namespace: its pids are not ours
+    return " ".join([boot, *names]).strip()
+
+
+def _namespace(name: str) -> str:
+    try:
+        return os.readlink(_PROC / "self" / "ns" / name)
+    except OSError:
+        return ""
+
+
+def start_of(pid: int) -> int:
+    """When a process was started, in ticks since the boot; 0 when that is unknown."""
+    fields = _stat(pid)
+    return 0 if fields is None else int(fields[_START])
+
+
+def has_ended(pid: int, start: int) -> bool:
+    """Whether the process that had this pid and start has ended, on this very `machine()`. False
+    when in doubt."""
+    if pid <= 0 or start <= 0:
+        return False
+    try:
+        os.kill(pid, 0)  # /proc may hide processes of other users; this does not
+    except ProcessLookupError:
+        return True
+    except OverflowError:
+        return False  # no system has such a pid: these are no words of ours
+    except OSError:  # it is there, and belongs to another user
+        pass
+    fields = _stat(pid)
+    if fields is None:
+        return False
+    return int(fields[_START]) != start or (fields[_STATE] in _ENDED and _is_alone(pid))
+
+
+def _is_alone(pid: int) -> bool:
+    """Whether no thread is left beside the first one: a process whose first thread has ended is
+    shown as ended, and others may go on."""
+    with suppress(OSError):
+        return len(os.listdir(_PROC / str(pid) / "task")) <= 1
+    return False
+
+
+def _stat(pid: int) -> list[bytes] | None:
+    """What /proc/PID/stat says from the state on: the name before it may contain anything."""
+    with suppress(OSError):
+        fields = _PROC.joinpath(str(pid), "stat").read_bytes().rpartition(b")")[2].split()
+        return fields if len(fields) > _START else None
+    return None
