@@ -12,7 +12,7 @@ from tests.worker.yard import until
 from windlass.core.failure import FailureText
 from windlass.core.states import Reason
 from windlass.engine.contract import Buried, Outcome, Retried
-from windlass.worker.control import Cancel, Disown, Drain
+from windlass.worker.control import MOST_IDS, Cancel, Disown, Drain
 from windlass.worker.enforcing import Enforcement
 from windlass.worker.lease import Lease
 from windlass.worker.process import ChildProcess
@@ -160,6 +160,16 @@ def test_one_beside_others_is_told_and_nothing_more() -> None:
     scene.cancel("job")
     scene.wait_a_while()
     assert (child.told, scene.killed) == ([Cancel(("job",))], [])
+
+
+def test_many_cancelled_jobs_are_named_in_several_messages() -> None:
+    child = Child()
+    ids = [f"job-{number}" for number in range(2 * MOST_IDS + 1)]
+    scene = Scene(child)
+    with scene.reactor:
+        scene.cancel(*ids)
+    told = [len(command.ids) for command in child.told if isinstance(command, Cancel)]
+    assert told == [MOST_IDS, MOST_IDS, 1]
 
 
 def test_a_child_that_is_shut_starts_nothing() -> None:

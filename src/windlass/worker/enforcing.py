@@ -22,7 +22,7 @@ from windlass.core.durations import describe_ms
 from windlass.core.failure import FailureText
 from windlass.core.states import Reason
 from windlass.engine.contract import Buried, Outcome, Retried
-from windlass.worker.control import Cancel, Disown
+from windlass.worker.control import MOST_IDS, Cancel, Disown
 from windlass.worker.process import ChildProcess
 from windlass.worker.reactor import Reactor
 from windlass.worker.retiring import Action, Retirements
@@ -63,7 +63,9 @@ class Enforcement:
 
     def cancel(self, child: ChildProcess, ids: Collection[str]) -> None:
         """Tell a child that jobs of it were cancelled; told again, it is as if told once."""
-        child.tell(Cancel(tuple(ids)))
+        named = tuple(ids)
+        for at in range(0, len(named), MOST_IDS):
+            child.tell(Cancel(named[at : at + MOST_IDS]))
         if child.is_solo:
             for limit in child.table.limits():
                 if limit.id in ids:
