@@ -350,3 +350,15 @@ def test_a_nonce_is_known_from_before_its_claim_until_its_last_job_is_settled() 
     assert first < second
     nonces.begin(second, 0)
     assert not nonces.are_held()
+
+
+def test_a_nonce_whose_run_goes_on_stays_known_and_keeps_no_child_alive() -> None:
+    table = SlotTable.create(1)
+    nonces = Nonces(table)
+    nonce = nonces.announce()
+    nonces.begin(nonce, 2)
+    nonces.keep(nonce)
+    assert nonces.are_held()
+    nonces.end([Released(id="other", token=nonce, started=False)])
+    assert table.nonces.read() == [nonce]
+    assert not nonces.are_held()

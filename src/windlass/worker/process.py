@@ -14,6 +14,7 @@ from random import uniform
 from time import monotonic
 
 from windlass.core.sizes import describe_bytes
+from windlass.engine.contract import Retried
 from windlass.worker.control import BufferedChannel, Command, Report, Start, open_pair
 from windlass.worker.introduction import introduce
 from windlass.worker.options import WorkerOptions
@@ -40,6 +41,7 @@ class ChildProcess:
         self.has_heard = False  # that it is to drain
         self.has_limits = False  # runs in it may go too far
         self.disowned: set[int] = set()  # runs whose jobs were taken from it, by generation
+        self.retries: list[tuple[float, Retried]] = []  # to be reported when it is gone, and since
         self.failure: str | None = None
         self._peak_bytes = 0  # the most memory it had, known when it has ended
         self.started_at = monotonic()

@@ -358,6 +358,8 @@ class Supervisor:
             self._give_up(child)
             return
         suspects = child.suspects()
+        if self._enforcement is not None:
+            self._enforcement.report_retries(child)
         if child.session:
             self._upkeep.close(Closing(child.session, suspects, child.cause()))
         if suspects or not self._ended_well(child):
