@@ -7,6 +7,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
+import msgspec
+
 from tests.engines.slots import Node, name_of
 from windlass.core.states import Reason, State
 from windlass.core.unique import OnConflict
@@ -38,48 +40,50 @@ from windlass.testing.contract.test_check import live_a_life
 from windlass.testing.contract.world import LEASE_MS, World
 
 #: script -> the keys of which it can leave nothing but the sentinel. `wait` is wherever a job can
-#: become ready: the last waiter is woken.
+#: become ready: the last waiter is woken; `watch` wherever a job can end.
 EMPTIES: Final[dict[str, set[str]]] = {
     "adopt": {"due", "parked", "wait"},
-    "beat": {"asked", "held", "wait"},
-    "cancel": {"due", "parked", "ready"},
+    "beat": {"asked", "held", "wait", "watch"},
+    "cancel": {"due", "parked", "ready", "watch"},
     "check": set(),
-    "close": {"asked", "held", "lease", "wait"},
+    "close": {"asked", "held", "lease", "wait", "watch"},
     "discard": {
         *("body", "count", "dead", "extra", "ids", "job", "keep", "key_expiry", "keys"),
-        "unique",
+        *("unique", "watch"),
     },
+    "ends": set(),
     "examine": set(),
     "find": set(),
-    "fire": {"due", "parked", "ready", "schedule_due", "wait"},
+    "fire": {"due", "parked", "ready", "schedule_due", "wait", "watch"},
     "get": set(),
     "holders": set(),
     "look": set(),
     "open": set(),
-    "prepare": {"asked", "due", "held", "lease", "parked", "wait"},
+    "prepare": {"asked", "due", "held", "lease", "parked", "wait", "watch"},
     "purge": {
         *("body", "count", "due", "extra", "ids", "job", "key_expiry", "keys", "parked", "ready"),
-        "unique",
+        *("unique", "watch"),
     },
     "put": {"wait"},
-    "put_unique": {"due", "parked", "ready", "wait"},
+    "put_unique": {"due", "parked", "ready", "wait", "watch"},
     "queue": {"wait"},
-    "release": {"asked", "held", "wait"},
+    "release": {"asked", "held", "wait", "watch"},
     "revive": {"dead", "extra", "keep", "wait"},
     "schedules": set(),
     "sessions": set(),
     "stats": set(),
     "tend": {
         *("asked", "body", "count", "dead", "extra", "forget", "held", "ids", "job", "keep"),
-        *("key_expiry", "keys", "lease", "sessions", "unique", "wait"),
+        *("key_expiry", "keys", "lease", "sessions", "unique", "wait", "watch"),
+        "watch_until",
     },
-    "turn": {"asked", "due", "extra", "held", "lease", "parked", "ready", "wait"},
+    "turn": {"asked", "due", "extra", "held", "lease", "parked", "ready", "wait", "watch"},
     "unschedule": {"schedule", "schedule_due", "schedule_names"},
 }
 
 
 class Stage:
-    """A world, and somebody who waits for a long time."""
+    """A world, and somebody who waits for a long time: for a job, or for the end of one."""
 
     def __init__(self, world: World, node: Node) -> None:
         self.world = world
@@ -88,6 +92,13 @@ class Stage:
 
     def add_waiter(self) -> None:
         self._node.tell(b"ZADD", name_of("wait"), b"9000000000000", b"w:wake:somebody")
+        self.add_watcher()
+
+    def add_watcher(self) -> None:
+        """Somebody waits for the end of each job."""
+        channels = msgspec.msgpack.encode(["w:wake:caller"])
+        for id in self.world.ids():
+            self._node.tell(b"HSET", name_of("watch"), id.encode(), channels)
 
     def run(self, session: str = "worker") -> Claim:
         """Put a job and claim it."""
@@ -115,6 +126,20 @@ def somebody_waits(stage: Stage) -> None:
     stage.add_waiter()
     stage.world.put()
     stage.engine.wait(Plan(), 1)
+
+
+def a_caller_waits_for_the_end(stage: Stage) -> None:
+    """Without a connection on which it would hear of it."""
+    engine, bury_it = stage.engine, Reason.REJECTED
+    assert isinstance(engine, RedisEngine)
+    dead, waiting = stage.run(), stage.world.put()
+    engine.finish([Buried(id=dead.id, token=dead.token, reason=bury_it, error=b"no")])
+    engine.ends([dead.id, waiting, "unknown"])
+    for channel, watch_ms in ((b"w:wake:one", b"0"), (b"w:wake:other", b"0")):
+        ids = [id.encode() for id in (dead.id, waiting, "unknown")]
+        engine._run([engine._call(0, "ends", [channel, watch_ms, *ids])])
+    engine.tend()
+    leave_nothing(stage)
 
 
 def a_job_is_put_twice(stage: Stage) -> None:
@@ -254,6 +279,7 @@ def the_only_job_becomes_ready(stage: Stage) -> None:
 
 def the_only_job_expires(stage: Stage) -> None:
     stage.world.put(expires_in_ms=0)
+    stage.add_watcher()
     stage.world.claim()
 
 
@@ -442,6 +468,7 @@ def a_queue_is_paused_and_resumed(stage: Stage) -> None:
 def a_queue_is_emptied(stage: Stage) -> None:
     for put in (put_with_key, put_for_later, park):
         put(stage)
+        stage.add_watcher()
         cursor = stage.engine.purge("queue").cursor
         while cursor is not None:
             cursor = stage.engine.purge("queue", cursor).cursor
@@ -471,6 +498,7 @@ def prepare(stage: Stage) -> None:
 def leave_nothing(stage: Stage) -> None:
     """End whatever there is, and let everything be kept long enough."""
     stage.engine.close("worker", [], "ended")
+    stage.add_watcher()
     stage.engine.cancel(stage.world.ids())
     stage.world.advance(max(OPTIONS.dead_ttl_ms, IDEMPOTENCY_MS, GONE_SESSION_MS))
     while stage.engine.tend().more:
@@ -481,6 +509,7 @@ SCENARIOS: Final[tuple[Callable[[Stage], None], ...]] = (
     every_move,
     everything_is_seen,
     somebody_waits,
+    a_caller_waits_for_the_end,
     a_job_is_put_twice,
     a_unique_job_is_met,
     a_unique_key_changes_hands,

@@ -45,6 +45,8 @@ KINDS: Final[dict[str, Kind]] = {
     "total": Kind.HASH,  # what else happened -> how often
     "unique": Kind.LEXICAL,  # who was stored last under a unique key: task, key, id
     "wait": Kind.BY_END,  # waiters, by when they stop waiting: `waiter`, or a channel alone
+    "watch": Kind.HASH,  # id -> channels of callers that wait for its end
+    "watch_until": Kind.BY_TIME,  # ids in `watch`, by when that is forgotten
     "schedule": Kind.HASH,  # r:name record, n:name note, b:name body
     "schedule_names": Kind.LEXICAL,  # every schedule
     "schedule_due": Kind.BY_TIME,  # schedules, by when to look at them again

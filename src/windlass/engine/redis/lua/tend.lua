@@ -1,6 +1,7 @@
 -- One bounded bite of upkeep: take back what silent sessions hold, then forget what was kept long
 -- enough.
 -- ARGV: 1-3 clock, 4 "1" when a dead job is removed only if it is named, then ids of such
+-- KEYS: watch_until
 -- Returns: {how many jobs were taken back, how many records were removed, whether there is more,
 --          dead jobs whose time has passed and that were not named}
 --@include sessions
@@ -61,11 +62,16 @@ for _, field in ipairs(fields) do
   write('ZREM', key.key_expiry, field)
   write('HDEL', key.keys, field)
 end
+local unwatched = until_now(key.watch_until)
+for _, id in ipairs(unwatched) do
+  write('ZREM', key.watch_until, id)
+  write('HDEL', key.watch, id)
+end
 flush()
 local sessions = until_now(key.forget)
 for _, session in ipairs(sessions) do
   forget(session)
 end
 settle()
-local is_full = #ended == BITE or #fields == BITE or #sessions == BITE
+local is_full = #ended == BITE or #fields == BITE or #sessions == BITE or #unwatched == BITE
 return { reaped, purged, (more or is_full) and 1 or 0, doomed }

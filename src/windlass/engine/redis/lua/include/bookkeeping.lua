@@ -6,6 +6,7 @@
 local is_changed = false  -- what the settings of queues say
 local counts, totals = {}, {}
 local enqueued = 0  -- a total that is kept beside the sequence: most calls that change one change both
+local ends, tell_ends = {}  -- what this call ended or removed, and how its watchers are told
 local made_ready = 0  -- how many waiters have a reason to look
 
 local function base_of(line)
@@ -101,5 +102,8 @@ local function settle()
   end
   if made_ready > 0 and not nobody_waits then
     ring(made_ready)
+  end
+  if ends[1] then
+    tell_ends()
   end
 end
