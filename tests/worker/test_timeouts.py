@@ -97,6 +97,21 @@ def test_a_retry_begins_only_when_the_run_before_it_is_gone(make_yard: MakeYard,
     assert neighbour.result(timeout=20) == "neighbour done"
 
 
+@pytest.mark.local
+def test_a_worker_that_stops_meanwhile_reports_the_time_out(make_yard: MakeYard) -> None:
+    yard = make_yard(kill_after="100ms", grace="1s")
+    yard.plain("neighbour", f"await:{yard.folder / 'gate'}")
+    worker = yard.start(slots=2)
+    yard.await_start("neighbour")
+    job = yard.script.plain.using(timeout="200ms").enqueue("haunting", ["haunt_before:9"])
+    worker.await_log("and is ended with child")
+    assert worker.stop() == 0
+    record = yard.record(job)
+    assert (record.state, record.counters.attempt) == (State.RETRYING, 1)
+    assert (record.counters.interruptions, record.counters.losses) == (0, 0)
+    assert error_of(record).type == "windlass.errors.TimedOut"
+
+
 @pytest.mark.slow  # claims under a nonce that is not known are given back after ten seconds
 def test_a_run_that_goes_on_keeps_its_claim_until_it_is_gone(make_yard: MakeYard) -> None:
     yard = make_yard(kill_after="100ms", grace="16s", lease="3s")
