@@ -101,7 +101,7 @@ def await_waiter(app: Windlass, job: Job[Any], number: int = 1) -> None:
 def test_a_caller_is_woken_by_the_end_of_its_job(app: Windlass, hand: Hand, ask: Ask) -> None:
     job = app.tasks["echo"].enqueue("x")
     with ThreadPoolExecutor() as threads:
-        result = threads.submit(ask, job, 60)
+        result = threads.submit(ask, job, 15)
         await_waiter(app, job)
         hand.succeed("done")
         assert result.result(timeout=10) == "done"
@@ -112,7 +112,7 @@ def test_a_caller_is_woken_by_the_end_of_its_job(app: Windlass, hand: Hand, ask:
 def test_a_caller_is_woken_when_its_job_is_cancelled(app: Windlass, hand: Hand, ask: Ask) -> None:
     job = app.tasks["echo"].enqueue("x")
     with ThreadPoolExecutor() as threads:
-        result = threads.submit(ask, job, 60)
+        result = threads.submit(ask, job, 15)
         await_waiter(app, job)
         hand.app.job(job.id).cancel()
         with pytest.raises(JobCancelled):
@@ -122,7 +122,7 @@ def test_a_caller_is_woken_when_its_job_is_cancelled(app: Windlass, hand: Hand, 
 def test_a_caller_has_the_result_at_once(app: Windlass, hand: Hand, ask: Ask) -> None:
     def measure(threads: ThreadPoolExecutor) -> float:
         job = app.tasks["echo"].enqueue("x")
-        result = threads.submit(ask, job, 60)
+        result = threads.submit(ask, job, 15)
         await_waiter(app, job)
         began = time.monotonic()
         hand.succeed("done")
@@ -139,10 +139,10 @@ def test_many_callers_wait_for_many_jobs(app: Windlass, hand: Hand) -> None:
     jobs = [app.tasks["echo"].enqueue(str(number)) for number in range(10)]
 
     async def wait_for_all() -> list[Any]:
-        return await asyncio.gather(*(job.aresult(60) for job in jobs * 2))
+        return await asyncio.gather(*(job.aresult(15) for job in jobs * 2))
 
     with ThreadPoolExecutor(30) as threads:
-        results = [threads.submit(job.result, 60) for job in jobs * 2]
+        results = [threads.submit(job.result, 15) for job in jobs * 2]
         in_loop = threads.submit(asyncio.run, wait_for_all())
         for job in jobs:
             await_waiter(app, job, 4)
@@ -157,7 +157,7 @@ def test_many_callers_wait_for_many_jobs(app: Windlass, hand: Hand) -> None:
 def test_in_memory_a_caller_is_woken_too(ask: Ask) -> None:
     with make_app("sqlite:///:memory:") as app, ThreadPoolExecutor() as threads:
         job = app.tasks["echo"].enqueue("x")
-        result = threads.submit(ask, job, 60)
+        result = threads.submit(ask, job, 15)
         await_waiter(app, job)
         Hand(app).succeed("done")
         assert result.result(timeout=10) == "done"
@@ -168,7 +168,7 @@ def test_parent_and_child_of_a_fork_are_woken_each(app: Windlass, hand: Hand) ->
     jobs = [app.tasks["echo"].enqueue("x") for _ in range(2)]
     gate = os.pipe()
     with ThreadPoolExecutor() as threads:
-        of_parent = threads.submit(jobs[0].result, 60)
+        of_parent = threads.submit(jobs[0].result, 15)
         await_waiter(app, jobs[0])
         pid = os.fork()
         if pid == 0:
@@ -223,7 +223,7 @@ def test_a_caller_that_is_cut_off_from_wake_ups_looks_by_itself() -> None:
             hand = Hand(other)
             for _ in range(2):  # the second time it has subscribed again
                 job = app.tasks["echo"].enqueue("x")
-                result = threads.submit(job.result, 60)
+                result = threads.submit(job.result, 15)
                 await_waiter(app, job)
                 proxy.reset()
                 hand.succeed("done")
