@@ -39,6 +39,7 @@ from windlass.job import Job
 from windlass.options import read_queue
 from windlass.packing import Packing
 from windlass.registration import Declaration, Registrar, Registry, checked_name, default_name
+from windlass.result_waiters import ResultWaiters
 from windlass.settings import (
     SettingArguments,
     Settings,
@@ -109,6 +110,7 @@ class Windlass(Registrar):
         self._stand_in: Engine | None = None
         self._wrap: Callable[[Engine], Engine] | None = None
         self._batcher: Batcher | None = None
+        self.result_waiters = ResultWaiters()
 
     @property
     def tasks(self) -> Mapping[str, Task[..., Any]]:

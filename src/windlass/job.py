@@ -4,9 +4,10 @@
 2. `Job` is a plain id with verbs. Making one asks nobody; `info`, `result`, `cancel` and `retry`
    ask the engine, each with a twin for coroutines that does the same on the app's I/O thread.
 
-Waiting for a result is looking again: after 5 ms at first, then ever later, up to every 100 ms; for
-the first time 3 ms after the enqueue at the earliest.
-Nothing is subscribed to, so a handle that is dropped leaves nothing behind.
+Waiting for a result is looking, for the first time 3 ms after the enqueue at the earliest, and then
+being woken by the engine when the job has ended (`result_waiters`). A wake-up is a hint: the caller
+looks by itself after 50 ms, then ever later, up to every second. A look reads how far the job has
+come and its result, never its arguments.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ from windlass.core.envelope import unpack
 from windlass.core.failure import FailureText
 from windlass.core.lines import labels_of, queue_of
 from windlass.core.states import Event, Hold, Reason, State
-from windlass.engine.jobs import CancelCode, ChangeCode, JobRecord
+from windlass.engine.jobs import CancelCode, ChangeCode, JobEnd, JobRecord
 from windlass.errors import (
     DecodeError,
     DuplicateJob,
@@ -44,10 +45,11 @@ R_co = TypeVar("R_co", covariant=True)
 
 #: How long a job that was enqueued by this handle is left alone before the first look at it.
 START_MS: Final = 3
-#: How long to wait between two looks at a job whose result is awaited: first, growth, most.
-FIRST_LOOK_MS: Final = 5
-LOOK_GROWTH: Final = 1.5
-LAST_LOOK_MS: Final = 100
+#: How long to wait, unless woken, between two looks at a job whose result is awaited: first,
+#: growth, most.
+FIRST_LOOK_MS: Final = 50
+LOOK_GROWTH: Final = 2
+LAST_LOOK_MS: Final = 1000
 
 _NO_REPORT: Final = Report()
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
@@ -137,15 +139,22 @@ class Job(Generic[R_co]):
 
         Raises `JobFailed`, `JobCancelled`, `ResultExpired` or `JobNotFound`, and the builtin
         `TimeoutError` if the job has not ended within `timeout`."""
-        patience = _Patience(timeout)
+        patience, app = _Patience(timeout), self._app
         if (early_s := self._early_s(patience)) > 0:
             time.sleep(early_s)
-        while True:
-            record = self._read()
-            if record.state.is_final:
-                return self._result_of(record)
-            self._check_that_somebody_works(patience)
-            time.sleep(patience.pause_s(record, self._app.engine))
+        end = self._own_end(app.engine.ends([self.id])[0])
+        if end.state.is_final:
+            return self._result_of(end)
+        self._check_that_somebody_works()
+        patience.check(end, app.engine)
+        with app.result_waiters.in_thread(self.id) as waiter:
+            while True:
+                waiter.listen()
+                end = self._own_end(app.result_waiters.watch(app.engine, [self.id])[0])
+                if end.state.is_final:
+                    return self._result_of(end)
+                patience.check(end, app.engine)
+                waiter.wait(patience.pause_s())
 
     async def aresult(
         self,
@@ -154,15 +163,22 @@ class Job(Generic[R_co]):
         """`result`, for coroutines."""
         import asyncio  # slow to import, and here already loaded by whoever awaits
 
-        patience = _Patience(timeout)
+        patience, app = _Patience(timeout), self._app
         if (early_s := self._early_s(patience)) > 0:
             await asyncio.sleep(early_s)
-        while True:
-            record = await self._aread()
-            if record.state.is_final:
-                return self._result_of(record)
-            self._check_that_somebody_works(patience)
-            await asyncio.sleep(patience.pause_s(record, self._app.engine))
+        end = self._own_end(await app.batcher.call(_ends, self.id))
+        if end.state.is_final:
+            return self._result_of(end)
+        self._check_that_somebody_works()
+        patience.check(end, app.engine)
+        with app.result_waiters.in_loop(self.id) as waiter:
+            while True:
+                waiter.listen()
+                end = self._own_end(await app.batcher.call(app.result_waiters.watch, self.id))
+                if end.state.is_final:
+                    return self._result_of(end)
+                patience.check(end, app.engine)
+                await waiter.wait(patience.pause_s())
 
     def _early_s(self, patience: _Patience) -> float:
         """For how long there is no use in a look: a job that was just enqueued has not ended."""
@@ -234,39 +250,52 @@ class Job(Generic[R_co]):
     def _own(self, record: JobRecord | None) -> JobRecord:
         if record is None:
             raise self._not_found()
-        if self.task not in (None, record.task) and not self._is_renamed(record):
-            raise TypeError(
-                f"Job {self.id} belongs to task {record.task}, not to {self.task}: its result is "
-                f"of another type. Get it from {record.task}.job(id) or app.job(id)."
-            )
+        self._check_task(record.task)
         return self._app.packing.reveal_failures(record)
 
-    def _is_renamed(self, record: JobRecord) -> bool:
+    def _own_end(self, end: JobEnd | None) -> JobEnd:
+        if end is None:
+            raise self._not_found()
+        self._check_task(end.task)
+        return end
+
+    def _check_task(self, found: str) -> None:
+        if self.task not in (None, found) and not self._is_renamed(found):
+            raise TypeError(
+                f"Job {self.id} belongs to task {found}, not to {self.task}: its result is "
+                f"of another type. Get it from {found}.job(id) or app.job(id)."
+            )
+
+    def _is_renamed(self, found: str) -> bool:
         """Whether it is stored under a former name of the same task."""
         name = self._app.name_of
-        return self.task is not None and name(record.task) == name(self.task)
+        return self.task is not None and name(found) == name(self.task)
 
-    def _result_of(self, record: JobRecord) -> R_co:
-        reason = str(record.reason or record.state)
-        if record.state is State.CANCELLED:
-            raise JobCancelled(self.id, record.task, reason)
-        if record.state is State.DEAD:
-            error = latest_error(record) or FailureText()
-            raise JobFailed(
-                self.id, record.task, reason, error.type, error.message, error.traceback
-            )
-        if record.result is None:
-            raise ResultExpired(self.id, record.task)
-        return cast(R_co, self._app.decode_result(record.task, record.id, record.result))
+    def _result_of(self, end: JobEnd) -> R_co:
+        reason = str(end.reason or end.state)
+        if end.state is State.CANCELLED:
+            raise JobCancelled(self.id, end.task, reason)
+        if end.state is State.DEAD:
+            error = self._error_of(end)
+            raise JobFailed(self.id, end.task, reason, error.type, error.message, error.traceback)
+        if end.result is None:
+            raise ResultExpired(self.id, end.task)
+        return cast(R_co, self._app.decode_result(end.task, end.id, end.result))
+
+    def _error_of(self, end: JobEnd) -> FailureText:
+        if end.failure is None:
+            return FailureText()
+        text = FailureText.unpack(end.failure.error)
+        return self._app.packing.open_failure(text, end.task, end.id)
 
     def _was_cancelled(self, code: CancelCode) -> bool:
         if code is CancelCode.UNKNOWN:
             raise self._not_found()
         return code is not CancelCode.FINAL
 
-    def _check_that_somebody_works(self, patience: _Patience) -> None:
+    def _check_that_somebody_works(self) -> None:
         """In a sandbox nothing runs by itself, and a test would wait for ever."""
-        if self._app.is_in_sandbox and not patience.has_waited and not self._app.engine.sessions():
+        if self._app.is_in_sandbox and not self._app.engine.sessions():
             raise TimeoutError(
                 f"Job {self.id} waits in a sandbox, where nothing runs by itself: call drain() of "
                 "the sandbox, and then result()."
@@ -289,27 +318,24 @@ class _Patience:
         self._begin = time.monotonic()
         self._pause_ms: float = FIRST_LOOK_MS
 
-    @property
-    def has_waited(self) -> bool:
-        return self._pause_ms > FIRST_LOOK_MS
-
     def left_s(self) -> float:
         if self._timeout_ms is None:
             return inf
         return self._begin + self._timeout_ms / 1000 - time.monotonic()
 
-    def pause_s(self, record: JobRecord, engine: Engine) -> float:
-        pause_ms, self._pause_ms = self._pause_ms, min(self._pause_ms * LOOK_GROWTH, LAST_LOOK_MS)
-        if self._timeout_ms is None:
-            return pause_ms / 1000
-        left_ms = self.left_s() * 1000
-        if left_ms <= 0:
+    def check(self, end: JobEnd, engine: Engine) -> None:
+        """Give up when the time is over."""
+        if self._timeout_ms is not None and self.left_s() <= 0:
             raise TimeoutError(
-                f"Job {record.id} has not ended within {describe_ms(self._timeout_ms)}: it is "
-                f"{record.state} in {engine.location}. It goes on without you: ask again later, or "
+                f"Job {end.id} has not ended within {describe_ms(self._timeout_ms)}: it is "
+                f"{end.state} in {engine.location}. It goes on without you: ask again later, or "
                 "look at info() and whether workers serve that place."
             )
-        return min(pause_ms, left_ms) / 1000
+
+    def pause_s(self) -> float:
+        """How long to wait before the next look, unless woken."""
+        pause_ms, self._pause_ms = self._pause_ms, min(self._pause_ms * LOOK_GROWTH, LAST_LOOK_MS)
+        return max(0.0, min(pause_ms / 1000, self.left_s()))
 
 
 def latest_error(record: JobRecord) -> FailureText | None:
@@ -350,6 +376,10 @@ def _instant_or_none(at_ms: int | None) -> datetime | None:
 
 def _get(engine: Engine, ids: Sequence[str]) -> Sequence[JobRecord | None]:
     return engine.get(ids)
+
+
+def _ends(engine: Engine, ids: Sequence[str]) -> Sequence[JobEnd | None]:
+    return engine.ends(ids)
 
 
 def _cancel(engine: Engine, ids: Sequence[str]) -> Sequence[CancelCode]:

@@ -20,8 +20,10 @@ from windlass.errors import DecodeError, EngineError
 from windlass.job import instant, latest_error
 from windlass.packing import PLAIN, Packing, describe_unreadable
 
-#: So much of a call is logged before a letter is gone, in characters.
-MAX_LOGGED: Final = 16 * 1024
+#: So much of a call is logged before a letter is gone, in characters. Workers write these lines
+#: unasked, hundreds at a time: arguments are personal data more often than not, and log collectors
+#: cut long lines.
+MAX_LOGGED: Final = 1024
 
 
 class Attempt(msgspec.Struct, frozen=True, kw_only=True):

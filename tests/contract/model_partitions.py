@@ -25,6 +25,7 @@ from windlass.engine.contract import (
     EngineOptions,
     Filter,
     Introductions,
+    JobEnd,
     JobRecord,
     NewJob,
     Outcome,
@@ -136,6 +137,9 @@ class PartitionedModel(ScheduleModel):
 
     def get(self, ids: Sequence[str]) -> list[JobRecord | None]:
         return self._each(ids, str, lambda model, id: model.get([id])[0])
+
+    def ends(self, ids: Sequence[str]) -> list[JobEnd | None]:
+        return self._each(ids, str, lambda model, id: model.ends([id])[0])
 
     def _each(
         self, items: Iterable[T], id_of: Callable[[T], str], do: Callable[[Model, T], R]

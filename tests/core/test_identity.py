@@ -18,6 +18,7 @@ from tests.core.test_codec_types import ANY_VALUE
 from windlass.core.codec import CallCodec, decode_json
 from windlass.core.pickled import PickleCodec
 from windlass.core.wire import JSON, MSGPACK
+from windlass.errors import DecodeError
 
 
 @dataclass
@@ -164,6 +165,31 @@ def test_what_stands_for_a_pickle_is_no_value_of_the_class() -> None:
     codec = PickleCodec(task(Options), skip_first=False, name="task")
     values = [Options(depth) for depth in (None, {1, 2}, {3}, 4j)]
     assert len({codec.plain(codec.encode((value,), {})) for value in values}) == len(values)
+
+
+class Fetched:
+    """Unpickled by a call that may fail for reasons of its own."""
+
+    def __init__(self, error: type[Exception]) -> None:
+        self.error = error
+
+    def __reduce__(self) -> tuple[Callable[..., object], tuple[type[Exception]]]:
+        return refuse, (self.error,)
+
+
+def refuse(error: type[Exception]) -> object:
+    raise error("not now")
+
+
+@pytest.mark.parametrize("error", [ConnectionError, OSError, RuntimeError])
+def test_an_error_of_code_that_a_pickle_calls_says_nothing_about_the_pickle(
+    error: type[Exception],
+) -> None:
+    codec = PickleCodec(task(Any), skip_first=False, name="task")
+    with pytest.raises(error, match="not now"):
+        codec.decode(codec.encode((Fetched(error),), {}))
+    with pytest.raises(DecodeError, match="not now"):
+        codec.decode(codec.encode((Fetched(ImportError),), {}))
 
 
 @pytest.mark.parametrize("name", ANY_VALUE)

@@ -41,49 +41,65 @@ from windlass.testing.contract.test_check import live_a_life
 from windlass.testing.contract.world import LEASE_MS, World
 
 #: script -> the keys of which it can leave nothing but the sentinel. `idle` and `waiters`
-#: are wherever a job can become ready: the last idle session is woken.
+#: are wherever a job can become ready: the last idle session is woken; `watch` wherever a job ends.
 EMPTIES: Final[dict[str, set[str]]] = {
     "adopt": {"due", "parked", "idle", "waiters"},
-    "beat": {"asked", "held", "idle", "waiters"},
-    "cancel": {"due", "parked", "ready"},
+    "beat": {"asked", "held", "idle", "waiters", "watch"},
+    "cancel": {"due", "parked", "ready", "watch"},
     "check": set(),
-    "close": {"asked", "held", "lease", "idle", "waiters"},
+    "close": {"asked", "held", "lease", "idle", "waiters", "watch"},
     "discard": {
         *("body", "count", "dead", "extra", "ids", "job", "keep", "key_expiry", "keys"),
-        "unique",
+        *("unique", "watch"),
     },
+    "ends": set(),
     "examine": set(),
     "find": set(),
-    "fire": {"due", "parked", "ready", "schedule_due", "idle", "waiters"},
+    "fire": {"due", "parked", "ready", "schedule_due", "idle", "waiters", "watch"},
     "get": set(),
     "holders": set(),
     "introductions": set(),
     "open": set(),
-    "prepare": {"asked", "due", "held", "lease", "parked", "idle", "waiters"},
+    "prepare": {"asked", "due", "held", "lease", "parked", "idle", "waiters", "watch"},
     "purge": {
         *("body", "count", "due", "extra", "ids", "job", "key_expiry", "keys", "parked", "ready"),
-        "unique",
+        *("unique", "watch"),
     },
     "put": {"idle", "waiters"},
-    "put_unique": {"due", "parked", "ready", "idle", "waiters"},
+    "put_unique": {"due", "parked", "ready", "idle", "waiters", "watch"},
     "queue": {"idle", "waiters"},
-    "release": {"asked", "held", "idle", "waiters"},
+    "release": {"asked", "held", "idle", "waiters", "watch"},
     "revive": {"dead", "extra", "keep", "idle", "waiters"},
     "schedules": set(),
     "sessions": set(),
     "stats": set(),
     "tend": {
         *("asked", "body", "count", "dead", "extra", "forget", "held", "ids", "job", "keep"),
-        *("key_expiry", "keys", "lease", "sessions", "unique", "idle", "waiters"),
+        *("key_expiry", "keys", "lease", "sessions", "unique", "idle", "waiters", "watch"),
+        "watch_until",
     },
-    "turn": {"asked", "due", "extra", "held", "lease", "parked", "ready", "idle", "waiters"},
-    "wait": {"idle", "waiters"},
+    "turn": {
+        *("asked", "due", "extra", "held", "idle", "lease", "parked", "ready", "waiters"),
+        "watch",
+    },
+        "asked",
+        "due",
+        "extra",
+        "held",
+        "lease",
+        "parked",
+        "ready",
+        "idle",
+        "waiters",
+        "watch",
+    },
+    "wait": {"idle", "waiters", "watch"},
     "unschedule": {"schedule", "schedule_due", "schedule_names"},
 }
 
 
 class Stage:
-    """A world, and sessions that wait for a long time."""
+    """A world, sessions that wait for a long time for a job, and callers for the end of one."""
 
     def __init__(self, world: World, node: Node) -> None:
         self.world = world
@@ -95,6 +111,13 @@ class Stage:
         waiting = msgspec.msgpack.encode((9_000_000_000_000, "0", [], [], ["session", ""]))
         self._node.tell(b"HSET", name_of("waiters"), name, waiting)
         self._node.tell(b"ZADD", name_of("idle"), b"0", b"0\0" + name)
+        self.add_watcher()
+
+    def add_watcher(self) -> None:
+        """Somebody waits for the end of each job."""
+        channels = msgspec.msgpack.encode(["w:wake:caller"])
+        for id in self.world.ids():
+            self._node.tell(b"HSET", name_of("watch"), id.encode(), channels)
 
     def run(self, session: str = "worker") -> Claim:
         """Put a job and claim it."""
@@ -124,6 +147,20 @@ def sessions_wait(stage: Stage) -> None:
     stage.world.put()
     stage.engine.wait(waiters, 1)
     stage.engine.wait([], 1)
+
+
+def a_caller_waits_for_the_end(stage: Stage) -> None:
+    """Without a connection on which it would hear of it."""
+    engine, bury_it = stage.engine, Reason.REJECTED
+    assert isinstance(engine, RedisEngine)
+    dead, waiting = stage.run(), stage.world.put()
+    engine.finish([Buried(id=dead.id, token=dead.token, reason=bury_it, error=b"no")])
+    engine.ends([dead.id, waiting, "unknown"])
+    for channel, watch_ms in ((b"w:wake:one", b"0"), (b"w:wake:other", b"0")):
+        ids = [id.encode() for id in (dead.id, waiting, "unknown")]
+        engine._run([engine._call(0, "ends", [channel, watch_ms, *ids])])
+    engine.tend()
+    leave_nothing(stage)
 
 
 def a_job_is_put_twice(stage: Stage) -> None:
@@ -269,6 +306,7 @@ def the_only_job_becomes_ready(stage: Stage) -> None:
 
 def the_only_job_expires(stage: Stage) -> None:
     stage.world.put(expires_in_ms=0)
+    stage.add_watcher()
     stage.world.claim()
 
 
@@ -457,6 +495,7 @@ def a_queue_is_paused_and_resumed(stage: Stage) -> None:
 def a_queue_is_emptied(stage: Stage) -> None:
     for put in (put_with_key, put_for_later, park):
         put(stage)
+        stage.add_watcher()
         cursor = stage.engine.purge("queue").cursor
         while cursor is not None:
             cursor = stage.engine.purge("queue", cursor).cursor
@@ -486,6 +525,7 @@ def prepare(stage: Stage) -> None:
 def leave_nothing(stage: Stage) -> None:
     """End whatever there is, and let everything be kept long enough."""
     stage.engine.close("worker", [], "ended")
+    stage.add_watcher()
     stage.engine.cancel(stage.world.ids())
     stage.world.advance(max(OPTIONS.dead_ttl_ms, IDEMPOTENCY_MS, GONE_SESSION_MS))
     while stage.engine.tend().more:
@@ -496,6 +536,7 @@ SCENARIOS: Final[tuple[Callable[[Stage], None], ...]] = (
     every_move,
     everything_is_seen,
     sessions_wait,
+    a_caller_waits_for_the_end,
     a_job_is_put_twice,
     a_unique_job_is_met,
     a_unique_key_changes_hands,

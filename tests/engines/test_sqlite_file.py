@@ -24,7 +24,7 @@ from windlass.engine.contract import (
     Succeeded,
     Waiter,
 )
-from windlass.engine.sqlite import place
+from windlass.engine.sqlite import connection, place
 from windlass.engine.sqlite.engine import APPLICATION_ID, NEWEST_FORMAT, SQLiteEngine
 from windlass.engine.sqlite.statements import migrations
 from windlass.engine.url import open_engine as open_by_url
@@ -275,3 +275,14 @@ def test_nothing_is_left_of_what_is_gone(path: Path, engine: SQLiteEngine) -> No
     for table in ("jobs", "payloads", "failures", "idempotency", "sessions", "counters"):
         assert list(looker.execute(f"SELECT * FROM {table}")) == [], table  # noqa: S608  # our names
     looker.close()
+
+
+def test_a_log_that_a_large_transaction_made_long_is_cut(path: Path, engine: SQLiteEngine) -> None:
+    log, most = path.with_name("jobs.db-wal"), connection.LOG_BYTES
+    engine.migrate()
+    jobs = [new_job(n, payload=bytes(1024 * 1024)) for n in range(1, most // (1024 * 1024) + 9)]
+    engine.put(jobs)  # which ends with a checkpoint
+    assert log.stat().st_size > most
+    engine.put([new_job()])
+    assert log.stat().st_size <= most
+    assert len(engine.find(Filter()).records) == len(jobs) + 1

@@ -169,6 +169,9 @@ def take_step(ctx: Context, name: str, argument: str) -> None:
         case "stuck_before":
             if ctx.attempt < int(argument):
                 time.sleep(60)
+        case "haunt_before":
+            if ctx.attempt < int(argument):
+                haunt(ctx)
         case "hoard":
             hoard.append(b"x" * (int(argument) * 1024 * 1024))
         case "end_pump":
@@ -229,6 +232,14 @@ def hold_interpreter(seconds: float) -> None:
 def swallow_everything() -> None:
     while True:
         with suppress(BaseException):
+            time.sleep(0.01)
+
+
+def haunt(ctx: Context) -> None:
+    """Side effects that no exception ends."""
+    while True:
+        with suppress(BaseException):
+            note(f"haunt {ctx.job_id} {ctx.attempt} {os.getpid()}")
             time.sleep(0.01)
 
 

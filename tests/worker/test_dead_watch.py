@@ -35,6 +35,10 @@ def nothing(number: int) -> None:
     """A task."""
 
 
+def text(words: str) -> None:
+    """A task with a long argument."""
+
+
 def bury(app: Windlass, number: int = 1) -> list[str]:
     hand, ids = Hand(app), []
     hand.session = new_session("hand", 1)
@@ -74,6 +78,20 @@ def test_nothing_is_swept_without_a_line(app: Windlass, caplog: pytest.LogCaptur
     ]
     assert app.engine.get([old]) == [None]
     assert app.job(new).info().state is State.DEAD
+
+
+def test_a_line_about_a_long_call_is_short(app: Windlass, caplog: pytest.LogCaptureFixture) -> None:
+    app.task(name="text")(text)
+    hand = Hand(app)
+    job = app.tasks["text"].enqueue("x" * 100_000)
+    hand.bury(ValueError("no"))
+    app.engine.clock_offset_ms = TWO_WEEKS_MS
+    with caplog.at_level(logging.WARNING, "windlass.dead"):
+        sweep(app.engine, app.engine.tend(()).doomed)
+    [line] = caplog.messages
+    assert line.startswith(f"removing job {job.id} of task text, dead (exhausted)")
+    assert line.endswith("xxx... (100,013 characters)")
+    assert len(line) < 1_300
 
 
 def test_a_line_comes_before_the_end(app: Windlass, caplog: pytest.LogCaptureFixture) -> None:

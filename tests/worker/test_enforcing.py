@@ -12,7 +12,7 @@ from tests.worker.yard import until
 from windlass.core.failure import FailureText
 from windlass.core.states import Reason
 from windlass.engine.contract import Buried, Outcome, Retried
-from windlass.worker.control import Cancel, Disown, Drain
+from windlass.worker.control import MOST_IDS, Cancel, Disown, Drain
 from windlass.worker.enforcing import Enforcement
 from windlass.worker.lease import Lease
 from windlass.worker.process import ChildProcess
@@ -28,6 +28,7 @@ class Child(Wooden):
         self.has_limits = False
         self.was_killed = False
         self.disowned: set[int] = set()
+        self.retries: list[tuple[float, Retried]] = []
 
     def has_ended(self) -> bool:
         return False
@@ -60,6 +61,9 @@ class Scene:
     def watch(self) -> None:
         self._enforcement.watch(self._child)
 
+    def report_retries(self) -> None:
+        self._enforcement.report_retries(self._child)
+
     def cancel(self, *ids: str) -> None:
         self._enforcement.cancel(self._child, ids)
 
@@ -84,13 +88,17 @@ def limit(generation: int, *, ends_at: float = 0.0, delay_ms: int = 7, id: str =
 def test_a_run_beyond_its_limit_loses_its_job_once_and_its_child_retires() -> None:
     child = Child()
     scene = Scene(child)
-    child.table.limit(0, limit(1))
+    child.table.limit(0, limit(1, delay_ms=60_000))
     child.table.limit(1, limit(2, ends_at=NEVER, id="neighbour"))
     scene.watch()
     scene.wait_a_while()
+    assert scene.outcomes == []  # its code still runs
+    scene.report_retries()
+    scene.report_retries()
     [outcome] = scene.outcomes
     assert isinstance(outcome, Retried)
-    assert (outcome.id, outcome.token, outcome.delay_ms) == ("job", "token", 7)
+    assert (outcome.id, outcome.token) == ("job", "token")
+    assert 0 < outcome.delay_ms < 60_000  # counted from the time-out
     error = FailureText.unpack(outcome.error)
     assert error.type == "windlass.errors.TimedOut"
     assert "time-out, 1s, and did not end within 20ms" in error.message
@@ -112,10 +120,14 @@ def test_without_attempts_left_it_is_buried() -> None:
 def test_a_solo_child_is_killed_and_begins_nothing_more() -> None:
     child = Child(is_solo=True)
     scene = Scene(child)
-    child.table.limit(0, limit(1))
+    child.table.limit(0, limit(1, delay_ms=0))
     scene.watch()
     scene.wait_for(lambda: scene.killed)
-    assert [outcome.id for outcome in scene.outcomes] == ["job"]
+    assert scene.outcomes == []
+    scene.report_retries()
+    [outcome] = scene.outcomes
+    assert isinstance(outcome, Retried)
+    assert (outcome.id, outcome.delay_ms) == ("job", 0)
     assert (scene.killed, child.told, child.table.is_shut()) == ([child], [], True)
 
 
@@ -160,6 +172,16 @@ def test_one_beside_others_is_told_and_nothing_more() -> None:
     scene.cancel("job")
     scene.wait_a_while()
     assert (child.told, scene.killed) == ([Cancel(("job",))], [])
+
+
+def test_many_cancelled_jobs_are_named_in_several_messages() -> None:
+    child = Child()
+    ids = [f"job-{number}" for number in range(2 * MOST_IDS + 1)]
+    scene = Scene(child)
+    with scene.reactor:
+        scene.cancel(*ids)
+    told = [len(command.ids) for command in child.told if isinstance(command, Cancel)]
+    assert told == [MOST_IDS, MOST_IDS, 1]
 
 
 def test_a_child_that_is_shut_starts_nothing() -> None:

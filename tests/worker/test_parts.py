@@ -8,7 +8,9 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from functools import partial
+from threading import Thread
 from typing import Any
 
 import pytest
@@ -18,13 +20,23 @@ from windlass.core.states import Counters
 from windlass.engine.contract import Claim, Progressed, Released
 from windlass.errors import SettingError
 from windlass.task import Task
-from windlass.worker.control import Drain, SessionGone, SessionStarted, join_pair, open_pair
+from windlass.worker.control import (
+    MOST_UNSENT,
+    Cancel,
+    Command,
+    Drain,
+    SessionGone,
+    SessionStarted,
+    join_pair,
+    open_pair,
+)
 from windlass.worker.lease import Lease
 from windlass.worker.line import Kind, Line
 from windlass.worker.nonces import Nonces
 from windlass.worker.options import WorkerOptions
 from windlass.worker.pace import MAX_LOOK_AHEAD, SAMPLE, Pace
 from windlass.worker.process import ChildProcess, _is_stopped
+from windlass.worker.reactor import Reactor
 from windlass.worker.slots import RECORD_BYTES, SlotTable
 
 LONGEST_ID = "x" * RECORD_BYTES
@@ -66,12 +78,50 @@ def test_a_channel_carries_whole_messages_both_ways() -> None:
     ours.close()
 
 
+def test_a_long_message_to_a_child_that_is_busy_is_not_cut() -> None:
+    ours, theirs = open_pair()
+    other = join_pair(theirs.detach())
+    long = Cancel(tuple(f"{number:035}" for number in range(10_000)))
+    found: list[Command] = []
+
+    def read() -> None:
+        while len(found) < 2:
+            found.extend(other.receive())
+
+    with Reactor([]) as reactor:
+        reactor.watch(ours, lambda: None)
+        ours.send(long)
+        ours.send(Drain())
+        assert ours.has_unsent
+        reader = Thread(target=read)
+        reader.start()
+        while ours.has_unsent:
+            reactor.await_room(ours, ours.flush)
+            reactor.wait()
+        reader.join()
+    assert found == [long, Drain()]
+    ours.close()
+    other.close()
+
+
 def test_a_child_that_does_not_read_never_holds_up_the_supervisor() -> None:
     ours, theirs = open_pair()
+    other = join_pair(theirs.detach())
+    note, sent = SessionGone("x" * 100_000), 0
+    with suppress(BlockingIOError):
+        while sent < 2 * MOST_UNSENT // 100_000:
+            ours.send(note)
+            sent += 1
     with pytest.raises(BlockingIOError):
-        ours.send(SessionGone("x" * 10_000_000))
+        ours.send(SessionGone("x" * MOST_UNSENT))
+    assert MOST_UNSENT - 100_000 < sent * 100_000 < 2 * MOST_UNSENT
+    found: list[Command] = []
+    while len(found) < sent:  # what was refused leaves no trace
+        found += other.receive()
+        ours.flush()
+    assert found == [note] * sent
     ours.close()
-    theirs.close()
+    other.close()
 
 
 def test_a_stopped_process_is_told_from_a_running_one() -> None:
@@ -299,4 +349,16 @@ def test_a_nonce_is_known_from_before_its_claim_until_its_last_job_is_settled() 
     assert table.newest_nonce.read() == [second]
     assert first < second
     nonces.begin(second, 0)
+    assert not nonces.are_held()
+
+
+def test_a_nonce_whose_run_goes_on_stays_known_and_keeps_no_child_alive() -> None:
+    table = SlotTable.create(1)
+    nonces = Nonces(table)
+    nonce = nonces.announce()
+    nonces.begin(nonce, 2)
+    nonces.keep(nonce)
+    assert nonces.are_held()
+    nonces.end([Released(id="other", token=nonce, started=False)])
+    assert table.nonces.read() == [nonce]
     assert not nonces.are_held()

@@ -190,21 +190,31 @@ def test_a_result_that_leaves_is_a_bad_one(function: Callable[..., Any]) -> None
     assert outcome.reason is Reason.BAD_RESULT
 
 
+#: What a class of the user raises while it is rebuilt.
+rebuilding: list[type[BaseException]] = []
+
+
 @dataclass
 class Unmakeable:
     name: str
 
     def __post_init__(self) -> None:
-        raise Leave
+        raise rebuilding[-1](self.name)
 
 
 def take(thing: Unmakeable) -> None:
     raise AssertionError(thing)
 
 
-def prepare(function: Callable[..., Any], call: bytes, counters: Counters) -> Run | Outcome:
+async def take_async(thing: Unmakeable) -> None:
+    raise AssertionError(thing)
+
+
+def prepare(
+    function: Callable[..., Any], call: bytes, counters: Counters, **options: Any
+) -> Run | Outcome:
     app = Windlass("sqlite:///:memory:")
-    task: Task[..., Any] = app.task(name="look")(function)
+    task: Task[..., Any] = app.task(name="look", **options)(function)
     claim = Claim(
         id="job",
         token="nonce",
@@ -220,9 +230,29 @@ def prepare(function: Callable[..., Any], call: bytes, counters: Counters) -> Ru
     )
 
 
-def test_an_argument_that_leaves_makes_no_call() -> None:
-    first = Counters(attempt=1, starts=1)
-    outcome = prepare(take, b'{"args":[{"name":"x"}]}', first)
+@pytest.mark.parametrize("function", [take, take_async])
+@pytest.mark.parametrize("error", [ConnectionError, MemoryError, OSError, RuntimeError, Leave])
+def test_a_passing_error_while_arguments_are_rebuilt_is_a_failed_attempt(
+    function: Callable[..., Any], error: type[BaseException]
+) -> None:
+    rebuilding.append(error)
+    retry = Retry(max_attempts=2, delays=["7s"], jitter=0)
+    call = b'{"args":[{"name":"x"}]}'
+    outcome = prepare(function, call, Counters(attempt=1, starts=1), retry=retry)
+    assert isinstance(outcome, Retried)
+    assert outcome.delay_ms == 7_000
+    assert FailureText.unpack(outcome.error).type.endswith(error.__name__)
+    outcome = prepare(function, call, Counters(attempt=2, starts=2), retry=retry)
+    assert isinstance(outcome, Buried)
+    assert (outcome.reason, outcome.started) == (Reason.EXHAUSTED, True)
+
+
+@pytest.mark.parametrize("error", [TypeError, ValueError, UnicodeError])
+def test_arguments_that_their_own_class_refuses_are_buried_at_once(
+    error: type[Exception],
+) -> None:
+    rebuilding.append(error)
+    outcome = prepare(take, b'{"args":[{"name":"x"}]}', Counters(attempt=1, starts=1))
     assert isinstance(outcome, Buried)
     assert (outcome.reason, outcome.started) == (Reason.UNDECODABLE, False)
 

@@ -71,6 +71,66 @@ def test_a_timeout_is_a_failed_attempt_like_any_other(make_yard: MakeYard) -> No
     assert "is ended with child" in worker.log()
 
 
+@pytest.mark.parametrize("kind", ["plain", "process"])
+def test_a_retry_begins_only_when_the_run_before_it_is_gone(make_yard: MakeYard, kind: str) -> None:
+    yard = make_yard(kill_after="100ms", grace="2s")
+    neighbour = yard.plain("neighbour", f"await:{yard.folder / 'gate'}")
+    worker = yard.start(slots=2)
+    yard.await_start("neighbour")
+    task = yard.script.plain if kind == "plain" else yard.script.process
+    job = task.using(timeout="200ms").enqueue("haunting", ["haunt_before:2"])
+    worker.await_log("and is ended with child")
+    if kind == "plain":  # its neighbour has the grace, and it goes on meanwhile
+        record = yard.record(job)
+        assert (record.state, record.counters.attempt) == (State.RUNNING, 1)
+    second = yard.await_start("haunting", 2)
+    assert second.attempt == 2
+    assert second.pid != yard.events("start", "haunting")[0].pid
+    assert job.result(timeout=20) == "haunting done"
+    lines = yard.lines()
+    after = lines[lines.index(f"start haunting 2 {second.pid}") :]
+    assert [line for line in after if line.startswith("haunt ")] == []
+    [failure] = yard.record(job).failures
+    assert FailureText.unpack(failure.error).type == "windlass.errors.TimedOut"
+    assert yard.record(job).counters.attempt == 2
+    (yard.folder / "gate").touch()
+    assert neighbour.result(timeout=20) == "neighbour done"
+
+
+@pytest.mark.local
+def test_a_worker_that_stops_meanwhile_reports_the_time_out(make_yard: MakeYard) -> None:
+    yard = make_yard(kill_after="100ms", grace="1s")
+    yard.plain("neighbour", f"await:{yard.folder / 'gate'}")
+    worker = yard.start(slots=2)
+    yard.await_start("neighbour")
+    job = yard.script.plain.using(timeout="200ms").enqueue("haunting", ["haunt_before:9"])
+    worker.await_log("and is ended with child")
+    assert worker.stop() == 0
+    record = yard.record(job)
+    assert (record.state, record.counters.attempt) == (State.RETRYING, 1)
+    assert (record.counters.interruptions, record.counters.losses) == (0, 0)
+    assert error_of(record).type == "windlass.errors.TimedOut"
+
+
+@pytest.mark.slow  # claims under a nonce that is not known are given back after ten seconds
+def test_a_run_that_goes_on_keeps_its_claim_until_it_is_gone(make_yard: MakeYard) -> None:
+    yard = make_yard(kill_after="100ms", grace="16s", lease="3s")
+    yard.plain("neighbour", f"await:{yard.folder / 'gate'}")
+    worker = yard.start(slots=2)
+    yard.await_start("neighbour")
+    job = yard.script.plain.using(timeout="200ms").enqueue("haunting", ["haunt_before:2"])
+    worker.await_log("and is ended with child")
+    first = yard.events("start", "haunting")[0]
+    until(lambda: first.pid not in worker.children(), "the end of the child", seconds=40)
+    assert job.result(timeout=20) == "haunting done"
+    counters = yard.record(job).counters
+    assert (counters.attempt, counters.starts, counters.losses) == (2, 2, 0)
+    lines = yard.lines()
+    second = yard.events("start", "haunting")[1]
+    after = lines[lines.index(f"start haunting 2 {second.pid}") :]
+    assert [line for line in after if line.startswith("haunt ")] == []
+
+
 @pytest.mark.local
 def test_a_run_that_deals_with_its_interruption_may_still_succeed(yard: Yard) -> None:
     job = enqueue(yard, "plain", "tidy", "until_cancelled")

@@ -26,6 +26,17 @@ from windlass.errors import ArgumentMismatch, DecodeError, EncodeError
 PROTOCOL: Final = 5
 #: How the JSON begins that stands for a value which JSON cannot carry.
 _STAND_IN: Final = b'{"pickle":'
+#: What says that a pickle fits no code here. Anything else comes from code that a pickle calls.
+_BAD_PICKLE: Final = (
+    pickle.PickleError,
+    AttributeError,
+    EOFError,
+    ImportError,
+    LookupError,
+    RecursionError,
+    TypeError,
+    ValueError,
+)
 
 
 class _ForgivingSlot(Slot):
@@ -107,7 +118,7 @@ class PickleCodec:
     def _load(self, encoded: bytes) -> Any:
         try:
             return pickle.loads(encoded)
-        except Exception as error:
+        except _BAD_PICKLE as error:
             raise DecodeError(
                 f"the pickle stored for {self._name} makes nothing of {type(error).__name__}: "
                 f"{error}. The code that it names must be importable here.",

@@ -94,10 +94,11 @@ class ValueCodec:
         return encoded
 
     def decode(self, encoded: bytes | msgspec.Raw) -> object:
-        """The value as the annotation says; a ValueRefused for anything else."""
+        """The value as the annotation says; a ValueRefused for bytes and values that do not fit.
+        Other errors come from code that rebuilds values, and say nothing about the bytes."""
         try:
             return self._decode(encoded)
-        except Exception as error:
+        except (msgspec.MsgspecError, TypeError, ValueError, RecursionError) as error:
             raise _unreadable(error) from error
 
     def normal(self, encoded: bytes | msgspec.Raw) -> bytes:

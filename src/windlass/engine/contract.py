@@ -13,7 +13,7 @@ them are to be had from here too, which is where engines, workers and tests impo
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from enum import StrEnum
 from typing import Final, Protocol
 
@@ -45,6 +45,7 @@ from windlass.engine.jobs import (
     ChangeCode,
     Failure,
     Filter,
+    JobEnd,
     JobRecord,
     NewJob,
     Page,
@@ -78,6 +79,7 @@ __all__ = [
     "MIN_RECORD_MS",
     "SWEEP_BYTES",
     "UNKNOWN_NONCE_MS",
+    "WATCH_MS",
     "Batch",
     "Beat",
     "Buried",
@@ -95,6 +97,7 @@ __all__ = [
     "Finding",
     "Grade",
     "Introductions",
+    "JobEnd",
     "JobRecord",
     "NewJob",
     "Outcome",
@@ -132,6 +135,8 @@ MIN_RECORD_MS: Final = 10 * 60 * 1000
 IDEMPOTENCY_MS: Final = 24 * 60 * 60 * 1000
 #: Claims under a nonce that their child does not know are given back when older than this.
 UNKNOWN_NONCE_MS: Final = 10_000
+#: The wish to hear of the end of a job is remembered this long; a caller that waits renews it.
+WATCH_MS: Final = 10_000
 #: At most this many jobs are promoted, reaped, expired, adopted or purged by one call in one
 #: partition.
 BITE: Final = 200
@@ -255,6 +260,16 @@ class Engine(Protocol):
     def cancel(self, ids: Sequence[str]) -> list[CancelCode]: ...
 
     def get(self, ids: Sequence[str]) -> list[JobRecord | None]: ...
+
+    def ends(self, ids: Sequence[str]) -> list[JobEnd | None]:
+        """How far jobs have come, and how those ended that have. Payloads are not read."""
+
+    def watch(self, ids: Sequence[str], on_end: Callable[[str], None]) -> list[JobEnd | None]:
+        """`ends`, and from the same step on, for `WATCH_MS`, `on_end` is called with the id of any
+        of them that ends or is removed. The call comes from any process and reaches every caller
+        that watches, at most once for each `watch`. It is a hint that can get lost, and can come
+        for jobs that have not ended: look again, and look by yourself from time to time. `on_end`
+        is called in a thread of the engine and must not block; pass the same one each time."""
 
     def find(self, filter: Filter, cursor: str | None = None, limit: int = 100) -> Page:
         """A page of jobs, newest first."""

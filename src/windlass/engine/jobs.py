@@ -147,6 +147,19 @@ class JobRecord(msgspec.Struct, frozen=True, kw_only=True):
     unique_key: str | None = None
 
 
+class JobEnd(msgspec.Struct, frozen=True, kw_only=True):
+    """How far a job has come and, once it has ended, what came of it: what a caller that waits for
+    it needs, and never its payload."""
+
+    id: str
+    task: str
+    state: State
+    reason: Reason | None = None
+    finished_ms: int | None = None
+    result: bytes | None = None  # of one that succeeded, while it is stored
+    failure: Failure | None = None  # of one that is dead: the newest entry of its history
+
+
 class Filter(msgspec.Struct, frozen=True, kw_only=True):
     """Which jobs to list. Every given part must hold."""
 

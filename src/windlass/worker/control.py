@@ -3,6 +3,10 @@
 Messages are lines of JSON on a socket pair of their own for each child. They are few: which job
 runs where, and which nonces are known, is in shared memory (`slots`), where it can be read even
 when the child is stopped, hangs or is dead.
+
+The supervisor never waits for a child that does not read: what the socket does not take is kept, up
+to a bound, and sent when there is room. A message beyond the bound is refused as a whole. A line
+that was cut would make nonsense of the next one.
 """
 
 from __future__ import annotations
@@ -142,6 +146,10 @@ Incoming = TypeVar("Incoming")
 
 #: How much is read at once.
 _CHUNK = 65536
+#: So many bytes are kept for a child that does not read.
+MOST_UNSENT = 1024 * 1024
+#: So many ids are named by one message; further ones need further messages.
+MOST_IDS = 1000
 
 
 class Channel(Generic[Incoming]):
@@ -176,12 +184,42 @@ class Channel(Generic[Incoming]):
         self._connection.close()
 
 
-def open_pair() -> tuple[Channel[Report], socket.socket]:
+class BufferedChannel(Channel[Incoming]):
+    """The end that never waits: a child that does not read must not hold up the signals of all."""
+
+    def __init__(self, connection: socket.socket, decoder: msgspec.json.Decoder[Incoming]) -> None:
+        super().__init__(connection, decoder)
+        connection.setblocking(False)
+        self._unsent = bytearray()
+
+    def send(self, message: msgspec.Struct) -> None:
+        """Raises `OSError` when the other side is gone, and when it has not read for so long that
+        the message would be too much to keep: then nothing of it is sent."""
+        line = msgspec.json.encode(message) + b"\n"
+        if len(self._unsent) + len(line) > MOST_UNSENT:
+            self.flush()
+            if len(self._unsent) + len(line) > MOST_UNSENT:
+                raise BlockingIOError("The other side does not read.")
+        self._unsent += line
+        self.flush()
+
+    def flush(self) -> None:
+        """Send as much as there is room for. Raises `OSError` when the other side is gone."""
+        try:
+            while self._unsent:
+                del self._unsent[: self._connection.send(self._unsent)]
+        except BlockingIOError:
+            return
+
+    @property
+    def has_unsent(self) -> bool:
+        return bool(self._unsent)
+
+
+def open_pair() -> tuple[BufferedChannel[Report], socket.socket]:
     """The supervisor's end, and the socket for the child to inherit."""
     ours, theirs = socket.socketpair()
-    # A child that does not read must never hold up the signals of all: fail instead of waiting.
-    ours.setblocking(False)
-    return Channel(ours, msgspec.json.Decoder(Report)), theirs
+    return BufferedChannel(ours, msgspec.json.Decoder(Report)), theirs
 
 
 def join_pair(descriptor: int) -> Channel[Command]:

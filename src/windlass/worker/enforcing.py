@@ -1,7 +1,10 @@
 """What the supervisor does about runs that were told to end and did not.
 
 1. Ten times a second it looks into the slot tables of children that have runs with a limit.
-2. A run beyond its limit loses its job at once: a failed attempt that timed out.
+2. A run beyond its limit loses its job: a failed attempt that timed out. The last attempt makes a
+   dead letter at once. Any other is reported when the child is gone, by `report_retries`: until
+   then the code still runs, so the job stays running under the child's session, and no retry of it
+   starts beside it.
 3. In a solo child that run is all there is, and the child is killed. A shared one is retired: it
    stops claiming, and its other jobs have the grace to end.
 4. A job that was cancelled and runs alone has `kill_after` to end; then its child is killed.
@@ -18,11 +21,13 @@ from functools import partial
 from logging import getLogger
 from time import monotonic
 
+import msgspec
+
 from windlass.core.durations import describe_ms
 from windlass.core.failure import FailureText
 from windlass.core.states import Reason
 from windlass.engine.contract import Buried, Outcome, Retried
-from windlass.worker.control import Cancel, Disown
+from windlass.worker.control import MOST_IDS, Cancel, Disown
 from windlass.worker.process import ChildProcess
 from windlass.worker.reactor import Reactor
 from windlass.worker.retiring import Action, Retirements
@@ -63,7 +68,9 @@ class Enforcement:
 
     def cancel(self, child: ChildProcess, ids: Collection[str]) -> None:
         """Tell a child that jobs of it were cancelled; told again, it is as if told once."""
-        child.tell(Cancel(tuple(ids)))
+        named = tuple(ids)
+        for at in range(0, len(named), MOST_IDS):
+            child.tell(Cancel(named[at : at + MOST_IDS]))
         if child.is_solo:
             for limit in child.table.limits():
                 if limit.id in ids:
@@ -92,14 +99,28 @@ class Enforcement:
             describe_ms(limit.timeout_ms),
             child.pid,
         )
-        self._finish(self._outcome_of(limit))
+        outcome = self._outcome_of(limit)
+        if isinstance(outcome, Retried):
+            child.retries.append((monotonic(), outcome))
+        else:
+            self._finish(outcome)
         if child.is_solo:
             self._kill(child)
         else:
             child.tell(Disown(limit.id, limit.token))
             self._retirements.retire(child, f"job {limit.id} keeps a slot", at_once=True)
 
-    def _outcome_of(self, limit: Limit) -> Outcome:
+    def report_retries(self, child: ChildProcess) -> None:
+        """Report the jobs of a child that is gone, before its session is closed. The delay of a
+        retry counts from the time-out, and not from the end of the child."""
+        now = monotonic()
+        for since, outcome in child.retries:
+            waited_ms = round((now - since) * 1000)
+            delay_ms = max(0, outcome.delay_ms - waited_ms)
+            self._finish(msgspec.structs.replace(outcome, delay_ms=delay_ms))
+        child.retries.clear()
+
+    def _outcome_of(self, limit: Limit) -> Retried | Buried:
         timeout, more = describe_ms(limit.timeout_ms), describe_ms(self._kill_after_ms)
         text = FailureText(
             type="windlass.errors.TimedOut",

@@ -4,8 +4,10 @@
 2. Choose the policy: the task's, else the app's, at the job's own pace if it has one; and likewise
    the time-out.
 3. Check the budgets: a job with nothing left is buried, and its code does not run.
-4. Decode the arguments by the annotations of the function as it is now.
-5. Build the context.
+4. Build the context.
+5. Decode the arguments by the annotations of the function as it is now. Bytes that do not decode,
+   and values that are refused as such (`TypeError`, `ValueError`), are buried: the same bytes fail
+   in the same way again. Any other error is a failed attempt: a lost connection may come back.
 6. Call the function, inside the middleware; whatever they raise is this job's failure and nobody
    else's.
 7. Encode the result.
@@ -133,19 +135,19 @@ class Execution:
 
     def prepare(self, claim: Claim, task: Task[..., Any]) -> Run | Outcome:
         """Everything before the function's own code; an outcome when there is nothing to call."""
+        rules = self._rules.get(task) or self._learn(task)
+        policy, ttl_ms, timeout_ms = rules
+        context = None
         try:
             envelope = self._packing.unpack_call(claim.payload, claim.task)
-            rules = self._rules.get(task) or self._learn(task)
             if envelope.options != NO_OVERRIDES:
-                rules = _overridden(rules, envelope.options)
-            policy, ttl_ms, timeout_ms = rules
+                policy, ttl_ms, timeout_ms = _overridden(rules, envelope.options)
             had = claim.counters
             # If every start was an attempt, and one is left, there is nothing else to look at.
             if had.starts != had.attempt or had.attempt > policy.max_attempts:
                 spent = self._find_spent_budget(had, policy)
                 if spent is not None:
                     return self._bury_unstarted(claim, *spent)
-            args, kwargs = task.codecs[envelope.codec].decode(bytes(envelope.call))
             context = Context(
                 job_id=claim.id,
                 task=claim.task,
@@ -156,14 +158,20 @@ class Execution:
                 state=self._state,
                 headers=envelope.headers,
             )
+            args, kwargs = task.codecs[envelope.codec].decode(bytes(envelope.call))
         except NewerFormat as error:
             return self._leave_to_others(claim, error)
         except (ArgumentMismatch, UnreadableHere) as error:
             if is_mismatched_for_good(claim.counters.strays):
                 return self._bury_unstarted(claim, Reason.UNDECODABLE, FailureText.of(error))
             return self._leave_to_others(claim, error)
-        except BaseException as error:  # noqa: BLE001  # whatever rebuilding a value raises, it makes no call
+        except (DecodeError, TypeError, ValueError) as error:
             return self._bury_unstarted(claim, Reason.UNDECODABLE, FailureText.of(error))
+        except BaseException as error:  # noqa: BLE001  # of code that rebuilds values: it may pass
+            if context is None:
+                return self.conclude_escape(claim, error, policy.max_attempts)
+            run = Run(claim, task, policy, ttl_ms, timeout_ms, (), {}, context, NO_RETRY)
+            return self._conclude_failure(run, error)
         first = (context,) if task.takes_context else ()
         delay_ms = self._delay_if_killed_ms(policy, claim, timeout_ms) if timeout_ms else NO_RETRY
         args = (*first, *args)

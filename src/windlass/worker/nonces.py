@@ -25,6 +25,7 @@ class Nonces:
         self._free = list(range(self._records.count - 1, -1, -1))
         self._places: dict[str, int] = {}
         self._jobs: dict[str, int] = {}
+        self._kept: set[str] = set()
 
     def announce(self) -> str:
         """A fresh nonce for a claim about to be sent: from then on the engine may hold jobs under
@@ -58,10 +59,18 @@ class Nonces:
         else:
             self.forget(nonce)
 
+    def keep(self, nonce: str) -> None:
+        """One job less is held under this nonce by this child, while the engine holds it until the
+        process is gone: the nonce stays known, and the engine does not give the job back."""
+        self._kept.add(nonce)
+        self.drop(nonce)
+
     def forget(self, nonce: str) -> None:
         place = self._places.pop(nonce, None)
-        if place is not None:
-            del self._jobs[nonce]
+        if place is None:
+            return
+        del self._jobs[nonce]
+        if nonce not in self._kept:
             self._records.clear(place)
             self._free.append(place)
 

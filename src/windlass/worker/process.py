@@ -6,14 +6,16 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from functools import partial
 from pathlib import Path
 from random import uniform
 from time import monotonic
 
 from windlass.core.sizes import describe_bytes
-from windlass.worker.control import Channel, Command, Report, Start, open_pair
+from windlass.engine.contract import Retried
+from windlass.worker.control import BufferedChannel, Command, Report, Start, open_pair
 from windlass.worker.introduction import introduce
 from windlass.worker.options import WorkerOptions
 from windlass.worker.slots import SlotTable
@@ -40,14 +42,16 @@ class ChildProcess:
         self.has_heard = False  # that it is to drain
         self.has_limits = False  # runs in it may go too far
         self.disowned: set[int] = set()  # runs whose jobs were taken from it, by generation
+        self.retries: list[tuple[float, Retried]] = []  # to be reported when it is gone, and since
         self.failure: str | None = None
         self._peak_bytes = 0  # the most memory it had, known when it has ended
         self.started_at = monotonic()
         self.share = uniform(LEAST_SHARE, 1.0)
         slots = 1 if is_solo else options.slots
         self.table = SlotTable.create(slots)
-        self.channel: Channel[Report]
+        self.channel: BufferedChannel[Report]
         self.wakes: WakeSender
+        self.on_unsent: Callable[[], None] | None = None  # called when a message waits for room
         try:
             self._process = self._start()
         finally:
@@ -77,10 +81,19 @@ class ChildProcess:
 
     def tell(self, command: Command) -> None:
         """A child that is gone, or does not listen, is dealt with by other means."""
+        self._send(partial(self.channel.send, command))
+
+    def tell_rest(self) -> None:
+        """Send what there was no room for."""
+        self._send(self.channel.flush)
+
+    def _send(self, send: Callable[[], None]) -> None:
         try:
-            self.channel.send(command)
+            send()
         except OSError:
             return
+        if self.channel.has_unsent and self.on_unsent is not None:
+            self.on_unsent()
 
     def has_ended(self) -> bool:
         """Asked of the system here and not of `subprocess`, which would throw away what the child

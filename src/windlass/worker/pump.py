@@ -491,7 +491,7 @@ class Pump:
         """Only what still runs: of anything else the outcome is reported, or was."""
         if any((claim.id, claim.token) == (id, token) for claim in self._line.running()):
             self._disowned.add((id, token))
-            self._nonces.drop(token)
+            self._nonces.keep(token)
 
     def _renew(self, session: str) -> None:
         """Our session is dead: what waits is not ours any more; what runs goes on, and its

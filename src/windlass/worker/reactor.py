@@ -1,4 +1,4 @@
-"""Where a supervisor waits: for signals, readable channels, timers, and what other threads post.
+"""Where a supervisor waits: for signals, channels, timers, and what other threads post.
 
 Everything is handled in the thread that calls `wait`, one thing after another, so that the state of
 the supervisor needs no locks.
@@ -16,13 +16,20 @@ from itertools import count
 from queue import Empty, SimpleQueue
 from time import monotonic
 from types import FrameType, TracebackType
-from typing import Protocol, Self
+from typing import NamedTuple, Protocol, Self
 
 Action = Callable[[], None]
 
 
 class Readable(Protocol):
     def fileno(self) -> int: ...
+
+
+class Actions(NamedTuple):
+    """What to do about a source."""
+
+    read: Action
+    write: Action | None = None  # once, when there is room to write
 
 
 class Reactor:
@@ -40,7 +47,7 @@ class Reactor:
     def __enter__(self) -> Self:
         for end in (self._wake_reader, self._wake_writer):
             end.setblocking(False)
-        self._selector.register(self._wake_reader, selectors.EVENT_READ, self._read_wake)
+        self._selector.register(self._wake_reader, selectors.EVENT_READ, Actions(self._read_wake))
         self._old_handlers = {number: signal.signal(number, _pass) for number in self._signals}
         self._old_fd = signal.set_wakeup_fd(self._wake_writer.fileno(), warn_on_full_buffer=False)
         return self
@@ -63,7 +70,13 @@ class Reactor:
 
     def watch(self, source: Readable, action: Action) -> None:
         """Do this whenever `source` can be read."""
-        self._selector.register(source, selectors.EVENT_READ, action)
+        self._selector.register(source, selectors.EVENT_READ, Actions(action))
+
+    def await_room(self, source: Readable, action: Action) -> None:
+        """Do this once, as soon as there is room to write to a source that is watched."""
+        with suppress(KeyError):
+            actions = Actions(self._selector.get_key(source).data.read, action)
+            self._selector.modify(source, selectors.EVENT_READ | selectors.EVENT_WRITE, actions)
 
     def unwatch(self, source: Readable) -> None:
         with suppress(KeyError):
@@ -80,12 +93,20 @@ class Reactor:
 
     def wait(self) -> None:
         """Handle what comes next."""
-        for key, _ in self._selector.select(self._until_timer()):
+        for key, events in self._selector.select(self._until_timer()):
             # An action before this one may have closed this source, and its number may be reused.
             if key in self._selector.get_map().values():
-                key.data()
+                self._act(key, events)
         while self._timers and self._timers[0][0] <= monotonic():
             heapq.heappop(self._timers)[2]()
+
+    def _act(self, key: selectors.SelectorKey, events: int) -> None:
+        actions: Actions = key.data
+        if events & selectors.EVENT_WRITE and actions.write is not None:
+            self._selector.modify(key.fileobj, selectors.EVENT_READ, Actions(actions.read))
+            actions.write()
+        if events & selectors.EVENT_READ:
+            actions.read()
 
     def _until_timer(self) -> float | None:
         return max(0.0, self._timers[0][0] - monotonic()) if self._timers else None

@@ -213,6 +213,8 @@ class Supervisor:
             return
         self._children[child.pid] = child
         self._reactor.watch(child.channel, partial(self._listen, child))
+        child.on_unsent = partial(self._reactor.await_room, child.channel, child.tell_rest)
+        child.tell_rest()  # of the first message, which was sent before
 
     def _start_later(self, *, is_solo: bool) -> None:
         """Replace a child: at once, unless several have lived for a moment only."""
@@ -403,6 +405,8 @@ class Supervisor:
             self._give_up(child)
             return
         suspects = child.suspects()
+        if self._enforcement is not None:
+            self._enforcement.report_retries(child)
         if child.session:
             self._upkeep.close(Closing(child.session, suspects, child.cause()))
         if suspects or not self._ended_well(child):

@@ -14,6 +14,7 @@ import msgspec
 from windlass.core.states import Event
 from windlass.engine.contract import (
     SWEEP_BYTES,
+    WATCH_MS,
     Beat,
     Buried,
     NewJob,
@@ -36,6 +37,10 @@ from windlass.errors import EngineError
 _encode = msgspec.msgpack.Encoder().encode
 _NOT_SET: Final = -1
 _SUCCEED: Final = str(Event.SUCCEED)  # text is encoded faster than a member of an enumeration
+
+
+def of_watch(channel: str, ids: Sequence[str]) -> list[bytes]:
+    return [channel.encode(), b"%d" % WATCH_MS, *of_texts(ids)]
 
 
 def of_jobs(jobs: Sequence[NewJob]) -> list[bytes]:

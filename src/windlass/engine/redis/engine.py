@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from itertools import accumulate
 from typing import Final, TypeVar
 
@@ -30,6 +31,7 @@ from windlass.engine.contract import (
     Filter,
     Finding,
     Introductions,
+    JobEnd,
     JobRecord,
     NewJob,
     Outcome,
@@ -65,6 +67,7 @@ from windlass.engine.redis.calling import Caller, chunks
 from windlass.engine.redis.claiming import Claiming
 from windlass.engine.redis.connection import Reply
 from windlass.engine.redis.opening import Fitness
+from windlass.engine.redis.result_wakeup import ResultWakeup
 from windlass.engine.redis.wakeup import Wakeup
 
 R = TypeVar("R")
@@ -83,6 +86,7 @@ class RedisEngine(Caller):
         super().__init__(address, options)
         self._claiming = Claiming(self._partitions, self._call, self._run)
         self._wakeup = Wakeup(self._server, address.partitions, self._register)
+        self._result_wakeup = ResultWakeup(self._server)
 
     @property
     def location(self) -> str:
@@ -324,6 +328,13 @@ class RedisEngine(Caller):
     def get(self, ids: Sequence[str]) -> list[JobRecord | None]:
         return self._spread("get", ids, str, arguments.of_texts, _to_records)
 
+    def ends(self, ids: Sequence[str]) -> list[JobEnd | None]:
+        return self._spread("ends", ids, str, partial(arguments.of_watch, ""), _to_ends)
+
+    def watch(self, ids: Sequence[str], on_end: Callable[[str], None]) -> list[JobEnd | None]:
+        pack = partial(arguments.of_watch, self._result_wakeup.listen(on_end))
+        return self._spread("ends", ids, str, pack, _to_ends)
+
     def find(self, filter: Filter, cursor: str | None = None, limit: int = 100) -> Page:
         def ask(partition: int, index: str, below: str, number: int) -> Sequence[Reply]:
             packed = [*arguments.of_texts((index, below)), b"%d" % number]
@@ -396,6 +407,7 @@ class RedisEngine(Caller):
 
     def shutdown(self) -> None:
         self._wakeup.close()
+        self._result_wakeup.close()
         self._server.close()
         self._fitness = None
 
@@ -425,6 +437,14 @@ def _to_records(ids: Sequence[str], reply: Sequence[Reply]) -> list[JobRecord | 
     now_ms, *found = reply
     return [
         None if parts is None else records.to_whole_record(job_id, parts, now_ms)
+        for job_id, parts in zip(ids, found, strict=True)
+    ]
+
+
+def _to_ends(ids: Sequence[str], reply: Sequence[Reply]) -> list[JobEnd | None]:
+    now_ms, *found = reply
+    return [
+        None if parts is None else records.to_end(job_id, parts, now_ms)
         for job_id, parts in zip(ids, found, strict=True)
     ]
 

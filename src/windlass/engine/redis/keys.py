@@ -45,6 +45,8 @@ KINDS: Final[dict[str, Kind]] = {
     "unique": Kind.LEXICAL,  # who was stored last under a unique key: task, key, id
     "idle": Kind.LEXICAL,  # registrations of idle sessions: suspects, queue and label, name
     "waiters": Kind.HASH,  # name of a registration -> who waits there, until when
+    "watch": Kind.HASH,  # id -> channels of callers that wait for its end
+    "watch_until": Kind.BY_TIME,  # ids in `watch`, by when that is forgotten
     "schedule": Kind.HASH,  # r:name record, n:name note, b:name body
     "schedule_names": Kind.LEXICAL,  # every schedule
     "schedule_due": Kind.BY_TIME,  # schedules, by when to look at them again

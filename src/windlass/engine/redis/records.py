@@ -10,7 +10,7 @@ from typing import Any, Final
 import msgspec
 
 from windlass.core.states import Counters, Hold, Reason, State
-from windlass.engine.contract import Claim, Failure, JobRecord
+from windlass.engine.contract import Claim, Failure, JobEnd, JobRecord
 
 
 class Record(msgspec.Struct, frozen=True):
@@ -162,6 +162,22 @@ def to_record(job_id: str, record: Record, now_ms: int) -> JobRecord:
         suspect=bool(record.suspect),
         has_result=record.result_ms > now_ms,
         unique_key=record.unique.split(" ", 2)[2] if record.unique else None,
+    )
+
+
+def to_end(job_id: str, parts: Sequence[bytes | None], now_ms: int) -> JobEnd:
+    """The answer to `ends`: record, result and the newest entry of the history."""
+    packed, result, entry = parts
+    assert packed is not None, "a job that is known has a record"
+    record = decode(packed)
+    return JobEnd(
+        id=job_id,
+        task=record.task,
+        state=State(record.state),
+        reason=Reason(record.reason) if record.reason else None,
+        finished_ms=_instant(record.finished_ms),
+        result=result if record.result_ms > now_ms else None,
+        failure=None if entry is None else _to_failure(entry),
     )
 
 

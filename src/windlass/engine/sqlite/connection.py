@@ -59,6 +59,10 @@ FILE_LOOK_S: Final = 1.0
 #: How many prepared statements are kept. Each run of one takes the next place in a ring, so that
 #: the many runs of a batch push out all others unless there is room for the batch.
 STATEMENT_CACHE: Final = 500
+#: The write-ahead log is cut to this size, in bytes, by the first commit after a checkpoint has
+#: emptied it. SQLite checkpoints at about 4 MB: only a log that a large transaction or a long read
+#: has made longer is cut, and disk space that is always needed is not given back and asked for.
+LOG_BYTES: Final = 16 * 1024 * 1024
 #: How long a fork waits for a transaction under way, in seconds.
 FORK_PATIENCE_S: Final = 5.0
 
@@ -324,6 +328,7 @@ class Database:
         connection.execute(f"PRAGMA synchronous = {self._durability}")
         connection.execute("PRAGMA fullfsync = ON")  # macOS: a plain fsync does not reach the disk
         connection.execute("PRAGMA temp_store = MEMORY")
+        connection.execute(f"PRAGMA journal_size_limit = {LOG_BYTES}")
         # Plans that do not depend on the values: else some statements are planned anew each time.
         connection.config(apsw.SQLITE_DBCONFIG_ENABLE_QPSG, 1)
         connection.execute("PRAGMA cache_size = -16384")

@@ -29,6 +29,7 @@ from windlass.engine.contract import (
     Filter,
     Finding,
     Introductions,
+    JobEnd,
     JobRecord,
     NewJob,
     Outcome,
@@ -64,6 +65,7 @@ from windlass.engine.sqlite import (
 from windlass.engine.sqlite.claiming import Look
 from windlass.engine.sqlite.connection import Database
 from windlass.engine.sqlite.place import Place
+from windlass.engine.sqlite.result_wakeup import ResultWakeup
 from windlass.engine.sqlite.statements import migrations
 from windlass.engine.sqlite.transaction import Transaction
 from windlass.engine.sqlite.wakeup import Found, Ready, Wakeup
@@ -87,6 +89,7 @@ class SQLiteEngine:
         self._options = options
         self._database = Database(place, durability, options.timeout_ms)
         self._wakeup = Wakeup(place.wake_path if place else None)
+        self._result_wakeup = ResultWakeup(place.ends_path if place else None)
         self._is_loss_untold = False  # the file became another one, and `tend` has not said it
         self._database.on_new_file = self._begin_anew
 
@@ -229,6 +232,13 @@ class SQLiteEngine:
     def get(self, ids: Sequence[str]) -> list[JobRecord | None]:
         return self._read(lambda db, now: seeing.get(db, ids, now))
 
+    def ends(self, ids: Sequence[str]) -> list[JobEnd | None]:
+        return self._read(lambda db, now: seeing.ends(db, ids, now))
+
+    def watch(self, ids: Sequence[str], on_end: Callable[[str], None]) -> list[JobEnd | None]:
+        self._result_wakeup.listen(on_end)  # before the look, so that no end falls in between
+        return self.ends(ids)
+
     def find(self, filter: Filter, cursor: str | None = None, limit: int = 100) -> Page:
         return self._read(lambda db, now: seeing.find(db, filter, cursor, limit, now))
 
@@ -282,12 +292,14 @@ class SQLiteEngine:
 
     def shutdown(self) -> None:
         self._wakeup.close()
+        self._result_wakeup.close()
         self._database.close()
         self._database.known_file = -1
 
     def _begin_anew(self) -> None:
         """The file is another one now."""
         self._wakeup.close()
+        self._result_wakeup.close()
         self._is_loss_untold = True
 
     # --------------------------------------------------------------------------- transactions
@@ -304,18 +316,21 @@ class SQLiteEngine:
         if self._database.known_file != self._database.files:
             self.migrate()
         made_ready: Mapping[Ready, int] = {}
+        ended: list[str] = []
 
         def transaction(connection: apsw.Connection) -> T:
-            nonlocal made_ready
+            nonlocal made_ready, ended
             tx = Transaction(connection, self._now_ms(), self._options)
             value = work(tx)
             tx.settle()
-            made_ready = tx.made_ready
+            made_ready, ended = tx.made_ready, tx.ended
             return value
 
         value = self._database.write(transaction)
         if made_ready:
             self._wakeup.wake(made_ready)
+        if ended:
+            self._result_wakeup.tell(ended)
         return value
 
 

@@ -54,6 +54,7 @@ def _succeed(tx: Transaction, outcomes: list[Succeeded]) -> list[Verdict]:
         ended += number
     tx.run("succeed_jobs", claims, tx.now_ms)
     tx.totals["succeeded"] += ended
+    tx.ended.extend(outcome.id for outcome in outcomes)
     if ended == len(outcomes):
         return [Verdict.OK] * ended
     return [

@@ -82,6 +82,7 @@ def _discard(tx: Transaction, job: JobRow | None, seen_ms: int | None) -> Change
         return ChangeCode.REFUSED
     uniqueness.forget(tx, job.id)
     tx.remove(job.row, job.queue, job.state)
+    tx.ended.append(job.id)
     tx.run("forget_key", job.id)  # else its caller would be sent to a job that is no more
     return ChangeCode.DONE
 

@@ -1,7 +1,8 @@
 """Where a SQLite engine keeps its files, and the rules for that place.
 
-Beside `jobs.db` live `jobs.db.lock` (one writer at a time) and the folder `jobs.db.wake` (sockets
-of those who wait). All of it belongs to one user: files 0600, the folder 0700.
+Beside `jobs.db` live `jobs.db.lock` (one writer at a time) and the folders `jobs.db.wake` (sockets
+of those who wait) and `jobs.db.ends` (sockets of callers that wait for jobs to end). All of it
+belongs to one user: files 0600, the folders 0700.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ class Place:
         self.path = path
         self.lock_path = path.with_name(path.name + ".lock")
         self.wake_path = path.with_name(path.name + ".wake")
+        self.ends_path = path.with_name(path.name + ".ends")
 
     def prepare(self) -> None:
         """Make the database file if there is none, readable by its owner only."""

@@ -125,5 +125,6 @@ def _purge_later(tx: Transaction, queue: str, due_ms: int, row: int) -> Emptied:
 def _clear(tx: Transaction, row: int, job_id: str, line: str, state: str) -> None:
     uniqueness.forget(tx, job_id)
     tx.remove(row, line, state)
+    tx.ended.append(job_id)
     tx.run("forget_key", job_id)
     tx.totals["cleared"] += 1

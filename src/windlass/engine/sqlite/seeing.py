@@ -15,6 +15,7 @@ from windlass.engine.contract import (
     Failure,
     Filter,
     Introductions,
+    JobEnd,
     JobRecord,
     Page,
     SessionRecord,
@@ -44,17 +45,40 @@ def _get(connection: apsw.Connection, job_id: str, now_ms: int) -> JobRecord | N
         now_ms,
         result=result,
         payload=bodies[0][0] if bodies else b"",
-        failures=tuple(
-            Failure(
-                at_ms=at_ms,
-                event=event,
-                attempt=attempt,
-                session=session,
-                started_ms=started_ms,
-                error=error,
-            )
-            for at_ms, event, attempt, session, started_ms, error in failures
-        ),
+        failures=tuple(map(_to_failure, failures)),
+    )
+
+
+def ends(connection: apsw.Connection, ids: Sequence[str], now_ms: int) -> list[JobEnd | None]:
+    return [_end(connection, job_id, now_ms) for job_id in ids]
+
+
+def _end(connection: apsw.Connection, job_id: str, now_ms: int) -> JobEnd | None:
+    found = rows(connection, "read_end", now_ms, job_id)
+    if not found:
+        return None
+    task, state, reason, finished_ms, result, row = found[0]
+    newest = rows(connection, "newest_failure", row) if state == State.DEAD else ()
+    return JobEnd(
+        id=job_id,
+        task=task,
+        state=State(state),
+        reason=Reason(reason) if reason else None,
+        finished_ms=finished_ms,
+        result=result,
+        failure=_to_failure(newest[0]) if newest else None,
+    )
+
+
+def _to_failure(row: Sequence[Any]) -> Failure:
+    at_ms, event, attempt, session, started_ms, error = row
+    return Failure(
+        at_ms=at_ms,
+        event=event,
+        attempt=attempt,
+        session=session,
+        started_ms=started_ms,
+        error=error,
     )
 
 

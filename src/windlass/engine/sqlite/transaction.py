@@ -117,6 +117,7 @@ class Transaction:
         self.counts: Counter[tuple[str, str]] = Counter()
         self.totals: Counter[str] = Counter()
         self.made_ready: Counter[Ready] = Counter()  # how many idle sessions should look
+        self.ended: list[str] = []  # for callers that wait: jobs that may have ended or are gone
         ((*self._stored_meta, self.queues),) = self.rows("read_meta")
         self.sequence, self.last_seen_ms, self.reap_after_ms, *longest = self._stored_meta
         self.longest = LongestLease(*longest)
@@ -191,6 +192,7 @@ class Transaction:
         is_cancelled = target is State.CANCELLED and event is not Event.EXPIRE
         job.reason = Reason.CANCELLED if is_cancelled else reason
         job.finished_ms = self.now_ms
+        self.ended.append(job.id)
         job.keep_until_ms = self.now_ms + max(self.options.dead_ttl_ms, MIN_RECORD_MS)
         self.totals[_ENDINGS[target]] += 1
 

@@ -535,6 +535,7 @@ class QueueMachine(RuleBasedStateMachine):
     def everything_is_the_same(self) -> None:
         known = list(self.known)
         self.same(lambda it: it.get(known))
+        self.same(lambda it: it.ends(known))
         self.same(lambda it: it.find(Filter(), limit=1_000))
         self.same(lambda it: _known_totals(it.stats()))
         self.same(lambda it: it.sessions())

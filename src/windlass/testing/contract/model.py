@@ -49,6 +49,7 @@ from windlass.engine.contract import (
     EngineOptions,
     Filter,
     Introductions,
+    JobEnd,
     JobRecord,
     NewJob,
     Outcome,
@@ -619,6 +620,9 @@ class Model(ScheduleModel):
     def get(self, ids: Sequence[str]) -> list[JobRecord | None]:
         return [self.jobs[id].seen(self.now_ms) if id in self.jobs else None for id in ids]
 
+    def ends(self, ids: Sequence[str]) -> list[JobEnd | None]:
+        return [None if record is None else _end_of(record) for record in self.get(ids)]
+
     def find(self, filter: Filter, cursor: str | None = None, limit: int = 100) -> Page:
         found = [
             replace(job.seen(self.now_ms), payload=b"", result=None, failures=())
@@ -684,6 +688,18 @@ def in_turn(plan: Plan, jobs: Iterable[Job], rank: Callable[[Job], tuple[int, in
     """Queues in the order of the plan, in each the higher priority first, then by place."""
     turns = {queue: -number for number, queue in enumerate(reversed(plan.queues))}
     return sorted(jobs, key=lambda job: (turns.get(queue_of(job.record.queue), 1), rank(job)))
+
+
+def _end_of(record: JobRecord) -> JobEnd:
+    return JobEnd(
+        id=record.id,
+        task=record.task,
+        state=record.state,
+        reason=record.reason,
+        finished_ms=record.finished_ms,
+        result=record.result,
+        failure=record.failures[-1] if record.state is State.DEAD else None,
+    )
 
 
 def _matches(record: JobRecord, filter: Filter) -> bool:

@@ -11,6 +11,7 @@ from typing import Final
 from windlass.testing.contract import (
     test_check,
     test_claim,
+    test_ends,
     test_finish,
     test_lost_replies,
     test_matrix,
@@ -30,6 +31,7 @@ from windlass.testing.contract.world import World
 MODULES: Final = (
     test_check,
     test_claim,
+    test_ends,
     test_finish,
     test_lost_replies,
     test_matrix,

@@ -1,5 +1,6 @@
 -- One bounded bite of upkeep: take back what silent sessions hold, then forget what was kept long
 -- enough.
+-- KEYS: watch_until
 -- ARGV: 1-3 clock, 4 "1" when a dead job is removed only if it is named, 5 so many bytes of others are
 --       given, then ids of such
 -- Returns: {how many jobs were taken back, how many records were removed, whether there is more,
@@ -85,11 +86,16 @@ for _, field in ipairs(fields) do
   write('ZREM', key.key_expiry, field)
   write('HDEL', key.keys, field)
 end
+local unwatched = until_now(key.watch_until)
+for _, id in ipairs(unwatched) do
+  write('ZREM', key.watch_until, id)
+  write('HDEL', key.watch, id)
+end
 flush()
 local sessions = until_now(key.forget)
 for _, session in ipairs(sessions) do
   forget(session)
 end
 settle()
-local is_full = is_cut_short or #ended == BITE or #fields == BITE or #sessions == BITE
+local is_full = is_cut_short or #ended == BITE or #fields == BITE or #sessions == BITE or #unwatched == BITE
 return { reaped, purged, (more or is_full) and 1 or 0, doomed }

@@ -6,6 +6,7 @@
 local is_changed = false  -- what the settings of queues say
 local counts, totals = {}, {}
 local enqueued = 0  -- a total that is kept beside the sequence: most calls that change one change both
+local ends, tell_ends = {}  -- what this call ended or removed, and how its watchers are told
 local made_ready = {}  -- suspects and line -> how many idle sessions have a reason to look
 local is_due_soon = {}  -- suspects and line -> whether idle workers would learn of it too late
 
@@ -90,6 +91,9 @@ local function settle()
     else
       call('HDEL', key.meta, 'queues')
     end
+  end
+  if ends[1] then
+    tell_ends()
   end
   if nobody_waits then
     return

@@ -100,6 +100,7 @@ local function succeed(id, token, result, has_result, ttl_ms)
   save_bytes(id, sub(bytes, 1, MARKS_AT - 1) .. same.middle .. sub(bytes, REST_AT, -texts - 1) .. same.tail)
   local queue = queue_of(bytes)
   succeeded[queue] = (succeeded[queue] or 0) + 1
+  ends[#ends + 1] = id
   return true
 end
 

@@ -5,6 +5,7 @@
 -- with the instant at which the purge visits it, which the index alone remembers.
 -- KEYS: ready due parked held asked keep dead extra
 --@include bookkeeping
+--@include watchers
 local FINAL = { succeeded = true, dead = true, cancelled = true }
 
 --@seldom member_of leave enter move offer_again
@@ -150,6 +151,9 @@ local function move(id, record, event, given)
   end
   if event == 'unroutable' and target == 'ready' then
     record[HOLD] = 'unroutable'
+  end
+  if FINAL[target] then
+    ends[#ends + 1] = id
   end
   record[STATE] = target
   count(record[QUEUE], source, -1)

@@ -38,4 +38,5 @@ local function remove(id, record)
   end
   count(record[QUEUE], record[STATE], -1)
   records[id], packed[id], changed[id] = false, false, nil
+  ends[#ends + 1] = id
 end

@@ -1,0 +1,213 @@
+"""Wake-ups of callers that wait for jobs to end.
+
+1. The first caller that waits binds a datagram socket in a folder beside the database, before it
+   looks at its job; all callers of the engine object share it, threads and coroutines alike.
+2. A commit that ended jobs sends their ids to every socket in the folder. Without a socket there,
+   that is one look into an empty folder.
+3. A thread reads the ids and passes them on. It ends, and removes the socket, when no caller has
+   looked for a while.
+
+A database in memory has no folder: whoever commits passes the ids on. Callers look by themselves
+from time to time, so a lost wake-up costs time and nothing else.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+import threading
+import time
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Final
+
+from windlass.engine.waiting import OfThisProcess, await_readable, new_nudge
+
+OnEnd = Callable[[str], None]
+
+#: The thread ends when no caller has looked for so long, in seconds.
+IDLE_S: Final = 10.0
+#: How long the thread may take to end, in seconds.
+_END_S: Final = 1.0
+#: So many ids are sent at a time.
+_CHUNK: Final = 200
+_MOST_BYTES: Final = 65_536
+_LONGEST_SOCKET_PATH: Final = 100
+
+
+class ResultWakeup:
+    """The wake-ups of one engine object. With no folder, within this object only."""
+
+    def __init__(self, folder: Path | None) -> None:
+        self._folder = folder if hasattr(socket, "AF_UNIX") else None
+        self._hooks: set[OnEnd] = set()
+        self._sockets = OfThisProcess(self._make)
+
+    def _make(self) -> _Sockets:
+        assert self._folder is not None, "without a folder there are no sockets"
+        return _Sockets(self._folder, self._pass_on)
+
+    def listen(self, on_end: OnEnd) -> None:
+        """From now on, and for a while, hear of ends."""
+        self._hooks.add(on_end)
+        if self._folder is not None:
+            self._sockets.get().listen()
+
+    def tell(self, ids: Sequence[str]) -> None:
+        """These jobs have ended, and it is committed."""
+        if self._folder is None:
+            self._pass_on(ids)
+        else:
+            self._sockets.get().tell(ids)
+
+    def _pass_on(self, ids: Sequence[str]) -> None:
+        for hook in tuple(self._hooks):
+            for job_id in ids:
+                hook(job_id)
+
+    def close(self) -> None:
+        self._sockets.close()
+
+
+class _Sockets:
+    """What one engine object has in one process: a socket to be told on, one to tell others."""
+
+    def __init__(self, folder: Path, pass_on: Callable[[Sequence[str]], None]) -> None:
+        self._folder = folder
+        self._pass_on = pass_on
+        self._lock = threading.Lock()
+        self._inbox: _Inbox | None = None
+        self._thread: threading.Thread | None = None
+        self._sender: socket.socket | None = None
+        self._used_at = 0.0
+
+    # --------------------------------------------------------------------------- being told
+
+    def listen(self) -> None:
+        with self._lock:
+            self._used_at = time.monotonic()
+            if self._inbox is not None:
+                return
+            # A path that is too long, no sockets on this file system, or the end of the
+            # interpreter, at which no thread is started any more: looking by themselves remains.
+            with suppress(OSError, RuntimeError):
+                self._start()
+
+    def _start(self) -> None:
+        inbox = _Inbox(self._folder)
+        thread = threading.Thread(
+            target=self._read, args=(inbox,), name="windlass-results", daemon=True
+        )
+        try:
+            thread.start()
+        except RuntimeError:
+            inbox.close()
+            raise
+        self._inbox, self._thread = inbox, thread
+
+    def _read(self, inbox: _Inbox) -> None:
+        try:
+            while self._is_wanted(inbox):
+                self._pass_on(inbox.hear(IDLE_S))
+        finally:
+            inbox.close()
+
+    def _is_wanted(self, inbox: _Inbox) -> bool:
+        """Ask and forget in one step: a caller that looks meanwhile must not rely on it."""
+        with self._lock:
+            if self._inbox is inbox and time.monotonic() - self._used_at > IDLE_S:
+                self._inbox = None
+            return self._inbox is inbox
+
+    # ----------------------------------------------------------------------------- telling
+
+    def tell(self, ids: Sequence[str]) -> None:
+        try:
+            names = os.listdir(self._folder)
+        except OSError:  # no caller has waited yet, or the folder was removed
+            return
+        if names:
+            with self._lock:
+                for at in range(0, len(ids), _CHUNK):
+                    self._send("\n".join(ids[at : at + _CHUNK]).encode(), names)
+
+    def _send(self, message: bytes, names: Sequence[str]) -> None:
+        if self._sender is None:
+            self._sender = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+            self._sender.setblocking(False)
+        with _Paths(self._folder) as path_of:
+            for name in names:
+                try:
+                    self._sender.sendto(message, path_of(name))
+                except ConnectionRefusedError:  # its process is gone
+                    with suppress(OSError):
+                        os.unlink(self._folder / name)
+                except OSError:  # it was closed meanwhile, or does not read
+                    continue
+
+    def close(self) -> None:
+        with self._lock:
+            inbox, self._inbox = self._inbox, None
+            sender, self._sender = self._sender, None
+        if inbox is not None and self._thread is not None:
+            inbox.nudge.give()
+            self._thread.join(_END_S)
+        if sender is not None:
+            sender.close()
+
+
+class _Inbox:
+    """A bound socket. Read and closed by one thread."""
+
+    def __init__(self, folder: Path) -> None:
+        folder.mkdir(mode=0o700, exist_ok=True)
+        self._path = folder / f"{os.getpid()}-{os.urandom(4).hex()}"
+        self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+        self._socket.setblocking(False)
+        try:
+            with _Paths(folder) as path_of:
+                self._socket.bind(path_of(self._path.name))
+            os.chmod(self._path, 0o600)
+        except OSError:
+            self._socket.close()
+            raise
+        self.nudge = new_nudge()
+
+    def hear(self, timeout_s: float) -> list[str]:
+        """The ids of one message, as soon as there is one; none after the time or when nudged."""
+        ready = await_readable([self._socket.fileno(), self.nudge.descriptor], timeout_s)
+        if self._socket.fileno() not in ready:
+            return []
+        with suppress(OSError):
+            return self._socket.recv(_MOST_BYTES).decode().split("\n")
+        return []
+
+    def close(self) -> None:
+        with suppress(OSError):
+            os.unlink(self._path)
+        self._socket.close()
+        self.nudge.close()
+
+
+class _Paths:
+    """Paths of sockets in a folder, through a descriptor of it where they would be too long."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._descriptor: int | None = None
+
+    def __enter__(self) -> Callable[[str], str]:
+        return self._path_of
+
+    def _path_of(self, name: str) -> str:
+        plain = str(self._folder / name)
+        if len(os.fsencode(plain)) <= _LONGEST_SOCKET_PATH:
+            return plain
+        if self._descriptor is None:
+            self._descriptor = os.open(self._folder, os.O_RDONLY)
+        return f"/proc/self/fd/{self._descriptor}/{name}"
+
+    def __exit__(self, *_: object) -> None:
+        if self._descriptor is not None:
+            os.close(self._descriptor)

@@ -1,0 +1,3 @@
+"""On every variant: `windlass.testing.contract.test_ends`."""
+
+from windlass.testing.contract.test_ends import *
