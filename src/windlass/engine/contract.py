@@ -39,6 +39,8 @@ from windlass.engine.claims import (
     Verdict,
 )
 from windlass.engine.jobs import (
+    BATCH,
+    BATCH_BYTES,
     CancelCode,
     ChangeCode,
     Failure,
@@ -50,6 +52,7 @@ from windlass.engine.jobs import (
     PutCode,
     Revival,
     UniqueKey,
+    batches,
 )
 from windlass.engine.records import (
     DueSchedules,
@@ -67,6 +70,8 @@ from windlass.engine.records import (
 )
 
 __all__ = [
+    "BATCH",
+    "BATCH_BYTES",
     "BITE",
     "GONE_SESSION_MS",
     "IDEMPOTENCY_MS",
@@ -116,6 +121,7 @@ __all__ = [
     "UniqueKey",
     "Unroutable",
     "Verdict",
+    "batches",
     "list_records",
 ]
 
@@ -195,7 +201,8 @@ class Engine(Protocol):
 
     def claim(self, session: str, nonce: str, plan: Plan, limit: int) -> Batch:
         """Promote what is due, take back what is lost, then lease up to `limit` jobs to `session`
-        under `nonce`. The nonces of a session sort as text in the order of their use. Under one
+        under `nonce`, the payloads of which have at most `plan.most_bytes` together unless the
+        first alone has more: then `next_in_ms` is 0. The nonces of a session sort as text in the order of their use. Under one
         that is not later than all before, nothing new is leased: a claim that is repeated, or
         arrives late, gives the jobs of the first time, as far as they are still held."""
 
