@@ -33,6 +33,7 @@ from windlass.engine.contract import Batch, Claim, Outcome, Plan, Share, Turn, V
 from windlass.engine.redis import arguments, records
 from windlass.engine.redis.connection import Call, Reply
 from windlass.engine.redis.partitions import Partitions
+from windlass.engine.redis.pool import PIECE
 
 #: More are not leased by one call, however many are asked for.
 MOST_CLAIMS: Final = 500
@@ -212,14 +213,36 @@ class _Asking:
         with_outcomes: bool = True,
         is_last: bool = False,
     ) -> tuple[Call, Sequence[int]]:
+        positions = self.groups.get(partition, []) if with_outcomes else []
+        return self._turn_of(partition, positions, limit, most_bytes, is_last), positions
+
+    def _turn_of(
+        self,
+        partition: int,
+        positions: Sequence[int],
+        limit: int | None,
+        most_bytes: int | None,
+        is_last: bool,
+    ) -> Call:
         if most_bytes is None:
             most_bytes = self._turn.plan.most_bytes
         form = b"%+d %d" if is_last else b"%d %d"
         packed_limit = b"" if limit is None else form % (limit, most_bytes)
-        positions = self.groups.get(partition, []) if with_outcomes else []
         outcomes = [self._turn.outcomes[position] for position in positions]
         packed = [*self._head, packed_limit, *self._plan, *arguments.of_outcomes(outcomes)]
-        return self._make_call(partition, "turn", packed), positions
+        call = self._make_call(partition, "turn", packed)
+        if len(call.command) <= PIECE or len(positions) < 2:
+            return call
+
+        def halves() -> tuple[Call, Call]:
+            """The first only ends claims."""
+            some, others = positions[: len(positions) // 2], positions[len(positions) // 2 :]
+            return (
+                self._turn_of(partition, some, None, None, False),
+                self._turn_of(partition, others, limit, most_bytes, is_last),
+            )
+
+        return replace(call, halves=halves, join=_join_verdicts)
 
     def part(
         self, partition: int, turns: bytes, most_bytes: int
@@ -229,6 +252,10 @@ class _Asking:
         plan = replace(self._turn.plan, queues=queues, shares=(Share(0, len(queues), turns),))
         packed = [*self._head, b"%d %d" % (len(turns), most_bytes), *arguments.of_plan(plan)]
         return self._make_call(partition, "turn", packed), []
+
+
+def _join_verdicts(first: Reply, second: Reply) -> Reply:
+    return [first[0] + second[0], *second[1:]]
 
 
 def divide(plan: Plan, waiting: Sequence[Sequence[int]], limit: int) -> list[bytes]:
