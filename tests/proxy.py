@@ -61,6 +61,7 @@ class Proxy:
         self.passed = dict.fromkeys(Side, 0)  # bytes that came, since the beginning
         self.accepted = 0
         self.cuts = 0  # how many were carried out
+        self.target_port = target_port
         self._target = (target_host, target_port)
         self._pairs: list[_Pair] = []
         self._is_frozen = False
