@@ -1,5 +1,5 @@
-"""An app whose one task has a result of the size that it is told. All of its jobs end together, when
-there is a file `gate` beside the ledger."""
+"""An app whose one task has a result of the size that it is told. All of its jobs end together,
+when there is a file `gate` beside the ledger."""
 
 from __future__ import annotations
 

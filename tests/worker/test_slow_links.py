@@ -10,85 +10,61 @@ import pytest
 
 from tests.proxy import Proxy, Side
 from tests.redis_server import RedisServer, private_server, shared_server
-from tests.worker.yard import Worker, Yard, until
-from windlass import Job, Task
+from tests.worker.bulk import Bulk
+from tests.worker.yard import Yard
 from windlass.core.failure import FailureText
 from windlass.core.states import Reason, State
 
 #: What the link carries in a second. The engine of a worker waits for 5 s without progress.
 SPEED = 4_000_000
 MEGABYTE = 1_000_000
-APP = "tests.worker.bulky:app"
 
 partitions = pytest.mark.parametrize("partitions", [1, 4])
 long_on_four = pytest.mark.parametrize("partitions", [1, pytest.param(4, marks=pytest.mark.slow)])
 
 
-def bulky(label: str, size: int) -> str:
-    """Run by workers alone."""
-    raise NotImplementedError
-
-
-class Bulk:
-    """Jobs with large results, and the link between their worker and its server."""
-
-    def __init__(self, yard: Yard, link: Proxy) -> None:
-        self.yard = yard
-        self.link = link
-        self.task: Task[[str, int], str] = yard.app.task(name="bulky")(bulky)
-
-    def start(self, slots: int, **environment: str) -> Worker:
-        url = self.yard.app.settings.url.replace(f":{self.link.target_port}/", f":{self.link.port}/")
-        given = {"WINDLASS_MAX_PAYLOAD": "5000000", **environment}
-        return self.yard.start(app=APP, slots=slots, url=url, environment=given)
-
-    def end_all(self, number: int) -> None:
-        """Let so many jobs start, and end together."""
-        until(lambda: len(self.yard.events("start")) == number, "all started")
-        self.yard.folder.joinpath("gate").touch()
-
-    def enqueue(self, number: int, size: int) -> list[Job[str]]:
-        return self.task.enqueue_many([(f"job-{at}", size) for at in range(number)])
+@pytest.fixture
+def link() -> Iterator[Proxy]:
+    with Proxy(shared_server().port) as link:
+        yield link
 
 
 @pytest.fixture
-def bulk(tmp_path: Path, partitions: int) -> Iterator[Bulk]:
-    server = shared_server()
-    yard = Yard(tmp_path, "30s", "10s", 3, server.url(partitions=partitions))
-    with Proxy(server.port) as link:
-        yield Bulk(yard, link)
+def bulk(tmp_path: Path, link: Proxy, partitions: int) -> Iterator[Bulk]:
+    yard = Yard(tmp_path, "30s", "10s", 3, shared_server().url(partitions=partitions))
+    yield Bulk(yard, link)
     yard.close()
 
 
 @long_on_four
-def test_large_results_arrive_over_a_slow_link(bulk: Bulk) -> None:
+def test_large_results_arrive_over_a_slow_link(bulk: Bulk, link: Proxy) -> None:
     """All end together; to report them takes longer than one call may stand still."""
-    report(bulk, 24)
+    report(bulk, link, 24)
 
 
 @pytest.mark.slow
 @partitions
-def test_forty_results_of_a_megabyte_arrive_over_a_slow_link(bulk: Bulk) -> None:
-    report(bulk, 40)
+def test_forty_results_of_a_megabyte_arrive_over_a_slow_link(bulk: Bulk, link: Proxy) -> None:
+    report(bulk, link, 40)
 
 
-def report(bulk: Bulk, number: int) -> None:
+def report(bulk: Bulk, link: Proxy, number: int) -> None:
     """In little more than the time that the link needs, and nothing twice."""
     bulk.enqueue(number, MEGABYTE)
-    bulk.link.throttle(SPEED)
+    link.throttle(SPEED)
     worker = bulk.start(number)
     bulk.end_all(number)
     bulk.yard.await_count(State.SUCCEEDED, number)
     assert len(bulk.yard.events("start")) == number
-    assert bulk.link.passed[Side.REQUESTS] < (number + 2) * MEGABYTE
+    assert link.passed[Side.REQUESTS] < (number + 2) * MEGABYTE
     assert "the engine is away" not in worker.log()
     assert worker.stop() == 0
 
 
 @long_on_four
-def test_large_results_arrive_at_a_stop_over_a_slow_link(bulk: Bulk) -> None:
+def test_large_results_arrive_at_a_stop_over_a_slow_link(bulk: Bulk, link: Proxy) -> None:
     jobs = bulk.enqueue(24, MEGABYTE)
-    bulk.link.throttle(SPEED)
+    link.throttle(SPEED)
     worker = bulk.start(24)
     bulk.end_all(len(jobs))
     assert worker.stop() == 0
@@ -97,10 +73,10 @@ def test_large_results_arrive_at_a_stop_over_a_slow_link(bulk: Bulk) -> None:
 
 
 @pytest.mark.parametrize("partitions", [1])
-def test_what_cannot_be_reported_before_the_end_is_told(bulk: Bulk) -> None:
+def test_what_cannot_be_reported_before_the_end_is_told(bulk: Bulk, link: Proxy) -> None:
     """The smallest first: what has no time to arrive are the largest."""
     small, large = bulk.enqueue(5, 10), bulk.enqueue(4, 4_000_000)
-    bulk.link.throttle(SPEED / 2)
+    link.throttle(SPEED / 2)
     worker = bulk.start(9, WINDLASS_SHUTDOWN_GRACE="100ms")
     bulk.end_all(9)
     assert worker.stop() == 0

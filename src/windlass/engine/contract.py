@@ -163,7 +163,10 @@ class Engine(Protocol):
     """Where jobs live. Failing verbs raise `EngineUnavailable`; then the effect is unknown and the
     caller repeats the same call, which is harmless. An engine whose connection breaks may repeat a
     call by itself; the answer is then that of the repeat, which for some verbs is another one:
-    `retry` says refused, `release` that nothing was held."""
+    `retry` says refused, `release` that nothing was held.
+
+    A payload or result that is larger than the place can ever store raises `PayloadTooLarge`, and
+    nothing of the call is done in its partition: repeating it does not help."""
 
     @property
     def location(self) -> str:
@@ -187,8 +190,8 @@ class Engine(Protocol):
 
     def put(self, jobs: Sequence[NewJob]) -> list[Placed]:
         """Store jobs; in each partition all of them, or none when it raises. A known id is left as
-        it is. At most 500 at a time: more than that need not fit into one transaction of every
-        engine.
+        it is. At most `BATCH` jobs with `BATCH_BYTES` of payload at a time: an engine may store
+        more in several steps. Over a link that breaks under them it may store them in halves.
 
         The idempotency key counts first, then the unique key; neither is taken by a job that was
         not stored. A job that waits and is replaced has the queue, priority, times, payload and
@@ -201,10 +204,12 @@ class Engine(Protocol):
 
     def claim(self, session: str, nonce: str, plan: Plan, limit: int) -> Batch:
         """Promote what is due, take back what is lost, then lease up to `limit` jobs to `session`
-        under `nonce`, the payloads of which have at most `plan.most_bytes` together unless the
-        first alone has more: then `next_in_ms` is 0. The nonces of a session sort as text in the order of their use. Under one
+        under `nonce`. The nonces of a session sort as text in the order of their use. Under one
         that is not later than all before, nothing new is leased: a claim that is repeated, or
-        arrives late, gives the jobs of the first time, as far as they are still held."""
+        arrives late, gives the jobs of the first time, as far as they are still held.
+
+        The payloads of a batch have about `plan.most_bytes` together; the first job is leased
+        whatever its size. A batch that this cuts short says `next_in_ms` 0: there is more now."""
 
     def finish(self, outcomes: Sequence[Outcome]) -> list[Verdict]:
         """End or change claims, each fenced by its token."""

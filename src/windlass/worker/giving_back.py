@@ -81,7 +81,9 @@ class GivingBack:
         ends_at: float,
     ) -> None:
         """The same with all else that is in hand, as far as it can be reported by then."""
-        released = [Released(id=job.id, token=job.token, started=True) for job in running]
+        released: list[Outcome] = [
+            Released(id=job.id, token=job.token, started=True) for job in running
+        ]
         # The smallest first, so that as many as possible are reported in the time that is left.
         left = deque(batches(sorted(outcomes + released, key=_precedence), attrgetter("size")))
         try:

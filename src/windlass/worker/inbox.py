@@ -69,9 +69,9 @@ class Inbox:
             self.commands.popleft()()
 
     def collect(self, most: float) -> list[Outcome]:
-        """What was reported: at most so many, and about `BATCH_BYTES` of them, so that other threads
-        and other calls get their turn on a slow link. Outcomes are taken first and put last: so no
-        progress is left behind that would follow the end of its job."""
+        """What was reported: at most `most` outcomes, with about `BATCH_BYTES`, unless `most` is
+        infinite. Outcomes are taken first and put last: so no progress is left behind that would
+        follow the end of its job."""
         outcomes: list[Outcome] = []
         size = 0
         while self.outcomes and len(outcomes) < most:

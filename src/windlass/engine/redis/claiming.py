@@ -244,9 +244,7 @@ class _Asking:
 
         return replace(call, halves=halves, join=_join_verdicts)
 
-    def part(
-        self, partition: int, turns: bytes, most_bytes: int
-    ) -> tuple[Call, Sequence[int]]:
+    def part(self, partition: int, turns: bytes, most_bytes: int) -> tuple[Call, Sequence[int]]:
         """Ask for as many of each queue as it has turns."""
         queues = tuple(dict.fromkeys(self._turn.plan.queues))
         plan = replace(self._turn.plan, queues=queues, shares=(Share(0, len(queues), turns),))

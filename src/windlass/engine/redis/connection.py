@@ -278,9 +278,9 @@ class Server:
             ) from error
         if "invalid bulk length" in text:
             raise PayloadTooLarge(
-                f"The Redis server at {self.address} does not take so large a value ({text}), and "
-                "never will. Store the value elsewhere and pass its key, or raise "
-                "proto-max-bulk-len on the server; set max_payload no higher than that."
+                f"The Redis server at {self.address} cannot take a call or result of this size "
+                f"({text}), and never will: its limit is proto-max-bulk-len. Store the value "
+                "elsewhere and pass its key, or raise the limit; set max_payload below it."
             ) from error
         if not isinstance(error, redis.exceptions.ResponseError) or _advice(error) is not None:
             return error

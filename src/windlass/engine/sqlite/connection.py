@@ -440,9 +440,9 @@ def _map_error(error: Exception, location: str) -> Exception:
         )
     if isinstance(error, apsw.TooBigError):
         return PayloadTooLarge(
-            f"The SQLite database {location} cannot store so large a value ({error}), and never "
-            f"will: a call or result may have {MOST_BYTES:,} bytes there. Store the value elsewhere "
-            "and pass its key, and set max_payload no higher than that.",
+            f"The SQLite database {location} cannot store a call or result of this size ({error}), "
+            f"and never will: its limit is {MOST_BYTES:,} bytes. Store the value elsewhere and "
+            "pass its key, and set max_payload below the limit.",
             limit=MOST_BYTES,
         )
     for kinds, advice in _PASSING:
