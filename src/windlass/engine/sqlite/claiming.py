@@ -232,8 +232,13 @@ def _next_of_tiers(tx: Transaction, plan: Plan, served: Lines, limit: int) -> li
             for queue in named
         ]
         numbers = allot(turns, [len(front) for front in fronts], left)
-        for front, number in zip(fronts, numbers, strict=True):
-            found += front[:number]
+        asked = Counter(turns[:left])
+        # Turns come first: where bytes cut a batch short, no queue uses up those of another.
+        firsts = [min(asked[queue], number) for queue, number in enumerate(numbers)]
+        for front, first_ones in zip(fronts, firsts, strict=True):
+            found += front[:first_ones]
+        for front, first_ones, number in zip(fronts, firsts, numbers, strict=True):
+            found += front[first_ones:number]
     return found
 
 

@@ -16,6 +16,7 @@ from windlass.engine.contract import (
     Progressed,
     Released,
     Retried,
+    Share,
     Snoozed,
     Succeeded,
     Turn,
@@ -160,6 +161,15 @@ def test_a_repeated_claim_gives_the_batch_that_was_cut_short(world: World) -> No
     assert 0 < len(first.claims) < 5
     assert world.claim(nonce="same", most_bytes=250).claims == first.claims
     assert world.claim(nonce="same").claims == first.claims
+
+
+@in_strict_order
+def test_a_batch_that_was_cut_short_keeps_the_turns_of_queues(world: World) -> None:
+    first, *_ = world.put_many(3, queue="a", payload=b"x" * 100)
+    other = world.put(queue="b", payload=b"x" * 100)
+    shares = (Share(0, 2, b"\0\1"),)
+    plan = Plan(queues=("a", "b"), shares=shares, most_bytes=200)
+    assert ids_of(world.engine.claim("worker", world.nonce(), plan, 4)) == [first, other]
 
 
 @in_strict_order
