@@ -5,8 +5,10 @@ that it serves every engine. What can be done, from any other thread:
 
 1. `refuse`, `freeze`, `vanish`: connections are refused, are accepted and get no byte through, or
    are not even answered when they knock; `heal` ends that.
-2. `delay`: every byte arrives later; `drip`: replies arrive in pieces, one after the other.
-3. `reset`: all living connections end, for the client with an RST.
+2. `delay`: every byte arrives later; `drip`: replies arrive in pieces, one after the other;
+   `throttle`: a link of so many bytes a second in each direction, shared by all connections.
+3. `reset`: all living connections end, for the client with an RST; `wear_out`: each one ends so
+   after a number of bytes.
 4. `cut`: so many more bytes pass in one direction, over all connections; the next one ends its
    connection, or holds it. `swallow_reply` is a cut before the first byte of the next reply: then
    the server has done what it was asked, and nobody is told.
@@ -33,6 +35,8 @@ _CHUNK: Final = 65536
 #: So many connections may knock before they are accepted.
 _BACKLOG: Final = 128
 _PATIENCE_S: Final = 5.0
+#: A throttled link reads no more than this ahead of its speed, so that its clients feel it.
+_LINK_BUFFER: Final = 65536
 #: A socket that is closed with this option sends an RST.
 _NO_LINGER: Final = struct.pack("ii", 1, 0)
 
@@ -57,12 +61,16 @@ class Proxy:
         self.passed = dict.fromkeys(Side, 0)  # bytes that came, since the beginning
         self.accepted = 0
         self.cuts = 0  # how many were carried out
+        self.target_port = target_port
         self._target = (target_host, target_port)
         self._pairs: list[_Pair] = []
         self._is_frozen = False
         self._is_listening = False
         self._delay_s = 0.0
         self._drip: tuple[int, float] | None = None
+        self._bytes_per_s = 0.0  # 0 is without a limit
+        self._free_at = dict.fromkeys(Side, 0.0)  # when the throttled link can take more
+        self._most_bytes = 0  # of the requests of one connection; 0 is without a limit
         self._cut: _Cut | None = None
         self._knocking: list[socket.socket] = []
         self._actions: deque[tuple[Callable[[], None], Future[None]]] = deque()
@@ -105,6 +113,15 @@ class Proxy:
     def drip(self, piece_bytes: int, every_s: float) -> None:
         """Let replies arrive in pieces of so many bytes, each so much later than the last one."""
         self._do(lambda: setattr(self, "_drip", (piece_bytes, every_s)))
+
+    def throttle(self, bytes_per_s: float) -> None:
+        """Pass on no more than so many bytes a second in each direction, all connections together.
+        Ends of a connection that is made later have small buffers, as on a real link."""
+        self._do(lambda: self._throttle(bytes_per_s))
+
+    def wear_out(self, after_bytes: int) -> None:
+        """End each connection with an RST once it has passed on so many bytes of requests."""
+        self._do(lambda: setattr(self, "_most_bytes", after_bytes))
 
     def cut(self, side: Side, after_bytes: int, then: Then = Then.RESET) -> None:
         """Once so many bytes have passed in one direction, let the next one end its connection."""
@@ -169,9 +186,14 @@ class Proxy:
 
     def _heal(self) -> None:
         self._is_frozen, self._delay_s, self._drip, self._cut = False, 0.0, None, None
+        self._bytes_per_s, self._most_bytes = 0.0, 0
         self._open_listener()
         for pair in self._pairs:
             self._watch(pair)
+
+    def _throttle(self, bytes_per_s: float) -> None:
+        self._bytes_per_s = bytes_per_s
+        self._listener.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, _LINK_BUFFER)
 
     def _freeze(self) -> None:
         self._is_frozen = True
@@ -244,7 +266,8 @@ class Proxy:
             mask = 0
             if not self._is_frozen and not pair.is_held:
                 reading, writing = pair.flow_from(end), pair.flow_to(end)
-                mask |= 0 if reading.is_ended else EVENT_READ
+                is_busy = bool(self._bytes_per_s and reading.pending)
+                mask |= 0 if reading.is_ended or is_busy else EVENT_READ
                 mask |= EVENT_WRITE if writing.is_blocked else 0
             self._select(pair, end, mask)
 
@@ -274,13 +297,21 @@ class Proxy:
             self._end(pair, with_reset=True)
             return
         self.passed[flow.side] += len(data)
-        if not data:
+        flow.passed += len(data)
+        if flow.side is Side.REQUESTS and 0 < self._most_bytes < flow.passed:
+            self._end(pair, with_reset=True)
+        elif not data:
             flow.is_ended = True
             self._watch(pair)
         elif (cut := self._cut) is not None and cut.side is flow.side:
             self._receive_before_cut(pair, flow, data, cut)
         elif self._drip is not None and flow.side is Side.REPLIES:
             flow.drip(data, *self._drip)
+        elif self._bytes_per_s:
+            begins_at = max(time.monotonic(), self._free_at[flow.side])
+            due = self._free_at[flow.side] = begins_at + len(data) / self._bytes_per_s
+            flow.pending.append((due, data))
+            self._watch(pair)  # nothing more is read before this has passed
         else:
             flow.pending.append((time.monotonic() + self._delay_s, data))
 
@@ -322,7 +353,7 @@ class Proxy:
             return
         if all(flow.is_closed for flow in pair.flows):
             self._end(pair, with_reset=False)
-        elif any(flow.is_blocked for flow in pair.flows):
+        elif self._bytes_per_s or any(flow.is_blocked for flow in pair.flows):
             self._watch(pair)
 
     def _end(self, pair: _Pair, *, with_reset: bool) -> None:
@@ -350,6 +381,7 @@ class _Flow:
         self.source = source
         self.sink = sink
         self.pending: deque[tuple[float, bytes]] = deque()  # when each is due
+        self.passed = 0  # bytes that came
         self.is_ended = False  # the source says no more
         self.is_closed = False  # and the sink was told
         self.is_blocked = False

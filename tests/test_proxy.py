@@ -162,6 +162,31 @@ def test_delayed(proxy: Proxy) -> None:
         assert is_once(is_fast)
 
 
+def test_throttled(proxy: Proxy) -> None:
+    """Both ways together: the sender is held up, and not only the receiver."""
+    proxy.throttle(1_000_000)
+    words = b"x" * 400_000
+    with connect(proxy) as connection:
+        started = time.monotonic()
+        threading.Thread(target=connection.sendall, args=(words,)).start()
+        assert hear(connection, len(words)) == words
+        assert 0.35 <= time.monotonic() - started < SOON_S
+        assert proxy.passed == {Side.REQUESTS: len(words), Side.REPLIES: len(words)}
+        proxy.heal()
+        assert say(connection, b"fast") == b"fast"
+
+
+def test_worn_out(proxy: Proxy) -> None:
+    proxy.wear_out(10)
+    with connect(proxy) as connection:
+        assert say(connection, b"0123456789") == b"0123456789"
+        connection.sendall(b"!")
+        with pytest.raises(ConnectionResetError):
+            connection.recv(1)
+    with connect(proxy) as connection:
+        assert say(connection, b"a new one") == b"a new one"
+
+
 def test_dripping(proxy: Proxy) -> None:
     with connect(proxy) as connection:
         say(connection, b"hello")

@@ -300,11 +300,12 @@ class Windlass(Registrar):
         return task if queue is None else task.using(queue=queue)
 
     def enqueue_many(self, calls: Iterable[Call[R]]) -> list[Job[R]]:
-        """Store calls of several tasks, made by `bind`, 500 at a time in the order given.
+        """Store calls of several tasks, made by `bind`, 500 or 3 MB at a time in the order given.
 
         Each chunk is stored in one step, as a whole or not at all; where the engine has several
-        partitions, that holds for the part of the chunk in each of them. When a chunk fails, the
-        error has a note that says how many jobs were stored before it."""
+        partitions, that holds for the part of the chunk in each of them, and over a connection that
+        breaks again and again for halves of it. When a chunk fails, the error has a note that says
+        how many jobs were stored before it."""
         return store_many(self, self._chunks(calls))
 
     async def aenqueue_many(self, calls: Iterable[Call[R]]) -> list[Job[R]]:

@@ -24,7 +24,7 @@ from typing import Any, Final, TypeVar
 
 import msgspec
 
-from windlass.engine.contract import Engine
+from windlass.engine.contract import BATCH, BATCH_BYTES, Engine
 from windlass.errors import EngineUnavailable
 
 Value = TypeVar("Value")
@@ -35,8 +35,9 @@ Verb = Callable[[Engine, Sequence[Value]], Sequence[Answer]]
 #: Beyond so many values or bytes accepted and not yet answered, callers wait for room.
 MAX_PENDING: Final = 10_000
 MAX_PENDING_BYTES: Final = 16 * 1024 * 1024
-#: At most this many values go into one call of the engine.
-MAX_BATCH: Final = 500
+#: At most this many values, and bytes of them, go into one call of the engine.
+MAX_BATCH: Final = BATCH
+MAX_BATCH_BYTES: Final = BATCH_BYTES
 #: How long the end of a process, or of an app, waits for what was accepted, in seconds.
 FLUSH_SECONDS: Final = 2.0
 
@@ -190,7 +191,11 @@ class Batcher:
                 return []
             verb = next(iter(self._pending))
             line = self._pending.pop(verb)
-            calls = [line.popleft() for _ in range(min(MAX_BATCH, len(line)))]
+            calls = [line.popleft()]
+            size = calls[0].size
+            while line and len(calls) < MAX_BATCH and size + line[0].size <= MAX_BATCH_BYTES:
+                size += line[0].size
+                calls.append(line.popleft())
             if line:
                 self._pending[verb] = line  # behind the other verbs
             return calls

@@ -18,7 +18,6 @@ import functools
 import inspect
 import time
 from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping
-from itertools import islice
 from typing import (
     TYPE_CHECKING,
     Any,
@@ -45,7 +44,7 @@ from windlass.core.ids import check_id, new_id
 from windlass.core.lines import line_of
 from windlass.core.retry import Retry
 from windlass.core.unique import Unique
-from windlass.engine.jobs import NewJob, UniqueKey
+from windlass.engine.jobs import BATCH, BATCH_BYTES, NewJob, UniqueKey
 from windlass.errors import InvalidTask, TaskNotIncluded
 from windlass.job import Job
 from windlass.options import NO_CHOICES, CallOptions, Choices, Moment, read_call_options
@@ -59,8 +58,9 @@ if TYPE_CHECKING:
 P = ParamSpec("P")
 R_co = TypeVar("R_co", covariant=True)
 
-#: `enqueue_many` stores so many jobs at a time: all of them, or none.
-CHUNK: Final = 500
+#: `enqueue_many` stores at most `BATCH` jobs, whose calls have so many bytes, at a time: all of
+#: them, or none. It leaves room for what is stored around each call.
+CHUNK_BYTES: Final = BATCH_BYTES * 3 // 4
 DEFAULT_QUEUE: Final = "default"
 DEFAULT_PRIORITY: Final = 0
 
@@ -215,7 +215,8 @@ class Task(Generic[P, R_co]):
         return Call(self, self.codec.encode(args, kwargs))
 
     def enqueue_many(self, calls: Iterable[Call[R_co] | tuple[Any, ...]]) -> list[Job[R_co]]:
-        """Store many calls, 500 at a time; in each partition each chunk as a whole or not at all.
+        """Store many calls, 500 or 3 MB at a time; in each partition each chunk as a whole or not
+        at all, unless the connection breaks again and again: then in halves.
 
         A call comes from `bind`, or is a tuple of positional arguments. What `bind` was told by
         `using` comes before what this task was told. When a chunk fails, the error has a note that
@@ -416,8 +417,19 @@ def chunks_of(
     """What `enqueue_many` was given, as calls, a chunk at a time."""
     if isinstance(calls, str | bytes | Mapping | Call) or not isinstance(calls, Iterable):
         _refuse_all(calls, expected)
-    rest = iter(calls)
-    while chunk := [read(call) for call in islice(rest, CHUNK)]:
+    chunk: list[Call[Any]] = []
+    size = 0
+    for given in calls:
+        call = read(given)
+        size += len(call._encoded)
+        if size > CHUNK_BYTES and chunk:
+            yield chunk
+            chunk, size = [], len(call._encoded)
+        chunk.append(call)
+        if len(chunk) == BATCH:
+            yield chunk
+            chunk, size = [], 0
+    if chunk:
         yield chunk
 
 

@@ -10,7 +10,14 @@ from typing import Any
 import pytest
 
 from windlass import EngineError, EngineUnavailable, Windlass, batching
-from windlass.batching import MAX_BATCH, MAX_PENDING, MAX_PENDING_BYTES, Batcher, Verb
+from windlass.batching import (
+    MAX_BATCH,
+    MAX_BATCH_BYTES,
+    MAX_PENDING,
+    MAX_PENDING_BYTES,
+    Batcher,
+    Verb,
+)
 from windlass.engine.contract import Engine
 
 
@@ -103,6 +110,20 @@ def test_what_piles_up_goes_in_one_batch(batcher: Batcher, gate: Gate) -> None:
 
     asyncio.run(main())
     assert gate.batches == [["first"], list(range(MAX_BATCH)), [MAX_BATCH]]
+
+
+def test_a_batch_has_a_bounded_number_of_bytes(batcher: Batcher, gate: Gate) -> None:
+    """One value may have more; it goes alone."""
+    sizes = [MAX_BATCH_BYTES // 2, MAX_BATCH_BYTES // 2, 1, 2 * MAX_BATCH_BYTES, 1, 1]
+
+    async def main() -> None:
+        first = await hold(batcher, gate)
+        rest = await start([batcher.call(gate, at, size) for at, size in enumerate(sizes)])
+        gate.open.set()
+        await asyncio.gather(first, *rest)
+
+    asyncio.run(main())
+    assert gate.batches == [["first"], [0, 1], [2], [3], [4, 5]]
 
 
 def test_verbs_take_turns(batcher: Batcher, gate: Gate) -> None:

@@ -31,6 +31,7 @@ from windlass import (
 from windlass.core.envelope import unpack
 from windlass.core.ids import new_nonce
 from windlass.engine.contract import NewJob, Placed, Plan
+from windlass.task import CHUNK_BYTES
 
 USER = UUID("6f2b1f0a-0c7e-4a3e-9d50-0d8a3c1a2b3c")
 
@@ -46,6 +47,10 @@ def charge(app: Windlass) -> Task[..., str]:
 
 @pytest.fixture
 def puts(app: Windlass, monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    return note_puts(app, monkeypatch)
+
+
+def note_puts(app: Windlass, monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """The sizes of the batches that reach the engine."""
     sizes: list[int] = []
     put = app.engine.put
@@ -213,6 +218,25 @@ def test_coroutines_store_many_the_same(
     assert puts == [500, 1]
     assert [args[1] for args, _ in stored_calls(app)] == list(range(501))
     assert [job.info().id for job in jobs] == [job.id for job in jobs]
+
+
+@pytest.mark.parametrize("is_async", [False, True])
+def test_a_chunk_has_a_bounded_number_of_bytes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_async: bool
+) -> None:
+    """A call may have more than a chunk; it is stored alone."""
+    with Windlass(f"sqlite:///{tmp_path / 'own.db'}", max_payload=10_000_000) as app:
+        sizes = note_puts(app, monkeypatch)
+        note = app.task(name="note")(take_note)
+        texts = ["x" * size for size in [CHUNK_BYTES // 3] * 5 + [CHUNK_BYTES + 1] + [1, 1]]
+        calls = [note.bind(text) for text in texts]
+        jobs = asyncio.run(note.aenqueue_many(calls)) if is_async else note.enqueue_many(calls)
+        assert len(jobs) == len(texts)
+        assert sizes == [2, 2, 1, 1, 2]
+
+
+def take_note(text: str) -> None:
+    """Never run."""
 
 
 def test_no_calls_are_no_jobs(charge: Task[..., str], puts: list[int]) -> None:

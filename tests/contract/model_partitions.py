@@ -75,8 +75,9 @@ class PartitionedModel(ScheduleModel):
 
         def note(partition: int, name: str, packed: Sequence[bytes]) -> Any:
             session, _, *rest = packed
-            limit = None if name == "prepare" else int(rest.pop(0) or 0)
-            self._visits.append(Visit(partition, session.decode(), limit, _to_plan(rest)))
+            limit, most_bytes = (None, 0) if name == "prepare" else _to_limit(rest.pop(0))
+            plan = replace(_to_plan(rest), most_bytes=most_bytes)
+            self._visits.append(Visit(partition, session.decode(), limit, plan))
             return make_call(partition, name, packed)
 
         engine._claiming._make_call = note
@@ -167,9 +168,12 @@ class PartitionedModel(ScheduleModel):
         if any(batch.gone for batch in batches):
             return Turn(verdicts=verdicts, batch=Batch(gone=True))
         is_enough = bool(limit) and len(claims) >= limit
-        assert is_enough or {visit.partition for visit in visits} == set(range(len(self._models)))
+        is_used_up = sum(len(claim.payload) for claim in claims) >= plan.most_bytes
+        are_all = {visit.partition for visit in visits} == set(range(len(self._models)))
+        assert are_all or is_enough or is_used_up
         jobs = self.jobs
         dues = [batch.next_in_ms for batch in batches if batch.next_in_ms is not None]
+        dues += [] if are_all or is_enough else [0]
         batch = Batch(
             claims=tuple(
                 job.as_claim() for job in in_turn(plan, [jobs[c.id] for c in claims], self._rank)
@@ -293,6 +297,12 @@ class PartitionedModel(ScheduleModel):
                 info=known.info or record.info,
             )
         return [found[name] for name in sorted(found)]
+
+
+def _to_limit(packed: bytes) -> tuple[int, int]:
+    """How many jobs, and of how many bytes; nothing where only claims are ended."""
+    limit, most_bytes = packed.split() or (b"0", b"0")
+    return int(limit), int(most_bytes)
 
 
 def _to_plan(packed: Sequence[bytes]) -> Plan:

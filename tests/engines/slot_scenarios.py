@@ -82,17 +82,6 @@ EMPTIES: Final[dict[str, set[str]]] = {
         *("asked", "due", "extra", "held", "idle", "lease", "parked", "ready", "waiters"),
         "watch",
     },
-        "asked",
-        "due",
-        "extra",
-        "held",
-        "lease",
-        "parked",
-        "ready",
-        "idle",
-        "waiters",
-        "watch",
-    },
     "wait": {"idle", "waiters", "watch"},
     "unschedule": {"schedule", "schedule_due", "schedule_names"},
 }
@@ -460,6 +449,20 @@ def more_than_one_bite(stage: Stage) -> None:
     stage.engine.close("worker", [jobs[0].id, jobs[1].id], "killed")
 
 
+def large_jobs_are_put_and_claimed(stage: Stage) -> None:
+    """The first of them is noted, by each way in which a body is stored; then claims measure."""
+    large = b"x" * 9_000
+    stage.world.put_many(3, payload=large)
+    for _ in range(2):
+        stage.world.claim(most_bytes=10_000)
+    leave_nothing(stage)
+    stage.add_waiter()
+    stage.world.put(payload=large)
+    stage.world.put(unique=unique())
+    stage.world.put(unique=unique(OnConflict.REPLACE), payload=large)
+    leave_nothing(stage)
+
+
 def a_claim_over_partitions_is_prepared(stage: Stage) -> None:
     """There is one partition here, and a claim does not need to be prepared: so by hand."""
     stage.world.put(run_in_ms=1_000)
@@ -549,6 +552,7 @@ SCENARIOS: Final[tuple[Callable[[Stage], None], ...]] = (
     the_clock_goes_back,
     an_operator_changes_the_only_job,
     the_only_progress_is_dropped,
+    large_jobs_are_put_and_claimed,
     the_only_result_is_dropped,
     the_only_schedule_comes_and_goes,
     more_than_one_bite,

@@ -154,6 +154,8 @@ def live_with_a_waiter(url: str, folder: Path, tries: int = 1) -> None:
     try:
         world = World(variant)
         live_a_life(world)
+        large = world.put(payload=b"x" * 10_000, queue="large")
+        assert [claim.id for claim in world.claim("large", queues=("large",)).claims] == [large]
         world.engine.discard(world.ids())
         world.everything()
         assert world.engine.check() == []

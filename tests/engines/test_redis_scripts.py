@@ -95,7 +95,8 @@ def test_the_numbers_in_lua_are_those_of_the_contract() -> None:
     stray = {"STRAY_BASE_MS": states.stray_delay_ms(0), "STRAY_CAP_MS": states.stray_delay_ms(99)}
     assert found == {
         "BITE": contract.BITE,
-        "CHUNK": 500,
+        "CHUNK": contract.BATCH,
+        "SMALL_BODY": contract.BATCH_BYTES // contract.BATCH // 1024 * 1024,
         "MAX_FAILURES": contract.MAX_FAILURES,
         "MIN_RECORD_MS": contract.MIN_RECORD_MS,
         "IDEMPOTENCY_MS": contract.IDEMPOTENCY_MS,

@@ -17,11 +17,13 @@ import pytest
 from tests.worker.faulty import lose_reply, lose_request, once
 from tests.worker.rig import SLOTS, Rig
 from tests.worker.yard import until
-from windlass.core.states import Counters, State
-from windlass.engine.contract import Outcome, Plan, Retried, Succeeded, Verdict
-from windlass.errors import EngineUnavailable
+from windlass.core.failure import FailureText
+from windlass.core.states import Counters, Reason, State
+from windlass.engine.contract import BATCH_BYTES, Outcome, Plan, Retried, Succeeded, Verdict
+from windlass.errors import EngineError, EngineUnavailable, PayloadTooLarge
 from windlass.job import Job
 from windlass.worker import pump as pump_module
+from windlass.worker.inbox import Inbox
 from windlass.worker.lease import Lease
 from windlass.worker.line import Line
 from windlass.worker.nonces import Nonces
@@ -467,3 +469,62 @@ def test_jobs_that_run_alone_are_sent_away_and_told_of_at_once(
 
 
 def _alone() -> None: ...
+
+
+def test_a_result_that_the_engine_never_stores_ends_its_job_alone(
+    rig: Rig, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Also when the engine is away in the middle of it."""
+    rig.gate.clear()
+    jobs = [rig.task.enqueue(number) for number in range(3)]
+
+    def choke(real: Callable[[], Any], arguments: tuple[Any, ...]) -> Any:
+        outcomes: list[Outcome] = next(part for part in arguments if isinstance(part, list))
+        if any(isinstance(one, Succeeded) and one.id == jobs[2].id for one in outcomes):
+            raise PayloadTooLarge("so large a value is never stored")
+        return real()
+
+    def choke_once_away(real: Callable[[], Any], arguments: tuple[Any, ...]) -> Any:
+        rig.faulty.faults["finish"] = choke
+        return lose_reply(real)
+
+    rig.start()
+    until(lambda: len(rig.starts) == 3, "all running")
+    rig.faulty.faults |= {"turn": choke, "finish": choke_once_away}
+    rig.gate.set()
+    record = rig.await_state(jobs[2].id, State.DEAD)
+    assert record.reason is Reason.BAD_RESULT
+    (failure,) = record.failures
+    assert FailureText.unpack(failure.error).name == "PayloadTooLarge"
+    for job in jobs[:2]:
+        rig.await_state(job.id, State.SUCCEEDED)
+    assert f"the result of job {jobs[2].id} is too large for the engine" in caplog.text
+
+
+def test_a_refusal_is_not_called_an_outage(rig: Rig, caplog: pytest.LogCaptureFixture) -> None:
+    def refuse(_real: Callable[[], Any]) -> NoReturn:
+        raise EngineError("the rights of this user do not suffice")
+
+    rig.faulty.faults["turn"] = once(refuse)
+    job = rig.task.enqueue(1)
+    rig.start()
+    rig.await_state(job.id, State.SUCCEEDED)
+    assert "the engine refused a call, retrying until it accepts it: the rights" in caplog.text
+    assert "the engine is away" not in caplog.text
+
+
+def test_a_round_trip_takes_a_bounded_number_of_bytes() -> None:
+    inbox = Inbox()
+    for number in range(10):
+        inbox.report(succeeded(number, BATCH_BYTES // 4))
+    inbox.report(succeeded(10, 3 * BATCH_BYTES))
+    inbox.report(succeeded(11, 1))
+    taken = []
+    while outcomes := inbox.collect(400):
+        taken.append(len(outcomes))
+    assert taken == [4, 4, 2, 1, 1]
+
+
+def succeeded(number: int, size: int) -> Succeeded:
+    result = b"x" * size
+    return Succeeded(id=f"job-{number}", token="token", result=result, result_ttl_ms=1)

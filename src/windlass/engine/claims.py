@@ -11,6 +11,7 @@ import msgspec
 
 from windlass.core.lines import may_take, queue_of
 from windlass.core.states import Counters, Reason
+from windlass.engine.jobs import BATCH_BYTES
 
 
 class Share(msgspec.Struct, frozen=True):
@@ -32,6 +33,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     suspects: bool = False  # claim only jobs that must run alone, instead of all the others
     shares: tuple[Share, ...] = ()  # where not the order alone decides; ascending, and apart
     labels: tuple[str, ...] = ()  # of this worker: jobs that require others are not for it
+    most_bytes: int = BATCH_BYTES  # of the payloads of one batch; a single one may have more
 
     def serves(self, line: str) -> bool:
         """Whether jobs of a line may be claimed, as far as queues and labels go."""
@@ -94,21 +96,38 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     id: str
     token: str
 
+    @property
+    def size(self) -> int:
+        """How many bytes travel with it."""
+        return 0
+
 
 class Succeeded(Outcome, frozen=True, kw_only=True):
     result: bytes | None = None  # None stores no result
     result_ttl_ms: int = 0
+
+    @property
+    def size(self) -> int:
+        return len(self.result or b"")
 
 
 class Retried(Outcome, frozen=True, kw_only=True):
     delay_ms: int
     error: bytes
 
+    @property
+    def size(self) -> int:
+        return len(self.error)
+
 
 class Buried(Outcome, frozen=True, kw_only=True):
     reason: Reason
     error: bytes
     started: bool = True  # False when it was buried without being run
+
+    @property
+    def size(self) -> int:
+        return len(self.error)
 
 
 class Released(Outcome, frozen=True, kw_only=True):
@@ -130,6 +149,10 @@ class Progressed(Outcome, frozen=True, kw_only=True):
     """Not an end: the job goes on, and this is how far it is."""
 
     progress: bytes
+
+    @property
+    def size(self) -> int:
+        return len(self.progress)
 
 
 class Verdict(StrEnum):

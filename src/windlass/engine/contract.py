@@ -41,6 +41,8 @@ from windlass.engine.claims import (
     WakeUp,
 )
 from windlass.engine.jobs import (
+    BATCH,
+    BATCH_BYTES,
     CancelCode,
     ChangeCode,
     Failure,
@@ -53,6 +55,7 @@ from windlass.engine.jobs import (
     PutCode,
     Revival,
     UniqueKey,
+    batches,
 )
 from windlass.engine.records import (
     DueSchedules,
@@ -71,6 +74,8 @@ from windlass.engine.records import (
 )
 
 __all__ = [
+    "BATCH",
+    "BATCH_BYTES",
     "BITE",
     "GONE_SESSION_MS",
     "IDEMPOTENCY_MS",
@@ -126,6 +131,7 @@ __all__ = [
     "Verdict",
     "Waiter",
     "WakeUp",
+    "batches",
     "list_records",
 ]
 
@@ -174,7 +180,10 @@ class Engine(Protocol):
     """Where jobs live. Failing verbs raise `EngineUnavailable`; then the effect is unknown and the
     caller repeats the same call, which is harmless. An engine whose connection breaks may repeat a
     call by itself; the answer is then that of the repeat, which for some verbs is another one:
-    `retry` says refused, `release` that nothing was held."""
+    `retry` says refused, `release` that nothing was held.
+
+    A payload or result that is larger than the place can ever store raises `PayloadTooLarge`, and
+    nothing of the call is done in its partition: repeating it does not help."""
 
     @property
     def location(self) -> str:
@@ -198,8 +207,8 @@ class Engine(Protocol):
 
     def put(self, jobs: Sequence[NewJob]) -> list[Placed]:
         """Store jobs; in each partition all of them, or none when it raises. A known id is left as
-        it is. At most 500 at a time: more than that need not fit into one transaction of every
-        engine.
+        it is. At most `BATCH` jobs with `BATCH_BYTES` of payload at a time: an engine may store
+        more in several steps. Over a link that breaks under them it may store them in halves.
 
         The idempotency key counts first, then the unique key; neither is taken by a job that was
         not stored. A job that waits and is replaced has the queue, priority, times, payload and
@@ -219,6 +228,9 @@ class Engine(Protocol):
         under `nonce`. The nonces of a session sort as text in the order of their use. Under one
         that is not later than all before, nothing new is leased: a claim that is repeated, or
         arrives late, gives the jobs of the first time, as far as they are still held.
+
+        The payloads of a batch have about `plan.most_bytes` together; the first job is leased
+        whatever its size. A batch that this cuts short says `next_in_ms` 0: there is more now.
 
         Give `is_last` for a nonce that was handed to `wait`: then it is used up even when there
         was nothing to claim, and no put leases a job under it later."""

@@ -7,7 +7,9 @@ about a job, needs no more.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator, Sequence
 from enum import StrEnum
+from typing import Final, TypeVar
 
 import msgspec
 
@@ -15,6 +17,26 @@ from windlass.core.durations import LATEST_MS, LATEST_YEAR, MAX_DURATION_MS, des
 from windlass.core.states import Counters, Hold, Reason, State
 from windlass.core.unique import OnConflict, Until
 from windlass.errors import EngineError
+
+T = TypeVar("T")
+
+#: At most this many items, and about this many bytes of them, go into one step of an engine. A
+#: single item may have more.
+BATCH: Final = 500
+BATCH_BYTES: Final = 4 * 1024 * 1024
+
+
+def batches(items: Sequence[T], size_of: Callable[[T], int]) -> Iterator[Sequence[T]]:
+    """Cut items into batches of at most `BATCH`, and at most `BATCH_BYTES` unless one alone has
+    more."""
+    begin = size = 0
+    for at, item in enumerate(items):
+        size += (item_size := size_of(item))
+        if at > begin and (size > BATCH_BYTES or at - begin >= BATCH):
+            yield items[begin:at]
+            begin, size = at, item_size
+    if begin < len(items):
+        yield items[begin:]
 
 
 class UniqueKey(msgspec.Struct, frozen=True, kw_only=True):

@@ -97,6 +97,12 @@ EVENTS: Final[Mapping[str, Event]] = {
         "task_unknown", ("task",)
     ),
     "the outcome of job %s cannot be reported and is dropped": Event("outcome_lost", ("job_id",)),
+    "the result of job %s is too large for the engine, the job is dead: %s": Event(
+        "result_too_large", ("job_id", "why")
+    ),
+    "could not report %s before the end, these jobs run again: %s": Event(
+        "outcomes_unreported", ("number", "job_ids")
+    ),
     "refused %s, for jobs that are in other hands: %s": Event(
         "outcomes_refused", ("number", "job_ids")
     ),
@@ -163,6 +169,9 @@ EVENTS: Final[Mapping[str, Event]] = {
     ),
     "taken back from workers that fell silent: %s": Event("jobs_taken_back", ("number",)),
     "the engine is away; trying until it is back: %s": Event("engine_away", ("why",)),
+    "the engine refused a call, retrying until it accepts it: %s": Event(
+        "engine_refused", ("why",)
+    ),
     "the engine is back: %s": Event("engine_back", ("engine",)),
     "the engine has not answered within %g s, and is waited for: %s": Event(
         "engine_slow", ("limit_s", "engine")

@@ -11,11 +11,12 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
+from math import inf
 from queue import Empty, SimpleQueue
 from time import monotonic
 from typing import TypeVar
 
-from windlass.engine.contract import Claim, Outcome, Progressed
+from windlass.engine.contract import BATCH_BYTES, Claim, Outcome, Progressed
 
 _T = TypeVar("_T")
 
@@ -68,10 +69,15 @@ class Inbox:
             self.commands.popleft()()
 
     def collect(self, most: float) -> list[Outcome]:
-        """What was reported. Outcomes are taken first and put last: so no progress is left behind
-        that would follow the end of its job."""
+        """What was reported: at most `most` outcomes, with about `BATCH_BYTES`, unless `most` is
+        infinite. Outcomes are taken first and put last: so no progress is left behind that would
+        follow the end of its job."""
         outcomes: list[Outcome] = []
+        size = 0
         while self.outcomes and len(outcomes) < most:
+            size += self.outcomes[0].size
+            if size > BATCH_BYTES and outcomes and most < inf:
+                break
             outcomes.append(self.outcomes.popleft())
         if self._progress and (outcomes or self.progress_due_s() <= 0):
             self._last_progress_at = monotonic()

@@ -23,6 +23,8 @@ from threading import Event
 from time import monotonic
 from typing import Any, NoReturn
 
+from msgspec.structs import replace
+
 from windlass.core.counting import Count
 from windlass.engine.contract import (
     Batch,
@@ -36,12 +38,12 @@ from windlass.engine.contract import (
     Turn,
     Verdict,
 )
-from windlass.errors import EngineError
+from windlass.errors import EngineError, EngineUnavailable, PayloadTooLarge
 from windlass.task import Task
 from windlass.worker.adoption import Adoption
 from windlass.worker.backoff import Backoff
 from windlass.worker.calls import Call, Owner
-from windlass.worker.giving_back import GivingBack
+from windlass.worker.giving_back import LEAVE_S, GivingBack
 from windlass.worker.idle_wait import LOOK, IdleWait
 from windlass.worker.inbox import Inbox
 from windlass.worker.intake import Intake
@@ -114,6 +116,7 @@ class Pump:
         self._intake = Intake(tasks, line, inbox.outcomes, is_solo=self._plan.suspects)
         self.rounds = 0  # it grows as long as the pump goes on, be the engine there or away
         self._handing_back = Event()  # cuts a back-off short
+        self._leave_by = inf
         self._giving_back = GivingBack(engine, nonces, inbox, self._note_away)
         # What the pump's thread touches, or the one that acts in its place.
         self._unsettled: Call | None = None
@@ -140,6 +143,7 @@ class Pump:
 
     def hand_back(self) -> None:
         """Give back everything in hand, and end the process."""
+        self._leave_by = monotonic() + LEAVE_S
         self._handing_back.set()
         self._inbox.command(self._give_back_all)
 
@@ -254,12 +258,18 @@ class Pump:
     def _repeat(self, call: Call) -> tuple[Turn, Call]:
         """Make the call until its reply is known."""
         backoff = Backoff(0.05, 2.0)
+        is_too_large = False
         while True:
             self.rounds += 1
             try:
                 if self._is_away:
                     call = self._unsettled = self._come_back(call)
+                if is_too_large:
+                    call = self._unsettled = self._report_each(call)
+                    is_too_large = False
                 turn = self._send(call)
+            except PayloadTooLarge:
+                is_too_large = True
             except EngineError as error:
                 self._note_away(error)
                 if self._has_nothing_in_hand(call):
@@ -270,6 +280,13 @@ class Pump:
                 self._note_back()
                 self._table.note_answer(monotonic())
                 return turn, call
+
+    def _report_each(self, call: Call) -> Call:
+        """One of the outcomes can never be stored: report them one by one, and go on without."""
+        outcomes, verdicts = self._giving_back.report_each(call.outcomes)
+        self._count_refused(outcomes, verdicts)
+        self._nonces.end(outcomes)
+        return replace(call, outcomes=[])
 
     def _has_nothing_in_hand(self, call: Call) -> bool:
         """Whether to end though the reply is unknown. What the call may have claimed has not
@@ -307,8 +324,10 @@ class Pump:
         return Call(self._session, call.outcomes)
 
     def _note_away(self, error: EngineError) -> None:
-        if not self._is_away:
+        if not self._is_away and isinstance(error, EngineUnavailable):
             log.warning("the engine is away; trying until it is back: %s", error)
+        elif not self._is_away:
+            log.error("the engine refused a call, retrying until it accepts it: %s", error)
         self._is_away = True
 
     def _note_back(self) -> None:
@@ -523,7 +542,8 @@ class Pump:
         unsettled = self._unsettled or Call(self._session, [])
         outcomes = unsettled.outcomes + self._collect(inf)
         try:
-            self._giving_back.leave_all(outcomes, running, self._unknown(unsettled))
+            unknown = self._unknown(unsettled)
+            self._giving_back.leave_all(outcomes, running, unknown, self._leave_by)
         finally:
             self._owner.end_at_once()
 

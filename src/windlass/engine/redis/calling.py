@@ -13,20 +13,28 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Final, TypeVar
 
+from msgspec.structs import replace
+
 from windlass.core.ids import new_id
-from windlass.engine.contract import EngineOptions
+from windlass.engine.contract import BATCH, BATCH_BYTES, EngineOptions, batches
 from windlass.engine.redis import keys, opening, scripts
 from windlass.engine.redis.address import Address
 from windlass.engine.redis.connection import Call, Reply, Server
 from windlass.engine.redis.opening import Births, Fitness
 from windlass.engine.redis.partitions import Partitions
+from windlass.engine.redis.pool import PIECE
 from windlass.engine.redis.scripts import Prefixes
+from windlass.errors import EngineUnavailable
 
 T = TypeVar("T")
 R = TypeVar("R")
 
 #: At most so many items go into one call.
-CHUNK: Final = 500
+CHUNK: Final = BATCH
+
+
+def _no_bytes(_item: object) -> int:
+    return 0
 
 
 class Caller:
@@ -56,6 +64,27 @@ class Caller:
         words = [str(self.clock_offset_ms).encode(), *self._limits, *packed]
         return Call(found.by_digest.command(words), found, words)
 
+    def _call_for(
+        self,
+        partition: int,
+        name: str,
+        items: Sequence[T],
+        pack: Callable[[Sequence[T]], list[bytes]],
+    ) -> Call:
+        """One that can be halved if it is large: its reply is a list with the answers to all."""
+        call = self._call(partition, name, pack(items))
+        if len(call.command) <= PIECE or len(items) == 1:
+            return call
+
+        def halves() -> tuple[Call, Call]:
+            some, others = items[: len(items) // 2], items[len(items) // 2 :]
+            return (
+                self._call_for(partition, name, some, pack),
+                self._call_for(partition, name, others, pack),
+            )
+
+        return replace(call, halves=halves)
+
     def _bare_call(self, partition: int, name: str, packed: Sequence[bytes]) -> Call:
         """Of a script that asks for nothing but what it is given here."""
         found = self._prefixes_of(name, partition)
@@ -66,6 +95,17 @@ class Caller:
         if self._fitness is None or self._server.has_forgotten:
             self._open(deadline)
         return self._server.run(calls, deadline) if calls else []
+
+    def _run_in_turn(self, calls: Sequence[Call]) -> list[Reply]:
+        """The same for more than should be under way at once."""
+        replies: list[Reply] = []
+        for call in calls:
+            try:
+                replies += self._run([call])
+            except EngineUnavailable as error:
+                error.unsent = error.unsent and not replies
+                raise
+        return replies
 
     def _broadcast(self, name: str, packed: Sequence[bytes] = ()) -> list[Reply]:
         """The same call in every partition."""
@@ -80,19 +120,24 @@ class Caller:
         pack: Callable[[Sequence[T]], list[bytes]],
         unpack: Callable[[Sequence[T], Sequence[Reply]], Sequence[R]],
         place: Callable[[str], int] | None = None,
+        size_of: Callable[[T], int] = _no_bytes,
     ) -> list[R]:
-        """One call for each partition that has some of the items; the answers in their order."""
-        if self._partitions.number == 1 and 0 < len(items) <= CHUNK:
-            (reply,) = self._run([self._call(0, name, pack(items))])
+        """One call for each partition that has some of the items; the answers in their order. Items
+        that have more than the bytes of a batch go in several calls, one after the other."""
+        is_small = len(items) <= 1 or sum(map(size_of, items)) <= BATCH_BYTES
+        if self._partitions.number == 1 and 0 < len(items) <= CHUNK and is_small:
+            (reply,) = self._run([self._call_for(0, name, items, pack)])
             return list(unpack(items, reply))
         calls: list[Call] = []
         where: list[Sequence[int]] = []
         for partition, positions in self._partitions.group(items, id_of, place).items():
-            for chunk in chunks(positions):
-                calls.append(self._call(partition, name, pack([items[at] for at in chunk])))
+            for chunk in batches(positions, lambda at: size_of(items[at])):
+                some = [items[at] for at in chunk]
+                calls.append(self._call_for(partition, name, some, pack))
                 where.append(chunk)
         answers: dict[int, R] = {}
-        for chunk, reply in zip(where, self._run(calls), strict=True):
+        replies = self._run(calls) if is_small else self._run_in_turn(calls)
+        for chunk, reply in zip(where, replies, strict=True):
             asked = [items[at] for at in chunk]
             answers.update(zip(chunk, unpack(asked, reply), strict=True))
         return [answers[at] for at in range(len(items))]
@@ -132,7 +177,3 @@ class Caller:
         names = [keys.key(self._address.namespace, number, "meta") for number in numbers]
         asked = [scripts.pack(b"HGET", name.encode(), b"born") for name in names]
         return self._server.ask(asked, self._server.deadline())
-
-
-def chunks(items: Sequence[T]) -> list[Sequence[T]]:
-    return [items[at : at + CHUNK] for at in range(0, len(items), CHUNK)]

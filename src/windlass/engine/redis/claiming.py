@@ -8,9 +8,13 @@ the nonce of each session's latest claim is remembered here, and a repeat asks e
 what is held under it, and for nothing new. That is enough because a session belongs to one engine
 object, that of its child: no other one repeats its claims.
 
+A batch has a budget of bytes. What one partition leaves of it is for the next one; when nothing is
+left, no other is asked, and the batch says that there is more.
+
 Under a plan of several queues no partition may fill up with what comes later in the plan while
 another has what comes first. So all are asked first how much there is of each queue, which is one
-more round trip, and then each for its part.
+more round trip, and then each for its part. Each then has its part of the budget too: with large
+payloads a partition may give jobs of a later queue while another still has some of an earlier one.
 """
 
 from __future__ import annotations
@@ -29,6 +33,7 @@ from windlass.engine.contract import Batch, Claim, Outcome, Plan, Share, Turn, V
 from windlass.engine.redis import arguments, records
 from windlass.engine.redis.connection import Call, Reply
 from windlass.engine.redis.partitions import Partitions
+from windlass.engine.redis.pool import PIECE
 
 #: More are not leased by one call, however many are asked for.
 MOST_CLAIMS: Final = 500
@@ -131,8 +136,11 @@ class Claiming:
         for partition in others:
             if turn.is_gone or (limit and len(turn.claims) >= limit):
                 break
-            before = len(turn.claims)
-            self._collect(turn, [ask(partition, limit - before, with_outcomes=False)])
+            before, left = len(turn.claims), turn.left_bytes()
+            if left <= 0:
+                turn.note_more()
+                break
+            self._collect(turn, [ask(partition, limit - before, left, with_outcomes=False)])
             if len(turn.claims) > before:
                 trail.partition, trail.stays = partition, 0
         trail.stays += 1
@@ -155,15 +163,10 @@ class Claiming:
             turn.add((), reply[:5])
             waiting.append(reply[5:])
         if not turn.is_gone:
-            parts = divide(turn.plan, waiting, limit)
-            self._collect(
-                turn,
-                [
-                    ask.part(number, part)
-                    for number, part in zip(numbers, parts, strict=True)
-                    if part
-                ],
-            )
+            divided = zip(numbers, divide(turn.plan, waiting, limit), strict=True)
+            parts = [(number, part) for number, part in divided if part]
+            most_bytes = turn.plan.most_bytes // max(1, len(parts))
+            self._collect(turn, [ask.part(number, part, most_bytes) for number, part in parts])
 
     def _finishing(
         self, turn: _Collected, partition: int, positions: Sequence[int]
@@ -205,22 +208,52 @@ class _Asking:
         self,
         partition: int,
         limit: int | None,
+        most_bytes: int | None = None,
         *,
         with_outcomes: bool = True,
         is_last: bool = False,
     ) -> tuple[Call, Sequence[int]]:
-        packed_limit = b"" if limit is None else b"%+d" % limit if is_last else b"%d" % limit
         positions = self.groups.get(partition, []) if with_outcomes else []
+        return self._turn_of(partition, positions, limit, most_bytes, is_last), positions
+
+    def _turn_of(
+        self,
+        partition: int,
+        positions: Sequence[int],
+        limit: int | None,
+        most_bytes: int | None,
+        is_last: bool,
+    ) -> Call:
+        if most_bytes is None:
+            most_bytes = self._turn.plan.most_bytes
+        form = b"%+d %d" if is_last else b"%d %d"
+        packed_limit = b"" if limit is None else form % (limit, most_bytes)
         outcomes = [self._turn.outcomes[position] for position in positions]
         packed = [*self._head, packed_limit, *self._plan, *arguments.of_outcomes(outcomes)]
-        return self._make_call(partition, "turn", packed), positions
+        call = self._make_call(partition, "turn", packed)
+        if len(call.command) <= PIECE or len(positions) < 2:
+            return call
 
-    def part(self, partition: int, turns: bytes) -> tuple[Call, Sequence[int]]:
+        def halves() -> tuple[Call, Call]:
+            """The first only ends claims."""
+            some, others = positions[: len(positions) // 2], positions[len(positions) // 2 :]
+            return (
+                self._turn_of(partition, some, None, None, False),
+                self._turn_of(partition, others, limit, most_bytes, is_last),
+            )
+
+        return replace(call, halves=halves, join=_join_verdicts)
+
+    def part(self, partition: int, turns: bytes, most_bytes: int) -> tuple[Call, Sequence[int]]:
         """Ask for as many of each queue as it has turns."""
         queues = tuple(dict.fromkeys(self._turn.plan.queues))
         plan = replace(self._turn.plan, queues=queues, shares=(Share(0, len(queues), turns),))
-        packed = [*self._head, b"%d" % len(turns), *arguments.of_plan(plan)]
+        packed = [*self._head, b"%d %d" % (len(turns), most_bytes), *arguments.of_plan(plan)]
         return self._make_call(partition, "turn", packed), []
+
+
+def _join_verdicts(first: Reply, second: Reply) -> Reply:
+    return [first[0] + second[0], *second[1:]]
 
 
 def divide(plan: Plan, waiting: Sequence[Sequence[int]], limit: int) -> list[bytes]:
@@ -280,6 +313,14 @@ class _Collected:
         for at in range(len(self.claims) - number, len(self.claims)):
             rank, place, claim = self.claims[at]
             self.claims[at] = (rank - ages.get(queue_of(claim.queue), 0), place, claim)
+
+    def left_bytes(self) -> int:
+        """What is left of the budget."""
+        return self.plan.most_bytes - sum(len(claim.payload) for _, _, claim in self.claims)
+
+    def note_more(self) -> None:
+        """There may be more to claim now."""
+        self._next_in_ms = 0
 
     def verdicts(self) -> list[Verdict]:
         return self._verdicts

@@ -2,28 +2,41 @@
 
 1. `Server.run` sends commands in Redis's protocol and gives their replies. Every failure that may
    pass (a connection that breaks, a server that loads, fails over or is busy) is tried again until
-   the deadline; then the call fails as unavailable. All commands may be repeated.
-2. A connection that was used before is given half of the time: it may have been cut on the way
+   the deadline; then the call fails as unavailable. All commands may be repeated. The deadline
+   moves on while bytes do: what is large may take long, and only a stand-still is a failure.
+2. A large call that was cut off twice on its way is made in halves, if it says how.
+3. A connection that was used before is given half of the time: it may have been cut on the way
    without a word, and then the other half is left for a new one.
-3. A server whose memory is full is told again, in other words, what needs none of it.
-4. A connection that may still have a reply under way is closed, and never used again.
+4. A server whose memory is full is told again, in other words, what needs none of it.
+5. A connection that may still have a reply under way is closed, and never used again.
 """
 
 from __future__ import annotations
 
 import random
 import time
-from collections.abc import Sequence
-from operator import attrgetter
+from collections.abc import Callable, Sequence
+from operator import add, attrgetter
 from typing import Any, Final
 
 import msgspec
 import redis
 
 from windlass.engine.redis.address import Address
-from windlass.engine.redis.pool import LEAST_S, Link, allow, own_pool, pool_of, read, send
+from windlass.engine.redis.pool import (
+    LEAST_S,
+    PIECE,
+    Link,
+    Patience,
+    allow,
+    last_words,
+    own_pool,
+    pool_of,
+    read,
+    send,
+)
 from windlass.engine.redis.scripts import Prefix, Prefixes, pack
-from windlass.errors import EngineError, EngineUnavailable
+from windlass.errors import EngineError, EngineUnavailable, PayloadTooLarge
 
 _FIRST_PAUSE_S: Final = 0.01
 _MOST_PAUSE_S: Final = 0.25
@@ -48,7 +61,6 @@ _PASSING_WORDS: Final = {
 #: before the one who enqueued it hears of that, and need not wait until that one has gone on. The
 #: answer to this is the earlier thing. In a hurry there is no time for it.
 _GREETING: Final = pack(b"TIME")
-_MOST_COPIED: Final = 65_536
 _UNREACHED: Final = "Check that it runs and can be reached from here."
 
 Reply = Any
@@ -56,11 +68,14 @@ Reply = Any
 
 class Call(msgspec.Struct, frozen=True):
     """A command. That of a script names it by its digest, and can be made again of what is beside
-    it: the text goes along only when the server asks for it."""
+    it: the text goes along only when the server asks for it. `halves`, if it is large and has
+    several items, makes two calls of it, and `join` one reply of theirs."""
 
     command: bytes
     prefixes: Prefixes | None = None
     arguments: Sequence[bytes] = ()
+    halves: Callable[[], tuple[Call, Call]] | None = None
+    join: Callable[[Reply, Reply], Reply] = add
 
 
 _command_of: Final = attrgetter("command")
@@ -108,11 +123,12 @@ class Server:
         troubles = 0
         in_vain: list[Exception] = []
         left = list(range(len(commands)))
+        patience = Patience(deadline, self.timeout_s)
         # By somebody who waits for a job. Of what adds anything only `open` adds none.
         prefixes = calls[0].prefixes if len(calls) == 1 else None
         may_be_heard = prefixes is not None and prefixes.adds
         while True:
-            trouble = self._attempt(commands, left, replies, deadline, in_vain, may_be_heard)
+            trouble = self._attempt(commands, left, replies, patience, in_vain, may_be_heard)
             if trouble is None:
                 return list(map(replies.__getitem__, range(len(commands))))
             troubles += 1
@@ -126,17 +142,38 @@ class Server:
                 continue
             if cause is None or not isinstance(trouble, redis.exceptions.TimeoutError):
                 cause = trouble  # the last try may only have had too little time
-            if time.monotonic() + pause_s >= deadline:
-                raise self._unavailable(cause, deadline, len(in_vain) == troubles) from cause
+            if time.monotonic() + pause_s >= patience.ends_at:
+                began_at = max(deadline - self.timeout_s, patience.moved_at)
+                raise self._unavailable(cause, began_at, len(in_vain) == troubles) from cause
+            if troubles > 1 and _advice(trouble) is None and _may_halve(calls, left):
+                self._run_in_halves(calls, left, replies, patience.ends_at)
+                return list(map(replies.__getitem__, range(len(commands))))
             time.sleep(pause_s * random.uniform(0.5, 1.0))
             pause_s = min(pause_s * 2 or _FIRST_PAUSE_S, _MOST_PAUSE_S)
+
+    def _run_in_halves(
+        self, calls: Sequence[Call], left: Sequence[int], replies: dict[int, Reply], deadline: float
+    ) -> None:
+        """One after the other. Each that is answered shows that the server is there."""
+        for number in left:
+            call = calls[number]
+            parts = (call,) if call.halves is None else call.halves()
+            answers: list[Reply] = []
+            for part in parts:
+                try:
+                    answers += self.run([part], deadline)
+                except EngineUnavailable as error:
+                    error.unsent = False  # the whole was sent before
+                    raise
+                deadline = self.deadline()
+            replies[number] = answers[0] if len(answers) == 1 else call.join(*answers)
 
     def _attempt(
         self,
         commands: list[bytes],
         left: list[int],
         replies: dict[int, Reply],
-        deadline: float,
+        patience: Patience,
         in_vain: list[Exception],
         may_be_heard: bool,
     ) -> Exception | None:
@@ -144,6 +181,8 @@ class Server:
         Trouble by which nothing was done is noted: nothing was sent, or the one call refused."""
         pool = self._pool
         kept: Link | None = None
+        patience.begin()
+        deadline = patience.ends_at
         try:
             link = pool.begin_turn(deadline - time.monotonic())
         except TimeoutError as error:
@@ -156,12 +195,12 @@ class Server:
                 link = pool.connect(min(self.timeout_s / 2, deadline - time.monotonic()))
             allowed_s = max(deadline - time.monotonic(), LEAST_S)
             sent = commands if len(left) == len(commands) else [commands[at] for at in left]
-            if may_be_heard and link.has_rested and len(sent[0]) < _MOST_COPIED:
-                send(link, [_GREETING + sent[0]], allowed_s)
-                read(link)
+            if may_be_heard and link.has_rested and len(sent[0]) < PIECE - len(_GREETING):
+                send(link, [_GREETING + sent[0]], allowed_s, patience)
+                read(link, patience)
             else:
-                send(link, sent, allowed_s)
-            trouble = self._read(link, left, replies, deadline, allowed_s)
+                send(link, sent, allowed_s, patience)
+            trouble = self._read(link, left, replies, deadline, allowed_s, patience)
             if trouble is not None and len(commands) == 1:
                 in_vain.append(trouble)
             if trouble is None or isinstance(trouble, redis.exceptions.NoScriptError):
@@ -170,6 +209,8 @@ class Server:
             pool.close()  # the others have most likely broken with this one
             if link is None:
                 in_vain.append(error)
+            elif isinstance(error, redis.exceptions.ConnectionError):
+                error = last_words(link, patience) or error
             return self._passing_or_raise(error)
         finally:
             try:
@@ -186,13 +227,14 @@ class Server:
         replies: dict[int, Reply],
         deadline: float,
         allowed_s: float,
+        patience: Patience,
     ) -> Exception | None:
         trouble: Exception | None = None
         for number in left:
-            left_s = deadline - time.monotonic()
+            left_s = max(deadline, patience.moved_at + allowed_s) - time.monotonic()
             if left_s < 0.9 * allowed_s:  # replies came, but slowly
-                allowed_s = allow(link, left_s)
-            reply = read(link)
+                allow(link, left_s)
+            reply = read(link, patience)
             if isinstance(reply, redis.exceptions.RedisError):
                 trouble = self._passing_or_raise(reply)
             else:
@@ -237,6 +279,12 @@ class Server:
                 f"({text}). Use the name that is in it, or name who signed it with ?ca_file=.",
                 location=self.location,
             ) from error
+        if "invalid bulk length" in text:
+            raise PayloadTooLarge(
+                f"The Redis server at {self.address} cannot take a call or result of this size "
+                f"({text}), and never will: its limit is proto-max-bulk-len. Store the value "
+                "elsewhere and pass its key, or raise the limit; set max_payload below it."
+            ) from error
         if not isinstance(error, redis.exceptions.ResponseError) or _advice(error) is not None:
             return error
         raise EngineError(
@@ -245,8 +293,8 @@ class Server:
             location=self.location,
         ) from error
 
-    def _unavailable(self, cause: Exception, deadline: float, unsent: bool) -> EngineUnavailable:
-        seconds = self.timeout_s + time.monotonic() - deadline
+    def _unavailable(self, cause: Exception, began_at: float, unsent: bool) -> EngineUnavailable:
+        seconds = time.monotonic() - began_at
         advice = _advice(cause)
         did = "did not answer" if advice is None else "did no work"
         return EngineUnavailable(
@@ -256,6 +304,10 @@ class Server:
             seconds=round(seconds, 3),
             unsent=unsent,
         )
+
+
+def _may_halve(calls: Sequence[Call], left: Sequence[int]) -> bool:
+    return any(calls[number].halves is not None for number in left)
 
 
 def _tell_whole(commands: list[bytes], calls: Sequence[Call], left: Sequence[int]) -> bool:

@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from itertools import accumulate
+from operator import attrgetter
 from typing import Final, TypeVar
 
 from windlass.core.ids import moved_id, new_id
@@ -52,6 +53,7 @@ from windlass.engine.contract import (
     Verdict,
     Waiter,
     WakeUp,
+    batches,
 )
 from windlass.engine.redis import (
     arguments,
@@ -63,7 +65,7 @@ from windlass.engine.redis import (
     seeing,
 )
 from windlass.engine.redis.address import Address
-from windlass.engine.redis.calling import Caller, chunks
+from windlass.engine.redis.calling import Caller
 from windlass.engine.redis.claiming import Claiming
 from windlass.engine.redis.connection import Reply
 from windlass.engine.redis.opening import Fitness
@@ -124,7 +126,8 @@ class RedisEngine(Caller):
                 self._partitions.check_key(job)
         if self._partitions.number > 1:
             self._partitions.advance()
-        return self._spread(name, jobs, lambda job: job.id, arguments.of_jobs, _to_placed)
+        pack, unpack = arguments.of_jobs, _to_placed
+        return self._spread(name, jobs, lambda job: job.id, pack, unpack, size_of=_size_of_job)
 
     def claim(
         self, session: str, nonce: str, plan: Plan, limit: int, *, is_last: bool = False
@@ -133,7 +136,7 @@ class RedisEngine(Caller):
 
     def finish(self, outcomes: Sequence[Outcome]) -> list[Verdict]:
         verdicts: list[Verdict] = []
-        for chunk in chunks(outcomes):
+        for chunk in batches(outcomes, _size_of_outcome):
             verdicts += self._claiming.finish(chunk)
         return verdicts
 
@@ -149,7 +152,7 @@ class RedisEngine(Caller):
     ) -> Turn:
         arguments.check_name("session", session)
         arguments.check_name("nonce", nonce)
-        *early, last = chunks(outcomes) or [()]
+        *early, last = [*batches(outcomes, _size_of_outcome)] or [()]
         verdicts = tuple(verdict for chunk in early for verdict in self._claiming.finish(chunk))
         turn = self._claiming.turn(session, last, nonce, plan, limit, is_last=is_last)
         return Turn(verdicts=verdicts + turn.verdicts, batch=turn.batch)
@@ -219,7 +222,8 @@ class RedisEngine(Caller):
 
     def revive(self, revivals: Sequence[Revival]) -> list[ChangeCode]:
         pack, unpack = arguments.of_revivals, _to_changes
-        return self._spread("revive", revivals, lambda one: one.id, pack, unpack)
+        size_of = _size_of_revival
+        return self._spread("revive", revivals, lambda one: one.id, pack, unpack, size_of=size_of)
 
     def discard(
         self, ids: Sequence[str], seen: Mapping[str, int] | None = None
@@ -300,7 +304,15 @@ class RedisEngine(Caller):
             ids = (*change.watched, *change.cancelled, *(job.id for job in change.jobs))
             self._partitions.check_schedule(change.name, ids)
         pack, unpack = arguments.of_changes, _to_flags
-        return self._spread("fire", changes, lambda one: one.name, pack, unpack, self._of_schedule)
+        return self._spread(
+            "fire",
+            changes,
+            lambda one: one.name,
+            pack,
+            unpack,
+            self._of_schedule,
+            _size_of_change,
+        )
 
     def get_schedules(self, names: Sequence[str]) -> list[ScheduleRecord | None]:
         def pack(names: Sequence[str]) -> list[bytes]:
@@ -418,6 +430,21 @@ def _within_budget(doomed: Sequence[tuple[bytes, int]]) -> list[str]:
     sizes = accumulate(size for _, size in doomed)
     number = sum(total <= SWEEP_BYTES for total in sizes)
     return [job_id.decode() for job_id, _ in doomed[: max(1, number)]]
+
+
+_size_of_outcome: Final[Callable[[Outcome], int]] = attrgetter("size")
+
+
+def _size_of_job(job: NewJob) -> int:
+    return len(job.payload)
+
+
+def _size_of_revival(revival: Revival) -> int:
+    return len(revival.payload or b"")
+
+
+def _size_of_change(change: ScheduleChange) -> int:
+    return len(change.body or b"") + sum(map(_size_of_job, change.jobs))
 
 
 def _each(code: Callable[[str], R]) -> Callable[[Sequence[str], Sequence[bytes]], list[R]]:

@@ -6,10 +6,13 @@ those that have a pool of their own.
    one that calls again and again does not pass those that wait.
 2. One that was not used for long is closed: it may have been cut on the way without a word.
 3. A forked child begins with none: sockets of its parent are left alone.
+4. `send` and `read` move bytes in pieces, and each piece has the whole time of a step: what is
+   large takes long over a slow link, and only one that stands still is given up.
 """
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import socket
@@ -37,7 +40,22 @@ LEAST_S: Final = 0.001
 _MOST_IDLE_S: Final = 60.0
 #: A connection that was not used for so long is not one of a caller in a hurry.
 RESTED_S: Final = 0.002
-_MOST_BYTES: Final = 65_536
+#: At most so many bytes are moved by one step.
+PIECE: Final = 65_536
+#: A socket takes no more than so many bytes beyond those that are under way: what it has taken
+#: says nothing about how fast the link is.
+_MOST_UNSENT: Final = 2 * PIECE
+#: For all platforms that know them; those about signs of life are the driver's own.
+_TCP_OPTIONS: Final = {
+    getattr(socket, name): value
+    for name, value in (
+        ("TCP_NOTSENT_LOWAT", _MOST_UNSENT),
+        ("TCP_KEEPIDLE", 30),
+        ("TCP_KEEPINTVL", 5),
+        ("TCP_KEEPCNT", 3),
+    )
+    if hasattr(socket, name)
+}
 #: What the driver would tell the server of itself, at the cost of a round trip each.
 _INTRODUCTIONS: Final = ("driver_info", "lib_name", "lib_version")
 
@@ -195,16 +213,47 @@ def new_reader() -> hiredis.Reader:
     return hiredis.Reader(protocolError=redis.exceptions.InvalidResponse, replyError=_error_of)
 
 
-def send(link: Link, commands: Iterable[bytes], seconds: float) -> None:
-    """Send within so many seconds, which each later step may take as well. The driver does the same
-    in more calls; what goes wrong is raised in its words."""
+class Patience:
+    """How long a call is tried: until `ends_at`, and longer while more of it gets through than ever
+    before, so that a link which breaks each time at the same place is given up."""
+
+    __slots__ = ("_moved", "_record", "_timeout_s", "ends_at", "moved_at")
+
+    def __init__(self, ends_at: float, timeout_s: float) -> None:
+        self.ends_at = ends_at
+        self.moved_at = 0.0  # when the last whole piece has moved
+        self._timeout_s = timeout_s
+        self._moved = self._record = 0
+
+    def begin(self) -> None:
+        """Try once more."""
+        self._moved = 0
+
+    def note(self, number: int) -> None:
+        """So many bytes have moved, a whole piece or more."""
+        self.moved_at = time.monotonic()
+        self._moved += number
+        if self._moved > self._record:
+            self._record = self._moved
+            self.ends_at = max(self.ends_at, self.moved_at + self._timeout_s)
+
+
+def send(link: Link, commands: Iterable[bytes], seconds: float, patience: Patience) -> None:
+    """Send each piece within so many seconds, which each later step may take as well. The driver
+    does the same in more calls; what goes wrong is raised in its words."""
     connected = link._sock
     if connected is None:
         raise redis.exceptions.ConnectionError("The connection is closed.")
     try:
         connected.settimeout(seconds)
         for command in commands:
-            connected.sendall(command)
+            if len(command) <= PIECE:
+                connected.sendall(command)
+                continue
+            pieces = memoryview(command)
+            for at in range(0, len(command), PIECE):
+                connected.sendall(pieces[at : at + PIECE])
+                patience.note(PIECE)
     except TimeoutError as error:
         raise redis.exceptions.TimeoutError("Timeout writing to socket") from error
     except OSError as error:
@@ -214,27 +263,60 @@ def send(link: Link, commands: Iterable[bytes], seconds: float) -> None:
         ) from error
 
 
-def read(link: Link) -> Any:
+def read(link: Link, patience: Patience) -> Any:
     """The next reply; one that is an error is given as such. The driver does the same in more
     calls, on the way to the wait for it as well: until then the server may not get a processor."""
     connected, reader = link._sock, link.reader
     if connected is None:
         raise redis.exceptions.ConnectionError("The connection is closed.")
-    while (reply := reader.gets()) is False:
-        try:
-            came = connected.recv(_MOST_BYTES)
-        except TimeoutError as error:
-            raise redis.exceptions.TimeoutError("Timeout reading from socket") from error
-        except OSError as error:
-            raise redis.exceptions.ConnectionError(
-                f"Error while reading from socket: {error.args}"
-            ) from error  # the driver names the address, as whoever tells of this does
-        if not came:
-            raise redis.exceptions.ConnectionError("Connection closed by server.")
-        reader.feed(came)
+    if (reply := reader.gets()) is False:
+        reader.feed(_receive(connected))
+        if (reply := reader.gets()) is False:
+            reply = _read_on(connected, reader, patience)
     if isinstance(reply, redis.exceptions.ConnectionError):
         raise reply  # it says no more than that
     return reply
+
+
+def _read_on(connected: socket.socket, reader: hiredis.Reader, patience: Patience) -> Any:
+    """The rest of a reply that comes in several pieces. Each whole piece has the time of a step."""
+    allowed_s = connected.gettimeout() or LEAST_S
+    ends_at, moved = time.monotonic() + allowed_s, 0
+    while (reply := reader.gets()) is False:
+        connected.settimeout(max(ends_at - time.monotonic(), LEAST_S))
+        came = _receive(connected)
+        reader.feed(came)
+        moved += len(came)
+        if moved >= PIECE:
+            patience.note(moved)
+            ends_at, moved = patience.moved_at + allowed_s, 0
+    connected.settimeout(allowed_s)
+    return reply
+
+
+def _receive(connected: socket.socket) -> bytes:
+    try:
+        came = connected.recv(PIECE)
+    except TimeoutError as error:
+        raise redis.exceptions.TimeoutError("Timeout reading from socket") from error
+    except OSError as error:
+        raise redis.exceptions.ConnectionError(
+            f"Error while reading from socket: {error.args}"
+        ) from error  # the driver names the address, as whoever tells of this does
+    if not came:
+        raise redis.exceptions.ConnectionError("Connection closed by server.")
+    return came
+
+
+def last_words(link: Link, patience: Patience) -> redis.exceptions.RedisError | None:
+    """The error that a server has sent before it closed a connection, if there is one: a command
+    that it finds too long it does not read to its end."""
+    allow(link, LEAST_S)
+    with contextlib.suppress(redis.exceptions.RedisError, OSError):
+        while not isinstance(reply := read(link, patience), redis.exceptions.RedisError):
+            pass  # what it had to say of commands before
+        return reply
+    return None
 
 
 def allow(link: Link, seconds: float) -> float:
@@ -259,6 +341,8 @@ def _make(address: Address, timeout_s: float) -> Link:
     if address.path:
         return _driver(UnixDomainSocketConnection, path=address.path, **common)
     network: dict[str, Any] = {"host": address.host, "port": address.port, **common}
+    # The driver passes these options to the socket, whatever they are about.
+    network.update(socket_keepalive=True, socket_keepalive_options=_TCP_OPTIONS)
     if address.is_encrypted:
         return _driver(
             SSLConnection,

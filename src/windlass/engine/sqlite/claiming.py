@@ -151,15 +151,22 @@ def reap(tx: Transaction) -> bool:
 
 def _lease(tx: Transaction, session: str, nonce: str, plan: Plan, limit: int) -> tuple[int, bool]:
     """Lease what is next in line, and expire what is too late, a bounded number; how much was
-    leased, and whether that bound cut it short."""
+    leased, and whether a bound other than `limit` cut it short."""
     taken = expired = 0
+    left_bytes = plan.most_bytes
     is_cut_short = is_done = False
     while taken < limit and not is_done:
         found = _next_in_line(tx, plan, limit - taken)
+        number = len(found)
+        if limit > 1:
+            number, left_bytes = _fitting(tx, found, left_bytes, at_least=0 if taken else 1)
         fresh: list[Row] = []
         is_done = True
         for row in found:
             if not _is_expired(tx, row):
+                if len(fresh) == number:
+                    is_done = is_cut_short = True
+                    break
                 fresh.append(row)
             elif expired < BITE:
                 _expire(tx, row[3])
@@ -175,11 +182,28 @@ def _lease(tx: Transaction, session: str, nonce: str, plan: Plan, limit: int) ->
     return taken, is_cut_short
 
 
+def _fitting(
+    tx: Transaction, found: list[Row], left_bytes: int, *, at_least: int
+) -> tuple[int, int]:
+    """How many of these jobs may be leased, by the bytes of their payloads; what is left then."""
+    fresh = [row for row in found if not _is_expired(tx, row)]
+    sizes = msgspec.json.decode(first(tx.connection, "measure_payloads", _array_of(fresh)))
+    for number, size in enumerate(sizes):
+        if size > left_bytes and number >= at_least:
+            return number, left_bytes
+        left_bytes -= size
+    return len(fresh), left_bytes
+
+
 def _take(tx: Transaction, session: str, nonce: str, fresh: list[Row], *, suspects: bool) -> None:
-    tx.run("take_jobs", session, nonce, tx.now_ms, as_array([row[2] for row in fresh]))
+    tx.run("take_jobs", session, nonce, tx.now_ms, _array_of(fresh))
     for queue, number in Counter(row[4] for row in fresh).items():
         tx.count_move(queue, State.READY, State.RUNNING, number)
         tx.made_ready[Ready(queue, suspects)] -= number
+
+
+def _array_of(ready: list[Row]) -> str:
+    return as_array([row[2] for row in ready])
 
 
 def _next_in_line(tx: Transaction, plan: Plan, limit: int) -> list[Row]:
@@ -223,8 +247,13 @@ def _next_of_tiers(tx: Transaction, plan: Plan, served: Lines, limit: int) -> li
             for queue in named
         ]
         numbers = allot(turns, [len(front) for front in fronts], left)
-        for front, number in zip(fronts, numbers, strict=True):
-            found += front[:number]
+        asked = Counter(turns[:left])
+        # Turns come first: where bytes cut a batch short, no queue uses up those of another.
+        firsts = [min(asked[queue], number) for queue, number in enumerate(numbers)]
+        for front, first_ones in zip(fronts, firsts, strict=True):
+            found += front[:first_ones]
+        for front, first_ones, number in zip(fronts, firsts, numbers, strict=True):
+            found += front[first_ones:number]
     return found
 
 

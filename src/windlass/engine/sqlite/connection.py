@@ -26,7 +26,7 @@ import apsw
 
 from windlass.engine import forking
 from windlass.engine.sqlite.place import Place
-from windlass.errors import EngineError, EngineUnavailable
+from windlass.errors import EngineError, EngineUnavailable, PayloadTooLarge
 
 if sys.platform == "win32":  # SQLite's own locking alone
 
@@ -56,6 +56,8 @@ Work = Callable[[apsw.Connection], T]
 DURABILITY: Final = {"full": "FULL", "normal": "NORMAL"}
 #: How often to look whether the file is still the same one, in seconds.
 FILE_LOOK_S: Final = 1.0
+#: The largest value that SQLite stores, unless it was built otherwise.
+MOST_BYTES: Final = 1_000_000_000
 #: How many prepared statements are kept. Each run of one takes the next place in a ring, so that
 #: the many runs of a batch push out all others unless there is room for the batch.
 STATEMENT_CACHE: Final = 500
@@ -440,6 +442,13 @@ def _map_error(error: Exception, location: str) -> Exception:
         return EngineError(
             f"{location} is not a healthy SQLite database ({error}). "
             "Give the path of a windlass database, or restore this one from a backup."
+        )
+    if isinstance(error, apsw.TooBigError):
+        return PayloadTooLarge(
+            f"The SQLite database {location} cannot store a call or result of this size ({error}), "
+            f"and never will: its limit is {MOST_BYTES:,} bytes. Store the value elsewhere and "
+            "pass its key, and set max_payload below the limit.",
+            limit=MOST_BYTES,
         )
     for kinds, advice in _PASSING:
         if isinstance(error, kinds):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import groupby
+from operator import attrgetter
 from typing import Final, cast
 
 from windlass.core.durations import LATEST_MS
@@ -19,6 +20,7 @@ from windlass.engine.contract import (
     Succeeded,
     Unroutable,
     Verdict,
+    batches,
 )
 from windlass.engine.sqlite.statements import Row, as_array
 from windlass.engine.sqlite.transaction import JobRow, Transaction
@@ -32,6 +34,7 @@ _EVENTS: Final[dict[type[Outcome], Event]] = {
     Snoozed: Event.SNOOZE,
     Unroutable: Event.UNROUTABLE,
 }
+_size_of: Final = attrgetter("size")
 
 
 def finish(tx: Transaction, outcomes: Sequence[Outcome]) -> list[Verdict]:
@@ -45,14 +48,9 @@ def finish(tx: Transaction, outcomes: Sequence[Outcome]) -> list[Verdict]:
 
 
 def _succeed(tx: Transaction, outcomes: list[Succeeded]) -> list[Verdict]:
-    """The hot one: two statements for all of them. Of several ends of a claim the first counts."""
+    """The hot one: two statements for a batch. Of several ends of a claim the first counts."""
     firsts = {(outcome.id, outcome.token): outcome for outcome in reversed(outcomes)}
-    claims = as_array([_success(tx, outcome) for outcome in firsts.values()])
-    ended = 0
-    for queue, number in tx.rows("count_claims", claims):
-        tx.count_move(queue, State.RUNNING, State.SUCCEEDED, number)
-        ended += number
-    tx.run("succeed_jobs", claims, tx.now_ms)
+    ended = sum(_succeed_batch(tx, batch) for batch in batches([*firsts.values()], _size_of))
     tx.totals["succeeded"] += ended
     tx.ended.extend(outcome.id for outcome in outcomes)
     if ended == len(outcomes):
@@ -62,14 +60,36 @@ def _succeed(tx: Transaction, outcomes: list[Succeeded]) -> list[Verdict]:
     ]
 
 
-def _success(tx: Transaction, outcome: Succeeded) -> Row:
-    stored = outcome.result if outcome.result_ttl_ms > 0 else None
+def _succeed_batch(tx: Transaction, outcomes: Sequence[Succeeded]) -> int:
+    """How many claims were ended. Their results travel as one value, which the statement cuts into
+    pieces: inside the array they would have to be written in hex."""
+    results: list[bytes] = []
+    rows: list[Row] = []
+    begin = 1  # as SQLite counts
+    for outcome in outcomes:
+        stored = outcome.result if outcome.result_ttl_ms > 0 else None
+        rows.append(_success(tx, outcome, stored, begin))
+        if stored:
+            results.append(stored)
+            begin += len(stored)
+    claims = as_array(rows)
+    ended = 0
+    for queue, number in tx.rows("count_claims", claims):
+        tx.count_move(queue, State.RUNNING, State.SUCCEEDED, number)
+        ended += number
+    results.append(b"\0")  # of a value without a byte a piece would be NULL
+    tx.run("succeed_jobs", claims, tx.now_ms, b"".join(results))
+    return ended
+
+
+def _success(tx: Transaction, outcome: Succeeded, stored: bytes | None, begin: int) -> Row:
     result_until = None if stored is None else tx.now_ms + outcome.result_ttl_ms
     keep_until = tx.now_ms + max(outcome.result_ttl_ms, MIN_RECORD_MS)
     if result_until is not None:
         result_until = min(result_until, LATEST_MS)
         keep_until = min(keep_until, result_until)  # the purge first drops the result alone
-    return (outcome.id, outcome.token, keep_until, result_until, stored and stored.hex())
+    size = None if stored is None else len(stored)
+    return (outcome.id, outcome.token, keep_until, result_until, begin, size)
 
 
 def _apply(tx: Transaction, outcome: Outcome) -> Verdict:

@@ -30,6 +30,7 @@ from windlass.core.durations import LATEST_MS
 from windlass.core.states import Reason, State
 from windlass.core.unique import OnConflict, Until
 from windlass.engine.contract import (
+    BATCH_BYTES,
     UNKNOWN_NONCE_MS,
     Batch,
     Beat,
@@ -84,21 +85,25 @@ jumps = st.sampled_from(
 queues = st.sampled_from(["a", "b"])
 tasks = st.sampled_from(["t", "u"])
 suspects = st.sampled_from([False, False, True])
+budgets = st.sampled_from([BATCH_BYTES, BATCH_BYTES, 3, 5])
 plans = st.one_of(
     st.builds(
         Plan,
         queues=st.sampled_from([(), (), ("a",), ("b", "a"), ("b", "none", "b")]),
         suspects=suspects,
+        most_bytes=budgets,
     ),
     st.builds(
-        lambda first, turns, suspects: Plan(
+        lambda first, turns, suspects, most_bytes: Plan(
             queues=("none", "a", "b") if first else ("a", "b"),
             suspects=suspects,
             shares=(Share(first, 2, turns),),
+            most_bytes=most_bytes,
         ),
         st.integers(0, 1),
         st.sampled_from([b"", b"\1", b"\0\1\0", b"\1\1\0\1"]),
         suspects,
+        budgets,
     ),
     st.builds(
         Plan,

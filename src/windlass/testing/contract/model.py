@@ -232,13 +232,18 @@ class Model(ScheduleModel):
         return in_turn(plan, jobs, self.rank)
 
     def _lease(self, session: str, nonce: str, plan: Plan, limit: int) -> tuple[list[Job], bool]:
-        """What is leased, and whether there was too much to expire for one call."""
+        """What is leased, and whether its bytes, or what had to expire, were too much for one
+        call."""
         leased: list[Job] = []
         expired = 0
+        left_bytes = plan.most_bytes
         while session not in self.gone and (chosen := self._choose(plan, limit - len(leased))):
             for job in chosen:
                 expires_ms = job.record.expires_ms
                 if expires_ms is None or expires_ms > self.now_ms:
+                    left_bytes -= len(job.record.payload)
+                    if left_bytes < 0 and leased:
+                        return in_turn(plan, leased, self.rank), True
                     self._claim(job, session, nonce)
                     leased.append(job)
                 elif expired < BITE:

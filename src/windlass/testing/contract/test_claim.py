@@ -5,7 +5,9 @@ from collections.abc import Callable
 import pytest
 
 from windlass.core.states import Counters, Reason, State
+from windlass.core.unique import OnConflict
 from windlass.engine.contract import (
+    BATCH_BYTES,
     BITE,
     Batch,
     Capability,
@@ -14,9 +16,11 @@ from windlass.engine.contract import (
     Progressed,
     Released,
     Retried,
+    Share,
     Snoozed,
     Succeeded,
     Turn,
+    UniqueKey,
     Unroutable,
     Verdict,
 )
@@ -110,6 +114,75 @@ def test_a_limit(world: World) -> None:
 
 
 @in_strict_order
+def test_a_batch_has_a_budget_of_bytes(world: World) -> None:
+    """One batch after the other; each that was cut short says that there is more."""
+    ids = world.put_many(7, payload=b"x" * 100)
+    world.put_many(2, payload=b"x" * 1_000)
+    sizes: list[int] = []
+    claimed: list[str] = []
+    while batch := world.claim(most_bytes=300).claims:
+        sizes.append(sum(len(claim.payload) for claim in batch))
+        claimed += [claim.id for claim in batch]
+    assert len(claimed) == len(set(claimed)) == 9
+    assert sorted(claimed)[:7] == ids
+    assert max(sizes) <= 1_000 + 300  # of several partitions the last may add one that is too large
+    assert len(sizes) >= 4
+
+
+def test_a_batch_that_was_cut_short_says_that_there_is_more(world: World) -> None:
+    world.put_many(3, payload=b"x" * 100)
+    first = world.claim(most_bytes=100)
+    assert first.claims
+    assert len(first.claims) < 3
+    assert first.next_in_ms == 0
+    more = [world.claim(most_bytes=100) for _ in range(3)]
+    assert sum(len(batch.claims) for batch in more) == 3 - len(first.claims)
+    assert more[-1] == Batch()
+
+
+def test_the_first_job_of_a_batch_may_exceed_the_budget(world: World) -> None:
+    large = world.put(payload=b"x" * 100_000)
+    batch = world.claim(most_bytes=10)
+    assert ids_of(batch) == [large]
+    assert batch.next_in_ms is None or batch.next_in_ms == 0
+
+
+def test_a_usual_batch_has_about_four_megabytes(world: World) -> None:
+    world.put_many(6, payload=b"x" * (BATCH_BYTES // 4))
+    batch = world.claim()
+    assert 4 <= len(batch.claims) <= 5
+    assert batch.next_in_ms == 0
+    assert 1 <= len(world.claim().claims) <= 2
+
+
+def test_a_repeated_claim_gives_the_batch_that_was_cut_short(world: World) -> None:
+    world.put_many(5, payload=b"x" * 100)
+    first = world.claim(nonce="same", most_bytes=250)
+    assert 0 < len(first.claims) < 5
+    assert world.claim(nonce="same", most_bytes=250).claims == first.claims
+    assert world.claim(nonce="same").claims == first.claims
+
+
+@in_strict_order
+def test_a_batch_that_was_cut_short_keeps_the_turns_of_queues(world: World) -> None:
+    first, *_ = world.put_many(3, queue="a", payload=b"x" * 100)
+    other = world.put(queue="b", payload=b"x" * 100)
+    shares = (Share(0, 2, b"\0\1"),)
+    plan = Plan(queues=("a", "b"), shares=shares, most_bytes=200)
+    assert ids_of(world.engine.claim("worker", world.nonce(), plan, 4)) == [first, other]
+
+
+@in_strict_order
+def test_a_job_that_was_replaced_counts_with_its_new_size(world: World) -> None:
+    """Small ones are not measured, as long as there were none but small ones."""
+    unique = UniqueKey(key="key", on_conflict=OnConflict.REPLACE)
+    world.put(unique=unique)
+    world.put(unique=unique, payload=b"x" * BATCH_BYTES)
+    world.put(queue="queue", payload=b"y")
+    assert len(world.claim(limit=500).claims) == 1
+    assert len(world.claim(limit=500).claims) == 1
+
+
 def test_a_limit_over_several_queues(world: World) -> None:
     for queue in ("a", "b", "c"):
         world.put_many(2, queue=queue)

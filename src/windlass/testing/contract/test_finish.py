@@ -16,6 +16,7 @@ from windlass.core.states import (
     stray_delay_ms,
 )
 from windlass.engine.contract import (
+    BATCH_BYTES,
     MAX_FAILURES,
     Batch,
     Buried,
@@ -184,6 +185,24 @@ def test_several_at_once(world: World) -> None:
     assert verdicts == [Verdict.OK, Verdict.STALE, Verdict.OK, Verdict.STALE, Verdict.OK]
     states = [world.get(claim.id).state for claim in (a, b, c, d)]
     assert states == [State.SUCCEEDED, State.RUNNING, State.DEAD, State.READY]
+
+
+def test_more_bytes_than_a_batch_has_at_once(world: World) -> None:
+    """Results that are reported and repeated with a claim."""
+    world.put_many(7)
+    claims = world.claim(limit=7).claims
+    results = [bytes([number]) * (BATCH_BYTES // 3) for number in range(7)]
+    outcomes = [
+        Succeeded(id=claim.id, token=claim.token, result=result, result_ttl_ms=60_000)
+        for claim, result in zip(claims, results, strict=True)
+    ]
+    last = world.put()
+    nonce = world.nonce()
+    for _ in range(2):
+        turn = world.engine.turn("worker", outcomes, nonce, Plan(), 5)
+        assert turn.verdicts == (Verdict.OK,) * 7
+        assert [claim.id for claim in turn.batch.claims] == [last]
+    assert [world.get(claim.id).result for claim in claims] == results
 
 
 def test_nothing_at_all(world: World) -> None:

@@ -8,6 +8,7 @@ from windlass.core.durations import LATEST_MS, MAX_DURATION_MS
 from windlass.core.ids import check_id
 from windlass.core.states import Counters, Hold, State
 from windlass.engine.contract import (
+    BATCH_BYTES,
     IDEMPOTENCY_MS,
     JobRecord,
     Placed,
@@ -227,6 +228,14 @@ def test_a_payload_comes_back_unchanged(world: World, payload: bytes) -> None:
     id = world.put(payload=payload)
     assert world.get(id).payload == payload
     assert world.take().payload == payload
+
+
+def test_more_bytes_than_a_batch_has(world: World) -> None:
+    payloads = [bytes([number]) * (BATCH_BYTES // 3) for number in range(7)]
+    jobs = [world.new(payload=payload) for payload in payloads]
+    assert [placed.id for placed in world.engine.put(jobs)] == [job.id for job in jobs]
+    assert [world.get(job.id).payload for job in jobs] == payloads
+    assert {placed.code for placed in world.engine.put(jobs)} == {PutCode.CREATED}
 
 
 def test_names_of_any_kind(world: World) -> None:

@@ -12,6 +12,7 @@ from msgspec.structs import replace
 
 from windlass.core.ids import new_id, partition_of
 from windlass.engine.contract import (
+    BATCH_BYTES,
     Batch,
     Beat,
     Claim,
@@ -131,8 +132,9 @@ class World:
         nonce: str | None = None,
         queues: tuple[str, ...] = (),
         suspects: bool = False,
+        most_bytes: int = BATCH_BYTES,
     ) -> Batch:
-        plan = Plan(queues=queues, suspects=suspects)
+        plan = Plan(queues=queues, suspects=suspects, most_bytes=most_bytes)
         return self.engine.claim(session, nonce or self.nonce(), plan, limit)
 
     def take(self, session: str = "worker", *, suspects: bool = False) -> Claim:

@@ -55,6 +55,7 @@ local function replace(id, record, head, body)
     record[AGE] = is_ready and take_age(record[QUEUE]) or 0
   end
   write('HSET', key.body, id, body)
+  note_size(body)
   enter(id, record)
   count(record[QUEUE], record[STATE], 1)
   total('replaced')

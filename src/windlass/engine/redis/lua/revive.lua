@@ -24,6 +24,7 @@ local function revive(id, record, payload)
   if payload ~= '' then
     old = call('HGET', key.body, id)
     write('HSET', key.body, id, payload)
+    note_size(payload)
   end
   move(id, record, 'revive', { cause = old })
   begin_anew(id, record)

@@ -1,6 +1,7 @@
 -- End claims, then lease what is next in line.
 -- ARGV: 1-3 clock, 4 session, 5 nonce, 6 limit ("" = claim nothing; negative = give again what is
---       held under the nonce, and use it up; with a + the nonce is used up if nothing was leased), 7 a plan, then,
+--       held under the nonce, and use it up; with a + the nonce is used up if nothing was leased), a space
+--       and how many bytes the bodies may have that are leased together, 7 a plan, then,
 --       if there are outcomes, an array of their heads (id, token, event, and two words more, of which
 --       some make use), and the bytes of each
 -- Returns: {verdicts, a 1 or 0 for each outcome; gone; next_in_ms or -1; suspects wait; ages of queues; then
@@ -25,7 +26,9 @@ count_successes()
 flush()
 local reply = { 0, -1, 0, '' }
 if ARGV[6] ~= '' then
-  reply = claim(ARGV[4], ARGV[5], suspects, queues, tonumber(ARGV[6]), sub(ARGV[6], 1, 1) == '+')
+  local limit, most_bytes = string.match(ARGV[6], '(%S+) (%d+)')
+  local is_last = sub(limit, 1, 1) == '+'
+  reply = claim(ARGV[4], ARGV[5], suspects, queues, tonumber(limit), tonumber(most_bytes), is_last)
 end
 settle()
 table.insert(reply, 1, table.concat(verdicts))

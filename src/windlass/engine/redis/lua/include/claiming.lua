@@ -163,10 +163,12 @@ local function claimed(id, bytes, sizes, tail)
     .. sizes .. sub(bytes, REST_AT, -texts - 1) .. tail
 end
 
--- Lease up to `limit` jobs. Those that expired are cancelled on the way and do not count; a bounded
--- number: what was leased, and whether that bound cut it short.
-local function lease(session, nonce, suspects, queues, limit)
+-- Lease up to `limit` jobs, whose bodies have up to `most_bytes` together unless the first alone has
+-- more. Those that expired are cancelled on the way and do not count; a bounded number: what was leased,
+-- and whether a bound other than `limit` cut it short.
+local function lease(session, nonce, suspects, queues, limit, most_bytes)
   local taken, by_queue, expired, is_done, is_cut_short = {}, {}, 0, false, false
+  local measures, left_bytes = has_large or limit * SMALL_BODY > most_bytes, most_bytes
   local prefix, tail = session .. '\0' .. nonce .. '\0', 'runningnone' .. session .. nonce
   local sizes = pack_numbers('>BBBHH', 7, 4, 0, #session, #nonce)
   while #taken < limit and not is_done do
@@ -178,6 +180,13 @@ local function lease(session, nonce, suspects, queues, limit)
       local bytes = bytes_of(id)
       local expires_ms = unpack_numbers('>i6', bytes, EXPIRES_AT)
       if expires_ms < 0 or expires_ms > now_ms then
+        if measures then
+          left_bytes = left_bytes - call('HSTRLEN', key.body, id)
+          if left_bytes < 0 and #taken > 0 then
+            is_done, is_cut_short = true, true
+            break
+          end
+        end
         save_bytes(id, claimed(id, bytes, sizes, tail))
         ready[#ready + 1] = members[number]
         local last = #held
@@ -224,7 +233,7 @@ end
 -- {gone, next_in_ms, suspects wait, ages, id, record, body, id, record, body ...}. Under a nonce that is
 -- not later than all before nothing new is leased; a negative limit says that it must not be. With
 -- `is_last` the nonce is used up even if nothing was found: no later put may lease a job under it.
-local function claim(session, nonce, suspects, queues, limit, is_last)
+local function claim(session, nonce, suspects, queues, limit, most_bytes, is_last)
   local _, is_gone, latest = find_session(session)
   if is_gone then
     return { 1, -1, 0, '' }
@@ -246,7 +255,7 @@ local function claim(session, nonce, suspects, queues, limit, is_last)
       end
       in_ms = next_in_ms()
     end
-    ids, is_cut_short = lease(session, nonce, suspects, queues, limit)
+    ids, is_cut_short = lease(session, nonce, suspects, queues, limit, most_bytes)
   end
   if is_last and #ids == 0 then
     use_up(session, nonce)

@@ -1,6 +1,7 @@
 -- Numbers of the contract and of the state machine. A test holds them against the Python ones.
 local BITE = 200
 local CHUNK = 500
+local SMALL_BODY = 8192
 local MAX_FAILURES = 50
 local MIN_RECORD_MS = 600000
 local IDEMPOTENCY_MS = 86400000

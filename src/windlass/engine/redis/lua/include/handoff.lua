@@ -104,6 +104,7 @@ local function hand_over(head, body, unique)
     return true
   end
   call('HSET', key.body, id, body)
+  note_size(body)
   call('ZADD', key.ids, '0', id)
   call('ZADD', key.held, '0', session .. '\0' .. nonce .. '\0' .. id)
   call('HSET', key.sessions, session, '0' .. nonce)

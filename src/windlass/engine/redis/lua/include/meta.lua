@@ -1,7 +1,7 @@
 -- What a partition knows of itself: the sequence, signs of life, the settings of queues.
 -- KEYS: meta
 --@include clock
-local stored = call('HMGET', key.meta, 'sequence', 'last_seen', 'reap_after', 'queues', 'enqueued', 'leases')
+local stored = call('HMGET', key.meta, 'sequence', 'last_seen', 'reap_after', 'queues', 'enqueued', 'leases', 'large')
 local stored_sequence, stored_last_seen_ms = tonumber(stored[1] or 0), tonumber(stored[2] or -1)
 local stored_reap_after_ms, stored_enqueued = tonumber(stored[3] or 0), tonumber(stored[5] or 0)
 local sequence, last_seen_ms, reap_after_ms = stored_sequence, stored_last_seen_ms, stored_reap_after_ms
@@ -11,8 +11,17 @@ local leases = stored_leases
 -- Of queues that have others than the usual ones: queue -> settings.
 local has_settings = stored[4]
 local settings = has_settings and cmsgpack.unpack(has_settings) or {}
+-- Whether a body of more than SMALL_BODY bytes was ever stored here: otherwise claims measure none.
+local has_large = stored[7]
 local QUEUE_PAUSED, QUEUE_AGEING_MS, QUEUE_AGE, QUEUE_SINCE_MS = 1, 2, 3, 4
 local QUEUE_BOUND, QUEUE_BOUND_HERE = 5, 6  -- of the whole queue, and of this partition
+
+local function note_size(body)
+  if #body > SMALL_BODY and not has_large then
+    has_large = '1'
+    call('HSET', key.meta, 'large', has_large)
+  end
+end
 
 local function next_number()
   sequence = sequence + 1

@@ -42,6 +42,7 @@ local function store(head, body, unique)
     return
   end
   write('HSET', key.body, id, body)
+  note_size(body)
   write('ZADD', key.ids, '0', id)
   local place = struct.pack('>I7', number)
   if is_ready then

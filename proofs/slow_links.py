@@ -1,0 +1,98 @@
+"""Large values over a slow link: forty calls of a megabyte are put, and forty results of a megabyte
+reported, in little more than the time that the link needs; eighteen results of 28 megabytes are
+stored by SQLite. Every job runs once, and no worker speaks of an engine that is away."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+from tests.proxy import Proxy
+from tests.redis_server import RedisServer, private_server
+from tests.worker.bulk import Bulk
+from tests.worker.yard import Yard
+from windlass import State, Windlass
+
+SPEED: Final = 4_000_000
+MEGABYTE: Final = 1_000_000
+NUMBER: Final = 40
+#: Of what the link needs by itself.
+TOLERANCE: Final = 2.0
+LARGE: Final = 28 * 1024 * 1024
+LARGE_NUMBER: Final = 18
+
+
+def prove(folder: Path) -> Iterator[str]:
+    server = private_server()
+    try:
+        for partitions in (1, 4):
+            yield from _put(server, partitions)
+            for stops in (False, True):
+                place = folder / f"{partitions}-{stops}"
+                place.mkdir()
+                yield from _report(server, place, partitions, stops=stops)
+    finally:
+        server.end()
+    yield from _report_to_sqlite(folder)
+
+
+def _put(server: RedisServer, partitions: int) -> Iterator[str]:
+    with Proxy(server.port) as link:
+        link.throttle(SPEED)
+        with Windlass(server.url(port=link.port, partitions=partitions)) as app:
+            task = app.task(name="note")(_note)
+            started = time.monotonic()
+            task.enqueue_many([("x" * (MEGABYTE - 1_000),)] * NUMBER)
+            seconds = time.monotonic() - started
+            assert app.engine.stats().totals["enqueued"] == NUMBER
+    _check_time(seconds)
+    yield f"{partitions} partitions: {NUMBER} calls of 1 MB put over 4 MB/s in {seconds:.1f} s"
+
+
+def _note(text: str) -> None:
+    """Never run."""
+
+
+def _report(server: RedisServer, folder: Path, partitions: int, *, stops: bool) -> Iterator[str]:
+    yard = Yard(folder, "30s", "25s", 3, server.url(partitions=partitions))
+    with Proxy(server.port) as link:
+        bulk = Bulk(yard, link)
+        bulk.enqueue(NUMBER, MEGABYTE)
+        link.throttle(SPEED)
+        worker = bulk.start(NUMBER)
+        bulk.end_all(NUMBER)
+        started = time.monotonic()
+        if stops:
+            assert worker.stop() == 0
+        yard.await_count(State.SUCCEEDED, NUMBER)
+        seconds = time.monotonic() - started
+        if not stops:
+            assert worker.stop() == 0
+    _check_time(seconds)
+    assert len(yard.events("start")) == NUMBER
+    assert "the engine is away" not in worker.log()
+    yard.close()
+    when = "after SIGTERM" if stops else "at work"
+    yield f"{partitions} partitions: {NUMBER} results of 1 MB reported {when} in {seconds:.1f} s"
+
+
+def _check_time(seconds: float) -> None:
+    assert seconds < TOLERANCE * NUMBER * MEGABYTE / SPEED, seconds
+
+
+def _report_to_sqlite(folder: Path) -> Iterator[str]:
+    yard = Yard(folder, "30s", "25s", 3)
+    bulk = Bulk(yard)
+    bulk.enqueue(LARGE_NUMBER, LARGE)
+    worker = bulk.start(LARGE_NUMBER)
+    bulk.end_all(LARGE_NUMBER)
+    started = time.monotonic()
+    yard.await_count(State.SUCCEEDED, LARGE_NUMBER, seconds=120.0)
+    seconds = time.monotonic() - started
+    assert worker.stop() == 0
+    assert len(yard.events("start")) == LARGE_NUMBER
+    assert "the engine is away" not in worker.log()
+    yard.close()
+    yield f"sqlite: {LARGE_NUMBER} results of 28 MB reported in {seconds:.1f} s, each run once"
