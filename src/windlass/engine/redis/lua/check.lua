@@ -14,7 +14,7 @@ end
 local SENTINELS = {
   hash = { 'meta', 'job', 'body', 'extra', 'sessions', 'keys', 'count', 'total', 'schedule' },
   set = {
-    'ids', 'ready', 'due', 'parked', 'held', 'asked', 'keep', 'dead', 'lease', 'forget',
+    'ids', 'ready', 'lines', 'due', 'parked', 'held', 'asked', 'keep', 'dead', 'lease', 'forget',
     'key_expiry', 'wait', 'unique', 'schedule_names', 'schedule_due',
   },
 }

@@ -3,10 +3,34 @@
 --       5 paused ("1" or "0"), 6 period of ageing in ms (0 = none), 7 how many may wait (0 = any
 --       number), and 8 how many of them in this partition
 -- Returns: the settings of all queues that have others than the usual ones, packed ("" = none)
---@include bookkeeping
+--@include line
+
+-- The lines of a queue that have something ready, with their mark of suspects.
+local function marks_of(name)
+  local marks = {}
+  for _, suspects in ipairs({ '0', '1' }) do
+    local from, to = beside(suspects, name)
+    for _, line in ipairs({ name, unpack(lines_between(suspects, from, to)) }) do
+      marks[#marks + 1] = suspects .. line
+    end
+  end
+  return marks
+end
+
+-- The entries of these lines in `lines`, as the settings are now.
+local function entries_of(marks)
+  local entries = {}
+  for _, mark in ipairs(marks) do
+    local first = first_of(mark)
+    entries[#entries + 1] = first and entry_of(mark, first) or nil
+  end
+  return entries
+end
 
 local queue, paused, ageing_ms = ARGV[4], ARGV[5], ARGV[6]
 if queue ~= '' then
+  local marks = marks_of(queue)
+  local before = entries_of(marks)
   local own = settings[queue] or { false, 0, 0, 0, 0, 0 }
   settings[queue], has_settings, is_changed = own, true, true
   if paused ~= '' then
@@ -24,6 +48,12 @@ if queue ~= '' then
   end
   if not own[QUEUE_PAUSED] and own[QUEUE_AGEING_MS] + own[QUEUE_AGE] + own[QUEUE_BOUND] == 0 then
     settings[queue] = nil
+  end
+  for _, entry in ipairs(before) do
+    call('ZREM', key.lines, entry)
+  end
+  for _, entry in ipairs(entries_of(marks)) do
+    call('ZADD', key.lines, '0', entry)
   end
 end
 settle()

@@ -2,6 +2,7 @@
 -- KEYS: meta count total wait
 --@include records
 --@include meta
+--@include line_index
 --@include waiters
 local is_changed = false  -- what the settings of queues say
 local counts, totals = {}, {}

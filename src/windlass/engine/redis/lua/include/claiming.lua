@@ -23,10 +23,47 @@ local function promote()
 end
 --@end
 
---@seldom merge
+--@seldom merge merge_all
 -- Whether the next one of a line stands before that of another.
 local function is_better(line, other)
   return line.rank < other.rank or line.rank == other.rank and line.place < other.place
+end
+
+-- A heap: of its elements none is better than the first.
+local function push(heap, line)
+  local at = #heap + 1
+  while at > 1 do
+    local above = math.floor(at / 2)
+    if not is_better(line, heap[above]) then
+      break
+    end
+    heap[at] = heap[above]
+    at = above
+  end
+  heap[at] = line
+end
+
+-- Put another one in the place of the first, or only take that out.
+local function replace_first(heap, line)
+  if not line then
+    line = table.remove(heap)
+    if #heap == 0 then
+      return
+    end
+  end
+  local at, last = 1, #heap
+  while 2 * at <= last do
+    local below = 2 * at
+    if below < last and is_better(heap[below + 1], heap[below]) then
+      below = below + 1
+    end
+    if not is_better(heap[below], line) then
+      break
+    end
+    heap[at] = heap[below]
+    at = below
+  end
+  heap[at] = line
 end
 
 local function next_of_line(line)
@@ -49,32 +86,95 @@ local function line_of(suspects, name, limit)
   local members = range(from, to, 0, chunk)
   local line = { from = from, to = to, offset = 0, chunk = chunk, members = members, at = 1 }
   line.size, line.age = #name, age_now(name)
+  touched[suspects .. name] = members[1] or false
   next_of_line(line)
   return line
 end
 
--- Over several lines, whoever stands first in any of them.
-local function merge(suspects, names, limit)
-  local ids, members, lines = {}, {}, {}
-  for number, name in ipairs(names) do
-    lines[number] = line_of(suspects, name, limit)
+-- The next line of a group, as its entry says; its jobs are not read yet.
+local function next_of_group(group, limit)
+  group.at = group.at + 1
+  if group.at > #group.entries and #group.entries == group.chunk then
+    local last = group.entries[#group.entries]
+    local from = last and '(' .. last or '[' .. group.prefix
+    group.chunk = math.min(limit, CHUNK)
+    group.entries, group.at = entries_between(from, group.to, group.chunk), 1
   end
-  while #ids < limit do
-    local best
-    for _, line in ipairs(lines) do
-      if line.id and (not best or is_better(line, best)) then
-        best = line
+  group.entry = group.entries[group.at]
+  if group.entry then
+    local rank, place = struct.unpack('>I4I7', group.entry, #group.prefix + 1)
+    group.rank, group.place = rank - group.age, place
+  end
+  return group.entry and group
+end
+
+-- The line of an entry, read; nil when it was read before. An entry that is not as the line says is
+-- made so.
+local function line_of_entry(suspects, group, seen, limit)
+  local entry = group.entry
+  local name = sub(entry, #group.prefix + 12) .. group.labels
+  if seen[name] then
+    write('ZREM', key.lines, entry)
+    return nil
+  end
+  seen[name] = true
+  local line = line_of(suspects, name, limit)
+  local right = line.id and entry_of(suspects .. name, line.members[1])
+  if right ~= entry then
+    write('ZREM', key.lines, entry)
+    total('orphans')
+    if right then
+      write('ZADD', key.lines, '0', right)
+    end
+  end
+  return right and line
+end
+
+-- Whoever stands first in any of the lines of a heap. Lines of groups are read when it is their turn.
+local function take_best(suspects, heap, limit)
+  local ids, members, seen = {}, {}, {}
+  while #ids < limit and #heap > 0 do
+    local best = heap[1]
+    if best.prefix then
+      local line = line_of_entry(suspects, best, seen, limit - #ids)
+      replace_first(heap, next_of_group(best, limit - #ids))
+      if line then
+        push(heap, line)
       end
+    else
+      ids[#ids + 1] = best.id
+      members[#members + 1] = best.members[best.at]
+      best.at = best.at + 1
+      next_of_line(best)
+      replace_first(heap, best.id and best)
     end
-    if not best then
-      break
-    end
-    ids[#ids + 1] = best.id
-    members[#members + 1] = best.members[best.at]
-    best.at = best.at + 1
-    next_of_line(best)
   end
   return ids, members
+end
+
+-- Over some lines, whoever stands first in any of them.
+local function merge(suspects, names, limit)
+  local heap = {}
+  for _, name in ipairs(names) do
+    local line = line_of(suspects, name, limit)
+    if line.id then
+      push(heap, line)
+    end
+  end
+  return take_best(suspects, heap, limit)
+end
+
+-- The same over all lines that this worker may take from.
+local function merge_all(suspects, limit)
+  local heap = {}
+  for _, group in ipairs(groups_of(suspects, math.huge)) do
+    group.entries, group.at, group.chunk = {}, 0, 0
+    group.to, group.age = '(' .. sub(group.prefix, 1, -2) .. '\1', age_now(group.queue)
+    if next_of_group(group, limit) then
+      push(heap, group)
+    end
+  end
+  return take_best(suspects, heap, limit)
 end
 --@end
 
@@ -84,7 +184,26 @@ local function stretch(suspects, line, offset, number)
   for at, member in ipairs(members) do
     ids[at] = id_in(member, #line)
   end
+  if offset == 0 then
+    touched[suspects .. line] = members[1] or false
+  end
   return ids, members
+end
+
+-- Over all lines; mostly there is one.
+local function front_of_all(suspects, limit)
+  local from, to = entry_bounds(suspects)
+  local entries = entries_between(from, to, 2)
+  if #entries == 1 then
+    local name = string.match(entries[1], '^.-%z.-%z...........(.*)$')
+    if sub(entries[1], 2, 2) == '\0' then
+      local ids, members = stretch(suspects, name, 0, limit)
+      if members[1] and entry_of(suspects .. name, members[1]) == entries[1] then
+        return ids, members
+      end
+    end
+  end
+  return merge_all(suspects, limit)
 end
 
 -- Who comes first in a queue, behind so many.
@@ -121,12 +240,7 @@ end
 -- The next ids under a plan, in the order in which they should start, and their members of `ready`.
 local function next_in_line(suspects, queues, limit)
   if #queues == 0 then
-    local from, to = bounds(suspects)
-    local lines = lines_between(suspects, from, to, is_served)
-    if #lines ~= 1 then
-      return merge(suspects, lines, limit)
-    end
-    return stretch(suspects, lines[1], 0, limit)
+    return front_of_all(suspects, limit)
   end
   local ids, members = {}, {}
   local function add(queue, offset, number)

@@ -4,7 +4,7 @@
 -- Where queues share a tier: the first of them -> how many there are, and their turns.
 local shares = {}
 
-local labels = {}  -- of this worker -> true
+local labels, sorted_labels = {}, {}  -- of this worker -> true; the same in order
 
 -- Bounds of what is ready: of one line, or of all.
 local function bounds(suspects, line)
@@ -80,10 +80,61 @@ local function lines_of(suspects, queue)
   return lines
 end
 
+--@seldom skip_labels
+-- Where labels go on that this worker may have, behind some of which one is not its own; nil when all
+-- are.
+local function skip_labels(required)
+  local at = 1
+  for label in string.gmatch(required, '[^+]+') do
+    if not labels[label] then
+      for _, own in ipairs(sorted_labels) do
+        if is_before(label, own) then
+          return sub(required, 1, at) .. own
+        end
+      end
+      return sub(required, 1, at - 1) .. ','
+    end
+    at = at + #label + 1
+  end
+end
+--@end
+
+-- Bounds of the entries of `lines` that this worker may take from; with labels, others are among them.
+local function entry_bounds(suspects)
+  local last = #sorted_labels > 0 and string.char(string.byte(suspects) + 1) or suspects .. '\1'
+  return '[' .. suspects .. '\0', '(' .. last
+end
+
+local function entries_between(from, to, limit)
+  return call('ZRANGEBYLEX', key.lines, from, to, 'LIMIT', 0, limit)
+end
+
+-- The groups of `lines` that this worker may take from, by jumping from one to the next; at most so many.
+local function groups_of(suspects, most)
+  local groups, from, to = {}, entry_bounds(suspects)
+  while #groups < most do
+    local entry = entries_between(from, to, 1)[1]
+    if not entry then
+      break
+    end
+    local stop = string.find(entry, '\0', 2, true)
+    local required = sub(entry, 2, stop - 1)
+    local next_labels = required ~= '' and skip_labels(required)
+    if next_labels then
+      from = '[' .. suspects .. next_labels
+    else
+      local last = string.find(entry, '\0', stop + 1, true)
+      local queue = sub(entry, stop + 1, last - 1)
+      groups[#groups + 1] = { prefix = sub(entry, 1, last), labels = required, queue = queue }
+      from = '(' .. sub(entry, 1, last - 1) .. '\1'
+    end
+  end
+  return groups
+end
+
 local function is_any_ready(suspects, queues)
   if #queues == 0 then
-    local from, to = bounds(suspects)
-    return #lines_between(suspects, from, to, is_served, 1) > 0
+    return #groups_of(suspects, 1) > 0
   end
   for _, queue in ipairs(queues) do
     for _, line in ipairs(lines_of(suspects, queue)) do
@@ -131,6 +182,8 @@ local function read_plan(at)
   for _ = 1, tonumber(ARGV[at + 3]) do
     last = last + 1
     labels[ARGV[last]] = true
+    sorted_labels[#sorted_labels + 1] = ARGV[last]
   end
+  table.sort(sorted_labels, is_before)
   return ARGV[at], queues, last + 1
 end

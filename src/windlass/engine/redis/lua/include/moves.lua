@@ -62,6 +62,7 @@ local function leave(id, record)
       write('ZREM', key.dead, id)
     end
   elseif state == 'ready' and record[HOLD] == 'none' then
+    touch(record[SUSPECT] .. record[QUEUE])
     write('ZREM', key.ready, member_of('ready', id, record))
   else
     write('ZREM', key.due, member_of('due', id, record))
@@ -81,6 +82,7 @@ local function enter(id, record, keep_ms)
       write('ZADD', key.dead, 0, id)
     end
   elseif state == 'ready' and record[HOLD] == 'none' then
+    touch(record[SUSPECT] .. record[QUEUE])
     write('ZADD', key.ready, 0, member_of('ready', id, record))
     made_ready = made_ready + 1
   else

@@ -45,6 +45,7 @@ local function store(head, body, unique)
   write('ZADD', key.ids, '0', id)
   local place = struct.pack('>I7', number)
   if is_ready then
+    touch('0' .. queue)
     local member = '0' .. queue .. '\0' .. struct.pack('>I4', 100 - head[4] + age) .. place .. id
     write('ZADD', key.ready, '0', member)
   else

@@ -8,6 +8,8 @@ local records = {}  -- id -> record, false when there is none, nil when it was n
 local packed = {}   -- id -> the record as it is stored, or false
 local changed = {}  -- id -> true when its table was changed since it was packed
 local pending, order = {}, {}
+local touched = {}  -- suspects and line -> its first member of `ready` before it was changed, or false
+local update_lines
 
 --@seldom pack take_apart
 local function pack(record)
@@ -91,6 +93,9 @@ local function flush()
     end
   end
   pending, order = {}, {}
+  if next(touched) then
+    update_lines()
+  end
 end
 
 local function read_fields(name, fields)
