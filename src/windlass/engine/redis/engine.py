@@ -303,7 +303,15 @@ class RedisEngine(Caller):
         return seeing.find(ask, self._partitions.number, filter, cursor, limit)
 
     def stats(self) -> Stats:
-        return seeing.merge_stats(self._broadcast("stats"))
+        """In bites: in each partition the counters of one line are of one instant."""
+        bites: list[tuple[int, Sequence[Reply]]] = []
+        far = dict.fromkeys(range(self._partitions.number), b"0")
+        while far:
+            calls = [self._call(number, "stats", [cursor]) for number, cursor in far.items()]
+            replies = dict(zip(far, self._run(calls), strict=True))
+            bites += replies.items()
+            far = {number: reply[0] for number, reply in replies.items() if reply[0] != b"0"}
+        return seeing.merge_stats(bites)
 
     def check(self) -> list[str]:
         def ask(partition: int, what: str, after: str) -> Sequence[bytes]:

@@ -2,7 +2,8 @@
 -- ARGV: 1-3 clock, 4 queue ("" = change nothing), then what is empty where it stays as it is:
 --       5 paused ("1" or "0"), 6 period of ageing in ms (0 = none), 7 how many may wait (0 = any
 --       number), and 8 how many of them in this partition
--- Returns: the settings of all queues that have others than the usual ones, packed ("" = none)
+-- Returns: if nothing is changed, the settings of all queues that have others than the usual ones, packed
+--          ("" = none)
 --@include line
 
 -- The lines of a queue that have something ready, with their mark of suspects.
@@ -32,7 +33,7 @@ if queue ~= '' then
   local marks = marks_of(queue)
   local before = entries_of(marks)
   local own = settings[queue] or { false, 0, 0, 0, 0, 0 }
-  settings[queue], has_settings, is_changed = own, true, true
+  settings[queue], has_settings, changed_queues[queue] = own, true, true
   if paused ~= '' then
     own[QUEUE_PAUSED] = paused == '1'
   end
@@ -42,12 +43,15 @@ if queue ~= '' then
   if ageing_ms ~= '' then
     take_age(queue)
     own[QUEUE_AGEING_MS], own[QUEUE_SINCE_MS] = tonumber(ageing_ms), now_ms
+    if own[QUEUE_AGEING_MS] > 0 then
+      own[QUEUE_SINCE_MS] = now_ms - now_ms % own[QUEUE_AGEING_MS]  -- as all that age like it
+    end
   end
   if ARGV[7] ~= '' then
     own[QUEUE_BOUND], own[QUEUE_BOUND_HERE] = tonumber(ARGV[7]), tonumber(ARGV[8])
   end
   if not own[QUEUE_PAUSED] and own[QUEUE_AGEING_MS] + own[QUEUE_AGE] + own[QUEUE_BOUND] == 0 then
-    settings[queue] = nil
+    settings[queue] = false
   end
   for _, entry in ipairs(before) do
     call('ZREM', key.lines, entry)
@@ -57,4 +61,13 @@ if queue ~= '' then
   end
 end
 settle()
-return call('HGET', key.meta, 'queues') or ''
+if queue ~= '' or not has_settings then
+  return ''
+end
+local found, fields = {}, call('HGETALL', key.meta)
+for at = 1, #fields, 2 do
+  if sub(fields[at], 1, 2) == 'q:' then
+    found[sub(fields[at], 3)] = cmsgpack.unpack(fields[at + 1])
+  end
+end
+return cmsgpack.pack(found)

@@ -4,7 +4,7 @@
 --@include meta
 --@include line_index
 --@include waiters
-local is_changed = false  -- what the settings of queues say
+local changed_queues = {}  -- queue -> true when its settings were changed
 local counts, totals = {}, {}
 local enqueued = 0  -- a total that is kept beside the sequence: most calls that change one change both
 local made_ready = 0  -- how many waiters have a reason to look
@@ -32,7 +32,9 @@ local function take_age(line)
   local age = age_now(line)
   if age > 0 then
     local own = settings[base_of(line)]
-    is_changed = is_changed or age > own[QUEUE_AGE]
+    if age > own[QUEUE_AGE] then
+      changed_queues[base_of(line)] = true
+    end
     own[QUEUE_SINCE_MS] = own[QUEUE_SINCE_MS] + (age - own[QUEUE_AGE]) * own[QUEUE_AGEING_MS]
     own[QUEUE_AGE] = age
   end
@@ -76,6 +78,24 @@ local function add(name, field, by)
   end
 end
 
+--@seldom save_settings
+local function save_settings()
+  local number, aged_ms = 0, tonumber(call('HGET', key.meta, 'aged') or 0)
+  for queue in pairs(changed_queues) do
+    if settings[queue] then
+      if settings[queue][QUEUE_SINCE_MS] > aged_ms then
+        aged_ms = settings[queue][QUEUE_SINCE_MS]
+        call('HSET', key.meta, 'aged', text_of(aged_ms))
+      end
+      number = number + call('HSET', key.meta, 'q:' .. queue, cmsgpack.pack(settings[queue]))
+    else
+      number = number - call('HDEL', key.meta, 'q:' .. queue)
+    end
+  end
+  add(key.meta, 'queues', number)
+end
+--@end
+
 -- The last thing that a call does. A call that found nothing to do writes nothing.
 local function settle()
   flush()
@@ -93,12 +113,8 @@ local function settle()
   if last_seen_ms ~= stored_last_seen_ms or reap_after_ms ~= stored_reap_after_ms then
     call('HSET', key.meta, 'last_seen', text_of(last_seen_ms), 'reap_after', text_of(reap_after_ms))
   end
-  if is_changed then
-    if next(settings) then
-      call('HSET', key.meta, 'queues', cmsgpack.pack(settings))
-    else
-      call('HDEL', key.meta, 'queues')
-    end
+  if next(changed_queues) then
+    save_settings()
   end
   if made_ready > 0 and not nobody_waits then
     ring(made_ready)

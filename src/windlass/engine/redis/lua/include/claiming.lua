@@ -102,8 +102,8 @@ local function next_of_group(group, limit)
   end
   group.entry = group.entries[group.at]
   if group.entry then
-    local rank, place = struct.unpack('>I4I7', group.entry, #group.prefix + 1)
-    group.rank, group.place = rank - group.age, place
+    local rank, place = struct.unpack('>I5I7', group.entry, #group.prefix + 1)
+    group.rank, group.place = rank - RANK_BIAS - group.age, place
   end
   return group.entry and group
 end
@@ -112,7 +112,7 @@ end
 -- made so.
 local function line_of_entry(suspects, group, seen, limit)
   local entry = group.entry
-  local name = sub(entry, #group.prefix + 12) .. group.labels
+  local name = sub(entry, #group.prefix + 13) .. group.labels
   if seen[name] then
     write('ZREM', key.lines, entry)
     return nil
@@ -131,8 +131,8 @@ local function line_of_entry(suspects, group, seen, limit)
 end
 
 -- Whoever stands first in any of the lines of a heap. Lines of groups are read when it is their turn.
-local function take_best(suspects, heap, limit)
-  local ids, members, seen = {}, {}, {}
+local function take_best(suspects, heap, seen, limit)
+  local ids, members = {}, {}
   while #ids < limit and #heap > 0 do
     local best = heap[1]
     if best.prefix then
@@ -161,20 +161,41 @@ local function merge(suspects, names, limit)
       push(heap, line)
     end
   end
-  return take_best(suspects, heap, limit)
+  return take_best(suspects, heap, {}, limit)
+end
+
+-- Whether the clock was set back behind an instant at which a queue grew older. Queues do not grow
+-- younger, so how old a group is says nothing of its queues until that instant has come again.
+local function is_clock_back()
+  return now_ms < tonumber(call('HGET', key.meta, 'aged') or 0)
+end
+
+-- Read all lines of a group.
+local function push_lines(heap, suspects, group, seen, limit)
+  while group.entry do
+    local line = line_of_entry(suspects, group, seen, limit)
+    if line then
+      push(heap, line)
+    end
+    next_of_group(group, CHUNK)
+  end
 end
 
 -- The same over all lines that this worker may take from.
 local function merge_all(suspects, limit)
-  local heap = {}
+  local heap, seen = {}, {}
   for _, group in ipairs(groups_of(suspects, math.huge)) do
     group.entries, group.at, group.chunk = {}, 0, 0
-    group.to, group.age = '(' .. sub(group.prefix, 1, -2) .. '\1', age_now(group.queue)
+    group.to, group.age = '(' .. sub(group.prefix, 1, -2) .. '\1', age_of_group(group.name)
     if next_of_group(group, limit) then
-      push(heap, group)
+      if group.name ~= '' and is_clock_back() then
+        push_lines(heap, suspects, group, seen, limit)
+      else
+        push(heap, group)
+      end
     end
   end
-  return take_best(suspects, heap, limit)
+  return take_best(suspects, heap, seen, limit)
 end
 --@end
 
@@ -195,7 +216,7 @@ local function front_of_all(suspects, limit)
   local from, to = entry_bounds(suspects)
   local entries = entries_between(from, to, 2)
   if #entries == 1 then
-    local name = string.match(entries[1], '^.-%z.-%z...........(.*)$')
+    local name = string.match(entries[1], '^.-%z.-%z............(.*)$')
     if sub(entries[1], 2, 2) == '\0' then
       local ids, members = stretch(suspects, name, 0, limit)
       if members[1] and entry_of(suspects .. name, members[1]) == entries[1] then
@@ -322,14 +343,12 @@ local function lease(session, nonce, suspects, queues, limit)
   return taken, is_cut_short
 end
 
--- How old queues are by now, packed; "" when none ever aged.
-local function ages()
-  if not has_settings then
-    return ''
-  end
+-- How old the queues of these jobs are by now, packed; "" when none ever aged.
+local function ages(ids)
   local found = {}
-  for queue in pairs(settings) do
-    found[queue] = age_now(queue)
+  for _, id in ipairs(ids) do
+    local queue = base_of(queue_of(packed[id]))
+    found[queue] = found[queue] or age_now(queue)
   end
   return cmsgpack.pack(found)
 end
@@ -364,8 +383,11 @@ local function claim(session, nonce, suspects, queues, limit, is_last)
   if is_last and #ids == 0 then
     use_up(session, nonce)
   end
-  local reply = { 0, is_cut_short and 0 or in_ms, is_any_ready('1', queues) and 1 or 0, ages() }
+  local reply = { 0, is_cut_short and 0 or in_ms, is_any_ready('1', queues) and 1 or 0, '' }
   fetch(ids)
+  if has_settings and #ids > 0 then
+    reply[4] = ages(ids)
+  end
   local bodies = read_fields(key.body, ids)
   for number, id in ipairs(ids) do
     reply[#reply + 1] = id

@@ -124,8 +124,8 @@ local function groups_of(suspects, most)
       from = '[' .. suspects .. next_labels
     else
       local last = string.find(entry, '\0', stop + 1, true)
-      local queue = sub(entry, stop + 1, last - 1)
-      groups[#groups + 1] = { prefix = sub(entry, 1, last), labels = required, queue = queue }
+      local name = sub(entry, stop + 1, last - 1)
+      groups[#groups + 1] = { prefix = sub(entry, 1, last), labels = required, name = name }
       from = '(' .. sub(entry, 1, last - 1) .. '\1'
     end
   end

@@ -38,7 +38,7 @@ local function store(head, body, unique)
   if not is_single then
     save_bytes(id, bytes)
   elseif call('HSETNX', key.job, id, bytes) == 0 then
-    sequence, is_changed = stored_sequence, false  -- as if this call had not been made
+    sequence, changed_queues = stored_sequence, {}  -- as if this call had not been made
     return
   end
   write('HSET', key.body, id, body)
