@@ -14,6 +14,7 @@ from windlass.core.queue_plans import allot
 from windlass.core.queue_settings import USUAL
 from windlass.core.states import Counters, Event, Hold, Reason, State
 from windlass.engine.contract import BITE, GONE_SESSION_MS, Batch, Claim, Plan
+from windlass.engine.sqlite.line_index import Search
 from windlass.engine.sqlite.queues import Lines
 from windlass.engine.sqlite.statements import Row, as_array, first, rows
 from windlass.engine.sqlite.transaction import JobRow, Transaction, unpack_settings
@@ -40,6 +41,7 @@ class Look:
 
     @staticmethod
     def within(tx: Transaction) -> Look:
+        tx.refresh_lines()
         return Look(tx.connection, tx.now_ms, tx.reap_after_ms, tx.queues)
 
     def has_work(self, plan: Plan) -> bool:
@@ -113,6 +115,7 @@ def offer_again(tx: Transaction, job: JobRow) -> None:
     """End the hold of a job that no worker knew: it is still in its old place."""
     job.hold, job.due_ms = Hold.NONE, None
     tx.save(job)
+    tx.touched.add(job.queue)
     tx.made_ready += 1
 
 
@@ -168,13 +171,16 @@ def _take(tx: Transaction, session: str, nonce: str, fresh: list[Row]) -> None:
 
 
 def _next_in_line(tx: Transaction, plan: Plan, limit: int) -> list[Row]:
-    served = Lines(tx.connection, unpack_settings(tx.queues), plan)
+    settings = unpack_settings(tx.queues)
+    served = Lines(tx.connection, settings, plan)
     if plan.queues:
         return _next_of_tiers(tx, plan, served, limit)
-    lines = [line for (line,) in tx.rows("list_ready_queues") if served.serves(line)]
-    if len(lines) > limit:
-        lines = _best_lines(tx, lines, plan, limit)
-    return _merged(tx, lines, plan, limit)
+    tx.refresh_lines()
+    search = Search(tx.connection, settings, tx.now_ms, plan.suspects)
+    found, empty = search.best_jobs(list(served.groups(suspects=plan.suspects)), limit)
+    tx.touched.update(empty)
+    tx.totals["orphans"] += len(empty)
+    return found
 
 
 def _merged(tx: Transaction, lines: Sequence[str], plan: Plan, limit: int) -> list[Row]:
@@ -211,13 +217,6 @@ def _next_of_tiers(tx: Transaction, plan: Plan, served: Lines, limit: int) -> li
         for front, number in zip(fronts, numbers, strict=True):
             found += front[:number]
     return found
-
-
-def _best_lines(tx: Transaction, lines: list[str], plan: Plan, limit: int) -> list[str]:
-    """Among many lines, those whose first jobs come first: no others can be served now."""
-    heads = [(tx.one("first_ready", line, plan.suspects), line) for line in lines]
-    standings = [(_standing(tx, line, head), line) for head, line in heads if head]
-    return [line for _, line in sorted(standings)[:limit]]
 
 
 def _held(tx: Transaction, session: str, nonce: str, plan: Plan) -> tuple[Claim, ...]:

@@ -42,6 +42,7 @@ def put(tx: Transaction, job: NewJob, *, is_bounded: bool = True) -> Placed:
         return Placed(job.id, PutCode.CREATED)  # an earlier call stored it
     tx.run("insert_payload", row, job.payload)
     if is_ready:
+        tx.touched.add(job.queue)
         tx.note_age(row, job.queue)
     if has_key:
         _keep_keys(tx, job, row)

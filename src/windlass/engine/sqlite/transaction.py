@@ -28,6 +28,7 @@ from windlass.core.states import (
     next_state,
 )
 from windlass.engine.contract import MAX_FAILURES, MIN_RECORD_MS, EngineOptions
+from windlass.engine.sqlite import line_index
 from windlass.engine.sqlite.statements import Row, rows, sql
 
 #: How an event is called in the totals; the others are not counted.
@@ -112,6 +113,7 @@ class Transaction:
         self.options = options
         self.counts: Counter[tuple[str, str]] = Counter()
         self.totals: Counter[str] = Counter()
+        self.touched: set[str] = set()  # lines in which somebody came or went
         self.made_ready = 0  # for the bell: how many waiters have a reason to look
         ((*self._stored_meta, self.queues),) = self.rows("read_meta")
         self.sequence, self.last_seen_ms, self.reap_after_ms = self._stored_meta
@@ -193,6 +195,8 @@ class Transaction:
         for name in ("delete_job", "delete_payload", "delete_failures"):
             self.run(name, row)
         self.counts[queue, state] -= 1
+        if state == State.READY:
+            self.touched.add(queue)
 
     def _add_failure(self, job: JobRow, event: Event, error: bytes) -> None:
         self.run("add_failure", job.row, self.now_ms, str(event), job.attempt, job.session, error)
@@ -210,6 +214,16 @@ class Transaction:
             self.counts[queue, target] += number
         if target is State.READY:
             self.made_ready += number
+        if State.READY in (source, target):
+            self.touched.add(queue)
+
+    def refresh_lines(self) -> None:
+        """Bring the index of lines up to date: before it is read, and at the end."""
+        if self.touched:
+            settings = unpack_settings(self.queues)
+            for line in self.touched:
+                line_index.refresh(self.connection, line, settings)
+            self.touched.clear()
 
     def note_age(self, row: int, line: str) -> None:
         """A job takes its place: note the age of its queue with it, if that has ever aged."""
@@ -240,6 +254,7 @@ class Transaction:
 
     def settle(self) -> None:
         """Write the bookkeeping; the last thing before the commit."""
+        self.refresh_lines()
         meta = [self.sequence, self.last_seen_ms, self.reap_after_ms]
         if meta != self._stored_meta:
             self.run("write_meta", *meta)
