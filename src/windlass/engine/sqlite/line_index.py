@@ -73,6 +73,20 @@ def refresh(
         rows(connection, "delete_line", line, suspect)
 
 
+def add_first(
+    connection: apsw.Connection,
+    line: str,
+    settings: Mapping[str, QueueSettings],
+    rank: int,
+    place: int,
+) -> None:
+    """A job came into a line, with nothing else changed: it may be the first one now."""
+    own = settings.get(queue_of(line), USUAL)
+    if not own.paused:
+        cohort, age = own.cohort
+        rows(connection, "better_line", line, required_text(line), cohort, rank - age, place)
+
+
 def ready_lines(connection: apsw.Connection, queue: str | None = None) -> Iterator[str]:
     """Every line in which somebody waits, or those of one queue, by jumping from one to the next."""
     after, before = ("", _BEHIND_ALL) if queue is None else (f"{queue}+", f"{queue},")
@@ -110,6 +124,12 @@ class Search(NamedTuple):
     def best_jobs(self, groups: Sequence[Group], limit: int) -> tuple[list[Row], list[str]]:
         """The next jobs of these groups, as `list_ready` gives them, and lines that are listed and
         have none."""
+        if len(groups) == 1:
+            lines = rows(self.connection, "list_lines", *self._from_first(groups[0]), 2)
+            if len(lines) == 1:  # mostly so
+                _, _, line = lines[0]
+                jobs = rows(self.connection, "list_ready", line, self.suspects, limit)
+                return jobs, [] if jobs else [line]
         found: list[Row] = []
         empty: list[str] = []
         # Rank, place, a number that decides between equals, what it is (a line, or a row of a job),
@@ -134,6 +154,9 @@ class Search(NamedTuple):
                 found.append(what)
             push(source)
         return found, empty
+
+    def _from_first(self, group: Group) -> tuple[bool, str, str, int, int]:
+        return (self.suspects, *group, _BEFORE_ALL, 0)
 
     def _sources(
         self, groups: Sequence[Group], limit: int

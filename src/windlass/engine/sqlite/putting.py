@@ -42,8 +42,8 @@ def put(tx: Transaction, job: NewJob, *, is_bounded: bool = True) -> Placed:
         return Placed(job.id, PutCode.CREATED)  # an earlier call stored it
     tx.run("insert_payload", row, job.payload)
     if is_ready:
-        tx.touched.add(job.queue)
         tx.note_age(row, job.queue)
+        tx.arrive(job.queue, -job.priority, row)
     if has_key:
         _keep_keys(tx, job, row)
     tx.counts[job.queue, state] += 1

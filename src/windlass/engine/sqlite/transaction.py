@@ -114,6 +114,8 @@ class Transaction:
         self.counts: Counter[tuple[str, str]] = Counter()
         self.totals: Counter[str] = Counter()
         self.touched: set[str] = set()  # lines in which somebody came or went
+        #: line -> rank and place of the first job that came into it
+        self.arrived: dict[str, tuple[int, int]] = {}
         self.made_ready = 0  # for the bell: how many waiters have a reason to look
         ((*self._stored_meta, self.queues),) = self.rows("read_meta")
         self.sequence, self.last_seen_ms, self.reap_after_ms = self._stored_meta
@@ -219,11 +221,23 @@ class Transaction:
 
     def refresh_lines(self) -> None:
         """Bring the index of lines up to date: before it is read, and at the end."""
-        if self.touched:
-            settings = unpack_settings(self.queues)
-            for line in self.touched:
-                line_index.refresh(self.connection, line, settings)
-            self.touched.clear()
+        if not self.touched and not self.arrived:
+            return
+        settings = unpack_settings(self.queues)
+        for line in self.touched:
+            line_index.refresh(self.connection, line, settings)
+        for line, (rank, place) in self.arrived.items():
+            if line not in self.touched:
+                line_index.add_first(self.connection, line, settings, rank, place)
+        self.touched.clear()
+        self.arrived.clear()
+
+    def arrive(self, line: str, rank: int, place: int) -> None:
+        """A new job is ready in a line, with this rank but for its age, which is added."""
+        rank += unpack_settings(self.queues).get(queue_of(line), USUAL).age if self.queues else 0
+        known = self.arrived.get(line)
+        if known is None or (rank, place) < known:
+            self.arrived[line] = (rank, place)
 
     def note_age(self, row: int, line: str) -> None:
         """A job takes its place: note the age of its queue with it, if that has ever aged."""
