@@ -34,10 +34,14 @@ class Place:
         self.partitions = partitions
         self._nonces = (f"{number:032x}" for number in count(1))
 
-    def put(self, lines: Sequence[str], **fields: int) -> list[str]:
+    def put(self, lines: Sequence[str], priority: int = 0) -> list[str]:
         jobs = [
             NewJob(
-                id=self.engine.new_id("t", line, None), task="t", queue=line, payload=b"x", **fields
+                id=self.engine.new_id("t", line, None),
+                task="t",
+                queue=line,
+                payload=b"x",
+                priority=priority,
             )
             for line in lines
         ]
@@ -55,12 +59,12 @@ class Place:
 
 
 @pytest.fixture(params=["sqlite", "redis", "redis-4"])
-def place(
-    request: pytest.FixtureRequest, path: Path, server: RedisServer, open_redis: OpenRedis
-) -> Iterator[Place]:
+def place(request: pytest.FixtureRequest) -> Place:
     if request.param == "sqlite":
-        yield from sqlite_place(path)
-        return
+        found: Place = request.getfixturevalue("sqlite_place")
+        return found
+    server: RedisServer = request.getfixturevalue("server")
+    open_redis: OpenRedis = request.getfixturevalue("open_redis")
     partitions = 4 if request.param == "redis-4" else 1
     url = server.url(partitions=partitions)
 
@@ -68,9 +72,10 @@ def place(
         told = server.tell("INFO", "commandstats")
         return sum(map(int, re.findall(rb"calls=(\d+)", told)))
 
-    yield Place(open_redis(url, timeout_ms=30_000), commands, partitions)
+    return Place(open_redis(url, timeout_ms=30_000), commands, partitions)
 
 
+@pytest.fixture
 def sqlite_place(path: Path) -> Iterator[Place]:
     hundreds = 0
 
@@ -141,9 +146,7 @@ def test_many_lines_for_other_workers_in_front(place: Place, labels: tuple[str, 
     assert place.engine.check() == []
 
 
-def test_stats_of_many_queues_come_in_bites(
-    server: RedisServer, open_redis: OpenRedis
-) -> None:
+def test_stats_of_many_queues_come_in_bites(server: RedisServer, open_redis: OpenRedis) -> None:
     """No script runs for long, and the sum is right."""
     place = Place(open_redis(server.url(), timeout_ms=30_000), lambda: 0, 1)
     place.put([f"q{number}" for number in range(QUEUES)])

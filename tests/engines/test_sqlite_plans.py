@@ -57,8 +57,11 @@ def test_no_statement_scans(connection: apsw.Connection, name: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "name", ["list_ready", "load_due", "list_kept_too_long", "next_line", "next_suspect_line"]
-    + ["list_lines", "list_ready_after", "next_group", "next_ready_line", "line_heads"]
+    "name",
+    [
+        *("list_ready", "load_due", "list_kept_too_long", "next_line", "next_suspect_line"),
+        *("list_lines", "list_ready_after", "next_group", "next_ready_line", "line_heads"),
+    ],
 )
 def test_no_statement_on_a_hot_path_sorts(connection: apsw.Connection, name: str) -> None:
     text = sql(name)

@@ -37,6 +37,7 @@ from windlass.engine.contract import (
     PutCode,
     QueueChange,
     QueueRecord,
+    Repaired,
     Revival,
     ScheduleChange,
     ScheduleRecord,
@@ -52,6 +53,7 @@ from windlass.engine.redis import (
     handing_over,
     keys,
     records,
+    repair,
     scheduling,
     scripts,
     seeing,
@@ -315,12 +317,18 @@ class RedisEngine(Caller):
 
     def check(self) -> list[str]:
         def ask(partition: int, what: str, after: str) -> Sequence[bytes]:
-            packed = arguments.of_texts((what, after))
+            packed = [what.encode(), after.encode("utf-8", "surrogateescape")]
             (reply,) = self._run([self._call(partition, "check", packed)])
             found: Sequence[bytes] = reply
             return found
 
         return checking.check(ask, self._partitions.number)
+
+    def repair(self, cursor: str | None = None, *, change: bool = False) -> Repaired:
+        at = repair.read_cursor(cursor)
+        packed = [*at.words(), b"1" if change else b"0"]
+        (reply,) = self._run([self._call(at.partition, "repair", packed)])
+        return repair.to_repaired(at, reply, self._partitions.number)
 
     def is_used(self) -> bool:
         """Not by `_run`, which would set up what is not there."""

@@ -74,6 +74,8 @@ class _Stream:
         while self._budget > 0:
             now_ms, *found = self._ask(self._partition, index, self._below, self._chunk)
             for at in range(0, len(found), 3):
+                if found[at + 1] is None:
+                    continue  # an entry that leads to no record: `check` tells of it
                 record = _to_page_record(found[at : at + 3], now_ms)
                 if _matches(record, self._filter):
                     yield record

@@ -22,6 +22,7 @@ from windlass.engine.sqlite.transaction import JobRow, Transaction, unpack_setti
 #: A session that was declared dead: its jobs are being taken back, or all have been.
 DYING: Final = 1
 EMPTY: Final = 2
+_WAITING_FOR_INSTANT: Final = frozenset({State.SCHEDULED, State.RETRYING})
 
 
 class Look:
@@ -105,10 +106,13 @@ def _claim_anew(tx: Transaction, session: str, nonce: str, plan: Plan, limit: in
 def promote(tx: Transaction) -> None:
     """Make ready what is due, a bounded number."""
     for job in tx.load("load_due", tx.now_ms, BITE):
-        if job.hold == Hold.UNROUTABLE:
+        if job.state == State.READY and job.hold == Hold.UNROUTABLE:
             offer_again(tx, job)
-        else:
+        elif job.state in _WAITING_FOR_INSTANT:
             tx.move(job, Event.DUE)
+        else:
+            tx.run("drop_due", job.row)
+            tx.totals["orphans"] += 1
 
 
 def offer_again(tx: Transaction, job: JobRow) -> None:

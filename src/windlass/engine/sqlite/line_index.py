@@ -60,9 +60,7 @@ def compare(
     return kept, right
 
 
-def refresh(
-    connection: apsw.Connection, line: str, settings: Mapping[str, QueueSettings]
-) -> None:
+def refresh(connection: apsw.Connection, line: str, settings: Mapping[str, QueueSettings]) -> None:
     kept, right = compare(connection, line, settings)
     if kept == right:
         return
@@ -88,7 +86,7 @@ def add_first(
 
 
 def ready_lines(connection: apsw.Connection, queue: str | None = None) -> Iterator[str]:
-    """Every line in which somebody waits, or those of one queue, by jumping from one to the next."""
+    """Every line that has something ready, or those of one queue; jumps from one to the next."""
     after, before = ("", _BEHIND_ALL) if queue is None else (f"{queue}+", f"{queue},")
     if queue is not None:
         yield queue
@@ -173,21 +171,23 @@ class Search(NamedTuple):
 
     def _lines(self, group: Group, chunk: int) -> Iterator[tuple[int, int, str | Row]]:
         age = age_of_cohort(group.cohort, self.now_ms)
-        rank, place, found = _BEFORE_ALL, 0, [()] * chunk
-        while len(found) == chunk:
+        rank, place, is_full = _BEFORE_ALL, 0, True
+        while is_full:
             after = (self.suspects, *group, rank, place, chunk)
             found = rows(self.connection, "list_lines", *after)
+            is_full = len(found) == chunk
             for rank, place, line in found:
                 yield rank - age, place, line
 
     def _jobs(self, line: str, limit: int) -> Iterator[tuple[int, int, str | Row]]:
         age = self.settings.get(queue_of(line), USUAL).aged(self.now_ms).age
         chunk = min(limit, _CHUNK)
-        rank, place, found = _BEFORE_ALL, 0, [()] * chunk
-        while len(found) == chunk:
+        rank, place, is_full = _BEFORE_ALL, 0, True
+        while is_full:
             found = rows(
                 self.connection, "list_ready_after", line, self.suspects, rank, place, chunk
             )
+            is_full = len(found) == chunk
             for row in found:
                 rank, place = row[:2]
                 yield rank - age, place, row

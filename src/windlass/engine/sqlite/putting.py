@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import apsw
+
 from windlass.core.lines import queue_of
 from windlass.core.queue_settings import USUAL
 from windlass.core.states import WAITING, State
@@ -21,13 +23,11 @@ def put(tx: Transaction, job: NewJob, *, is_bounded: bool = True) -> Placed:
             return placed
     if is_bounded and tx.queues and _is_full(tx, job) and tx.job(job.id) is None:
         return Placed(job.id, PutCode.FULL)
-    row = tx.next_number()
     due_ms = job.due_ms(tx.now_ms)
     is_ready = due_ms <= tx.now_ms
     state = State.READY if is_ready else State.SCHEDULED
-    tx.run(
-        "insert_job",
-        row,
+    row = _insert(
+        tx,
         job.id,
         job.task,
         job.queue,
@@ -51,6 +51,22 @@ def put(tx: Transaction, job: NewJob, *, is_bounded: bool = True) -> Placed:
     if is_ready or due_ms - tx.now_ms <= POLL_FLOOR_MS:
         tx.made_ready += 1  # a waiter must learn of an instant that its next look would miss
     return Placed(job.id, PutCode.CREATED)
+
+
+def _insert(tx: Transaction, *columns: object) -> int:
+    """Store a record; its row. A sequence that lags behind the rows goes on behind them."""
+    row = tx.next_number()
+    try:
+        tx.run("insert_job", row, *columns)
+    except apsw.ConstraintError:
+        last = tx.one("last_row")
+        if last is None or last[0] is None or last[0] < row:
+            raise
+        tx.sequence = last[0]
+        tx.totals["orphans"] += 1
+        row = tx.next_number()
+        tx.run("insert_job", row, *columns)
+    return row
 
 
 def _find_key(tx: Transaction, job: NewJob) -> Placed | None:

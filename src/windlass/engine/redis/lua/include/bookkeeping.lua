@@ -50,6 +50,42 @@ local function total(name, by)
   totals[name] = (totals[name] or 0) + (by or 1)
 end
 
+local recount = {}  -- counter -> by how much those change that were counted anew
+
+if recounted then
+  local function is_counted(id)
+    for at = 1, math.min(#id, #recounted) do
+      local one, last = string.byte(id, at), string.byte(recounted, at)
+      if one ~= last then
+        return one < last
+      end
+    end
+    return #id <= #recounted
+  end
+
+  local function recount_one(bytes, by)
+    local field = counter_of(bytes)
+    recount[field] = (recount[field] or 0) + by
+  end
+
+  function note_change(id, before, bytes)
+    if is_counted(id) then
+      if before then
+        recount_one(before, -1)
+      end
+      if bytes then
+        recount_one(bytes, 1)
+      end
+    end
+  end
+end
+
+-- Drop an entry of an index that leads to no job, or to one that does not belong there, and count it.
+local function drop(name, member)
+  write('ZREM', name, member)
+  total('orphans')
+end
+
 -- Wake as many waiters as there is work for. Whoever is woken is taken off the list, so that two calls
 -- never spend their wake-ups on the same one. Those that run jobs alone are woken on the way: the work
 -- may not be theirs. Those with a channel alone are on other lists too: all begin at another place in
@@ -104,6 +140,9 @@ local function settle()
   end
   for name, by in pairs(totals) do
     add(key.total, name, by)
+  end
+  for field, by in pairs(recount) do
+    add(key.meta, 'c:' .. field, by)
   end
   if enqueued > 0 then
     call('HSET', key.meta, 'sequence', text_of(sequence), 'enqueued', text_of(stored_enqueued + enqueued))

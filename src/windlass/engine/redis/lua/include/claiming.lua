@@ -11,9 +11,15 @@ local function promote()
     ids[number] = string.sub(member, 8)
   end
   fetch(ids)
-  for _, id in ipairs(ids) do
+  for number, id in ipairs(ids) do
     local record = load(id)
-    if record[HOLD] == 'unroutable' then
+    local is_waiting = record and record[DUE_MS] >= 0
+    if not is_waiting or members[number] ~= member_of('due', id, record) then
+      drop(key.due, members[number])
+    elseif record[DUE_MS] > now_ms then
+      write('ZADD', key.due, text_of(record[DUE_MS]), members[number])
+      total('orphans')
+    elseif record[HOLD] == 'unroutable' then
       offer_again(id, record)
     else
       move(id, record, 'due')
@@ -75,7 +81,10 @@ local function next_of_line(line)
   local member = line.members[line.at]
   line.id = member and id_in(member, line.size)
   if member then
-    local rank, place = struct.unpack('>I4I7', member, line.size + 3)
+    local rank, place = 0, 0
+    if #member >= line.size + 13 then
+      rank, place = struct.unpack('>I4I7', member, line.size + 3)
+    end
     line.rank, line.place = rank - line.age, place
   end
 end
@@ -284,22 +293,25 @@ local function next_in_line(suspects, queues, limit)
   return ids, members
 end
 
--- The move of a claim, on the bytes of the record: what they are now. `sizes` and `tail` are those of
--- the texts that a claim changes.
+-- The move of a claim, on the bytes of the record: what they are now; nil when it does not stand in line.
+-- `sizes` and `tail` are those of the texts that a claim changes.
 local function claimed(id, bytes, sizes, tail)
+  local state_size, hold_size, reason_size, session_size, token_size =
+    unpack_numbers('>BBBHH', bytes, SIZES_AT + 3)
+  local texts = state_size + hold_size + reason_size + session_size + token_size
+  if sub(bytes, -texts, 8 - texts) ~= 'readynone' then
+    return nil
+  end
   local attempt, starts, _, has_progress = unpack_numbers(COUNTS, bytes)
   if has_progress == 1 then
     write('HDEL', key.extra, 'p:' .. id)
   end
-  local state_size, hold_size, reason_size, session_size, token_size =
-    unpack_numbers('>BBBHH', bytes, SIZES_AT + 3)
-  local texts = state_size + hold_size + reason_size + session_size + token_size
   return pack_numbers(COUNTS, attempt + 1, starts + 1, now_ms, 0) .. sub(bytes, MARKS_AT, SIZES_AT + 2)
     .. sizes .. sub(bytes, REST_AT, -texts - 1) .. tail
 end
 
--- Lease up to `limit` jobs. Those that expired are cancelled on the way and do not count; a bounded
--- number: what was leased, and whether that bound cut it short.
+-- Lease up to `limit` jobs. Those that expired are cancelled on the way, members that lead to none are
+-- dropped, and both do not count; a bounded number: what was leased, and whether that bound cut it short.
 local function lease(session, nonce, suspects, queues, limit)
   local taken, by_queue, expired, is_done, is_cut_short = {}, {}, 0, false, false
   local prefix, tail = session .. '\0' .. nonce .. '\0', 'runningnone' .. session .. nonce
@@ -311,9 +323,10 @@ local function lease(session, nonce, suspects, queues, limit)
     local ready, held = gather('ZREM', key.ready), gather('ZADD', key.held)
     for number, id in ipairs(ids) do
       local bytes = bytes_of(id)
-      local expires_ms = unpack_numbers('>i6', bytes, EXPIRES_AT)
-      if expires_ms < 0 or expires_ms > now_ms then
-        save_bytes(id, claimed(id, bytes, sizes, tail))
+      local expires_ms = bytes and unpack_numbers('>i6', bytes, EXPIRES_AT)
+      local leased = bytes and (expires_ms < 0 or expires_ms > now_ms) and claimed(id, bytes, sizes, tail)
+      if leased then
+        save_bytes(id, leased)
         ready[#ready + 1] = members[number]
         local last = #held
         held[last + 1], held[last + 2] = '0', prefix .. id
@@ -321,7 +334,12 @@ local function lease(session, nonce, suspects, queues, limit)
         by_queue[queue] = (by_queue[queue] or 0) + 1
         taken[#taken + 1] = id
       elseif expired < BITE then
-        move(id, load(id), 'expire', { reason = 'expired' })
+        local record = load(id)
+        if record and record[STATE] == 'ready' and record[HOLD] == 'none' then
+          move(id, record, 'expire', { reason = 'expired' })
+        else
+          drop(key.ready, members[number])
+        end
         expired = expired + 1
         is_done = false  -- others may move up
       else
@@ -364,7 +382,7 @@ local function claim(session, nonce, suspects, queues, limit, is_last)
   local is_new = is_before(latest, nonce)  -- then nothing can be held under it
   local ids, is_cut_short, in_ms = {}, false, next_in_ms()
   if not is_new then
-    ids = held_ids(session, nonce, CHUNK)
+    ids = sound_ids(session, nonce, CHUNK)
   end
   if limit < 0 then
     use_up(session, nonce)
@@ -392,7 +410,7 @@ local function claim(session, nonce, suspects, queues, limit, is_last)
   for number, id in ipairs(ids) do
     reply[#reply + 1] = id
     reply[#reply + 1] = packed[id]
-    reply[#reply + 1] = bodies[number]
+    reply[#reply + 1] = bodies[number] or ''  -- it cannot be run: whoever tries buries it
   end
   return reply
 end

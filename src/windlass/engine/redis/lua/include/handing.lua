@@ -47,7 +47,7 @@ end
 local function hand_over(head, body, unique)
   local id, queue, ends_ms = head[1], head[3], expires_ms(head)
   if due_ms_of(head) > now_ms or ends_ms >= 0 and ends_ms <= now_ms
-      or settings[queue] or string.find(queue, '+', 1, true) then
+      or recounted or settings[queue] or string.find(queue, '+', 1, true) then
     return false
   end
   local waiter, channel, session, nonce = find_taker(queue)

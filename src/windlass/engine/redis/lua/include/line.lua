@@ -56,13 +56,36 @@ local function lines_between(suspects, from, to, accept, most)
     if not head then
       break
     end
-    local line = sub(head, 2, string.find(head, '\0', 2, true) - 1)
+    local line = sub(head, 2, (string.find(head, '\0', 2, true) or #head + 1) - 1)
     if not accept or accept(line) then
       lines[#lines + 1] = line
     end
     from = '(' .. suspects .. line .. '\1'
   end
   return lines
+end
+
+-- The lines behind one, with their mark of suspects, that have something ready; at most so many.
+local function marks_behind(mark, most)
+  local marks = {}
+  for _, suspects in ipairs({ '0', '1' }) do
+    if #marks < most and sub(mark, 1, 1) <= suspects then
+      local from, to = bounds(suspects)
+      if sub(mark, 1, 1) == suspects then
+        from = '(' .. mark .. '\1'
+      end
+      for _, line in ipairs(lines_between(suspects, from, to, nil, most - #marks)) do
+        marks[#marks + 1] = suspects .. line
+      end
+    end
+  end
+  return marks
+end
+
+-- The entry that a line should have; nil when it should have none.
+local function right_entry(mark)
+  local first = first_of(mark)
+  return first and entry_of(mark, first) or nil
 end
 
 -- The lines of a queue for this worker: its own, and those beside it that have something.

@@ -41,7 +41,10 @@ local function entry_of(mark, member)
     end
     group, age = group_of(own)
   end
-  local rank, place = struct.unpack('>I4I7', member, #mark + 2)
+  local rank, place = 0, 0
+  if #member >= #mark + 12 then  -- otherwise it is no member, and dropped when it is its turn
+    rank, place = struct.unpack('>I4I7', member, #mark + 2)
+  end
   return sub(mark, 1, 1) .. sub(mark, plus) .. '\0' .. group .. '\0'
     .. struct.pack('>I5I7', rank - age + RANK_BIAS, place) .. queue
 end
@@ -59,18 +62,19 @@ local function send_entries(command, words)
   end
 end
 
--- Bring the entries of lines up to date that were changed.
+-- Bring the entries of lines up to date that were changed. One that should be there already is written
+-- all the same: a line that was not listed is found again by the next call that changes it.
 function update_lines()
   local old, new = {}, {}
   for mark, before in pairs(touched) do
     local first = first_of(mark)
-    if first ~= before then
-      old[#old + 1] = before and entry_of(mark, before) or nil
-      local entry = first and entry_of(mark, first)
-      if entry then
-        new[#new + 1] = '0'
-        new[#new + 1] = entry
-      end
+    if before and first ~= before then
+      old[#old + 1] = entry_of(mark, before)
+    end
+    local entry = first and entry_of(mark, first)
+    if entry then
+      new[#new + 1] = '0'
+      new[#new + 1] = entry
     end
   end
   touched = {}

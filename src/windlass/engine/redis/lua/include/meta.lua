@@ -1,7 +1,7 @@
 -- What a partition knows of itself: the sequence, signs of life, the settings of queues.
 -- KEYS: meta
 --@include clock
-local stored = call('HMGET', key.meta, 'sequence', 'last_seen', 'reap_after', 'queues', 'enqueued')
+local stored = call('HMGET', key.meta, 'sequence', 'last_seen', 'reap_after', 'queues', 'enqueued', 'recounted')
 local stored_sequence, stored_last_seen_ms = tonumber(stored[1] or 0), tonumber(stored[2] or -1)
 local stored_reap_after_ms, stored_enqueued = tonumber(stored[3] or 0), tonumber(stored[5] or 0)
 local sequence, last_seen_ms, reap_after_ms = stored_sequence, stored_last_seen_ms, stored_reap_after_ms
@@ -16,6 +16,9 @@ local settings = setmetatable({}, { __index = function(known, queue)
 end })
 local QUEUE_PAUSED, QUEUE_AGEING_MS, QUEUE_AGE, QUEUE_SINCE_MS = 1, 2, 3, 4
 local QUEUE_BOUND, QUEUE_BOUND_HERE = 5, 6  -- of the whole queue, and of this partition
+
+-- While the counters are counted anew, the id up to which records were counted: see `repair`.
+local recounted = stored[6]
 
 local function next_number()
   sequence = sequence + 1

@@ -40,6 +40,8 @@ local function store(head, body, unique)
   elseif call('HSETNX', key.job, id, bytes) == 0 then
     sequence, changed_queues = stored_sequence, {}  -- as if this call had not been made
     return
+  elseif note_change then
+    note_change(id, false, bytes)
   end
   write('HSET', key.body, id, body)
   write('ZADD', key.ids, '0', id)

@@ -37,5 +37,8 @@ local function remove(id, record)
     forget_unique(id, record)
   end
   count(record[QUEUE], record[STATE], -1)
+  if note_change then
+    note_change(id, packed[id], false)
+  end
   records[id], packed[id], changed[id] = false, false, nil
 end
