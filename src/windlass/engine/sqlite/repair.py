@@ -54,7 +54,7 @@ _FIXES: Final = {
     UNKNOWN_SESSION: _Fix(
         "the session gets a lease, and beats or loses the job",
         "INSERT INTO sessions (session, expires_ms) VALUES (:c1, :now + :lease) "
-        "ON CONFLICT (session) DO UPDATE SET gone = 1",
+        "ON CONFLICT (session) DO UPDATE SET gone = min(gone, 1)",
     ),
     COUNTERS: _Fix(
         "that is set right",
