@@ -1,5 +1,5 @@
-"""One entry of an index that leads nowhere, or that is missing, stops nothing else: it is dropped and
-counted, `check` tells of what is left, and `repair` sets it right."""
+"""An entry of an index that leads nowhere, or that is missing, stops nothing else: it is dropped
+and counted, `check` tells of what is left, and `repair` sets it right."""
 
 from __future__ import annotations
 
@@ -113,40 +113,44 @@ def place(server: RedisServer, open_redis: OpenRedis, request: pytest.FixtureReq
     return Place(open_redis(server.url(namespace=namespace)), namespace)
 
 
+def entry(command: bytes, name: str, *words: bytes) -> tuple[bytes, str, tuple[bytes, ...]]:
+    return command, name, words
+
+
 #: what -> an entry that leads to no job
 GHOSTS = {
-    "ready": (b"ZADD", "ready", b"0", b"0q\0" + RANK_AND_PLACE + GHOST),
-    "ready, too short": (b"ZADD", "ready", b"0", b"0q\0x"),
-    "ready, a suspect": (b"ZADD", "ready", b"0", b"1q\0" + RANK_AND_PLACE + GHOST),
-    "ready, a line of its own": (b"ZADD", "ready", b"0", b"0a\0" + RANK_AND_PLACE + GHOST),
-    "ready, no line": (b"ZADD", "ready", b"0", b"0q"),
-    "lines": (b"ZADD", "lines", b"0", b"0\0\0" + b"\0" * 12 + b"nowhere"),
-    "lines, twice": (b"ZADD", "lines", b"0", b"0\0\0" + b"\0" * 12 + b"q"),
-    "due": (b"ZADD", "due", b"1", b"\0" * 7 + GHOST),
-    "due, too short": (b"ZADD", "due", b"1", b"x"),
-    "parked": (b"ZADD", "parked", b"0", b"t\0" + b"\0" * 7 + GHOST),
-    "held": (b"ZADD", "held", b"0", b"s\0" + b"0" * 32 + b"\0" + GHOST),
-    "held, too short": (b"ZADD", "held", b"0", b"s\0x"),
-    "asked": (b"ZADD", "asked", b"0", b"s\0" + GHOST),
-    "keep": (b"ZADD", "keep", b"1", GHOST),
-    "dead": (b"ZADD", "dead", b"0", GHOST),
-    "ids": (b"ZADD", "ids", b"0", GHOST),
-    "unique": (b"ZADD", "unique", b"0", b"1:tk\0" + b"0" + GHOST),
-    "lease": (b"ZADD", "lease", b"1", GHOST),
-    "key_expiry": (b"ZADD", "key_expiry", b"1", GHOST),
-    "schedule_names": (b"ZADD", "schedule_names", b"0", GHOST),
-    "schedule_due": (b"ZADD", "schedule_due", b"1", GHOST),
-    "body": (b"HSET", "body", GHOST, b"x"),
-    "counter": (b"HSET", "count", b"q\0ready", b"99"),
-    "counter of nothing": (b"HSET", "count", b"ghost\0dead", b"3"),
-    "settings": (b"HSET", "meta", b"queues", b"7"),
-    "sentinel": (b"ZREM", "dead", b""),
+    "ready": entry(b"ZADD", "ready", b"0", b"0q\0" + RANK_AND_PLACE + GHOST),
+    "ready, too short": entry(b"ZADD", "ready", b"0", b"0q\0x"),
+    "ready, a suspect": entry(b"ZADD", "ready", b"0", b"1q\0" + RANK_AND_PLACE + GHOST),
+    "ready, a line of its own": entry(b"ZADD", "ready", b"0", b"0a\0" + RANK_AND_PLACE + GHOST),
+    "ready, no line": entry(b"ZADD", "ready", b"0", b"0q"),
+    "lines": entry(b"ZADD", "lines", b"0", b"0\0\0" + b"\0" * 12 + b"nowhere"),
+    "lines, twice": entry(b"ZADD", "lines", b"0", b"0\0\0" + b"\0" * 12 + b"q"),
+    "due": entry(b"ZADD", "due", b"1", b"\0" * 7 + GHOST),
+    "due, too short": entry(b"ZADD", "due", b"1", b"x"),
+    "parked": entry(b"ZADD", "parked", b"0", b"t\0" + b"\0" * 7 + GHOST),
+    "held": entry(b"ZADD", "held", b"0", b"s\0" + b"0" * 32 + b"\0" + GHOST),
+    "held, too short": entry(b"ZADD", "held", b"0", b"s\0x"),
+    "asked": entry(b"ZADD", "asked", b"0", b"s\0" + GHOST),
+    "keep": entry(b"ZADD", "keep", b"1", GHOST),
+    "dead": entry(b"ZADD", "dead", b"0", GHOST),
+    "ids": entry(b"ZADD", "ids", b"0", GHOST),
+    "unique": entry(b"ZADD", "unique", b"0", b"1:tk\0" + b"0" + GHOST),
+    "lease": entry(b"ZADD", "lease", b"1", GHOST),
+    "key_expiry": entry(b"ZADD", "key_expiry", b"1", GHOST),
+    "schedule_names": entry(b"ZADD", "schedule_names", b"0", GHOST),
+    "schedule_due": entry(b"ZADD", "schedule_due", b"1", GHOST),
+    "body": entry(b"HSET", "body", GHOST, b"x"),
+    "counter": entry(b"HSET", "count", b"q\0ready", b"99"),
+    "counter of nothing": entry(b"HSET", "count", b"ghost\0dead", b"3"),
+    "settings": entry(b"HSET", "meta", b"queues", b"7"),
+    "sentinel": entry(b"ZREM", "dead", b""),
 }
 
 
 @pytest.mark.parametrize("what", GHOSTS)
 def test_a_ghost_stops_nothing_and_is_removed(place: Place, what: str) -> None:
-    command, name, *words = GHOSTS[what]
+    command, name, words = GHOSTS[what]
     old = place.claim(session="early")
     early = place.put(1)
     (claim,) = place.claim(session="early")
@@ -185,7 +189,7 @@ def test_a_ghost_stops_nothing_and_is_removed(place: Place, what: str) -> None:
 def test_ghosts_are_counted(place: Place, what: str) -> None:
     place.put()
     place.claim(1)
-    command, name, *words = GHOSTS[what]
+    command, name, words = GHOSTS[what]
     place.tell(command, name, *words)
     place.engine.adopt(["t"])
     place.engine.beat([Beat(session="s", nonces=(), newest="f" * 32)])

@@ -129,7 +129,9 @@ def wrong_lines(
     connection: apsw.Connection, settings: Mapping[str, QueueSettings]
 ) -> Iterator[tuple[str, str]]:
     """Lines of which the index of lines says something else than they do, each with a sentence."""
-    listed = (str(line) for (line,) in connection.execute("SELECT DISTINCT line FROM lines").fetchall())
+    listed = (
+        str(line) for (line,) in connection.execute("SELECT DISTINCT line FROM lines").fetchall()
+    )
     for line in sorted({*listed, *line_index.ready_lines(connection)}):
         kept, right = line_index.compare(connection, line, settings)
         if kept != right:

@@ -5,6 +5,7 @@
 --       what is wrong, "0" only to tell
 -- Returns: {how far it is walked through now ("" = to the end), for each thing that is wrong "1" or "0",
 --          whether it can be repaired, and a sentence}
+--@adds
 --@include indexes
 
 local walk, far, is_changing = ARGV[4], ARGV[5], ARGV[6] == '1'
