@@ -227,3 +227,18 @@ def test_anything_that_follows_from_records_can_be_repaired(
     engine.change_queue("shut", QueueChange(paused=False))
     ready = sum(states.get(State.READY, 0) for states in before.values())
     assert len(run_all(engine, Plan(labels=("gpu",)))) == ready - 1  # no worker knew one of them
+
+
+def test_an_older_file_gets_an_index_of_lines(path: Path, engine: SQLiteEngine) -> None:
+    engine.change_queue("aged", QueueChange(ageing_ms=60_000))
+    engine.change_queue("once", QueueChange(ageing_ms=1_000))
+    engine.change_queue("shut", QueueChange(paused=True))
+    queues = ["q", "aged", "shut", "q+gpu", "once"] * 5
+    engine.put([new_job(number, queue=queue) for number, queue in enumerate(queues)])
+    engine.clock_offset_ms += 10_000
+    engine.put([new_job(90 + n, queue=queue, priority=n) for n, queue in enumerate(queues)])
+    engine.change_queue("once", QueueChange(ageing_ms=0))
+    engine.shutdown()
+    vandalise(path, "DROP TABLE lines", "PRAGMA user_version = 7")
+    assert engine.check() == []
+    assert len(run_all(engine, Plan(labels=("gpu",)))) == 40

@@ -122,8 +122,8 @@ def _report(engine: Engine, done: Repaired, would: tuple[str, ...], as_json: boo
 def _ask(question: str) -> None:
     try:
         agreed = click.confirm(printable(question), err=True)
-    except click.Abort:  # nobody there to answer
+    except click.Abort:  # there is no terminal
         agreed = False
         click.echo(err=True)
     if not agreed:
-        raise click.ClickException("Nothing was changed. With --yes nobody is asked.")
+        raise click.ClickException("Nothing was changed. Give --yes to repair without a question.")

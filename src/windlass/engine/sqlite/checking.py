@@ -128,7 +128,7 @@ def _disagreements(connection: apsw.Connection) -> Iterator[str]:
 def wrong_lines(
     connection: apsw.Connection, settings: Mapping[str, QueueSettings]
 ) -> Iterator[tuple[str, str]]:
-    """Lines of which the index of lines says something else than they do, each with a sentence."""
+    """Lines that the index of lines does not list by their first job, each with a sentence."""
     listed = (
         str(line) for (line,) in connection.execute("SELECT DISTINCT line FROM lines").fetchall()
     )

@@ -25,7 +25,7 @@ _BEFORE_ALL: Final = -(2**62)
 _BEHIND: Final = "\x01"
 #: Behind every name of a line.
 _BEHIND_ALL: Final = "\U0010ffff"
-#: So many jobs of a line are read at a time, and so many lines of a group.
+#: The number of jobs of a line, and of lines of a group, that are read at a time.
 _CHUNK: Final = 32
 
 

@@ -31,7 +31,7 @@ from windlass.engine.sqlite.checking import (
 )
 from windlass.engine.sqlite.transaction import Transaction, unpack_settings
 
-#: So many are set right at a time.
+#: The number of disagreements that one transaction sets right.
 _BITE: Final = 5_000
 
 

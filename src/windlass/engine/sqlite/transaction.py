@@ -113,7 +113,7 @@ class Transaction:
         self.options = options
         self.counts: Counter[tuple[str, str]] = Counter()
         self.totals: Counter[str] = Counter()
-        self.touched: set[str] = set()  # lines in which somebody came or went
+        self.touched: set[str] = set()  # lines whose first job may be another one
         #: line -> rank and place of the first job that came into it
         self.arrived: dict[str, tuple[int, int]] = {}
         self.made_ready = 0  # for the bell: how many waiters have a reason to look

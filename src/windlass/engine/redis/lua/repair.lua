@@ -254,7 +254,7 @@ function WALKS.lease()
   end)
 end
 
--- Schedules: names of which all parts are stored are listed; those of which some are not are removed.
+-- Schedules: those that are stored as a whole are listed; remains of others are removed.
 function WALKS.schedule()
   scan(key.schedule, BITE / 2, function(field)
     local name = sub(field, 3)

@@ -7,7 +7,7 @@
 --@include records
 local STATES = { 'waiting', 'scheduled', 'ready', 'running', 'retrying', 'succeeded', 'dead', 'cancelled' }
 
--- Of the next in line; a member of `ready` that leads to no job is nobody.
+-- Of the next in line; members of `ready` that lead to no job are passed over.
 local function add_head(heads, line)
   local from, to = '[0' .. line .. '\0', '(0' .. line .. '\1'
   for _, member in ipairs(call('ZRANGEBYLEX', key.ready, from, to, 'LIMIT', 0, 3)) do
@@ -21,7 +21,7 @@ local function add_head(heads, line)
   end
 end
 
--- The lines of which a bite of counters tells.
+-- The lines that a bite of counters is about.
 local function lines_in(fields)
   local lines, seen = {}, {}
   for at = 1, #fields, 2 do

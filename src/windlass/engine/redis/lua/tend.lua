@@ -55,7 +55,7 @@ local function forget(session)
 end
 
 if recounted and now_ms - tonumber(call('HGET', key.meta, 'recounted_ms') or 0) > MIN_RECORD_MS then
-  call('HDEL', key.meta, 'recounted', 'recounted_ms')  -- whoever counted is gone
+  call('HDEL', key.meta, 'recounted', 'recounted_ms')  -- the repair was given up
 end
 -- A line that is not in the index of lines would be found by no worker that serves every queue. A few
 -- are looked at each time, one after the other.

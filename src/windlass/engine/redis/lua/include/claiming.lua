@@ -139,7 +139,7 @@ local function line_of_entry(suspects, group, seen, limit)
   return right and line
 end
 
--- Whoever stands first in any of the lines of a heap. Lines of groups are read when it is their turn.
+-- Take the best jobs of the lines of a heap. Lines of groups are read when it is their turn.
 local function take_best(suspects, heap, seen, limit)
   local ids, members = {}, {}
   while #ids < limit and #heap > 0 do
@@ -161,7 +161,7 @@ local function take_best(suspects, heap, seen, limit)
   return ids, members
 end
 
--- Over some lines, whoever stands first in any of them.
+-- Take the best jobs of some lines.
 local function merge(suspects, names, limit)
   local heap = {}
   for _, name in ipairs(names) do
@@ -190,7 +190,7 @@ local function push_lines(heap, suspects, group, seen, limit)
   end
 end
 
--- The same over all lines that this worker may take from.
+-- Take the best jobs of all lines that this worker may take from.
 local function merge_all(suspects, limit)
   local heap, seen = {}, {}
   for _, group in ipairs(groups_of(suspects, math.huge)) do
@@ -410,7 +410,7 @@ local function claim(session, nonce, suspects, queues, limit, is_last)
   for number, id in ipairs(ids) do
     reply[#reply + 1] = id
     reply[#reply + 1] = packed[id]
-    reply[#reply + 1] = bodies[number] or ''  -- it cannot be run: whoever tries buries it
+    reply[#reply + 1] = bodies[number] or ''  -- a worker cannot run it, and buries it
   end
   return reply
 end

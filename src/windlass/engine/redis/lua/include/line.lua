@@ -65,7 +65,7 @@ local function lines_between(suspects, from, to, accept, most)
   return lines
 end
 
--- The lines behind one, with their mark of suspects, that have something ready; at most so many.
+-- The lines behind one, with their mark of suspects, that have something ready; at most `most`.
 local function marks_behind(mark, most)
   local marks = {}
   for _, suspects in ipairs({ '0', '1' }) do
@@ -104,8 +104,8 @@ local function lines_of(suspects, queue)
 end
 
 --@seldom skip_labels
--- Where labels go on that this worker may have, behind some of which one is not its own; nil when all
--- are.
+-- Skip labels that this worker does not have: give the next ones that it may have; nil when it has all
+-- that are required.
 local function skip_labels(required)
   local at = 1
   for label in string.gmatch(required, '[^+]+') do
@@ -132,7 +132,7 @@ local function entries_between(from, to, limit)
   return call('ZRANGEBYLEX', key.lines, from, to, 'LIMIT', 0, limit)
 end
 
--- The groups of `lines` that this worker may take from, by jumping from one to the next; at most so many.
+-- The groups of `lines` that this worker may take from, by jumping from one to the next; at most `most`.
 local function groups_of(suspects, most)
   local groups, from, to = {}, entry_bounds(suspects)
   while #groups < most do

@@ -22,8 +22,8 @@ local function held_ids(session, nonce, limit)
   return ids, members
 end
 
--- The same, of which only those that are really held are given; others are dropped. And how many there
--- were of both.
+-- The same, without entries of jobs that are not held, which are dropped; and how many entries there
+-- were.
 local function sound_ids(session, nonce, limit)
   local ids, members = held_ids(session, nonce, limit)
   local sound = {}

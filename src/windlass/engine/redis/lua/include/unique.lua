@@ -31,7 +31,7 @@ local function last_stored(task, name)
 end
 
 -- The job that holds a key, and its record; nil when nobody does. Entries that lead to no job, or to one
--- with another key, hide nobody.
+-- with another key, are passed over.
 local function find_holder(task, name)
   local prefix = unique_prefix(task, name)
   local last = sub(prefix, 1, -2) .. '\1'
