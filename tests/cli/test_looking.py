@@ -130,7 +130,7 @@ def test_check_of_a_damaged_database_fails(shell: Shell, app: Windlass) -> None:
     ran = shell.type("check", "--url", shell.url)
     assert ran.code == 1
     assert "counts 7 jobs as ready" in ran.out
-    assert ": 1 problem. Stop the workers" in ran.err
+    assert ": 1 problem. Keep a copy" in ran.err
     ran = shell.type("check", "--json", "--url", shell.url)
     assert ran.code == 1
     assert len(ran.json["problems"]) == 1

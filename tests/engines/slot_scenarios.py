@@ -45,7 +45,7 @@ from windlass.testing.contract.world import LEASE_MS, World
 EMPTIES: Final[dict[str, set[str]]] = {
     "adopt": {"due", "parked", "idle", "waiters"},
     "beat": {"asked", "held", "idle", "waiters", "watch"},
-    "cancel": {"due", "parked", "ready", "watch"},
+    "cancel": {"due", "lines", "parked", "ready", "watch"},
     "check": set(),
     "close": {"asked", "held", "lease", "idle", "waiters", "watch"},
     "discard": {
@@ -55,22 +55,27 @@ EMPTIES: Final[dict[str, set[str]]] = {
     "ends": set(),
     "examine": set(),
     "find": set(),
-    "fire": {"due", "parked", "ready", "schedule_due", "idle", "waiters", "watch"},
+    "fire": {"due", "lines", "parked", "ready", "schedule_due", "idle", "waiters", "watch"},
     "get": set(),
     "holders": set(),
     "introductions": set(),
     "open": set(),
     "prepare": {"asked", "due", "held", "lease", "parked", "idle", "waiters", "watch"},
     "purge": {
-        *("body", "count", "due", "extra", "ids", "job", "key_expiry", "keys", "parked", "ready"),
-        *("unique", "watch"),
+        *("body", "count", "due", "extra", "ids", "job", "key_expiry", "keys", "lines", "parked"),
+        *("ready", "unique", "watch"),
     },
     "put": {"idle", "waiters"},
-    "put_unique": {"due", "parked", "ready", "idle", "waiters", "watch"},
-    "queue": {"idle", "waiters"},
+    "put_unique": {"due", "lines", "parked", "ready", "idle", "waiters", "watch"},
+    "queue": {"lines", "idle", "waiters"},
+    "repair": {
+        *("asked", "body", "count", "dead", "due", "held", "ids", "keep", "key_expiry", "lines"),
+        *("parked", "ready", "schedule", "schedule_due", "schedule_names", "unique"),
+        *("idle", "waiters"),
+    },
     "release": {"asked", "held", "idle", "waiters", "watch"},
     "revive": {"dead", "extra", "keep", "idle", "waiters"},
-    "schedules": set(),
+    "schedules": {"schedule_due", "schedule_names"},
     "sessions": set(),
     "stats": set(),
     "tend": {
@@ -79,10 +84,10 @@ EMPTIES: Final[dict[str, set[str]]] = {
         "watch_until",
     },
     "turn": {
-        *("asked", "due", "extra", "held", "idle", "lease", "parked", "ready", "waiters"),
-        "watch",
+        *("asked", "due", "extra", "held", "idle", "lease", "lines", "parked", "ready"),
+        *("waiters", "watch"),
     },
-    "wait": {"idle", "waiters", "watch"},
+    "wait": {"idle", "waiters"},
     "unschedule": {"schedule", "schedule_due", "schedule_names"},
 }
 
@@ -94,6 +99,14 @@ class Stage:
         self.world = world
         self.engine = world.engine
         self._node = node
+
+    def tell(self, command: bytes, name: str, *words: bytes) -> None:
+        """Reach into a key by hand."""
+        self._node.tell(command, name_of(name), *words)
+
+    def members(self, name: str) -> list[bytes]:
+        found = self._node.tell(b"ZRANGE", name_of(name), b"0", b"-1")
+        return [member for member in found if member]
 
     def add_waiter(self) -> None:
         name = b"w:wake:worker\x000"
@@ -486,6 +499,10 @@ def a_claim_over_partitions_is_prepared(stage: Stage) -> None:
 
 
 def a_queue_is_paused_and_resumed(stage: Stage) -> None:
+    stage.world.put()
+    stage.engine.change_queue("queue", QueueChange(paused=True))
+    stage.engine.change_queue("queue", QueueChange(paused=False))
+    leave_nothing(stage)
     stage.engine.change_queue("queue", QueueChange(paused=True))
     stage.world.put()
     stage.world.claim()
@@ -493,6 +510,72 @@ def a_queue_is_paused_and_resumed(stage: Stage) -> None:
     stage.engine.change_queue("queue", QueueChange(paused=False))
     stage.engine.queues()
     leave_nothing(stage)
+
+
+#: Entries that lead to no job.
+GHOSTS: Final[tuple[tuple[bytes, str, bytes, bytes], ...]] = (
+    (b"ZADD", "ids", b"0", b"ghost"),
+    (b"ZADD", "ready", b"0", b"0queue\0" + b"\0" * 11 + b"ghost"),
+    (b"ZADD", "lines", b"0", b"0\0\0" + b"\0" * 12 + b"other"),
+    (b"ZADD", "due", b"1", b"\0" * 7 + b"ghost"),
+    (b"ZADD", "parked", b"0", b"task\0" + b"\0" * 7 + b"ghost"),
+    (b"ZADD", "held", b"0", b"worker\0nonce\0ghost"),
+    (b"ZADD", "asked", b"0", b"worker\0ghost"),
+    (b"ZADD", "keep", b"1", b"ghost"),
+    (b"ZADD", "dead", b"0", b"ghost"),
+    (b"ZADD", "unique", b"0", b"4:taskkey\0ghost"),
+    (b"ZADD", "key_expiry", b"1", b"ghost"),
+    (b"ZADD", "schedule_names", b"0", b"ghost"),
+    (b"ZADD", "schedule_due", b"1", b"ghost"),
+    (b"HSET", "schedule", b"r:half", b"\x93\xa1a\x01\x90"),
+    (b"HSET", "body", b"ghost", b"{}"),
+    (b"HSET", "count", b"queue\0ready", b"3"),
+)
+
+
+def damage_is_repaired(stage: Stage) -> None:
+    stage.world.put()
+    leave_nothing(stage)
+    for command, name, *words in GHOSTS:
+        stage.tell(command, name, *words)
+    for change in (False, True):
+        repair(stage, change)
+    lost = stage.world.put()
+    stage.tell(b"ZREM", "ids", lost.encode())
+    (listed,) = stage.members("lines")
+    stage.tell(b"ZREM", "lines", listed)
+    stage.add_waiter()
+    repair(stage, change=True)
+    claim = stage.world.take()
+    stage.tell(b"ZREM", "held", *stage.members("held"))
+    stage.tell(b"ZREM", "lease", b"worker")
+    repair(stage, change=True)
+    stage.engine.finish([Retried(id=claim.id, token=claim.token, delay_ms=1_000, error=b"")])
+    stage.tell(b"ZREM", "due", *stage.members("due"))
+    repair(stage, change=True)
+    leave_nothing(stage)
+
+
+def ghosts_are_dropped(stage: Stage) -> None:
+    stage.world.put()
+    leave_nothing(stage)
+    for command, name, *words in GHOSTS[:13]:
+        stage.tell(command, name, *words)
+    stage.engine.due_schedules()
+    stage.tell(b"ZADD", "schedule_names", b"0", b"ghost")
+    stage.engine.list_schedules()
+    stage.engine.adopt(["task"])
+    stage.engine.beat([Beat(session="worker", nonces=(), newest="nonce-9")])
+    stage.world.claim(queues=("queue",))
+    stage.world.claim()
+    stage.engine.tend()
+    repair(stage, change=True)
+
+
+def repair(stage: Stage, change: bool) -> None:
+    bite = stage.engine.repair(change=change)
+    while bite.cursor is not None:
+        bite = stage.engine.repair(bite.cursor, change=change)
 
 
 def a_queue_is_emptied(stage: Stage) -> None:
@@ -536,6 +619,8 @@ def leave_nothing(stage: Stage) -> None:
 
 
 SCENARIOS: Final[tuple[Callable[[Stage], None], ...]] = (
+    damage_is_repaired,
+    ghosts_are_dropped,
     every_move,
     everything_is_seen,
     sessions_wait,

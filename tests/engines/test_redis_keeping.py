@@ -159,6 +159,9 @@ def live_with_a_waiter(url: str, folder: Path, tries: int = 1) -> None:
         world.engine.discard(world.ids())
         world.everything()
         assert world.engine.check() == []
+        walk = world.engine.repair(change=True)
+        while walk.cursor is not None:
+            walk = world.engine.repair(walk.cursor, change=True)
         waiting, putting = variant.open(), variant.open()
         assert is_once(partial(is_woken, waiting, putting), tries)
         await_a_job(waiting, putting)

@@ -20,6 +20,9 @@ FILES = {
     "include/two": "--@include one\nlocal two = 2\n",
 }
 
+#: These walk through the fields of a key in bites: what they find has no order of its own.
+WALKING = {"stats", "repair"}
+
 
 def test_parts_come_once_and_before_what_needs_them() -> None:
     script = Script("verb", FILES.__getitem__)
@@ -79,7 +82,8 @@ def test_no_script_searches_or_expires(name: str) -> None:
     text = scripts.load(name).text.decode()
     commands = set(re.findall(r"(?:call|write)\('(\w+)'", text))
     assert commands
-    assert commands.isdisjoint({"KEYS", "SCAN", "HSCAN", "ZSCAN", "DEL", "EXPIRE", "RENAME"})
+    assert commands.isdisjoint({"KEYS", "SCAN", "ZSCAN", "DEL", "EXPIRE", "RENAME"})
+    assert name in WALKING or "HSCAN" not in commands
     assert commands.isdisjoint({"ZPOPMIN", "ZPOPMAX", "ZREMRANGEBYLEX"})
 
 

@@ -102,7 +102,7 @@ def test_without_few_or_most_of_its_many_keys_it_has_no_effect(
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", [name for name in MANY if name not in ("check", "open")])
+@pytest.mark.parametrize("name", [name for name in MANY if name not in ("check", "open", "repair")])
 def test_without_any_of_its_many_keys_it_has_no_effect(
     pair: Pair, recording: Recording, name: str
 ) -> None:

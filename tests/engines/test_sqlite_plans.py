@@ -17,7 +17,6 @@ COMMANDS = sorted(
 #: Statements that read a whole small table, or a whole partial index that is nearly always empty.
 WHOLE = {
     "list_counters",
-    "list_ready_queues",  # jumps from queue to queue
     "forget_empty_counters",
     "list_totals",
     "read_meta",
@@ -36,12 +35,15 @@ def connection() -> apsw.Connection:
     return database
 
 
+def bindings_of(text: str) -> int:
+    numbered = {int(number) for number in re.findall(r"\?(\d+)", text)}
+    return max(numbered) if numbered else text.count("?")
+
+
 @pytest.mark.parametrize("name", COMMANDS)
 def test_no_statement_scans(connection: apsw.Connection, name: str) -> None:
     text = sql(name)
-    numbered = {int(number) for number in re.findall(r"\?(\d+)", text)}
-    bindings = max(numbered) if numbered else text.count("?")
-    plan = connection.execute(f"EXPLAIN QUERY PLAN {text}", (None,) * bindings)
+    plan = connection.execute(f"EXPLAIN QUERY PLAN {text}", (None,) * bindings_of(text))
     steps = [row[3] for row in plan]
     scans = [step for step in steps if isinstance(step, str) and step.startswith("SCAN ")]
     harmless = (
@@ -55,11 +57,15 @@ def test_no_statement_scans(connection: apsw.Connection, name: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "name", ["list_ready", "load_due", "list_kept_too_long", "next_line", "next_suspect_line"]
+    "name",
+    [
+        *("list_ready", "load_due", "list_kept_too_long", "next_line", "next_suspect_line"),
+        *("list_lines", "list_ready_after", "next_group", "next_ready_line", "line_heads"),
+    ],
 )
 def test_no_statement_on_a_hot_path_sorts(connection: apsw.Connection, name: str) -> None:
     text = sql(name)
-    plan = connection.execute(f"EXPLAIN QUERY PLAN {text}", (None,) * text.count("?"))
+    plan = connection.execute(f"EXPLAIN QUERY PLAN {text}", (None,) * bindings_of(text))
     assert not any("TEMP B-TREE" in str(row[3]) for row in plan)
 
 

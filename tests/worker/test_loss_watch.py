@@ -1,4 +1,5 @@
-"""A worker says when jobs were taken back from others that fell silent."""
+"""A worker says when jobs were taken back from others that fell silent, and when entries of indexes
+were dropped."""
 
 from __future__ import annotations
 
@@ -8,6 +9,7 @@ from functools import partial
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from tests.app.hand import Hand
 from tests.contract.variants import fresh_url
@@ -60,3 +62,22 @@ def test_one_worker_tells_it_once(app: Windlass, caplog: pytest.LogCaptureFixtur
             for watch in watches:
                 watch.look()
     assert caplog.messages == ["taken back from workers that fell silent: 2 jobs"]
+
+
+def test_dropped_entries_are_told_of_once(
+    app: Windlass, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    let_live(app, "a", "b")
+    watches = [LossWatch(app.engine, partial(list, own)) for own in "ab"]
+    stats = app.engine.stats()
+    for watch in watches:
+        watch.look()
+    damaged = replace(stats, totals={**stats.totals, "orphans": 2})
+    monkeypatch.setattr(app.engine, "stats", lambda: damaged)
+    with caplog.at_level(logging.WARNING, "windlass.worker"):
+        for _ in range(2):
+            for watch in watches:
+                watch.look()
+    assert caplog.messages == [
+        "dropped from indexes, for leading to no job: 2 entries; see windlass check --repair"
+    ]

@@ -38,6 +38,17 @@ def status(app_path: str | None, url: str | None, as_json: bool) -> None:
         _print_paused(queues)
         _print_unserved(stats, sessions)
         _print_sessions(sessions)
+        _print_orphans(stats)
+
+
+def _print_orphans(stats: Stats) -> None:
+    dropped = stats.totals.get("orphans", 0)
+    if dropped:
+        entries = count(dropped, "entry", "entries")
+        say(
+            f"Dropped from indexes so far, for leading to no job: {entries}. "
+            f"`{program()} check --repair` shows what is left to repair."
+        )
 
 
 def _print_queues(stats: Stats) -> None:

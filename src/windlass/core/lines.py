@@ -54,3 +54,20 @@ def labels_of(line: str) -> tuple[str, ...]:
 def may_take(line: str, labels: Collection[str]) -> bool:
     """Whether a worker with these labels may take jobs from a line."""
     return _MARK not in line or set(labels_of(line)) <= set(labels)
+
+
+def required_text(line: str) -> str:
+    """The labels that a line requires, each with a plus before it; "" where it requires none."""
+    return line.removeprefix(queue_of(line))
+
+
+def skip_labels(required: str, labels: Collection[str]) -> str | None:
+    """In the order of such texts, where those go on that a worker with these labels may take from,
+    behind one that it may not; None when it may."""
+    known = required.split(_MARK)[1:]
+    for number, label in enumerate(known):
+        if label not in labels:
+            before = _MARK.join(["", *known[:number]])
+            later = min((own for own in labels if own > label), default=None)
+            return f"{before}," if later is None else f"{before}{_MARK}{later}"
+    return None

@@ -37,9 +37,21 @@ class QueueSettings(msgspec.Struct, frozen=True, array_like=True):
         by = (now_ms - self.since_ms) // self.ageing_ms
         return replace(self, age=self.age + by, since_ms=self.since_ms + by * self.ageing_ms)
 
+    @property
+    def cohort(self) -> tuple[str, int]:
+        """Queues that grow older at the same instants are a cohort, named by period and phase; ""
+        for those that do not age. And by how much this one is older than its cohort, which never
+        changes."""
+        if not self.ageing_ms:
+            return "", self.age
+        phase_ms = self.since_ms % self.ageing_ms
+        return f"{self.ageing_ms} {phase_ms}", self.age - self.since_ms // self.ageing_ms
+
     def with_ageing(self, ageing_ms: int, now_ms: int) -> QueueSettings:
-        """With another period from now on."""
-        return replace(self.aged(now_ms), ageing_ms=ageing_ms, since_ms=now_ms)
+        """With another period from now on. All queues that have the same one grow older at the same
+        instants: then their jobs can be compared without asking how old each queue is."""
+        since_ms = now_ms - now_ms % ageing_ms if ageing_ms else now_ms
+        return replace(self.aged(now_ms), ageing_ms=ageing_ms, since_ms=since_ms)
 
 
 #: Of a queue that nobody has changed.

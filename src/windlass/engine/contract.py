@@ -65,6 +65,7 @@ from windlass.engine.records import (
     Introductions,
     QueueChange,
     QueueRecord,
+    Repaired,
     ScheduleChange,
     ScheduleRecord,
     SessionRecord,
@@ -115,6 +116,7 @@ __all__ = [
     "QueueChange",
     "QueueRecord",
     "Released",
+    "Repaired",
     "Retried",
     "Revival",
     "ScheduleChange",
@@ -379,6 +381,12 @@ class Engine(Protocol):
 
     def check(self) -> list[str]:
         """Compare indexes, counters and records; a sentence for each disagreement."""
+
+    def repair(self, cursor: str | None = None, *, change: bool = False) -> Repaired:
+        """Set right, in one bounded bite, what `check` finds: indexes and counters follow from the
+        records, which stay as they are. Without `change` it only tells what it would do. Call again
+        with the cursor that it gives. Workers may go on meanwhile. Nothing that could be a job is
+        removed: one without a payload gets an empty one, and is a dead letter once it was run."""
 
     def is_used(self) -> bool:
         """Whether this place was set up, which its first use does. It makes nothing itself."""

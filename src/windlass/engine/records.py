@@ -132,6 +132,15 @@ class Finding(msgspec.Struct, frozen=True):
     text: str  # what was found and, unless it is ok, what to do
 
 
+class Repaired(msgspec.Struct, frozen=True, kw_only=True):
+    """One bite of `repair`: a sentence for each thing that was set right, or would be, and for each
+    that cannot be; and how to go on, None at the end."""
+
+    fixed: tuple[str, ...] = ()
+    left: tuple[str, ...] = ()
+    cursor: str | None = None
+
+
 class Tended(msgspec.Struct, frozen=True, kw_only=True):
     reaped: int = 0
     purged: int = 0

@@ -168,6 +168,9 @@ EVENTS: Final[Mapping[str, Event]] = {
         "session_renewed", ("session", "dropped", "running", "new_session")
     ),
     "taken back from workers that fell silent: %s": Event("jobs_taken_back", ("number",)),
+    "dropped from indexes, for leading to no job: %s; see windlass check --repair": Event(
+        "orphans_dropped", ("number",)
+    ),
     "the engine is away; trying until it is back: %s": Event("engine_away", ("why",)),
     "the engine refused a call, retrying until it accepts it: %s": Event(
         "engine_refused", ("why",)

@@ -11,7 +11,7 @@ from typing import Final
 #: What is looked through from its beginning to its end: every job, then every index, and schedules.
 WALKS: Final = (
     *("ids", "ready", "due", "parked", "held", "asked", "keep", "dead", "unique", "lease"),
-    *("schedule_names", "schedule_due"),
+    *("schedule_names", "schedule_due", "lines", "ready_lines"),
 )
 
 #: (partition, what, how far) -> how far now, or nothing at the end; then a sentence for each fault
@@ -28,7 +28,7 @@ def _check(ask: Ask, partition: int) -> Iterator[str]:
         far: str | None = "0"
         while far:
             reply = ask(partition, walk, far)
-            far = reply[0].decode()
+            far = reply[0].decode("utf-8", "surrogateescape")
             yield from _sentences(reply)
 
 

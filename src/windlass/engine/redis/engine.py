@@ -43,6 +43,7 @@ from windlass.engine.contract import (
     PutCode,
     QueueChange,
     QueueRecord,
+    Repaired,
     Revival,
     ScheduleChange,
     ScheduleRecord,
@@ -61,6 +62,7 @@ from windlass.engine.redis import (
     handoff,
     keys,
     records,
+    repair,
     scheduling,
     seeing,
 )
@@ -357,16 +359,30 @@ class RedisEngine(Caller):
         return seeing.find(ask, self._partitions.number, filter, cursor, limit)
 
     def stats(self) -> Stats:
-        return seeing.merge_stats(self._broadcast("stats"))
+        """In bites: in each partition the counters of one line are of one instant."""
+        bites: list[tuple[int, Sequence[Reply]]] = []
+        far = dict.fromkeys(range(self._partitions.number), b"0")
+        while far:
+            calls = [self._call(number, "stats", [cursor]) for number, cursor in far.items()]
+            replies = dict(zip(far, self._run(calls), strict=True))
+            bites += replies.items()
+            far = {number: reply[0] for number, reply in replies.items() if reply[0] != b"0"}
+        return seeing.merge_stats(bites)
 
     def check(self) -> list[str]:
         def ask(partition: int, what: str, after: str) -> Sequence[bytes]:
-            packed = arguments.of_texts((what, after))
+            packed = [what.encode(), after.encode("utf-8", "surrogateescape")]
             (reply,) = self._run([self._call(partition, "check", packed)])
             found: Sequence[bytes] = reply
             return found
 
         return checking.check(ask, self._partitions.number)
+
+    def repair(self, cursor: str | None = None, *, change: bool = False) -> Repaired:
+        at = repair.read_cursor(cursor)
+        packed = [*at.words(), b"1" if change else b"0"]
+        (reply,) = self._run([self._call(at.partition, "repair", packed)])
+        return repair.to_repaired(at, reply, self._partitions.number)
 
     def is_used(self) -> bool:
         """Not by `_run`, which would set up what is not there."""

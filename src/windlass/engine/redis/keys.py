@@ -29,6 +29,8 @@ KINDS: Final[dict[str, Kind]] = {
     # k:id its idempotency key, s:id the put whose call it has now, w:put the job that has its call
     "ids": Kind.LEXICAL,  # every id
     "ready": Kind.LEXICAL,  # who may be claimed: suspect, queue, rank, place, id
+    "lines": Kind.LEXICAL,  # lines that have something ready: suspect, labels, how the queue ages,
+    # rank and place of the first in line, queue
     "due": Kind.BY_TIME,  # who waits for an instant: row, id
     "parked": Kind.LEXICAL,  # who is held as unroutable: task, row, id
     "held": Kind.LEXICAL,  # who runs: session, nonce, id

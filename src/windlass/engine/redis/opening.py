@@ -16,7 +16,7 @@ from windlass.engine.redis.address import Address
 from windlass.errors import EngineError, FormatTooNew
 
 #: The stored format that this windlass writes and reads.
-FORMAT: Final = 2
+FORMAT: Final = 3
 OLDEST_VERSION: Final = (6, 2)
 
 

@@ -74,6 +74,8 @@ class _Stream:
         while self._budget > 0:
             now_ms, *found = self._ask(self._partition, index, self._below, self._chunk)
             for at in range(0, len(found), 3):
+                if found[at + 1] is None:
+                    continue  # an entry that leads to no record: `check` tells of it
                 record = _to_page_record(found[at : at + 3], now_ms)
                 if _matches(record, self._filter):
                     yield record
@@ -99,25 +101,40 @@ def _matches(record: JobRecord, filter: Filter) -> bool:
     )
 
 
-def merge_stats(replies: Sequence[Sequence[Sequence[Any]]]) -> Stats:
-    queues: dict[str, Counter[State]] = {}
+def merge_stats(bites: Sequence[tuple[int, Sequence[Any]]]) -> Stats:
+    """Bites of partitions, in the order in which they were read: a line that was read again is as
+    the last one says."""
+    lines: dict[tuple[int, str], dict[State, int]] = {}
+    standing: dict[tuple[int, str], tuple[int, int]] = {}
     totals: Counter[str] = Counter()
-    heads: dict[str, tuple[int, int]] = {}  # queue -> rank and age of the next in line
-    for counts, happened, standing in replies:
-        for field, number in _pairs(counts):
-            queue, state = field.rsplit("\0", 1)
-            queues.setdefault(queue, Counter())[State(state)] += int(number)
+    for partition, (_far, counts, happened, heads) in bites:
+        for line, states in _by_line(counts).items():
+            lines[partition, line] = states
+            standing.pop((partition, line), None)
         for name, number in _pairs(happened):
             totals[name] += int(number)
-        for at in range(0, len(standing), 3):
-            queue, rank, age_ms = standing[at].decode(), standing[at + 1], standing[at + 2]
-            # Of equals, the one that has been ready for longer comes first.
-            heads[queue] = min(heads.get(queue, (rank, -age_ms)), (rank, -age_ms))
+        for at in range(0, len(heads), 3):
+            standing[partition, heads[at].decode()] = (heads[at + 1], -heads[at + 2])
+    queues: dict[str, Counter[State]] = {}
+    for (_, line), states in lines.items():
+        queues.setdefault(line, Counter()).update(states)
+    first: dict[str, tuple[int, int]] = {}  # line -> rank and age of the next one
+    for (_, line), place in standing.items():
+        # Of equals, the one that has been ready for longer comes first.
+        first[line] = min(first.get(line, place), place)
     return Stats(
-        queues={queue: dict(states) for queue, states in queues.items()},
-        oldest_ready_ms={queue: -age_ms for queue, (_, age_ms) in heads.items()},
+        queues={line: dict(states) for line, states in queues.items()},
+        oldest_ready_ms={line: -age_ms for line, (_, age_ms) in first.items()},
         totals=dict(totals),
     )
+
+
+def _by_line(counts: Sequence[bytes]) -> dict[str, dict[State, int]]:
+    lines: dict[str, dict[State, int]] = {}
+    for field, number in _pairs(counts):
+        line, state = field.rsplit("\0", 1)
+        lines.setdefault(line, {})[State(state)] = int(number)
+    return lines
 
 
 def _pairs(flat: Sequence[bytes]) -> Iterator[tuple[str, bytes]]:

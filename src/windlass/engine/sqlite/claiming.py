@@ -14,6 +14,7 @@ from windlass.core.queue_plans import allot
 from windlass.core.queue_settings import USUAL
 from windlass.core.states import Counters, Event, Hold, Reason, State
 from windlass.engine.contract import BITE, GONE_SESSION_MS, Batch, Claim, Plan
+from windlass.engine.sqlite.line_index import Search
 from windlass.engine.sqlite.queues import Lines
 from windlass.engine.sqlite.statements import Row, as_array, first, rows
 from windlass.engine.sqlite.transaction import JobRow, Transaction, unpack_settings
@@ -22,6 +23,7 @@ from windlass.engine.sqlite.wakeup import Found, Ready
 #: A session that was declared dead: its jobs are being taken back, or all have been.
 DYING: Final = 1
 EMPTY: Final = 2
+_WAITING_FOR_INSTANT: Final = frozenset({State.SCHEDULED, State.RETRYING})
 
 
 class Look:
@@ -41,6 +43,7 @@ class Look:
 
     @staticmethod
     def within(tx: Transaction) -> Look:
+        tx.refresh_lines()
         return Look(tx.connection, tx.now_ms, tx.reap_after_ms, tx.queues)
 
     def has_work(self, plan: Plan) -> bool:
@@ -118,16 +121,20 @@ def _claim_anew(tx: Transaction, session: str, nonce: str, plan: Plan, limit: in
 def promote(tx: Transaction) -> None:
     """Make ready what is due, a bounded number."""
     for job in tx.load("load_due", tx.now_ms, BITE):
-        if job.hold == Hold.UNROUTABLE:
+        if job.state == State.READY and job.hold == Hold.UNROUTABLE:
             offer_again(tx, job)
-        else:
+        elif job.state in _WAITING_FOR_INSTANT:
             tx.move(job, Event.DUE)
+        else:
+            tx.run("drop_due", job.row)
+            tx.totals["orphans"] += 1
 
 
 def offer_again(tx: Transaction, job: JobRow) -> None:
     """End the hold of a job that no worker knew: it is still in its old place."""
     job.hold, job.due_ms = Hold.NONE, None
     tx.save(job)
+    tx.touched.add(job.queue)
     tx.note_ready(job.queue, suspects=bool(job.suspect))
 
 
@@ -207,13 +214,16 @@ def _array_of(ready: list[Row]) -> str:
 
 
 def _next_in_line(tx: Transaction, plan: Plan, limit: int) -> list[Row]:
-    served = Lines(tx.connection, unpack_settings(tx.queues), plan)
+    settings = unpack_settings(tx.queues)
+    served = Lines(tx.connection, settings, plan)
     if plan.queues:
         return _next_of_tiers(tx, plan, served, limit)
-    lines = [line for (line,) in tx.rows("list_ready_queues") if served.serves(line)]
-    if len(lines) > limit:
-        lines = _best_lines(tx, lines, plan, limit)
-    return _merged(tx, lines, plan, limit)
+    tx.refresh_lines()
+    search = Search(tx.connection, settings, tx.now_ms, plan.suspects)
+    found, empty = search.best_jobs(list(served.groups(suspects=plan.suspects)), limit)
+    tx.touched.update(empty)
+    tx.totals["orphans"] += len(empty)
+    return found
 
 
 def _merged(tx: Transaction, lines: Sequence[str], plan: Plan, limit: int) -> list[Row]:
@@ -255,13 +265,6 @@ def _next_of_tiers(tx: Transaction, plan: Plan, served: Lines, limit: int) -> li
         for front, first_ones, number in zip(fronts, firsts, numbers, strict=True):
             found += front[first_ones:number]
     return found
-
-
-def _best_lines(tx: Transaction, lines: list[str], plan: Plan, limit: int) -> list[str]:
-    """Among many lines, those whose first jobs come first: no others can be served now."""
-    heads = [(tx.one("first_ready", line, plan.suspects), line) for line in lines]
-    standings = [(_standing(tx, line, head), line) for head, line in heads if head]
-    return [line for _, line in sorted(standings)[:limit]]
 
 
 def _held(tx: Transaction, session: str, nonce: str, plan: Plan) -> tuple[Claim, ...]:

@@ -39,6 +39,7 @@ from windlass.engine.contract import (
     Pulse,
     QueueChange,
     QueueRecord,
+    Repaired,
     Revival,
     ScheduleChange,
     ScheduleRecord,
@@ -57,6 +58,7 @@ from windlass.engine.sqlite import (
     operating,
     putting,
     queues,
+    repair,
     scheduling,
     seeing,
     sessions,
@@ -247,6 +249,16 @@ class SQLiteEngine:
 
     def check(self) -> list[str]:
         return self._read(lambda db, _now: checking.check(db))
+
+    def repair(self, cursor: str | None = None, *, change: bool = False) -> Repaired:
+        step = int(cursor or 0)
+        found = self._read(lambda db, _now: repair.find(db, step))
+        has_more = False
+        if change and found.fixed:
+            found, has_more = self._write(lambda tx: repair.apply(tx, step))
+        then = step if has_more else step + 1
+        further = str(then) if then < len(repair.STEPS) else None
+        return msgspec.structs.replace(found, cursor=further)
 
     def is_used(self) -> bool:
         place = self._database.place

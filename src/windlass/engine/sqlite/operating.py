@@ -7,7 +7,7 @@ from itertools import accumulate
 
 import apsw
 
-from windlass.core.states import Event, State, is_allowed
+from windlass.core.states import FINAL, Event, State, is_allowed
 from windlass.engine.contract import (
     BITE,
     MIN_RECORD_MS,
@@ -64,9 +64,9 @@ def _replace_payload(tx: Transaction, row: int, payload: bytes | None) -> bytes 
     """The payload that it had, if it gets another one."""
     if payload is None:
         return None
-    ((old,),) = tx.rows("read_payload", row)
+    old = tx.one("read_payload", row)
     tx.run("replace_payload", row, payload)
-    return bytes(old)
+    return bytes(old[0]) if old else b""
 
 
 def discard(tx: Transaction, ids: Sequence[str], seen: Mapping[str, int]) -> list[ChangeCode]:
@@ -135,12 +135,16 @@ def _purge(
     job_id: str,
     queue: str,
     state: str,
-    finished_ms: int,
+    finished_ms: int | None,
     has_result: bool,
     unique_key: str | None,
     period_until_ms: int | None,
 ) -> bool:
     """Remove a record, or only its result while the record is still needed."""
+    if state not in FINAL or finished_ms is None:
+        tx.run("drop_keep", row)
+        tx.totals["orphans"] += 1
+        return False
     record_until_ms = max(finished_ms + MIN_RECORD_MS, period_until_ms or 0)
     if has_result and record_until_ms > tx.now_ms:
         tx.run("drop_result", row, record_until_ms)

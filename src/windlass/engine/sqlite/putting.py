@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import apsw
+
 from windlass.core.lines import queue_of
 from windlass.core.queue_settings import USUAL
 from windlass.core.states import WAITING, State
@@ -23,13 +25,11 @@ def put(tx: Transaction, job: NewJob, *, is_bounded: bool = True) -> Placed:
             return placed
     if is_bounded and tx.queues and _is_full(tx, job) and tx.job(job.id) is None:
         return Placed(job.id, PutCode.FULL)
-    row = tx.next_number()
     due_ms = job.due_ms(tx.now_ms)
     is_ready = due_ms <= tx.now_ms
     state = State.READY if is_ready else State.SCHEDULED
-    tx.run(
-        "insert_job",
-        row,
+    row = _insert(
+        tx,
         job.id,
         job.task,
         job.queue,
@@ -45,12 +45,29 @@ def put(tx: Transaction, job: NewJob, *, is_bounded: bool = True) -> Placed:
     tx.run("insert_payload", row, job.payload)
     if is_ready:
         tx.note_age(row, job.queue)
+        tx.arrive(job.queue, -job.priority, row)
     if has_key:
         _keep_keys(tx, job, row)
     tx.counts[job.queue, state] += 1
     tx.totals["enqueued"] += 1
     tx.note_due(job.queue, due_ms)
     return Placed(job.id, PutCode.CREATED)
+
+
+def _insert(tx: Transaction, *columns: object) -> int:
+    """Store a record; its row. A sequence that lags behind the rows goes on behind them."""
+    row = tx.next_number()
+    try:
+        tx.run("insert_job", row, *columns)
+    except apsw.ConstraintError:
+        last = tx.one("last_row")
+        if last is None or last[0] is None or last[0] < row:
+            raise
+        tx.sequence = last[0]
+        tx.totals["orphans"] += 1
+        row = tx.next_number()
+        tx.run("insert_job", row, *columns)
+    return row
 
 
 def _find_key(tx: Transaction, job: NewJob) -> Placed | None:

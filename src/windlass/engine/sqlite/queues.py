@@ -16,13 +16,12 @@ from msgspec.structs import replace
 from windlass.core.lines import queue_of
 from windlass.core.queue_settings import USUAL, QueueSettings
 from windlass.engine.contract import BITE, Emptied, Plan, QueueChange, QueueRecord, list_records
-from windlass.engine.sqlite import uniqueness
+from windlass.engine.sqlite import line_index, uniqueness
+from windlass.engine.sqlite.line_index import Group
 from windlass.engine.sqlite.statements import first
 from windlass.engine.sqlite.transaction import Transaction, unpack_settings
 from windlass.engine.sqlite.wakeup import Ready
 
-#: Behind every name of a line.
-_BEHIND_ALL: Final = "\U0010ffff"
 #: Where `purge` goes on while there are jobs in line, and when there are none: due_ms and row.
 _IN_LINE: Final = "line"
 _FROM_THE_FIRST: Final = "-1:0"
@@ -49,10 +48,14 @@ class Lines:
             return [queue]
         return [queue, *self._between(f"{queue}+", f"{queue},", suspects)]
 
+    def groups(self, *, suspects: bool) -> Iterator[Group]:
+        """Of a plan that serves every queue: the groups of lines to take from."""
+        return line_index.groups(self._connection, suspects=suspects, labels=self._plan.labels)
+
     def have_some(self, *, suspects: bool) -> bool:
         """Whether there is anything to claim."""
         if not self._plan.queues:
-            return next(self._between("", _BEHIND_ALL, suspects), None) is not None
+            return next(self.groups(suspects=suspects), None) is not None
         statement = "any_suspect_in" if suspects else "any_ready_in"
         return any(
             first(self._connection, statement, line)
@@ -88,6 +91,7 @@ def change_queue(tx: Transaction, queue: str, change: QueueChange) -> None:
     if change.max_waiting is not None:
         own = replace(own, max_waiting=change.max_waiting)
     tx.write_queues({**settings, queue: own})
+    tx.touched.update(line_index.ready_lines(tx.connection, queue))
     if change.paused is False:
         for suspects in (False, True):
             tx.made_ready[Ready(queue, suspects)] = BITE  # for all who wait
@@ -106,11 +110,10 @@ def purge(tx: Transaction, queue: str, cursor: str | None) -> Emptied:
 
 def _purge_lines(tx: Transaction, queue: str) -> int:
     number = 0
-    for (line,) in tx.rows("list_ready_queues"):
-        if queue_of(line) == queue:
-            for row, job_id, _, state in tx.rows("load_ready_in", line, BITE - number):
-                _clear(tx, row, job_id, line, state)
-                number += 1
+    for line in line_index.ready_lines(tx.connection, queue):
+        for row, job_id, _, state in tx.rows("load_ready_in", line, BITE - number):
+            _clear(tx, row, job_id, line, state)
+            number += 1
     return number
 
 

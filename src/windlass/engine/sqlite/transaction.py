@@ -30,6 +30,7 @@ from windlass.core.states import (
     next_state,
 )
 from windlass.engine.contract import MAX_FAILURES, MIN_RECORD_MS, EngineOptions
+from windlass.engine.sqlite import line_index
 from windlass.engine.sqlite.statements import Row, rows, sql
 from windlass.engine.sqlite.wakeup import Ready
 from windlass.engine.waiting import POLL_FLOOR_MS
@@ -116,6 +117,9 @@ class Transaction:
         self.options = options
         self.counts: Counter[tuple[str, str]] = Counter()
         self.totals: Counter[str] = Counter()
+        self.touched: set[str] = set()  # lines whose first job may be another one
+        #: line -> rank and place of the first job that came into it
+        self.arrived: dict[str, tuple[int, int]] = {}
         self.made_ready: Counter[Ready] = Counter()  # how many idle sessions should look
         self.ended: list[str] = []  # for callers that wait: jobs that may have ended or are gone
         ((*self._stored_meta, self.queues),) = self.rows("read_meta")
@@ -204,6 +208,8 @@ class Transaction:
         for name in ("delete_job", "delete_payload", "delete_failures"):
             self.run(name, row)
         self.counts[queue, state] -= 1
+        if state == State.READY:
+            self.touched.add(queue)
 
     def _add_failure(self, job: JobRow, event: Event, error: bytes) -> None:
         self.run("add_failure", job.row, self.now_ms, str(event), job.attempt, job.session, error)
@@ -219,6 +225,28 @@ class Transaction:
         if source is not target:
             self.counts[queue, source] -= number
             self.counts[queue, target] += number
+        if State.READY in (source, target):
+            self.touched.add(queue)
+
+    def refresh_lines(self) -> None:
+        """Bring the index of lines up to date: before it is read, and at the end."""
+        if not self.touched and not self.arrived:
+            return
+        settings = unpack_settings(self.queues)
+        for line in self.touched:
+            line_index.refresh(self.connection, line, settings)
+        for line, (rank, place) in self.arrived.items():
+            if line not in self.touched:
+                line_index.add_first(self.connection, line, settings, rank, place)
+        self.touched.clear()
+        self.arrived.clear()
+
+    def arrive(self, line: str, rank: int, place: int) -> None:
+        """A new job is ready in a line, with this rank but for its age, which is added."""
+        rank += unpack_settings(self.queues).get(queue_of(line), USUAL).age if self.queues else 0
+        known = self.arrived.get(line)
+        if known is None or (rank, place) < known:
+            self.arrived[line] = (rank, place)
 
     def note_ready(self, line: str, *, suspects: bool = False) -> None:
         """A job has become ready: an idle session should look for it."""
@@ -261,6 +289,7 @@ class Transaction:
 
     def settle(self) -> None:
         """Write the bookkeeping; the last thing before the commit."""
+        self.refresh_lines()
         meta = [self.sequence, self.last_seen_ms, self.reap_after_ms, *self.longest]
         if meta != self._stored_meta:
             self.run("write_meta", *meta)

@@ -63,6 +63,20 @@ def test_nothing_is_wrong_after_everything(world: World) -> None:
     assert world.engine.check() == []
 
 
+@pytest.mark.parametrize("change", [False, True])
+def test_where_nothing_is_wrong_nothing_is_repaired(world: World, change: bool) -> None:
+    live_a_life(world)
+    before, cursor = world.everything(), None
+    while True:
+        bite = world.engine.repair(cursor, change=change)
+        assert (bite.fixed, bite.left) == ((), ())
+        cursor = bite.cursor
+        if cursor is None:
+            break
+    assert world.everything() == before
+    assert world.engine.check() == []
+
+
 def test_migrating_again_changes_nothing(world: World) -> None:
     live_a_life(world)
     before = world.everything()

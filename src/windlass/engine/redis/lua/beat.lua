@@ -10,19 +10,22 @@ local function give_back_unknown(session, newest, known)
   local from, to = '[' .. prefix, '(' .. session .. '\1'
   while true do
     local members = call('ZRANGEBYLEX', key.held, from, to, 'LIMIT', 0, CHUNK)
-    local ids = {}
+    local ids, held = {}, {}
     for _, member in ipairs(members) do
-      local stop = string.find(member, '\0', #prefix + 1, true)
+      local stop = string.find(member, '\0', #prefix + 1, true) or #member + 1
       local nonce = string.sub(member, #prefix + 1, stop - 1)
       if not known[nonce] and not is_before(newest, nonce) then
         ids[#ids + 1] = string.sub(member, stop + 1)
+        held[#held + 1] = member
       end
     end
     fetch(ids)
-    for _, id in ipairs(ids) do
+    for number, id in ipairs(ids) do
       local record = load(id)
-      local age_ms = now_ms - record[STARTED_MS]
-      if age_ms >= UNKNOWN_NONCE_MS or age_ms < 0 then  -- a start in the future: the clock went back
+      local age_ms = record and now_ms - record[STARTED_MS]
+      if not record or record[STATE] ~= 'running' or held[number] ~= member_of('held', id, record) then
+        drop(key.held, held[number])
+      elseif age_ms >= UNKNOWN_NONCE_MS or age_ms < 0 then  -- a start in the future: the clock went back
         move(id, record, 'release', { unstarted = true })
       end
     end
@@ -38,8 +41,14 @@ local function cancel_requests(session)
   local prefix = session .. '\0'
   local found = call('ZRANGEBYLEX', key.asked, '[' .. prefix, '(' .. session .. '\1', 'LIMIT', 0, CHUNK)
   local reply = { 1 }
-  for number, member in ipairs(found) do
-    reply[number + 1] = string.sub(member, #prefix + 1)
+  for _, member in ipairs(found) do
+    local id = string.sub(member, #prefix + 1)
+    local record = load(id)
+    if record and record[STATE] == 'running' and record[SESSION] == session then
+      reply[#reply + 1] = id
+    else
+      drop(key.asked, member)
+    end
   end
   return reply
 end

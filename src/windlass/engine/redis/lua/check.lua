@@ -1,23 +1,14 @@
 -- One bite of the comparison of indexes, counters and records.
--- KEYS: body ids keys key_expiry schedule schedule_names schedule_due
+-- KEYS: keys key_expiry schedule schedule_names schedule_due
 -- ARGV: 1-3 clock, 4 "counts" or the index to walk through, 5 how far it was walked through
 -- Returns: {how far it is walked through now ("" = to the end), a sentence for each disagreement}
---@include sessions
---@include unique
+--@include indexes
 
 local reply = { '' }
 
 local function say(sentence, ...)
   reply[#reply + 1] = string.format(sentence, ...)
 end
-
-local SENTINELS = {
-  hash = { 'meta', 'job', 'body', 'extra', 'sessions', 'keys', 'count', 'total', 'waiters', 'schedule' },
-  set = {
-    'ids', 'ready', 'due', 'parked', 'held', 'asked', 'keep', 'dead', 'lease', 'forget',
-    'key_expiry', 'idle', 'unique', 'schedule_names', 'schedule_due',
-  },
-}
 
 local function check_sentinels()
   for _, name in ipairs(SENTINELS.hash) do
@@ -71,6 +62,13 @@ local function check_counts()
   local keys = call('HLEN', key.keys) - 1
   if keys ~= size.key_expiry then
     say('%d idempotency keys are known, but %d are to be forgotten.', keys, size.key_expiry)
+  end
+  local with_settings, fields = 0, call('HGETALL', key.meta)
+  for at = 1, #fields, 2 do
+    with_settings = with_settings + (sub(fields[at], 1, 2) == 'q:' and 1 or 0)
+  end
+  if with_settings ~= tonumber(has_settings or 0) then
+    say('%d queues have settings, but %d are counted.', with_settings, tonumber(has_settings or 0))
   end
   local parts, names = call('HLEN', key.schedule) - 1, call('ZCARD', key.schedule_names) - 1
   if parts ~= 3 * names then
@@ -156,26 +154,28 @@ local function check_schedule(name)
   end
 end
 
--- What is not listed by the id of a job.
-local OTHERS = { lease = check_lease, schedule_names = check_schedule, schedule_due = check_schedule }
-
-local function unique_member(id, record)
-  local _, _, name = read_unique(record)
-  return name and unique_prefix(record[TASK], name) .. id
+-- Entries that are not as their lines say, and lines that have none.
+local function check_entry(entry)
+  local mark = mark_of_entry(entry)
+  if not mark or right_entry(mark) ~= entry then
+    say('lines lists line %s, which has another first job, or none, or is paused.', mark and sub(mark, 2) or entry)
+  end
 end
 
--- The id at the end of a member of an index.
-local ID_OF = {
-  ids = function(member) return member end,
-  keep = function(member) return member end,
-  dead = function(member) return member end,
-  due = function(member) return string.sub(member, 8) end,
-  ready = function(member) return string.sub(member, string.find(member, '\0', 2, true) + 12) end,
-  parked = function(member) return string.sub(member, string.find(member, '\0', 1, true) + 8) end,
-  held = function(member) return string.match(member, '([^%z]*)$') end,
-  asked = function(member) return string.match(member, '([^%z]*)$') end,
-  unique = function(member) return string.match(member, '([^%z]*)$') end,
-}
+local function check_lines(mark)
+  local marks = marks_behind(mark, BITE)
+  for _, each in ipairs(marks) do
+    local entry = right_entry(each)
+    if entry and not call('ZSCORE', key.lines, entry) then
+      say('Line %s has something ready, but is not listed in lines: no worker that serves every queue finds it.',
+        sub(each, 2))
+    end
+  end
+  reply[1] = #marks >= BITE and marks[#marks] or ''
+end
+
+-- What is not listed by the id of a job.
+local OTHERS = { lines = check_entry, lease = check_lease, schedule_names = check_schedule, schedule_due = check_schedule }
 
 -- Everything that its record says must be listed; what is listed besides shows in the counts.
 local function walk(name, from)
@@ -204,6 +204,8 @@ end
 if ARGV[4] == 'counts' then
   check_sentinels()
   check_counts()
+elseif ARGV[4] == 'ready_lines' then
+  check_lines(ARGV[5] == '0' and '' or ARGV[5])
 else
   walk(ARGV[4], tonumber(ARGV[5]))
 end

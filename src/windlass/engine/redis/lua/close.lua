@@ -16,8 +16,7 @@ for number = 7, #ARGV do
   end
 end
 flush()
-local ids = held_ids(session, nil, CHUNK)
-fetch(ids)
+local ids, seen = sound_ids(session, nil, CHUNK)
 for _, id in ipairs(ids) do
   if event == 'lose' then
     move(id, load(id), event, { cause = cause })
@@ -25,6 +24,6 @@ for _, id in ipairs(ids) do
     move(id, load(id), 'release')  -- it may have ended unreported, and must not for ever
   end
 end
-end_session(session, #ids == CHUNK)
+end_session(session, seen == CHUNK)
 settle()
-return { blamed, #ids, #ids == CHUNK and 1 or 0 }
+return { blamed, #ids, seen == CHUNK and 1 or 0 }

@@ -9,7 +9,8 @@ local ids = call('ZREVRANGEBYLEX', key[ARGV[4]], below, '(', 'LIMIT', 0, tonumbe
 fetch(ids)
 local reply = { now_ms }
 for _, id in ipairs(ids) do
-  local has_progress = load(id)[HAS_PROGRESS] == 1
+  local record = load(id)  -- an id that leads to no record has none here either
+  local has_progress = record and record[HAS_PROGRESS] == 1
   reply[#reply + 1] = id
   reply[#reply + 1] = packed[id]
   reply[#reply + 1] = has_progress and call('HGET', key.extra, 'p:' .. id)

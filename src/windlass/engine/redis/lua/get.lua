@@ -17,7 +17,7 @@ for number, id in ipairs(ids) do
       fields[#fields + 1] = 'f:' .. (entry % MAX_FAILURES) .. ':' .. id
     end
     local extra = read_fields(key.extra, fields)
-    reply[number + 1] = { packed[id], bodies[number], unpack(extra, 1, #fields) }
+    reply[number + 1] = { packed[id], bodies[number] or '', unpack(extra, 1, #fields) }
   else
     reply[number + 1] = false
   end

@@ -6,13 +6,19 @@
 --@include removing
 
 local queue, seen = ARGV[4], tonumber(ARGV[5])
-local removed = 0
+local removed, dropped = 0, 0
 
-local function clear(ids)
+-- Remove the jobs that members of an index lead to, if they are of this queue. Members that lead to none
+-- are dropped.
+local function clear(index, ids, members)
   fetch(ids)
-  for _, id in ipairs(ids) do
+  for number, id in ipairs(ids) do
     local record = load(id)
-    if base_of(record[QUEUE]) == queue then
+    local waits = record and (record[DUE_MS] >= 0 or record[STATE] == 'ready')
+    if not waits or members[number] ~= member_of(index, id, record) then
+      drop(key[index], members[number])
+      dropped = dropped + 1
+    elseif base_of(record[QUEUE]) == queue then
       free_key(id)
       remove(id, record)
       total('cleared')
@@ -23,11 +29,12 @@ end
 
 local function clear_line(suspects, line)
   local from, to = bounds(suspects, line)
-  local ids = {}
-  for _, member in ipairs(range(from, to, 0, BITE - removed)) do
+  local ids, members = {}, range(from, to, 0, BITE - removed - dropped)
+  touch(suspects .. line)
+  for _, member in ipairs(members) do
     ids[#ids + 1] = id_in(member, #line)
   end
-  clear(ids)
+  clear('ready', ids, members)
   flush()
 end
 
@@ -43,15 +50,15 @@ end
 
 if seen < 0 then
   clear_lines()
-  seen = removed == BITE and -1 or 0
+  seen = removed + dropped == BITE and -1 or 0
 else
   local members = call('ZRANGEBYSCORE', key.due, '-inf', '(+inf', 'LIMIT', seen, BITE)
   local ids = {}
   for number, member in ipairs(members) do
     ids[number] = sub(member, 8)
   end
-  clear(ids)
-  seen = #members == BITE and seen + BITE - removed or -2
+  clear('due', ids, members)
+  seen = #members == BITE and seen + BITE - removed - dropped or -2
 end
 settle()
 return { removed, seen }

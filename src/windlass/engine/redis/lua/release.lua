@@ -5,8 +5,7 @@
 
 local session, nonce = ARGV[4], ARGV[5]
 use_up(session, nonce)
-local ids = held_ids(session, nonce, CHUNK)
-fetch(ids)
+local ids = sound_ids(session, nonce, CHUNK)
 for _, id in ipairs(ids) do
   local record = load(id)
   record[LAST_TOKEN], record[LAST_EVENT] = nonce, 'release'

@@ -1,5 +1,5 @@
 -- Schedules, and which of the jobs that they watch have not ended.
--- KEYS: schedule schedule_names schedule_due
+-- KEYS: schedule schedule_names schedule_due total
 -- ARGV: 1-3 clock, 4 "due", 5 at most so many, then names to leave out
 --               or 4 "after", 5 at most so many, 6 the name after which to begin
 --               or 4 "named", 5 anything, then names
@@ -41,30 +41,61 @@ local function next_in_ms()
   return found[2] and tonumber(found[2]) - now_ms or -1
 end
 
-local names
-if ARGV[4] == 'due' then
-  names = due_names()
-elseif ARGV[4] == 'after' then
-  names = call('ZRANGEBYLEX', key.schedule_names, '(' .. ARGV[6], '+', 'LIMIT', 0, limit)
-else
-  names = { unpack(ARGV, 6) }
+local function find_names()
+  if ARGV[4] == 'due' then
+    return due_names()
+  elseif ARGV[4] == 'after' then
+    return call('ZRANGEBYLEX', key.schedule_names, '(' .. ARGV[6], '+', 'LIMIT', 0, limit)
+  end
+  return { unpack(ARGV, 6) }
+end
+
+-- What is stored of schedules: record, note and body of each, one after the other.
+local function read_parts(names)
+  local fields = {}
+  for _, name in ipairs(names) do
+    fields[#fields + 1] = 'r:' .. name
+    fields[#fields + 1] = 'n:' .. name
+    fields[#fields + 1] = 'b:' .. name
+  end
+  return read_fields(key.schedule, fields)
+end
+
+local function is_whole(parts, number)
+  return parts[3 * number - 2] and parts[3 * number - 1] and parts[3 * number]
+end
+
+-- Names that are listed and lead to no schedule, or only to parts of one, are dropped and counted.
+local function drop_remains(names, parts)
+  local dropped = 0
+  for number, name in ipairs(names) do
+    if not is_whole(parts, number) then
+      call('ZREM', key.schedule_due, name)
+      call('ZREM', key.schedule_names, name)
+      dropped = dropped + 1
+    end
+  end
+  if dropped > 0 then
+    call('HINCRBY', key.total, 'orphans', dropped)
+  end
+  return dropped
+end
+
+local names = find_names()
+local values = read_parts(names)
+while ARGV[4] ~= 'named' and drop_remains(names, values) > 0 do
+  names = find_names()
+  values = read_parts(names)
 end
 local has_more = #names > limit and ARGV[4] == 'due'
 if has_more then
   names[#names] = nil
 end
 
-local fields = {}
-for _, name in ipairs(names) do
-  fields[#fields + 1] = 'r:' .. name
-  fields[#fields + 1] = 'n:' .. name
-  fields[#fields + 1] = 'b:' .. name
-end
-local values = read_fields(key.schedule, fields)
 local reply = { now_ms, next_in_ms(), has_more and 1 or 0 }
 for number, name in ipairs(names) do
   local at = 3 * number - 2
-  if values[at] then
+  if is_whole(values, number) then
     local record = cmsgpack.unpack(values[at])
     reply[number + 3] = { name, values[at], values[at + 1], values[at + 2], unpack(unfinished(record[3])) }
   else

@@ -5,9 +5,10 @@
 --       given, then ids of such
 -- Returns: {how many jobs were taken back, how many records were removed, whether there is more,
 --          dead jobs whose time has passed and that were not named, each with its bytes}
---@include sessions
+--@include line
 --@include removing
 
+local LINES_AT_A_TIME = 20
 local is_careful, bytes_left, known, doomed = ARGV[4] == '1', tonumber(ARGV[5]), {}, {}
 local is_cut_short = false
 for at = 6, #ARGV do
@@ -42,6 +43,10 @@ end
 
 -- Remove a record, or only its result while the record is still needed.
 local function purge(id, record)
+  if not record or not FINAL[record[STATE]] then
+    drop(key.keep, id)
+    return 0
+  end
   local record_until_ms, period_until_ms = record[FINISHED_MS] + MIN_RECORD_MS, 0
   if record[UNIQUE] ~= '' then
     period_until_ms = select(2, read_unique(record))
@@ -67,10 +72,32 @@ local function forget(session)
   local _, is_gone = find_session(session)
   if not is_gone and call('ZSCORE', key.lease, session) then
     write('ZREM', key.forget, session)  -- it has got something since, and lives
-  elseif #held_ids(session, nil, 1) == 0 then
+  elseif #sound_ids(session, nil, BITE) == 0 then
     write('ZREM', key.forget, session)
     write('ZREM', key.lease, session)
     write('HDEL', key.sessions, session)
+  end
+end
+
+if recounted and now_ms - tonumber(call('HGET', key.meta, 'recounted_ms') or 0) > MIN_RECORD_MS then
+  call('HDEL', key.meta, 'recounted', 'recounted_ms')  -- the repair was given up
+end
+-- A line that is not in the index of lines would be found by no worker that serves every queue. A few
+-- are looked at each time, one after the other.
+local function list_missing_lines()
+  local marks = marks_behind(call('HGET', key.meta, 'lines_seen') or '', LINES_AT_A_TIME)
+  for _, mark in ipairs(marks) do
+    local entry = right_entry(mark)
+    if entry and not call('ZSCORE', key.lines, entry) then
+      call('ZADD', key.lines, '0', entry)
+      total('orphans')
+      note_ready(sub(mark, 1, 1), sub(mark, 2), now_ms)
+    end
+  end
+  if #marks == LINES_AT_A_TIME then
+    call('HSET', key.meta, 'lines_seen', marks[#marks])
+  else
+    call('HDEL', key.meta, 'lines_seen')
   end
 end
 
@@ -96,6 +123,7 @@ local sessions = until_now(key.forget)
 for _, session in ipairs(sessions) do
   forget(session)
 end
+list_missing_lines()
 settle()
 local is_full = is_cut_short or #ended == BITE or #fields == BITE or #sessions == BITE or #unwatched == BITE
 return { reaped, purged, (more or is_full) and 1 or 0, doomed }

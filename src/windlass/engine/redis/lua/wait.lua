@@ -39,10 +39,11 @@ end
 
 local function register(plan)
   local number, suspects, queues, with, sessions = unpack(plan)
-  labels = {}
+  labels, sorted_labels = {}, with
   for _, label in ipairs(with) do
     labels[label] = true
   end
+  table.sort(sorted_labels, is_before)
   local found = count_ready(suspects, queues, #sessions / 2)
   for _ = 1, 2 * found do
     table.remove(sessions)

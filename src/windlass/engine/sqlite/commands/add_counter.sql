@@ -1,4 +1,4 @@
--- Change how many records a queue has in a state. The row may have to be made first: then the check
--- on the number sees the final value, never a negative one on the way.
+-- Change how many records a queue has in a state. A counter that was wrong never stops a job: it is
+-- never less than zero, and set right by a repair.
 INSERT INTO counters (queue, state, number) VALUES (?1, ?2, max(?3, 0))
-ON CONFLICT (queue, state) DO UPDATE SET number = number + ?3
+ON CONFLICT (queue, state) DO UPDATE SET number = max(number + ?3, 0)

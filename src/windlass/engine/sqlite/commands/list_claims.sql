@@ -1,6 +1,6 @@
 -- What a session still holds under one token, in the order in which it was claimed.
 SELECT rank, place, id, task, queue, attempt, starts, crashes, losses, interruptions, snoozes, strays, created_ms,
-       suspect, age - rank, (SELECT body FROM payloads WHERE job = row)
+       suspect, age - rank, coalesce((SELECT body FROM payloads WHERE job = row), x'')
 FROM jobs
 WHERE state = 'running' AND session = ? AND token = ?
 ORDER BY rank, place

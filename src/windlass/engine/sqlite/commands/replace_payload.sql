@@ -1,2 +1,2 @@
 -- The envelope of a call that takes the place of another.
-UPDATE payloads SET body = ?2 WHERE job = ?1
+INSERT INTO payloads (job, body) VALUES (?1, ?2) ON CONFLICT (job) DO UPDATE SET body = ?2

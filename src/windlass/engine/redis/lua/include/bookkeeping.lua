@@ -2,8 +2,9 @@
 -- KEYS: meta count total
 --@include records
 --@include meta
+--@include line_index
 --@include waiters
-local is_changed = false  -- what the settings of queues say
+local changed_queues = {}  -- queue -> true when its settings were changed
 local counts, totals = {}, {}
 local enqueued = 0  -- a total that is kept beside the sequence: most calls that change one change both
 local ends, tell_ends = {}  -- what this call ended or removed, and how its watchers are told
@@ -33,7 +34,9 @@ local function take_age(line)
   local age = age_now(line)
   if age > 0 then
     local own = settings[base_of(line)]
-    is_changed = is_changed or age > own[QUEUE_AGE]
+    if age > own[QUEUE_AGE] then
+      changed_queues[base_of(line)] = true
+    end
     own[QUEUE_SINCE_MS] = own[QUEUE_SINCE_MS] + (age - own[QUEUE_AGE]) * own[QUEUE_AGEING_MS]
     own[QUEUE_AGE] = age
   end
@@ -47,6 +50,42 @@ end
 
 local function total(name, by)
   totals[name] = (totals[name] or 0) + (by or 1)
+end
+
+local recount = {}  -- counter -> by how much those change that were counted anew
+
+if recounted then
+  local function is_counted(id)
+    for at = 1, math.min(#id, #recounted) do
+      local one, last = string.byte(id, at), string.byte(recounted, at)
+      if one ~= last then
+        return one < last
+      end
+    end
+    return #id <= #recounted
+  end
+
+  local function recount_one(bytes, by)
+    local field = counter_of(bytes)
+    recount[field] = (recount[field] or 0) + by
+  end
+
+  function note_change(id, before, bytes)
+    if is_counted(id) then
+      if before then
+        recount_one(before, -1)
+      end
+      if bytes then
+        recount_one(bytes, 1)
+      end
+    end
+  end
+end
+
+-- Drop an entry of an index that leads to no job, or to one that does not belong there, and count it.
+local function drop(name, member)
+  write('ZREM', name, member)
+  total('orphans')
 end
 
 -- A job of a line became ready, or will be before idle workers renew their wait.
@@ -65,6 +104,24 @@ local function add(name, field, by)
   end
 end
 
+--@seldom save_settings
+local function save_settings()
+  local number, aged_ms = 0, tonumber(call('HGET', key.meta, 'aged') or 0)
+  for queue in pairs(changed_queues) do
+    if settings[queue] then
+      if settings[queue][QUEUE_SINCE_MS] > aged_ms then
+        aged_ms = settings[queue][QUEUE_SINCE_MS]
+        call('HSET', key.meta, 'aged', text_of(aged_ms))
+      end
+      number = number + call('HSET', key.meta, 'q:' .. queue, cmsgpack.pack(settings[queue]))
+    else
+      number = number - call('HDEL', key.meta, 'q:' .. queue)
+    end
+  end
+  add(key.meta, 'queues', number)
+end
+--@end
+
 -- The last thing that a call does. A call that found nothing to do writes nothing.
 local function settle()
   flush()
@@ -73,6 +130,9 @@ local function settle()
   end
   for name, by in pairs(totals) do
     add(key.total, name, by)
+  end
+  for field, by in pairs(recount) do
+    add(key.meta, 'c:' .. field, by)
   end
   if enqueued > 0 then
     call('HSET', key.meta, 'sequence', text_of(sequence), 'enqueued', text_of(stored_enqueued + enqueued))
@@ -85,12 +145,8 @@ local function settle()
   if last_seen_ms ~= stored_last_seen_ms or reap_after_ms ~= stored_reap_after_ms then
     call('HSET', key.meta, 'last_seen', text_of(last_seen_ms), 'reap_after', text_of(reap_after_ms))
   end
-  if is_changed then
-    if next(settings) then
-      call('HSET', key.meta, 'queues', cmsgpack.pack(settings))
-    else
-      call('HDEL', key.meta, 'queues')
-    end
+  if next(changed_queues) then
+    save_settings()
   end
   if ends[1] then
     tell_ends()

@@ -11,9 +11,15 @@ local function promote()
     ids[number] = string.sub(member, 8)
   end
   fetch(ids)
-  for _, id in ipairs(ids) do
+  for number, id in ipairs(ids) do
     local record = load(id)
-    if record[HOLD] == 'unroutable' then
+    local is_waiting = record and record[DUE_MS] >= 0
+    if not is_waiting or members[number] ~= member_of('due', id, record) then
+      drop(key.due, members[number])
+    elseif record[DUE_MS] > now_ms then
+      write('ZADD', key.due, text_of(record[DUE_MS]), members[number])
+      total('orphans')
+    elseif record[HOLD] == 'unroutable' then
       offer_again(id, record)
     else
       move(id, record, 'due')
@@ -23,10 +29,47 @@ local function promote()
 end
 --@end
 
---@seldom merge
+--@seldom merge merge_all
 -- Whether the next one of a line stands before that of another.
 local function is_better(line, other)
   return line.rank < other.rank or line.rank == other.rank and line.place < other.place
+end
+
+-- A heap: of its elements none is better than the first.
+local function push(heap, line)
+  local at = #heap + 1
+  while at > 1 do
+    local above = math.floor(at / 2)
+    if not is_better(line, heap[above]) then
+      break
+    end
+    heap[at] = heap[above]
+    at = above
+  end
+  heap[at] = line
+end
+
+-- Put another one in the place of the first, or only take that out.
+local function replace_first(heap, line)
+  if not line then
+    line = table.remove(heap)
+    if #heap == 0 then
+      return
+    end
+  end
+  local at, last = 1, #heap
+  while 2 * at <= last do
+    local below = 2 * at
+    if below < last and is_better(heap[below + 1], heap[below]) then
+      below = below + 1
+    end
+    if not is_better(heap[below], line) then
+      break
+    end
+    heap[at] = heap[below]
+    at = below
+  end
+  heap[at] = line
 end
 
 local function next_of_line(line)
@@ -38,7 +81,10 @@ local function next_of_line(line)
   local member = line.members[line.at]
   line.id = member and id_in(member, line.size)
   if member then
-    local rank, place = struct.unpack('>I4I7', member, line.size + 3)
+    local rank, place = 0, 0
+    if #member >= line.size + 13 then
+      rank, place = struct.unpack('>I4I7', member, line.size + 3)
+    end
     line.rank, line.place = rank - line.age, place
   end
 end
@@ -49,32 +95,116 @@ local function line_of(suspects, name, limit)
   local members = range(from, to, 0, chunk)
   local line = { from = from, to = to, offset = 0, chunk = chunk, members = members, at = 1 }
   line.size, line.age = #name, age_now(name)
+  touched[suspects .. name] = members[1] or false
   next_of_line(line)
   return line
 end
 
--- Over several lines, whoever stands first in any of them.
-local function merge(suspects, names, limit)
-  local ids, members, lines = {}, {}, {}
-  for number, name in ipairs(names) do
-    lines[number] = line_of(suspects, name, limit)
+-- The next line of a group, as its entry says; its jobs are not read yet.
+local function next_of_group(group, limit)
+  group.at = group.at + 1
+  if group.at > #group.entries and #group.entries == group.chunk then
+    local last = group.entries[#group.entries]
+    local from = last and '(' .. last or '[' .. group.prefix
+    group.chunk = math.min(limit, CHUNK)
+    group.entries, group.at = entries_between(from, group.to, group.chunk), 1
   end
-  while #ids < limit do
-    local best
-    for _, line in ipairs(lines) do
-      if line.id and (not best or is_better(line, best)) then
-        best = line
+  group.entry = group.entries[group.at]
+  if group.entry then
+    local rank, place = struct.unpack('>I5I7', group.entry, #group.prefix + 1)
+    group.rank, group.place = rank - RANK_BIAS - group.age, place
+  end
+  return group.entry and group
+end
+
+-- The line of an entry, read; nil when it was read before. An entry that is not as the line says is
+-- made so.
+local function line_of_entry(suspects, group, seen, limit)
+  local entry = group.entry
+  local name = sub(entry, #group.prefix + 13) .. group.labels
+  if seen[name] then
+    write('ZREM', key.lines, entry)
+    return nil
+  end
+  seen[name] = true
+  local line = line_of(suspects, name, limit)
+  local right = line.id and entry_of(suspects .. name, line.members[1])
+  if right ~= entry then
+    write('ZREM', key.lines, entry)
+    total('orphans')
+    if right then
+      write('ZADD', key.lines, '0', right)
+    end
+  end
+  return right and line
+end
+
+-- Take the best jobs of the lines of a heap. Lines of groups are read when it is their turn.
+local function take_best(suspects, heap, seen, limit)
+  local ids, members = {}, {}
+  while #ids < limit and #heap > 0 do
+    local best = heap[1]
+    if best.prefix then
+      local line = line_of_entry(suspects, best, seen, limit - #ids)
+      replace_first(heap, next_of_group(best, limit - #ids))
+      if line then
+        push(heap, line)
       end
+    else
+      ids[#ids + 1] = best.id
+      members[#members + 1] = best.members[best.at]
+      best.at = best.at + 1
+      next_of_line(best)
+      replace_first(heap, best.id and best)
     end
-    if not best then
-      break
-    end
-    ids[#ids + 1] = best.id
-    members[#members + 1] = best.members[best.at]
-    best.at = best.at + 1
-    next_of_line(best)
   end
   return ids, members
+end
+
+-- Take the best jobs of some lines.
+local function merge(suspects, names, limit)
+  local heap = {}
+  for _, name in ipairs(names) do
+    local line = line_of(suspects, name, limit)
+    if line.id then
+      push(heap, line)
+    end
+  end
+  return take_best(suspects, heap, {}, limit)
+end
+
+-- Whether the clock was set back behind an instant at which a queue grew older. Queues do not grow
+-- younger, so how old a group is says nothing of its queues until that instant has come again.
+local function is_clock_back()
+  return now_ms < tonumber(call('HGET', key.meta, 'aged') or 0)
+end
+
+-- Read all lines of a group.
+local function push_lines(heap, suspects, group, seen, limit)
+  while group.entry do
+    local line = line_of_entry(suspects, group, seen, limit)
+    if line then
+      push(heap, line)
+    end
+    next_of_group(group, CHUNK)
+  end
+end
+
+-- Take the best jobs of all lines that this worker may take from.
+local function merge_all(suspects, limit)
+  local heap, seen = {}, {}
+  for _, group in ipairs(groups_of(suspects, math.huge)) do
+    group.entries, group.at, group.chunk = {}, 0, 0
+    group.to, group.age = '(' .. sub(group.prefix, 1, -2) .. '\1', age_of_group(group.name)
+    if next_of_group(group, limit) then
+      if group.name ~= '' and is_clock_back() then
+        push_lines(heap, suspects, group, seen, limit)
+      else
+        push(heap, group)
+      end
+    end
+  end
+  return take_best(suspects, heap, seen, limit)
 end
 --@end
 
@@ -84,7 +214,26 @@ local function stretch(suspects, line, offset, number)
   for at, member in ipairs(members) do
     ids[at] = id_in(member, #line)
   end
+  if offset == 0 then
+    touched[suspects .. line] = members[1] or false
+  end
   return ids, members
+end
+
+-- Over all lines; mostly there is one.
+local function front_of_all(suspects, limit)
+  local from, to = entry_bounds(suspects)
+  local entries = entries_between(from, to, 2)
+  if #entries == 1 then
+    local name = string.match(entries[1], '^.-%z.-%z............(.*)$')
+    if sub(entries[1], 2, 2) == '\0' then
+      local ids, members = stretch(suspects, name, 0, limit)
+      if members[1] and entry_of(suspects .. name, members[1]) == entries[1] then
+        return ids, members
+      end
+    end
+  end
+  return merge_all(suspects, limit)
 end
 
 -- Who comes first in a queue, behind so many.
@@ -121,12 +270,7 @@ end
 -- The next ids under a plan, in the order in which they should start, and their members of `ready`.
 local function next_in_line(suspects, queues, limit)
   if #queues == 0 then
-    local from, to = bounds(suspects)
-    local lines = lines_between(suspects, from, to, is_served)
-    if #lines ~= 1 then
-      return merge(suspects, lines, limit)
-    end
-    return stretch(suspects, lines[1], 0, limit)
+    return front_of_all(suspects, limit)
   end
   local ids, members = {}, {}
   local function add(queue, offset, number)
@@ -149,23 +293,26 @@ local function next_in_line(suspects, queues, limit)
   return ids, members
 end
 
--- The move of a claim, on the bytes of the record: what they are now. `sizes` and `tail` are those of
--- the texts that a claim changes.
+-- The move of a claim, on the bytes of the record: what they are now; nil when it does not stand in line.
+-- `sizes` and `tail` are those of the texts that a claim changes.
 local function claimed(id, bytes, sizes, tail)
+  local state_size, hold_size, reason_size, session_size, token_size =
+    unpack_numbers('>BBBHH', bytes, SIZES_AT + 3)
+  local texts = state_size + hold_size + reason_size + session_size + token_size
+  if sub(bytes, -texts, 8 - texts) ~= 'readynone' then
+    return nil
+  end
   local attempt, starts, _, has_progress = unpack_numbers(COUNTS, bytes)
   if has_progress == 1 then
     write('HDEL', key.extra, 'p:' .. id)
   end
-  local state_size, hold_size, reason_size, session_size, token_size =
-    unpack_numbers('>BBBHH', bytes, SIZES_AT + 3)
-  local texts = state_size + hold_size + reason_size + session_size + token_size
   return pack_numbers(COUNTS, attempt + 1, starts + 1, now_ms, 0) .. sub(bytes, MARKS_AT, SIZES_AT + 2)
     .. sizes .. sub(bytes, REST_AT, -texts - 1) .. tail
 end
 
 -- Lease up to `limit` jobs, whose bodies have up to `most_bytes` together unless the first alone has
--- more. Those that expired are cancelled on the way and do not count; a bounded number: what was leased,
--- and whether a bound other than `limit` cut it short.
+-- more. Those that expired are cancelled on the way, members that lead to none are dropped, and both do
+-- not count; a bounded number: what was leased, and whether a bound other than `limit` cut it short.
 local function lease(session, nonce, suspects, queues, limit, most_bytes)
   local taken, by_queue, expired, is_done, is_cut_short = {}, {}, 0, false, false
   local measures, left_bytes = has_large or limit * SMALL_BODY > most_bytes, most_bytes
@@ -178,16 +325,17 @@ local function lease(session, nonce, suspects, queues, limit, most_bytes)
     local ready, held = gather('ZREM', key.ready), gather('ZADD', key.held)
     for number, id in ipairs(ids) do
       local bytes = bytes_of(id)
-      local expires_ms = unpack_numbers('>i6', bytes, EXPIRES_AT)
-      if expires_ms < 0 or expires_ms > now_ms then
-        if measures then
-          left_bytes = left_bytes - call('HSTRLEN', key.body, id)
-          if left_bytes < 0 and #taken > 0 then
-            is_done, is_cut_short = true, true
-            break
-          end
+      local expires_ms = bytes and unpack_numbers('>i6', bytes, EXPIRES_AT)
+      local leased = bytes and (expires_ms < 0 or expires_ms > now_ms) and claimed(id, bytes, sizes, tail)
+      if leased and measures then
+        left_bytes = left_bytes - call('HSTRLEN', key.body, id)
+        if left_bytes < 0 and #taken > 0 then
+          is_done, is_cut_short = true, true
+          break
         end
-        save_bytes(id, claimed(id, bytes, sizes, tail))
+      end
+      if leased then
+        save_bytes(id, leased)
         ready[#ready + 1] = members[number]
         local last = #held
         held[last + 1], held[last + 2] = '0', prefix .. id
@@ -195,7 +343,12 @@ local function lease(session, nonce, suspects, queues, limit, most_bytes)
         by_queue[queue] = (by_queue[queue] or 0) + 1
         taken[#taken + 1] = id
       elseif expired < BITE then
-        move(id, load(id), 'expire', { reason = 'expired' })
+        local record = load(id)
+        if record and record[STATE] == 'ready' and record[HOLD] == 'none' then
+          move(id, record, 'expire', { reason = 'expired' })
+        else
+          drop(key.ready, members[number])
+        end
         expired = expired + 1
         is_done = false  -- others may move up
       else
@@ -218,14 +371,12 @@ local function lease(session, nonce, suspects, queues, limit, most_bytes)
   return taken, is_cut_short
 end
 
--- How old queues are by now, packed; "" when none ever aged.
-local function ages()
-  if not has_settings then
-    return ''
-  end
+-- How old the queues of these jobs are by now, packed; "" when none ever aged.
+local function ages(ids)
   local found = {}
-  for queue in pairs(settings) do
-    found[queue] = age_now(queue)
+  for _, id in ipairs(ids) do
+    local queue = base_of(queue_of(packed[id]))
+    found[queue] = found[queue] or age_now(queue)
   end
   return cmsgpack.pack(found)
 end
@@ -241,7 +392,7 @@ local function claim(session, nonce, suspects, queues, limit, most_bytes, is_las
   local is_new = is_before(latest, nonce)  -- then nothing can be held under it
   local ids, is_cut_short, in_ms = {}, false, next_in_ms()
   if not is_new then
-    ids = held_ids(session, nonce, CHUNK)
+    ids = sound_ids(session, nonce, CHUNK)
   end
   if limit < 0 then
     use_up(session, nonce)
@@ -260,13 +411,16 @@ local function claim(session, nonce, suspects, queues, limit, most_bytes, is_las
   if is_last and #ids == 0 then
     use_up(session, nonce)
   end
-  local reply = { 0, is_cut_short and 0 or in_ms, is_any_ready('1', queues) and 1 or 0, ages() }
+  local reply = { 0, is_cut_short and 0 or in_ms, is_any_ready('1', queues) and 1 or 0, '' }
   fetch(ids)
+  if has_settings and #ids > 0 then
+    reply[4] = ages(ids)
+  end
   local bodies = read_fields(key.body, ids)
   for number, id in ipairs(ids) do
     reply[#reply + 1] = id
     reply[#reply + 1] = packed[id]
-    reply[#reply + 1] = bodies[number]
+    reply[#reply + 1] = bodies[number] or ''  -- a worker cannot run it, and buries it
   end
   return reply
 end

@@ -89,7 +89,7 @@ end
 local function hand_over(head, body, unique)
   local id, queue, ends_ms = head[1], head[3], expires_ms(head)
   if due_ms_of(head) > now_ms or ends_ms >= 0 and ends_ms <= now_ms
-      or settings[queue] or string.find(queue, '+', 1, true) or #body > MOST_HANDED then
+      or recounted or settings[queue] or string.find(queue, '+', 1, true) or #body > MOST_HANDED then
     return false
   end
   local name, waiter, at = find_taker(queue)

@@ -4,7 +4,7 @@
 -- Where queues share a tier: the first of them -> how many there are, and their turns.
 local shares = {}
 
-local labels = {}  -- of this worker -> true
+local labels, sorted_labels = {}, {}  -- of this worker -> true; the same in order
 
 -- Bounds of what is ready: of one line, or of all.
 local function bounds(suspects, line)
@@ -56,13 +56,36 @@ local function lines_between(suspects, from, to, accept, most)
     if not head then
       break
     end
-    local line = sub(head, 2, string.find(head, '\0', 2, true) - 1)
+    local line = sub(head, 2, (string.find(head, '\0', 2, true) or #head + 1) - 1)
     if not accept or accept(line) then
       lines[#lines + 1] = line
     end
     from = '(' .. suspects .. line .. '\1'
   end
   return lines
+end
+
+-- The lines behind one, with their mark of suspects, that have something ready; at most `most`.
+local function marks_behind(mark, most)
+  local marks = {}
+  for _, suspects in ipairs({ '0', '1' }) do
+    if #marks < most and sub(mark, 1, 1) <= suspects then
+      local from, to = bounds(suspects)
+      if sub(mark, 1, 1) == suspects then
+        from = '(' .. mark .. '\1'
+      end
+      for _, line in ipairs(lines_between(suspects, from, to, nil, most - #marks)) do
+        marks[#marks + 1] = suspects .. line
+      end
+    end
+  end
+  return marks
+end
+
+-- The entry that a line should have; nil when it should have none.
+local function right_entry(mark)
+  local first = first_of(mark)
+  return first and entry_of(mark, first) or nil
 end
 
 -- The lines of a queue for this worker: its own, and those beside it that have something.
@@ -80,10 +103,61 @@ local function lines_of(suspects, queue)
   return lines
 end
 
+--@seldom skip_labels
+-- Skip labels that this worker does not have: give the next ones that it may have; nil when it has all
+-- that are required.
+local function skip_labels(required)
+  local at = 1
+  for label in string.gmatch(required, '[^+]+') do
+    if not labels[label] then
+      for _, own in ipairs(sorted_labels) do
+        if is_before(label, own) then
+          return sub(required, 1, at) .. own
+        end
+      end
+      return sub(required, 1, at - 1) .. ','
+    end
+    at = at + #label + 1
+  end
+end
+--@end
+
+-- Bounds of the entries of `lines` that this worker may take from; with labels, others are among them.
+local function entry_bounds(suspects)
+  local last = #sorted_labels > 0 and string.char(string.byte(suspects) + 1) or suspects .. '\1'
+  return '[' .. suspects .. '\0', '(' .. last
+end
+
+local function entries_between(from, to, limit)
+  return call('ZRANGEBYLEX', key.lines, from, to, 'LIMIT', 0, limit)
+end
+
+-- The groups of `lines` that this worker may take from, by jumping from one to the next; at most `most`.
+local function groups_of(suspects, most)
+  local groups, from, to = {}, entry_bounds(suspects)
+  while #groups < most do
+    local entry = entries_between(from, to, 1)[1]
+    if not entry then
+      break
+    end
+    local stop = string.find(entry, '\0', 2, true)
+    local required = sub(entry, 2, stop - 1)
+    local next_labels = required ~= '' and skip_labels(required)
+    if next_labels then
+      from = '[' .. suspects .. next_labels
+    else
+      local last = string.find(entry, '\0', stop + 1, true)
+      local name = sub(entry, stop + 1, last - 1)
+      groups[#groups + 1] = { prefix = sub(entry, 1, last), labels = required, name = name }
+      from = '(' .. sub(entry, 1, last - 1) .. '\1'
+    end
+  end
+  return groups
+end
+
 local function is_any_ready(suspects, queues)
   if #queues == 0 then
-    local from, to = bounds(suspects)
-    return #lines_between(suspects, from, to, is_served, 1) > 0
+    return #groups_of(suspects, 1) > 0
   end
   for _, queue in ipairs(queues) do
     for _, line in ipairs(lines_of(suspects, queue)) do
@@ -131,6 +205,8 @@ local function read_plan(at)
   for _ = 1, tonumber(ARGV[at + 3]) do
     last = last + 1
     labels[ARGV[last]] = true
+    sorted_labels[#sorted_labels + 1] = ARGV[last]
   end
+  table.sort(sorted_labels, is_before)
   return ARGV[at], queues, last + 1
 end

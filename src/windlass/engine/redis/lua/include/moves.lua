@@ -63,6 +63,7 @@ local function leave(id, record)
       write('ZREM', key.dead, id)
     end
   elseif state == 'ready' and record[HOLD] == 'none' then
+    touch(record[SUSPECT] .. record[QUEUE])
     write('ZREM', key.ready, member_of('ready', id, record))
   else
     write('ZREM', key.due, member_of('due', id, record))
@@ -82,6 +83,7 @@ local function enter(id, record, keep_ms)
       write('ZADD', key.dead, 0, id)
     end
   elseif state == 'ready' and record[HOLD] == 'none' then
+    touch(record[SUSPECT] .. record[QUEUE])
     write('ZADD', key.ready, 0, member_of('ready', id, record))
     note_ready(record[SUSPECT], record[QUEUE], now_ms)
   else

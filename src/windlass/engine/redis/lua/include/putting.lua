@@ -38,14 +38,17 @@ local function store(head, body, unique)
   if not is_single then
     save_bytes(id, bytes)
   elseif call('HSETNX', key.job, id, bytes) == 0 then
-    sequence, is_changed = stored_sequence, false  -- as if this call had not been made
+    sequence, changed_queues = stored_sequence, {}  -- as if this call had not been made
     return
+  elseif note_change then
+    note_change(id, false, bytes)
   end
   write('HSET', key.body, id, body)
   note_size(body)
   write('ZADD', key.ids, '0', id)
   local place = struct.pack('>I7', number)
   if is_ready then
+    touch('0' .. queue)
     local member = '0' .. queue .. '\0' .. struct.pack('>I4', 100 - head[4] + age) .. place .. id
     write('ZADD', key.ready, '0', member)
   else

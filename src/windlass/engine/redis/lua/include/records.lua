@@ -8,6 +8,9 @@ local records = {}  -- id -> record, false when there is none, nil when it was n
 local packed = {}   -- id -> the record as it is stored, or false
 local changed = {}  -- id -> true when its table was changed since it was packed
 local pending, order = {}, {}
+local touched = {}  -- suspects and line -> its first member of `ready` before it was changed, or false
+local update_lines
+local note_change  -- set while counters are counted anew: id, bytes before, bytes now; false for none
 
 --@seldom pack take_apart
 local function pack(record)
@@ -37,6 +40,14 @@ end
 local function queue_of(bytes)
   local size = unpack_numbers('>H', bytes, QUEUE_SIZE_AT)
   return sub(bytes, QUEUE_AT, QUEUE_AT + size - 1)
+end
+
+-- The counter that counts a job: its line and its state.
+local function counter_of(bytes)
+  local state_size, hold_size, reason_size, session_size, token_size =
+    unpack_numbers('>BBBHH', bytes, SIZES_AT + 3)
+  local texts = state_size + hold_size + reason_size + session_size + token_size
+  return queue_of(bytes) .. '\0' .. sub(bytes, -texts, state_size - texts - 1)
 end
 
 -- The list to which the words of a command on a key are added; it is sent by flush.
@@ -70,12 +81,19 @@ end
 
 -- The bytes of a record were changed.
 local function save_bytes(id, bytes)
+  if note_change then
+    note_change(id, packed[id], bytes)
+  end
   packed[id], records[id] = bytes, nil
   write('HSET', key.job, id, bytes)
 end
 
 local function pack_again(id)
-  packed[id], changed[id] = pack(records[id]), nil
+  local bytes = pack(records[id])
+  if note_change then
+    note_change(id, packed[id], bytes)
+  end
+  packed[id], changed[id] = bytes, nil
   write('HSET', key.job, id, packed[id])
 end
 
@@ -91,6 +109,9 @@ local function flush()
     end
   end
   pending, order = {}, {}
+  if next(touched) then
+    update_lines()
+  end
 end
 
 local function read_fields(name, fields)
@@ -117,7 +138,8 @@ local function fetch(ids)
   end
   local found = read_fields(key.job, missing)
   for number, id in ipairs(missing) do
-    packed[id] = found[number]
+    local bytes = found[number]
+    packed[id] = bytes and #bytes >= QUEUE_AT and bytes  -- otherwise it is no record
   end
 end
 

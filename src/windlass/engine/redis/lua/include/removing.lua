@@ -37,6 +37,9 @@ local function remove(id, record)
     forget_unique(id, record)
   end
   count(record[QUEUE], record[STATE], -1)
+  if note_change then
+    note_change(id, packed[id], false)
+  end
   records[id], packed[id], changed[id] = false, false, nil
   ends[#ends + 1] = id
 end

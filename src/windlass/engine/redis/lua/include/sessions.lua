@@ -15,11 +15,28 @@ local function held_ids(session, nonce, limit)
   for number, member in ipairs(members) do
     local from = #prefix + 1
     if not nonce then
-      from = string.find(member, '\0', from, true) + 1
+      from = (string.find(member, '\0', from, true) or #member) + 1
     end
     ids[number] = string.sub(member, from)
   end
-  return ids
+  return ids, members
+end
+
+-- The same, without entries of jobs that are not held, which are dropped; and how many entries there
+-- were.
+local function sound_ids(session, nonce, limit)
+  local ids, members = held_ids(session, nonce, limit)
+  local sound = {}
+  fetch(ids)
+  for number, id in ipairs(ids) do
+    local record = load(id)
+    if record and record[STATE] == 'running' and members[number] == member_of('held', id, record) then
+      sound[#sound + 1] = id
+    else
+      drop(key.held, members[number])
+    end
+  end
+  return sound, #ids
 end
 
 -- A session whose lease ran out, or a dead one that still holds jobs; nil when there is none among
@@ -71,7 +88,7 @@ end
 -- Take back the jobs of silent sessions, a bounded number; how many, and whether there may be more.
 -- The first bite declares a session dead in the same step, so that it cannot be revived.
 local function reap()
-  local reaped = 0
+  local reaped, seen = 0, 0
   if now_ms < reap_after_ms then
     return reaped, false
   end
@@ -80,16 +97,15 @@ local function reap()
     if not session then
       return reaped, false
     end
-    local left = BITE - reaped
-    local ids = held_ids(session, nil, left)
-    end_session(session, #ids == left)
-    fetch(ids)
+    local left = BITE - seen
+    local ids, number = sound_ids(session, nil, left)
+    end_session(session, number == left)
     for _, id in ipairs(ids) do
       move(id, load(id), 'lose', { cause = '' })
     end
     flush()
-    reaped = reaped + #ids
-    if reaped == BITE then
+    reaped, seen = reaped + #ids, seen + number
+    if seen == BITE then
       return reaped, true
     end
   end

@@ -30,14 +30,19 @@ local function last_stored(task, name)
   return member and sub(member, #prefix + 1)
 end
 
--- The job that holds a key, and its record; nil when nobody does.
+-- The job that holds a key, and its record; nil when nobody does. Entries that lead to no job, or to one
+-- with another key, are passed over.
 local function find_holder(task, name)
-  local id = last_stored(task, name)
-  local record = id and load(id)
-  if record then
-    local ends_at, period_until_ms = read_unique(record)
-    if HOLDING[ends_at][record[STATE]] or period_until_ms > now_ms then
-      return id, record
+  local prefix = unique_prefix(task, name)
+  local last = sub(prefix, 1, -2) .. '\1'
+  for _, member in ipairs(call('ZRANGEBYLEX', key.unique, '[' .. prefix, '(' .. last, 'LIMIT', 0, 10)) do
+    local id = sub(member, #prefix + 1)
+    local record = load(id)
+    if record and record[UNIQUE] ~= '' then
+      local ends_at, period_until_ms, own = read_unique(record)
+      if own == name and (HOLDING[ends_at][record[STATE]] or period_until_ms > now_ms) then
+        return id, record
+      end
     end
   end
 end

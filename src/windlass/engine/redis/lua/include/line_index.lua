@@ -1,0 +1,83 @@
+-- The index of lines: `lines` has one entry for each line that has something ready, but for those of
+-- paused queues, so that a claim finds the best line without looking at the others. An entry is the mark
+-- of suspects, the labels that the line requires, a zero, the name of a group, a zero, rank and place of
+-- the first job in line, and the queue. Queues that age alike are a group: their ages differ by what
+-- never changes, and by that much their ranks are set right. Others are the group "".
+-- A call that changes `ready` touches the line first; `flush` brings the entry up to date.
+-- KEYS: ready lines
+--@include meta
+--@include records
+local RANK_BIAS = 4294967296  -- ranks that were set right may be below zero
+
+-- The first member of `ready` of a line, given with its mark of suspects; false when there is none.
+local function first_of(mark)
+  return call('ZRANGEBYLEX', key.ready, '[' .. mark .. '\0', '(' .. mark .. '\1', 'LIMIT', 0, 1)[1] or false
+end
+
+-- The group of a queue with these settings, and by how much it is older than its group.
+local function group_of(own)
+  local period_ms = own[QUEUE_AGEING_MS]
+  if period_ms == 0 then
+    return '', own[QUEUE_AGE]
+  end
+  local phase_ms = own[QUEUE_SINCE_MS] % period_ms
+  return text_of(period_ms) .. ' ' .. text_of(phase_ms), own[QUEUE_AGE] - (own[QUEUE_SINCE_MS] - phase_ms) / period_ms
+end
+
+-- How old a group is by now.
+local function age_of_group(group)
+  local period_ms, phase_ms = string.match(group, '^(%d+) (%d+)$')
+  return period_ms and math.floor((now_ms - phase_ms) / period_ms) or 0
+end
+
+-- The entry of a line whose first member is this one; nil while its queue is paused.
+local function entry_of(mark, member)
+  local plus = string.find(mark, '+', 1, true) or #mark + 1
+  local queue, group, age = sub(mark, 2, plus - 1), '', 0
+  local own = has_settings and settings[queue]
+  if own then
+    if own[QUEUE_PAUSED] then
+      return nil
+    end
+    group, age = group_of(own)
+  end
+  local rank, place = 0, 0
+  if #member >= #mark + 12 then  -- otherwise it is no member, and dropped when it is its turn
+    rank, place = struct.unpack('>I4I7', member, #mark + 2)
+  end
+  return sub(mark, 1, 1) .. sub(mark, plus) .. '\0' .. group .. '\0'
+    .. struct.pack('>I5I7', rank - age + RANK_BIAS, place) .. queue
+end
+
+-- Before a line is changed.
+local function touch(mark)
+  if touched[mark] == nil then
+    touched[mark] = first_of(mark)
+  end
+end
+
+local function send_entries(command, words)
+  for from = 1, #words, CHUNK do
+    call(command, key.lines, unpack(words, from, math.min(from + CHUNK - 1, #words)))
+  end
+end
+
+-- Bring the entries of lines up to date that were changed. One that should be there already is written
+-- all the same: a line that was not listed is found again by the next call that changes it.
+function update_lines()
+  local old, new = {}, {}
+  for mark, before in pairs(touched) do
+    local first = first_of(mark)
+    if before and first ~= before then
+      old[#old + 1] = entry_of(mark, before)
+    end
+    local entry = first and entry_of(mark, first)
+    if entry then
+      new[#new + 1] = '0'
+      new[#new + 1] = entry
+    end
+  end
+  touched = {}
+  send_entries('ZADD', new)
+  send_entries('ZREM', old)
+end

@@ -1,0 +1,397 @@
+-- One bite of a repair: make indexes and counters say what the records say. Each bite is true at one
+-- instant, so workers may go on meanwhile.
+-- KEYS: keys key_expiry schedule schedule_names schedule_due
+-- ARGV: 1-3 clock, 4 what to walk through, 5 how far it was walked through ("0" = begin), 6 "1" to change
+--       what is wrong, "0" only to tell
+-- Returns: {how far it is walked through now ("" = to the end), for each thing that is wrong "1" or "0",
+--          whether it can be repaired, and a sentence}
+--@adds
+--@include indexes
+
+local walk, far, is_changing = ARGV[4], ARGV[5], ARGV[6] == '1'
+local reply = { '' }
+
+-- Say what is wrong; whether it is to be changed now.
+local function fix(sentence, ...)
+  reply[#reply + 1] = '1'
+  reply[#reply + 1] = string.format(sentence, ...)
+  return is_changing
+end
+
+local function leave_as_it_is(sentence, ...)
+  reply[#reply + 1] = '0'
+  reply[#reply + 1] = string.format(sentence, ...)
+end
+
+-- Walk through the fields of a hash that has no order, in bites.
+local function scan(name, number, visit)
+  local found = call('HSCAN', name, far, 'COUNT', number)
+  for at = 1, #found[2], 2 do
+    if found[2][at] ~= '' then
+      visit(found[2][at], found[2][at + 1])
+    end
+  end
+  reply[1] = found[1] ~= '0' and found[1] or ''
+end
+
+-- Walk through a sorted set by rank; `visit` says whether a member was taken out.
+local function pass(name, visit)
+  local from = tonumber(far)
+  local found, removed = call('ZRANGE', name, from, from + BITE - 1, 'WITHSCORES'), 0
+  for at = 1, #found, 2 do
+    if found[at] ~= '' and visit(found[at], found[at + 1]) then
+      removed = removed + 1
+    end
+  end
+  if #found == 2 * BITE then
+    reply[1] = text_of(from + BITE - removed)
+  end
+end
+
+local WALKS = {}
+
+function WALKS.sentinels()
+  for _, name in ipairs(SENTINELS.hash) do
+    if call('HEXISTS', key[name], '') == 0 and fix('The hash %s has lost its sentinel: it gets one.', name) then
+      call('HSET', key[name], '', '')
+    end
+  end
+  for _, name in ipairs(SENTINELS.set) do
+    if not call('ZSCORE', key[name], '') and fix('The set %s has lost its sentinel: it gets one.', name) then
+      call('ZADD', key[name], SCORES[name] or '0', '')
+    end
+  end
+end
+
+-- When the purge should visit a job that has ended.
+local function keep_ms(record)
+  if record[RESULT_MS] >= 0 then
+    return record[RESULT_MS]
+  end
+  local ttl_ms = record[STATE] == 'succeeded' and MIN_RECORD_MS or math.max(dead_ttl_ms, MIN_RECORD_MS)
+  return math.max(record[FINISHED_MS], 0) + ttl_ms
+end
+
+local SCORE_OF = {
+  due = function(record) return record[DUE_MS] >= 0 and record[DUE_MS] or now_ms end,
+  keep = keep_ms,
+}
+
+local function list_in(name, id, record)
+  local member = MEMBER_OF[name](id, record)
+  if member and not call('ZSCORE', key[name], member)
+      and fix('Job %s is %s (held: %s), but not listed in %s: it is listed.', id, record[STATE], record[HOLD], name) then
+    if name == 'ready' then
+      touch(record[SUSPECT] .. record[QUEUE])
+      note_ready(record[SUSPECT], record[QUEUE], now_ms)
+    end
+    write('ZADD', key[name], text_of(SCORE_OF[name] and SCORE_OF[name](record) or 0), member)
+  end
+end
+
+-- A job that runs for a session without a lease would never be taken back.
+local function lease_to(id, session)
+  if not call('ZSCORE', key.lease, session)
+      and fix('Job %s runs for session %s, which is unknown: the session gets a lease, and beats or loses the job.', id, session) then
+    call('ZADD', key.lease, now_ms + lease_ms, session)
+    call('HSETNX', key.sessions, session, '0')
+  end
+end
+
+local function repair_unique(id, record)
+  local ends_at, _, name = read_unique(record)
+  if ends_at == 'start' or not HOLDING[ends_at][record[STATE]] or last_stored(record[TASK], name) == id then
+    return
+  end
+  local holder = find_holder(record[TASK], name)
+  if holder == id then
+    return  -- hidden by an entry that leads nowhere, which is removed on its own
+  elseif holder then
+    leave_as_it_is('Job %s and job %s both hold the unique key %s.', id, holder, name)
+  elseif fix('Job %s holds the unique key %s, but that does not lead to it: it leads to it.', id, name) then
+    lead(record[TASK], name, id)
+  end
+end
+
+local function repair_record(id, record)
+  for _, name in ipairs({ 'ids', 'ready', 'due', 'parked', 'held', 'asked', 'keep', 'dead' }) do
+    list_in(name, id, record)
+  end
+  if record[STATE] == 'running' then
+    lease_to(id, record[SESSION])
+  end
+  if record[UNIQUE] ~= '' then
+    repair_unique(id, record)
+  end
+  local last = math.max(record[PLACE], record[ROW])
+  if last > sequence and fix('Job %s has a place or row beyond the sequence: that goes on behind it.', id) then
+    sequence = last
+  end
+  if waits(record) ~= (record[DUE_MS] >= 0) then
+    if waits(record) and fix('Job %s is %s without a due time: it is due now.', id, record[STATE]) then
+      record[DUE_MS] = now_ms
+      save(id)
+    elseif not waits(record) and fix('Job %s is %s with a due time: it has none.', id, record[STATE]) then
+      record[DUE_MS] = -1
+      save(id)
+    end
+  end
+  if call('HEXISTS', key.body, id) == 0
+      and fix('Job %s has no body: it gets an empty one, with which it becomes a dead letter when it is run.', id) then
+    write('HSET', key.body, id, '')
+  end
+end
+
+function WALKS.job()
+  scan(key.job, BITE / 2, function(id, bytes)
+    if #bytes < QUEUE_AT then
+      leave_as_it_is('The record of job %s cannot be read.', id)
+      return
+    end
+    packed[id] = bytes
+    repair_record(id, load(id))
+  end)
+end
+
+-- Take out of an index what does not belong there.
+local function clean(name)
+  pass(key[name], function(member, score)
+    local id = ID_OF[name](member)
+    local record = load(id)
+    local is_right = record and MEMBER_OF[name](id, record) == member
+    if is_right and name == 'due' and tonumber(score) ~= record[DUE_MS] and record[DUE_MS] >= 0 then
+      if fix('Job %s is due at %.0f, but listed for %s: that is set right.', id, record[DUE_MS], score) then
+        write('ZADD', key.due, text_of(record[DUE_MS]), member)
+      end
+    elseif not is_right and fix('%s lists job %s, which %s: the entry is removed.', name, id,
+        record and 'does not belong there' or 'does not exist') then
+      if name == 'ready' then
+        touch(sub(member, 1, (string.find(member, '\0', 2, true) or #member + 1) - 1))
+      end
+      write('ZREM', key[name], member)
+      return true
+    end
+  end)
+end
+
+for _, name in ipairs({ 'ids', 'ready', 'due', 'parked', 'held', 'asked', 'keep', 'dead' }) do
+  WALKS[name] = function() clean(name) end
+end
+
+function WALKS.unique()
+  pass(key.unique, function(member)
+    local id = last_part(member)
+    local record = load(id)
+    if not (record and record[UNIQUE] ~= '' and unique_member(id, record) == member)
+        and fix('A unique key leads to job %s, which has another one or does not exist: the entry is removed.', id) then
+      call('ZREM', key.unique, member)
+      return true
+    end
+  end)
+end
+
+function WALKS.lines()
+  pass(key.lines, function(entry)
+    local mark = mark_of_entry(entry)
+    if (not mark or right_entry(mark) ~= entry)
+        and fix('lines lists line %s, which has another first job, or none, or is paused: the entry is removed.',
+          mark and sub(mark, 2) or entry) then
+      call('ZREM', key.lines, entry)
+      return true
+    end
+  end)
+end
+
+function WALKS.ready_lines()
+  local marks = marks_behind(far == '0' and '' or far, BITE)
+  for _, mark in ipairs(marks) do
+    local entry = right_entry(mark)
+    if entry and not call('ZSCORE', key.lines, entry)
+        and fix('Line %s has something ready, but is not listed in lines: it is listed.', sub(mark, 2)) then
+      call('ZADD', key.lines, '0', entry)
+      note_ready(sub(mark, 1, 1), sub(mark, 2), now_ms)
+    end
+  end
+  reply[1] = #marks >= BITE and marks[#marks] or ''
+end
+
+-- Bodies may be large, and are looked at only if there are more than jobs.
+function WALKS.body()
+  if call('HLEN', key.body) <= call('HLEN', key.job) then
+    return
+  end
+  scan(key.body, 10, function(id)
+    if call('HEXISTS', key.job, id) == 0 and fix('A body is stored for job %s, which does not exist: it is removed.', id) then
+      call('HDEL', key.body, id)
+    end
+  end)
+end
+
+function WALKS.keys()
+  scan(key.keys, BITE / 2, function(field, packed_entry)
+    if not call('ZSCORE', key.key_expiry, field)
+        and fix('An idempotency key of job %s would never be forgotten: it will be.', cmsgpack.unpack(packed_entry)[1]) then
+      call('ZADD', key.key_expiry, text_of(cmsgpack.unpack(packed_entry)[3]), field)
+    end
+  end)
+end
+
+function WALKS.key_expiry()
+  pass(key.key_expiry, function(field)
+    if call('HEXISTS', key.keys, field) == 0 and fix('An idempotency key is to be forgotten that is not known: the entry is removed.') then
+      call('ZREM', key.key_expiry, field)
+      return true
+    end
+  end)
+end
+
+function WALKS.lease()
+  pass(key.lease, function(session)
+    if call('HEXISTS', key.sessions, session) == 0
+        and fix('Session %s has a lease, but is not known: it is known until the lease ends.', session) then
+      call('HSET', key.sessions, session, '0')
+    end
+  end)
+end
+
+-- Schedules: those that are stored as a whole are listed; remains of others are removed.
+function WALKS.schedule()
+  scan(key.schedule, BITE / 2, function(field)
+    local name = sub(field, 3)
+    local parts = call('HMGET', key.schedule, 'r:' .. name, 'n:' .. name, 'b:' .. name)
+    if not (parts[1] and parts[2] and parts[3]) then
+      if fix('Schedule %s is not stored as a whole: what is left of it is removed; the app declares it again.', name) then
+        call('HDEL', key.schedule, 'r:' .. name, 'n:' .. name, 'b:' .. name)
+        call('ZREM', key.schedule_names, name)
+        call('ZREM', key.schedule_due, name)
+      end
+      return
+    end
+    if not call('ZSCORE', key.schedule_names, name) and fix('Schedule %s is not listed: it is listed.', name) then
+      call('ZADD', key.schedule_names, '0', name)
+    end
+    local due_ms, score = cmsgpack.unpack(parts[1])[2], call('ZSCORE', key.schedule_due, name)
+    if tonumber(score or -1) ~= due_ms
+        and fix('Schedule %s is due at %.0f, but listed for %s: that is set right.', name, due_ms, score or 'never') then
+      if due_ms >= 0 then
+        call('ZADD', key.schedule_due, text_of(due_ms), name)
+      else
+        call('ZREM', key.schedule_due, name)
+      end
+    end
+  end)
+end
+
+local function remove_unknown_names(index)
+  pass(key[index], function(name)
+    if call('HEXISTS', key.schedule, 'r:' .. name) == 0
+        and fix('%s lists schedule %s, which does not exist: the entry is removed.', index, name) then
+      call('ZREM', key[index], name)
+      return true
+    end
+  end)
+end
+
+function WALKS.schedule_names()
+  remove_unknown_names('schedule_names')
+end
+
+function WALKS.schedule_due()
+  remove_unknown_names('schedule_due')
+end
+
+-- Settings of queues, and how many there are.
+function WALKS.settings()
+  local number, fields = 0, call('HGETALL', key.meta)
+  for at = 1, #fields, 2 do
+    number = number + (sub(fields[at], 1, 2) == 'q:' and 1 or 0)
+  end
+  if number ~= tonumber(has_settings or 0)
+      and fix('%d queues have settings, but %d are counted: they are counted anew.', number, tonumber(has_settings or 0)) then
+    if number > 0 then
+      call('HSET', key.meta, 'queues', number)
+    else
+      call('HDEL', key.meta, 'queues')
+    end
+  end
+end
+
+-- Counters: records are counted in the order of their ids, in bites, into fields of `meta`. What happens
+-- meanwhile to those that were counted is counted there too, by every call: see `note_recounted`. So at
+-- the end both are of one instant.
+local function forget_recount()
+  local fields, old = call('HGETALL', key.meta), { 'recounted', 'recounted_ms' }
+  for at = 1, #fields, 2 do
+    if sub(fields[at], 1, 2) == 'c:' then
+      old[#old + 1] = fields[at]
+    end
+  end
+  for from = 1, #old, CHUNK do
+    call('HDEL', key.meta, unpack(old, from, math.min(from + CHUNK - 1, #old)))
+  end
+end
+
+local function compare_counters()
+  local right, fields = {}, call('HGETALL', key.meta)
+  for at = 1, #fields, 2 do
+    if sub(fields[at], 1, 2) == 'c:' then
+      right[sub(fields[at], 3)] = tonumber(fields[at + 1])
+    end
+  end
+  local stored = call('HGETALL', key.count)
+  for at = 1, #stored, 2 do
+    if stored[at] ~= '' then
+      right[stored[at]] = (right[stored[at]] or 0)
+    end
+  end
+  for field, number in pairs(right) do
+    local counted = call('HGET', key.count, field)
+    local line, state = string.match(field, '^(.*)%z(.*)$')
+    if tonumber(counted or 0) ~= number
+        and fix('Line %s counts %s jobs as %s, but there are %d: that is set right.', line or field, counted or 0, state or '', number) then
+      if number > 0 then
+        call('HSET', key.count, field, text_of(number))
+      else
+        call('HDEL', key.count, field)
+      end
+    end
+  end
+end
+
+function WALKS.counts()
+  if far == '0' then
+    forget_recount()
+    recounted, far = '', ''
+  elseif not recounted then
+    leave_as_it_is('The counters were not counted to the end: another repair was made at the same time, or this one took a rest. Repeat it.')
+    return
+  end
+  local ids = call('ZRANGEBYLEX', key.ids, recounted == '' and '(' or '(' .. recounted, '+', 'LIMIT', 0, CHUNK)
+  fetch(ids)
+  local found = {}
+  for _, id in ipairs(ids) do
+    if packed[id] then
+      local field = counter_of(packed[id])
+      found[field] = (found[field] or 0) + 1
+    end
+  end
+  for field, number in pairs(found) do
+    call('HINCRBY', key.meta, 'c:' .. field, number)
+  end
+  if #ids == CHUNK then
+    recounted, reply[1] = ids[#ids], ids[#ids]
+    call('HSET', key.meta, 'recounted', recounted, 'recounted_ms', text_of(now_ms))
+  else
+    compare_counters()
+    forget_recount()
+  end
+end
+
+WALKS[walk]()
+if is_changing then
+  for at = 2, #reply, 2 do
+    totals.repaired = (totals.repaired or 0) + tonumber(reply[at])
+  end
+end
+settle()
+return reply

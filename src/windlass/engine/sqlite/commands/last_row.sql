@@ -1,0 +1,2 @@
+-- The highest number that a job has as its row.
+SELECT max(row) FROM jobs
