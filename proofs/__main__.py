@@ -15,6 +15,7 @@ from benchmarks.stage import compile_sources
 from proofs import (
     dead_letters,
     figures,
+    fleet,
     fresh_clone,
     killed_workers,
     lost_claim_reply,
@@ -35,6 +36,7 @@ from proofs import (
     timeouts,
     typing_golden,
     unique,
+    wake_ups,
 )
 
 #: In the order in which they are run; the longest comes last.
@@ -47,6 +49,10 @@ PROOFS: Final[dict[str, Callable[[Path], Iterator[str]]]] = {
     "priority": promptness.prove_priority,
     "delayed": promptness.prove_delayed,
     "queue-plans": queue_plans.prove,
+    "wake-ups": wake_ups.prove_prompt,
+    "wake-ups-tiers": wake_ups.prove_tiers,
+    "idle-calls": wake_ups.prove_idle,
+    "idle-fleet": fleet.prove,
     "killed-child": promptness.prove_killed_child,
     "stuck-tasks": stuck_tasks.prove,
     "poison-zoo": poison_zoo.prove,

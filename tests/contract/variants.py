@@ -24,16 +24,16 @@ EVERYTHING: Final = frozenset(Capability)
 #: name -> URL, in which {folder} is a fresh folder and {redis} a fresh namespace on a server that
 #: is started for it, and capabilities.
 VARIANTS: Final[dict[str, tuple[str, frozenset[Capability]]]] = {
-    "sqlite-file": ("sqlite:///{folder}/jobs.db", EVERYTHING - {Capability.AWAITED_CLAIMS}),
+    "sqlite-file": ("sqlite:///{folder}/jobs.db", EVERYTHING - {Capability.HANDOFF}),
     "sqlite-file-normal": (
         "sqlite:///{folder}/jobs.db?durability=normal",
-        EVERYTHING - {Capability.AWAITED_CLAIMS},
+        EVERYTHING - {Capability.HANDOFF},
     ),
     "sqlite-memory": ("sqlite:///:memory:", frozenset({Capability.STRICT_ORDER})),
     "redis": ("{redis}", EVERYTHING),
     "redis-4": (
         "{redis}&partitions=4",
-        EVERYTHING - {Capability.STRICT_ORDER, Capability.AWAITED_CLAIMS},
+        EVERYTHING - {Capability.STRICT_ORDER, Capability.HANDOFF},
     ),
 }
 

@@ -7,6 +7,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
+import msgspec
+
 from tests.engines.slots import Node, name_of
 from windlass.core.states import Reason, State
 from windlass.core.unique import OnConflict
@@ -30,6 +32,7 @@ from windlass.engine.contract import (
     Succeeded,
     UniqueKey,
     Unroutable,
+    Waiter,
 )
 from windlass.engine.redis import arguments
 from windlass.engine.redis.engine import RedisEngine
@@ -37,50 +40,50 @@ from windlass.testing.contract.place import OPTIONS
 from windlass.testing.contract.test_check import live_a_life
 from windlass.testing.contract.world import LEASE_MS, World
 
-#: script -> the keys of which it can leave nothing but the sentinel. `wait` is wherever a job can
-#: become ready: the last waiter is woken.
+#: script -> the keys of which it can leave nothing but the sentinel. `idle` and `waiters`
+#: are wherever a job can become ready: the last idle session is woken.
 EMPTIES: Final[dict[str, set[str]]] = {
-    "adopt": {"due", "parked", "wait"},
-    "beat": {"asked", "held", "wait"},
+    "adopt": {"due", "parked", "idle", "waiters"},
+    "beat": {"asked", "held", "idle", "waiters"},
     "cancel": {"due", "parked", "ready"},
     "check": set(),
-    "close": {"asked", "held", "lease", "wait"},
+    "close": {"asked", "held", "lease", "idle", "waiters"},
     "discard": {
         *("body", "count", "dead", "extra", "ids", "job", "keep", "key_expiry", "keys"),
         "unique",
     },
     "examine": set(),
     "find": set(),
-    "fire": {"due", "parked", "ready", "schedule_due", "wait"},
+    "fire": {"due", "parked", "ready", "schedule_due", "idle", "waiters"},
     "get": set(),
     "holders": set(),
     "introductions": set(),
-    "look": set(),
     "open": set(),
-    "prepare": {"asked", "due", "held", "lease", "parked", "wait"},
+    "prepare": {"asked", "due", "held", "lease", "parked", "idle", "waiters"},
     "purge": {
         *("body", "count", "due", "extra", "ids", "job", "key_expiry", "keys", "parked", "ready"),
         "unique",
     },
-    "put": {"wait"},
-    "put_unique": {"due", "parked", "ready", "wait"},
-    "queue": {"wait"},
-    "release": {"asked", "held", "wait"},
-    "revive": {"dead", "extra", "keep", "wait"},
+    "put": {"idle", "waiters"},
+    "put_unique": {"due", "parked", "ready", "idle", "waiters"},
+    "queue": {"idle", "waiters"},
+    "release": {"asked", "held", "idle", "waiters"},
+    "revive": {"dead", "extra", "keep", "idle", "waiters"},
     "schedules": set(),
     "sessions": set(),
     "stats": set(),
     "tend": {
         *("asked", "body", "count", "dead", "extra", "forget", "held", "ids", "job", "keep"),
-        *("key_expiry", "keys", "lease", "sessions", "unique", "wait"),
+        *("key_expiry", "keys", "lease", "sessions", "unique", "idle", "waiters"),
     },
-    "turn": {"asked", "due", "extra", "held", "lease", "parked", "ready", "wait"},
+    "turn": {"asked", "due", "extra", "held", "lease", "parked", "ready", "idle", "waiters"},
+    "wait": {"idle", "waiters"},
     "unschedule": {"schedule", "schedule_due", "schedule_names"},
 }
 
 
 class Stage:
-    """A world, and somebody who waits for a long time."""
+    """A world, and sessions that wait for a long time."""
 
     def __init__(self, world: World, node: Node) -> None:
         self.world = world
@@ -88,7 +91,10 @@ class Stage:
         self._node = node
 
     def add_waiter(self) -> None:
-        self._node.tell(b"ZADD", name_of("wait"), b"9000000000000", b"w:wake:somebody")
+        name = b"w:wake:worker\x000"
+        waiting = msgspec.msgpack.encode((9_000_000_000_000, "0", [], [], ["session", ""]))
+        self._node.tell(b"HSET", name_of("waiters"), name, waiting)
+        self._node.tell(b"ZADD", name_of("idle"), b"0", b"0\0" + name)
 
     def run(self, session: str = "worker") -> Claim:
         """Put a job and claim it."""
@@ -110,12 +116,14 @@ def everything_is_seen(stage: Stage) -> None:
     stage.engine.get(["unknown", *stage.world.ids()])
 
 
-def somebody_waits(stage: Stage) -> None:
-    stage.engine.wait(Plan(), 1)
-    stage.engine.wait(Plan(), 1)  # the first one has given up
+def sessions_wait(stage: Stage) -> None:
+    waiters = [Waiter("worker", Plan()), Waiter("other", Plan(queues=("q",), labels=("gpu",)))]
+    stage.engine.wait(waiters, 1)
+    stage.engine.wait(waiters[1:], 1)
     stage.add_waiter()
     stage.world.put()
-    stage.engine.wait(Plan(), 1)
+    stage.engine.wait(waiters, 1)
+    stage.engine.wait([], 1)
 
 
 def a_job_is_put_twice(stage: Stage) -> None:
@@ -487,7 +495,7 @@ def leave_nothing(stage: Stage) -> None:
 SCENARIOS: Final[tuple[Callable[[Stage], None], ...]] = (
     every_move,
     everything_is_seen,
-    somebody_waits,
+    sessions_wait,
     a_job_is_put_twice,
     a_unique_job_is_met,
     a_unique_key_changes_hands,

@@ -165,7 +165,7 @@ def _to_value(name: str, reply: Any) -> Value:
     if isinstance(reply, AskError) or not reply:
         return None
     pairs = dict(zip(reply[::2], reply[1::2], strict=True))
-    if name == "wait":  # by the clock of the server, which does not stand still
+    if name == "waiters":  # until when, by the clock of the server, which does not stand still
         return dict.fromkeys(pairs, b"")
     return pairs
 

@@ -13,7 +13,7 @@ import pytest
 from tests.engines.conftest import OpenRedis, new_job
 from tests.redis_server import RedisServer, free_port, private_server
 from windlass.core.states import State
-from windlass.engine.contract import Beat, Capability, EngineOptions, Plan
+from windlass.engine.contract import Beat, Capability, EngineOptions, Plan, Waiter
 from windlass.engine.redis.address import Address, read_address
 from windlass.engine.redis.opening import judge, read_info
 from windlass.engine.url import open_engine
@@ -135,7 +135,7 @@ def test_a_certificate_is_verified(
     _, port, certificate = tls_server
     engine = open_redis(f"rediss://localhost:{port}?ca_file={certificate}")
     engine.put([new_job()])
-    engine.wait(Plan(queues=("other",)), 10)
+    engine.wait([Waiter("worker", Plan(queues=("other",)))], 10)
     assert engine.get(["job-000000"]) != [None]
     for url in (f"rediss://localhost:{port}", f"rediss://127.0.0.1:{port}?ca_file={certificate}"):
         started = time.monotonic()
@@ -145,7 +145,7 @@ def test_a_certificate_is_verified(
         assert time.monotonic() - started < 1.5
 
 
-def test_jobs_are_handed_over_by_tls(
+def test_jobs_are_handed_off_by_tls(
     tls_server: tuple[RedisServer, int, Path], open_redis: OpenRedis
 ) -> None:
     """Some of them are larger than what the driver reads at a time."""
@@ -153,13 +153,15 @@ def test_jobs_are_handed_over_by_tls(
     url = f"rediss://localhost:{port}?ca_file={certificate}"
     waiting, putting = open_redis(url), open_redis(url)
     waiting.beat([Beat(session="worker", info=b"it")])
-    for number, size in enumerate((1, 300_000)):
-        assert waiting.await_claim("worker", f"nonce-{number}", Plan(), 1, 1) is None
+    for number, size in enumerate((1, 16_000)):
+        waiters = [Waiter("worker", Plan(), f"nonce-{number}")]
+        assert waiting.wait(waiters, 1) == []
         putting.put([new_job(number, payload=b"x" * size)])
         [record] = putting.get([f"job-{number:06d}"])
         assert record is not None
         assert record.state is State.RUNNING
-        batch = waiting.await_claim("worker", f"nonce-{number}", Plan(), 1, 5_000)
+        [wake_up] = waiting.wait(waiters, 5_000)
+        batch = waiting.read_handoff(wake_up.handed, f"nonce-{number}")
         assert batch is not None
         assert [len(claim.payload) for claim in batch.claims] == [size]
 

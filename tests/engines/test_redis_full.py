@@ -20,6 +20,7 @@ from windlass.engine.contract import (
     Retried,
     Succeeded,
     Verdict,
+    Waiter,
 )
 from windlass.engine.redis.engine import RedisEngine
 from windlass.errors import EngineUnavailable
@@ -90,7 +91,7 @@ def test_a_fresh_worker_works(fresh: RedisEngine) -> None:
     assert fresh.finish(outcomes) == [Verdict.OK] * 3
     assert fresh.claim("new", "other", Plan(), 1).claims
     assert fresh.release("new", "other") == 1
-    fresh.wait(Plan(queues=("empty",)), 1)
+    fresh.wait([Waiter("new", Plan(queues=("empty",)))], 1)
     assert fresh.close("new", [], "cause").released == 0
     fresh.tend(())
 

@@ -17,7 +17,15 @@ from tests.contract.variants import Variant
 from tests.engines.conftest import OpenRedis, new_job
 from tests.redis_server import RedisServer, documented_rights
 from tests.soon import TRIES, is_once
-from windlass.engine.contract import Engine, Plan, ScheduleChange, UniqueKey
+from windlass.engine.contract import (
+    Beat,
+    Engine,
+    Plan,
+    ScheduleChange,
+    UniqueKey,
+    Waiter,
+    WakeUp,
+)
 from windlass.engine.redis.keys import KINDS, Kind, key
 from windlass.errors import EngineError
 from windlass.testing.contract.place import OPTIONS
@@ -116,22 +124,25 @@ def put_soon(engine: Engine) -> None:
 
 
 def await_a_job(waiting: Engine, putting: Engine) -> None:
-    """Once with a claim that is given up, and once with one that gets something."""
+    """Once under a nonce that is given up, and once under one that gets something."""
     plan = Plan(queues=("awaited",))
-    assert waiting.await_claim("waiter", "nonce-1", plan, 1, 10) is None
-    assert not waiting.claim("waiter", "nonce-1", plan, 1).claims
-    assert waiting.await_claim("waiter", "nonce-2", plan, 1, 10) is None
+    putting.beat([Beat(session="waiter", info=b"it")])
+    assert waiting.wait([Waiter("waiter", plan, "nonce-1")], 10) == []
+    assert not waiting.claim("waiter", "nonce-1", plan, 1, is_last=True).claims
+    waiters = [Waiter("waiter", plan, "nonce-2")]
+    assert waiting.wait(waiters, 10) == []
     putting.put([new_job(1000, queue="awaited")])
-    batch = waiting.await_claim("waiter", "nonce-2", plan, 1, 400)
-    assert batch is not None
-    assert batch.claims
+    assert [wake_up.session for wake_up in waiting.wait(waiters, 400)] == ["waiter"]
+    assert waiting.claim("waiter", "nonce-2", plan, 1, is_last=True).claims
 
 
 def is_woken(waiting: Engine, putting: Engine) -> bool:
     with ThreadPoolExecutor() as pool:
         soon = pool.submit(put_soon, putting)
         started = time.monotonic()
-        waiting.wait(Plan(queues=("other",)), 20_000)
+        woken: list[WakeUp] = []
+        while not woken:
+            woken = waiting.wait([Waiter("worker", Plan(queues=("other",)))], 20_000)
         took_s = time.monotonic() - started
         soon.result()
     return took_s < 0.45  # otherwise it has only looked
@@ -193,13 +204,14 @@ def test_work_is_found_without_any_wake_up(own_server: RedisServer, open_redis: 
     own_server.add_user("deaf", "on", ">secret", "~*", "+@all", "resetchannels")
     url = own_server.url_for("deaf")
     waiting, putting = open_redis(url), open_redis(url)
-    waiting.wait(Plan(), 0)
+    waiters = [Waiter("worker", Plan())]
+    waiting.wait(waiters, 0)
     producer = threading.Timer(0.1, putting.put, ([new_job()],))
     producer.start()
     found: list[str] = []
     deadline = time.monotonic() + 10
     while not found and time.monotonic() < deadline:
-        waiting.wait(Plan(), 10_000)
+        waiting.wait(waiters, 10_000)
         found = [claim.id for claim in waiting.claim("worker", "nonce", Plan(), 1).claims]
     producer.join()
     assert found == ["job-000000"]

@@ -22,12 +22,11 @@ from tests.redis_server import RedisServer, private_server
 from tests.soon import is_once
 from tests.worker.yard import until
 from windlass import EngineUnavailable, Windlass
-from windlass.engine.contract import Beat, Plan, PutCode
-from windlass.engine.redis import bell, connection
+from windlass.engine.contract import Beat, Plan, PutCode, Waiter
+from windlass.engine.redis import connection, wakeup
 from windlass.engine.redis.keys import key
 from windlass.engine.redis.pool import MOST_CALLS
 from windlass.engine.redis.scripts import pack
-from windlass.engine.waiting import POLL_FLOOR_MS
 from windlass.errors import EngineError
 
 OUTAGES: Final[dict[str, Callable[[Proxy], None]]] = {
@@ -241,7 +240,7 @@ def test_a_process_has_at_most_four_connections(
         while not is_over.is_set():
             engine.put([new_job(number)])
             if number == 0:
-                engine.wait(Plan(queues=("none",)), 500)
+                engine.wait([Waiter("worker", Plan(queues=("none",)))], 500)
 
     with ThreadPoolExecutor(12) as callers:
         loads = [callers.submit(load, number) for number in range(12)]
@@ -381,43 +380,49 @@ def test_a_server_that_was_emptied_is_prepared_again_even_if_the_first_try_fails
     assert own_server.tell("EXISTS", key("emptied", 0, "parked")) == b":1\r\n"
 
 
-# ----------------------------------------------------------------------------------- the bell
+# ----------------------------------------------------------------------------------- wake-ups
 
 
-def test_a_bell_that_went_deaf_hears_again(
+def test_a_waiter_whose_connection_was_cut_silently_hears_again(
     server: RedisServer, proxy: Proxy, open_redis: OpenRedis, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(bell, "PULSE_S", 0.1)
+    monkeypatch.setattr(wakeup, "PULSE_S", 0.1)
     waiter = open_redis(server.url(port=proxy.port, namespace="deaf"))
     producer = open_redis(server.url(namespace="deaf"))
-    waiters, numbers = key("deaf", 0, "wait"), count()
+    registered, numbers = key("deaf", 0, "waiters"), count()
+    waiters = [Waiter("worker", Plan(queues=("q",)))]
 
-    def ring(*, is_swallowed: bool = False) -> float:
-        """How long a waiter sleeps that is rung for."""
-        server.tell("ZREMRANGEBYSCORE", waiters, "0", "+inf")  # of waits that are over
+    def wake(*, is_swallowed: bool = False) -> float:
+        """How long the waiter sleeps that is woken."""
+        waiter.wait([], 0)
         with ThreadPoolExecutor() as pool:
-            waiting = pool.submit(seconds_of, lambda: waiter.wait(Plan(queues=("none",)), 10_000))
-            until(lambda: server.tell("ZCARD", waiters) == b":2\r\n", "somebody who waits")
+            waiting = pool.submit(seconds_of, lambda: waiter.wait(waiters, 10_000))
+            until(lambda: server.tell("HLEN", registered) == b":2\r\n", "a registration")
             if is_swallowed:
                 proxy.swallow_reply(Then.HOLD)
-            producer.put([new_job(next(numbers))])
-            return waiting.result()
+            producer.put([new_job(number := next(numbers))])
+            taken = waiting.result()
+        nonce = f"nonce-{number:04}"
+        producer.claim("other", nonce, Plan(), 10)
+        return taken
 
-    floor_s = POLL_FLOOR_MS / 1000
-    assert is_once(lambda: ring() < 0.5 * floor_s)
-    assert ring(is_swallowed=True) > 0.9 * floor_s
+    floor_s = wakeup.RENEW_S
+    assert is_once(lambda: wake() < 0.5 * floor_s)
+    assert wake(is_swallowed=True) > 0.5 * floor_s
     assert proxy.cuts == 1
-    waiter.wait(Plan(queues=("none",)), 150)
-    assert is_once(lambda: ring() < 0.5 * floor_s)
+    waiter.wait(waiters, 150)
+    assert is_once(lambda: wake() < 0.5 * floor_s)
 
 
 def test_a_frozen_server_holds_up_a_waiter_for_the_time_of_a_call(
     server: RedisServer, proxy: Proxy, open_redis: OpenRedis
 ) -> None:
     engine = open_redis(server.url(port=proxy.port), timeout_ms=1_000)
-    engine.wait(Plan(), 10)
+    waiters = [Waiter("worker", Plan())]
+    engine.wait(waiters, 10)
     proxy.freeze()
+    engine.wait(waiters, 2_000)  # until the registration has to be renewed
     with pytest.raises(EngineUnavailable):
-        engine.wait(Plan(), POLL_FLOOR_MS)
+        engine.wait(waiters, 2_000)
     proxy.heal()
-    assert is_once(lambda: seconds_of(lambda: engine.wait(Plan(), 10)) < 1.0)
+    assert is_once(lambda: seconds_of(lambda: engine.wait(waiters, 10)) < 1.0)

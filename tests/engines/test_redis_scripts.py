@@ -9,8 +9,8 @@ import pytest
 from redis.crc import key_slot
 
 from windlass.core import durations, states, unique
-from windlass.engine import contract, waiting
-from windlass.engine.redis import keys, scripts
+from windlass.engine import contract
+from windlass.engine.redis import keys, scripts, wakeup
 from windlass.engine.redis.records import Record
 from windlass.engine.redis.scripts import Prefix, Script
 
@@ -102,7 +102,7 @@ def test_the_numbers_in_lua_are_those_of_the_contract() -> None:
         "UNKNOWN_NONCE_MS": contract.UNKNOWN_NONCE_MS,
         "GONE_SESSION_MS": 60 * 60 * 1000,
         "SUSPECT_AFTER_LOSSES": states.SUSPECT_AFTER_LOSSES,
-        "POLL_FLOOR_MS": waiting.POLL_FLOOR_MS,
+        "RENEWED_WITHIN_MS": wakeup.MOST_RENEW_S * 1000,
         "LATEST_MS": durations.LATEST_MS,
         **stray,
     }

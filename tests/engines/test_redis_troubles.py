@@ -16,7 +16,7 @@ from redis.connection import UnixDomainSocketConnection
 
 from tests.engines.conftest import OpenRedis, new_job
 from tests.redis_server import RedisServer
-from windlass.engine.contract import Placed, Plan, PutCode, Succeeded, Verdict
+from windlass.engine.contract import Placed, Plan, PutCode, Succeeded, Verdict, Waiter
 from windlass.engine.redis import pool as pool_module
 from windlass.engine.redis.keys import KINDS, key
 from windlass.engine.redis.pool import LEAST_S, new_reader, read, send
@@ -301,7 +301,7 @@ def test_a_forked_child_has_connections_of_its_own(
     if child == 0:
         try:
             engine.put([new_job(1)])
-            engine.wait(Plan(), 10)
+            engine.wait([Waiter("worker", Plan())], 10)
         except BaseException:  # noqa: BLE001  # told by the exit code, and never to pytest
             os._exit(1)
         os._exit(0)

@@ -22,6 +22,7 @@ from windlass.engine.contract import (
     Plan,
     ScheduleChange,
     Succeeded,
+    Waiter,
 )
 from windlass.engine.sqlite import place
 from windlass.engine.sqlite.engine import APPLICATION_ID, NEWEST_FORMAT, SQLiteEngine
@@ -38,18 +39,18 @@ def test_every_file_belongs_to_its_owner_alone(path: Path, engine: SQLiteEngine)
     before = os.umask(0)
     try:
         engine.put([new_job()])
-        engine.wait(Plan(queues=("other",)), timeout_ms=1)
+        engine.wait([Waiter("worker", Plan(queues=("other",)))], timeout_ms=1)
         folder = path.with_name("jobs.db.wake")
         sockets = list(folder.iterdir())
         assert {mode_of(file) for file in path.parent.glob("jobs.db*") if file.is_file()} == {0o600}
         assert mode_of(folder) == 0o700
-        assert [mode_of(socket) for socket in sockets] == [0o600]
+        assert [mode_of(socket) for socket in sockets] == [0o600, 0o600]  # and its plan
     finally:
         os.umask(before)
 
 
 def test_waiting_leaves_no_socket_behind(path: Path, engine: SQLiteEngine) -> None:
-    engine.wait(Plan(), timeout_ms=1)
+    engine.wait([Waiter("worker", Plan())], timeout_ms=1)
     engine.shutdown()
     assert list(path.with_name("jobs.db.wake").iterdir()) == []
 

@@ -20,7 +20,7 @@ import pytest
 from tests.engines.conftest import OpenEngine, hold_the_lock, new_job
 from tests.soon import is_once
 from windlass.core.states import State
-from windlass.engine.contract import EngineOptions, NewJob, Plan
+from windlass.engine.contract import EngineOptions, NewJob, Plan, Waiter
 from windlass.engine.sqlite import connection as connection_module
 from windlass.engine.sqlite.engine import SQLiteEngine
 from windlass.errors import EngineError, EngineUnavailable
@@ -310,8 +310,8 @@ def is_one_woken(producer: SQLiteEngine, waiters: list[SQLiteEngine], job: NewJo
     def wait(waiter: SQLiteEngine, event: threading.Event) -> None:
         waiter.migrate()
         ready.wait()
-        waiter.wait(Plan(queues=("q",)), timeout_ms=500)
-        event.set()
+        if waiter.wait([Waiter("worker", Plan(queues=("q",)))], timeout_ms=400):
+            event.set()
 
     threads = [
         threading.Thread(target=wait, args=pair) for pair in zip(waiters, woken, strict=True)
@@ -325,23 +325,23 @@ def is_one_woken(producer: SQLiteEngine, waiters: list[SQLiteEngine], job: NewJo
         time.sleep(0.001)
     started = time.monotonic()
     producer.put([job])
-    while not any(event.is_set() for event in woken):
+    while not any(event.is_set() for event in woken) and time.monotonic() < deadline:
         time.sleep(0.0005)
     elapsed = time.monotonic() - started
-    number = sum(event.is_set() for event in woken)
     for thread in threads:
         thread.join()
-    return number == 1 and elapsed < 0.2
+    assert producer.claim("other", f"nonce-{job.id}", Plan(), 1).claims
+    return sum(event.is_set() for event in woken) == 1 and elapsed < 0.2
 
 
 WAITER = """
 import sys
 from pathlib import Path
-from windlass.engine.contract import EngineOptions, Plan
+from windlass.engine.contract import EngineOptions, Plan, Waiter
 from windlass.engine.sqlite import connection as connection_module
 from windlass.engine.sqlite.engine import SQLiteEngine
 engine = SQLiteEngine(Path(sys.argv[1]), EngineOptions())
-while True: engine.wait(Plan(), 500)
+while True: engine.wait([Waiter("worker", Plan())], 500)
 """
 
 
@@ -354,29 +354,29 @@ def leave_a_dead_socket(path: Path) -> Path:
         time.sleep(0.005)
     process.kill()
     process.wait()
-    [left] = folder.iterdir()
+    [left] = folder.glob("*.idle")
+    assert len(list(folder.iterdir())) == 2  # and its plan
     return left
 
 
-def test_whoever_rings_sweeps_away_the_sockets_of_the_dead(
-    path: Path, engine: SQLiteEngine
-) -> None:
+def test_a_commit_removes_the_sockets_of_killed_workers(path: Path, engine: SQLiteEngine) -> None:
     left = leave_a_dead_socket(path)
     engine.put([new_job(1)])
     assert list(left.parent.iterdir()) == []
 
 
-def test_whoever_waits_sweeps_away_the_sockets_of_the_dead(
+def test_a_worker_that_starts_to_wait_removes_the_sockets_of_killed_ones(
     path: Path, open_engine: OpenEngine
 ) -> None:
     left = leave_a_dead_socket(path)
     busy = left.rename(left.with_suffix(".busy"))
     living, newcomer = open_engine(), open_engine()
-    living.wait(Plan(), timeout_ms=1)
-    newcomer.wait(Plan(), timeout_ms=1)
+    for engine in (living, newcomer):
+        engine.wait([Waiter("worker", Plan())], timeout_ms=1)
     names = [file.name for file in left.parent.iterdir()]
     assert busy.name not in names
-    assert len(names) == 2, "the living are left alone"
+    assert len(names) == 4, "the living are left alone"
+    assert sum(name.endswith(".plan") for name in names) == 2
 
 
 def test_a_path_too_long_for_a_socket_wakes_all_the_same(tmp_path: Path) -> None:
@@ -389,8 +389,8 @@ def test_a_path_too_long_for_a_socket_wakes_all_the_same(tmp_path: Path) -> None
     done = threading.Event()
 
     def wait() -> None:
-        waiter.wait(Plan(), 500)
-        done.set()
+        if waiter.wait([Waiter("worker", Plan())], 400):
+            done.set()
 
     thread = threading.Thread(target=wait)
     thread.start()

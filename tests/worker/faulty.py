@@ -24,10 +24,12 @@ class Faulty:
         if not callable(real):
             return real
 
-        def call(*arguments: Any) -> Any:
+        def call(*arguments: Any, **named: Any) -> Any:
             self.calls.append(name)
             fault = self.faults.get(name)
-            return fault(lambda: real(*arguments), arguments) if fault else real(*arguments)
+            if fault is None:
+                return real(*arguments, **named)
+            return fault(lambda: real(*arguments, **named), arguments)
 
         return call
 

@@ -6,13 +6,21 @@ from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from threading import Event, Thread
-from typing import Any, NoReturn, cast
+from typing import NoReturn, cast
 
 from tests.worker.faulty import Faulty
 from tests.worker.yard import until
 from windlass.app import Windlass
 from windlass.core.states import State
-from windlass.engine.contract import Batch, Capability, Engine, JobRecord, Plan
+from windlass.engine.contract import (
+    Capability,
+    Engine,
+    EngineOptions,
+    JobRecord,
+    Plan,
+    Waiter,
+)
+from windlass.engine.url import open_engine
 from windlass.worker.adoption import Adoption
 from windlass.worker.execution import Execution
 from windlass.worker.lease import Lease
@@ -24,6 +32,8 @@ from windlass.worker.pump import Pump
 from windlass.worker.rota import Rota
 from windlass.worker.runners import ThreadRunner
 from windlass.worker.slots import SlotTable
+from windlass.worker.waiter import WorkerWaiter
+from windlass.worker.wake_socket import WakeReceiver, open_wake_pair
 
 SLOTS = 4
 
@@ -33,15 +43,24 @@ class ProcessEnd(BaseException):
 
 
 class Rig:
-    """A pump with runners, and the child that owns it."""
+    """A pump with runners, and the child that owns it. With `is_handed_jobs` the pump gives the
+    waiter a nonce, under which nothing is claimed but by a test; without `waits` nobody waits for
+    the pump."""
 
-    def __init__(self, folder: Path, *, awaits: bool) -> None:
+    def __init__(self, folder: Path, *, is_handed_jobs: bool, waits: bool = True) -> None:
         self.app = Windlass(f"sqlite:///{folder / 'jobs.db'}")
         self.engine = self.app.engine
         self.faulty = Faulty(self.engine)
-        if awaits:
-            self.faulty.capabilities = self.engine.capabilities | {Capability.AWAITED_CLAIMS}
-            self.faulty.faults["await_claim"] = self._wait_on
+        if is_handed_jobs:
+            self.faulty.capabilities = self.engine.capabilities | {Capability.HANDOFF}
+        self.wakes, woken = open_wake_pair()
+        self.woken = WakeReceiver(woken)
+        options = EngineOptions(lease_ms=30_000, dead_ttl_ms=60_000)
+        waiting = open_engine(self.app.settings.url, options)
+        self.waiter = WorkerWaiter(waiting)
+        self.waits = waits
+        self.rests: list[str | None] = []  # what the pump has told the waiter
+        self.waiter.start()
         self.starts: list[int] = []
         self.gate = Event()
         self.gate.set()
@@ -51,12 +70,6 @@ class Rig:
         self.sessions: list[str] = []
         self.ended = Event()
         self.saw_suspects = Event()
-
-    def _wait_on(self, _real: Callable[[], Any], arguments: tuple[Any, ...]) -> Batch | None:
-        """The claim goes on waiting: whoever wants to know calls it off, or makes it."""
-        _, _, plan, _, timeout_ms = arguments
-        self.engine.wait(plan, timeout_ms)
-        return None
 
     def _make_task(self) -> Callable[[int], int]:
         def note(number: int) -> int:
@@ -72,8 +85,9 @@ class Rig:
         engine, nonces = cast(Engine, self.faulty), Nonces(self.table)
         adoption = Adoption(engine, self.app.tasks)
         rota = Rota(plan.queues, is_solo=plan.suspects)
-        self.lease, self.nonces = lease, nonces
-        self.pump = Pump(engine, rota, line, lease, nonces, pace, self.app.tasks, adoption, self)
+        self.lease, self.nonces, self.plan = lease, nonces, rota.plan
+        tasks = self.app.tasks
+        self.pump = Pump(engine, rota, line, lease, nonces, pace, tasks, adoption, self, self.woken)
         execution = Execution(self.app.settings, self.pump.report_progress, adoption.leave)
         self.limits = Limits(self.table, 1_000, lambda: None, is_solo=False)
         ThreadRunner(line, self.table, self.limits, execution, pace, self.pump.report)
@@ -90,6 +104,16 @@ class Rig:
     def new_session(self) -> str:
         self.sessions.append(f"session-{len(self.sessions)}")
         return self.sessions[-1]
+
+    def rest(self, session: str, nonce: str | None) -> None:
+        self.rests.append(nonce)
+        if nonce is None:
+            self.waiter.leave(session)
+        elif self.waits:
+            self.waiter.rest(self, Waiter(session, self.plan, nonce))
+
+    def is_running(self) -> bool:
+        return True
 
     def note_loss(self) -> None:
         self.limits.note_loss()
@@ -126,6 +150,9 @@ class Rig:
         self.faulty.faults.clear()
         self.gate.set()
         self.end_pump()
+        self.waiter.stop(10)
+        self.wakes.close()
+        self.woken.close()
         problems = self.engine.check()
         self.app.close()
         assert problems == []

@@ -28,10 +28,9 @@ from windlass.worker.nonces import Nonces
 from windlass.worker.pace import SAMPLE
 
 
-@pytest.fixture(params=[False, True], ids=["claims", "awaits claims"])
+@pytest.fixture(params=[False, True], ids=["claims", "may be handed jobs"])
 def rig(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Rig]:
-    """Claims that wait are never made while they do, so that one waits whatever happens."""
-    rig = Rig(tmp_path, awaits=request.param)
+    rig = Rig(tmp_path, is_handed_jobs=request.param)
     yield rig
     rig.close()
 
@@ -72,7 +71,6 @@ def test_the_lease_counts_from_the_first_try(rig: Rig, monkeypatch: pytest.Monke
     until(lambda: confirmed, "a claim")
     assert confirmed[0] < sent_at[0]
     rig.table.confirm_beat(monotonic())  # nothing else says that the session lives
-    rig.pump.look()
     rig.await_state(job.id, State.SUCCEEDED)
 
 
@@ -237,18 +235,21 @@ def test_outcomes_survive_an_error_before_their_call(
     assert next(calls) > 0
 
 
-def test_a_nudge_that_fails_holds_up_nobody(rig: Rig) -> None:
-    def fail(real: Callable[[], Any], arguments: tuple[Any, ...]) -> NoReturn:
-        raise OSError("somebody closed the descriptor")
+def test_a_nudge_that_fails_holds_up_nobody(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
+    nudges: list[None] = []
 
-    rig.faulty.faults["nudge"] = fail
+    def fail() -> NoReturn:
+        nudges.append(None)
+        raise OSError("something closed the descriptor")
+
     pump = rig.start()
-    until(lambda: {"wait", "await_claim"} & set(rig.faulty.calls), "a rest")
+    monkeypatch.setattr(pump._idle_wait, "nudge", fail)
+    until(lambda: rig.rests, "a rest")
     for _ in range(3):
         assert rig.task.enqueue(1).result(timeout=20) == 1
     pump.drain()
     assert rig.ended.wait(20)
-    assert "nudge" in rig.faulty.calls
+    assert nudges
 
 
 def test_a_dead_session_is_left_and_its_outcomes_are_refused(

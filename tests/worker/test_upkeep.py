@@ -79,7 +79,6 @@ class Office:
         )
         self.upkeep = Upkeep(
             cast(Engine, self.faulty),
-            Plan(queues=("default",), suspects=True),
             living=lambda: [self.child],
             on_suspects=lambda: self.suspects.append(True),
             heartbeat=self.heartbeat,
@@ -160,7 +159,7 @@ def test_nobody_beats_for_a_child_that_does_not_run(office: Office) -> None:
     assert office.child.table.confirmed_beat() == 0
 
 
-@pytest.mark.parametrize("verb", ["tend", "claim", "close", "examine"])
+@pytest.mark.parametrize("verb", ["tend", "stats", "close", "examine"])
 def test_beats_wait_for_no_other_call(office: Office, verb: str) -> None:
     """Of the upkeep, which may take as long as a slow link makes it take."""
     gate, entered = Event(), Event()
@@ -189,16 +188,6 @@ def test_a_closing_that_fails_is_tried_again_and_suspects_are_told_of(office: Of
     until(lambda: office.suspects, "the news of suspects")
     assert [office.state(job) for job in jobs] == [State.READY] * 2
     assert office.faulty.calls.count("close") == 2
-
-
-def test_suspects_that_nobody_asks_for_are_told_of(office: Office) -> None:
-    """All children may be busy for hours, and none of them claims meanwhile."""
-    jobs = [office.claim("nonce"), office.claim("other")]
-    office.start()
-    until(lambda: "claim" in office.faulty.calls, "the first look")
-    office.engine.close("session", jobs, "signal 9 (SIGKILL)")  # by another worker
-    until(lambda: office.suspects, "the news of suspects")
-    assert [office.state(job) for job in jobs] == [State.READY] * 2
 
 
 def test_as_long_as_there_is_more_to_tend_it_goes_on_at_once(office: Office) -> None:
@@ -265,7 +254,7 @@ def test_an_engine_that_can_only_be_read_is_not_reached_again(
     office: Office, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(upkeep_module, "TEND_S", 0.01)
-    monkeypatch.setattr(upkeep_module, "LOOK_S", 0.01)
+    monkeypatch.setattr(loss_watch, "LOOK_S", 0.01)
     monkeypatch.setattr(contact_module, "AGAIN_S", 0.2)
     office.start()
     until(lambda: office.upkeep.answered_at, "the first answer")
@@ -278,7 +267,7 @@ def test_an_engine_that_can_only_be_read_is_not_reached_again(
     with caplog.at_level(logging.WARNING, "windlass.worker"):
         office.faulty.faults["tend"] = lambda real, _arguments: lose_request(real)
         until(lambda: "cannot reach the engine" in caplog.text, "the failure")
-        office.faulty.faults["claim"] = note
+        office.faulty.faults["stats"] = note
         until(lambda: len(looks) > 20, "looks that succeed")
         del office.faulty.faults["tend"]
         until(lambda: "reaches the engine again" in caplog.text, "its end")

@@ -19,7 +19,7 @@ from tests.worker.yard import Yard, until
 from windlass.app import Windlass
 from windlass.context import Context, running
 from windlass.core.states import Counters, State
-from windlass.engine.contract import Claim, EngineOptions, Plan
+from windlass.engine.contract import Claim, Engine, EngineOptions, Plan, Waiter
 from windlass.engine.url import open_engine
 from windlass.worker import oversight, pump_watch
 from windlass.worker.lease import Lease
@@ -325,12 +325,16 @@ def test_time_in_which_the_interpreter_was_kept_from_others_does_not_count(
         assert pump.look(pump_watch.WEDGED_S - 1) is None
 
 
+def _wait(engine: Engine) -> None:
+    engine.wait([Waiter("worker", Plan())], 20_000)
+
+
 def test_a_call_of_the_engine_may_take_as_long_as_it_takes(tmp_path: Path) -> None:
     engine = open_engine(
         f"sqlite:///{tmp_path / 'jobs.db'}", EngineOptions(lease_ms=1000, dead_ttl_ms=1000)
     )
     try:
-        pump = Pump(lambda: engine.wait(Plan(), 20_000))
+        pump = Pump(lambda: _wait(engine))
         until(lambda: pump_watch._is_in_engine(pump.watch._frame()), "the call")
         for _ in range(5):
             assert pump.look(pump_watch.WEDGED_S * 10) is None

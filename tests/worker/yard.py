@@ -65,6 +65,7 @@ class Worker:
         within: Sequence[str] = (),
     ) -> None:
         self._log = log
+        self.options = options
         with log.open("wb") as output:
             self.process = subprocess.Popen(
                 [*within, sys.executable, "-c", _SERVE, msgspec.json.encode(options).decode()],
@@ -132,7 +133,7 @@ class Yard:
         }
         self.app = Windlass(url, lease=lease, enqueue_timeout=2)
         self.script = Script(self.app)
-        self._workers: list[Worker] = []
+        self.workers: list[Worker] = []
 
     def start(
         self,
@@ -161,9 +162,9 @@ class Yard:
             burst=burst,
             labels=tuple(labels),
         )
-        log = self.folder / f"worker-{len(self._workers)}.log"
+        log = self.folder / f"worker-{len(self.workers)}.log"
         worker = Worker(options, {**self._environment, **(environment or {})}, log, within)
-        self._workers.append(worker)
+        self.workers.append(worker)
         return worker
 
     # ------------------------------------------------------------------------------------ jobs
@@ -210,7 +211,7 @@ class Yard:
     # ------------------------------------------------------------------------------------- end
 
     def close(self) -> None:
-        for worker in self._workers:
+        for worker in self.workers:
             worker.destroy()
         problems = self.app.engine.check()
         self.app.close()

@@ -1,5 +1,6 @@
 """Claims in the words of the engine contract: what a worker asks for (`Plan`), what it holds
-(`Claim`, `Batch`), how it reports (`Outcome`, `Verdict`), and signs of life (`Beat`, `Pulse`)."""
+(`Claim`, `Batch`), what it waits for (`Waiter`, `WakeUp`), how it reports (`Outcome`, `Verdict`),
+and signs of life (`Beat`, `Pulse`)."""
 
 from __future__ import annotations
 
@@ -68,6 +69,23 @@ class Batch(msgspec.Struct, frozen=True, kw_only=True):
     next_in_ms: int | None = None  # when the next thing is due; 0 = there is more to do now
     gone: bool = False  # the session was declared dead: it can never claim again
     suspects: bool = False  # jobs that must run alone are waiting
+
+
+class Waiter(msgspec.Struct, frozen=True):
+    """An idle session, as `wait` is told of it. Under `nonce`, when given, an engine that hands
+    jobs off may make a claim of one job for it; without one the session is only woken."""
+
+    session: str
+    plan: Plan
+    nonce: str = ""
+
+
+class WakeUp(msgspec.Struct, frozen=True):
+    """There may be something to claim for a session; with `handed`, a claim was made for it under
+    its nonce, which `read_handoff` reads."""
+
+    session: str
+    handed: bytes = b""
 
 
 class Outcome(msgspec.Struct, frozen=True, kw_only=True, gc=False):

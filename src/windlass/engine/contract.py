@@ -37,6 +37,8 @@ from windlass.engine.claims import (
     Turn,
     Unroutable,
     Verdict,
+    Waiter,
+    WakeUp,
 )
 from windlass.engine.jobs import (
     CancelCode,
@@ -119,6 +121,8 @@ __all__ = [
     "UniqueKey",
     "Unroutable",
     "Verdict",
+    "Waiter",
+    "WakeUp",
     "list_records",
 ]
 
@@ -157,7 +161,7 @@ class Capability(StrEnum):
 
     STRICT_ORDER = "strict_order"  # priority and order are exact across the whole queue
     MANY_PROCESSES = "many_processes"  # other processes can open the same place
-    AWAITED_CLAIMS = "awaited_claims"  # `await_claim` claims the moment there is something
+    HANDOFF = "handoff"  # a put may lease its job to a session that waits under a nonce
     DURABLE = "durable"  # what was put survives the end of the process
 
 
@@ -203,18 +207,30 @@ class Engine(Protocol):
 
         Times that `jobs.check_times` refuses raise `EngineError`, and nothing is stored."""
 
-    def claim(self, session: str, nonce: str, plan: Plan, limit: int) -> Batch:
+    def claim(
+        self, session: str, nonce: str, plan: Plan, limit: int, *, is_last: bool = False
+    ) -> Batch:
         """Promote what is due, take back what is lost, then lease up to `limit` jobs to `session`
         under `nonce`. The nonces of a session sort as text in the order of their use. Under one
         that is not later than all before, nothing new is leased: a claim that is repeated, or
-        arrives late, gives the jobs of the first time, as far as they are still held."""
+        arrives late, gives the jobs of the first time, as far as they are still held.
+
+        Give `is_last` for a nonce that was handed to `wait`: then it is used up even when there
+        was nothing to claim, and no put leases a job under it later."""
 
     def finish(self, outcomes: Sequence[Outcome]) -> list[Verdict]:
         """End or change claims, each fenced by its token. An instant that would lie later than
         `durations.LATEST_MS` is that one."""
 
     def turn(
-        self, session: str, outcomes: Sequence[Outcome], nonce: str, plan: Plan, limit: int
+        self,
+        session: str,
+        outcomes: Sequence[Outcome],
+        nonce: str,
+        plan: Plan,
+        limit: int,
+        *,
+        is_last: bool = False,
     ) -> Turn:
         """`finish`, then `claim`, in one round trip and one commit."""
 
@@ -317,15 +333,19 @@ class Engine(Protocol):
         a text. Call again with the cursor that it gives. A session that is there all the while is
         given at least once."""
 
-    def wait(self, plan: Plan, timeout_ms: int) -> None:
-        """Return when there may be something to claim, on `nudge`, or after the timeout."""
+    def wait(self, waiters: Sequence[Waiter], timeout_ms: int) -> list[WakeUp]:
+        """Wait for work on behalf of idle sessions, all of them in every call. Return those for
+        which there may be something to claim; none after the timeout or on `nudge`. A session that
+        was woken is waited for again only when the next call names it; one that is no longer named
+        is not waited for. Between two calls that follow one another wake-ups are kept. One call at
+        a time on an object.
 
-    def await_claim(
-        self, session: str, nonce: str, plan: Plan, limit: int, timeout_ms: int
-    ) -> Batch | None:
-        """Wait, and claim as soon as there may be something. None on `nudge` or after the timeout:
-        then the claim may still be made at any time. So ask again under the same nonce, or claim or
-        release under it. One at a time on an object."""
+        Wake-ups are hints, and an engine also looks by itself from time to time. Under the nonce of
+        a waiter a claim may be made at any time from this call on, whatever it returns: so claim or
+        release under that nonce, or hand it in again."""
+
+    def read_handoff(self, handed: bytes, nonce: str) -> Batch | None:
+        """The claim that a `WakeUp` carries; None when it was made under another nonce."""
 
     def nudge(self) -> None:
         """Make a wait under way on this object, or the next one, return at once."""

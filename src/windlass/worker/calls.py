@@ -18,6 +18,10 @@ class Owner(Protocol):
     def see_suspects(self) -> None:
         """Jobs are waiting that must run alone."""
 
+    def rest(self, session: str, nonce: str | None) -> None:
+        """This child is idle, and a put may claim for it under the nonce, unless that is empty;
+        with None it is not idle any more."""
+
     def note_loss(self) -> None:
         """What runs has been given to others."""
 
@@ -36,3 +40,4 @@ class Call(msgspec.Struct, frozen=True):
     nonce: str = ""
     room: int = 0
     plan: Plan = Plan()
+    is_last: bool = False  # the nonce was given to the waiter

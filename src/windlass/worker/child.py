@@ -50,8 +50,8 @@ from windlass.worker.control import (
     Failed,
     HandBack,
     Limited,
-    Look,
     Ready,
+    Resting,
     SessionGone,
     SessionStarted,
     Start,
@@ -72,6 +72,7 @@ from windlass.worker.pump import Pump
 from windlass.worker.pump_watch import PumpWatch
 from windlass.worker.rota import Rota
 from windlass.worker.slots import SlotTable
+from windlass.worker.wake_socket import WakeReceiver, join_wake_pair
 from windlass.worker.watch import Watch
 
 log = getLogger("windlass.worker")
@@ -100,19 +101,20 @@ _PR_SET_PDEATHSIG = 1
 
 
 def main(arguments: Sequence[str]) -> NoReturn:
-    control, table, supervisor = map(int, arguments)
+    control, table, wakes, supervisor = map(int, arguments)
     _leave_signals_to_supervisor()
     _die_with(supervisor)
     configure_early()
     sys.setswitchinterval(SWITCH_INTERVAL_S)
-    Child(join_pair(control), table).run()
+    Child(join_pair(control), table, join_wake_pair(wakes)).run()
 
 
 class Child:
     """Owns the parts of a child, and speaks with the supervisor for them."""
 
-    def __init__(self, channel: Channel[Command], table: int) -> None:
+    def __init__(self, channel: Channel[Command], table: int, wakes: WakeReceiver) -> None:
         self._channel = channel
+        self._wakes = wakes
         self._pump: Pump | None = None
         self._alert_hooks: Sequence[AlertHook] = ()
         self._lifespan: HeldLifespan | None = None
@@ -209,7 +211,9 @@ class Child:
         lifespan = self._lifespan = HeldLifespan(app.lifespan, on_loss=self._lose_lifespan)
         state = await lifespan.enter()
         self._tell_ready(app)
-        crew = assemble(app, engine, self._rota, self._table, self, state, self._tell_limited)
+        crew = assemble(
+            app, engine, self._rota, self._table, self, state, self._tell_limited, self._wakes
+        )
         pump, line, limits = crew.pump, crew.line, crew.limits
         self._limits = limits
         self._pump = pump
@@ -251,6 +255,9 @@ class Child:
 
     def see_suspects(self) -> None:
         self._channel.send(SuspectsSeen())
+
+    def rest(self, session: str, nonce: str | None) -> None:
+        self._tell(Resting(session, nonce))
 
     def note_loss(self) -> None:
         self._limits.note_loss()
@@ -302,8 +309,6 @@ class Child:
                 pump.drain()
                 self._end_if_unanswered()
                 self._tell(Draining())
-            case Look() if pump is not None:
-                pump.look()
             case Cancel(ids) if pump is not None:
                 pump.cancel_waiting(ids)
                 self._limits.cancel(ids)
@@ -344,7 +349,7 @@ class Child:
     def _tell_limited(self) -> None:
         self._tell(Limited())
 
-    def _tell(self, report: Draining | Limited) -> None:
+    def _tell(self, report: Draining | Limited | Resting) -> None:
         """When nobody is there to hear it, the next read tells."""
         with suppress(OSError):
             self._channel.send(report)

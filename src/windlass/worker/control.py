@@ -50,10 +50,6 @@ class Disown(msgspec.Struct, frozen=True, tag="disown"):
     token: str
 
 
-class Look(msgspec.Struct, frozen=True, tag="look"):
-    """There may be something to claim."""
-
-
 class Alert(msgspec.Struct, frozen=True, tag="alert"):
     """Dead jobs pile up: the app may want to know."""
 
@@ -66,7 +62,7 @@ class SessionGone(msgspec.Struct, frozen=True, tag="session_gone"):
     session: str
 
 
-Command = Start | Drain | HandBack | Look | Cancel | Disown | Alert | SessionGone
+Command = Start | Drain | HandBack | Cancel | Disown | Alert | SessionGone
 
 # ------------------------------------------------------------------------------ child to supervisor
 
@@ -112,6 +108,14 @@ class SessionStarted(msgspec.Struct, frozen=True, tag="session_started"):
     session: str
 
 
+class Resting(msgspec.Struct, frozen=True, tag="resting"):
+    """It is idle: the waiter waits for it, and a put may claim for it under the nonce unless that
+    is empty. With None it is not idle any more."""
+
+    session: str
+    nonce: str | None
+
+
 class SuspectsSeen(msgspec.Struct, frozen=True, tag="suspects_seen"):
     """Jobs are waiting that must run alone."""
 
@@ -130,7 +134,7 @@ class Wedged(msgspec.Struct, frozen=True, tag="wedged"):
     text: str
 
 
-Report = Ready | Failed | SessionStarted | SuspectsSeen | Limited | Draining | Wedged
+Report = Ready | Failed | SessionStarted | Resting | SuspectsSeen | Limited | Draining | Wedged
 
 # ------------------------------------------------------------------------------------------ channel
 

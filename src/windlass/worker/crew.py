@@ -19,6 +19,7 @@ from windlass.worker.pump import Pump
 from windlass.worker.rota import Rota
 from windlass.worker.runners import LoopRunner, Runner, ThreadRunner
 from windlass.worker.slots import SlotTable
+from windlass.worker.wake_socket import WakeReceiver
 
 
 class Crew(NamedTuple):
@@ -36,14 +37,17 @@ def assemble(
     owner: Owner,
     state: object,
     on_limited: Callable[[], None],
+    wakes: WakeReceiver,
 ) -> Crew:
     """To be called on the event loop that is to run coroutines. The pump is not started. `state` is
-    what the lifespan gave; `on_limited` is called before the first job with a limit."""
+    what the lifespan gave; `on_limited` is called before the first job with a limit, and
+    `wakes` is where an idle pump is woken."""
     settings, is_solo = app.settings, rota.plan.suspects
     lease = Lease(table, settings.lease_ms, is_solo=is_solo)
     line, pace = Line(table.slots, lease), Pace()
     adoption = Adoption(engine, app.known_tasks)
-    pump = Pump(engine, rota, line, lease, Nonces(table), pace, app.known_tasks, adoption, owner)
+    tasks, nonces = app.known_tasks, Nonces(table)
+    pump = Pump(engine, rota, line, lease, nonces, pace, tasks, adoption, owner, wakes)
     execution = Execution(
         settings, pump.report_progress, adoption.leave, app.middleware, state, app.packing
     )

@@ -193,11 +193,14 @@ EVENTS: Final[Mapping[str, Event]] = {
     "schedule %s cannot be read by this worker, and is left to others: %s": Event(
         "schedule_unreadable", ("schedule", "why")
     ),
-    "a thread for jobs was interrupted while it waited: %r": Event("wait_interrupted", ("error",)),
+    "the waiter lost the connection to the engine, retrying: %s": Event(
+        "waiter_engine_away", ("why",)
+    ),
     # bugs
     "the pump of session %s failed and starts anew": Event("pump_failed", ("session",)),
     "the watch over this child failed, and looks again": Event("watch_failed"),
     "the upkeep of the worker failed and is tried again": Event("upkeep_failed"),
+    "the waiter of the worker failed, restarting it": Event("waiter_failed"),
     "claims of session %s could not be given back": Event("claims_not_given_back", ("session",)),
 }
 

@@ -29,7 +29,7 @@ from weakref import WeakSet
 
 from windlass.app import Windlass
 from windlass.core.ids import new_session
-from windlass.engine.contract import Capability, Engine, EngineOptions
+from windlass.engine.contract import Capability, Engine, EngineOptions, Waiter
 from windlass.engine.url import open_engine
 from windlass.loading import load_tasks
 from windlass.worker.contact import Contact
@@ -50,6 +50,8 @@ from windlass.worker.rota import Rota
 from windlass.worker.slots import SlotTable
 from windlass.worker.timekeeping import Timekeeper
 from windlass.worker.upkeep import Closing, Upkeep
+from windlass.worker.waiter import WorkerWaiter
+from windlass.worker.wake_socket import WakeReceiver, open_wake_pair
 from windlass.worker.watch import Watch
 
 log = getLogger("windlass.worker")
@@ -103,6 +105,10 @@ class InsideWorker:
             raise RuntimeError("This worker was entered before: make another one by app.worker().")
         load_tasks(self._app)
         self._engine = self._open_engine()
+        waiting = self._engine if self._is_shared else self._open_engine()
+        self._waiter = WorkerWaiter(waiting, ends_engine=not self._is_shared)
+        self.wakes, woken = open_wake_pair()
+        self._wakes = WakeReceiver(woken)
         self._loop = asyncio.new_event_loop()
         self._loop_thread = self._make_thread(self._run_loop, "loop")
         self._loop_thread.start()
@@ -111,6 +117,8 @@ class InsideWorker:
             asyncio.run_coroutine_threadsafe(self._prepare(), self._loop).result()
         except BaseException:
             self._stop_loop()
+            self.wakes.close()
+            self._wakes.close()
             raise
         contact = Contact(self._engine.location)
         self._heartbeat = Heartbeat(
@@ -124,7 +132,6 @@ class InsideWorker:
         )
         self._upkeep = Upkeep(
             self._engine,
-            Rota(self._options.queues, self._options.labels, is_solo=True).plan,
             living=lambda: [self],
             on_suspects=_leave_to_others,
             heartbeat=self._heartbeat,
@@ -141,6 +148,7 @@ class InsideWorker:
         )
         self._heartbeat.start()
         self._upkeep.start()
+        self._waiter.start()
         self._tell_left_out()
         self._pump_thread.start()
         self._watch.start()
@@ -181,7 +189,14 @@ class InsideWorker:
             task.codec.resolve()  # a task that no call can reach is for a person to see now
         state = await self._lifespan.enter()
         crew = self._crew = assemble(
-            self._app, self._engine, self._rota, self.table, self, state, _leave_to_themselves
+            self._app,
+            self._engine,
+            self._rota,
+            self.table,
+            self,
+            state,
+            _leave_to_themselves,
+            self._wakes,
         )
         pump = self._pump = crew.pump
         self._pump_thread = self._make_thread(self._run_pump, "pump")
@@ -203,11 +218,19 @@ class InsideWorker:
     # -------------------------------------------------------------------- asked by the pump
 
     def new_session(self) -> str:
+        if self.session:
+            self._waiter.leave(self.session)
         self.session = new_session(socket.gethostname(), os.getpid())
         return self.session
 
     def see_suspects(self) -> None:
         _leave_to_others()
+
+    def rest(self, session: str, nonce: str | None) -> None:
+        if nonce is None:
+            self._waiter.leave(session)
+        else:
+            self._waiter.rest(self, Waiter(session, self._rota.plan, nonce))
 
     def note_loss(self) -> None:
         self._crew.limits.note_loss()
@@ -258,6 +281,7 @@ class InsideWorker:
 
     def _take_leave(self) -> None:
         self._lifespan.leave(LEAVE_S)
+        self._waiter.stop(CLOSE_S)
         self._heartbeat.stop(CLOSE_S)
         self._upkeep.close(Closing(self.session, (), "the end of its program"))
         self._upkeep.stop(CLOSE_S)
@@ -266,6 +290,10 @@ class InsideWorker:
         self._crew.limits.close()
         self._watch.stop()
         self._stop_loop()
+        self.wakes.close()
+        self._pump_thread.join(CLOSE_S)
+        if not self._pump_thread.is_alive():
+            self._wakes.close()
 
     def _stop_loop(self) -> None:
         """Coroutines that go on were handed back, or were left behind by jobs."""

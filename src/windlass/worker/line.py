@@ -15,19 +15,15 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Collection, Sequence
 from enum import IntEnum
-from functools import partial
 from threading import Lock
 from time import monotonic
-from typing import Any, TypeVar
+from typing import Any
 
 import msgspec
 
 from windlass.engine.contract import Claim
 from windlass.task import Task
-from windlass.worker.errands import Errand
 from windlass.worker.lease import Lease
-
-_T = TypeVar("_T")
 
 
 class Kind(IntEnum):
@@ -70,16 +66,10 @@ class Line:
         self._at_work = [0, 0]  # how many slots runners of each kind have
         self.offered = 0  # so many have been put in line
         self._hints: list[Callable[[int], None]] = [_ignore, _ignore]
-        self._send: Callable[[Errand[Any]], bool] | None = None
-        self._is_attended = False  # whoever offers comes then for the next one by itself
 
     def serve(self, kind: Kind, hint: Callable[[int], None]) -> None:
         """`hint(count)` is called when that many claims of a kind may be startable."""
         self._hints[kind] = hint
-
-    def do_errands(self, send: Callable[[Errand[Any]], bool]) -> None:
-        """`send(errand)` says whether somebody who has no job does it."""
-        self._send = send
 
     # ------------------------------------------------------------------------------- the pump
 
@@ -93,9 +83,6 @@ class Line:
                 # In this order no exception that is sent into this thread comes between the two.
                 self.offered += 1
                 self._waiting[kind].append(waiting)
-            threads, coroutines = self._waiting
-            if self._is_attended and len(threads) == 1 and not coroutines:
-                return  # and nothing is left behind
             counts = self._startable()
         self._hint(counts)
 
@@ -123,22 +110,6 @@ class Line:
             counts = self._startable() if taken else (0, 0)
         self._hint(counts)
         return taken
-
-    def have_done(self, action: Callable[[], _T]) -> _T:
-        """Have somebody do something who then begins what was offered meanwhile; if nobody can, or
-        there is something to begin already, it is done here."""
-        if self._send is not None and not self.in_hand():
-            errand = Errand(partial(self._attend, action))
-            if self._send(errand) and errand.has_ended():
-                return errand.result()
-        return action()
-
-    def _attend(self, action: Callable[[], _T]) -> _T:
-        self._is_attended = True
-        try:
-            return action()
-        finally:
-            self._is_attended = False
 
     def press(self) -> None:
         """Have every free slot taken for which a claim waits."""

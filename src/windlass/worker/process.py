@@ -17,6 +17,7 @@ from windlass.worker.control import Channel, Command, Report, Start, open_pair
 from windlass.worker.introduction import introduce
 from windlass.worker.options import WorkerOptions
 from windlass.worker.slots import SlotTable
+from windlass.worker.wake_socket import WakeSender, open_wake_pair
 
 #: Some children are replaced when they have reached this share of a limit, others later.
 LEAST_SHARE = 0.9
@@ -46,6 +47,7 @@ class ChildProcess:
         slots = 1 if is_solo else options.slots
         self.table = SlotTable.create(slots)
         self.channel: Channel[Report]
+        self.wakes: WakeSender
         try:
             self._process = self._start()
         finally:
@@ -57,16 +59,21 @@ class ChildProcess:
     def _start(self) -> subprocess.Popen[bytes]:
         """A start that fails is tried again and again: no descriptor may be left behind."""
         self.channel, theirs = open_pair()
+        self.wakes, woken = open_wake_pair()
         try:
-            with theirs:
-                return _start(theirs.fileno(), self.table.descriptor)
+            with theirs, woken:
+                return _start(theirs.fileno(), self.table.descriptor, woken.fileno())
         except BaseException:
-            self.channel.close()
+            self.close_channels()
             raise
 
     @property
     def pid(self) -> int:
         return self._process.pid
+
+    def close_channels(self) -> None:
+        self.channel.close()
+        self.wakes.close()
 
     def tell(self, command: Command) -> None:
         """A child that is gone, or does not listen, is dealt with by other means."""
@@ -113,7 +120,7 @@ class ChildProcess:
         return () if self.was_killed or self.disowned else tuple(self.table.occupied())
 
 
-def _start(control: int, table: int) -> subprocess.Popen[bytes]:
+def _start(control: int, table: int, wakes: int) -> subprocess.Popen[bytes]:
     with _unheard(signal.SIGINT):
         return subprocess.Popen(
             [
@@ -122,10 +129,11 @@ def _start(control: int, table: int) -> subprocess.Popen[bytes]:
                 "windlass.worker.child",
                 str(control),
                 str(table),
+                str(wakes),
                 str(os.getpid()),
             ],
             stdin=subprocess.DEVNULL,
-            pass_fds=(control, table),
+            pass_fds=(control, table, wakes),
         )
 
 

@@ -39,28 +39,34 @@ from windlass.engine.contract import (
 from windlass.errors import EngineError
 from windlass.task import Task
 from windlass.worker.adoption import Adoption
-from windlass.worker.awaiting import ROOM, Awaiting
 from windlass.worker.backoff import Backoff
 from windlass.worker.calls import Call, Owner
 from windlass.worker.giving_back import GivingBack
+from windlass.worker.idle_wait import LOOK, IdleWait
 from windlass.worker.inbox import Inbox
 from windlass.worker.intake import Intake
 from windlass.worker.lease import Lease
 from windlass.worker.line import Line
-from windlass.worker.listening import Listening
 from windlass.worker.nonces import Nonces
 from windlass.worker.pace import Pace
 from windlass.worker.rota import Rota
+from windlass.worker.wake_socket import WakeReceiver
 
 log = getLogger("windlass.worker")
 
-#: Without any news the engine is asked this often, in seconds: wake-ups are only hints.
-POLL_S = 0.5
+#: An idle child looks around this often, in seconds, without asking the engine.
+REST_S = 1.0
+#: When more claims than this have found nothing, one right after the other, the next wait begins
+#: later by so many seconds: no fault makes a child spin.
+MOST_IN_A_ROW = 3
+PAUSE_S = 0.05
+#: A job that is handed off comes alone: a child that is stopped while it waits must not get many.
+HANDED = 1
 #: No more are reported or claimed in one round trip: with others in hand, runners go on meanwhile.
 MAX_TURN = 400
 #: When nothing ends for this long, in seconds, all slots are made use of.
 PRESS_S = 0.002
-#: A job that was claimed by a worker with nothing else to do is left alone for so long, in seconds.
+#: A job that was handed off is left alone for so many seconds: its thread needs the interpreter.
 BEGIN_S = 0.0005
 #: A claim that has waited in line for this long, in seconds, is handed back.
 IMPATIENCE_S = 0.25
@@ -90,6 +96,7 @@ class Pump:
         tasks: Mapping[str, Task[..., Any]],
         adoption: Adoption,
         owner: Owner,
+        wakes: WakeReceiver,
     ) -> None:
         self._engine = engine
         self._rota = rota
@@ -110,15 +117,14 @@ class Pump:
         self._giving_back = GivingBack(engine, nonces, inbox, self._note_away)
         # What the pump's thread touches, or the one that acts in its place.
         self._unsettled: Call | None = None
-        self._awaiting = Awaiting(engine)
-        self._listening = Listening(
-            self._awaiting, line, lease, inbox, self._put_in_line, self._note_away
-        )
-        self._can_await = Capability.AWAITED_CLAIMS in engine.capabilities
+        self._idle_wait = IdleWait(engine, lease.table, wakes, self._tell_rest)
+        self._is_handed_jobs = Capability.HANDOFF in engine.capabilities
+        self._fruitless = 0  # so many claims, one right after the other, have found nothing
+        self._last_empty_at = 0.0
         self._is_draining = False
         self._is_away = False
         self._may_claim = True
-        self._next_due_s = POLL_S
+        self._has_more = False  # there is more to do right now
         self._abstain_until = 0.0
         self._last_claim_at = monotonic()
         self._claim_sent_at = 0.0
@@ -128,11 +134,6 @@ class Pump:
 
     # ----------------------------------------------------------------------- for other threads
 
-    @property
-    def acts_in(self) -> int | None:
-        """The thread that does something in the pump's place, if there is one."""
-        return self._listening.acts_in
-
     def drain(self) -> None:
         """Claim nothing more, and end when everything in hand is done."""
         self._inbox.command(self._begin_drain)
@@ -141,10 +142,6 @@ class Pump:
         """Give back everything in hand, and end the process."""
         self._handing_back.set()
         self._inbox.command(self._give_back_all)
-
-    def look(self) -> None:
-        """There may be something to claim: rest no longer."""
-        self._inbox.command(_do_nothing)
 
     def cancel_waiting(self, ids: Collection[str]) -> None:
         """Give back claims of these jobs that have not started, which ends them as cancelled."""
@@ -182,13 +179,11 @@ class Pump:
         self._inbox.heed()
         self._hand_back_impatient()
         room = self._find_room()
-        if self._awaiting and not room:
+        if self._idle_wait.nonce and not room:
             self._call_off()
         outcomes = self._collect(MAX_TURN)
-        if self._awaiting and self._awaiting.left_s() <= 0:
-            self._make(self._awaiting.end(outcomes), self._awaiting.began_at)
-        elif outcomes or (room and self._may_claim and not self._awaiting):
-            self._turn(outcomes, 0 if self._awaiting else room)
+        if outcomes or (room and self._may_claim):
+            self._turn(outcomes, room if self._may_claim or not self._idle_wait.nonce else 0)
         elif self._is_done():
             self._call_off()
             raise Drained
@@ -225,9 +220,19 @@ class Pump:
         call = self._unsettled = Call(self._session, outcomes)  # now they are in no other place
         if room:
             self._adopt()
-            plan = self._rota.plan_for(room)
-            call = Call(self._session, outcomes, self._nonces.announce(), room, plan)
+            call = self._claim(outcomes, room)
         self._make(call, monotonic())
+
+    def _claim(self, outcomes: list[Outcome], room: int) -> Call:
+        """Under the nonce that was given to the waiter, if there is one: a put may have claimed
+        under it already."""
+        plan, given = self._rota.plan_for(room), self._idle_wait.nonce
+        if given:
+            call = Call(self._session, outcomes, given, room, plan, is_last=True)
+            self._unsettled = call  # before the nonce is known in no other place
+            self._idle_wait.end()
+            return call
+        return Call(self._session, outcomes, self._nonces.announce(), room, plan)
 
     def _make(self, call: Call, sent_at: float) -> None:
         """A repeat may find what the first try has claimed, so the lease counts from that."""
@@ -281,7 +286,9 @@ class Pump:
     def _send(self, call: Call) -> Turn:
         if not call.room:
             return Turn(verdicts=tuple(self._engine.finish(call.outcomes)), batch=Batch())
-        turn = self._engine.turn(call.session, call.outcomes, call.nonce, call.plan, call.room)
+        turn = self._engine.turn(
+            call.session, call.outcomes, call.nonce, call.plan, call.room, is_last=call.is_last
+        )
         if turn.batch.claims:
             self._lease.confirm(self._claim_sent_at)
         return turn
@@ -353,7 +360,11 @@ class Pump:
         self._may_claim = len(batch.claims) >= call.room or bool(
             batch.claims and batch.next_in_ms == 0
         )
-        self._next_due_s = POLL_S if batch.next_in_ms is None else batch.next_in_ms / 1000
+        self._has_more = batch.next_in_ms == 0
+        is_in_a_row = not batch.claims and self._claim_sent_at - self._last_empty_at < PAUSE_S
+        self._fruitless = self._fruitless + 1 if is_in_a_row else 0
+        if not batch.claims:
+            self._last_empty_at = self._claim_sent_at
         self._note_idle(batch)
         if batch.suspects and not self._plan.suspects:
             self._announce_suspects()
@@ -393,63 +404,66 @@ class Pump:
 
     def _rest(self, room: int) -> None:
         """Sleep until a runner reports, the supervisor speaks, or the engine may have work."""
-        # A job that runs, or is about to, may block all of this process: so nothing is leased for
-        # it unasked.
-        if room and self._can_await and not self._awaiting and not self._line.in_hand():
-            self._begin_awaiting()
         timeout_s, began_at = self._rest_s(), monotonic()
         if not room:
+            self._idle_wait.stop()
             self._inbox.doze(timeout_s)
-        elif not self._awaiting:
-            self._inbox.hear(self._engine.nudge, lambda: self._wait_for_work(timeout_s))
+            self._may_claim = True
+        elif self._has_more:
+            self._inbox.doze(0.001)
+            self._may_claim = True
         else:
-            self._inbox.hear(self._engine.nudge, lambda: self._listening.listen(timeout_s))
-            if self._listening.heard is not None:
-                self._take(self._listening.heard)
-                return
+            self._wait_for_work(timeout_s)
         if monotonic() - began_at >= PRESS_S:
             self._line.press()
-        self._may_claim = True
-        if not room and not self._is_away:
-            self._table.note_answer(monotonic())  # there was nothing to ask for
+        if not self._is_away:
+            answered_at = self._idle_wait.waited_at() if room else monotonic()
+            self._table.note_answer(max(answered_at, self._table.answered_at()))
 
     def _wait_for_work(self, timeout_s: float) -> None:
-        try:
-            self._engine.wait(self._plan, round(timeout_s * 1000))
-        except EngineError as error:
-            self._note_away(error)
-            self._handing_back.wait(POLL_S)
+        self._begin_waiting()
+        news = self._inbox.hear(self._idle_wait.nudge, lambda: self._idle_wait.poll(timeout_s))
+        if news is LOOK:
+            self._may_claim = True
+        elif news is not None:
+            self._take(news)
 
-    def _begin_awaiting(self) -> None:
-        self._adopt()
-        plan = self._rota.plan_for(ROOM)
-        nonce = self._nonces.announce()
-        waits_s = min(POLL_S, self._next_due_s)
-        self._listening.begin(Call(self._session, [], nonce, ROOM, plan), waits_s)
+    def _begin_waiting(self) -> None:
+        # A job that runs, or is about to, may block all of this process: so nothing is leased to
+        # it unasked.
+        may_be_handed = self._is_handed_jobs and not self._line.in_hand()
+        if self._idle_wait.is_started and (self._idle_wait.nonce or not may_be_handed):
+            return
+        if self._fruitless > MOST_IN_A_ROW and not self._idle_wait.is_started:
+            self._inbox.doze(PAUSE_S)
+        if not self._idle_wait.nonce:
+            self._idle_wait.start(self._nonces.announce() if may_be_handed else "")
+        else:
+            self._idle_wait.start(self._idle_wait.nonce)
+
+    def _tell_rest(self, nonce: str | None) -> None:
+        self._owner.rest(self._session, nonce)
 
     def _take(self, batch: Batch) -> None:
-        """What the claim that waited got."""
-        call = self._awaiting.end()
-        self._claim_sent_at = self._awaiting.began_at
-        if self._listening.is_begun:
-            self._nonces.begin(call.nonce, len(batch.claims))
-        else:
-            if batch.claims:
-                self._lease.confirm(self._claim_sent_at)
-            self._begin_claims(call, batch)
-        if batch.claims:
-            self._inbox.doze(BEGIN_S)  # whoever runs it needs the interpreter
+        """A job that was handed off."""
+        now = monotonic()
+        call = Call(self._session, [], self._idle_wait.end(), HANDED, self._plan)
+        self._claim_sent_at = now
+        self._begin_claims(call, batch)
+        self._inbox.doze(BEGIN_S)
         self._note_claim(call, batch)
         self._note_back()
-        self._table.note_answer(monotonic())
+        self._table.note_answer(now)
 
     def _call_off(self) -> None:
-        """The claim that waits is not wanted any more."""
-        if self._awaiting:
-            self._giving_back.give_back(self._awaiting.end())
+        """What may be claimed under the nonce that was given to the waiter is not wanted."""
+        self._idle_wait.stop()
+        nonce = self._idle_wait.end()
+        if nonce:
+            self._giving_back.give_back(Call(self._session, [], nonce, HANDED))
 
     def _rest_s(self) -> float:
-        waits = [self._awaiting.left_s() if self._awaiting else min(POLL_S, self._next_due_s)]
+        waits = [REST_S]
         since = self._line.waiting_since()
         if since is not None:
             waits.append(since + IMPATIENCE_S - monotonic())
@@ -468,7 +482,7 @@ class Pump:
 
     def _is_done(self) -> bool:
         """Whether to end. As long as a job runs, or has ended unreported, its nonce is held."""
-        if self._nonces.are_held(besides=self._awaiting.nonce):
+        if self._nonces.are_held(besides=self._idle_wait.nonce):
             return False
         is_idle_solo = self._plan.suspects and monotonic() - self._last_claim_at > SOLO_IDLE_S
         return self._is_draining or is_idle_solo
@@ -485,12 +499,12 @@ class Pump:
         if session != self._session:
             return
         self._owner.note_loss()
-        if self._awaiting:
-            self._nonces.forget(self._awaiting.end().nonce)
+        self._nonces.forget(self._idle_wait.end())
         dropped = self._line.take_back(monotonic())
         for claim in dropped:
             self._nonces.drop(claim.token)
         self._session = self._owner.new_session()
+        self._may_claim = True
         log.warning(
             "session %s is gone: the engine did not hear of it for a lease. Dropped: %s; "
             "running on, and to be refused: %s; going on as session %s",
@@ -522,9 +536,6 @@ class Pump:
 
     def _unknown(self, unsettled: Call | None) -> list[Call]:
         """The calls that may have claimed something."""
-        awaited = self._awaiting.end() if self._awaiting else None
-        return [call for call in (unsettled, awaited) if call is not None and call.room]
-
-
-def _do_nothing() -> None:
-    """To be heard of is all."""
+        given = self._idle_wait.end()
+        waiting = Call(self._session, [], given, HANDED) if given else None
+        return [call for call in (unsettled, waiting) if call is not None and call.room]

@@ -2,9 +2,9 @@
 
 A pump that stands still reports nothing more: its jobs would be kept by the beats of the supervisor
 for ever. It is wedged when its thread has ended, or when it has made no round for `WEDGED_S`
-although it could have: whoever looks had the interpreter in time at each look, so nobody kept it
-from the pump, and at none of them was the pump, or the thread that waits in its place, inside the
-engine. A call of an engine that is away may take long, and the jobs survive that.
+although it could have: the watch had the interpreter in time at each look, so nothing kept it from
+the pump, and at none of them was the pump inside the engine. A call of an engine that is away may
+take long, and the jobs survive that.
 """
 
 from __future__ import annotations
@@ -28,9 +28,6 @@ class Pump(Protocol):
     """What is looked at."""
 
     rounds: int
-
-    @property
-    def acts_in(self) -> int | None: ...
 
 
 class PumpWatch:
@@ -59,7 +56,7 @@ class PumpWatch:
         return _describe(frame) if self._is_told else None
 
     def _frame(self) -> FrameType | None:
-        return sys._current_frames().get(self._pump.acts_in or self._thread.ident or 0)
+        return sys._current_frames().get(self._thread.ident or 0)
 
 
 def _is_in_engine(frame: FrameType | None) -> bool:

@@ -17,10 +17,8 @@ from logging import DEBUG, getLogger
 from queue import SimpleQueue
 from threading import Lock, Thread, get_ident
 from time import monotonic, sleep
-from typing import Any
 
 from windlass.engine.contract import Outcome
-from windlass.worker.errands import Errand
 from windlass.worker.execution import Execution, Run
 from windlass.worker.guards import LoopGuard, ThreadGuard
 from windlass.worker.limits import Limits
@@ -106,20 +104,12 @@ class ThreadRunner(Runner):
         pace: Pace,
         report: Report,
     ) -> None:
-        self._hints: SimpleQueue[Errand[Any] | None] = SimpleQueue()
+        self._hints: SimpleQueue[None] = SimpleQueue()
         self._threads = 0
         self._starting = Lock()
         self._is_short_of_threads = False
         self._is_closed = False
         super().__init__(line, table, limits, execution, pace, report)
-        line.do_errands(self.send)
-
-    def send(self, errand: Errand[Any]) -> bool:
-        """The first thread that has no job does it, and then serves the line."""
-        has_threads = self._threads > 0
-        if has_threads:
-            self._hints.put(errand)
-        return has_threads
 
     def hint(self, count: int) -> None:
         with self._starting:
@@ -160,10 +150,7 @@ class ThreadRunner(Runner):
                     if not is_whole:
                         self._end_forsaken(guard, owner)
                     is_whole = False
-                    errand = self._hints.get()
-                    if errand is not None:
-                        errand.run()
-                        errand = None  # with what it brought
+                    self._hints.get()
                     self._serve_line(guard, self._line.begin(self.kind, owner))
                     is_whole = True
         finally:

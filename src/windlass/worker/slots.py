@@ -3,8 +3,9 @@
 The memory is a file without a name whose descriptor the child inherits: a mapping without a file
 does not survive the start of a fresh interpreter. It holds records:
 
-- one header: when the supervisor's last beat was known to be good, and whether nothing more is to
-  be started, which the supervisor writes and the child reads; when the child last ran Python, how
+- one header: when the supervisor's last beat was known to be good, whether nothing more is to be
+  started, and when its waiter last waited for the child, which the supervisor writes and the child
+  reads; when the child last ran Python, how
   many jobs have ended in it, when the engine answered it last, and since when its claims have found
   nothing, which the child writes;
 - for each slot, the id of the job whose code runs in it: after a death these are the suspects;
@@ -52,6 +53,8 @@ _ANSWER = struct.Struct("d")
 _ANSWER_AT = 32
 _IDLE = struct.Struct("dd")
 _IDLE_AT = 40
+_WAIT = struct.Struct("d")
+_WAIT_AT = 56
 
 
 class Records:
@@ -128,6 +131,13 @@ class SlotTable:
     def idle(self) -> tuple[float, float]:
         since, at = _IDLE.unpack_from(self._memory, _IDLE_AT)
         return since, at
+
+    def note_wait(self, monotonic: float) -> None:
+        """The waiter of the worker waits for this child, and the engine has answered it."""
+        _WAIT.pack_into(self._memory, _WAIT_AT, monotonic)
+
+    def waited_at(self) -> float:
+        return float(_WAIT.unpack_from(self._memory, _WAIT_AT)[0])
 
     def occupied(self) -> list[str]:
         return self._jobs.read()

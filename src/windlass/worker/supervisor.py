@@ -25,7 +25,7 @@ from time import monotonic, time_ns
 
 from msgspec.structs import replace
 
-from windlass.engine.contract import Engine, EngineOptions
+from windlass.engine.contract import Engine, EngineOptions, Plan, Waiter
 from windlass.engine.url import open_engine
 from windlass.letters import DeadAlert
 from windlass.worker.banner import show_banner
@@ -39,9 +39,9 @@ from windlass.worker.control import (
     Failed,
     HandBack,
     Limited,
-    Look,
     Ready,
     Report,
+    Resting,
     SessionGone,
     SessionStarted,
     SuspectsSeen,
@@ -63,6 +63,8 @@ from windlass.worker.rota import Rota
 from windlass.worker.status import ChildStatus, WorkerStatus, age, answer_probes, judge
 from windlass.worker.timekeeping import Timekeeper
 from windlass.worker.upkeep import Closing, Upkeep
+from windlass.worker.waiter import WorkerWaiter
+from windlass.worker.wake_socket import LOOK
 
 log = getLogger("windlass.worker")
 
@@ -73,6 +75,8 @@ ECHO_S = 0.25
 CLOSE_S = 5.0
 #: The same when the engine has never answered: nothing was claimed that anybody knows of.
 UNANSWERED_S = 1.0
+#: How long the waiter may take to end, in seconds.
+WAITER_S = 1.0
 #: How long jobs have, in seconds, when this worker is replaced by one with newer code.
 REPLACED_S = 2.0
 #: A child that lives for less than this, in seconds, is not replaced at once for ever.
@@ -115,6 +119,8 @@ class Supervisor:
         # From the moment the first child is ready:
         self._heartbeat: Heartbeat | None = None
         self._upkeep: Upkeep | None = None
+        self._waiter: WorkerWaiter | None = None
+        self._plans: dict[bool, Plan] = {}  # of shared children, and of solo ones
         self._enforcement: Enforcement | None = None
         self._grace_s = 0.0
         self._respawns = 0  # children that are to be started in a moment
@@ -138,6 +144,8 @@ class Supervisor:
                     self._reactor.wait()
             finally:
                 self._kill_all()
+            if self._waiter is not None:
+                self._waiter.stop(WAITER_S)
             if self._upkeep is not None:
                 self._upkeep.stop(CLOSE_S if self._upkeep.answered_at else UNANSWERED_S)
             if self._heartbeat is not None:
@@ -228,7 +236,7 @@ class Supervisor:
         solo = [child for child in self._children.values() if child.is_solo]
         idle = [child for child in solo if not child.table.occupied()]
         for child in idle:
-            child.tell(Look())
+            child.wakes.send(LOOK)
         has_room = len(solo) < self._options.processes and not idle
         if not self._stops and not self._is_solo_coming and has_room:
             self._start_later(is_solo=True)
@@ -239,6 +247,12 @@ class Supervisor:
         options = EngineOptions(lease_ms=ready.lease_ms, dead_ttl_ms=ready.dead_ttl_ms)
         engine = open_engine(ready.url, options)
         self._grace_s = self._retirements.grace_s = ready.shutdown_grace_ms / 1000
+        queues, labels = self._options.queues, self._options.labels
+        self._plans = {solo: Rota(queues, labels, is_solo=solo).plan for solo in (False, True)}
+
+        def on_suspects() -> None:
+            self._reactor.post(self._serve_alone)
+
         contact = Contact(engine.location)
         heartbeat = self._heartbeat = Heartbeat(
             open_engine(ready.url, replace(options, has_own_connections=True)),
@@ -250,9 +264,8 @@ class Supervisor:
         )
         upkeep = self._upkeep = Upkeep(
             engine,
-            Rota(self._options.queues, self._options.labels, is_solo=True).plan,
             living=lambda: list(self._children.values()),
-            on_suspects=lambda: self._reactor.post(self._serve_alone),
+            on_suspects=on_suspects,
             heartbeat=heartbeat,
             contact=contact,
             on_answer=partial(self._show_banner, engine, ready),
@@ -276,6 +289,9 @@ class Supervisor:
         self._location = engine.location
         heartbeat.start()
         upkeep.start()
+        waiting = open_engine(ready.url, options)
+        self._waiter = WorkerWaiter(waiting, self._plans[True], on_suspects)
+        self._waiter.start()
         self._oversight.start()
         for _ in range(0 if self._stops else self._options.processes - 1):
             self._start_child(is_solo=False)
@@ -315,14 +331,28 @@ class Supervisor:
             case Failed():
                 child.failure = report.text
             case SessionStarted():
+                self._forget_wait(child)
                 child.session = report.session
                 if self._heartbeat is not None:
                     self._heartbeat.beat_soon()
+            case Resting():
+                self._wait_for(child, report)
             case SuspectsSeen():
                 self._serve_alone()
             case Wedged():
                 log.error("child %d reports nothing any more, %s", child.pid, report.text)
                 self._kill(child)
+
+    def _wait_for(self, child: ChildProcess, report: Resting) -> None:
+        if report.nonce is None:
+            self._forget_wait(child)
+        elif self._waiter is not None and report.session == child.session:
+            plan = self._plans[child.is_solo]
+            self._waiter.rest(child, Waiter(report.session, plan, report.nonce))
+
+    def _forget_wait(self, child: ChildProcess) -> None:
+        if self._waiter is not None and child.session:
+            self._waiter.leave(child.session)
 
     def _tell_gone(self, session: str) -> None:
         for child in self._children.values():
@@ -354,7 +384,8 @@ class Supervisor:
         for child in [child for child in self._children.values() if child.has_ended()]:
             self._hear_last_words(child)
             self._reactor.unwatch(child.channel)
-            child.channel.close()
+            self._forget_wait(child)
+            child.close_channels()
             del self._children[child.pid]
             self._retirements.forget(child)
             self._bury(child)
@@ -437,6 +468,8 @@ class Supervisor:
             return
         tables = [child.table for child in self._children.values()]
         if not is_done(tables, self._upkeep.settled_at()):
+            for child in self._children.values():
+                child.wakes.send(LOOK)
             self._reactor.after(LOOK_S, self._end_burst)
             return
         log.info("stopping: nothing is left to do")

@@ -6,11 +6,10 @@
 3. Tend: reap silent sessions and purge what was kept long enough, a bite at a time; dead jobs
    only after it was written down what they were. If the engine has lost what was stored in it, say
    so, and tell it again who there is and which schedules.
-4. Look whether suspects wait: children that are busy for long do not ask the engine.
-5. Once, say what a job that was confirmed survives, and what is wrong with the place.
-6. Alert when dead jobs pile up: `dead_watch` says when; and say when jobs were taken back from
+4. Once, say what a job that was confirmed survives, and what is wrong with the place.
+5. Alert when dead jobs pile up: `dead_watch` says when; and say when jobs were taken back from
    workers that fell silent: `loss_watch`.
-7. Declare the schedules of the app, and fire those that are due: `timekeeping` says how.
+6. Declare the schedules of the app, and fire those that are due: `timekeeping` says how.
 
 An engine that is away or frozen holds up this thread and nothing else: signals and the deaths of
 children are the main thread's, and beats are sent by the heartbeat. What fails is tried again soon;
@@ -29,7 +28,7 @@ import msgspec
 
 from windlass.core.counting import Count
 from windlass.core.failure import FailureText
-from windlass.engine.contract import Buried, Engine, Grade, Outcome, Plan, Verdict
+from windlass.engine.contract import Buried, Engine, Grade, Outcome, Verdict
 from windlass.worker.burial import tell_burial
 from windlass.worker.contact import Contact
 from windlass.worker.dead_watch import DeadWatch, sweep
@@ -44,8 +43,6 @@ log = getLogger("windlass.worker")
 #: want to write too), and when it was not.
 TEND_ON_S = 0.01
 TEND_S = 5.0
-#: How often, in seconds, to look whether suspects wait.
-LOOK_S = 1.0
 NEVER = float("inf")
 #: What engines call that which is said in any case.
 DURABILITY = ("durability", "persistence")
@@ -73,14 +70,12 @@ class Duty:
 
 
 class Upkeep:
-    """For the children that `living` gives; `suspects` is the plan of those that run jobs alone.
-    The callbacks are called in this thread, `on_answer` when the engine has answered for the first
-    time."""
+    """For the children that `living` gives. The callbacks are called in this thread, `on_answer`
+    when the engine has answered for the first time."""
 
     def __init__(
         self,
         engine: Engine,
-        suspects: Plan,
         living: Callable[[], Sequence[Living]],
         on_suspects: Callable[[], None],
         heartbeat: Heartbeat,
@@ -94,7 +89,6 @@ class Upkeep:
         self._engine = engine
         self._heartbeat = heartbeat
         self._contact = contact
-        self._suspects = suspects
         self._on_suspects = on_suspects
         self._on_answer = on_answer
         self._ends_engine = ends_engine
@@ -108,7 +102,7 @@ class Upkeep:
         self._declaring = Duty(timekeeper.declare if timekeeper else _never, 0.0)
         losses = LossWatch(engine, lambda: [child.session for child in living()])
         actions: tuple[Callable[[], float], ...]
-        actions = (self._tend, self._look, self._examine, losses.look)
+        actions = (self._tend, self._examine, losses.look)
         if timekeeper is not None:
             actions = (timekeeper.look, *actions)
         if dead_watch is not None:
@@ -245,12 +239,6 @@ class Upkeep:
             elif finding.subject in DURABILITY:
                 log.info("how the engine keeps jobs: %s", finding.text)
         return NEVER
-
-    def _look(self) -> float:
-        """A claim of nothing, by no session: its answer says whether suspects wait."""
-        if self._engine.claim("", "", self._suspects, 0).suspects:
-            self._on_suspects()
-        return LOOK_S
 
 
 def _never() -> float:

@@ -48,26 +48,24 @@ from windlass.engine.contract import (
     Tended,
     Turn,
     Verdict,
+    Waiter,
+    WakeUp,
 )
 from windlass.engine.redis import (
     arguments,
     checking,
-    handing_over,
+    handoff,
     keys,
     records,
     scheduling,
-    scripts,
     seeing,
 )
 from windlass.engine.redis.address import Address
-from windlass.engine.redis.bell import Bell, Woken
 from windlass.engine.redis.calling import Caller, chunks
 from windlass.engine.redis.claiming import Claiming
 from windlass.engine.redis.connection import Reply
-from windlass.engine.redis.handing_over import Waiting
 from windlass.engine.redis.opening import Fitness
-from windlass.engine.waiting import POLL_FLOOR_MS
-from windlass.errors import EngineError
+from windlass.engine.redis.wakeup import Wakeup
 
 R = TypeVar("R")
 
@@ -84,8 +82,7 @@ class RedisEngine(Caller):
     def __init__(self, address: Address, options: EngineOptions) -> None:
         super().__init__(address, options)
         self._claiming = Claiming(self._partitions, self._call, self._run)
-        self._bell = Bell(self._server, is_spread=address.partitions > 1)
-        self._waiting = Waiting()
+        self._wakeup = Wakeup(self._server, address.partitions, self._register)
 
     @property
     def location(self) -> str:
@@ -95,7 +92,7 @@ class RedisEngine(Caller):
     def capabilities(self) -> frozenset[Capability]:
         if self._partitions.number == 1:
             return frozenset(Capability)
-        return frozenset(Capability) - {Capability.STRICT_ORDER, Capability.AWAITED_CLAIMS}
+        return frozenset(Capability) - {Capability.STRICT_ORDER, Capability.HANDOFF}
 
     def new_id(
         self, task: str, queue: str, idempotency_key: str | None, unique_key: str | None = None
@@ -125,8 +122,10 @@ class RedisEngine(Caller):
             self._partitions.advance()
         return self._spread(name, jobs, lambda job: job.id, arguments.of_jobs, _to_placed)
 
-    def claim(self, session: str, nonce: str, plan: Plan, limit: int) -> Batch:
-        return self.turn(session, (), nonce, plan, limit).batch
+    def claim(
+        self, session: str, nonce: str, plan: Plan, limit: int, *, is_last: bool = False
+    ) -> Batch:
+        return self.turn(session, (), nonce, plan, limit, is_last=is_last).batch
 
     def finish(self, outcomes: Sequence[Outcome]) -> list[Verdict]:
         verdicts: list[Verdict] = []
@@ -135,11 +134,17 @@ class RedisEngine(Caller):
         return verdicts
 
     def turn(
-        self, session: str, outcomes: Sequence[Outcome], nonce: str, plan: Plan, limit: int
+        self,
+        session: str,
+        outcomes: Sequence[Outcome],
+        nonce: str,
+        plan: Plan,
+        limit: int,
+        *,
+        is_last: bool = False,
     ) -> Turn:
         arguments.check_name("session", session)
         arguments.check_name("nonce", nonce)
-        is_last = self._end_waiting(nonce)
         *early, last = chunks(outcomes) or [()]
         verdicts = tuple(verdict for chunk in early for verdict in self._claiming.finish(chunk))
         turn = self._claiming.turn(session, last, nonce, plan, limit, is_last=is_last)
@@ -148,7 +153,6 @@ class RedisEngine(Caller):
     # ------------------------------------------------------------------------------ sessions
 
     def release(self, session: str, nonce: str) -> int:
-        self._end_waiting(nonce)
         return sum(self._broadcast("release", arguments.of_texts((session, nonce))))
 
     def beat(self, beats: Sequence[Beat]) -> list[Pulse]:
@@ -368,70 +372,22 @@ class RedisEngine(Caller):
 
     # ------------------------------------------------------------------------------- waiting
 
-    def wait(self, plan: Plan, timeout_ms: int) -> None:
-        def register(channel: str, block_ms: int) -> bool:
-            return self._look(channel.encode(), block_ms, plan)
+    def wait(self, waiters: Sequence[Waiter], timeout_ms: int) -> list[WakeUp]:
+        return self._wakeup.wait(waiters, timeout_ms)
 
-        self._bell.wait(register, lambda channel: self._unregister(channel.encode()), timeout_ms)
+    def _register(
+        self, channel: str, lasts_ms: int, plans: Sequence[bytes]
+    ) -> Sequence[Sequence[int]]:
+        head = [channel.encode(), b"%d" % lasts_ms]
+        return self._run(
+            [self._call(number, "wait", [*head, here]) for number, here in enumerate(plans)]
+        )
 
-    def _unregister(self, waiter: bytes) -> None:
-        numbers = range(self._partitions.number)
-        names = [keys.key(self._address.namespace, number, "wait") for number in numbers]
-        asked = [scripts.pack(b"ZREM", name.encode(), waiter) for name in names]
-        self._server.ask(asked, self._server.deadline())
-
-    def await_claim(
-        self, session: str, nonce: str, plan: Plan, limit: int, timeout_ms: int
-    ) -> Batch | None:
-        if self._partitions.number > 1:
-            self.wait(plan, timeout_ms)
-            return self.claim(session, nonce, plan, limit)
-        waiting = self._waiting
-        if waiting.nonce != nonce and not self._enlist(waiting, session, nonce, plan):
-            return self.claim(session, nonce, plan, limit)
-        woken, messages = self._bell.hear(timeout_ms)
-        for message in messages:
-            batch = handing_over.read(message, nonce)
-            if batch is not None:
-                waiting.nonce = ""
-                return batch
-        if woken is not Woken.RUNG:
-            return None
-        if handing_over.RING in messages:  # whoever rang has taken it off the list
-            waiting.nonce = ""
-        return self.claim(session, nonce, plan, limit)
-
-    def _enlist(self, waiting: Waiting, session: str, nonce: str, plan: Plan) -> bool:
-        """Have a claim wait, unless there is something to be claimed now."""
-        channel = self._bell.listen()
-        self._bell.forget()
-        waiting.told = nonce
-        waiting.waiter = handing_over.describe(channel, session, nonce, plan)
-        # What is leased for it meanwhile is leased from now on.
-        if self._look(waiting.waiter, min(POLL_FLOOR_MS, self._options.lease_ms // 2), plan):
-            return False
-        waiting.nonce = nonce
-        return True
-
-    def _end_waiting(self, nonce: str) -> bool:
-        """Whether the server was told of this nonce; if it still waits, it does no longer."""
-        waiting = self._waiting
-        if not nonce or nonce != waiting.told:
-            return False
-        if waiting.nonce:
-            waiting.nonce = ""
-            try:
-                self._unregister(waiting.waiter)
-            except EngineError:
-                return True  # the call that follows tells if the server is away
-        return True
-
-    def _look(self, waiter: bytes, block_ms: int, plan: Plan) -> bool:
-        packed = [waiter, b"%d" % block_ms, *arguments.of_plan(plan)]
-        return any(self._broadcast("look", packed))
+    def read_handoff(self, handed: bytes, nonce: str) -> Batch | None:
+        return handoff.read(handed, nonce)
 
     def nudge(self) -> None:
-        self._bell.nudge()
+        self._wakeup.nudge()
 
     # ---------------------------------------------------------------------- format and ending
 
@@ -439,7 +395,7 @@ class RedisEngine(Caller):
         return self._open(self._server.deadline())
 
     def shutdown(self) -> None:
-        self._bell.close()
+        self._wakeup.close()
         self._server.close()
         self._fitness = None
 

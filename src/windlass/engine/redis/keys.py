@@ -18,7 +18,6 @@ class Kind(StrEnum):
     HASH = "hash"
     LEXICAL = "lexical"  # a sorted set whose scores are all 0: the sentinel sorts first
     BY_TIME = "by_time"  # a sorted set by instant: the sentinel is never due
-    BY_END = "by_end"  # a sorted set by instant: the sentinel is past for ever
 
 
 #: name -> kind. Scripts declare their keys by these names.
@@ -44,7 +43,8 @@ KINDS: Final[dict[str, Kind]] = {
     "count": Kind.HASH,  # queue and state -> number of records
     "total": Kind.HASH,  # what else happened -> how often
     "unique": Kind.LEXICAL,  # who was stored last under a unique key: task, key, id
-    "wait": Kind.BY_END,  # waiters, by when they stop waiting: `waiter`, or a channel alone
+    "idle": Kind.LEXICAL,  # registrations of idle sessions: suspects, queue and label, name
+    "waiters": Kind.HASH,  # name of a registration -> who waits there, until when
     "schedule": Kind.HASH,  # r:name record, n:name note, b:name body
     "schedule_names": Kind.LEXICAL,  # every schedule
     "schedule_due": Kind.BY_TIME,  # schedules, by when to look at them again
@@ -54,7 +54,6 @@ KINDS: Final[dict[str, Kind]] = {
 _SCORES: Final = {
     Kind.LEXICAL: b"0",
     Kind.BY_TIME: b"+inf",
-    Kind.BY_END: b"-inf",
 }
 
 

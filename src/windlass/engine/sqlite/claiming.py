@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Final
 
 import apsw
@@ -17,6 +17,7 @@ from windlass.engine.contract import BITE, GONE_SESSION_MS, Batch, Claim, Plan
 from windlass.engine.sqlite.queues import Lines
 from windlass.engine.sqlite.statements import Row, as_array, first, rows
 from windlass.engine.sqlite.transaction import JobRow, Transaction, unpack_settings
+from windlass.engine.sqlite.wakeup import Found, Ready
 
 #: A session that was declared dead: its jobs are being taken back, or all have been.
 DYING: Final = 1
@@ -44,23 +45,28 @@ class Look:
 
     def has_work(self, plan: Plan) -> bool:
         """Whether a claim would change anything."""
-        next_in_ms = self._next_in_ms()
+        next_in_ms = self.next_in_ms()
         if next_in_ms is not None and next_in_ms <= 0:
             return True
         return self._lines(plan).have_some(suspects=plan.suspects)
+
+    def find(self, plans: Iterable[Plan]) -> Found:
+        """Which of these plans have something to claim, and when the next thing is due."""
+        ready = (plan for plan in plans if self._lines(plan).have_some(suspects=plan.suspects))
+        return Found(frozenset(ready), self.next_in_ms())
 
     def idle_batch(self, session: str, plan: Plan) -> Batch:
         """The answer to a claim when there is nothing to lease."""
         if is_gone(self._connection, session):
             return Batch(gone=True)
         suspects = self._lines(plan).have_some(suspects=True)
-        return Batch(next_in_ms=self._next_in_ms(), suspects=suspects)
+        return Batch(next_in_ms=self.next_in_ms(), suspects=suspects)
 
     def holds(self, session: str, nonce: str) -> bool:
         """Whether an earlier claim under this nonce still has jobs: then it is a repetition."""
         return first(self._connection, "list_claims", session, nonce) is not None
 
-    def _next_in_ms(self) -> int | None:
+    def next_in_ms(self) -> int | None:
         may_reap = self._now_ms >= self._reap_after_ms
         if may_reap and first(self._connection, "any_silent_session", self._now_ms):
             return 0
@@ -85,6 +91,15 @@ def claim(tx: Transaction, session: str, nonce: str, plan: Plan, limit: int) -> 
         return _claim_anew(tx, session, nonce, plan, limit)
     held = _held(tx, session, nonce, plan)
     return msgspec.structs.replace(look.idle_batch(session, plan), claims=held)
+
+
+def promote_and_reap(tx: Transaction) -> int | None:
+    """Make ready what is due and take back what is lost, a bounded number; when the next thing is
+    due."""
+    tx.notice()
+    promote(tx)
+    reap(tx)
+    return Look.within(tx).next_in_ms()
 
 
 def _claim_anew(tx: Transaction, session: str, nonce: str, plan: Plan, limit: int) -> Batch:
@@ -113,7 +128,7 @@ def offer_again(tx: Transaction, job: JobRow) -> None:
     """End the hold of a job that no worker knew: it is still in its old place."""
     job.hold, job.due_ms = Hold.NONE, None
     tx.save(job)
-    tx.made_ready += 1
+    tx.note_ready(job.queue, suspects=bool(job.suspect))
 
 
 def reap(tx: Transaction) -> bool:
@@ -153,18 +168,18 @@ def _lease(tx: Transaction, session: str, nonce: str, plan: Plan, limit: int) ->
             else:
                 is_done = is_cut_short = True
                 break
-        _take(tx, session, nonce, fresh)
+        _take(tx, session, nonce, fresh, suspects=plan.suspects)
         taken += len(fresh)
     if taken:
         tx.run("note_claim", session, tx.now_ms + tx.options.lease_ms, nonce)
-        tx.made_ready = max(0, tx.made_ready - taken)
     return taken, is_cut_short
 
 
-def _take(tx: Transaction, session: str, nonce: str, fresh: list[Row]) -> None:
+def _take(tx: Transaction, session: str, nonce: str, fresh: list[Row], *, suspects: bool) -> None:
     tx.run("take_jobs", session, nonce, tx.now_ms, as_array([row[2] for row in fresh]))
     for queue, number in Counter(row[4] for row in fresh).items():
         tx.count_move(queue, State.READY, State.RUNNING, number)
+        tx.made_ready[Ready(queue, suspects)] -= number
 
 
 def _next_in_line(tx: Transaction, plan: Plan, limit: int) -> list[Row]:

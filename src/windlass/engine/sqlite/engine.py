@@ -2,13 +2,13 @@
 
 The verbs' bodies live beside this file by what they are about: `putting`, `claiming`, `finishing`,
 `sessions`, `operating`, `scheduling`, `uniqueness`, `queues`, `seeing`, `checking`. This class
-opens the transaction, settles its bookkeeping and rings the bell after the commit.
+opens the transaction, settles its bookkeeping and wakes idle sessions after the commit.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Final, TypeVar
 
@@ -46,6 +46,8 @@ from windlass.engine.contract import (
     Tended,
     Turn,
     Verdict,
+    Waiter,
+    WakeUp,
 )
 from windlass.engine.sqlite import (
     checking,
@@ -59,12 +61,12 @@ from windlass.engine.sqlite import (
     sessions,
     uniqueness,
 )
-from windlass.engine.sqlite.bell import Bell
 from windlass.engine.sqlite.claiming import Look
 from windlass.engine.sqlite.connection import Database
 from windlass.engine.sqlite.place import Place
 from windlass.engine.sqlite.statements import migrations
 from windlass.engine.sqlite.transaction import Transaction
+from windlass.engine.sqlite.wakeup import Found, Ready, Wakeup
 from windlass.errors import EngineError, FormatTooNew
 
 T = TypeVar("T")
@@ -84,7 +86,7 @@ class SQLiteEngine:
         self.clock_offset_ms = 0
         self._options = options
         self._database = Database(place, durability, options.timeout_ms)
-        self._bell = Bell(place.wake_path if place else None)
+        self._wakeup = Wakeup(place.wake_path if place else None)
         self._is_loss_untold = False  # the file became another one, and `tend` has not said it
         self._database.on_new_file = self._begin_anew
 
@@ -96,7 +98,7 @@ class SQLiteEngine:
     def capabilities(self) -> frozenset[Capability]:
         if self._database.place is None:
             return frozenset({Capability.STRICT_ORDER})
-        return frozenset(Capability) - {Capability.AWAITED_CLAIMS}
+        return frozenset(Capability) - {Capability.HANDOFF}
 
     def new_id(
         self, task: str, queue: str, idempotency_key: str | None, unique_key: str | None = None
@@ -111,15 +113,25 @@ class SQLiteEngine:
     def put(self, jobs: Sequence[NewJob]) -> list[Placed]:
         return self._write(lambda tx: [putting.put(tx, job) for job in jobs])
 
-    def claim(self, session: str, nonce: str, plan: Plan, limit: int) -> Batch:
+    def claim(
+        self, session: str, nonce: str, plan: Plan, limit: int, *, is_last: bool = False
+    ) -> Batch:
         return self.turn(session, (), nonce, plan, limit).batch
 
     def finish(self, outcomes: Sequence[Outcome]) -> list[Verdict]:
         return self._write(lambda tx: finishing.finish(tx, outcomes))
 
     def turn(
-        self, session: str, outcomes: Sequence[Outcome], nonce: str, plan: Plan, limit: int
+        self,
+        session: str,
+        outcomes: Sequence[Outcome],
+        nonce: str,
+        plan: Plan,
+        limit: int,
+        *,
+        is_last: bool = False,
     ) -> Turn:
+        """Nothing is handed off here, so it does not matter which claim is the last."""
         if not outcomes and self._database.place is not None:
             idle = self._read(lambda db, now: _idle(db, session, nonce, plan, now))
             if idle is not None:
@@ -240,19 +252,22 @@ class SQLiteEngine:
 
     # ------------------------------------------------------------------------------- waiting
 
-    def wait(self, plan: Plan, timeout_ms: int) -> None:
-        self._bell.wait(
-            lambda: self._read(lambda db, now: Look.at(db, now).has_work(plan)), timeout_ms
-        )
+    def wait(self, waiters: Sequence[Waiter], timeout_ms: int) -> list[WakeUp]:
+        return self._wakeup.wait(waiters, timeout_ms, self._look)
 
-    def await_claim(
-        self, session: str, nonce: str, plan: Plan, limit: int, timeout_ms: int
-    ) -> Batch | None:
-        self.wait(plan, timeout_ms)
-        return self.claim(session, nonce, plan, limit)
+    def _look(self, plans: Iterable[Plan]) -> Found:
+        """What is due becomes ready here, and wakes sessions that can take it."""
+        found = self._read(lambda db, now: Look.at(db, now).find(plans))
+        if found.due_in_ms == 0:
+            next_in_ms = self._write(claiming.promote_and_reap)
+            return Found(found.ready, next_in_ms)
+        return found
+
+    def read_handoff(self, handed: bytes, nonce: str) -> Batch | None:
+        return None  # no put hands a job off
 
     def nudge(self) -> None:
-        self._bell.nudge()
+        self._wakeup.nudge()
 
     # ---------------------------------------------------------------------- format and ending
 
@@ -266,13 +281,13 @@ class SQLiteEngine:
         return version
 
     def shutdown(self) -> None:
-        self._bell.close()
+        self._wakeup.close()
         self._database.close()
         self._database.known_file = -1
 
     def _begin_anew(self) -> None:
         """The file is another one now."""
-        self._bell.close()
+        self._wakeup.close()
         self._is_loss_untold = True
 
     # --------------------------------------------------------------------------- transactions
@@ -288,7 +303,7 @@ class SQLiteEngine:
     def _write(self, work: Callable[[Transaction], T]) -> T:
         if self._database.known_file != self._database.files:
             self.migrate()
-        made_ready = 0
+        made_ready: Mapping[Ready, int] = {}
 
         def transaction(connection: apsw.Connection) -> T:
             nonlocal made_ready
@@ -299,7 +314,8 @@ class SQLiteEngine:
             return value
 
         value = self._database.write(transaction)
-        self._bell.ring(made_ready)
+        if made_ready:
+            self._wakeup.wake(made_ready)
         return value
 
 

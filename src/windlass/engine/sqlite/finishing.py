@@ -22,6 +22,7 @@ from windlass.engine.contract import (
 )
 from windlass.engine.sqlite.statements import Row, as_array
 from windlass.engine.sqlite.transaction import JobRow, Transaction
+from windlass.engine.sqlite.wakeup import Ready
 
 _EVENTS: Final[dict[type[Outcome], Event]] = {
     Succeeded: Event.SUCCEED,
@@ -112,7 +113,7 @@ def _park(tx: Transaction, job: JobRow) -> None:
     if job.state == State.READY:
         job.hold, job.due_ms = Hold.UNROUTABLE, tx.now_ms + delay_ms
         tx.save(job)
-        tx.made_ready -= 1
+        tx.made_ready[Ready(job.queue, bool(job.suspect))] -= 1
 
 
 def _repeated_or_stale(tx: Transaction, outcome: Outcome, last: Row | None) -> Verdict:

@@ -9,7 +9,6 @@ from windlass.engine.contract import IDEMPOTENCY_MS, NewJob, Placed, PutCode
 from windlass.engine.jobs import check_times
 from windlass.engine.sqlite import uniqueness
 from windlass.engine.sqlite.transaction import Transaction, unpack_settings
-from windlass.engine.waiting import POLL_FLOOR_MS
 
 
 def put(tx: Transaction, job: NewJob, *, is_bounded: bool = True) -> Placed:
@@ -50,8 +49,7 @@ def put(tx: Transaction, job: NewJob, *, is_bounded: bool = True) -> Placed:
         _keep_keys(tx, job, row)
     tx.counts[job.queue, state] += 1
     tx.totals["enqueued"] += 1
-    if is_ready or due_ms - tx.now_ms <= POLL_FLOOR_MS:
-        tx.made_ready += 1  # a waiter must learn of an instant that its next look would miss
+    tx.note_due(job.queue, due_ms)
     return Placed(job.id, PutCode.CREATED)
 
 

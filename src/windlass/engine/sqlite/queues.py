@@ -19,6 +19,7 @@ from windlass.engine.contract import BITE, Emptied, Plan, QueueChange, QueueReco
 from windlass.engine.sqlite import uniqueness
 from windlass.engine.sqlite.statements import first
 from windlass.engine.sqlite.transaction import Transaction, unpack_settings
+from windlass.engine.sqlite.wakeup import Ready
 
 #: Behind every name of a line.
 _BEHIND_ALL: Final = "\U0010ffff"
@@ -88,7 +89,8 @@ def change_queue(tx: Transaction, queue: str, change: QueueChange) -> None:
         own = replace(own, max_waiting=change.max_waiting)
     tx.write_queues({**settings, queue: own})
     if change.paused is False:
-        tx.made_ready = BITE  # for everybody who waits
+        for suspects in (False, True):
+            tx.made_ready[Ready(queue, suspects)] = BITE  # for all who wait
 
 
 # ----------------------------------------------------------------------------------------- purging

@@ -31,6 +31,8 @@ from windlass.core.states import (
 )
 from windlass.engine.contract import MAX_FAILURES, MIN_RECORD_MS, EngineOptions
 from windlass.engine.sqlite.statements import Row, rows, sql
+from windlass.engine.sqlite.wakeup import Ready
+from windlass.engine.waiting import POLL_FLOOR_MS
 
 #: How an event is called in the totals; the others are not counted.
 _TOTALS = {
@@ -114,7 +116,7 @@ class Transaction:
         self.options = options
         self.counts: Counter[tuple[str, str]] = Counter()
         self.totals: Counter[str] = Counter()
-        self.made_ready = 0  # for the bell: how many waiters have a reason to look
+        self.made_ready: Counter[Ready] = Counter()  # how many idle sessions should look
         ((*self._stored_meta, self.queues),) = self.rows("read_meta")
         self.sequence, self.last_seen_ms, self.reap_after_ms, *longest = self._stored_meta
         self.longest = LongestLease(*longest)
@@ -177,6 +179,10 @@ class Transaction:
             job.due_ms = min(self.now_ms + delay_ms, LATEST_MS)
         job.state = target
         self.count_move(job.queue, source, target)
+        if target is State.READY:
+            self.note_ready(job.queue, suspects=bool(job.suspect))
+        elif job.due_ms is not None:
+            self.note_due(job.queue, job.due_ms)
         if event in _TOTALS:
             self.totals[_TOTALS[event]] += 1
         self.save(job)
@@ -211,8 +217,15 @@ class Transaction:
         if source is not target:
             self.counts[queue, source] -= number
             self.counts[queue, target] += number
-        if target is State.READY:
-            self.made_ready += number
+
+    def note_ready(self, line: str, *, suspects: bool = False) -> None:
+        """A job has become ready: an idle session should look for it."""
+        self.made_ready[Ready(line, suspects)] += 1
+
+    def note_due(self, line: str, due_ms: int) -> None:
+        """The same for a job that is due before idle workers look by themselves."""
+        if due_ms - self.now_ms <= POLL_FLOOR_MS:
+            self.note_ready(line)
 
     def note_age(self, row: int, line: str) -> None:
         """A job takes its place: note the age of its queue with it, if that has ever aged."""

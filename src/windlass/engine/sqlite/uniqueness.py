@@ -21,7 +21,6 @@ from windlass.core.unique import QUEUED, OnConflict, Until, is_held
 from windlass.engine.contract import MIN_RECORD_MS, NewJob, Placed, PutCode, UniqueKey
 from windlass.engine.sqlite.statements import rows
 from windlass.engine.sqlite.transaction import JobRow, Transaction
-from windlass.engine.waiting import POLL_FLOOR_MS
 
 
 class Holder(NamedTuple):
@@ -122,8 +121,7 @@ def _replace(tx: Transaction, job: JobRow, new: NewJob, unique: UniqueKey) -> No
     tx.counts[job.queue, job.state] -= 1
     tx.counts[new.queue, state] += 1
     tx.totals["replaced"] += 1
-    if due_ms - tx.now_ms <= POLL_FLOOR_MS:
-        tx.made_ready += 1
+    tx.note_due(new.queue, due_ms)
 
 
 def declare(tx: Transaction, job: NewJob, unique: UniqueKey, row: int) -> None:

@@ -29,8 +29,10 @@ from windlass.engine.contract import (
     Succeeded,
     Unroutable,
     Verdict,
+    Waiter,
+    WakeUp,
 )
-from windlass.engine.waiting import POLL_FLOOR_MS
+from windlass.testing.contract.test_wait import AT_ONCE_S
 from windlass.testing.contract.world import World
 
 
@@ -196,18 +198,18 @@ def test_settings_are_seen_by_all_and_after_a_restart(world: World) -> None:
 def test_a_resume_wakes_who_waits(engine: Engine) -> None:
     engine.put([NewJob(id="id", task="t", queue="a", payload=b"")])
     engine.change_queue("a", QueueChange(paused=True))
-    engine.wait(Plan(), 1)  # in memory the put has rung for the next one
+    waiters = [Waiter("worker", Plan())]
     took_s = []
     with ThreadPoolExecutor(1) as pool:
         for _ in range(3):  # once a resume may come before the wait has begun, or fall on its look
-            waiting = pool.submit(engine.wait, Plan(), 20_000)
+            waiting = pool.submit(engine.wait, waiters, 20_000)
             sleep(0.15)
             begun = monotonic()
             engine.change_queue("a", QueueChange(paused=False))
             waiting.result(10)
             took_s.append(monotonic() - begun)
             engine.change_queue("a", QueueChange(paused=True))
-    assert min(took_s) < POLL_FLOOR_MS / 1000 / 4
+    assert min(took_s) < AT_ONCE_S
     engine.change_queue("a", QueueChange(paused=False))
     assert len(engine.claim("worker", "nonce", Plan(), 1).claims) == 1
 
@@ -392,12 +394,12 @@ def test_a_worker_with_labels_serves_all_lines_in_one_order(
 def test_nobody_waits_for_what_he_cannot_take(engine: Engine) -> None:
     """Otherwise a worker would be woken, find nothing, and look again at once."""
     engine.put([NewJob(id="id", task="t", queue="a+gpu", payload=b"")])
-    engine.wait(Plan(), 1)  # in memory the put has rung for the next one
     for plan in (Plan(), Plan(queues=("a",)), Plan(labels=("other",))):
         begun = monotonic()
-        engine.wait(plan, 50)
-        assert monotonic() - begun >= 0.04
-    engine.wait(Plan(labels=("gpu",)), 20_000)
+        while monotonic() - begun < 0.05:
+            assert engine.wait([Waiter("worker", plan)], 50) == []
+    able = [Waiter("worker", Plan(labels=("gpu",)))]
+    assert engine.wait(able, 20_000) == [WakeUp("worker")]
 
 
 def test_a_name_that_only_begins_alike_is_another_queue(world: World) -> None:

@@ -1,4 +1,5 @@
-"""Waiting: a wait ends soon after there is something to claim, on a nudge, or after its time.
+"""Waiting: idle sessions are woken soon after there is something for them to claim, and only those
+that can claim it; a wait also ends on a nudge, or after its time.
 
 These tests run by the real clock. Wake-ups are hints, and engines look by themselves too: so it is
 the fastest of a few that has to be faster than looking.
@@ -8,13 +9,26 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from itertools import count
 
 import pytest
 
-from windlass.engine.contract import Beat, Engine, NewJob, Plan, Retried, Succeeded, Verdict
+from windlass.engine.contract import (
+    Beat,
+    Capability,
+    Engine,
+    NewJob,
+    Plan,
+    QueueChange,
+    Released,
+    Retried,
+    Succeeded,
+    Verdict,
+    Waiter,
+    WakeUp,
+)
 from windlass.testing.contract.place import OPTIONS, Place
 
 #: A wait that nothing ends; long enough to be told from one that something ended.
@@ -40,8 +54,19 @@ def wait_for_work(engine: Engine, plan: Plan, session: str = "worker") -> str:
         if left_ms <= 0:
             break
         next_ms = LONG_MS if batch.next_in_ms is None else batch.next_in_ms
-        engine.wait(plan, min(left_ms, next_ms))
+        engine.wait([Waiter(session, plan)], min(left_ms, next_ms))
     raise AssertionError("nothing came")
+
+
+def wait_until_woken(
+    engine: Engine, waiters: Sequence[Waiter], woken: list[WakeUp], number: int = 1
+) -> None:
+    """What the waiter of a worker does: wait for all that were not woken yet."""
+    deadline = time.monotonic() + LONG_MS / 1000
+    while len(woken) < number and time.monotonic() < deadline:
+        known = {wake_up.session for wake_up in woken}
+        left = [waiter for waiter in waiters if waiter.session not in known]
+        woken += engine.wait(left, 1000)
 
 
 @contextmanager
@@ -66,7 +91,9 @@ def fastest(measure: Callable[[], float]) -> float:
 
 def seconds_to_wait(engine: Engine, plan: Plan) -> float:
     started = time.monotonic()
-    engine.wait(plan, LONG_MS)
+    deadline = started + SOON_S
+    while not engine.wait([Waiter("worker", plan)], LONG_MS) and time.monotonic() < deadline:
+        pass  # the engine looks by itself, or was nudged
     return time.monotonic() - started
 
 
@@ -79,9 +106,12 @@ def test_there_is_work_already(engine: Engine) -> None:
 
 def test_a_timeout_ends_a_wait(engine: Engine) -> None:
     started = time.monotonic()
-    engine.wait(Plan(queues=("queue",)), 100)
-    assert 0.09 < time.monotonic() - started < SOON_S
-    engine.wait(Plan(), 0)
+    waiters = [Waiter("worker", Plan(queues=("queue",)))]
+    while time.monotonic() - started < 0.1:
+        assert engine.wait(waiters, 100) == []
+    assert time.monotonic() - started < SOON_S
+    assert engine.wait(waiters, 0) == []
+    assert engine.wait([], 10) == []
 
 
 @pytest.mark.parametrize("plan", [Plan(), Plan(queues=("queue",))])
@@ -139,7 +169,7 @@ def test_a_job_that_is_given_back_ends_a_wait(variant: Place) -> None:
 
 def test_a_nudge_ends_a_wait(engine: Engine) -> None:
     def measure() -> float:
-        with in_thread(engine.wait, Plan(), LONG_MS) as returned:
+        with in_thread(engine.wait, [Waiter("worker", Plan())], LONG_MS) as returned:
             assert not returned.wait(0.05)
             started = time.monotonic()
             engine.nudge()
@@ -152,7 +182,9 @@ def test_a_nudge_ends_a_wait(engine: Engine) -> None:
 def test_a_nudge_before_the_wait_ends_it(engine: Engine) -> None:
     def measure() -> float:
         engine.nudge()
-        return seconds_to_wait(engine, Plan())
+        started = time.monotonic()
+        engine.wait([Waiter("worker", Plan())], LONG_MS)
+        return time.monotonic() - started
 
     assert fastest(measure) < AT_ONCE_S
 
@@ -181,99 +213,237 @@ def test_a_wait_does_not_spin_while_everybody_is_given_time_to_beat(engine: Engi
     engine.beat([Beat(session="other")])
     started = time.monotonic()
     for _ in range(3):  # the first may still be owed to the put
-        engine.wait(Plan(), 100)
+        engine.wait([Waiter("worker", Plan())], 100)
     assert time.monotonic() - started > 0.15
 
 
-# ------------------------------------------------------------------------------ claims that wait
+# ---------------------------------------------------------------------------- for many sessions
 
 
-def await_claim(engine: Engine, nonce: str, session: str = "worker") -> str:
-    """The id of the one job that a claim which waits gets; once it is made, another one waits."""
-    numbers = count()
-    asked = nonce
-    for _ in range(100):
-        batch = engine.await_claim(session, asked, Plan(), 1, LONG_MS)
-        if batch is not None and batch.claims:
-            return batch.claims[0].id
-        if batch is not None:
-            asked = f"{nonce}-{next(numbers):03}"
-    raise AssertionError("nothing came")
+def first_woken(
+    variant: Place, waiters: Sequence[Waiter], act: Callable[[Engine], object], number: int = 1
+) -> tuple[list[str], float]:
+    """Who is woken by what another process does, and how many seconds later."""
+    waiting, acting = variant.open(), variant.open()
+    acting.beat([Beat(session=one.session, info=b"known") for one in waiters if one.session])
+    woken: list[WakeUp] = []
+    with in_thread(wait_until_woken, waiting, waiters, woken, number) as returned:
+        assert not returned.wait(0.1)
+        act(acting)
+        started = time.monotonic()
+        assert returned.wait(SOON_S), woken
+        took_s = time.monotonic() - started
+    assert waiting.wait([], 0) == []
+    return sorted(wake_up.session for wake_up in woken), took_s
 
 
-def test_an_awaited_claim_gets_what_is_there(engine: Engine) -> None:
-    engine.put([job()])
-    assert await_claim(engine, "nonce") == "job"
-    assert engine.finish([Succeeded(id="job", token="nonce", result=b"", result_ttl_ms=0)]) == [
-        Verdict.OK
+OTHERS = [Waiter(f"other-{number}", Plan(queues=(f"q{number}",))) for number in range(30)]
+ALONE = Waiter("alone", Plan(suspects=True))
+PLAIN = Waiter("plain", Plan(queues=("queue",)))
+LABELLED = Waiter("labelled", Plan(queues=("queue",), labels=("gpu", "large")))
+
+
+def test_only_a_session_that_can_claim_is_woken(variant: Place) -> None:
+    """Many others wait: for other queues, for jobs that must run alone."""
+    waiters = [*OTHERS, ALONE, PLAIN]
+
+    def measure() -> float:
+        woken, took_s = first_woken(variant, waiters, lambda engine: engine.put([job(new())]))
+        assert woken == ["plain"]
+        clear(variant)
+        return took_s
+
+    assert fastest(measure) < AT_ONCE_S
+
+
+def test_a_job_that_requires_labels_wakes_a_session_that_has_them(variant: Place) -> None:
+    def measure() -> float:
+        put = [job(new(), queue="queue+gpu+large")]
+        woken, took_s = first_woken(
+            variant, [*OTHERS, PLAIN, LABELLED, ALONE], lambda engine: engine.put(put)
+        )
+        assert woken == ["labelled"]
+        clear(variant)
+        return took_s
+
+    assert fastest(measure) < AT_ONCE_S
+
+
+def test_a_job_that_must_run_alone_wakes_a_session_for_such(variant: Place) -> None:
+    def measure() -> float:
+        clear(variant)
+        id, nonce = new(), new()
+        holder = variant.open()
+        holder.put([job(id)])
+        assert holder.claim("holder", nonce, Plan(), 1).claims
+        outcome = Released(id=id, token=nonce, started=False, alone=True)
+        woken, took_s = first_woken(
+            variant, [*OTHERS, PLAIN, ALONE], lambda engine: engine.finish([outcome])
+        )
+        assert woken == ["alone"]
+        return took_s
+
+    assert fastest(measure) < AT_ONCE_S
+
+
+def test_as_many_sessions_are_woken_as_there_are_jobs(variant: Place) -> None:
+    waiters = [Waiter(f"plain-{number}", Plan(queues=("queue",))) for number in range(5)]
+    put = [job(new()) for _ in range(3)]
+    woken, _ = first_woken(variant, waiters, lambda engine: engine.put(put), number=3)
+    assert len(set(woken)) == 3
+
+
+def test_two_workers_share_the_wake_ups(variant: Place) -> None:
+    """None of them has as many idle sessions as there are jobs."""
+    putting, woken = variant.open(), [[], []]  # type: tuple[Engine, list[list[WakeUp]]]
+    waiting = [variant.open(), variant.open()]
+    waiters = [
+        [Waiter(f"{worker}-{number}", Plan()) for number in range(number)]
+        for worker, number in (("small", 1), ("large", 3))
     ]
+    with (
+        in_thread(wait_until_woken, waiting[0], waiters[0], woken[0], 1) as first,
+        in_thread(wait_until_woken, waiting[1], waiters[1], woken[1], 3) as second,
+    ):
+        assert not first.wait(0.1)
+        putting.put([job(new()) for _ in range(4)])
+        assert first.wait(SOON_S)
+        assert second.wait(SOON_S)
+    clear(variant)
 
 
-def test_an_awaited_claim_gets_what_another_puts(variant: Place) -> None:
+def test_a_resumed_queue_wakes_those_who_serve_it(variant: Place) -> None:
+    setting = variant.open()
+    setting.change_queue("queue", QueueChange(paused=True))
+    setting.put([job(new()), job(new(), queue="queue+gpu")])
+
+    def resume(engine: Engine) -> None:
+        engine.change_queue("queue", QueueChange(paused=False))
+
+    woken, _ = first_woken(variant, [*OTHERS, PLAIN, LABELLED], resume, number=2)
+    assert woken == ["labelled", "plain"]
+
+
+def test_a_delayed_job_wakes_a_session_when_it_is_due(variant: Place) -> None:
+    put = [job(new(), run_in_ms=300)]
+    started = time.monotonic()
+    woken, _ = first_woken(variant, [*OTHERS, PLAIN], lambda engine: engine.put(put))
+    while woken and not variant.open().claim("plain", new(), PLAIN.plan, 1).claims:
+        assert time.monotonic() - started < SOON_S
+    assert 0.29 <= time.monotonic() - started < SOON_S
+
+
+def test_a_session_that_is_not_named_any_more_is_not_woken(variant: Place) -> None:
     waiting, putting = variant.open(), variant.open()
-    numbers = count()
-
-    def measure() -> float:
-        number = next(numbers)
-        with in_thread(await_claim, waiting, f"nonce-{number}") as returned:
-            assert not returned.wait(0.05)
-            putting.put([job(f"job-{number}")])
-            started = time.monotonic()
-            assert returned.wait(SOON_S)
-            return time.monotonic() - started
-
-    assert fastest(measure) < AT_ONCE_S
+    both = [PLAIN, Waiter("second", PLAIN.plan)]
+    assert waiting.wait(both, 50) == []
+    assert waiting.wait(both[1:], 50) == []
+    putting.put([job(new())])
+    woken: list[WakeUp] = []
+    wait_until_woken(waiting, both[1:], woken)
+    assert [wake_up.session for wake_up in woken] == ["second"]
 
 
-def test_every_awaited_claim_gets_its_own_job(variant: Place) -> None:
-    found: list[str] = []
-
-    def work(number: int) -> None:
-        found.append(await_claim(variant.open(), "nonce", f"worker-{number}"))
-
-    threads = [threading.Thread(target=work, args=(number,)) for number in range(4)]
-    for thread in threads:
-        thread.start()
-    variant.open().put([job(f"job-{number}") for number in range(4)])
-    for thread in threads:
-        thread.join(LONG_MS / 1000)
-    assert sorted(found) == ["job-0", "job-1", "job-2", "job-3"]
+_numbers = count(1000)
 
 
-def test_a_nudge_ends_an_awaited_claim(engine: Engine) -> None:
-    def measure() -> float:
-        with in_thread(engine.await_claim, "worker", "nonce", Plan(), 1, LONG_MS) as returned:
-            assert not returned.wait(0.05)
-            started = time.monotonic()
-            engine.nudge()
-            assert returned.wait(SOON_S)
-            return time.monotonic() - started
-
-    assert fastest(measure) < AT_ONCE_S
+def new() -> str:
+    """An id, or a nonce that is later than all before."""
+    return f"new-{next(_numbers):06}"
 
 
-@pytest.mark.parametrize("is_early", [False, True])
-def test_a_claim_that_was_awaited_is_made_once(variant: Place, is_early: bool) -> None:
-    """It is given up and repeated under its nonce, before or after somebody put jobs."""
+def clear(variant: Place) -> None:
+    """Take and end all jobs that wait."""
+    engine = variant.open()
+    for suspects in (False, True):
+        nonce = new()
+        plan = Plan(suspects=suspects, labels=("gpu", "large"))
+        ids = [claim.id for claim in engine.claim(f"clear-{suspects}", nonce, plan, 100).claims]
+        engine.finish([Succeeded(id=id, token=nonce) for id in ids])
+    assert engine.check() == []
+
+
+# ------------------------------------------------------------------------------------- hand-off
+
+
+def hand_off(variant: Place, waiting: Engine, nonce: str, put: Sequence[NewJob]) -> WakeUp:
+    """Have a job put while a session waits under a nonce; what the session is woken with."""
+    putting = variant.open()
+    putting.beat([Beat(session="worker", info=b"known")])
+    woken: list[WakeUp] = []
+    with in_thread(wait_until_woken, waiting, [Waiter("worker", Plan(), nonce)], woken) as back:
+        assert not back.wait(0.1)
+        putting.put(put)
+        assert back.wait(SOON_S)
+    [wake_up] = woken
+    assert wake_up.session == "worker"
+    return wake_up
+
+
+def test_a_put_may_claim_for_a_session_that_waits(variant: Place) -> None:
+    """Whether it did or not, the claim under the nonce gives the job, which can be ended."""
+    waiting = variant.open()
+    handed = hand_off(variant, waiting, "nonce-1", [job("first")]).handed
+    if Capability.HANDOFF in waiting.capabilities:
+        batch = waiting.read_handoff(handed, "nonce-1")
+        assert batch is not None
+        assert [claim.id for claim in batch.claims] == ["first"]
+        assert waiting.read_handoff(handed, "nonce-2") is None
+    else:
+        assert not handed
+    [claim] = waiting.claim("worker", "nonce-1", Plan(), 1, is_last=True).claims
+    assert claim.id == "first"
+    assert claim.token == "nonce-1"
+    assert waiting.finish([Succeeded(id="first", token="nonce-1")]) == [Verdict.OK]
+    assert variant.open().check() == []
+
+
+def test_a_nonce_that_was_the_last_is_not_claimed_under(variant: Place) -> None:
     waiting, putting = variant.open(), variant.open()
-    batch = waiting.await_claim("worker", "nonce-1", Plan(), 1, 50)
-    if is_early:
-        batch = waiting.claim("worker", "nonce-1", Plan(), 1)
-    putting.put([job("first"), job("second")])
-    nonce = "nonce-2" if batch is not None else "nonce-1"
-    claims = waiting.claim("worker", nonce, Plan(), 1).claims
-    assert [claim.id for claim in claims] == ["first"]
-    assert await_claim(waiting, "nonce-3") == "second"
-    [pulse] = putting.beat([Beat(session="worker")])
-    assert pulse.alive
+    putting.beat([Beat(session="worker", info=b"known")])
+    waiters = [Waiter("worker", Plan(), "nonce-1")]
+    assert waiting.wait(waiters, 50) == []
+    assert waiting.claim("worker", "nonce-1", Plan(), 1, is_last=True).claims == ()
+    putting.put([job("first")])
+    assert waiting.wait(waiters, LONG_MS) == [WakeUp("worker")]
+    [claim] = waiting.claim("worker", "nonce-2", Plan(), 1).claims
+    assert claim.id == "first"
     assert putting.check() == []
 
 
-def test_a_claim_that_was_awaited_can_be_released(variant: Place) -> None:
+def test_a_nonce_that_was_released_is_not_claimed_under(variant: Place) -> None:
     waiting, putting = variant.open(), variant.open()
-    waiting.await_claim("worker", "nonce-1", Plan(), 1, 50)
+    putting.beat([Beat(session="worker", info=b"known")])
+    assert waiting.wait([Waiter("worker", Plan(), "nonce-1")], 50) == []
     waiting.release("worker", "nonce-1")
-    putting.put([job()])
+    putting.put([job("first")])
     [claim] = putting.claim("other", "nonce", Plan(), 1).claims
-    assert claim.id == "job"
+    assert claim.id == "first"
     assert putting.check() == []
+
+
+@pytest.mark.parametrize("queues", [(), ("high", "low")])
+def test_a_job_is_not_handed_off_past_another(variant: Place, queues: tuple[str, ...]) -> None:
+    """One that stands in line in a queue of a higher tier, or longer in any queue, comes first."""
+    waiting, putting = variant.open(), variant.open()
+    putting.beat([Beat(session="worker", info=b"known")])
+    plan = Plan(queues=queues)
+    assert waiting.wait([Waiter("worker", plan, "nonce-1")], 50) == []
+    putting.put([job("two", "high"), job("three", "high")])
+    putting.put([job("low", "low")])
+    [claim] = waiting.claim("worker", "nonce-1", plan, 1, is_last=True).claims
+    if Capability.STRICT_ORDER in waiting.capabilities:
+        assert claim.id == "two"
+    assert claim.queue == "high" or not queues
+
+
+def test_what_is_due_comes_before_a_job_that_is_handed_off(variant: Place) -> None:
+    waiting, putting = variant.open(), variant.open()
+    putting.beat([Beat(session="worker", info=b"known")])
+    plan = Plan(queues=("high", "low"))
+    putting.put([job("high", "high", run_in_ms=1_000)])
+    assert waiting.wait([Waiter("worker", plan, "nonce-1")], 50) == []
+    putting.clock_offset_ms = waiting.clock_offset_ms = 1_500
+    putting.put([job("low", "low")])
+    [claim] = waiting.claim("worker", "nonce-1", plan, 1, is_last=True).claims
+    assert claim.id == "high"

@@ -12,10 +12,10 @@ local function say(sentence, ...)
 end
 
 local SENTINELS = {
-  hash = { 'meta', 'job', 'body', 'extra', 'sessions', 'keys', 'count', 'total', 'schedule' },
+  hash = { 'meta', 'job', 'body', 'extra', 'sessions', 'keys', 'count', 'total', 'waiters', 'schedule' },
   set = {
     'ids', 'ready', 'due', 'parked', 'held', 'asked', 'keep', 'dead', 'lease', 'forget',
-    'key_expiry', 'wait', 'unique', 'schedule_names', 'schedule_due',
+    'key_expiry', 'idle', 'unique', 'schedule_names', 'schedule_due',
   },
 }
 

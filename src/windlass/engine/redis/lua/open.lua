@@ -1,7 +1,7 @@
 -- Prepare a partition: give every key its sentinel, and settle what must never change. One that is
 -- prepared is only read: a server whose memory is full lets nobody write, and may still be used.
 -- KEYS: meta job body extra ids ready due parked held asked keep dead lease sessions forget keys
--- KEYS: key_expiry count total unique wait schedule schedule_names schedule_due
+-- KEYS: key_expiry count total unique idle waiters schedule schedule_names schedule_due
 -- ARGV: 1 format, 2 number of partitions, 3 an id, by which what is stored from now on is known
 --       again, then for each key the score of its sentinel ("" = a hash)
 -- Returns: {stored format, stored number of partitions, stored id}

@@ -1,6 +1,6 @@
 -- What most calls are about when there is little to do: one job without keys, and somebody who waits
 -- for it. Before anything else is made that other calls need.
---@include handing
+--@include handoff
 
 if may_hand_over then
   local head = cmsgpack.unpack(ARGV[4])

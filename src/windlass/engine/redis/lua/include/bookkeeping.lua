@@ -1,12 +1,13 @@
 -- What a call leaves behind besides records: counters, totals, signs of life, wake-ups.
--- KEYS: meta count total wait
+-- KEYS: meta count total
 --@include records
 --@include meta
 --@include waiters
 local is_changed = false  -- what the settings of queues say
 local counts, totals = {}, {}
 local enqueued = 0  -- a total that is kept beside the sequence: most calls that change one change both
-local made_ready = 0  -- how many waiters have a reason to look
+local made_ready = {}  -- suspects and line -> how many idle sessions have a reason to look
+local is_due_soon = {}  -- suspects and line -> whether idle workers would learn of it too late
 
 local function base_of(line)
   local plus = string.find(line, '+', 1, true)
@@ -47,25 +48,13 @@ local function total(name, by)
   totals[name] = (totals[name] or 0) + (by or 1)
 end
 
--- Wake as many waiters as there is work for. Whoever is woken is taken off the list, so that two calls
--- never spend their wake-ups on the same one. Those that run jobs alone are woken on the way: the work
--- may not be theirs. Those with a channel alone are on other lists too: all begin at another place in
--- the list, lest they all wake the same one. Without the right to publish, looking by itself remains.
-local function ring(number)
-  local wanted = math.min(number, CHUNK)
-  local found, rung = waiters(0, wanted + MOST_ALONE), 0
-  if #found >= wanted and sub(found[1], 1, 1) ~= '=' then
-    local waiting = call('ZCOUNT', key.wait, '(' .. text_of(server_ms), '+inf')
-    found = waiters(math.min(call('TIME')[2] % waiting, waiting - wanted), wanted)
-  end
-  for _, waiter in ipairs(found) do
-    local channel, is_alone = read_waiter(waiter)
-    call('ZREM', key.wait, waiter)
-    redis.pcall('PUBLISH', channel, '')
-    rung = rung + (is_alone and 0 or 1)
-    if rung == wanted then
-      return
-    end
+-- A job of a line became ready, or will be before idle workers renew their wait.
+local function note_ready(suspects, line, due_ms)
+  local of_line = suspects .. line
+  if due_ms > now_ms then
+    is_due_soon[of_line] = is_due_soon[of_line] or due_ms - now_ms <= RENEWED_WITHIN_MS
+  else
+    made_ready[of_line] = (made_ready[of_line] or 0) + 1
   end
 end
 
@@ -102,7 +91,15 @@ local function settle()
       call('HDEL', key.meta, 'queues')
     end
   end
-  if made_ready > 0 and not nobody_waits then
-    ring(made_ready)
+  if nobody_waits then
+    return
+  end
+  for of_line, number in pairs(made_ready) do
+    wake(sub(of_line, 1, 1), sub(of_line, 2), number)
+  end
+  for of_line, is_due in pairs(is_due_soon) do
+    if is_due then
+      wake(sub(of_line, 1, 1), sub(of_line, 2), 1, true)
+    end
   end
 end

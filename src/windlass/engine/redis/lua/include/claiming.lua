@@ -199,11 +199,12 @@ local function lease(session, nonce, suspects, queues, limit)
   for queue, number in pairs(by_queue) do
     count(queue, 'ready', -number)
     count(queue, 'running', number)
+    local of_line = suspects .. queue
+    made_ready[of_line] = made_ready[of_line] and made_ready[of_line] - number
   end
   if #taken > 0 then
     call('ZADD', key.lease, now_ms + lease_ms, session)
     call('HSET', key.sessions, session, '0' .. nonce)
-    made_ready = math.max(0, made_ready - #taken)
   end
   return taken, is_cut_short
 end
@@ -221,8 +222,8 @@ local function ages()
 end
 
 -- {gone, next_in_ms, suspects wait, ages, id, record, body, id, record, body ...}. Under a nonce that is
--- not later than all before nothing new is leased; a negative limit says that it must not be. One that
--- may have been sent before, and may come later again, is the last under its nonce.
+-- not later than all before nothing new is leased; a negative limit says that it must not be. With
+-- `is_last` the nonce is used up even if nothing was found: no later put may lease a job under it.
 local function claim(session, nonce, suspects, queues, limit, is_last)
   local _, is_gone, latest = find_session(session)
   if is_gone then

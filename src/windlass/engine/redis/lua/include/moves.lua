@@ -82,15 +82,13 @@ local function enter(id, record, keep_ms)
     end
   elseif state == 'ready' and record[HOLD] == 'none' then
     write('ZADD', key.ready, 0, member_of('ready', id, record))
-    made_ready = made_ready + 1
+    note_ready(record[SUSPECT], record[QUEUE], now_ms)
   else
     write('ZADD', key.due, record[DUE_MS], member_of('due', id, record))
     if record[HOLD] == 'unroutable' then
       write('ZADD', key.parked, 0, member_of('parked', id, record))
     end
-    if record[DUE_MS] - now_ms <= POLL_FLOOR_MS then
-      made_ready = made_ready + 1  -- a waiter would not look again before
-    end
+    note_ready(record[SUSPECT], record[QUEUE], record[DUE_MS])
   end
   save(id)
 end

@@ -1,7 +1,7 @@
 -- Storing new jobs: what `put`, `put_unique` and `fire` share.
 -- KEYS: body ids ready due keys key_expiry extra
 --@include bookkeeping
---@include handing
+--@include handoff
 local is_single = false  -- whether the call stores one job only
 local bound = {}         -- keys that this call has bound
 
@@ -51,7 +51,7 @@ local function store(head, body, unique)
     write('ZADD', key.due, due_ms, place .. id)
   end
   count(queue, state, 1)
-  made_ready = made_ready + (due_ms - now_ms <= POLL_FLOOR_MS and 1 or 0)
+  note_ready('0', queue, due_ms)
   enqueued = enqueued + 1
 end
 

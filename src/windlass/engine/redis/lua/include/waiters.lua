@@ -1,21 +1,158 @@
--- Those who wait for work: the list, and what they say of themselves.
--- KEYS: wait
+-- Idle sessions that wait for work, and how they are woken.
+-- `waiters` maps the name of a registration (the channel of a worker, a zero, the number of a plan) to what
+-- waits there. `idle` finds registrations by what they serve: "1" for jobs that must run alone or "0",
+-- the queue ("" = every queue), for jobs that require labels a "+" and a label, a zero, the name.
+-- A worker that is woken for some of its sessions no longer waits for these, so that two calls never
+-- spend their wake-ups on the same session.
+-- KEYS: idle waiters
 --@include clock
-local nobody_waits = false  -- it was looked for, and there was none
--- So many waiters are looked at beyond those that are needed.
-local MOST_ALONE = 8
+local UNTIL_MS, SERVES_SUSPECTS, WAITS_IN, WAITS_WITH, WAITING = 1, 2, 3, 4, 5
+local MOST_NAMES = 16  -- registrations are looked at a few at a time
+local LOOK, RENEW = '?', '~'
+local nobody_waits = false  -- for the one job of this call
+local all_names = {}  -- suspects -> every index entry, where they are few
 
--- So many of those who wait, the longest waiting first, behind so many others.
-local function waiters(offset, number)
-  return call('ZRANGEBYSCORE', key.wait, '(' .. text_of(server_ms), '+inf', 'LIMIT', offset, number)
+local function names_from(from, to)
+  return call('ZRANGEBYLEX', key.idle, from, to, 'LIMIT', 0, MOST_NAMES)
 end
 
--- What a waiter says of itself: its channel, whether it runs only jobs that must run alone, its session,
--- the nonce under which it claims, and the queues that it serves (none = all of them). Those
--- that are on the lists of several partitions have a channel alone.
-local function read_waiter(waiter)
-  if sub(waiter, 1, 1) == '=' then
-    return cmsgpack.unpack(sub(waiter, 2))
+-- Registrations that serve a line, whether there may be others, and their entries in the index: those of
+-- its queue and those of every queue. Of a line that requires labels the first one decides here.
+local function waiting_for(suspects, line)
+  local plus = string.find(line, '+', 1, true)
+  local label = plus and string.match(line, '^%+[^+]*', plus) or ''
+  local own = suspects .. (plus and sub(line, 1, plus - 1) or line) .. label .. '\0'
+  local any = suspects .. label .. '\0'
+  local entries = all_names[suspects]
+  if not entries then
+    entries = names_from('[' .. suspects, '(' .. string.char(string.byte(suspects) + 1))
+    if #entries < MOST_NAMES then
+      all_names[suspects] = entries
+    end
   end
-  return waiter
+  local is_cut = false
+  if #entries == MOST_NAMES then
+    entries = names_from('[' .. own, '(' .. sub(own, 1, -2) .. '\1')
+    is_cut = #entries == MOST_NAMES
+    for _, entry in ipairs(is_cut and {} or names_from('[' .. any, '(' .. sub(any, 1, -2) .. '\1')) do
+      entries[#entries + 1] = entry
+    end
+    is_cut = #entries >= MOST_NAMES
+  end
+  local names, found = {}, {}
+  for _, entry in ipairs(entries) do
+    for _, prefix in ipairs({ own, any }) do
+      if sub(entry, 1, #prefix) == prefix then
+        names[#names + 1], found[#found + 1] = sub(entry, #prefix + 1), entry
+        break
+      end
+    end
+  end
+  return names, is_cut, found
 end
+
+--@seldom index_entries drop_waiter has_labels
+local function index_entries(name, waiter)
+  local entries = {}
+  for _, queue in ipairs(#waiter[WAITS_IN] == 0 and { '' } or waiter[WAITS_IN]) do
+    local prefix = waiter[SERVES_SUSPECTS] .. queue
+    entries[#entries + 1] = prefix .. '\0' .. name
+    for _, label in ipairs(waiter[WAITS_WITH]) do
+      entries[#entries + 1] = prefix .. '+' .. label .. '\0' .. name
+    end
+  end
+  return entries
+end
+
+local function drop_waiter(name, waiter)
+  all_names = {}
+  call('HDEL', key.waiters, name)
+  call('ZREM', key.idle, unpack(index_entries(name, waiter)))
+end
+
+local function has_labels(waiter, line)
+  local plus = string.find(line, '+', 1, true)
+  for label in string.gmatch(plus and sub(line, plus + 1) or '', '[^+]+') do
+    local is_there = false
+    for _, own in ipairs(waiter[WAITS_WITH]) do
+      is_there = is_there or own == label
+    end
+    if not is_there then
+      return false
+    end
+  end
+  return true
+end
+--@end
+
+-- What waits under a name; nil when that has ended, and then nothing is left of it.
+local function read_waiter(name)
+  local packed = call('HGET', key.waiters, name)
+  local waiter = packed and packed ~= '' and cmsgpack.unpack(packed)
+  return waiter and waiter[UNTIL_MS] > server_ms and waiter, waiter
+end
+
+-- Store what still waits under a name.
+local function keep_waiter(name, waiter)
+  if #waiter[WAITING] == 0 then
+    drop_waiter(name, waiter)
+  else
+    call('HSET', key.waiters, name, cmsgpack.pack(waiter))
+  end
+end
+
+local function channel_of(name)
+  return sub(name, 1, string.find(name, '\0', 1, true) - 1)
+end
+
+--@seldom wake
+-- Take up to `number` sessions from a registration and tell their worker to have them look: how many.
+-- With none, the worker only learns when the next thing is due. A worker that does not listen at this
+-- server is taken off the list.
+local function tell(name, waiter, number)
+  local woken, sessions = {}, waiter[WAITING]
+  while #woken < number and #sessions > 0 do
+    table.remove(sessions)
+    woken[#woken + 1] = table.remove(sessions)
+  end
+  local message = number == 0 and RENEW or LOOK .. cmsgpack.pack(woken)
+  local heard = redis.pcall('PUBLISH', channel_of(name), message)
+  if heard == 0 then
+    drop_waiter(name, waiter)
+    return 0
+  elseif number > 0 then
+    keep_waiter(name, waiter)
+  end
+  return number == 0 and 1 or #woken
+end
+
+-- Wake up to `number` sessions that may claim from a line; with `is_due` one worker learns instead that a
+-- job of the line is due soon. Without the right to publish, looking by itself remains.
+local function wake(suspects, line, number, is_due)
+  while number > 0 do
+    local names, is_cut, entries = waiting_for(suspects, line)
+    local is_changed = false
+    local first = #names > 1 and time[2] % #names or 0  -- not always the same worker
+    for at = 1, #names do
+      local place = (first + at - 1) % #names + 1
+      local name = names[place]
+      local waiter, ended = read_waiter(name)
+      if not waiter then
+        if ended then
+          drop_waiter(name, ended)
+        else
+          call('ZREM', key.idle, entries[place])
+        end
+        is_changed = true
+      elseif number > 0 and has_labels(waiter, line) then
+        local told = tell(name, waiter, is_due and 0 or number)
+        number = number - told
+        is_changed = true
+      end
+    end
+    if not (is_cut and is_changed) then
+      return
+    end
+  end
+end
+--@end

@@ -1,4 +1,4 @@
-"""Jobs that are handed over: leased by the put for somebody who waits, once, whatever happens."""
+"""Jobs that are handed off: leased by the put to a session that waits, once, whatever happens."""
 
 from __future__ import annotations
 
@@ -16,10 +16,8 @@ from tests.redis_server import RedisServer, private_server
 from tests.worker.yard import until
 from windlass.core.states import State
 from windlass.engine.contract import (
-    Batch,
     Beat,
     Claim,
-    EngineOptions,
     JobRecord,
     NewJob,
     Outcome,
@@ -31,12 +29,12 @@ from windlass.engine.contract import (
     UniqueKey,
     Unroutable,
     Verdict,
+    Waiter,
+    WakeUp,
 )
-from windlass.engine.redis import bell, keys
-from windlass.engine.redis.address import read_address
+from windlass.engine.redis import keys, wakeup
 from windlass.engine.redis.engine import RedisEngine
 from windlass.engine.redis.pool import MOST_CALLS
-from windlass.errors import EngineError
 from windlass.testing.contract.world import StandingStill
 
 JOB = "job-000000"
@@ -50,16 +48,26 @@ def open_two(server: RedisServer, open_redis: OpenRedis) -> tuple[RedisEngine, R
     return open_redis(url), open_redis(url)
 
 
-def arm(engine: RedisEngine, nonce: str = "nonce-1", plan: Plan = ALL) -> None:
-    """Have a claim wait, by a session that is known."""
-    engine.beat([Beat(session="worker", info=b"it")])
-    assert engine.await_claim("worker", nonce, plan, 1, 1) is None
+def arm(
+    engine: RedisEngine, nonce: str = "nonce-1", plan: Plan = ALL, session: str = "worker"
+) -> None:
+    """Have a known session wait."""
+    engine.beat([Beat(session=session, info=b"it")])
+    assert engine.wait([Waiter(session, plan, nonce)], 1) == []
 
 
-def ask(engine: RedisEngine, nonce: str = "nonce-1", plan: Plan = ALL) -> list[Claim]:
-    batch = engine.await_claim("worker", nonce, plan, 1, 5_000)
-    assert batch is not None
-    return list(batch.claims)
+def ask(
+    engine: RedisEngine, nonce: str = "nonce-1", plan: Plan = ALL, session: str = "worker"
+) -> list[Claim]:
+    """What the session gets: by a hand-off, or by the claim for which it is woken."""
+    for _ in range(10):
+        for wake_up in engine.wait([Waiter(session, plan, nonce)], 1_000):
+            assert wake_up.session == session
+            batch = engine.read_handoff(wake_up.handed, nonce) if wake_up.handed else None
+            if batch is None:
+                batch = engine.claim(session, nonce, plan, 1, is_last=True)
+            return list(batch.claims)
+    raise AssertionError("it was not woken")
 
 
 def record_of(engine: RedisEngine, job_id: str = JOB) -> JobRecord:
@@ -99,32 +107,19 @@ def test_it_is_as_if_it_had_been_claimed(own_server: RedisServer, open_redis: Op
     assert seen[0] == seen[1]
 
 
-def test_its_lease_is_whole_when_the_claim_begins_to_wait(
+def test_neither_waiting_nor_a_hand_off_extends_the_lease(
     own_server: RedisServer, open_redis: OpenRedis
 ) -> None:
+    """Beats do: a worker that waits and has stopped beating loses its sessions all the same."""
     waiting, putting = open_two(own_server, open_redis)
     waiting.clock_offset_ms = putting.clock_offset_ms = StandingStill(NOW_MS)
     waiting.beat([Beat(session="worker", info=b"it")])
     [whole] = putting.sessions()
     waiting.clock_offset_ms = putting.clock_offset_ms = StandingStill(NOW_MS + 1_000)
-    assert waiting.await_claim("worker", "nonce-1", ALL, 1, 1) is None
-    assert putting.sessions()[0].expires_in_ms == whole.expires_in_ms
+    assert waiting.wait([Waiter("worker", ALL, "nonce-1")], 1) == []
     putting.put([new_job()])
     assert state_of(putting) is State.RUNNING
-    assert putting.sessions()[0].expires_in_ms == whole.expires_in_ms
-
-
-def test_nobody_is_on_the_list_for_longer_than_its_lease(own_server: RedisServer) -> None:
-    address = read_address(own_server.url(namespace=NAMESPACE))
-    waiting = RedisEngine(address, EngineOptions(lease_ms=200))
-    try:
-        arm(waiting)
-        with redis.Redis(port=own_server.port) as client:
-            name = keys.key(NAMESPACE, 0, "wait")
-            [*_, (_, until_ms)] = client.zrange(name, 0, -1, withscores=True)
-        assert until_ms < time.time() * 1000 + 200
-    finally:
-        waiting.shutdown()
+    assert putting.sessions()[0].expires_in_ms == whole.expires_in_ms - 1_000
 
 
 @pytest.mark.parametrize(
@@ -162,25 +157,11 @@ def test_one_in_whose_way_another_stood(own_server: RedisServer, open_redis: Ope
     assert putting.check() == []
 
 
-def test_who_waits_the_longest_is_first(own_server: RedisServer, open_redis: OpenRedis) -> None:
-    engines = [open_redis(own_server.url(namespace=NAMESPACE)) for _ in range(3)]
-    putting = engines.pop()
-    for number, waiting in enumerate(engines):
-        waiting.beat([Beat(session=f"worker-{number}", info=b"it")])
-        waiting.await_claim(f"worker-{number}", "nonce", Plan(), 1, 1)
-        time.sleep(0.005)  # the list knows milliseconds
-    for number in range(2):
-        putting.put([new_job(number)])
-        assert record_of(putting, f"job-{number:06d}").session == f"worker-{number}"
-
-
 def test_only_to_those_who_serve_its_queue(own_server: RedisServer, open_redis: OpenRedis) -> None:
     engines = [open_redis(own_server.url(namespace=NAMESPACE)) for _ in range(3)]
     putting = engines.pop()
     for waiting, queue in zip(engines, ("mail", "q"), strict=True):
-        waiting.beat([Beat(session=queue, info=b"it")])
-        waiting.await_claim(queue, "nonce", Plan(queues=(queue,)), 1, 1)
-        time.sleep(0.005)  # the list knows milliseconds
+        arm(waiting, "nonce", Plan(queues=(queue,)), queue)
     putting.put([new_job()])
     assert record_of(putting).session == "q"
 
@@ -229,21 +210,6 @@ def test_those_who_stand_in_no_line_are_in_nobodys_way(
     assert putting.check() == []
 
 
-def test_a_waiter_that_says_something_else_is_passed_over(
-    own_server: RedisServer, open_redis: OpenRedis
-) -> None:
-    """As one of another version may."""
-    waiting, putting = open_two(own_server, open_redis)
-    arm(waiting)
-    said = b"=" + msgspec.msgpack.encode(("channel", False, "worker", "nonce-2", 30_000))[1:]
-    with redis.Redis(port=own_server.port) as client:
-        soon_ms = time.time() * 1000 + 200  # so it is the first on the list
-        client.zadd(keys.key(NAMESPACE, 0, "wait"), {said: soon_ms})
-    putting.put([new_job()])
-    assert state_of(putting) is State.RUNNING
-    assert [claim.id for claim in ask(waiting)] == [JOB]
-
-
 def test_a_put_that_is_repeated_hands_nothing_over(
     own_server: RedisServer, open_redis: OpenRedis
 ) -> None:
@@ -269,10 +235,9 @@ def test_not_before_others_that_stand_in_line(
     arm(waiting, plan=Plan(queues=("q",)))
     putting.put([new_job(0), new_job(1, priority=5)])
     assert [state_of(putting, f"job-{number:06d}") for number in (0, 1)] == [State.READY] * 2
-    assert [claim.id for claim in ask(waiting)] == ["job-000001"]
+    assert [claim.id for claim in ask(waiting, plan=Plan(queues=("q",)))] == ["job-000001"]
     other = open_redis(own_server.url(namespace=NAMESPACE))
-    other.beat([Beat(session="other", info=b"it")])
-    assert other.await_claim("other", "nonce", Plan(queues=("mail",)), 1, 1) is None
+    arm(other, "nonce", Plan(queues=("mail",)), "other")
     putting.put([new_job(2)])
     assert state_of(putting, "job-000002") is State.READY
 
@@ -285,8 +250,8 @@ def test_not_to_a_session_that_is_gone(own_server: RedisServer, open_redis: Open
     assert state_of(putting) is State.READY
 
 
-def test_nobody_listens_any_more(own_server: RedisServer, open_redis: OpenRedis) -> None:
-    """The waiter is still on the list. Whatever its lease was, it is not made longer."""
+def test_a_worker_does_not_listen_any_more(own_server: RedisServer, open_redis: OpenRedis) -> None:
+    """It is still registered. Its lease is not made longer."""
     waiting, putting = open_two(own_server, open_redis)
     plain = open_redis(own_server.url(namespace="plain"))
     for engine in (waiting, putting, plain):
@@ -305,18 +270,15 @@ def test_nobody_listens_any_more(own_server: RedisServer, open_redis: OpenRedis)
     assert [claim.id for claim in ask(waiting)] == [JOB]
 
 
-def test_the_next_one_is_rung_for(own_server: RedisServer, open_redis: OpenRedis) -> None:
+def test_the_next_worker_is_handed_the_job(own_server: RedisServer, open_redis: OpenRedis) -> None:
     deaf, putting = open_two(own_server, open_redis)
     listening = open_redis(own_server.url(namespace=NAMESPACE))
     arm(deaf)
     own_server.tell("CLIENT", "KILL", "TYPE", "pubsub")
-    time.sleep(0.005)  # the list knows milliseconds
-    listening.beat([Beat(session="other", info=b"it")])
-    assert listening.await_claim("other", "nonce", Plan(), 1, 1) is None
+    arm(listening, "nonce", session="other")
     putting.put([new_job()])
-    batch = listening.await_claim("other", "nonce", Plan(), 1, 400)
-    assert batch is not None
-    assert [claim.id for claim in batch.claims] == [JOB]
+    assert state_of(putting) is State.RUNNING
+    assert [claim.id for claim in ask(listening, "nonce", session="other")] == [JOB]
 
 
 def test_the_message_is_lost(own_server: RedisServer, open_redis: OpenRedis) -> None:
@@ -325,9 +287,8 @@ def test_the_message_is_lost(own_server: RedisServer, open_redis: OpenRedis) -> 
     putting.put([new_job()])
     putting.put([new_job(1)])
     own_server.tell("CLIENT", "KILL", "TYPE", "pubsub")
-    waiting._bell.close()
-    waiting._waiting.nonce = ""  # as after an error
-    turn = waiting.turn("worker", (), "nonce-1", Plan(), 5)
+    waiting._wakeup.close()
+    turn = waiting.turn("worker", (), "nonce-1", Plan(), 5, is_last=True)
     assert [claim.id for claim in turn.batch.claims] == [JOB]
     assert putting.stats().totals == {"enqueued": 2}  # nothing was lost or given back on the way
     assert state_of(putting, "job-000001") is State.READY
@@ -342,15 +303,17 @@ def test_what_was_handed_over_is_given_back(own_server: RedisServer, open_redis:
     assert [claim.token for claim in ask(waiting, "nonce-2")] == ["nonce-2"]
 
 
-def test_a_message_under_an_earlier_nonce_is_not_heeded(
+def test_a_message_under_an_earlier_nonce_is_ignored(
     own_server: RedisServer, open_redis: OpenRedis
 ) -> None:
     waiting, putting = open_two(own_server, open_redis)
     arm(waiting)
     putting.put([new_job()])
     assert waiting.claim("worker", "nonce-1", Plan(), 1).claims  # by the usual way
-    assert waiting.await_claim("worker", "nonce-2", Plan(), 1, 200) is not None
-    assert waiting.await_claim("worker", "nonce-3", Plan(), 1, 1) is None
+    [wake_up] = waiting.wait([Waiter("worker", ALL, "nonce-2")], 1_000)
+    assert waiting.read_handoff(wake_up.handed, "nonce-2") is None
+    assert waiting.claim("worker", "nonce-2", ALL, 1, is_last=True).claims == ()
+    arm(waiting, "nonce-3")
     putting.put([new_job(1)])
     assert [claim.id for claim in ask(waiting, "nonce-3")] == ["job-000001"]
 
@@ -359,32 +322,16 @@ def test_a_message_under_an_earlier_nonce_is_not_heeded(
 def test_a_put_that_comes_too_late_leases_nothing(
     own_server: RedisServer, open_redis: OpenRedis, way: str
 ) -> None:
-    """The waiter has given up, and is on the list after all."""
+    """The session has given up, and its worker has not heard of that yet."""
     waiting, putting = open_two(own_server, open_redis)
     arm(waiting)
-    waiter = waiting._waiting.waiter
     if way == "release":
         waiting.release("worker", "nonce-1")
     else:
-        waiting.claim("worker", "nonce-1", Plan(), 1)
-    waiting._look(waiter, 500, Plan())
+        waiting.claim("worker", "nonce-1", Plan(), 1, is_last=True)
     putting.put([new_job()])
     assert state_of(putting) is State.READY
     assert [claim.token for claim in ask(waiting, "nonce-2")] == ["nonce-2"]
-
-
-@pytest.mark.parametrize("way", ["release", "claim"])
-def test_who_gives_up_is_on_the_list_no_more(
-    own_server: RedisServer, open_redis: OpenRedis, way: str
-) -> None:
-    waiting, _ = open_two(own_server, open_redis)
-    arm(waiting)
-    assert own_server.tell("ZCARD", f"{{{NAMESPACE}:p0}}:wait") == b":2\r\n"
-    if way == "release":
-        waiting.release("worker", "nonce-1")
-    else:
-        waiting.claim("worker", "nonce-1", Plan(), 1)
-    assert own_server.tell("ZCARD", f"{{{NAMESPACE}:p0}}:wait") == b":1\r\n"
 
 
 def test_a_server_that_restarts_under_it(own_server: RedisServer, open_redis: OpenRedis) -> None:
@@ -401,7 +348,6 @@ def test_a_process_has_one_connection_to_be_woken_by(
 ) -> None:
     engine = open_redis(own_server.url(namespace=NAMESPACE))
     for number in range(3):
-        engine.wait(Plan(), 1)
         arm(engine, f"nonce-{number}")
         engine.claim("worker", f"nonce-{number}", Plan(), 1)
     listed = own_server.tell("CLIENT", "LIST")
@@ -416,7 +362,7 @@ def test_without_the_right_to_publish_it_is_found(
     waiting, putting = (open_redis(own_server.url_for("mute")) for _ in range(2))
     arm(waiting)
     putting.put([new_job()])
-    assert waiting.await_claim("worker", "nonce-1", Plan(), 1, 1) is None
+    assert waiting.wait([Waiter("worker", ALL, "nonce-1")], 1) == []
     assert [claim.id for claim in waiting.claim("worker", "nonce-1", Plan(), 1).claims] == [JOB]
 
 
@@ -425,24 +371,20 @@ def test_a_database_that_was_emptied(own_server: RedisServer, open_redis: OpenRe
     arm(waiting)
     own_server.tell("FLUSHALL")
     putting.put([new_job()])
-    assert waiting.await_claim("worker", "nonce-1", Plan(), 1, 1) is None
-    assert [claim.id for claim in waiting.claim("worker", "nonce-1", Plan(), 1).claims] == [JOB]
+    assert [claim.id for claim in ask(waiting)] == [JOB]
 
 
 def test_nothing_is_handed_to_those_who_run_jobs_alone(
     own_server: RedisServer, open_redis: OpenRedis
 ) -> None:
-    """Nor do they take the ring that is meant for another."""
+    """Nor do they take a wake-up that is meant for another."""
     url = own_server.url(namespace=NAMESPACE)
     alone, waiting, putting = (open_redis(url) for _ in range(3))
-    alone.beat([Beat(session="solo", info=b"it")])
-    assert alone.await_claim("solo", "nonce", Plan(suspects=True), 1, 1) is None
-    time.sleep(0.005)  # the list knows milliseconds
+    arm(alone, "nonce", Plan(suspects=True), "solo")
     arm(waiting)
     putting.put([new_job(), new_job(1)])
     assert ask(waiting)
-    assert alone.await_claim("solo", "nonce", Plan(suspects=True), 1, 400) is not None  # rung too
-    assert alone.await_claim("solo", "nonce-2", Plan(suspects=True), 1, 1) is None
+    assert alone.wait([Waiter("solo", Plan(suspects=True), "nonce")], 100) == []
     arm(waiting, "nonce-9", Plan(queues=("mail",)))
     putting.put([new_job(2, queue="mail")])
     assert record_of(putting, "job-000002").session == "worker"
@@ -455,13 +397,86 @@ def test_a_message_may_come_in_pieces(
     monkeypatch: pytest.MonkeyPatch,
     by_driver: bool,
 ) -> None:
-    monkeypatch.setattr(bell, "SOCKETS_ARE_FILES", not by_driver)
+    monkeypatch.setattr(wakeup, "SOCKETS_ARE_FILES", not by_driver)
     waiting, putting = open_two(own_server, open_redis)
     arm(waiting)
-    body = os.urandom(3_000_000)
+    body = os.urandom(16_000)
+    own_server.tell("CLIENT", "PAUSE", "50")
     putting.put([new_job(payload=body)])
     assert [claim.payload for claim in ask(waiting)] == [body]
     assert record_of(putting).counters.starts == 1
+
+
+def test_a_large_job_is_claimed_in_the_usual_way(
+    own_server: RedisServer, open_redis: OpenRedis
+) -> None:
+    """It would not fit into a datagram to the child."""
+    waiting, putting = open_two(own_server, open_redis)
+    arm(waiting)
+    putting.put([new_job(payload=os.urandom(20_000))])
+    assert state_of(putting) is State.READY
+    assert waiting.wait([Waiter("worker", ALL, "nonce-1")], 1_000) == [WakeUp("worker")]
+    assert waiting.claim("worker", "nonce-1", ALL, 1, is_last=True).claims
+
+
+def test_a_worker_with_many_idle_sessions_is_handed_a_job_for_each(
+    own_server: RedisServer, open_redis: OpenRedis
+) -> None:
+    waiting, putting = open_two(own_server, open_redis)
+    waiters = [Waiter(f"worker-{number}", ALL, "nonce-1") for number in range(20)]
+    waiting.beat([Beat(session=one.session, info=b"it") for one in waiters])
+    assert waiting.wait(waiters, 1) == []
+    for number in range(25):
+        putting.put([new_job(number)])
+    records = [record_of(putting, f"job-{number:06d}") for number in range(25)]
+    assert {record.session for record in records[:20]} == {one.session for one in waiters}
+    assert [record.state for record in records[20:]] == [State.READY] * 5
+    woken: list[WakeUp] = []
+    while len(woken) < 20:
+        known = {wake_up.session for wake_up in woken}
+        woken += waiting.wait([one for one in waiters if one.session not in known], 1_000)
+    for wake_up in woken:
+        batch = waiting.read_handoff(wake_up.handed, "nonce-1")
+        assert batch is not None
+        [claim] = batch.claims
+        assert record_of(putting, claim.id).session == wake_up.session
+    assert putting.check() == []
+
+
+def test_registrations_of_workers_that_were_killed_are_removed(
+    own_server: RedisServer, open_redis: OpenRedis
+) -> None:
+    waiting, _ = open_two(own_server, open_redis)
+    names = [keys.key(NAMESPACE, 0, name) for name in ("waiters", "idle")]
+    with redis.Redis(port=own_server.port) as client:
+        waiting.stats()
+        for number in range(50):
+            ended = msgspec.msgpack.encode((1, "0", ["q"], ["gpu"], ["session", ""]))
+            client.hset(names[0], f"channel-{number}\x000", ended)
+            client.zadd(
+                names[1], {f"0q\0channel-{number}\x000": 0, f"0q+gpu\0channel-{number}\x000": 0}
+            )
+        for number in range(400):
+            arm(waiting, f"nonce-{number:03}")
+            if client.hlen(names[0]) == 2:
+                break
+        assert client.hlen(names[0]) == 2  # the sentinel, and the one that waits
+        assert client.zcard(names[1]) == 2
+
+
+def test_a_damaged_registration_is_in_no_other_workers_way(
+    own_server: RedisServer, open_redis: OpenRedis
+) -> None:
+    """The index names one that is not there."""
+    waiting, putting = open_two(own_server, open_redis)
+    name = keys.key(NAMESPACE, 0, "idle")
+    putting.stats()
+    with redis.Redis(port=own_server.port) as client:
+        client.zadd(name, {f"0q\0ghost-{number}\x000": 0 for number in range(40)})
+        arm(waiting)
+        putting.put([new_job(0), new_job(1)])
+        assert ask(waiting)
+        assert client.zcard(name) == 1
 
 
 def test_descriptors_may_be_many(own_server: RedisServer, open_redis: OpenRedis) -> None:
@@ -470,7 +485,6 @@ def test_descriptors_may_be_many(own_server: RedisServer, open_redis: OpenRedis)
     try:
         waiting, putting = open_two(own_server, open_redis)
         arm(waiting)
-        waiting.wait(Plan(), 1)
         putting.put([new_job()])
         assert [claim.id for claim in ask(waiting)] == [JOB]
     finally:
@@ -481,8 +495,8 @@ def test_descriptors_may_be_many(own_server: RedisServer, open_redis: OpenRedis)
 def test_only_to_those_who_listen_at_this_server(
     own_server: RedisServer, open_redis: OpenRedis
 ) -> None:
-    """Somebody who listens to everything is no waiter. And after a failover one may listen to what
-    is now a replica, which passes on all that is published."""
+    """A client that listens to everything is no worker. And after a failover a worker may listen to
+    what is now a replica, which passes on all that is published."""
     waiting, putting = open_two(own_server, open_redis)
     replica = private_server()
     try:
@@ -490,14 +504,15 @@ def test_only_to_those_who_listen_at_this_server(
         until(lambda: b"master_link_status:up" in replica.tell("INFO", "replication"), "a replica")
         arm(waiting)
         own_server.tell("CLIENT", "KILL", "TYPE", "pubsub")
-        channel = waiting._bell._inside.get().channel
+        here = waiting._wakeup._here.get()
+        channel = here.channel
         everything = listen(own_server, "psubscribe", "*")
         elsewhere = listen(replica, "subscribe", channel)
-        waiting._look(waiting._waiting.waiter, 60_000, Plan())  # it is still on the list
         putting.put([new_job()])
         assert state_of(putting) is State.READY
         for listener in (everything, elsewhere):
-            assert until(lambda: heard(listener), "a ring") == [b""]  # noqa: B023  # called at once
+            [message] = until(lambda: heard(listener), "a wake-up")  # noqa: B023  # called at once
+            assert message.startswith(b"?")
             listener.close()
     finally:
         replica.end()
@@ -518,28 +533,13 @@ def heard(listener: Any) -> list[bytes]:
 def test_a_right_to_listen_that_is_taken_away(
     own_server: RedisServer, open_redis: OpenRedis, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(bell, "PULSE_S", 0.0)
+    monkeypatch.setattr(wakeup, "PULSE_S", 0.0)
     rights = ("on", ">secret", "~*", "&*", "+@all")
     own_server.add_user("deaf", *rights)
     waiting, putting = (open_redis(own_server.url_for("deaf")) for _ in range(2))
     arm(waiting)
     own_server.add_user("deaf", *rights, "-subscribe")
-    for number in range(2, 5):  # it looks by itself
-        assert not (waiting.await_claim("worker", f"nonce-{number}", ALL, 1, 1) or Batch()).claims
+    for number in range(2, 5):  # renewals alone find work
+        assert waiting.wait([Waiter("worker", ALL, f"nonce-{number}")], 1) == []
     putting.put([new_job()])
-    assert [claim.id for claim in waiting.claim("worker", "nonce-9", Plan(), 1).claims] == [JOB]
-
-
-def test_a_put_that_fails_leaves_no_key_behind(
-    own_server: RedisServer, open_redis: OpenRedis
-) -> None:
-    """As one would that meets a waiter which it cannot read."""
-    putting = open_redis(own_server.url(namespace=NAMESPACE))
-    putting.stats()
-    own_server.tell("ZADD", f"{{{NAMESPACE}:p0}}:wait", "+inf", "=\x93")
-    job = new_job(idempotency_key="key")
-    with pytest.raises(EngineError):
-        putting.put([job])
-    own_server.tell("ZREM", f"{{{NAMESPACE}:p0}}:wait", "=\x93")
-    [placed] = putting.put([new_job(1, idempotency_key="key")])
-    assert (placed.id, placed.code) == ("job-000001", PutCode.CREATED)
+    assert [claim.id for claim in ask(waiting, "nonce-9")] == [JOB]

@@ -1,0 +1,119 @@
+-- Hand-off: the call that stores a job also leases it to an idle session, and publishes it to the session's
+-- worker. Nobody asks for that claim, so it must be the one that the session would have got: it waits under
+-- a nonce that was not used, and no other job comes before this one. A worker that does not listen at
+-- this server gets nothing: PUBLISH also counts clients that listen to everything, and it reaches clients
+-- of a replica, which it does not count.
+-- KEYS: job body ids ready due held sessions count idle waiters
+--@include heads
+--@include meta
+--@include nonces
+--@include waiters
+local may_hand_over = #ARGV == 5  -- one job alone
+local MOST_HANDED = 16384  -- bytes of a body: what is larger is claimed in the usual way
+local MOST_LINES = 8  -- so many lines that the worker does not serve are passed over
+
+local function first_between(from, to)
+  return call('ZRANGEBYLEX', key.ready, from, to, 'LIMIT', 0, 1)[1]
+end
+
+--@seldom has_any
+-- Whether something in a line could be claimed by this waiter.
+local function may_claim_from(waiter, line)
+  local plus = string.find(line, '+', 1, true)
+  local own = settings[plus and sub(line, 1, plus - 1) or line]
+  return not (own and own[QUEUE_PAUSED]) and has_labels(waiter, line)
+end
+
+-- Whether any line between two bounds has a job that this waiter could claim.
+local function has_any(waiter, from, to)
+  for _ = 1, MOST_LINES do
+    local head = first_between(from, to)
+    if not head then
+      return false
+    end
+    local line = sub(head, 2, string.find(head, '\0', 2, true) - 1)
+    if may_claim_from(waiter, line) then
+      return true
+    end
+    from = '(0' .. line .. '\1'
+  end
+  return true
+end
+--@end
+
+-- Whether a claim of this waiter would find nothing else.
+local function finds_nothing(waiter)
+  local due = call('ZRANGE', key.due, 0, 0, 'WITHSCORES')
+  if due[1] and due[1] ~= '' and tonumber(due[2]) <= now_ms then
+    return false
+  elseif not first_between('[0', '(1') then
+    return true
+  elseif #waiter[WAITS_IN] == 0 then
+    return not has_any(waiter, '[0', '(1')
+  end
+  for _, queue in ipairs(waiter[WAITS_IN]) do
+    if has_any(waiter, '[0' .. queue .. '\0', '(0' .. queue .. '\1')
+        or #waiter[WAITS_WITH] > 0 and has_any(waiter, '[0' .. queue .. '+', '(0' .. queue .. ',') then
+      return false
+    end
+  end
+  return true
+end
+
+-- A session that may have a job of a queue: its registration, and where it stands there.
+local function find_taker(queue)
+  local names = waiting_for('0', queue)
+  nobody_waits = #names == 0
+  local first = #names > 1 and time[2] % #names or 0
+  for number = 1, #names do
+    local name = names[(first + number - 1) % #names + 1]
+    local waiter = read_waiter(name)
+    for at = 1, waiter and #waiter[WAITING] or 0, 2 do
+      local session, nonce = waiter[WAITING][at], waiter[WAITING][at + 1]
+      if nonce ~= '' then
+        local is_known, is_gone, latest = find_session(session)
+        if is_known and not is_gone and is_before(latest, nonce) then
+          if (tonumber(redis.pcall('PUBSUB', 'NUMSUB', channel_of(name))[2]) or 0) > 0 then
+            return name, waiter, at
+          end
+          break
+        end
+      end
+    end
+  end
+end
+
+-- Store a job and have an idle session run it; whether that was possible, or it was stored before. The
+-- worker is told last, when all is written and so true. If that fails, the claim is made in the usual
+-- way: it finds what is held under its nonce.
+local function hand_over(head, body, unique)
+  local id, queue, ends_ms = head[1], head[3], expires_ms(head)
+  if due_ms_of(head) > now_ms or ends_ms >= 0 and ends_ms <= now_ms
+      or settings[queue] or string.find(queue, '+', 1, true) or #body > MOST_HANDED then
+    return false
+  end
+  local name, waiter, at = find_taker(queue)
+  if not name or not finds_nothing(waiter) then
+    return false
+  end
+  local session, nonce = waiter[WAITING][at], waiter[WAITING][at + 1]
+  local running = call('HGET', key.count, queue .. '\0running')
+  local number = sequence + 1
+  local bytes = new_record(head, number, 0, unique, 1, 'running', session, nonce)
+  if call('HSETNX', key.job, id, bytes) == 0 then
+    return true
+  end
+  call('HSET', key.body, id, body)
+  call('ZADD', key.ids, '0', id)
+  call('ZADD', key.held, '0', session .. '\0' .. nonce .. '\0' .. id)
+  call('HSET', key.sessions, session, '0' .. nonce)
+  call('HSET', key.count, queue .. '\0running', (running or 0) + 1)
+  call('HSET', key.meta, 'sequence', text_of(number), 'enqueued', text_of(stored_enqueued + 1))
+  table.remove(waiter[WAITING], at)
+  table.remove(waiter[WAITING], at)
+  keep_waiter(name, waiter)
+  redis.pcall('PUBLISH', channel_of(name),
+    '!' .. struct.pack('>HHH', #session, #id, #bytes) .. session .. id .. bytes .. body)
+  sequence, stored_sequence = number, number
+  return true
+end

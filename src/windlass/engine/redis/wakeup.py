@@ -1,0 +1,309 @@
+"""Waiting for work in Redis, on behalf of the idle sessions of a worker.
+
+1. All of them share one registration in each partition, renewed about once a second, and one
+   connection, which listens on a channel of the worker's own.
+2. Registering and looking for work are one step in the server, so no wake-up falls in between.
+3. A call that makes jobs ready takes as many idle sessions off their registrations and publishes
+   their names, or the job itself (`handoff`). Only speed depends on these messages.
+4. A connection on which nothing is published looks like one that was cut without a word: the worker
+   subscribes again every few seconds, and reconnects when that was not answered.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import secrets
+import ssl
+import threading
+import time
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, Final
+
+import hiredis
+import msgspec
+import redis
+
+from windlass.engine.contract import Plan, Waiter, WakeUp
+from windlass.engine.redis import arguments, handoff, keys, scripts
+from windlass.engine.redis.connection import Server
+from windlass.engine.redis.pool import Link
+from windlass.engine.waiting import SOCKETS_ARE_FILES, OfThisProcess, await_readable, new_nudge
+
+#: How long a subscription may take, in seconds.
+_PATIENCE_S: Final = 1.0
+_MOST_BYTES: Final = 65_536
+#: More messages are not kept until they are asked for: a renewal finds what they were about.
+_MOST_MESSAGES: Final = 1000
+#: How often to see whether the connection still stands, in seconds.
+PULSE_S: Final = 5.0
+#: A registration is renewed after so many seconds for each partition, so that a worker makes one
+#: call a second; and after `MOST_RENEW_S` at the latest.
+RENEW_S: Final = 1.0
+MOST_RENEW_S: Final = 5.0
+#: When something falls due, workers look one after the other, so many seconds apart, so that the
+#: first of them leaves little to be found by the others.
+_APART_S: Final = 0.0001
+_MOST_APART_S: Final = 0.02
+
+_encode = msgspec.msgpack.Encoder().encode
+
+#: `register(channel, lasts_ms, plans)`, with plans for each partition, gives the reply of each.
+Register = Callable[[str, int, Sequence[bytes]], Sequence[Sequence[int]]]
+
+
+class Wakeup:
+    """The waiting of one engine object."""
+
+    def __init__(self, server: Server, partitions: int, register: Register) -> None:
+        self._partitions = partitions
+        self._renew_s = min(RENEW_S * partitions, MOST_RENEW_S)
+        self._register = register
+        self._here = OfThisProcess(lambda: _Registration(server))
+
+    def wait(self, waiters: Sequence[Waiter], timeout_ms: int) -> list[WakeUp]:
+        here = self._here.get()
+        until = time.monotonic() + timeout_ms / 1000
+        if here.must_register(waiters):
+            found = self._renew(here, waiters)
+            if found:
+                return found
+        if waiters:
+            until = min(until, here.renew_at)
+        woken: list[WakeUp] = []
+        for message in here.hear(until):
+            woken += handoff.wake_ups(message)
+        here.woken += woken
+        return _meant_for(waiters, woken) if woken else woken
+
+    def _renew(self, here: _Registration, waiters: Sequence[Waiter]) -> list[WakeUp]:
+        """Register, or register that there is nothing any more. Sessions for which there is work
+        now are woken, and are not registered."""
+        if waiters:
+            here.subscribe()
+        plans = here.plans_of(waiters)
+        lasts_ms = round(2 * self._renew_s * 1000) + 500
+        # Partitions wake sessions from the last one back, each beginning with another one.
+        orders = [
+            [(number, plan, _rotated(some, part, self._partitions)) for number, plan, some in plans]
+            for part in range(self._partitions)
+        ]
+        packed = [_encode([_of_plan(*each) for each in order]) for order in orders]
+        replies = self._register(here.channel, lasts_ms, packed)
+        sessions: set[str] = set()
+        for order, reply in zip(orders, replies, strict=True):
+            for (_, _, some), found in zip(order, reply[2:], strict=True):
+                sessions.update(waiter.session for waiter in some[len(some) - found :])
+        woken = [WakeUp(session) for session in sorted(sessions)]
+        here.note(waiters, time.monotonic() + min(self._renew_s, _due_in_s(replies)))
+        here.woken += woken
+        return woken
+
+    def nudge(self) -> None:
+        self._here.get().nudge.give()
+
+    def close(self) -> None:
+        self._here.close()
+
+
+def _meant_for(waiters: Sequence[Waiter], woken: Sequence[WakeUp]) -> list[WakeUp]:
+    """Messages may come for sessions that wait no longer: what they held is claimed or given back
+    under its nonce, and to look is then for another session."""
+    waiting = {waiter.session for waiter in waiters}
+    meant = [wake_up for wake_up in woken if wake_up.session in waiting]
+    if len(meant) < len(woken):
+        left = waiting.difference(wake_up.session for wake_up in meant)
+        number = sum(not one.handed and one.session not in waiting for one in woken)
+        meant += [WakeUp(session) for session in sorted(left)[:number]]
+    return meant
+
+
+def _rotated(waiters: list[Waiter], part: int, parts: int) -> list[Waiter]:
+    at = part * len(waiters) // parts
+    return waiters[at:] + waiters[:at]
+
+
+def _of_plan(number: int, plan: Plan, waiters: Iterable[Waiter]) -> tuple[object, ...]:
+    sessions: list[str] = []
+    for waiter in waiters:
+        arguments.check_name("session", waiter.session)
+        arguments.check_name("nonce", waiter.nonce)
+        sessions += (waiter.session, waiter.nonce)
+    return number, "1" if plan.suspects else "0", plan.queues, plan.labels, sessions
+
+
+def _due_in_s(replies: Sequence[Sequence[int]]) -> float:
+    """In how many seconds something falls due that this worker should look for."""
+    in_ms = min((reply[0] for reply in replies if reply[0] >= 0), default=None)
+    if in_ms is None:
+        return MOST_RENEW_S
+    others = max(reply[1] for reply in replies) - 1
+    return in_ms / 1000 + random.uniform(0, min(_MOST_APART_S, others * _APART_S))
+
+
+class _Registration:
+    """What one process has registered, and the connection on which it hears of work."""
+
+    def __init__(self, server: Server) -> None:
+        self.channel = keys.channel(server.address.namespace, secrets.token_hex(8))
+        self.nudge = new_nudge()
+        self.renew_at = 0.0  # by the monotonic clock
+        self._numbers: dict[Plan, int] = {}
+        self._registered: frozenset[Waiter] = frozenset()
+        self.woken: list[WakeUp] = []  # since that was registered
+        self._is_nudged = False
+        self._server = server
+        self._connection: Link | None = None
+        self._asked_at = 0.0  # when the subscription was last sent
+        self._is_answered = False
+        self._messages: list[bytes] = []
+        self._reader = _new_reader()
+        self._reading = threading.Lock()  # `close` may come from another thread
+
+    # --------------------------------------------------------------------- what is registered
+
+    def must_register(self, waiters: Sequence[Waiter]) -> bool:
+        self._forget_woken()
+        if frozenset(waiters) != self._registered:
+            return True
+        if not waiters:
+            return False
+        return self._connection is None or time.monotonic() >= self.renew_at
+
+    def plans_of(self, waiters: Sequence[Waiter]) -> list[tuple[int, Plan, list[Waiter]]]:
+        """What waits under each plan, and that nothing waits any more under those which were
+        registered before. A plan keeps its number."""
+        groups: dict[Plan, list[Waiter]] = {waiter.plan: [] for waiter in self._registered}
+        for waiter in waiters:
+            groups.setdefault(waiter.plan, []).append(waiter)
+        for plan in groups:
+            self._numbers.setdefault(plan, len(self._numbers))
+        return [(self._numbers[plan], plan, some) for plan, some in groups.items()]
+
+    def note(self, waiters: Sequence[Waiter], renew_at: float) -> None:
+        self._registered, self.renew_at = frozenset(waiters), renew_at
+
+    def _forget_woken(self) -> None:
+        """The server does not wait for these any more. Done late: the sessions come first."""
+        if self.woken:
+            sessions = {wake_up.session for wake_up in self.woken}
+            left = (one for one in self._registered if one.session not in sessions)
+            self._registered, self.woken = frozenset(left), []
+
+    # ------------------------------------------------------------------------------- listening
+
+    def subscribe(self) -> None:
+        """Listen on the channel; while that fails, renewals alone find work."""
+        if self._connection is not None and time.monotonic() < self._asked_at + PULSE_S:
+            return
+        self._read()
+        with self._reading:
+            if not self._is_answered:
+                self._drop()
+            is_new = self._connection is None
+            try:
+                self._ask()
+                if is_new:
+                    self._await_answer()
+            except (redis.exceptions.RedisError, OSError):
+                self._drop()
+
+    def _ask(self) -> None:
+        if self._connection is None:
+            self._connection = self._server.connect(_PATIENCE_S)
+        command = scripts.pack(b"SUBSCRIBE", self.channel.encode())
+        self._connection.send_packed_command([command], check_health=False)
+        self._asked_at, self._is_answered = time.monotonic(), False
+
+    def _await_answer(self) -> None:
+        """Only then may the channel be registered. Something else may make the socket readable
+        first, as TLS itself does."""
+        deadline = time.monotonic() + _PATIENCE_S
+        self._take_in()
+        while not self._is_answered:
+            socket, left_s = self._socket(), deadline - time.monotonic()
+            if socket is None or left_s <= 0:
+                raise TimeoutError("a subscription was not answered")
+            await_readable([socket], left_s)
+            self._take_in()
+
+    def hear(self, until: float) -> list[bytes]:
+        """Messages, as soon as there are some; none on a nudge, after the time, or when the
+        connection broke."""
+        while True:
+            is_broken = self._read()
+            messages, self._messages = self._messages, []
+            if messages or is_broken:
+                return messages
+            socket, nudged = self._socket(), self.nudge.descriptor
+            sources = [nudged] if socket is None else [nudged, socket]
+            ready = await_readable(sources, until - time.monotonic())
+            if nudged in ready:
+                self.nudge.take()
+                return []
+            if not ready:
+                return []
+
+    def _socket(self) -> int | None:
+        connection = self._connection
+        if connection is None or connection._sock is None:
+            return None
+        return int(connection._sock.fileno())
+
+    def _read(self) -> bool:
+        """Read what was published; whether the connection turned out to be broken."""
+        with self._reading:
+            if self._connection is None:
+                return False
+            try:
+                self._take_in()
+            except (redis.exceptions.RedisError, OSError):
+                self._drop()
+                return True
+            return False
+
+    def _take_in(self) -> None:
+        """A plain socket is read without the driver, which takes longer than the rest of a
+        wake-up."""
+        assert self._connection is not None
+        socket = self._connection._sock
+        if socket is None or not SOCKETS_ARE_FILES or isinstance(socket, ssl.SSLSocket):
+            while self._connection.can_read(0):
+                self._note_reply(self._connection.read_response())
+            return
+        try:
+            came = os.read(socket.fileno(), _MOST_BYTES)  # `recv` would wait for its time-out
+        except BlockingIOError:
+            return
+        if not came:
+            raise ConnectionResetError("the server has closed the connection")
+        self._reader.feed(came)
+        while (reply := self._reader.gets()) is not False:
+            self._note_reply(reply)
+
+    def _note_reply(self, reply: Any) -> None:
+        if isinstance(reply, Exception):  # the right to listen was taken away
+            raise redis.exceptions.ConnectionError(str(reply))
+        kind, _, message = reply
+        self._is_answered = True
+        if kind != b"message":
+            return
+        if message == handoff.RENEW:
+            self.renew_at = 0.0
+        if len(self._messages) < _MOST_MESSAGES:
+            self._messages.append(message)
+
+    def _drop(self) -> None:
+        connection, self._connection = self._connection, None
+        self._reader = _new_reader()
+        if connection is not None:
+            connection.disconnect()
+
+    def close(self) -> None:
+        with self._reading:
+            self._drop()
+        self.nudge.close()
+
+
+def _new_reader() -> hiredis.Reader:
+    return hiredis.Reader(protocolError=redis.exceptions.ConnectionError)

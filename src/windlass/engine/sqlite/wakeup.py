@@ -1,0 +1,334 @@
+"""Waking idle sessions, in this process and in others, the moment a job is committed.
+
+1. A worker owns a datagram socket for each of its plans, in a folder beside the database, and a
+   file that says what the plan is. While sessions wait under the plan, the name of the socket ends
+   in `.idle`.
+2. A commit that makes jobs ready sends each idle worker that can take some of them its share.
+3. The worker wakes as many of its sessions, and passes on what is left: another commit may have
+   been faster, or the worker has fewer idle sessions than its share.
+4. A worker first shows that it is idle and then looks for work once more, so no wake-up is lost;
+   and it looks by itself at the poll floor, so only speed depends on the sockets.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import random
+import socket
+import threading
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from windlass.engine.contract import Plan, Waiter, WakeUp
+from windlass.engine.waiting import POLL_FLOOR_MS, OfThisProcess, await_readable, new_nudge
+
+_LONGEST_SOCKET_PATH: Final = 100
+#: How often a wake-up is passed on before the poll floor has to find the job.
+_MOST_HOPS: Final = 4
+_MOST_BYTES: Final = 4096
+
+_encode = msgspec.json.Encoder().encode
+_decode_plan = msgspec.json.Decoder(Plan).decode
+
+
+class Ready(msgspec.Struct, frozen=True, array_like=True):
+    """Where jobs became ready: in which line, and whether they must run alone."""
+
+    line: str
+    suspects: bool = False
+
+
+class News(msgspec.Struct, frozen=True, array_like=True):
+    """The content of a datagram."""
+
+    ready: Ready
+    number: int
+    hops: int = 0
+
+    def is_for(self, plan: Plan) -> bool:
+        return plan.suspects == self.ready.suspects and plan.serves(self.ready.line)
+
+
+_decode_news = msgspec.json.Decoder(News).decode
+
+
+class Found(msgspec.Struct, frozen=True):
+    """What a look into the database found."""
+
+    ready: frozenset[Plan]  # plans with something to claim
+    due_in_ms: int | None  # until the next thing is due
+
+
+Look = Callable[[Iterable[Plan]], Found]
+
+
+class Wakeup:
+    """The waiting and waking of one engine object. With no folder, within this object only."""
+
+    def __init__(self, folder: Path | None) -> None:
+        self._here = OfThisProcess(lambda: _Sockets(folder))
+
+    def wait(self, waiters: Sequence[Waiter], timeout_ms: int, look: Look) -> list[WakeUp]:
+        here = self._here.get()
+        woken = here.look(waiters, look)
+        if not woken:
+            until = time.monotonic() + timeout_ms / 1000
+            woken = here.hear(waiters, min(until, here.look_at) if waiters else until)
+        here.waiting = set(waiters).difference(woken)
+        here.show(waiter.plan for waiter in here.waiting)
+        return [WakeUp(waiter.session) for waiter in woken]
+
+    def nudge(self) -> None:
+        self._here.get().nudge.give()
+
+    def wake(self, made_ready: Mapping[Ready, int]) -> None:
+        """Wake sessions that can take what a commit has made ready."""
+        news = [News(ready, number) for ready, number in made_ready.items() if number > 0]
+        if news:
+            self._here.get().send(news)
+
+    def close(self) -> None:
+        self._here.close()
+
+
+class _Sockets:
+    """The sockets and the pipe of one engine object in one process."""
+
+    def __init__(self, folder: Path | None) -> None:
+        self.nudge = new_nudge()
+        self.waiting: set[Waiter] = set()  # what the last wait left waiting
+        self.look_at = 0.0  # when to look next, by the monotonic clock
+        self._is_alone = folder is None
+        self._folder = folder if hasattr(socket, "AF_UNIX") else None
+        self._folder_fd: int | None = None  # opened when a path is too long for a socket
+        self._prefix = f"{os.getpid()}-{os.urandom(4).hex()}"
+        self._own: dict[Plan, _Own] = {}
+        self._sender: socket.socket | None = None
+        self._plans: dict[str, Plan | None] = {}  # of other workers
+        self._lock = threading.Lock()
+        self._shown: frozenset[Plan] = frozenset()  # under which sessions wait
+        self._kept: list[News] = []  # for an engine that is alone
+
+    # ------------------------------------------------------------------------------ the waiter
+
+    def look(self, waiters: Sequence[Waiter], look: Look) -> list[Waiter]:
+        """Those for which there is work already. Sessions that begin to wait are looked for at
+        once, all of them at the poll floor and when something falls due."""
+        now = time.monotonic()
+        is_time = now >= self.look_at
+        asking = [one for one in waiters if is_time or one not in self.waiting]
+        if not asking:
+            return []
+        self.show(waiter.plan for waiter in waiters)
+        found = look({waiter.plan for waiter in asking})
+        floor_s = POLL_FLOOR_MS / 1000
+        due_s = floor_s if found.due_in_ms is None else found.due_in_ms / 1000
+        self.look_at = min(now + floor_s if is_time else self.look_at, now + due_s)
+        return [one for one in asking if one.plan in found.ready]
+
+    def hear(self, waiters: Sequence[Waiter], until: float) -> list[Waiter]:
+        """The waiters that news have come for until then; none on a nudge."""
+        own = {one.socket.fileno(): one.socket for one in self._own.values()}
+        while True:
+            news = self._take_kept()
+            if not news:
+                readable = await_readable([self.nudge.descriptor, *own], until - time.monotonic())
+                if not readable:
+                    return []
+                if self.nudge.descriptor in readable:
+                    self.nudge.take()
+                    news = self._take_kept()
+                    if not news:
+                        return []
+                for descriptor in readable:
+                    if descriptor in own:
+                        news += _receive(own[descriptor])
+            woken = self._share_out(news, waiters)
+            if woken:
+                return woken
+
+    def _share_out(self, news: Iterable[News], waiters: Sequence[Waiter]) -> list[Waiter]:
+        woken: list[Waiter] = []
+        left: list[News] = []
+        for one in news:
+            able = [w for w in waiters if w not in woken and one.is_for(w.plan)][: one.number]
+            woken += able
+            if len(able) < one.number:
+                left.append(News(one.ready, one.number - len(able), one.hops + 1))
+        if left and not self._is_alone:
+            self.show(waiter.plan for waiter in waiters if waiter not in woken)
+            self.send([one for one in left if one.hops <= _MOST_HOPS])
+        return woken
+
+    def _take_kept(self) -> list[News]:
+        with self._lock:
+            kept, self._kept = self._kept, []
+        return kept
+
+    def show(self, plans: Iterable[Plan]) -> None:
+        """Show under which plans sessions wait."""
+        wanted = self._shown = frozenset(plans)
+        if not wanted:
+            self._take_kept()
+        for plan in wanted.difference(self._own):
+            own = self._bind(len(self._own), plan)
+            if own is None:
+                return
+            self._own[plan] = own
+        for plan, own in self._own.items():
+            if own.is_idle != (plan in wanted):
+                own.is_idle = not own.is_idle
+                before, after = ("busy", "idle") if own.is_idle else ("idle", "busy")
+                with contextlib.suppress(FileNotFoundError):  # the folder was removed: polling
+                    os.rename(self._path(f"{own.name}.{before}"), self._path(f"{own.name}.{after}"))
+
+    def _bind(self, number: int, plan: Plan) -> _Own | None:
+        if self._folder is None:
+            return None
+        name = f"{self._prefix}-{number}"
+        self._folder.mkdir(mode=0o700, exist_ok=True)
+        self._sweep()
+        bound = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+        bound.setblocking(False)
+        try:
+            bound.bind(self._path(f"{name}.busy"))
+            os.chmod(self._path(f"{name}.busy"), 0o600)
+            file = os.open(self._folder / f"{name}.plan", os.O_WRONLY | os.O_CREAT, 0o600)
+            with os.fdopen(file, "wb") as stream:
+                stream.write(_encode(plan))
+        except OSError:  # too long a path, or no sockets on this file system: polling remains
+            bound.close()
+            self._folder = None
+            return None
+        return _Own(name, bound)
+
+    def _sweep(self) -> None:
+        """Remove what killed processes left; a socket that lives accepts a connection."""
+        assert self._folder is not None
+        names = os.listdir(self._folder)
+        for name in names:
+            stem, _, ending = name.rpartition(".")
+            if ending == "plan":
+                is_left = f"{stem}.idle" not in names and f"{stem}.busy" not in names
+                if is_left and not self._has_socket(stem):
+                    self._unlink(name)
+            elif self._is_dead(name):
+                self._unlink(name)
+
+    def _has_socket(self, stem: str) -> bool:
+        return any(os.path.exists(self._path(f"{stem}.{end}")) for end in ("idle", "busy", "idle"))
+
+    def _is_dead(self, name: str) -> bool:
+        with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as probe:
+            try:
+                probe.connect(self._path(name))
+            except ConnectionRefusedError:
+                return True
+            except OSError:  # it was renamed or removed meanwhile
+                return False
+            return False
+
+    # ------------------------------------------------------------------------------- the waker
+
+    def send(self, news: Sequence[News]) -> None:
+        """Give each idle worker that can take some of it its share."""
+        if self._is_alone:
+            wanted = [one for one in news if any(map(one.is_for, self._shown))]
+            with self._lock:
+                self._kept += wanted
+            if wanted:
+                self.nudge.give()
+            return
+        names = self._idle_names()
+        for one in news if names else ():
+            able = [name for name in names if self._may_take(name, one)]
+            left = one.number
+            for position, name in enumerate(able):
+                share = -(-left // (len(able) - position))
+                if share and self._send(name, News(one.ready, share, one.hops)):
+                    left -= share
+
+    def _idle_names(self) -> list[str]:
+        if self._folder is None:
+            return []
+        try:
+            names = [name for name in os.listdir(self._folder) if name.endswith(".idle")]
+        except FileNotFoundError:
+            return []
+        random.shuffle(names)
+        return names
+
+    def _may_take(self, name: str, news: News) -> bool:
+        """As far as is known here: a worker passes on what it cannot take."""
+        stem = name.removesuffix(".idle")
+        if stem not in self._plans:
+            assert self._folder is not None
+            try:
+                self._plans[stem] = _decode_plan((self._folder / f"{stem}.plan").read_bytes())
+            except (OSError, msgspec.DecodeError):
+                return True
+        plan = self._plans[stem]
+        return plan is None or news.is_for(plan)
+
+    def _send(self, name: str, news: News) -> bool:
+        if self._sender is None:
+            self._sender = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+            self._sender.setblocking(False)
+        try:
+            self._sender.sendto(_encode(news), self._path(name))
+        except FileNotFoundError:
+            return False  # it has just stopped waiting
+        except ConnectionRefusedError:  # its process is gone
+            self._unlink(name)
+            self._unlink(name.removesuffix("idle") + "plan")
+            return False
+        except OSError:
+            return True  # its buffer is full: it has been woken often enough
+        return True
+
+    def _unlink(self, name: str) -> None:
+        with contextlib.suppress(OSError):
+            os.unlink(self._path(name))
+
+    def _path(self, name: str) -> str:
+        """The path of a socket, through a descriptor of the folder where it would be too long."""
+        assert self._folder is not None
+        plain = str(self._folder / name)
+        if len(os.fsencode(plain)) <= _LONGEST_SOCKET_PATH:
+            return plain
+        if self._folder_fd is None:
+            self._folder_fd = os.open(self._folder, os.O_RDONLY)
+        return f"/proc/self/fd/{self._folder_fd}/{name}"
+
+    def close(self) -> None:
+        for own in self._own.values():
+            own.socket.close()
+            for ending in ("idle", "busy", "plan"):
+                self._unlink(f"{own.name}.{ending}")
+        if self._sender is not None:
+            self._sender.close()
+        if self._folder_fd is not None:
+            os.close(self._folder_fd)
+        self.nudge.close()
+
+
+class _Own:
+    """A socket of this process, for one plan."""
+
+    def __init__(self, name: str, bound: socket.socket) -> None:
+        self.name = name
+        self.socket = bound
+        self.is_idle = False
+
+
+def _receive(own: socket.socket) -> list[News]:
+    received: list[News] = []
+    with contextlib.suppress(BlockingIOError):
+        while True:
+            received.append(_decode_news(own.recv(_MOST_BYTES)))
+    return received

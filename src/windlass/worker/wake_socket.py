@@ -1,0 +1,86 @@
+"""How an idle child is woken: a pair of datagram sockets, one pair for each child.
+
+The waiter of a worker sends an empty datagram when there may be something to claim, or a job that
+was handed off. A datagram arrives whole or not at all, so a child that does not read never leaves
+half a message behind and never holds up the others.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+from contextlib import suppress
+from typing import Final
+
+from windlass.engine.waiting import await_readable, new_nudge
+
+#: Enough for a job that is handed off; some systems allow datagrams of 2 kB by default.
+_BUFFER_BYTES: Final = 65_536
+#: Have the child look by itself.
+LOOK: Final = b""
+
+
+class WakeSender:
+    """The waiter's end."""
+
+    def __init__(self, connection: socket.socket) -> None:
+        self._connection = connection
+
+    def send(self, message: bytes) -> None:
+        """A child that is gone, or does not read, is dealt with by other means. One that cannot be
+        handed its job is told to look: its claim finds the job."""
+        try:
+            self._connection.send(message)
+        except OSError:
+            with suppress(OSError):
+                self._connection.send(LOOK)
+
+    def close(self) -> None:
+        self._connection.close()
+
+
+class WakeReceiver:
+    """The child's end, used by one thread but for `nudge`."""
+
+    def __init__(self, connection: socket.socket) -> None:
+        self._connection = connection
+        self._connection.setblocking(False)
+        self._nudge = new_nudge()
+
+    def receive(self, timeout_s: float) -> bytes | None:
+        """The next message; None on a nudge, or after the time."""
+        descriptor = self._connection.fileno()
+        ready = await_readable([descriptor, self._nudge.descriptor], timeout_s)
+        if self._nudge.descriptor in ready:
+            self._nudge.take()
+        if descriptor in ready:
+            with suppress(OSError):
+                return self._connection.recv(_BUFFER_BYTES)
+        return None
+
+    def nudge(self) -> None:
+        """Make a `receive` that is under way, or the next one, return. From any thread."""
+        self._nudge.give()
+
+    def close(self) -> None:
+        self._connection.close()
+        self._nudge.close()
+
+
+def open_wake_pair() -> tuple[WakeSender, socket.socket]:
+    """The waiter's end, and the socket for the child to inherit."""
+    ours, theirs = (
+        socket.socketpair(socket.AF_UNIX, socket.SOCK_DGRAM)
+        if hasattr(socket, "AF_UNIX")
+        else socket.socketpair()
+    )
+    ours.setblocking(False)
+    with suppress(OSError):
+        ours.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, _BUFFER_BYTES)
+    return WakeSender(ours), theirs
+
+
+def join_wake_pair(descriptor: int) -> WakeReceiver:
+    """The child's end, from the descriptor it inherited and does not pass on."""
+    os.set_inheritable(descriptor, False)
+    return WakeReceiver(socket.socket(fileno=descriptor))
