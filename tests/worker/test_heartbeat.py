@@ -46,17 +46,18 @@ def bury_letters(url: str, number: int) -> None:
 def _do_nothing(text: str) -> None: ...
 
 
+@pytest.mark.parametrize("number", [24, pytest.param(200, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("partitions", [1, 4])
 def test_beats_go_on_while_large_dead_letters_are_swept(
-    server: RedisServer, tmp_path: Path, partitions: int
+    server: RedisServer, tmp_path: Path, partitions: int, number: int
 ) -> None:
     url = f"{server.url(namespace='letters')}&partitions={partitions}"
-    bury_letters(url, 24)
+    bury_letters(url, number)
     yard = Yard(tmp_path, f"{LEASE_S}s", "1s", 3, url)
     engine = yard.app.engine
     with Proxy(server.port) as proxy:
         proxy.drip(PIECE_BYTES, EVERY_S)
-        job = yard.plain("long", "sleep:60")
+        job = yard.plain("long", "sleep:600")
         worker = yard.start(url=url.replace(f":{server.port}/", f":{proxy.port}/"))
         yard.await_start("long")
 
@@ -65,7 +66,7 @@ def test_beats_go_on_while_large_dead_letters_are_swept(
             time.sleep(LEASE_S / 10)
             return len(engine.find(Filter(state=State.DEAD)).records) <= 4
 
-        until(is_swept, "the sweep of 20 MB", 60)
+        until(is_swept, f"the sweep of {number} MB", 20 + number)
         assert (yard.record(job).state, yard.record(job).counters.losses) == (State.RUNNING, 0)
         assert "is gone" not in worker.log()
     yard.close()

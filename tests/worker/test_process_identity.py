@@ -44,11 +44,7 @@ def test_a_pid_that_is_used_again_is_another_process() -> None:
     assert has_ended(os.getpid(), start_of(os.getpid()) - 1)
 
 
-@pytest.mark.parametrize(
-    ("pid", "start"),
-    [(0, 1), (-1, 1), (1 << 70, 1), (os.getpid(), 0)],
-    ids=["none", "negative", "too large", "without a start"],
-)
+@pytest.mark.parametrize(("pid", "start"), [(0, 1), (-1, 1), (1 << 70, 1), (1, 0)])
 def test_what_says_nothing_is_no_proof(pid: int, start: int) -> None:
     assert not has_ended(pid, start)
 

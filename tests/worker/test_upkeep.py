@@ -159,7 +159,7 @@ def test_nobody_beats_for_a_child_that_does_not_run(office: Office) -> None:
     assert office.child.table.confirmed_beat() == 0
 
 
-@pytest.mark.parametrize("verb", ["tend", "claim", "close", "examine"])
+@pytest.mark.parametrize("verb", ["tend", "stats", "close", "examine"])
 def test_beats_wait_for_no_other_call(office: Office, verb: str) -> None:
     """Of the upkeep, which may take as long as a slow link makes it take."""
     gate, entered = Event(), Event()

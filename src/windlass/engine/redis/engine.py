@@ -204,15 +204,16 @@ class RedisEngine(Caller):
 
     def introductions(self, prefix: str, cursor: str | None = None) -> Introductions:
         """One partition after the other: each has those that are at home in it."""
-        partition, begin = cursor.split(":") if cursor else ("0", "0")
-        packed = arguments.of_texts((begin, prefix))
-        ((then, *found),) = self._run([self._call(int(partition), "introductions", packed)])
+        partition, last_ms, last = cursor.split(":", 2) if cursor else ("0", "0", "")
+        packed = arguments.of_texts((prefix, last_ms, last))
+        (reply,) = self._run([self._call(int(partition), "introductions", packed)])
+        next_ms, name, *found = reply
         infos = zip(map(bytes.decode, found[::2]), found[1::2], strict=True)
-        if then != b"0":
-            return Introductions(dict(infos), f"{partition}:{then.decode()}")
+        if name:
+            return Introductions(dict(infos), f"{partition}:{next_ms.decode()}:{name.decode()}")
         following = int(partition) + 1
         is_last = following == self._partitions.number
-        return Introductions(dict(infos), None if is_last else f"{following}:0")
+        return Introductions(dict(infos), None if is_last else f"{following}:0:")
 
     # ----------------------------------------------------------------------------- operators
 

@@ -586,6 +586,24 @@ def test_what_sessions_say_is_found_by_the_beginning_of_their_names(world: World
     assert len(all_introductions(world.engine, "")) == len(names) + len(others) - 2
 
 
+def test_sessions_that_beat_meanwhile_hide_no_silent_one(world: World) -> None:
+    names = [f"host.{number:05}" for number in range(6 * BITE)]
+    for at in range(0, len(names), BITE):
+        world.engine.beat([Beat(session=name, info=b"x") for name in names[at : at + BITE]])
+        world.advance(1)
+    found: set[str] = set()
+    cursor, silent = None, set(names[::2])
+    while True:
+        bite = world.engine.introductions("host.", cursor)
+        found.update(bite.infos)
+        if bite.cursor is None:
+            break
+        cursor = bite.cursor
+        world.advance(1)
+        world.engine.beat([Beat(session=name) for name in names[1::2]][:BITE])
+    assert found >= silent
+
+
 def test_one_bite_of_what_sessions_say_is_bounded(world: World) -> None:
     names = [f"host.{number:05}" for number in range(10 * BITE)]
     for at in range(0, len(names), BITE):

@@ -1,21 +1,32 @@
--- One bite of what live sessions say of themselves, of those whose name begins with a text.
+-- One bite of what live sessions say of themselves, of those whose name begins with a text. Sessions are
+-- gone through by the end of their lease: one that beats meanwhile moves ahead and is seen again, and
+-- one that is silent is not passed over.
 -- KEYS: lease sessions
--- ARGV: 1-3 clock, 4 cursor ("0" at the beginning), 5 the text
--- Returns: {cursor ("0" at the end), session, info, session, info ...}
+-- ARGV: 1-3 clock, 4 the text, 5 the end of the lease and 6 the name of the session that was seen last
+--       ("0" and "" at the beginning)
+-- Returns: {the same two for the next call ("" and "" = all was seen), session, info, session, info ...}
 --@include constants
 --@include clock
 
-local prefix = ARGV[5]
-local found = call('HSCAN', key.sessions, ARGV[4], 'COUNT', CHUNK)
-local reply, fields = { found[1] }, found[2]
-for at = 1, #fields, 2 do
-  local field = fields[at]
-  if #field > 1 and sub(field, -1) == '\0' and sub(field, 1, #prefix) == prefix then
-    local session = sub(field, 1, -2)
-    if call('ZSCORE', key.lease, session) then
-      reply[#reply + 1] = session
-      reply[#reply + 1] = fields[at + 1]
-    end
+local prefix, last_ms, last = ARGV[4], ARGV[5], ARGV[6]
+local page
+if last ~= '' and tonumber(call('ZSCORE', key.lease, last) or -1) == tonumber(last_ms) then
+  local start = call('ZRANK', key.lease, last) + 1
+  page = call('ZRANGE', key.lease, start, start + CHUNK - 1, 'WITHSCORES')
+else
+  page = call('ZRANGEBYSCORE', key.lease, last_ms, '(+inf', 'WITHSCORES', 'LIMIT', 0, CHUNK)
+end
+local reply = { '', '' }
+if #page == 2 * CHUNK and page[#page - 1] ~= '' then
+  reply = { page[#page], page[#page - 1] }
+end
+for at = 1, #page, 2 do
+  local session = page[at]
+  local info = session ~= '' and sub(session, 1, #prefix) == prefix
+    and call('HGET', key.sessions, session .. '\0')
+  if info then
+    reply[#reply + 1] = session
+    reply[#reply + 1] = info
   end
 end
 return reply
