@@ -27,6 +27,7 @@ from windlass.engine.contract import (
     Succeeded,
     UniqueKey,
     Unroutable,
+    Waiter,
 )
 from windlass.engine.redis import keys, scripts
 from windlass.engine.redis.engine import RedisEngine
@@ -215,6 +216,20 @@ def test_an_entry_of_a_job_that_runs_does_not_start_it_again(place: Place) -> No
     (record,) = place.engine.get([id])
     assert record is not None
     assert record.state is State.SUCCEEDED
+
+
+@pytest.mark.parametrize("what", ["ready", "ready, too short", "ready, no line"])
+def test_a_job_can_be_put_while_a_session_waits(
+    place: Place, server: RedisServer, open_redis: OpenRedis, what: str
+) -> None:
+    """The hand-off looks at what stands in line before the job."""
+    waiting = open_redis(server.url(namespace=place._namespace))
+    place.engine.beat([Beat(session="idle", info=b"here")])
+    assert waiting.wait([Waiter("idle", Plan(), "1" * 32)], 1) == []
+    command, name, words = GHOSTS[what]
+    place.tell(command, name, *words)
+    (id,) = place.put(1)
+    assert id in [claim.id for claim in place.claim()] or place.engine.sessions()[0].held == (id,)
 
 
 def test_emptying_a_queue_leaves_what_runs(place: Place) -> None:

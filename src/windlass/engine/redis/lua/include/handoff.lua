@@ -31,7 +31,7 @@ local function has_any(waiter, from, to)
     if not head then
       return false
     end
-    local line = sub(head, 2, string.find(head, '\0', 2, true) - 1)
+    local line = sub(head, 2, (string.find(head, '\0', 2, true) or #head + 1) - 1)
     if may_claim_from(waiter, line) then
       return true
     end
