@@ -162,6 +162,10 @@ def live_with_a_waiter(url: str, folder: Path, tries: int = 1) -> None:
         walk = world.engine.repair(change=True)
         while walk.cursor is not None:
             walk = world.engine.repair(walk.cursor, change=True)
+        world.engine.beat([Beat(session=f"many-{number}", info=b"it") for number in range(501)])
+        seen = world.engine.introductions("many-")
+        assert seen.cursor is not None
+        world.engine.introductions("many-", seen.cursor)
         waiting, putting = variant.open(), variant.open()
         assert is_once(partial(is_woken, waiting, putting), tries)
         await_a_job(waiting, putting)
