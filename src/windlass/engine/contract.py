@@ -167,6 +167,9 @@ class EngineOptions(msgspec.Struct, frozen=True, kw_only=True):
     timeout_ms: int = 5_000  # how long a call may take before it fails as unavailable
     #: Connections that no other engine object of the process uses: a call waits for none of theirs.
     has_own_connections: bool = False
+    #: How many calls to a server this process may have under way at a time, each on a connection of
+    #: its own. The engine object that is opened first for a server decides for all that share.
+    most_calls: int = 3
 
 
 class Capability(StrEnum):

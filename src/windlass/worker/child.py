@@ -79,6 +79,8 @@ log = getLogger("windlass.worker")
 
 #: With the default of 5 ms, one spinning task makes every step of the other threads wait that long.
 SWITCH_INTERVAL_S = 0.0005
+#: The pump makes one call at a time, and jobs share the other one.
+MOST_CALLS = 2
 #: An engine that has not answered after so many seconds is told of.
 SLOW_S = 1.0
 #: How long a child that is to stop, and that no engine ever answered, waits for one, in seconds.
@@ -171,7 +173,9 @@ class Child:
             app.settings = msgspec.structs.replace(app.settings, url=url, sources=sources)
         app.wrap_engine(shield_engine)
         settings = app.settings
-        options = EngineOptions(lease_ms=settings.lease_ms, dead_ttl_ms=settings.dead_ttl_ms)
+        options = EngineOptions(
+            lease_ms=settings.lease_ms, dead_ttl_ms=settings.dead_ttl_ms, most_calls=MOST_CALLS
+        )
         engine = open_engine(settings.url, options)
         # An engine that is away costs time only; one that refuses us is for a person to see.
         with _telling_slowness(engine), suppress(EngineUnavailable):

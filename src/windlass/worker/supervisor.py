@@ -75,6 +75,8 @@ ECHO_S = 0.25
 CLOSE_S = 5.0
 #: The same when the engine has never answered: nothing was claimed that anybody knows of.
 UNANSWERED_S = 1.0
+#: Upkeep and the renewals of the waiter share one connection, beside those of heartbeat and waiter.
+MOST_CALLS = 1
 #: How long the waiter may take to end, in seconds.
 WAITER_S = 1.0
 #: How long jobs have, in seconds, when this worker is replaced by one with newer code.
@@ -246,7 +248,9 @@ class Supervisor:
     def _begin(self, ready: Ready) -> None:
         """The first child has told the settings."""
         configure_own(ready.log_level, ready.log_format)
-        options = EngineOptions(lease_ms=ready.lease_ms, dead_ttl_ms=ready.dead_ttl_ms)
+        options = EngineOptions(
+            lease_ms=ready.lease_ms, dead_ttl_ms=ready.dead_ttl_ms, most_calls=MOST_CALLS
+        )
         engine = open_engine(ready.url, options)
         self._grace_s = self._retirements.grace_s = ready.shutdown_grace_ms / 1000
         queues, labels = self._options.queues, self._options.labels

@@ -45,9 +45,7 @@ class Caller:
         self._address = address
         self._options = options
         self._limits = [b"%d" % options.lease_ms, b"%d" % options.dead_ttl_ms]
-        self._server = Server(
-            address, options.timeout_ms, has_own_connections=options.has_own_connections
-        )
+        self._server = Server(address, options)
         self._partitions = Partitions(address.partitions)
         self._prefixes: dict[tuple[str, int], Prefixes] = {}
         self._fitness: Fitness | None = None  # known once the server was found to be fit

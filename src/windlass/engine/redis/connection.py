@@ -22,6 +22,7 @@ from typing import Any, Final
 import msgspec
 import redis
 
+from windlass.engine.contract import EngineOptions
 from windlass.engine.redis.address import Address
 from windlass.engine.redis.pool import (
     LEAST_S,
@@ -84,13 +85,14 @@ _command_of: Final = attrgetter("command")
 class Server:
     """One server, as one engine object sees it."""
 
-    def __init__(
-        self, address: Address, timeout_ms: int, *, has_own_connections: bool = False
-    ) -> None:
+    def __init__(self, address: Address, options: EngineOptions) -> None:
         self.address = address
         self.has_forgotten = False  # a script: so it was restarted, or is another server
-        self.timeout_s = timeout_ms / 1000
-        self._pool = own_pool(address) if has_own_connections else pool_of(address)
+        self.timeout_s = options.timeout_ms / 1000
+        if options.has_own_connections:
+            self._pool = own_pool(address)
+        else:
+            self._pool = pool_of(address, options.most_calls)
 
     @property
     def location(self) -> str:

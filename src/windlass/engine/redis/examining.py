@@ -23,7 +23,6 @@ from windlass.core.sizes import describe_bytes
 from windlass.engine.contract import Finding, Grade
 from windlass.engine.redis import opening, scripts
 from windlass.engine.redis.address import Address
-from windlass.engine.redis.pool import MOST_CALLS
 from windlass.errors import EngineError, EngineUnavailable
 
 PARTS: Final = (b"server", b"clients", b"memory", b"persistence", b"replication")
@@ -196,8 +195,8 @@ def _connections(info: Info) -> Finding:
         return Finding(
             Grade.ADVICE,
             "connections",
-            f"{described}: each process of a worker has up to {MOST_CALLS + 1}, and whoever comes "
-            "when there are no more is refused. Raise maxclients",
+            f"{described}: a worker has three and two more for each child, and clients that come "
+            "when there are no more are refused. Raise maxclients",
         )
     return Finding(Grade.OK, "connections", described)
 

@@ -1,9 +1,9 @@
 """The connections of this process to one server, shared by all engine objects that use it, but for
 those that have a pool of their own.
 
-1. At most `MOST_CALLS` are in use at a time; with the one that a waiter listens on, a process has
-   four. Who finds all of them in use waits for its turn, and turns come in the order of asking:
-   one that calls again and again does not pass those that wait.
+1. At most `MOST_CALLS` are in use at a time, and fewer in the processes of a worker. When all
+   connections are busy, callers wait in the order of asking: one that calls again and again does
+   not pass those that wait.
 2. One that was not used for long is closed: it may have been cut on the way without a word.
 3. A forked child begins with none: sockets of its parent are left alone.
 4. `send` and `read` move bytes in pieces, and each piece has the whole time of a step: what is
@@ -33,7 +33,7 @@ from redis.retry import Retry
 
 from windlass.engine.redis.address import Address
 
-#: So many calls of one process are under way at a time.
+#: So many calls of one process are under way at a time, unless its engine objects want fewer.
 MOST_CALLS: Final = 3
 #: Any step is given so much time, however late it is: none at all would mean not to wait.
 LEAST_S: Final = 0.001
@@ -105,14 +105,15 @@ class Pool:
     _idle: list[tuple[Link, float]]  # and since when, the one used last at the end
     _awaited: deque[_Turn]  # the one asked for first at the left
 
-    def __init__(self, address: Address) -> None:
+    def __init__(self, address: Address, most_calls: int = MOST_CALLS) -> None:
         self._address = address
+        self._most_calls = most_calls
         self.begin_anew()
 
     def begin_anew(self) -> None:
         """Forget all connections. Another process may use them: they are not closed."""
         self._lock = threading.Lock()
-        self._free = MOST_CALLS
+        self._free = self._most_calls
         self._idle = []
         self._awaited = deque()
 
@@ -151,7 +152,7 @@ class Pool:
     def _await(self, turn: _Turn, timeout_s: float) -> Link | None:
         turn.has_come.acquire(timeout=max(0.0, timeout_s))
         if self._give_up(turn):
-            raise TimeoutError(f"{MOST_CALLS} other calls of this process are under way")
+            raise TimeoutError(f"{self._most_calls} other calls of this process are under way")
         return turn.link
 
     def _give_up(self, turn: _Turn) -> bool:
@@ -366,13 +367,14 @@ _OWN_POOLS: Final[weakref.WeakSet[Pool]] = weakref.WeakSet()
 _making = threading.Lock()
 
 
-def pool_of(address: Address) -> Pool:
-    """The pool of this process for a server, whatever is ours on it."""
+def pool_of(address: Address, most_calls: int = MOST_CALLS) -> Pool:
+    """The pool of this process for a server, whatever is ours on it; the first caller decides how
+    many calls may be under way at a time."""
     place = _place_of(address)
     with _making:
         pool = _POOLS.get(place)
         if pool is None:
-            pool = _POOLS[place] = Pool(place)
+            pool = _POOLS[place] = Pool(place, most_calls)
     return pool
 
 

@@ -1,0 +1,181 @@
+"""The waiter of a worker: which children it wakes, and what it does when the engine fails."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from threading import Event
+from typing import cast
+
+import pytest
+
+from tests.redis_server import private_server
+from tests.worker.faulty import Faulty, lose_request
+from tests.worker.yard import Yard, until
+from windlass import State
+from windlass.engine.contract import Engine, EngineOptions, NewJob, Plan, Released, Waiter
+from windlass.engine.url import open_engine
+from windlass.worker import waiter as waiter_module
+from windlass.worker.slots import SlotTable
+from windlass.worker.waiter import WorkerWaiter
+from windlass.worker.wake_socket import LOOK, WakeReceiver, open_wake_pair
+
+
+class Child:
+    """An idle child, as the waiter sees it."""
+
+    def __init__(self) -> None:
+        self.table = SlotTable.create(1)
+        self.table.close_descriptor()
+        self.wakes, woken = open_wake_pair()
+        self.woken = WakeReceiver(woken)
+        self.runs = True
+
+    def is_running(self) -> bool:
+        return self.runs
+
+    def close(self) -> None:
+        self.wakes.close()
+        self.woken.close()
+
+
+class Office:
+    """A waiter with one child on a file."""
+
+    def __init__(self, folder: Path) -> None:
+        options = EngineOptions(lease_ms=30_000, dead_ttl_ms=60_000)
+        url = f"sqlite:///{folder / 'jobs.db'}"
+        self.engine = open_engine(url, options)
+        self.engine.migrate()
+        self.faulty = Faulty(open_engine(url, options))
+        self.saw_suspects = Event()
+        self.waiter = WorkerWaiter(
+            cast(Engine, self.faulty), Plan(suspects=True), self.saw_suspects.set
+        )
+        self.child = Child()
+
+    def rest(self, session: str = "session") -> None:
+        self.waiter.rest(self.child, Waiter(session, Plan(queues=("q",))))
+
+    def put(self, id: str) -> None:
+        self.engine.put([NewJob(id=id, task="t", queue="q", payload=b"")])
+
+    def close(self) -> None:
+        self.faulty.faults.clear()
+        self.waiter.stop(10)
+        self.child.close()
+        self.engine.shutdown()
+
+
+@pytest.fixture
+def office(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Office]:
+    monkeypatch.setattr(waiter_module, "REMIND_S", 60.0)
+    office = Office(tmp_path)
+    office.waiter._remind_at = float("inf")
+    office.waiter.start()
+    yield office
+    office.close()
+
+
+def test_an_idle_child_is_woken_once(office: Office) -> None:
+    office.rest()
+    office.put("first")
+    assert office.child.woken.receive(10) == LOOK
+    office.put("second")
+    assert office.child.woken.receive(0.2) is None  # until it says again that it is idle
+    office.rest()
+    assert office.child.woken.receive(10) == LOOK
+
+
+def test_a_child_that_is_busy_is_not_woken(office: Office) -> None:
+    office.rest()
+    until(lambda: "wait" in office.faulty.calls, "a wait")
+    office.waiter.leave("session")
+    office.put("job")
+    assert office.child.woken.receive(0.2) is None
+
+
+def test_a_child_that_a_signal_stopped_is_not_waited_for(office: Office) -> None:
+    office.child.runs = False
+    office.rest()
+    office.put("job")
+    assert office.child.woken.receive(0.2) is None
+    office.child.runs = True
+    assert office.child.woken.receive(10) == LOOK
+
+
+def test_an_idle_child_looks_by_itself_now_and_then(office: Office) -> None:
+    office.waiter._remind_at = 0.0
+    office.rest()
+    assert office.child.woken.receive(10) == LOOK
+
+
+def test_jobs_that_must_run_alone_wake_the_supervisor(office: Office) -> None:
+    office.rest()
+    office.put("job")
+    assert office.engine.claim("holder", "nonce", Plan(), 1).claims
+    office.engine.finish([Released(id="job", token="nonce", started=False, alone=True)])
+    assert office.saw_suspects.wait(10)
+
+
+def test_after_a_failure_of_the_engine_it_waits_again(office: Office) -> None:
+    office.rest()
+    office.faulty.faults["wait"] = lambda real, _arguments: lose_request(real)
+    until(lambda: office.faulty.calls.count("wait") > 3, "some tries")
+    waited_at = office.child.table.waited_at()
+    office.put("job")
+    assert office.child.woken.receive(0.2) is None
+    assert office.child.table.waited_at() == waited_at  # so the child knows that it is alone
+    office.faulty.faults.clear()
+    assert office.child.woken.receive(10) == LOOK
+
+
+def test_no_error_ends_it(office: Office, caplog: pytest.LogCaptureFixture) -> None:
+    def fail(_real: object, _arguments: object) -> None:
+        raise RuntimeError("a bug")
+
+    office.faulty.faults["wait"] = fail
+    office.rest()
+    until(lambda: "the waiter of the worker failed" in caplog.text, "a word about it")
+    office.faulty.faults.clear()
+    office.put("job")
+    assert office.child.woken.receive(10) == LOOK
+
+
+def test_a_worker_has_three_connections_and_two_for_each_child(tmp_path: Path) -> None:
+    server = private_server()
+    try:
+        yard = Yard(tmp_path, "30s", "5s", 3, server.url())
+        try:
+            worker = yard.start(processes=2, slots=8)
+            worker.await_log("ready")
+            for number in range(200):
+                yard.coroutine(f"job-{number}", "enqueue")
+            yard.await_count(State.SUCCEEDED, 400)
+            supervisor, *children = _connections_of([worker.pid, *worker.children()], server.port)
+            assert 1 <= supervisor <= 3
+            assert children
+            assert all(1 <= number <= 2 for number in children)
+        finally:
+            yard.close()
+    finally:
+        server.end()
+
+
+def _connections_of(pids: list[int], port: int) -> list[int]:
+    """How many connections to a port each process has."""
+    remote = f":{port:04X}"
+    lines = Path("/proc/net/tcp").read_text().splitlines()[1:]
+    inodes = {line.split()[9] for line in lines if line.split()[2].endswith(remote)}
+    return [
+        sum(_inode(link) in inodes for link in Path(f"/proc/{pid}/fd").iterdir()) for pid in pids
+    ]
+
+
+def _inode(link: Path) -> str | None:
+    try:
+        found = re.fullmatch(r"socket:\[(\d+)\]", str(link.readlink()))
+    except OSError:  # it was closed meanwhile
+        return None
+    return found[1] if found else None
