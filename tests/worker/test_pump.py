@@ -247,8 +247,13 @@ def test_a_nudge_that_fails_holds_up_nobody(rig: Rig, monkeypatch: pytest.Monkey
     pump = rig.start()
     monkeypatch.setattr(pump._idle_wait, "nudge", fail)
     until(lambda: rig.rests, "a rest")
-    for _ in range(3):
-        assert rig.task.enqueue(1).result(timeout=20) == 1
+    rig.gate.clear()
+    job = rig.task.enqueue(1)
+    until(lambda: rig.starts == [1], "the start")
+    rounds = pump.rounds
+    until(lambda: pump.rounds > rounds, "a rest while it runs")
+    rig.gate.set()
+    assert job.result(timeout=20) == 1
     pump.drain()
     assert rig.ended.wait(20)
     assert nudges
@@ -485,6 +490,7 @@ def test_a_result_that_the_engine_never_stores_ends_its_job_alone(
         return real()
 
     def choke_once_away(real: Callable[[], Any], arguments: tuple[Any, ...]) -> Any:
+        choke(lambda: None, arguments)
         rig.faulty.faults["finish"] = choke
         return lose_reply(real)
 
