@@ -504,7 +504,8 @@ def test_a_result_that_the_engine_never_stores_ends_its_job_alone(
     assert FailureText.unpack(failure.error).name == "PayloadTooLarge"
     for job in jobs[:2]:
         rig.await_state(job.id, State.SUCCEEDED)
-    assert f"the result of job {jobs[2].id} is too large for the engine" in caplog.text
+    told = f"the result of job {jobs[2].id} is too large for the engine"
+    until(lambda: told in caplog.text, "a word about it")
 
 
 def test_a_refusal_is_not_called_an_outage(rig: Rig, caplog: pytest.LogCaptureFixture) -> None:

@@ -70,6 +70,7 @@ class WorkerWaiter:
         self._suspects_at = 0.0
         self._remind_at = 0.0
         self._is_stopping = False
+        self._has_ended = False
         self._retrying = Event()  # set when there is no need to wait any longer
         self._thread = Thread(target=self._run, name="waiter", daemon=True)
 
@@ -79,21 +80,27 @@ class WorkerWaiter:
     def stop(self, timeout_s: float) -> None:
         self._is_stopping = True
         self._retrying.set()
-        self._engine.nudge()
+        self._nudge()
         self._thread.join(timeout_s)
 
     def rest(self, child: IdleChild, waiter: Waiter) -> None:
         """A child is idle: wait for it. Called from any thread, as is `leave`."""
         with self._lock:
             self._idle[waiter.session] = (child, waiter)
-        self._engine.nudge()
+        self._nudge()
 
     def leave(self, session: str) -> None:
         """A child is busy, or gone."""
         with self._lock:
             is_known = self._idle.pop(session, None) is not None
         if is_known:
-            self._engine.nudge()
+            self._nudge()
+
+    def _nudge(self) -> None:
+        """Not after the end: the descriptor may be that of another file by then."""
+        with self._lock:
+            if not self._has_ended:
+                self._engine.nudge()
 
     # ---------------------------------------------------------------------------------- the loop
 
@@ -150,5 +157,7 @@ class WorkerWaiter:
         """Have the engine wait for nothing any more."""
         with suppress(EngineError):  # then what it registered expires
             self._engine.wait([], 0)
+        with self._lock:
+            self._has_ended = True
         if self._ends_engine:
             self._engine.shutdown()
