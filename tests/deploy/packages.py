@@ -14,8 +14,8 @@ from typing import Final, NamedTuple
 
 from tests.deploy.files import PROJECT
 
-#: What windlass itself may take on a disk, in bytes, compiled files apart. More is a decision: repair,
-#: the index of lines, bounds in bytes and the waiter took it from 1.6 to 1.8 MB.
+#: What windlass itself may take on a disk, in bytes, compiled files apart. More is a decision:
+#: repair, the index of lines, bounds in bytes and the waiter took it from 1.6 to 1.8 MB.
 MOST_OWN_BYTES: Final = 1_900_000
 
 

@@ -68,6 +68,7 @@ from windlass.worker.introduction import add_settings, say_first
 from windlass.worker.lifespan import HeldLifespan
 from windlass.worker.logs import configure_all, configure_early
 from windlass.worker.loop_watch import LoopWatch
+from windlass.worker.process import SWITCH_INTERVAL_S
 from windlass.worker.pump import Pump
 from windlass.worker.pump_watch import PumpWatch
 from windlass.worker.rota import Rota
@@ -77,8 +78,6 @@ from windlass.worker.watch import Watch
 
 log = getLogger("windlass.worker")
 
-#: With the default of 5 ms, one spinning task makes every step of the other threads wait that long.
-SWITCH_INTERVAL_S = 0.0005
 #: The pump makes one call at a time, and jobs share the other one.
 MOST_CALLS = 2
 #: An engine that has not answered after so many seconds is told of.

@@ -465,10 +465,12 @@ class Pump:
 
     def _take(self, batch: Batch) -> None:
         """A job that was handed off."""
-        now = monotonic()
-        call = Call(self._session, [], self._idle_wait.end(), HANDED, self._plan)
+        now, plan = monotonic(), self._rota.plan_for(HANDED)
+        call = self._unsettled = Call(self._session, [], self._idle_wait.nonce, HANDED, plan)
+        self._idle_wait.end()
         self._claim_sent_at = now
         self._begin_claims(call, batch)
+        self._unsettled = None
         self._inbox.doze(BEGIN_S)
         self._note_claim(call, batch)
         self._note_back()

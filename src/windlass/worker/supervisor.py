@@ -19,6 +19,7 @@ from __future__ import annotations
 
 import os
 import signal
+import sys
 from functools import partial
 from logging import getLogger
 from time import monotonic, time_ns
@@ -55,7 +56,7 @@ from windlass.worker.introduction import add_settings
 from windlass.worker.logs import configure_early, configure_own
 from windlass.worker.options import WorkerOptions
 from windlass.worker.oversight import Oversight
-from windlass.worker.process import ChildProcess
+from windlass.worker.process import SWITCH_INTERVAL_S, ChildProcess
 from windlass.worker.reactor import Reactor
 from windlass.worker.recycling import Recycling
 from windlass.worker.retiring import KILL_S, Retirements
@@ -137,6 +138,7 @@ class Supervisor:
 
     def run(self) -> int:
         configure_early()
+        sys.setswitchinterval(SWITCH_INTERVAL_S)
         with self._reactor, answer_probes(self._reactor, self._status):
             self._reactor.on_signal(self._on_signal)
             self._tell_start()

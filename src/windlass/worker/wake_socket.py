@@ -69,15 +69,23 @@ class WakeReceiver:
 
 def open_wake_pair() -> tuple[WakeSender, socket.socket]:
     """The waiter's end, and the socket for the child to inherit."""
-    ours, theirs = (
-        socket.socketpair(socket.AF_UNIX, socket.SOCK_DGRAM)
-        if hasattr(socket, "AF_UNIX")
-        else socket.socketpair()
-    )
+    ours, theirs = _datagram_pair()
     ours.setblocking(False)
     with suppress(OSError):
         ours.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, _BUFFER_BYTES)
     return WakeSender(ours), theirs
+
+
+def _datagram_pair() -> tuple[socket.socket, socket.socket]:
+    if hasattr(socket, "AF_UNIX"):
+        return socket.socketpair(socket.AF_UNIX, socket.SOCK_DGRAM)
+    # Windows: each hears its partner alone, because it is connected to it.
+    pair = [socket.socket(socket.AF_INET, socket.SOCK_DGRAM) for _ in range(2)]
+    for end in pair:
+        end.bind(("127.0.0.1", 0))
+    for end, partner in zip(pair, reversed(pair), strict=True):
+        end.connect(partner.getsockname())
+    return pair[0], pair[1]
 
 
 def join_wake_pair(descriptor: int) -> WakeReceiver:

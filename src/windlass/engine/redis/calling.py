@@ -29,6 +29,8 @@ from windlass.errors import EngineUnavailable
 T = TypeVar("T")
 R = TypeVar("R")
 
+#: Scripts whose replies are one word for each item, so that those of two halves can be joined.
+_HALVED: Final = frozenset({"put", "put_unique", "revive", "fire", "cancel", "discard"})
 #: At most so many items go into one call.
 CHUNK: Final = BATCH
 
@@ -71,7 +73,7 @@ class Caller:
     ) -> Call:
         """One that can be halved if it is large: its reply is a list with the answers to all."""
         call = self._call(partition, name, pack(items))
-        if len(call.command) <= PIECE or len(items) == 1:
+        if name not in _HALVED or len(call.command) <= PIECE or len(items) == 1:
             return call
 
         def halves() -> tuple[Call, Call]:

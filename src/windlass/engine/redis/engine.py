@@ -417,7 +417,7 @@ class RedisEngine(Caller):
 
     def _register(
         self, channel: str, lasts_ms: int, plans: Sequence[bytes]
-    ) -> Sequence[Sequence[int]]:
+    ) -> Sequence[tuple[int, int, Sequence[bytes]]]:
         head = [channel.encode(), b"%d" % lasts_ms]
         return self._run(
             [self._call(number, "wait", [*head, here]) for number, here in enumerate(plans)]

@@ -22,8 +22,8 @@ from windlass.engine.redis import records
 _LOOK: Final = b"?"
 _HANDED: Final = b"!"
 RENEW: Final = b"~"
-#: The sizes of session, id and record, at the beginning of a job that was handed off.
-_SIZES: Final = struct.Struct(">HHH")
+#: The sizes of session, nonce, id and record, at the beginning of a job that was handed off.
+_SIZES: Final = struct.Struct(">HHHH")
 
 _sessions = msgspec.msgpack.Decoder(list[str])
 
@@ -32,7 +32,7 @@ def wake_ups(message: bytes) -> list[WakeUp]:
     """The sessions that a message is for."""
     kind = message[:1]
     if kind == _HANDED:
-        session_size, _, _ = _SIZES.unpack_from(message, 1)
+        session_size, *_ = _SIZES.unpack_from(message, 1)
         session = message[1 + _SIZES.size : 1 + _SIZES.size + session_size].decode()
         return [WakeUp(session, message[1:])]
     if kind == _LOOK:
@@ -42,13 +42,13 @@ def wake_ups(message: bytes) -> list[WakeUp]:
 
 def read(handed: bytes, nonce: str) -> Batch | None:
     """What was handed off; None when that was under another nonce."""
-    session_size, id_size, record_size = _SIZES.unpack_from(handed)
-    id_at = _SIZES.size + session_size
+    session_size, nonce_size, id_size, record_size = _SIZES.unpack_from(handed)
+    nonce_at = _SIZES.size + session_size
+    id_at = nonce_at + nonce_size
     record_at = id_at + id_size
     body_at = record_at + record_size
-    record = handed[record_at:body_at]
-    if not record.endswith(nonce.encode()):  # its token is the last thing in it
+    if not nonce or handed[nonce_at:id_at] != nonce.encode():
         return None
-    job_id = handed[id_at:record_at].decode()
+    job_id, record = handed[id_at:record_at].decode(), handed[record_at:body_at]
     _, _, claim = records.to_claim(job_id, record, handed[body_at:], nonce)
     return Batch(claims=(claim,))

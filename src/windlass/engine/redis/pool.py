@@ -218,17 +218,24 @@ class Patience:
     """How long a call is tried: until `ends_at`, and longer while more of it gets through than ever
     before, so that a link which breaks each time at the same place is given up."""
 
-    __slots__ = ("_moved", "_record", "_timeout_s", "ends_at", "moved_at")
+    __slots__ = ("_moved", "_pending", "_record", "_timeout_s", "ends_at", "moved_at")
 
     def __init__(self, ends_at: float, timeout_s: float) -> None:
         self.ends_at = ends_at
         self.moved_at = 0.0  # when the last whole piece has moved
         self._timeout_s = timeout_s
-        self._moved = self._record = 0
+        self._moved = self._record = self._pending = 0
 
     def begin(self) -> None:
         """Try once more."""
-        self._moved = 0
+        self._moved = self._pending = 0
+
+    def count(self, number: int) -> None:
+        """So many bytes have moved, of one command or reply or of several small ones."""
+        self._pending += number
+        if self._pending >= PIECE:
+            self._pending, moved = 0, self._pending
+            self.note(moved)
 
     def note(self, number: int) -> None:
         """So many bytes have moved, a whole piece or more."""
@@ -250,6 +257,7 @@ def send(link: Link, commands: Iterable[bytes], seconds: float, patience: Patien
         for command in commands:
             if len(command) <= PIECE:
                 connected.sendall(command)
+                patience.count(len(command))
                 continue
             pieces = memoryview(command)
             for at in range(0, len(command), PIECE):
@@ -271,7 +279,9 @@ def read(link: Link, patience: Patience) -> Any:
     if connected is None:
         raise redis.exceptions.ConnectionError("The connection is closed.")
     if (reply := reader.gets()) is False:
-        reader.feed(_receive(connected))
+        came = _receive(connected)
+        reader.feed(came)
+        patience.count(len(came))
         if (reply := reader.gets()) is False:
             reply = _read_on(connected, reader, patience)
     if isinstance(reply, redis.exceptions.ConnectionError):
@@ -282,15 +292,13 @@ def read(link: Link, patience: Patience) -> Any:
 def _read_on(connected: socket.socket, reader: hiredis.Reader, patience: Patience) -> Any:
     """The rest of a reply that comes in several pieces. Each whole piece has the time of a step."""
     allowed_s = connected.gettimeout() or LEAST_S
-    ends_at, moved = time.monotonic() + allowed_s, 0
+    began_at = time.monotonic()
     while (reply := reader.gets()) is False:
+        ends_at = max(began_at, patience.moved_at) + allowed_s
         connected.settimeout(max(ends_at - time.monotonic(), LEAST_S))
         came = _receive(connected)
         reader.feed(came)
-        moved += len(came)
-        if moved >= PIECE:
-            patience.note(moved)
-            ends_at, moved = patience.moved_at + allowed_s, 0
+        patience.count(len(came))
     connected.settimeout(allowed_s)
     return reply
 

@@ -48,8 +48,10 @@ _MOST_APART_S: Final = 0.02
 
 _encode = msgspec.msgpack.Encoder().encode
 
-#: `register(channel, lasts_ms, plans)`, with plans for each partition, gives the reply of each.
-Register = Callable[[str, int, Sequence[bytes]], Sequence[Sequence[int]]]
+#: `register(channel, lasts_ms, plans)`, with plans for each partition, gives the reply of each: in
+#: how many milliseconds something is due, how many registrations there are, and which sessions
+#: should look.
+Register = Callable[[str, int, Sequence[bytes]], Sequence[tuple[int, int, Sequence[bytes]]]]
 
 
 class Wakeup:
@@ -74,7 +76,7 @@ class Wakeup:
         for message in here.hear(until):
             woken += handoff.wake_ups(message)
         here.woken += woken
-        return _meant_for(waiters, woken) if woken else woken
+        return here.meant_for(waiters, woken) if woken else woken
 
     def _renew(self, here: _Registration, waiters: Sequence[Waiter]) -> list[WakeUp]:
         """Register, or register that there is nothing any more. Sessions for which there is work
@@ -90,10 +92,7 @@ class Wakeup:
         ]
         packed = [_encode([_of_plan(*each) for each in order]) for order in orders]
         replies = self._register(here.channel, lasts_ms, packed)
-        sessions: set[str] = set()
-        for order, reply in zip(orders, replies, strict=True):
-            for (_, _, some), found in zip(order, reply[2:], strict=True):
-                sessions.update(waiter.session for waiter in some[len(some) - found :])
+        sessions = {session.decode() for _, _, found in replies for session in found}
         woken = [WakeUp(session) for session in sorted(sessions)]
         here.note(waiters, time.monotonic() + min(self._renew_s, _due_in_s(replies)))
         here.woken += woken
@@ -104,18 +103,6 @@ class Wakeup:
 
     def close(self) -> None:
         self._here.close()
-
-
-def _meant_for(waiters: Sequence[Waiter], woken: Sequence[WakeUp]) -> list[WakeUp]:
-    """Messages may come for sessions that wait no longer: what they held is claimed or given back
-    under its nonce, and to look is then for another session."""
-    waiting = {waiter.session for waiter in waiters}
-    meant = [wake_up for wake_up in woken if wake_up.session in waiting]
-    if len(meant) < len(woken):
-        left = waiting.difference(wake_up.session for wake_up in meant)
-        number = sum(not one.handed and one.session not in waiting for one in woken)
-        meant += [WakeUp(session) for session in sorted(left)[:number]]
-    return meant
 
 
 def _rotated(waiters: list[Waiter], part: int, parts: int) -> list[Waiter]:
@@ -132,7 +119,7 @@ def _of_plan(number: int, plan: Plan, waiters: Iterable[Waiter]) -> tuple[object
     return number, "1" if plan.suspects else "0", plan.queues, plan.labels, sessions
 
 
-def _due_in_s(replies: Sequence[Sequence[int]]) -> float:
+def _due_in_s(replies: Sequence[tuple[int, int, Sequence[bytes]]]) -> float:
     """In how many seconds something falls due that this worker should look for."""
     in_ms = min((reply[0] for reply in replies if reply[0] >= 0), default=None)
     if in_ms is None:
@@ -182,6 +169,15 @@ class _Registration:
 
     def note(self, waiters: Sequence[Waiter], renew_at: float) -> None:
         self._registered, self.renew_at = frozenset(waiters), renew_at
+
+    def meant_for(self, waiters: Sequence[Waiter], woken: list[WakeUp]) -> list[WakeUp]:
+        """Messages may come for sessions that wait no longer: what they hold is claimed or given
+        back under its nonce, and the next call registers at once to find what they should take."""
+        waiting = {waiter.session for waiter in waiters}
+        meant = [wake_up for wake_up in woken if wake_up.session in waiting]
+        if len(meant) < len(woken):
+            self.renew_at = 0.0
+        return meant
 
     def _forget_woken(self) -> None:
         """The server does not wait for these any more. Done late: the sessions come first."""

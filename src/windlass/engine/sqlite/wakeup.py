@@ -31,6 +31,8 @@ _LONGEST_SOCKET_PATH: Final = 100
 #: How often a wake-up is passed on before the poll floor has to find the job.
 _MOST_HOPS: Final = 4
 _MOST_BYTES: Final = 4096
+#: More plans of other workers are not remembered.
+_MOST_PLANS: Final = 1000
 
 _encode = msgspec.json.Encoder().encode
 _decode_plan = msgspec.json.Decoder(Plan).decode
@@ -105,6 +107,7 @@ class _Sockets:
         self.look_at = 0.0  # when to look next, by the monotonic clock
         self._is_alone = folder is None
         self._folder = folder if hasattr(socket, "AF_UNIX") else None
+        self._may_bind = self._folder is not None
         self._folder_fd: int | None = None  # opened when a path is too long for a socket
         self._prefix = f"{os.getpid()}-{os.urandom(4).hex()}"
         self._own: dict[Plan, _Own] = {}
@@ -188,7 +191,7 @@ class _Sockets:
                     os.rename(self._path(f"{own.name}.{before}"), self._path(f"{own.name}.{after}"))
 
     def _bind(self, number: int, plan: Plan) -> _Own | None:
-        if self._folder is None:
+        if self._folder is None or not self._may_bind:
             return None
         name = f"{self._prefix}-{number}"
         self._folder.mkdir(mode=0o700, exist_ok=True)
@@ -203,7 +206,9 @@ class _Sockets:
                 stream.write(_encode(plan))
         except OSError:  # too long a path, or no sockets on this file system: polling remains
             bound.close()
-            self._folder = None
+            for ending in ("busy", "plan"):
+                self._unlink(f"{name}.{ending}")
+            self._may_bind = False
             return None
         return _Own(name, bound)
 
@@ -261,6 +266,8 @@ class _Sockets:
         except FileNotFoundError:
             return []
         random.shuffle(names)
+        if len(self._plans) > _MOST_PLANS:  # most of them are of workers that have ended
+            self._plans = {}
         return names
 
     def _may_take(self, name: str, news: News) -> bool:

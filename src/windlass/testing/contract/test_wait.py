@@ -63,10 +63,11 @@ def wait_until_woken(
 ) -> None:
     """What the waiter of a worker does: wait for all that were not woken yet."""
     deadline = time.monotonic() + LONG_MS / 1000
-    while len(woken) < number and time.monotonic() < deadline:
-        known = {wake_up.session for wake_up in woken}
+    known: set[str] = set()
+    while len(known) < number and time.monotonic() < deadline:
         left = [waiter for waiter in waiters if waiter.session not in known]
         woken += engine.wait(left, 1000)
+        known = {wake_up.session for wake_up in woken}
 
 
 @contextmanager
@@ -234,7 +235,7 @@ def first_woken(
         assert returned.wait(SOON_S), woken
         took_s = time.monotonic() - started
     assert waiting.wait([], 0) == []
-    return sorted(wake_up.session for wake_up in woken), took_s
+    return sorted({wake_up.session for wake_up in woken}), took_s
 
 
 OTHERS = [Waiter(f"other-{number}", Plan(queues=(f"q{number}",))) for number in range(30)]
@@ -389,6 +390,7 @@ def test_a_put_may_claim_for_a_session_that_waits(variant: Place) -> None:
         assert batch is not None
         assert [claim.id for claim in batch.claims] == ["first"]
         assert waiting.read_handoff(handed, "nonce-2") is None
+        assert waiting.read_handoff(handed, "") is None  # of a session that was only to be woken
     else:
         assert not handed
     [claim] = waiting.claim("worker", "nonce-1", Plan(), 1, is_last=True).claims
@@ -396,6 +398,18 @@ def test_a_put_may_claim_for_a_session_that_waits(variant: Place) -> None:
     assert claim.token == "nonce-1"
     assert waiting.finish([Succeeded(id="first", token="nonce-1")]) == [Verdict.OK]
     assert variant.open().check() == []
+
+
+def test_a_session_that_has_not_heard_of_its_job_is_woken(variant: Place) -> None:
+    """The message was lost, and its worker waits again under the nonce that was used."""
+    waiting, putting = variant.open(), variant.open()
+    putting.beat([Beat(session="worker", info=b"known")])
+    waiters = [Waiter("worker", Plan(), "nonce-1")]
+    assert waiting.wait(waiters, 50) == []
+    putting.put([job("first")])
+    assert variant.open().wait(waiters, 1_000) == [WakeUp("worker")]
+    [claim] = waiting.claim("worker", "nonce-1", Plan(), 1, is_last=True).claims
+    assert claim.id == "first"
 
 
 def test_a_nonce_that_was_the_last_is_not_claimed_under(variant: Place) -> None:

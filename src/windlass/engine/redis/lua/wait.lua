@@ -2,8 +2,8 @@
 -- step, so that no wake-up falls in between. What is due is made ready first, and what is lost taken back.
 -- ARGV: 1-3 clock, 4 channel of the worker, 5 for how long in ms, 6 packed, for each plan its number, "1" or
 --       "0" for suspects, queues, labels, and its sessions, each followed by its nonce ("" = it is only woken)
--- Returns: {next_in_ms or -1, how many registrations there are, for each plan how many of its sessions, from
---          the last one back, have something to claim: these were not registered}
+-- Returns: {next_in_ms or -1, how many registrations there are, sessions that should look: for some there
+--          is something to claim, for others it may have been claimed; these were not registered}
 --@include claiming
 
 -- How many jobs there may be for one session each.
@@ -26,15 +26,37 @@ end
 -- Sessions that look at once need not be woken for what this call has made ready.
 local function forget_wake_ups(suspects, queues, number)
   for of_line, count in pairs(made_ready) do
-    local is_served = #queues == 0
+    local line = sub(of_line, 2)
+    local is_ours = #queues == 0
     for _, queue in ipairs(queues) do
-      is_served = is_served or queue == base_of(sub(of_line, 2))
+      is_ours = is_ours or queue == base_of(line)
     end
-    if is_served and sub(of_line, 1, 1) == suspects then
+    if is_ours and sub(of_line, 1, 1) == suspects and is_served(line) then
       local some = math.min(count, number)
       made_ready[of_line], number = count - some, number - some
     end
   end
+end
+
+local reply = {}  -- sessions that should look
+
+-- Take sessions out whose nonce was used: a job was handed off to them, and they have not heard of it.
+local function without_used(sessions)
+  local names, left = {}, {}
+  for at = 1, #sessions, 2 do
+    names[#names + 1] = sessions[at]
+  end
+  local infos = #names > 0 and call('HMGET', key.sessions, unpack(names)) or {}
+  for number, info in ipairs(infos) do
+    local session, nonce = sessions[2 * number - 1], sessions[2 * number]
+    local latest = info and sub(info, 2) or ''
+    if nonce ~= '' and latest ~= '' and (sub(info, 1, 1) == '1' or not is_before(latest, nonce)) then
+      reply[#reply + 1] = session
+    else
+      left[#left + 1], left[#left + 2] = session, nonce
+    end
+  end
+  return left
 end
 
 local function register(plan)
@@ -44,9 +66,11 @@ local function register(plan)
     labels[label] = true
   end
   table.sort(sorted_labels, is_before)
+  sessions = without_used(sessions)
   local found = count_ready(suspects, queues, #sessions / 2)
-  for _ = 1, 2 * found do
+  for _ = 1, found do
     table.remove(sessions)
+    reply[#reply + 1] = table.remove(sessions)
   end
   forget_wake_ups(suspects, queues, found)
   local name = ARGV[4] .. '\0' .. number
@@ -57,7 +81,6 @@ local function register(plan)
     end
   end
   keep_waiter(name, waiter)
-  return found
 end
 
 -- Workers that ended without a word leave registrations behind: every call looks at a few of them.
@@ -77,10 +100,10 @@ if in_ms == 0 then
   reap()
   in_ms = next_in_ms()
 end
-local reply = { in_ms, call('HLEN', key.waiters) - 1 }
+local number = call('HLEN', key.waiters) - 1
 for _, plan in ipairs(cmsgpack.unpack(ARGV[6])) do
-  reply[#reply + 1] = register(plan)
+  register(plan)
 end
 drop_ended()
 settle()
-return reply
+return { in_ms, number, reply }

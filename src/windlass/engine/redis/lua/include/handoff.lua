@@ -62,7 +62,7 @@ end
 
 -- A session that may have a job of a queue: its registration, and where it stands there.
 local function find_taker(queue)
-  local names = waiting_for('0', queue)
+  local names = waiting_for('0', queue, 0)
   nobody_waits = #names == 0
   local first = #names > 1 and time[2] % #names or 0
   for number = 1, #names do
@@ -114,7 +114,7 @@ local function hand_over(head, body, unique)
   table.remove(waiter[WAITING], at)
   keep_waiter(name, waiter)
   redis.pcall('PUBLISH', channel_of(name),
-    '!' .. struct.pack('>HHH', #session, #id, #bytes) .. session .. id .. bytes .. body)
+    '!' .. struct.pack('>HHHH', #session, #nonce, #id, #bytes) .. session .. nonce .. id .. bytes .. body)
   sequence, stored_sequence = number, number
   return true
 end

@@ -14,6 +14,7 @@ local function first_of(mark)
   return call('ZRANGEBYLEX', key.ready, '[' .. mark .. '\0', '(' .. mark .. '\1', 'LIMIT', 0, 1)[1] or false
 end
 
+--@seldom age_of_group entry_of send_entries
 -- The group of a queue with these settings, and by how much it is older than its group.
 local function group_of(own)
   local period_ms = own[QUEUE_AGEING_MS]
@@ -49,17 +50,42 @@ local function entry_of(mark, member)
     .. struct.pack('>I5I7', rank - age + RANK_BIAS, place) .. queue
 end
 
+local function send_entries(command, words)
+  for from = 1, #words, CHUNK do
+    call(command, key.lines, unpack(words, from, math.min(from + CHUNK - 1, #words)))
+  end
+end
+
+--@end
+
+-- mark -> rank of the first job in line as new ones arrive; false once the line was changed otherwise.
+local first_rank = {}
+
 -- Before a line is changed.
 local function touch(mark)
+  first_rank[mark] = false
   if touched[mark] == nil then
     touched[mark] = first_of(mark)
   end
 end
 
-local function send_entries(command, words)
-  for from = 1, #words, CHUNK do
-    call(command, key.lines, unpack(words, from, math.min(from + CHUNK - 1, #words)))
+-- The same before a new job takes its place: behind all others of its rank, so that the entry stays as
+-- it is unless the rank is better than that of the first one.
+local function arrive(mark, rank)
+  local known = first_rank[mark]
+  if known == nil then
+    local first = first_of(mark)
+    known = first and #first >= #mark + 12 and struct.unpack('>I4', first, #mark + 2) or math.huge
+    if known == math.huge or rank < known then
+      touched[mark] = first
+    else
+      firsts[mark] = first
+    end
+  elseif known == false or rank < known then
+    touch(mark)
+    return
   end
+  first_rank[mark] = math.min(known, rank)
 end
 
 -- Bring the entries of lines up to date that were changed. One that should be there already is written
@@ -77,7 +103,14 @@ function update_lines()
       new[#new + 1] = entry
     end
   end
-  touched = {}
+  for mark, first in pairs(firsts) do
+    local entry = touched[mark] == nil and entry_of(mark, first)
+    if entry then
+      new[#new + 1] = '0'
+      new[#new + 1] = entry
+    end
+  end
+  touched, firsts = {}, {}
   send_entries('ZADD', new)
   send_entries('ZREM', old)
 end

@@ -48,14 +48,15 @@ local function store(head, body, unique)
   write('ZADD', key.ids, '0', id)
   local place = struct.pack('>I7', number)
   if is_ready then
-    touch('0' .. queue)
-    local member = '0' .. queue .. '\0' .. struct.pack('>I4', 100 - head[4] + age) .. place .. id
-    write('ZADD', key.ready, '0', member)
+    local mark, rank = '0' .. queue, 100 - head[4] + age
+    arrive(mark, rank)
+    write('ZADD', key.ready, '0', mark .. '\0' .. struct.pack('>I4', rank) .. place .. id)
+    made_ready[mark] = (made_ready[mark] or 0) + 1
   else
     write('ZADD', key.due, due_ms, place .. id)
+    note_ready('0', queue, due_ms)
   end
   count(queue, state, 1)
-  note_ready('0', queue, due_ms)
   enqueued = enqueued + 1
 end
 

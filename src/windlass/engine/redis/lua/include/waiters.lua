@@ -8,36 +8,38 @@
 --@include clock
 local UNTIL_MS, SERVES_SUSPECTS, WAITS_IN, WAITS_WITH, WAITING = 1, 2, 3, 4, 5
 local MOST_NAMES = 16  -- registrations are looked at a few at a time
+local MOST_PAGES = 32  -- and those beyond so many times as many are left to their own renewals
+local MOST_ENTRIES = 500
 local LOOK, RENEW = '?', '~'
 local nobody_waits = false  -- for the one job of this call
 local all_names = {}  -- suspects -> every index entry, where they are few
 
-local function names_from(from, to)
-  return call('ZRANGEBYLEX', key.idle, from, to, 'LIMIT', 0, MOST_NAMES)
+local function names_from(from, to, offset)
+  return call('ZRANGEBYLEX', key.idle, from, to, 'LIMIT', offset, MOST_NAMES)
 end
 
--- Registrations that serve a line, whether there may be others, and their entries in the index: those of
--- its queue and those of every queue. Of a line that requires labels the first one decides here.
-local function waiting_for(suspects, line)
+-- Registrations that serve a line, behind so many others, whether there may be more, and their entries in
+-- the index: those of its queue and those of every queue. Of a line that requires labels the first one decides here.
+local function waiting_for(suspects, line, offset)
   local plus = string.find(line, '+', 1, true)
   local label = plus and string.match(line, '^%+[^+]*', plus) or ''
   local own = suspects .. (plus and sub(line, 1, plus - 1) or line) .. label .. '\0'
   local any = suspects .. label .. '\0'
   local entries = all_names[suspects]
   if not entries then
-    entries = names_from('[' .. suspects, '(' .. string.char(string.byte(suspects) + 1))
+    entries = names_from('[' .. suspects, '(' .. string.char(string.byte(suspects) + 1), 0)
     if #entries < MOST_NAMES then
       all_names[suspects] = entries
     end
   end
   local is_cut = false
   if #entries == MOST_NAMES then
-    entries = names_from('[' .. own, '(' .. sub(own, 1, -2) .. '\1')
-    is_cut = #entries == MOST_NAMES
-    for _, entry in ipairs(is_cut and {} or names_from('[' .. any, '(' .. sub(any, 1, -2) .. '\1')) do
+    entries = names_from('[' .. own, '(' .. sub(own, 1, -2) .. '\1', offset)
+    local others = names_from('[' .. any, '(' .. sub(any, 1, -2) .. '\1', offset)
+    is_cut = #entries == MOST_NAMES or #others == MOST_NAMES
+    for _, entry in ipairs(others) do
       entries[#entries + 1] = entry
     end
-    is_cut = #entries >= MOST_NAMES
   end
   local names, found = {}, {}
   for _, entry in ipairs(entries) do
@@ -67,7 +69,10 @@ end
 local function drop_waiter(name, waiter)
   all_names = {}
   call('HDEL', key.waiters, name)
-  call('ZREM', key.idle, unpack(index_entries(name, waiter)))
+  local entries = index_entries(name, waiter)
+  for from = 1, #entries, MOST_ENTRIES do
+    call('ZREM', key.idle, unpack(entries, from, math.min(from + MOST_ENTRIES - 1, #entries)))
+  end
 end
 
 local function has_labels(waiter, line)
@@ -129,9 +134,10 @@ end
 -- Wake up to `number` sessions that may claim from a line; with `is_due` one worker learns instead that a
 -- job of the line is due soon. Without the right to publish, looking by itself remains.
 local function wake(suspects, line, number, is_due)
-  while number > 0 do
-    local names, is_cut, entries = waiting_for(suspects, line)
-    local is_changed = false
+  local offset = 0
+  while number > 0 and offset <= MOST_PAGES * MOST_NAMES do
+    local names, is_cut, entries = waiting_for(suspects, line, offset)
+    local before = number
     local first = #names > 1 and time[2] % #names or 0  -- not always the same worker
     for at = 1, #names do
       local place = (first + at - 1) % #names + 1
@@ -143,16 +149,17 @@ local function wake(suspects, line, number, is_due)
         else
           call('ZREM', key.idle, entries[place])
         end
-        is_changed = true
+        before = nil
       elseif number > 0 and has_labels(waiter, line) then
         local told = tell(name, waiter, is_due and 0 or number)
         number = number - told
-        is_changed = true
+        before = told > 0 and before or nil
       end
     end
-    if not (is_cut and is_changed) then
+    if not is_cut then
       return
     end
+    offset = before == number and offset + MOST_NAMES or 0  -- what was dropped or told is not there any more
   end
 end
 --@end
