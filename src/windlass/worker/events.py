@@ -205,6 +205,7 @@ EVENTS: Final[Mapping[str, Event]] = {
     "schedule %s cannot be read by this worker, and is left to others: %s": Event(
         "schedule_unreadable", ("schedule", "why")
     ),
+    "the engine refused to wake idle children, retrying: %s": Event("waiter_refused", ("why",)),
     "the waiter lost the connection to the engine, retrying: %s": Event(
         "waiter_engine_away", ("why",)
     ),

@@ -86,12 +86,7 @@ class InsideWorker:
         self.session = ""
         self.table = SlotTable.create(slots)
         self.table.close_descriptor()
-        self.introduction = add_settings(
-            introduce(self._options, os.getpid(), slots, time_ns() // 1_000_000, is_solo=False),
-            app.settings.dead_alert,
-            app.settings.dead_alert_growth,
-            app.settings.secret.names,
-        )
+        self.introduction = b""
         self.introduced = ""
 
     def is_running(self) -> bool:
@@ -104,6 +99,7 @@ class InsideWorker:
         if self.session:
             raise RuntimeError("This worker was entered before: make another one by app.worker().")
         load_tasks(self._app)
+        self.introduction = self._introduce()
         self._engine = self._open_engine()
         waiting = self._engine
         if not self._is_shared:
@@ -155,6 +151,17 @@ class InsideWorker:
         self._pump_thread.start()
         self._watch.start()
         return self
+
+    def _introduce(self) -> bytes:
+        """Not before it is entered: a program may fork until then."""
+        options, settings = self._options, self._app.settings
+        began_ms = time_ns() // 1_000_000
+        return add_settings(
+            introduce(options, os.getpid(), options.slots, began_ms, is_solo=False),
+            settings.dead_alert,
+            settings.dead_alert_growth,
+            settings.secret.names,
+        )
 
     def _tell_left_out(self) -> None:
         alone = sorted(task.name for task in self._app.tasks.values() if task.runs_alone)

@@ -23,7 +23,7 @@ from time import monotonic
 from typing import Protocol
 
 from windlass.engine.contract import Engine, Plan, Waiter, WakeUp
-from windlass.errors import EngineError
+from windlass.errors import EngineError, EngineUnavailable
 from windlass.worker.backoff import Backoff
 from windlass.worker.slots import SlotTable
 from windlass.worker.wake_socket import LOOK, WakeSender
@@ -71,6 +71,7 @@ class WorkerWaiter:
         self._remind_at = 0.0
         self._is_stopping = False
         self._has_ended = False
+        self._is_refused = False  # and that was logged
         self._retrying = Event()  # set when there is no need to wait any longer
         self._thread = Thread(target=self._run, name="waiter", daemon=True)
 
@@ -110,9 +111,14 @@ class WorkerWaiter:
             try:
                 self._wait()
                 trouble.reset()
+                self._is_refused = False
                 continue
-            except EngineError as error:  # the children tell of an engine that is away
+            except EngineUnavailable as error:  # the children tell of an engine that is away
                 log.debug("the waiter lost the connection to the engine, retrying: %s", error)
+            except EngineError as error:
+                if not self._is_refused:
+                    log.warning("the engine refused to wake idle children, retrying: %s", error)
+                self._is_refused = True
             except Exception:
                 log.exception("the waiter of the worker failed, restarting it")
             self._retrying.wait(trouble.next_s())

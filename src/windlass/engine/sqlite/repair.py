@@ -53,7 +53,8 @@ _FIXES: Final = {
     FAILURE_WITHOUT_JOB: _Fix("it is removed", "DELETE FROM failures WHERE job = :c0"),
     UNKNOWN_SESSION: _Fix(
         "the session gets a lease, and beats or loses the job",
-        "INSERT INTO sessions (session, expires_ms) VALUES (:c1, :now + :lease) "
+        "INSERT INTO sessions (session, expires_ms) "
+        "SELECT :c1, :now + :lease WHERE :c1 IS NOT NULL "
         "ON CONFLICT (session) DO UPDATE SET gone = min(gone, 1)",
     ),
     COUNTERS: _Fix(

@@ -194,17 +194,17 @@ class _Sockets:
         if self._folder is None or not self._may_bind:
             return None
         name = f"{self._prefix}-{number}"
-        self._folder.mkdir(mode=0o700, exist_ok=True)
-        self._sweep()
         bound = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
         bound.setblocking(False)
         try:
+            self._folder.mkdir(mode=0o700, exist_ok=True)
+            self._sweep()
             bound.bind(self._path(f"{name}.busy"))
             os.chmod(self._path(f"{name}.busy"), 0o600)
             file = os.open(self._folder / f"{name}.plan", os.O_WRONLY | os.O_CREAT, 0o600)
             with os.fdopen(file, "wb") as stream:
                 stream.write(_encode(plan))
-        except OSError:  # too long a path, or no sockets on this file system: polling remains
+        except OSError:  # too long a path, no sockets or no right in this folder: polling remains
             bound.close()
             for ending in ("busy", "plan"):
                 self._unlink(f"{name}.{ending}")
@@ -263,7 +263,7 @@ class _Sockets:
             return []
         try:
             names = [name for name in os.listdir(self._folder) if name.endswith(".idle")]
-        except FileNotFoundError:
+        except OSError:  # no worker has waited yet, or the folder may not be read: they poll
             return []
         random.shuffle(names)
         if len(self._plans) > _MOST_PLANS:  # most of them are of workers that have ended
