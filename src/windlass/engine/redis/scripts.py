@@ -4,9 +4,11 @@
    (`--@include records`). Every part is put in once, before what needs it.
 2. Whatever stands between `--@seldom f g` and `--@end` is made when `f` or `g` is first called: to
    make a function takes time, all are made anew by every call, and most are not needed.
-3. A script declares the keys of all its parts. In Lua they are `key.meta`, `key.job` and so on.
-4. `Script.prefix` is the unchanging head of a call in Redis's protocol, made once per partition.
-5. A server whose memory is full refuses scripts whose first write may need more of it, and lets all
+3. Everything behind `--@nest` stands in a function of its own. A function that is made there copies
+   what it uses from outside; otherwise it would look up each name among all that are in use.
+4. A script declares the keys of all its parts. In Lua they are `key.meta`, `key.job` and so on.
+5. `Script.prefix` is the unchanging head of a call in Redis's protocol, made once per partition.
+6. A server whose memory is full refuses scripts whose first write may need more of it, and lets all
    others go on. Those that do not add anything (`--@adds`) can begin with a removal of nothing.
 """
 
@@ -29,6 +31,7 @@ _WORD_OR_TEXT: Final = re.compile(r"'[^'\n]*'|\b[A-Z][A-Z_]+\b")
 _ADDS: Final = re.compile(r"^--@adds$", re.MULTILINE)
 #: A write that needs no memory and changes nothing: no such field is ever set.
 _REMOVE_NOTHING: Final = "redis.call('HDEL', key.meta, 'nothing')"
+_NEST: Final = "--@nest\n"
 _INCLUDE: Final = re.compile(r"^--@include (\w+)$", re.MULTILINE)
 _SELDOM: Final = re.compile(r"^--@seldom (.+?)$\n(.*?)^--@end$", re.MULTILINE | re.DOTALL)
 
@@ -41,7 +44,7 @@ class Script:
         self.name = name
         self.keys = _declared(parts)
         table = ", ".join(f"{key} = KEYS[{number}]" for number, key in enumerate(self.keys, 1))
-        body = _inlined(_without_comments(map(_deferred, parts)))
+        body = _inlined(_without_comments(map(_deferred, _nested(parts))))
         head = f"local key = {{{table}}}\n"
         self.text = f"{head}{body}".encode()
         self.sha = hashlib.sha1(self.text, usedforsecurity=False).hexdigest().encode()
@@ -134,6 +137,11 @@ def _declared(parts: Sequence[str]) -> tuple[str, ...]:
     if unknown:
         raise ValueError(f"a script declares keys that do not exist: {', '.join(sorted(unknown))}")
     return tuple(name for name in keys.KINDS if name in declared)
+
+
+def _nested(parts: Sequence[str]) -> list[str]:
+    nested = [part.replace(_NEST, "return (function()\n") for part in parts]
+    return [*nested, *("end)()" for part in parts if _NEST in part)]
 
 
 def _deferred(part: str) -> str:

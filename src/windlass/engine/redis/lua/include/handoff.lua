@@ -12,11 +12,11 @@ local may_hand_over = #ARGV == 5  -- one job alone
 local MOST_HANDED = 16384  -- bytes of a body: what is larger is claimed in the usual way
 local MOST_LINES = 8  -- so many lines that the worker does not serve are passed over
 
+--@seldom hand_to_one
 local function first_between(from, to)
   return call('ZRANGEBYLEX', key.ready, from, to, 'LIMIT', 0, 1)[1]
 end
 
---@seldom has_any
 -- Whether something in a line could be claimed by this waiter.
 local function may_claim_from(waiter, line)
   local plus = string.find(line, '+', 1, true)
@@ -39,7 +39,6 @@ local function has_any(waiter, from, to)
   end
   return true
 end
---@end
 
 -- Whether a claim of this waiter would find nothing else.
 local function finds_nothing(waiter)
@@ -60,10 +59,8 @@ local function finds_nothing(waiter)
   return true
 end
 
--- A session that may have a job of a queue: its registration, and where it stands there.
-local function find_taker(queue)
-  local names = waiting_for('0', queue, 0)
-  nobody_waits = #names == 0
+-- A session that may have the job: its registration, which is one of these, and where it stands there.
+local function find_taker(names)
   local first = #names > 1 and time[2] % #names or 0
   for number = 1, #names do
     local name = names[(first + number - 1) % #names + 1]
@@ -83,19 +80,15 @@ local function find_taker(queue)
   end
 end
 
--- Store a job and have an idle session run it; whether that was possible, or it was stored before. The
--- worker is told last, when all is written and so true. If that fails, the claim is made in the usual
--- way: it finds what is held under its nonce.
-local function hand_over(head, body, unique)
-  local id, queue, ends_ms = head[1], head[3], expires_ms(head)
-  if due_ms_of(head) > now_ms or ends_ms >= 0 and ends_ms <= now_ms
-      or recounted or settings[queue] or string.find(queue, '+', 1, true) or #body > MOST_HANDED then
-    return false
-  end
-  local name, waiter, at = find_taker(queue)
+-- Store a job and have an idle session run it, whose registration is one of these; whether that was
+-- possible, or the job was stored before. The worker is told last, when all is written and so true. If that
+-- fails, the claim is made in the usual way: it finds what is held under its nonce.
+local function hand_to_one(names, head, body, unique)
+  local name, waiter, at = find_taker(names)
   if not name or not finds_nothing(waiter) then
     return false
   end
+  local id, queue = head[1], head[3]
   local session, nonce = waiter[WAITING][at], waiter[WAITING][at + 1]
   local running = call('HGET', key.count, queue .. '\0running')
   local number = sequence + 1
@@ -117,4 +110,16 @@ local function hand_over(head, body, unique)
     '!' .. struct.pack('>HHHH', #session, #nonce, #id, #bytes) .. session .. nonce .. id .. bytes .. body)
   sequence, stored_sequence = number, number
   return true
+end
+--@end
+
+local function hand_over(head, body, unique)
+  local queue, ends_ms = head[3], expires_ms(head)
+  if due_ms_of(head) > now_ms or ends_ms >= 0 and ends_ms <= now_ms
+      or recounted or settings[queue] or string.find(queue, '+', 1, true) or #body > MOST_HANDED then
+    return false
+  end
+  local names = waiting_for('0', queue, 0)
+  nobody_waits = #names == 0
+  return not nobody_waits and hand_to_one(names, head, body, unique)
 end

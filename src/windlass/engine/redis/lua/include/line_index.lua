@@ -78,8 +78,6 @@ local function arrive(mark, rank)
     known = first and #first >= #mark + 12 and struct.unpack('>I4', first, #mark + 2) or math.huge
     if known == math.huge or rank < known then
       touched[mark] = first
-    else
-      firsts[mark] = first
     end
   elseif known == false or rank < known then
     touch(mark)
@@ -88,8 +86,7 @@ local function arrive(mark, rank)
   first_rank[mark] = math.min(known, rank)
 end
 
--- Bring the entries of lines up to date that were changed. One that should be there already is written
--- all the same: a line that was not listed is found again by the next call that changes it.
+-- Bring the entries of changed lines up to date.
 function update_lines()
   local old, new = {}, {}
   for mark, before in pairs(touched) do
@@ -103,14 +100,7 @@ function update_lines()
       new[#new + 1] = entry
     end
   end
-  for mark, first in pairs(firsts) do
-    local entry = touched[mark] == nil and entry_of(mark, first)
-    if entry then
-      new[#new + 1] = '0'
-      new[#new + 1] = entry
-    end
-  end
-  touched, firsts = {}, {}
+  touched = {}
   send_entries('ZADD', new)
   send_entries('ZREM', old)
 end

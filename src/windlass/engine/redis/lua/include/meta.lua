@@ -10,14 +10,17 @@ local sequence, last_seen_ms, reap_after_ms = stored_sequence, stored_last_seen_
 local stored_leases = stored[6] or '0 0 0'
 local leases = stored_leases
 -- Of queues that have others than the usual ones: queue -> settings, read when they are asked for. The
--- others have false. `queues` is how many there are.
+-- others have false or nil. `queues` is how many there are.
 local has_settings = stored[4]
-local settings = setmetatable({}, { __index = function(known, queue)
-  local found = has_settings and call('HGET', key.meta, 'q:' .. queue)
-  local own = found and cmsgpack.unpack(found) or false
-  known[queue] = own
-  return own
-end })
+local settings = {}
+if has_settings then
+  setmetatable(settings, { __index = function(known, queue)
+    local found = call('HGET', key.meta, 'q:' .. queue)
+    local own = found and cmsgpack.unpack(found) or false
+    known[queue] = own
+    return own
+  end })
+end
 -- Whether a body of more than SMALL_BODY bytes was ever stored here: otherwise claims measure none.
 local has_large = stored[7]
 local QUEUE_PAUSED, QUEUE_AGEING_MS, QUEUE_AGE, QUEUE_SINCE_MS = 1, 2, 3, 4
@@ -37,3 +40,4 @@ local function next_number()
   sequence = sequence + 1
   return sequence
 end
+--@nest

@@ -9,7 +9,6 @@ local packed = {}   -- id -> the record as it is stored, or false
 local changed = {}  -- id -> true when its table was changed since it was packed
 local pending, order = {}, {}
 local touched = {}  -- suspects and line -> its first member of `ready` before it was changed, or false
-local firsts = {}  -- the same for lines in which new jobs stand behind the first one
 local update_lines
 local note_change  -- set while counters are counted anew: id, bytes before, bytes now; false for none
 
@@ -110,7 +109,7 @@ local function flush()
     end
   end
   pending, order = {}, {}
-  if next(touched) or next(firsts) then
+  if next(touched) then
     update_lines()
   end
 end

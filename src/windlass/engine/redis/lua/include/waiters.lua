@@ -21,10 +21,6 @@ end
 -- Registrations that serve a line, behind so many others, whether there may be more, and their entries in
 -- the index: those of its queue and those of every queue. Of a line that requires labels the first one decides here.
 local function waiting_for(suspects, line, offset)
-  local plus = string.find(line, '+', 1, true)
-  local label = plus and string.match(line, '^%+[^+]*', plus) or ''
-  local own = suspects .. (plus and sub(line, 1, plus - 1) or line) .. label .. '\0'
-  local any = suspects .. label .. '\0'
   local entries = all_names[suspects]
   if not entries then
     entries = names_from('[' .. suspects, '(' .. string.char(string.byte(suspects) + 1), 0)
@@ -32,6 +28,13 @@ local function waiting_for(suspects, line, offset)
       all_names[suspects] = entries
     end
   end
+  if #entries == 0 then
+    return entries, false, entries
+  end
+  local plus = string.find(line, '+', 1, true)
+  local label = plus and string.match(line, '^%+[^+]*', plus) or ''
+  local own = suspects .. (plus and sub(line, 1, plus - 1) or line) .. label .. '\0'
+  local any = suspects .. label .. '\0'
   local is_cut = false
   if #entries == MOST_NAMES then
     entries = names_from('[' .. own, '(' .. sub(own, 1, -2) .. '\1', offset)
