@@ -6,15 +6,18 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Iterator
+from threading import Thread
 
 import pytest
 
 from tests.engines.conftest import OpenRedis, new_job
 from tests.proxy import Proxy, Side, Then
 from tests.redis_server import RedisServer, private_server
+from tests.worker.yard import until
 from windlass import EngineUnavailable, PayloadTooLarge, Windlass
 from windlass.engine.contract import BATCH_BYTES, Plan, PutCode, Succeeded, Verdict
 from windlass.engine.redis.engine import RedisEngine
+from windlass.engine.redis.pool import MOST_CALLS
 
 #: What a slow link carries in a second, and how long an engine waits without progress.
 SPEED = 2_000_000
@@ -107,6 +110,27 @@ def test_many_calls_may_take_longer_than_the_time_out(
 
 def note(text: str) -> None:
     """Never run."""
+
+
+def test_a_small_call_waits_for_large_ones_that_move(
+    server: RedisServer, proxy: Proxy, open_redis: OpenRedis
+) -> None:
+    """All connections of the process are busy for longer than the time-out of the small call."""
+    engine = opened(open_redis, server, proxy, 1)
+    proxy.throttle(SPEED)
+    proxy.reset()
+    threads = [
+        Thread(target=engine.put, args=([new_job(at, payload=LARGE)],)) for at in range(MOST_CALLS)
+    ]
+    for thread in threads:
+        thread.start()
+    until(lambda: proxy.passed[Side.REQUESTS] > 100_000, "large calls on their way")
+    started = time.monotonic()
+    engine.put([new_job(9)])
+    assert time.monotonic() - started > PATIENCE_MS / 1000
+    for thread in threads:
+        thread.join()
+    assert engine.stats().totals["enqueued"] == MOST_CALLS + 1
 
 
 @pytest.mark.parametrize("then", [Then.HOLD, Then.FREEZE])

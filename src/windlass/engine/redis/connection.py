@@ -125,7 +125,7 @@ class Server:
         troubles = 0
         in_vain: list[Exception] = []
         left = list(range(len(commands)))
-        patience = Patience(deadline, self.timeout_s)
+        patience = Patience(self._pool, deadline, self.timeout_s)
         # By somebody who waits for a job. Of what adds anything only `open` adds none.
         prefixes = calls[0].prefixes if len(calls) == 1 else None
         may_be_heard = prefixes is not None and prefixes.adds
@@ -184,12 +184,15 @@ class Server:
         pool = self._pool
         kept: Link | None = None
         patience.begin()
-        deadline = patience.ends_at
+        began_at = time.monotonic()
         try:
-            link = pool.begin_turn(deadline - time.monotonic())
+            link = pool.begin_turn(patience.ends_at - began_at)
         except TimeoutError as error:
             in_vain.append(error)
             return error
+        if pool.moved_at > began_at:
+            patience.extend()  # it has waited for calls that moved
+        deadline = patience.ends_at
         try:
             if link is not None:
                 deadline = min(deadline, time.monotonic() + self.timeout_s / 2)

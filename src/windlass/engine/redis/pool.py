@@ -113,13 +113,15 @@ class Pool:
     def begin_anew(self) -> None:
         """Forget all connections. Another process may use them: they are not closed."""
         self._lock = threading.Lock()
+        self.moved_at = 0.0  # when a call has last moved a whole piece
         self._free = self._most_calls
         self._idle = []
         self._awaited = deque()
 
     def begin_turn(self, timeout_s: float) -> Link | None:
         """Wait for a turn, which has to be ended. With it comes a connection that is open and has
-        nothing under way, if there is one. Raises `TimeoutError` when there was no turn in time."""
+        nothing under way, if there is one. Raises `TimeoutError` when there was no turn in time,
+        and no call under way has moved a piece for as long."""
         turn: _Turn | None = None
         link, since, is_begun = None, 0.0, False
         try:
@@ -150,7 +152,11 @@ class Pool:
         return None
 
     def _await(self, turn: _Turn, timeout_s: float) -> Link | None:
-        turn.has_come.acquire(timeout=max(0.0, timeout_s))
+        left_s = max(0.0, timeout_s)
+        while not turn.has_come.acquire(timeout=left_s) and (
+            (left_s := self.moved_at + timeout_s - time.monotonic()) > 0
+        ):
+            pass  # a large call is slow, and the server is there
         if self._give_up(turn):
             raise TimeoutError(f"{self._most_calls} other calls of this process are under way")
         return turn.link
@@ -218,9 +224,10 @@ class Patience:
     """How long a call is tried: until `ends_at`, and longer while more of it gets through than ever
     before, so that a link which breaks each time at the same place is given up."""
 
-    __slots__ = ("_moved", "_pending", "_record", "_timeout_s", "ends_at", "moved_at")
+    __slots__ = ("_moved", "_pending", "_pool", "_record", "_timeout_s", "ends_at", "moved_at")
 
-    def __init__(self, ends_at: float, timeout_s: float) -> None:
+    def __init__(self, pool: Pool, ends_at: float, timeout_s: float) -> None:
+        self._pool = pool
         self.ends_at = ends_at
         self.moved_at = 0.0  # when the last whole piece has moved
         self._timeout_s = timeout_s
@@ -239,11 +246,15 @@ class Patience:
 
     def note(self, number: int) -> None:
         """So many bytes have moved, a whole piece or more."""
-        self.moved_at = time.monotonic()
+        self.moved_at = self._pool.moved_at = time.monotonic()
         self._moved += number
         if self._moved > self._record:
             self._record = self._moved
-            self.ends_at = max(self.ends_at, self.moved_at + self._timeout_s)
+            self.extend()
+
+    def extend(self) -> None:
+        """Give the call its whole time from now on."""
+        self.ends_at = max(self.ends_at, time.monotonic() + self._timeout_s)
 
 
 def send(link: Link, commands: Iterable[bytes], seconds: float, patience: Patience) -> None:
