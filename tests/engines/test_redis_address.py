@@ -215,8 +215,10 @@ def test_a_newer_format_is_refused(server: RedisServer, open_redis: OpenRedis) -
     url = server.url(namespace="newer")
     open_redis(url).stats()
     server.tell("HSET", "{newer:p0}:meta", "format", "99")
+    server.tell("DEL", "{newer:p0}:lines")
     with pytest.raises(FormatTooNew, match="format 99"):
         open_redis(url).stats()
+    assert server.tell("EXISTS", "{newer:p0}:lines") == b":0\r\n"  # nothing was added
 
 
 def test_an_older_format_is_refused(server: RedisServer, open_redis: OpenRedis) -> None:

@@ -18,8 +18,9 @@ from tests.engines.conftest import OpenRedis, new_job
 from tests.redis_server import RedisServer
 from windlass.engine.contract import Placed, Plan, PutCode, Succeeded, Verdict, Waiter
 from windlass.engine.redis import pool as pool_module
+from windlass.engine.redis.address import Address
 from windlass.engine.redis.keys import KINDS, key
-from windlass.engine.redis.pool import LEAST_S, Patience, new_reader
+from windlass.engine.redis.pool import LEAST_S, Patience, Pool, new_reader
 from windlass.engine.redis.pool import read as read_patiently
 from windlass.engine.redis.pool import send as send_patiently
 from windlass.errors import EngineError, EngineUnavailable
@@ -66,12 +67,16 @@ def test_a_connection_that_was_closed_here(server: RedisServer, open_redis: Open
     assert engine.put([new_job(1)])[0].code is PutCode.CREATED
 
 
+def patience(seconds: float) -> Patience:
+    return Patience(Pool(Address()), 0.0, seconds)
+
+
 def send(link: Any, commands: list[bytes], seconds: float) -> None:
-    send_patiently(link, commands, seconds, Patience(0.0, seconds))
+    send_patiently(link, commands, seconds, patience(seconds))
 
 
 def read(link: Any) -> object:
-    return read_patiently(link, Patience(0.0, LEAST_S))
+    return read_patiently(link, patience(LEAST_S))
 
 
 def by_driver(link: Any, commands: list[bytes], seconds: float) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from threading import Event
 from typing import cast
@@ -14,7 +14,7 @@ from tests.redis_server import private_server
 from tests.worker.faulty import Faulty, lose_request
 from tests.worker.yard import Yard, until
 from windlass import State
-from windlass.engine.contract import Engine, EngineOptions, NewJob, Plan, Released, Waiter
+from windlass.engine.contract import Engine, EngineOptions, NewJob, Plan, Released, Waiter, WakeUp
 from windlass.engine.url import open_engine
 from windlass.worker import waiter as waiter_module
 from windlass.worker.slots import SlotTable
@@ -94,6 +94,31 @@ def test_a_child_that_is_busy_is_not_woken(office: Office) -> None:
     office.waiter.leave("session")
     office.put("job")
     assert office.child.woken.receive(0.2) is None
+
+
+def test_a_wake_up_of_a_child_that_left_goes_to_another_one(office: Office) -> None:
+    second = Child()
+    children = {"session": office.child, "second": second}
+    left: list[Child] = []
+
+    def lose_child(real: Callable[[], list[WakeUp]], _arguments: object) -> list[WakeUp]:
+        woken = real()
+        for wake_up in woken:
+            office.waiter.leave(wake_up.session)
+            left.append(children.pop(wake_up.session))
+        return woken
+
+    for session, child in children.items():
+        office.waiter.rest(child, Waiter(session, Plan(queues=("q",))))
+    until(lambda: office.faulty.calls.count("wait") > 2, "a wait for both")
+    office.faulty.faults["wait"] = lose_child
+    until(lambda: office.faulty.calls.count("wait") > 4, "a wait with the fault")
+    office.put("job")
+    until(lambda: left, "a wake-up")
+    (other,) = children.values()
+    assert other.woken.receive(10) == LOOK
+    assert left[0].woken.receive(0.1) is None
+    second.close()
 
 
 def test_a_child_that_a_signal_stopped_is_not_waited_for(office: Office) -> None:

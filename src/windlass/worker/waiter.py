@@ -127,8 +127,9 @@ class WorkerWaiter:
     def _wait(self) -> None:
         waiters = self._waiters()
         woken = self._engine.wait(waiters, round(WAIT_S * 1000))
+        plans = {waiter.session: waiter.plan for waiter in waiters} if woken else {}
         for wake_up in woken:
-            self._wake(wake_up)
+            self._wake(wake_up, plans.get(wake_up.session))
         now = monotonic()
         with self._lock:
             idle = list(self._idle.values())
@@ -145,19 +146,28 @@ class WorkerWaiter:
             waiters.insert(0, Waiter(SUPERVISOR, self._suspects))
         return waiters
 
-    def _wake(self, wake_up: WakeUp) -> None:
+    def _wake(self, wake_up: WakeUp, plan: Plan | None) -> None:
+        """Wake a child. If it is gone or busy, another one with the same plan looks instead."""
         with self._lock:
             found = self._idle.pop(wake_up.session, None)
+            if found is None and not wake_up.handed:
+                found = self._pop_with(plan)
         if found is not None:
             found[0].wakes.send(wake_up.handed or LOOK)
         elif wake_up.session == SUPERVISOR and self._on_suspects is not None:
             self._suspects_at = monotonic() + SUSPECTS_S
             self._on_suspects()
 
+    def _pop_with(self, plan: Plan | None) -> tuple[IdleChild, Waiter] | None:
+        for session, (child, waiter) in self._idle.items():
+            if waiter.plan == plan and child.is_running():
+                return self._idle.pop(session)
+        return None
+
     def _remind(self, idle: list[tuple[IdleChild, Waiter]], now: float) -> None:
         if idle and now >= self._remind_at:
             self._remind_at = now + REMIND_S
-            self._wake(WakeUp(idle[0][1].session))
+            self._wake(WakeUp(idle[0][1].session), None)
 
     def _end(self) -> None:
         """Have the engine wait for nothing any more."""

@@ -1,5 +1,6 @@
 -- Prepare a partition: give every key its sentinel, and settle what must never change. One that is
--- prepared is only read: a server whose memory is full lets nobody write, and may still be used.
+-- prepared is only read: a server whose memory is full lets nobody write, and may still be used. One of
+-- another format or number of partitions stays as it is.
 -- KEYS: meta job body extra ids ready due parked held asked keep dead lease sessions forget keys
 -- KEYS: key_expiry count total unique idle waiters watch watch_until schedule schedule_names schedule_due
 -- KEYS: lines
@@ -9,6 +10,9 @@
 --@adds
 local stored = redis.call('HMGET', key.meta, 'format', 'partitions', 'born')
 local is_settled = stored[1] and stored[2] and stored[3]
+if is_settled and (stored[1] ~= ARGV[1] or stored[2] ~= ARGV[2]) then
+  return { tonumber(stored[1]), tonumber(stored[2]), stored[3] }  -- refused: nothing may be added
+end
 local missing = {}
 for number, name in ipairs(KEYS) do
   local score = ARGV[number + 3]
