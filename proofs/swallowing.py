@@ -27,9 +27,11 @@ def _swallowing_turn(
     nonce: str,
     plan: Plan,
     limit: int,
+    *,
+    is_last: bool = False,
 ) -> Turn:
     global _left  # noqa: PLW0603  # the fault is a property of this process
-    turn = _turn(engine, session, outcomes, nonce, plan, limit)
+    turn = _turn(engine, session, outcomes, nonce, plan, limit, is_last=is_last)
     if turn.batch.claims and _left:
         _left -= 1
         raise EngineUnavailable("the reply was swallowed on purpose")
