@@ -34,7 +34,7 @@ from sphinx.writers.html5 import HTML5Translator
 project = "windlass"
 author = "The windlass authors"
 project_copyright = author
-release = version = installed_version("windlass")
+release = version = installed_version("windlass-queue")
 
 extensions = ["myst_parser", "sphinx.ext.autodoc"]
 root_doc = "README"

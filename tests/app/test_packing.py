@@ -512,7 +512,7 @@ def test_a_missing_package_is_told_when_the_app_is_made(monkeypatch: pytest.Monk
     monkeypatch.setitem(
         __import__("sys").modules, "cryptography.hazmat.primitives.ciphers.aead", None
     )
-    with pytest.raises(SettingError, match=r"in a clone `pip install '\.\[encryption\]'"):
+    with pytest.raises(SettingError, match=r"in a clone pip install '\.\[encryption\]'"):
         Windlass("sqlite:///:memory:", secret=SECRET, encrypt=True)
     Windlass("sqlite:///:memory:", secret=SECRET)
 

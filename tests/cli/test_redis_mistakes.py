@@ -124,7 +124,7 @@ def test_no_driver(shell: Shell) -> None:
     for ran in try_all(shell.type_afresh, url, PYTHONPATH=str(shell.folder)):
         assert ran.code == 2
         assert "needs the Redis driver, which is not installed here" in ran.err
-        assert "pip install 'windlass[redis]'" in ran.err
+        assert "pip install 'windlass-queue[redis]'" in ran.err
         assert "secret" not in ran.err
 
 

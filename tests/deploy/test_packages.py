@@ -36,7 +36,7 @@ def source_files() -> set[str]:
 
 
 def test_the_wheel_has_all_of_the_source_and_nothing_else(packages: Packages) -> None:
-    folder = f"windlass-{DECLARED['version']}.dist-info"
+    folder = f"windlass_queue-{DECLARED['version']}.dist-info"
     expected = source_files() | {f"{folder}/{name}" for name in OWN}
     assert files_in_wheel(packages.wheel).keys() == expected
 
@@ -66,7 +66,7 @@ def test_the_sdist_makes_the_same_wheel(packages: Packages, tmp_path: Path) -> N
 
 def test_the_metadata_says_what_is_needed(packages: Packages) -> None:
     said = metadata(packages.wheel)
-    assert said["Name"] == "windlass"
+    assert said["Name"] == "windlass-queue"
     assert said["Version"] == DECLARED["version"]
     assert said["Requires-Python"] == ">=3.11"
     assert said["License-Expression"] == "MIT"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -58,6 +59,20 @@ def test_no_pictures_in_the_text_and_no_places_of_ours(page: Path) -> None:
 def test_extras_are_quoted(page: Path) -> None:
     """Some shells take brackets for a pattern of file names."""
     assert not re.search(r"pip install\s+[^'\"\s`]*\[", read(page))
+
+
+def test_no_command_installs_an_unrelated_package() -> None:
+    """The package index has another project under the name of our import package."""
+    listed = subprocess.run(
+        ["git", "ls-files", "-z"], cwd=PROJECT, capture_output=True, text=True, check=True
+    ).stdout
+    by_name = r"""install\s+(-\S+\s+)*['"]?windlass(?!-queue)\b"""
+    wrong = re.compile(rf"{by_name}|(?<![\w/-])windlass\[\w")
+    for name in listed.strip("\0").split("\0"):
+        if name == "docs/decisions/0047-distribution-name.md":
+            continue  # it tells why
+        text = (PROJECT / name).read_text(encoding="utf-8", errors="replace")
+        assert not wrong.search(text), name
 
 
 def test_decisions_are_numbered_without_gaps() -> None:

@@ -98,7 +98,7 @@ def test_the_driver_is_named_where_it_is_missing() -> None:
         "except EngineError as error: print(error)\n"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert "pip install 'windlass[redis]', or in a clone pip install '.[redis]'" in done.stdout
+    assert "windlass-queue[redis]', or in a clone pip install '.[redis]'" in done.stdout
 
 
 def test_a_unix_socket(server: RedisServer, open_redis: OpenRedis) -> None:

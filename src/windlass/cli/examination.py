@@ -22,6 +22,7 @@ from windlass.cli.fleet import WorkerView, read_fleet
 from windlass.cli.holds import is_unroutable, why_held
 from windlass.cli.records import find_all
 from windlass.cli.wording import NEVER_STORED, count
+from windlass.core.distribution import installed_version
 from windlass.core.lines import may_take, queue_of
 from windlass.core.queue_plans import read_tiers
 from windlass.core.states import WAITING, State
@@ -39,10 +40,9 @@ _ROUNDS: Final = 5
 
 def examine_program(app: Windlass, name: str) -> Iterator[Finding]:
     """`name` is that of the app, empty if there is only a url."""
-    import platform  # slow to import, as the next one
-    from importlib.metadata import version
+    import platform  # slow to import
 
-    python = f"Python {platform.python_version()}, windlass {version('windlass')}"
+    python = f"Python {platform.python_version()}, windlass {installed_version()}"
     yield Finding(Grade.OK, "program", python)
     if not name:
         yield Finding(Grade.OK, "app", "none is named: only the engine is looked at")

@@ -31,6 +31,7 @@ from windlass.cli.tasks import tasks
 from windlass.cli.top import top
 from windlass.cli.worker import worker
 from windlass.cli.workers import workers
+from windlass.core.distribution import DISTRIBUTION
 from windlass.errors import (
     AnnotationError,
     AppNotFound,
@@ -56,7 +57,7 @@ _USAGE_ERRORS: Final = (
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
     epilog="Exit codes: 0 ok, 1 failed, 2 usage or import, 3 engine away.",
 )
-@click.version_option(package_name="windlass", message="windlass %(version)s")
+@click.version_option(package_name=DISTRIBUTION, message="windlass %(version)s")
 def windlass() -> None:
     """A task queue: enqueue calls, run them later, lose none.
 

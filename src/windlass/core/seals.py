@@ -9,14 +9,11 @@ from __future__ import annotations
 from enum import StrEnum
 from typing import Final
 
+from windlass.core.distribution import install_command
+
 #: The shortest secret, in characters.
 SHORTEST: Final = 32
 HOW_TO_MAKE_ONE: Final = 'python -c "import secrets; print(secrets.token_urlsafe(32))"'
-
-_INSTALL: Final = (
-    "install it with `pip install 'windlass[encryption]'`, or in a clone `pip install "
-    "'.[encryption]'`"
-)
 
 
 class Seal(StrEnum):
@@ -37,5 +34,8 @@ def why_not_encrypting() -> str:
     try:
         import cryptography.hazmat.primitives.ciphers.aead  # noqa: F401  # only whether it is there
     except ImportError:
-        return f"encryption needs the package cryptography, which is not installed: {_INSTALL}"
+        return (
+            "encryption needs the package cryptography, which is not installed; install it with: "
+            f"{install_command('encryption')}"
+        )
     return ""

@@ -12,6 +12,7 @@ import re
 import sys
 from typing import TYPE_CHECKING, Final
 
+from windlass.core.distribution import install_command
 from windlass.errors import EngineError, SettingError
 
 if TYPE_CHECKING:
@@ -106,7 +107,7 @@ def _open_redis(url: str, options: EngineOptions) -> Engine:
             ) from error
         raise EngineError(
             f"The url {_safe(url)!r} needs the Redis driver, which is not installed here. "
-            "Install it with: pip install 'windlass[redis]', or in a clone pip install '.[redis]'"
+            f"Install it with: {install_command('redis')}"
         ) from error
     except RuntimeError as error:  # of a module of Python that registers itself with the exit
         raise EngineError(

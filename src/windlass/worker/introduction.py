@@ -9,10 +9,10 @@ from __future__ import annotations
 import os
 import socket
 from contextlib import suppress
-from functools import cache
 
 import msgspec
 
+from windlass.core.distribution import installed_version
 from windlass.engine.contract import Beat, Engine
 from windlass.errors import EngineError
 from windlass.worker.options import WorkerOptions
@@ -68,7 +68,7 @@ def introduce(
         slots=slots,
         is_solo=is_solo,
         started_ms=started_ms,
-        version=_version(),
+        version=installed_version(),
     ).pack()
 
 
@@ -87,10 +87,3 @@ def say_first(engine: Engine, session: str, introduction: bytes) -> None:
     When the engine is away, a beat does it later."""
     with suppress(EngineError):
         engine.beat([Beat(session=session, info=introduction)])
-
-
-@cache
-def _version() -> str:
-    from importlib.metadata import version  # slow to import, and needed only here
-
-    return version("windlass")

@@ -1,7 +1,7 @@
-"""The contract suite, for whoever writes an engine: what it has to do, as tests to be passed.
+"""The contract suite: the tests that every engine has to pass.
 
-Needs pytest and hypothesis: `pip install 'windlass[testing]'`. `suite` is all of it, `plugin` the
-fixtures, `place` what the author of an engine gives, `model` the specification.
+It needs pytest and hypothesis: `pip install 'windlass-queue[testing]'`. `suite` is the whole suite,
+`plugin` has the fixtures, `place` what the author of an engine provides, `model` the specification.
 """
 
 from pathlib import Path
