@@ -15,7 +15,7 @@ from typing import Any, Final, NamedTuple
 import msgspec
 
 from windlass import Windlass
-from windlass.core.envelope import Envelope
+from windlass.core.serialization.envelope import Envelope
 
 _SECRET: Final = "only-for-measuring-32-characters-or-more"
 _ROUNDS: Final = 300

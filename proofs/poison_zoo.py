@@ -20,7 +20,7 @@ from proofs.poisons import LEDGER, POISONS, RUNNERS, Poison, declare
 from tests.contract.variants import fresh_url
 from tests.worker.yard import Worker, Yard, until
 from windlass import Reason, State
-from windlass.core.failure import FailureText
+from windlass.core.failures import FailureText
 from windlass.engine.contract import JobRecord
 from windlass.job import Job
 

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 from windlass.app import Windlass
 from windlass.around import Outgoing
 from windlass.context import Context, LogLine, Progress, current_context
-from windlass.core.failure import FailureText
+from windlass.core.failures import FailureText
 from windlass.core.retry import Retry
 from windlass.core.signals import Interrupted, Reject, RetryLater, Snooze
 from windlass.core.states import Hold, Reason, State
@@ -49,7 +49,7 @@ from windlass.task import Call, Task
 from windlass.tasks import Tasks
 
 if TYPE_CHECKING:
-    from windlass.core.schedule import All, Cron, Every
+    from windlass.core.schedules.triggers import All, Cron, Every
     from windlass.letters import DeadAlert, DeadGroup, DeadLetter
     from windlass.queue import Queue, QueueInfo
     from windlass.schedules import ScheduleInfo

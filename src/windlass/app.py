@@ -27,11 +27,11 @@ from windlass.around import (
     read_lifespan,
     read_middleware,
 )
-from windlass.core import habits
-from windlass.core.codec import decode_plain
-from windlass.core.counting import count
+from windlass.core import foreign_words
 from windlass.core.ids import check_id
 from windlass.core.patterns import first_match
+from windlass.core.plurals import count
+from windlass.core.serialization.codec import decode_plain
 from windlass.engine.forking import opening
 from windlass.engine.url import check_url, open_engine
 from windlass.errors import UnreadableHere
@@ -61,8 +61,8 @@ from windlass.tasks import Tasks
 
 if TYPE_CHECKING:
     from windlass.batching import Batcher
-    from windlass.core.schedule import Cron, Every
-    from windlass.core.timetable import Entry
+    from windlass.core.schedules.state import Entry
+    from windlass.core.schedules.triggers import Cron, Every
     from windlass.dead import DeadLetters
     from windlass.engine.contract import Engine
     from windlass.letters import AlertHook, DeadAlert
@@ -244,7 +244,7 @@ class Windlass(Registrar):
 
         def __getattr__(self, name: str) -> NoReturn:
             """Called only for what is not there."""
-            raise habits.missing_attribute(self, name, "An app", habits.OF_APPS)
+            raise foreign_words.missing_attribute(self, name, "An app", foreign_words.OF_APPS)
 
     # -------------------------------------------------------------------------------- running
 

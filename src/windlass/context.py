@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Final, NoReturn
 
 import msgspec
 
-from windlass.core import habits
+from windlass.core import foreign_words
 from windlass.core.signals import Interruption
 from windlass.errors import NoContext
 
@@ -132,7 +132,9 @@ class Context:
 
         def __getattr__(self, name: str) -> NoReturn:
             """Called only for what is not there."""
-            raise habits.missing_attribute(self, name, "A context", habits.OF_CONTEXTS)
+            raise foreign_words.missing_attribute(
+                self, name, "A context", foreign_words.OF_CONTEXTS
+            )
 
 
 _NO_REPORT: Final = Report()

@@ -18,10 +18,10 @@ from typing import TYPE_CHECKING, Any, Final, TypedDict, Unpack
 
 import msgspec
 
-from windlass.core.codec import check_size, encode_plain
 from windlass.core.durations import Duration, to_ms
-from windlass.core.envelope import Envelope
-from windlass.core.pace import Pace, per_second
+from windlass.core.rates import Pace, per_second
+from windlass.core.serialization.codec import check_size, encode_plain
+from windlass.core.serialization.envelope import Envelope
 from windlass.core.states import State
 from windlass.engine.contract import (
     ChangeCode,

@@ -21,11 +21,11 @@ from typing import TYPE_CHECKING, Final, Generic, NoReturn, TypeVar, cast
 import msgspec
 
 from windlass.context import LogLine, Progress, Report
-from windlass.core import habits
+from windlass.core import foreign_words
 from windlass.core.durations import Duration, describe_ms, to_ms
-from windlass.core.envelope import unpack
-from windlass.core.failure import FailureText
-from windlass.core.lines import labels_of, queue_of
+from windlass.core.failures import FailureText
+from windlass.core.queues.labels import labels_of, queue_of
+from windlass.core.serialization.envelope import unpack
 from windlass.core.states import Event, Hold, Reason, State
 from windlass.engine.jobs import CancelCode, ChangeCode, JobEnd, JobRecord
 from windlass.errors import (
@@ -231,7 +231,7 @@ class Job(Generic[R_co]):
 
         def __getattr__(self, name: str) -> NoReturn:
             """Called only for what is not there."""
-            raise habits.missing_attribute(self, name, "A job", habits.OF_JOBS)
+            raise foreign_words.missing_attribute(self, name, "A job", foreign_words.OF_JOBS)
 
         def __await__(self) -> NoReturn:
             raise TypeError(

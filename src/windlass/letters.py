@@ -10,10 +10,10 @@ from typing import Final
 
 import msgspec
 
-from windlass.core.envelope import unpack
-from windlass.core.failure import FailureText
-from windlass.core.lines import queue_of
-from windlass.core.seals import Seal
+from windlass.core.failures import FailureText
+from windlass.core.queues.labels import queue_of
+from windlass.core.serialization.envelope import unpack
+from windlass.core.serialization.seals import Seal
 from windlass.core.states import Event, Reason
 from windlass.engine.contract import Engine, Failure, JobRecord
 from windlass.errors import DecodeError, EngineError

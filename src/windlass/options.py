@@ -14,7 +14,7 @@ from typing import Any, Final, TypedDict
 
 import msgspec
 
-from windlass.core import habits
+from windlass.core import foreign_words
 from windlass.core.durations import (
     LATEST_MS,
     LATEST_YEAR,
@@ -24,8 +24,8 @@ from windlass.core.durations import (
     to_ms,
 )
 from windlass.core.headers import read_headers
-from windlass.core.lines import read_labels
-from windlass.core.queue_plans import QUEUE_NAME
+from windlass.core.queues.labels import read_labels
+from windlass.core.queues.plans import QUEUE_NAME
 from windlass.core.retry import Retry
 from windlass.settings import nearest
 
@@ -147,8 +147,8 @@ def _misplaced(name: str, place: str, known: Iterable[str]) -> TypeError:
         return TypeError(f"{name} belongs to a call: write task.using({name}=...), not {place}.")
     if name in _TASK_ONLY:
         return TypeError(f"{name} belongs to the task: write @app.task({name}=...), not {place}.")
-    if name in habits.OPTIONS:
-        return TypeError(f"{place} takes no option {name}: write {habits.OPTIONS[name]}.")
+    if name in foreign_words.OPTIONS:
+        return TypeError(f"{place} takes no option {name}: write {foreign_words.OPTIONS[name]}.")
     return TypeError(
         f"{place} takes no option {name}.{nearest(name, known)} It takes "
         f"{', '.join(known)}. What the function takes is passed to enqueue(...)."
@@ -193,7 +193,7 @@ def _read_priority(name: str, value: object) -> int:
 def _read_retry(name: str, value: object) -> Retry:
     if isinstance(value, Retry):
         return value
-    instead = habits.instead_of_number(value)
+    instead = foreign_words.instead_of_number(value)
     raise _wrong(name, f"a windlass.Retry(...){instead}", value)
 
 

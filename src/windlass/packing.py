@@ -19,19 +19,19 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
-from windlass.core.codec import decode_plain, fingerprint
-from windlass.core.envelope import Envelope, pack, pack_line, unpack
-from windlass.core.failure import FailureText
-from windlass.core.frame import Label, frame, is_framed, read_label, split
-from windlass.core.seals import Seal, describe_sealed
+from windlass.core.failures import FailureText
+from windlass.core.serialization.codec import decode_plain, fingerprint
+from windlass.core.serialization.envelope import Envelope, pack, pack_line, unpack
+from windlass.core.serialization.frame import Label, frame, is_framed, read_label, split
+from windlass.core.serialization.seals import Seal, describe_sealed
+from windlass.core.serialization.wire import to_plain_json
 from windlass.core.states import Event
-from windlass.core.wire import to_plain_json
 from windlass.engine.jobs import Failure, JobRecord
 from windlass.errors import DecodeError, UnreadableHere
 from windlass.settings import Settings
 
 if TYPE_CHECKING:
-    from windlass.core.keys import Keyring
+    from windlass.core.serialization.encryption import Keyring
 
 _encode: Final = msgspec.json.Encoder().encode
 

@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from windlass.core.counting import count
 from windlass.core.durations import Duration, describe_ms, to_ms
-from windlass.core.lines import queue_of
-from windlass.core.queue_settings import LEAST_AGEING_MS
+from windlass.core.plurals import count
+from windlass.core.queues.labels import queue_of
+from windlass.core.queues.settings import LEAST_AGEING_MS
 from windlass.core.states import State
 from windlass.engine.contract import QueueChange, QueueRecord
 

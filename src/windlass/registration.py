@@ -36,7 +36,7 @@ from windlass.options import Choices, TaskOptions, read_task_options
 from windlass.task import AsyncTask, Home, SyncTask, Task
 
 if TYPE_CHECKING:
-    from windlass.core.schedule import Cron, Every
+    from windlass.core.schedules.triggers import Cron, Every
 
     Timing = Cron | Every | Sequence[Cron | Every]
 

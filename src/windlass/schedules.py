@@ -19,10 +19,10 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import msgspec
 
-from windlass.core import timetable
-from windlass.core.declaration import REMOVABLE_MS, is_abandoned
-from windlass.core.schedule import All, Cron, Every, Schedule
-from windlass.core.timetable import Entry, Note
+from windlass.core.schedules import state
+from windlass.core.schedules.declarations import REMOVABLE_MS, is_abandoned
+from windlass.core.schedules.state import Entry, Note
+from windlass.core.schedules.triggers import All, Cron, Every, Schedule
 from windlass.engine import firing
 from windlass.engine.contract import Engine, ScheduleChange, ScheduleRecord
 from windlass.errors import (
@@ -288,7 +288,7 @@ def _save(engine: Engine, name: str, entry: Entry) -> None:
 
     def change(record: ScheduleRecord | None, now_ms: int) -> ScheduleChange | None:
         if record is None:
-            return firing.enter(name, body, timetable.made(entry.schedule, now_ms), now_ms)
+            return firing.enter(name, body, state.made(entry.schedule, now_ms), now_ms)
         note = Note.unpack(record.note)
         if note.declared is not None:
             raise InvalidSchedule(
@@ -297,7 +297,7 @@ def _save(engine: Engine, name: str, entry: Entry) -> None:
             )
         if record.body == body:
             return None
-        return firing.alter(record, timetable.replaced(note, entry.schedule, now_ms), now_ms, body)
+        return firing.alter(record, state.replaced(note, entry.schedule, now_ms), now_ms, body)
 
     _persist(engine, name, change)
 
@@ -306,7 +306,7 @@ def _pause(engine: Engine, name: str) -> None:
     def change(record: ScheduleRecord, now_ms: int) -> ScheduleChange | None:
         note = Note.unpack(record.note)
         is_done = note.paused == "paused"
-        return None if is_done else firing.alter(record, timetable.paused(note), now_ms)
+        return None if is_done else firing.alter(record, state.paused(note), now_ms)
 
     _alter(engine, name, change)
 
@@ -321,7 +321,7 @@ def _resume(engine: Engine, name: str) -> None:
             )
         if not note.paused:
             return None
-        return firing.alter(record, timetable.resumed(note, entry.schedule, now_ms), now_ms)
+        return firing.alter(record, state.resumed(note, entry.schedule, now_ms), now_ms)
 
     _alter(engine, name, change)
 

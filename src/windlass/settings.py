@@ -15,18 +15,18 @@ from typing import TYPE_CHECKING, Any, Final, Literal, TypedDict
 
 import msgspec
 
-from windlass.core.codecs import CODECS
 from windlass.core.durations import Duration, describe_ms, to_ms
-from windlass.core.habits import OF_SETTINGS, instead_of_number
+from windlass.core.foreign_words import OF_SETTINGS, instead_of_number
 from windlass.core.patterns import check_pattern
-from windlass.core.queue_plans import QUEUE_NAME
+from windlass.core.queues.plans import QUEUE_NAME
 from windlass.core.retry import Retry
-from windlass.core.seals import HOW_TO_MAKE_ONE, SHORTEST, why_not_encrypting
+from windlass.core.serialization.codec_set import CODECS
+from windlass.core.serialization.seals import HOW_TO_MAKE_ONE, SHORTEST, why_not_encrypting
 from windlass.engine.url import absolute_url, default_url
 from windlass.errors import SettingError
 
 if TYPE_CHECKING:
-    from windlass.core.keys import Keyring
+    from windlass.core.serialization.encryption import Keyring
 
 PREFIX: Final = "WINDLASS_"
 #: Variables with our prefix that are not settings: the command line's own.
@@ -110,7 +110,7 @@ class Secrets:
 
 
 def _ring_of(secrets: Sequence[str]) -> Keyring:
-    from windlass.core.keys import Keyring  # brings OpenSSL along
+    from windlass.core.serialization.encryption import Keyring  # brings OpenSSL along
 
     return Keyring(secrets)
 
@@ -195,7 +195,7 @@ def _retry(name: str, value: Any) -> Retry:
 def _zone(name: str, value: Any) -> str:
     if value == "UTC":
         return "UTC"  # as nearly always, and without the tables of all zones
-    from windlass.core.zones import zone_named
+    from windlass.core.schedules.time_zones import zone_named
 
     if not isinstance(value, str):
         raise ValueError(f"{name} must be the name of a time zone, found {value!r}")

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 from msgspec.structs import replace
 
 from windlass.around import Outgoing, Surrounded
-from windlass.core.lines import queue_of
+from windlass.core.queues.labels import queue_of
 from windlass.engine.jobs import NewJob, Placed, PutCode
 from windlass.errors import DuplicateJob, EngineUnavailable, IdempotencyConflict, QueueFull
 from windlass.insisting import Attempts

@@ -35,14 +35,14 @@ import msgspec
 
 from windlass.around import Outgoing, Surrounded
 from windlass.context import Context
-from windlass.core import habits
-from windlass.core.codec import check_size
-from windlass.core.codecs import Codec, Codecs
-from windlass.core.envelope import TAIL, VERSION, Envelope, Overrides, head_of
+from windlass.core import foreign_words
 from windlass.core.headers import check_bounds, read_headers
 from windlass.core.ids import check_id, new_id
-from windlass.core.lines import line_of
+from windlass.core.queues.labels import line_of
 from windlass.core.retry import Retry
+from windlass.core.serialization.codec import check_size
+from windlass.core.serialization.codec_set import Codec, Codecs
+from windlass.core.serialization.envelope import TAIL, VERSION, Envelope, Overrides, head_of
 from windlass.core.unique import Unique
 from windlass.engine.jobs import BATCH, BATCH_BYTES, NewJob, UniqueKey
 from windlass.errors import InvalidTask, TaskNotIncluded
@@ -52,8 +52,8 @@ from windlass.storing import ENQUEUE, astore, astore_many, store, store_many
 
 if TYPE_CHECKING:
     from windlass.app import Windlass
-    from windlass.core.schedule import Cron, Every
-    from windlass.core.timetable import Entry
+    from windlass.core.schedules.state import Entry
+    from windlass.core.schedules.triggers import Cron, Every
 
 P = ParamSpec("P")
 R_co = TypeVar("R_co", covariant=True)
@@ -308,7 +308,7 @@ class Task(Generic[P, R_co]):
 
     def entry(self, call: bytes, schedule: Cron | Every) -> Entry:
         """What is stored of a schedule that makes this call."""
-        from windlass.core.timetable import Entry
+        from windlass.core.schedules.state import Entry
 
         choices, expires = self._choices, self._choices.expires or _NO_MOMENT
         chosen = _envelope(self.name, self.codec.mark, call, self._chosen, choices.headers)
@@ -359,7 +359,7 @@ class Task(Generic[P, R_co]):
 
         def __getattr__(self, name: str) -> NoReturn:
             """Called only for what is not there."""
-            raise habits.missing_attribute(self, name)
+            raise foreign_words.missing_attribute(self, name)
 
 
 class SyncTask(Task[P, R_co]):

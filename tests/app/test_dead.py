@@ -26,7 +26,7 @@ from windlass import (
     UnreadableHere,
     Windlass,
 )
-from windlass.core.keys import Keyring
+from windlass.core.serialization.encryption import Keyring
 from windlass.core.states import Reason
 from windlass.dead import PAGE, Changed, target
 from windlass.engine.contract import Buried, Filter, Plan

@@ -28,8 +28,8 @@ from windlass import (
     Windlass,
     storing,
 )
-from windlass.core.envelope import unpack
 from windlass.core.ids import new_nonce
+from windlass.core.serialization.envelope import unpack
 from windlass.engine.contract import NewJob, Placed, Plan
 from windlass.task import CHUNK_BYTES
 

@@ -14,7 +14,11 @@ SLOW = (
     *("apsw", "asyncio", "click", "cryptography", "difflib", "logging", "pickle", "redis", "rich"),
     *("base64", "copy", "dataclasses", "hashlib", "hmac", "pathlib", "random", "tempfile"),
     *("traceback", "typer", "urllib.parse", "zoneinfo"),
-    *("windlass.core.keys", "windlass.core.schedule", "windlass.engine.contract"),
+    *(
+        "windlass.core.serialization.encryption",
+        "windlass.core.schedules.triggers",
+        "windlass.engine.contract",
+    ),
     *("windlass.engine.sqlite", "windlass.queue", "windlass.testing", "windlass.worker"),
 )
 #: What a child does without, whose start every job of a killed one waits for.

@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 import pytest
 
-from windlass.core.failure import MAX_MESSAGE, MAX_TRACEBACK, FailureText
+from windlass.core.failures import MAX_MESSAGE, MAX_TRACEBACK, FailureText
 
 
 class Plain(Exception):

@@ -10,7 +10,7 @@ import pytest
 
 from tests.app.hand import Hand
 from windlass import Every, InvalidSchedule, InvalidTask, TaskNotIncluded, Tasks, Windlass
-from windlass.core.envelope import unpack
+from windlass.core.serialization.envelope import unpack
 from windlass.testing import Sandbox
 
 

@@ -20,8 +20,8 @@ from windlass import (
     Unique,
     Windlass,
 )
-from windlass.core.envelope import unpack
 from windlass.core.headers import MAX_HEADER_BYTES, MAX_HEADERS
+from windlass.core.serialization.envelope import unpack
 
 
 @pytest.fixture

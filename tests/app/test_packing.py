@@ -28,12 +28,12 @@ from windlass import (
     UnreadableHere,
     Windlass,
 )
-from windlass.core.envelope import Envelope, pack, unpack
-from windlass.core.failure import FailureText
-from windlass.core.frame import Label, frame, split
-from windlass.core.keys import Keyring
-from windlass.core.seals import Seal
-from windlass.core.timetable import Entry
+from windlass.core.failures import FailureText
+from windlass.core.schedules.state import Entry
+from windlass.core.serialization.encryption import Keyring
+from windlass.core.serialization.envelope import Envelope, pack, unpack
+from windlass.core.serialization.frame import Label, frame, split
+from windlass.core.serialization.seals import Seal
 from windlass.engine.contract import Buried, Claim, NewJob, Outcome, Unroutable
 from windlass.packing import Packing
 from windlass.settings import describe_unusual, read_settings

@@ -7,9 +7,9 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from windlass.core.envelope import Envelope, Overrides
-from windlass.core.failure import FailureText
-from windlass.core.keys import Keyring
+from windlass.core.failures import FailureText
+from windlass.core.serialization.encryption import Keyring
+from windlass.core.serialization.envelope import Envelope, Overrides
 from windlass.packing import Packing
 
 #: In hexadecimal, by name.

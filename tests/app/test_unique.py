@@ -10,8 +10,8 @@ import pytest
 
 from tests.app.hand import Hand
 from windlass import DuplicateJob, IdempotencyConflict, InvalidTask, State, Task, Unique, Windlass
-from windlass.core.codec import decode_json
-from windlass.core.envelope import unpack
+from windlass.core.serialization.codec import decode_json
+from windlass.core.serialization.envelope import unpack
 
 SECOND = 1_000
 MINUTE = 60 * SECOND

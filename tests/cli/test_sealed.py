@@ -12,7 +12,7 @@ from tests.cli.shell import Ran, Shell
 from tests.worker.yard import Yard, until
 from windlass import FailureText, Reason, Windlass
 from windlass.cli.root import windlass
-from windlass.core.keys import Keyring
+from windlass.core.serialization.encryption import Keyring
 from windlass.core.states import Hold
 from windlass.engine.contract import Beat, Buried, Succeeded
 from windlass.job import Job

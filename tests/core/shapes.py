@@ -16,7 +16,7 @@ import attrs
 import msgspec
 import pydantic
 
-from windlass.core.codec import CallCodec
+from windlass.core.serialization.codec import CallCodec
 
 
 class Colour(enum.Enum):

@@ -21,14 +21,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.core.shapes import Address, Colour, codec_for, named
-from windlass.core.codec import (
+from windlass.core.serialization.codec import (
     CallCodec,
     check_size,
     decode_json,
     encode_plain,
     fingerprint,
 )
-from windlass.core.nesting import MAX_DEPTH
+from windlass.core.serialization.depth_limit import MAX_DEPTH
 from windlass.errors import AnnotationError, DecodeError, EncodeError, PayloadTooLarge
 
 if TYPE_CHECKING:
@@ -136,7 +136,7 @@ def test_sees_through_a_decorator() -> None:
 def test_the_same_call_gives_the_same_bytes_in_every_process() -> None:
     program = """
 from tests.core.shapes import EXAMPLES, codec_for
-from windlass.core.codec import fingerprint
+from windlass.core.serialization.codec import fingerprint
 for name, example in EXAMPLES.items():
     print(name, fingerprint(codec_for(example.annotation).encode((example.value,), {})))
 """

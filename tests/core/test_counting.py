@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from windlass.core.counting import Count, count
+from windlass.core.plurals import Count, count
 
 
 def test_one_is_not_many() -> None:

@@ -15,8 +15,8 @@ from cronsim import CronSim, CronSimError
 from hypothesis import given
 from hypothesis import strategies as st
 
-from windlass.core.cron import NICKNAMES
-from windlass.core.schedule import Cron
+from windlass.core.schedules.cron import NICKNAMES
+from windlass.core.schedules.triggers import Cron
 
 YEAR_2026 = datetime(2026, 1, 1, tzinfo=UTC)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from windlass.core.declaration import (
+from windlass.core.schedules.declarations import (
     ABANDONED_MS,
     MAX_OUTDATED,
     RENEWAL_MS,
@@ -15,7 +15,7 @@ from windlass.core.declaration import (
     fingerprint,
     is_abandoned,
 )
-from windlass.core.schedule import Cron, Every, Schedule
+from windlass.core.schedules.triggers import Cron, Every, Schedule
 
 NEW, CURRENT, OUTDATED = Standing.NEW, Standing.CURRENT, Standing.OUTDATED
 CALL = b'{"task":"clean_up"}'

@@ -8,7 +8,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from windlass.core.envelope import TAIL, VERSION, Envelope, Overrides, head_of, pack, unpack
+from windlass.core.serialization.envelope import (
+    TAIL,
+    VERSION,
+    Envelope,
+    Overrides,
+    head_of,
+    pack,
+    unpack,
+)
 from windlass.errors import DecodeError, NewerFormat
 
 GOLDEN = Path(__file__).parent / "golden"

@@ -15,9 +15,9 @@ from hypothesis import strategies as st
 
 from tests.core.shapes import codec_for
 from tests.core.test_codec_types import ANY_VALUE
-from windlass.core.codec import CallCodec, decode_json
-from windlass.core.pickled import PickleCodec
-from windlass.core.wire import JSON, MSGPACK
+from windlass.core.serialization.codec import CallCodec, decode_json
+from windlass.core.serialization.pickle_codec import PickleCodec
+from windlass.core.serialization.wire import JSON, MSGPACK
 from windlass.errors import DecodeError
 
 

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from windlass.core.keys import Keyring
-from windlass.core.seals import Seal
+from windlass.core.serialization.encryption import Keyring
+from windlass.core.serialization.seals import Seal
 from windlass.errors import DecodeError, UnreadableHere
 
 OLD, NEW = "old-" + "o" * 40, "new-" + "n" * 40

@@ -11,7 +11,7 @@ import sys
 TWO_THREADS_MEET_A_CLASS = """
 import threading
 import msgspec
-from windlass.core.values import ValueCodec
+from windlass.core.serialization.values import ValueCodec
 
 is_half_way, may_go_on = threading.Event(), threading.Event()
 
@@ -58,14 +58,14 @@ print(any("retry.py" in name for name in files), any("msgspec" in name for name 
 
 A_STORED_SCHEDULE_IS_READ = """
 import sys
-from windlass.core.schedule import Every, Schedule
+from windlass.core.schedules.triggers import Every, Schedule
 
 data = Every("1h").to_data()
 files = set()
 sys.setprofile(lambda frame, event, value: files.add(frame.f_code.co_filename))
 Schedule.from_data(data)
 sys.setprofile(None)
-print(any("schedule.py" in name for name in files), any("msgspec" in name for name in files))
+print(any("triggers.py" in name for name in files), any("msgspec" in name for name in files))
 """
 
 

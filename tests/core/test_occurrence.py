@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from windlass.core.ids import created_ms_of, partition_of
-from windlass.core.occurrence import (
+from windlass.core.schedules.occurrences import (
     ON_TIME_MS,
     Due,
     due,
@@ -18,7 +18,7 @@ from windlass.core.occurrence import (
     occurrence_id,
     run_ms,
 )
-from windlass.core.schedule import MAX_CATCH_UP, All, Cron, Every, Missed, Schedule
+from windlass.core.schedules.triggers import MAX_CATCH_UP, All, Cron, Every, Missed, Schedule
 
 SECOND_MS = 1_000
 MINUTE_MS = 60_000

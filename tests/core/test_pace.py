@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from windlass.core.pace import MAX_DEBT_S, MAX_STEP, Pace, per_second
+from windlass.core.rates import MAX_DEBT_S, MAX_STEP, Pace, per_second
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from windlass.core.queue_plans import Tier, Turns, allot, read_tiers
+from windlass.core.queues.plans import Tier, Turns, allot, read_tiers
 
 weights = st.lists(st.integers(1, 1000), min_size=1, max_size=8)
 

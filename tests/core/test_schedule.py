@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from windlass.core.schedule import LAST_MS, MAX_CATCH_UP, All, Cron, Every, Schedule
+from windlass.core.schedules.triggers import LAST_MS, MAX_CATCH_UP, All, Cron, Every, Schedule
 from windlass.errors import DecodeError, NewerFormat
 
 HOUR_MS = 3_600_000

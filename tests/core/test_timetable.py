@@ -8,9 +8,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from windlass.core.declaration import ABANDONED_MS, Declared
-from windlass.core.schedule import All, Cron, Every, Overlap
-from windlass.core.timetable import (
+from windlass.core.schedules.declarations import ABANDONED_MS, Declared
+from windlass.core.schedules.state import (
     WAITING_MS,
     Entry,
     LeftOut,
@@ -23,6 +22,7 @@ from windlass.core.timetable import (
     replaced,
     resumed,
 )
+from windlass.core.schedules.triggers import All, Cron, Every, Overlap
 from windlass.errors import DecodeError, NewerFormat
 
 HOUR_MS = 60 * 60 * 1000

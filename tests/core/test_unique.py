@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from windlass.core.codec import CallCodec
+from windlass.core.serialization.codec import CallCodec
 from windlass.core.states import State
 from windlass.core.unique import HOLDING, OnConflict, Unique, Until, is_held
 

@@ -15,9 +15,9 @@ from hypothesis import strategies as st
 
 from tests.core.shapes import EXAMPLES, codec_for
 from tests.core.test_codec_types import ANY_VALUE, as_written, assert_same, json_values, moments
-from windlass.core.codec import CallCodec, decode_plain
-from windlass.core.nesting import MAX_DEPTH, too_deep_msgpack
-from windlass.core.wire import MSGPACK
+from windlass.core.serialization.codec import CallCodec, decode_plain
+from windlass.core.serialization.depth_limit import MAX_DEPTH, too_deep_msgpack
+from windlass.core.serialization.wire import MSGPACK
 from windlass.errors import DecodeError, EncodeError
 
 #: By the names of the examples, in hexadecimal. What is stored there has to be read for ever.

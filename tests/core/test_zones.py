@@ -9,7 +9,14 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
-from windlass.core.zones import Stretch, day_of, local_day, offset_s, start_of, zone_named
+from windlass.core.schedules.time_zones import (
+    Stretch,
+    day_of,
+    local_day,
+    offset_s,
+    start_of,
+    zone_named,
+)
 
 HOUR_S = 3600
 PARIS = ZoneInfo("Europe/Paris")
@@ -90,7 +97,7 @@ def test_a_day_of_25_hours() -> None:
 
 def test_zones_are_not_loaded_before_they_are_needed() -> None:
     # Loading them takes a quarter of the time that `import windlass` may take.
-    program = "import sys, windlass.core.occurrence; print('zoneinfo' in sys.modules)"
+    program = "import sys, windlass.core.schedules.occurrences; print('zoneinfo' in sys.modules)"
     run = subprocess.run(
         [sys.executable, "-c", program], capture_output=True, text=True, check=True
     )

@@ -10,7 +10,8 @@ from functools import cache
 from proofs.packages import MOST_BYTES
 from tests.deploy.packages import MOST_OWN_BYTES
 from tests.docs.pages import DOCS, PROJECT, code_in, prose, table_rows
-from windlass.core import envelope, frame, schedule, timetable
+from windlass.core.schedules import state, triggers
+from windlass.core.serialization import envelope, frame
 from windlass.engine.redis import opening
 from windlass.engine.sqlite.engine import NEWEST_FORMAT
 
@@ -52,7 +53,7 @@ def test_stored_formats_are_those_of_the_code() -> None:
         "a SQLite file": [NEWEST_FORMAT],
         "a namespace in Redis": [opening.FORMAT],
         "the call of a job": [envelope.VERSION, frame.VERSION],
-        "a schedule": [schedule.VERSION, timetable.VERSION],
+        "a schedule": [triggers.VERSION, state.VERSION],
     }
     for name, numbers in formats.items():
         assert code_in(ROWS[name][1]) == list(map(str, numbers)), name

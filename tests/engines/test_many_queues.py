@@ -13,7 +13,7 @@ import pytest
 
 from tests.engines.conftest import OpenRedis
 from tests.redis_server import RedisServer
-from windlass.core.lines import line_of
+from windlass.core.queues.labels import line_of
 from windlass.core.states import State
 from windlass.engine.contract import Claim, Engine, EngineOptions, NewJob, Plan, QueueChange, Waiter
 from windlass.engine.sqlite.engine import SQLiteEngine

@@ -9,8 +9,8 @@ import pytest
 
 from tests.worker.yard import until
 from windlass import JobFailed, Retry, Windlass
+from windlass.core.schedules.state import Entry
 from windlass.core.states import Hold
-from windlass.core.timetable import Entry
 from windlass.schedules import Every
 
 SECRET, OLD = "worker-" + "s" * 40, "older-" + "o" * 40

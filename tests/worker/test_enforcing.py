@@ -9,7 +9,7 @@ import pytest
 
 from tests.worker.test_retiring import Wooden
 from tests.worker.yard import until
-from windlass.core.failure import FailureText
+from windlass.core.failures import FailureText
 from windlass.core.states import Reason
 from windlass.engine.contract import Buried, Outcome, Retried
 from windlass.worker.control import MOST_IDS, Cancel, Disown, Drain

@@ -17,7 +17,7 @@ import pytest
 from tests.worker.test_runners import claim_of
 from windlass import Context, Interrupted, Retry, Windlass
 from windlass.context import running
-from windlass.core.failure import FailureText
+from windlass.core.failures import FailureText
 from windlass.core.signals import Interruption
 from windlass.core.states import Reason, State
 from windlass.engine.contract import Buried, Outcome, Released, Retried, Succeeded

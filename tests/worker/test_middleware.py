@@ -13,8 +13,8 @@ import msgspec
 import pytest
 
 from windlass import Context, InvalidSurroundings, Retry, RetryLater, Snooze, Windlass
-from windlass.core.envelope import Envelope, pack
-from windlass.core.failure import FailureText
+from windlass.core.failures import FailureText
+from windlass.core.serialization.envelope import Envelope, pack
 from windlass.core.states import Counters
 from windlass.engine.contract import Buried, Claim, Outcome, Retried, Snoozed, Succeeded
 from windlass.worker.execution import Execution, Run

@@ -17,7 +17,7 @@ import pytest
 from tests.worker.faulty import lose_reply, lose_request, once
 from tests.worker.rig import SLOTS, Rig
 from tests.worker.yard import until
-from windlass.core.failure import FailureText
+from windlass.core.failures import FailureText
 from windlass.core.states import Counters, Reason, State
 from windlass.engine.contract import BATCH_BYTES, Outcome, Plan, Retried, Succeeded, Verdict
 from windlass.errors import EngineError, EngineUnavailable, PayloadTooLarge

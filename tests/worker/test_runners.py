@@ -14,9 +14,9 @@ import msgspec
 import pytest
 
 from windlass.app import Windlass
-from windlass.core.envelope import Envelope, pack
-from windlass.core.failure import FailureText
+from windlass.core.failures import FailureText
 from windlass.core.retry import Retry
+from windlass.core.serialization.envelope import Envelope, pack
 from windlass.core.states import MAX_INTERRUPTIONS, Counters, Reason, stray_delay_ms
 from windlass.engine.contract import Buried, Claim, Outcome, Retried, Succeeded, Unroutable
 from windlass.task import Task

@@ -12,7 +12,7 @@ import pytest
 from tests.worker.scripted import Script
 from tests.worker.yard import PROJECT, Yard, until
 from windlass.app import Windlass
-from windlass.core.failure import FailureText
+from windlass.core.failures import FailureText
 from windlass.core.ids import new_id
 from windlass.core.states import Hold, Reason, State
 from windlass.engine.contract import BITE, JobRecord, NewJob, Plan, Unroutable

@@ -12,7 +12,7 @@ from tests.proxy import Proxy, Side
 from tests.redis_server import RedisServer, private_server, shared_server
 from tests.worker.bulk import Bulk
 from tests.worker.yard import Yard
-from windlass.core.failure import FailureText
+from windlass.core.failures import FailureText
 from windlass.core.states import Reason, State
 
 #: What the link carries in a second. The engine of a worker waits for 5 s without progress.

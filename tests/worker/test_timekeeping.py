@@ -13,9 +13,9 @@ from msgspec.structs import replace
 
 from tests.worker.yard import until
 from windlass import Cron, Every, Windlass
-from windlass.core.declaration import ABANDONED_MS, REMOVABLE_MS, RENEWAL_MS, SILENT_MS
-from windlass.core.occurrence import ON_TIME_MS, occurrence_id
-from windlass.core.schedule import All, Overlap
+from windlass.core.schedules.declarations import ABANDONED_MS, REMOVABLE_MS, RENEWAL_MS, SILENT_MS
+from windlass.core.schedules.occurrences import ON_TIME_MS, occurrence_id
+from windlass.core.schedules.triggers import All, Overlap
 from windlass.core.states import State
 from windlass.engine.contract import (
     Engine,

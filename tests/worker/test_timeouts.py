@@ -8,7 +8,7 @@ import pytest
 
 from tests.worker.conftest import MakeYard
 from tests.worker.yard import Yard, until
-from windlass.core.failure import FailureText
+from windlass.core.failures import FailureText
 from windlass.core.retry import Retry
 from windlass.core.states import Reason, State
 from windlass.engine.contract import JobRecord

@@ -15,7 +15,7 @@ import pytest
 from tests.worker.faulty import Faulty, lose_request, once
 from tests.worker.yard import until
 from windlass.app import Windlass
-from windlass.core.schedule import Every
+from windlass.core.schedules.triggers import Every
 from windlass.core.states import Reason, State
 from windlass.engine.contract import (
     UNKNOWN_NONCE_MS,

@@ -17,7 +17,7 @@ from typing import NamedTuple
 from tests.worker.yard import Worker, Yard, until
 from windlass import Every
 from windlass.core.ids import created_ms_of
-from windlass.core.occurrence import occurrence_id
+from windlass.core.schedules.occurrences import occurrence_id
 from windlass.engine.contract import Filter, JobRecord
 
 

@@ -32,7 +32,7 @@ from windlass.cli.parameters import (
 )
 from windlass.cli.records import describe, print_record
 from windlass.cli.wording import age, count, more_than, program, summary_of
-from windlass.core.pace import per_second
+from windlass.core.rates import per_second
 from windlass.dead import Changed, Choice, Selection, require_dead, target
 from windlass.engine.contract import JobRecord
 from windlass.letters import DeadGroup, DeadLetter

@@ -17,7 +17,7 @@ from windlass.app import Windlass
 from windlass.cli.enqueue import require_fit
 from windlass.cli.output import say
 from windlass.cli.wording import sentence
-from windlass.core.envelope import unpack
+from windlass.core.serialization.envelope import unpack
 from windlass.engine.contract import JobRecord
 from windlass.errors import DecodeError, EncodeError, UnreadableHere
 from windlass.task import Task

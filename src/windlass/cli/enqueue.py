@@ -24,7 +24,7 @@ from windlass.cli.output import print_json, say
 from windlass.cli.parameters import app_option, json_option, url_option
 from windlass.cli.unread import unread_fields
 from windlass.cli.wording import program, sentence, summary_of
-from windlass.core.failure import FailureText
+from windlass.core.failures import FailureText
 from windlass.core.states import State
 from windlass.errors import (
     DecodeError,

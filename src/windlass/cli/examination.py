@@ -23,8 +23,8 @@ from windlass.cli.holds import is_unroutable, why_held
 from windlass.cli.records import find_all
 from windlass.cli.wording import NEVER_STORED, count
 from windlass.core.distribution import installed_version
-from windlass.core.lines import may_take, queue_of
-from windlass.core.queue_plans import read_tiers
+from windlass.core.queues.labels import may_take, queue_of
+from windlass.core.queues.plans import read_tiers
 from windlass.core.states import WAITING, State
 from windlass.engine.contract import Engine, Filter, Finding, Grade, JobRecord, Stats
 from windlass.settings import find_overruled

@@ -12,7 +12,7 @@ from typing import Final
 
 import msgspec
 
-from windlass.core.lines import queue_of
+from windlass.core.queues.labels import queue_of
 from windlass.core.states import State
 from windlass.engine.contract import Engine, SessionRecord
 from windlass.worker.introduction import Introduction

@@ -11,8 +11,8 @@ from collections.abc import Iterable, Sequence
 from typing import Final
 
 from windlass.cli.fleet import WorkerView
-from windlass.core.envelope import unpack
-from windlass.core.seals import describe_sealed
+from windlass.core.serialization.envelope import unpack
+from windlass.core.serialization.seals import describe_sealed
 from windlass.core.states import Hold
 from windlass.engine.contract import JobRecord
 from windlass.errors import DecodeError

@@ -22,7 +22,7 @@ from windlass.cli.parameters import (
 )
 from windlass.cli.records import describe, find_all, print_record
 from windlass.cli.wording import age, count, more_than
-from windlass.core.lines import queue_of
+from windlass.core.queues.labels import queue_of
 from windlass.core.states import Hold, State
 from windlass.engine.contract import CancelCode, ChangeCode, Engine, Filter, JobRecord
 from windlass.errors import JobNotFound

@@ -13,8 +13,8 @@ import click
 
 from windlass.core.durations import MAX_DURATION_MS, describe_ms, to_ms
 from windlass.core.ids import check_id
-from windlass.core.lines import read_labels
-from windlass.core.queue_plans import read_tiers
+from windlass.core.queues.labels import read_labels
+from windlass.core.queues.plans import read_tiers
 from windlass.core.sizes import describe_bytes, to_bytes
 from windlass.options import read_call_options
 

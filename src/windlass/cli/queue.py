@@ -21,7 +21,7 @@ from windlass.cli.parameters import (
 )
 from windlass.cli.wording import count
 from windlass.core.durations import describe_ms
-from windlass.core.lines import queue_of
+from windlass.core.queues.labels import queue_of
 from windlass.core.states import WAITING, State
 from windlass.engine.contract import Engine
 from windlass.queue import QueueInfo

@@ -10,9 +10,9 @@ import msgspec
 
 from windlass.cli.output import print_fields
 from windlass.cli.wording import age, count, span, summary_of
-from windlass.core.codec import decode_json
-from windlass.core.envelope import unpack
-from windlass.core.failure import FailureText
+from windlass.core.failures import FailureText
+from windlass.core.serialization.codec import decode_json
+from windlass.core.serialization.envelope import unpack
 from windlass.core.states import Event, Hold, State
 from windlass.engine.contract import Engine, Failure, Filter, JobRecord
 from windlass.errors import DecodeError

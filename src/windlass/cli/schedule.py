@@ -120,7 +120,7 @@ _WHY = {
 
 
 def _zone_of(info: ScheduleInfo) -> tuple[str, tzinfo]:
-    from windlass.core.zones import zone_named
+    from windlass.core.schedules.time_zones import zone_named
 
     name = getattr(info.schedule, "tz", None)  # intervals have none
     return (name, zone_named(name)) if name else ("UTC", UTC)

@@ -11,9 +11,9 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Final
 
-from windlass.core.counting import count as count
 from windlass.core.durations import describe_ms
-from windlass.core.failure import FailureText
+from windlass.core.failures import FailureText
+from windlass.core.plurals import count as count
 
 #: Of jobs: an empty place looks like the right one, unless it is said that it was never used.
 NEVER_STORED: Final = (

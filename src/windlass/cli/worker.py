@@ -13,7 +13,7 @@ from windlass.cli.connecting import AppPath, let_children_import, require_app_pa
 from windlass.cli.parameters import WholeNumber, duration, label, memory_size, tier, url_option
 from windlass.cli.reload import Reloader
 from windlass.cli.systems import require_processes
-from windlass.core.queue_plans import read_tiers
+from windlass.core.queues.plans import read_tiers
 
 
 @click.command()

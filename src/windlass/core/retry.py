@@ -19,12 +19,12 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, TypeGuard, final, overl
 import msgspec
 from msgspec import UNSET, UnsetType
 
-from windlass.core import habits
-from windlass.core.counting import count
+from windlass.core import foreign_words
 from windlass.core.durations import MAX_DURATION_MS, Duration, describe_ms, to_ms
+from windlass.core.plurals import count
 from windlass.core.signals import Reject, RetryLater
 from windlass.core.states import Reason
-from windlass.core.value import Value
+from windlass.core.value_type import Value
 
 if TYPE_CHECKING:
     from random import Random
@@ -148,7 +148,7 @@ class Retry(Value):
         retry_if: Predicate | None = None,
     ) -> None: ...
 
-    @habits.in_our_words("Retry", habits.OF_RETRY)
+    @foreign_words.in_our_words("Retry", foreign_words.OF_RETRY)
     def __init__(
         self,
         max_attempts: int | UnsetType = UNSET,

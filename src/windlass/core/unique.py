@@ -16,7 +16,7 @@ from typing import Final, Literal, TypeVar, final
 
 from windlass.core.durations import Duration, describe_ms, to_ms
 from windlass.core.states import State
-from windlass.core.value import Value
+from windlass.core.value_type import Value
 
 Choice = TypeVar("Choice", bound=StrEnum)
 

@@ -9,7 +9,7 @@ from enum import StrEnum
 
 import msgspec
 
-from windlass.core.lines import may_take, queue_of
+from windlass.core.queues.labels import may_take, queue_of
 from windlass.core.states import Counters, Reason
 from windlass.engine.jobs import BATCH_BYTES
 

@@ -17,12 +17,12 @@ from typing import Final
 
 import msgspec
 
-from windlass.core import timetable
-from windlass.core.declaration import Declared, Standing, fingerprint
-from windlass.core.declaration import declare as compare
 from windlass.core.ids import new_id
-from windlass.core.occurrence import occurrence_id, run_ms
-from windlass.core.timetable import Entry, Note, Step
+from windlass.core.schedules import state
+from windlass.core.schedules.declarations import Declared, Standing, fingerprint
+from windlass.core.schedules.declarations import declare as compare
+from windlass.core.schedules.occurrences import occurrence_id, run_ms
+from windlass.core.schedules.state import Entry, Note, Step
 from windlass.engine.contract import NewJob, ScheduleChange, ScheduleRecord
 
 #: So many runs of a schedule are watched, the newest ones.
@@ -47,7 +47,7 @@ def read(record: ScheduleRecord) -> tuple[Entry, Note]:
 
 def fire(record: ScheduleRecord, now_ms: int, partition: int) -> Firing:
     entry, note = read(record)
-    step = timetable.decide(entry.schedule, note, now_ms, is_unfinished=bool(record.unfinished))
+    step = state.decide(entry.schedule, note, now_ms, is_unfinished=bool(record.unfinished))
     jobs = tuple(_job(entry, record.name, at_ms, partition) for at_ms in step.run)
     cancelled = record.unfinished if step.cancels else ()
     change = _change(
@@ -88,16 +88,16 @@ def declare(
         return Standing.OUTDATED, None  # somebody has saved one of this name at run time
     standing, declared = compare(known, fingerprint(schedule, body), now_ms, version=version)
     if record is None or note is None:
-        begun = timetable.declared_again(timetable.made(schedule, now_ms), declared)
+        begun = state.declared_again(state.made(schedule, now_ms), declared)
         return standing, enter(name, body, begun, now_ms)
     if standing is Standing.OUTDATED:
         return standing, None
     if standing is Standing.CURRENT and not _is_worth_noting(known, note, now_ms):
         return standing, None
-    note = timetable.declared_again(note, declared)
+    note = state.declared_again(note, declared)
     if standing is Standing.CURRENT:
         return standing, _change(record, note, now_ms)
-    note = timetable.replaced(note, schedule, now_ms)
+    note = state.replaced(note, schedule, now_ms)
     return standing, _change(record, note, now_ms, body=body)
 
 

@@ -54,7 +54,7 @@ class NewJob(msgspec.Struct, frozen=True, kw_only=True):
 
     id: str
     task: str
-    queue: str  # or, with labels that its worker must have, a line of it: see core.lines
+    queue: str  # or, with labels that its worker must have, a line of it: see core/queues/labels.py
     payload: bytes
     priority: int = 0  # -100 ... 100, higher first
     run_after_ms: int | None = None  # not before this instant

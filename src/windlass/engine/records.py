@@ -8,7 +8,7 @@ from enum import StrEnum
 
 import msgspec
 
-from windlass.core.queue_settings import QueueSettings
+from windlass.core.queues.settings import QueueSettings
 from windlass.core.states import State
 from windlass.engine.jobs import NewJob
 

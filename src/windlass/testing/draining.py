@@ -19,9 +19,9 @@ from itertools import count
 from typing import Final, NamedTuple
 
 from windlass.app import Windlass
-from windlass.core.failure import FailureText
+from windlass.core.failures import FailureText
 from windlass.core.ids import new_nonce, new_session
-from windlass.core.lines import labels_of
+from windlass.core.queues.labels import labels_of
 from windlass.core.signals import Interrupted, Interruption
 from windlass.core.states import Reason
 from windlass.engine.contract import (

@@ -9,7 +9,7 @@ from typing import Any, Generic, TypeVar
 import msgspec
 
 from windlass.app import Windlass
-from windlass.core.codec import decode_plain
+from windlass.core.serialization.codec import decode_plain
 from windlass.core.states import State
 from windlass.engine.contract import Engine, Filter, JobRecord
 from windlass.errors import DecodeError, UnreadableHere

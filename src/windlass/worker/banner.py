@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from logging import getLogger
 
-from windlass.core.counting import Count
-from windlass.core.lines import queue_of
-from windlass.core.queue_plans import read_tiers
+from windlass.core.plurals import Count
+from windlass.core.queues.labels import queue_of
+from windlass.core.queues.plans import read_tiers
 from windlass.engine.contract import Engine
 from windlass.worker.control import Ready
 from windlass.worker.events import Said, listed

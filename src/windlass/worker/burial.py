@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from logging import getLogger
 
-from windlass.core.failure import FailureText
+from windlass.core.failures import FailureText
 from windlass.core.states import Reason
 
 log = getLogger("windlass.worker")

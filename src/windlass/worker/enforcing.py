@@ -24,7 +24,7 @@ from time import monotonic
 import msgspec
 
 from windlass.core.durations import describe_ms
-from windlass.core.failure import FailureText
+from windlass.core.failures import FailureText
 from windlass.core.states import Reason
 from windlass.engine.contract import Buried, Outcome, Retried
 from windlass.worker.control import MOST_IDS, Cancel, Disown

@@ -34,14 +34,14 @@ import msgspec
 
 from windlass.around import Middleware, Surrounded
 from windlass.context import Context, running
-from windlass.core.codec import check_size
-from windlass.core.counting import count
 from windlass.core.durations import describe_ms
-from windlass.core.envelope import NO_OVERRIDES, Overrides
-from windlass.core.failure import FailureText, clear_frames
-from windlass.core.habits import explain_raise
-from windlass.core.lines import queue_of
+from windlass.core.failures import FailureText, clear_frames
+from windlass.core.foreign_words import explain_raise
+from windlass.core.plurals import count
+from windlass.core.queues.labels import queue_of
 from windlass.core.retry import GiveUp, Retry
+from windlass.core.serialization.codec import check_size
+from windlass.core.serialization.envelope import NO_OVERRIDES, Overrides
 from windlass.core.signals import Interrupted, Interruption, Snooze
 from windlass.core.states import (
     MAX_INTERRUPTIONS,

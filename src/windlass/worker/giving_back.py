@@ -13,8 +13,8 @@ from logging import getLogger
 from operator import attrgetter
 from time import monotonic
 
-from windlass.core.counting import Count
-from windlass.core.failure import FailureText
+from windlass.core.failures import FailureText
+from windlass.core.plurals import Count
 from windlass.core.states import Reason
 from windlass.engine.contract import (
     Buried,

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import msgspec
 
-from windlass.core.lines import MAX_WORKER_LABELS, read_labels
-from windlass.core.queue_plans import read_tiers
+from windlass.core.queues.labels import MAX_WORKER_LABELS, read_labels
+from windlass.core.queues.plans import read_tiers
 from windlass.errors import SettingError
 
 

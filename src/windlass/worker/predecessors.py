@@ -23,8 +23,8 @@ from collections.abc import Iterator
 from logging import getLogger
 from typing import Final
 
-from windlass.core.counting import Count
 from windlass.core.ids import session_prefix
+from windlass.core.plurals import Count
 from windlass.engine.contract import Engine
 from windlass.worker.introduction import Introduction
 from windlass.worker.process_identity import has_ended, machine

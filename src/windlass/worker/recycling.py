@@ -16,8 +16,8 @@ from collections.abc import Sequence
 from logging import getLogger
 from time import monotonic
 
-from windlass.core.counting import count
 from windlass.core.durations import describe_ms
+from windlass.core.plurals import count
 from windlass.core.sizes import describe_bytes
 from windlass.worker.options import WorkerOptions
 from windlass.worker.process import ChildProcess

@@ -12,8 +12,8 @@ from collections.abc import Sequence
 
 from msgspec.structs import replace
 
-from windlass.core.lines import queue_of
-from windlass.core.queue_plans import Tier, Turns, read_tiers
+from windlass.core.queues.labels import queue_of
+from windlass.core.queues.plans import Tier, Turns, read_tiers
 from windlass.engine.contract import Claim, Plan, Share
 
 

@@ -17,10 +17,10 @@ from random import uniform
 from time import monotonic
 from typing import Final
 
-from windlass.core.counting import Count
-from windlass.core.declaration import REMOVABLE_MS, RENEWAL_MS, SILENT_MS, Standing
 from windlass.core.durations import describe_ms
-from windlass.core.timetable import LeftOut, Note
+from windlass.core.plurals import Count
+from windlass.core.schedules.declarations import REMOVABLE_MS, RENEWAL_MS, SILENT_MS, Standing
+from windlass.core.schedules.state import LeftOut, Note
 from windlass.engine import firing
 from windlass.engine.contract import DueSchedules, Engine, ScheduleRecord
 from windlass.engine.firing import Firing

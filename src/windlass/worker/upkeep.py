@@ -26,8 +26,8 @@ from time import monotonic
 
 import msgspec
 
-from windlass.core.counting import Count
-from windlass.core.failure import FailureText
+from windlass.core.failures import FailureText
+from windlass.core.plurals import Count
 from windlass.engine.contract import Buried, Engine, Grade, Outcome, Verdict
 from windlass.worker.burial import tell_burial
 from windlass.worker.contact import Contact

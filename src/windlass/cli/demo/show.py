@@ -32,7 +32,7 @@ from windlass.cli.demo.proof import Proof, prove
 from windlass.cli.demo.screen import Screen
 from windlass.cli.output import console
 from windlass.cli.wording import program
-from windlass.core.counting import count
+from windlass.core.plurals import count
 from windlass.core.states import FINAL
 from windlass.engine.contract import Stats
 from windlass.errors import EngineError

@@ -27,8 +27,8 @@ from typing import Any, Final
 import msgspec
 from msgspec.structs import replace
 
-from windlass.core.lines import queue_of
-from windlass.core.queue_plans import allot
+from windlass.core.queues.labels import queue_of
+from windlass.core.queues.plans import allot
 from windlass.engine.contract import Batch, Claim, Outcome, Plan, Share, Turn, Verdict
 from windlass.engine.redis import arguments, records
 from windlass.engine.redis.connection import Call, Reply

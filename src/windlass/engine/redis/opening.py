@@ -11,7 +11,7 @@ from typing import Any, Final
 
 import msgspec
 
-from windlass.core.counting import count
+from windlass.core.plurals import count
 from windlass.engine.redis.address import Address
 from windlass.errors import EngineError, FormatTooNew
 

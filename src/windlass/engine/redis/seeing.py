@@ -10,8 +10,8 @@ from typing import Any, Final
 
 import msgspec
 
-from windlass.core.lines import queue_of
-from windlass.core.queue_settings import QueueSettings
+from windlass.core.queues.labels import queue_of
+from windlass.core.queues.settings import QueueSettings
 from windlass.core.states import State
 from windlass.engine.contract import (
     MAX_HELD,

@@ -10,7 +10,7 @@ from typing import Final
 
 import apsw
 
-from windlass.core.queue_settings import QueueSettings
+from windlass.core.queues.settings import QueueSettings
 from windlass.engine.sqlite import line_index
 from windlass.engine.sqlite.transaction import unpack_settings
 

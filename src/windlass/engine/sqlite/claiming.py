@@ -9,9 +9,9 @@ from typing import Final
 import apsw
 import msgspec
 
-from windlass.core.lines import queue_of
-from windlass.core.queue_plans import allot
-from windlass.core.queue_settings import USUAL
+from windlass.core.queues.labels import queue_of
+from windlass.core.queues.plans import allot
+from windlass.core.queues.settings import USUAL
 from windlass.core.states import Counters, Event, Hold, Reason, State
 from windlass.engine.contract import BITE, GONE_SESSION_MS, Batch, Claim, Plan
 from windlass.engine.sqlite.line_index import Search

@@ -16,8 +16,8 @@ from typing import Final, NamedTuple
 
 import apsw
 
-from windlass.core.lines import queue_of, required_text, skip_labels
-from windlass.core.queue_settings import USUAL, QueueSettings
+from windlass.core.queues.labels import queue_of, required_text, skip_labels
+from windlass.core.queues.settings import USUAL, QueueSettings
 from windlass.engine.sqlite.statements import Row, first, rows
 
 #: Before every rank, and before every cohort that follows one.

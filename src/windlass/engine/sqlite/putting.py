@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import apsw
 
-from windlass.core.lines import queue_of
-from windlass.core.queue_settings import USUAL
+from windlass.core.queues.labels import queue_of
+from windlass.core.queues.settings import USUAL
 from windlass.core.states import WAITING, State
 from windlass.engine.contract import IDEMPOTENCY_MS, NewJob, Placed, PutCode
 from windlass.engine.jobs import check_times

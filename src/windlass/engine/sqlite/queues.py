@@ -1,8 +1,7 @@
 """Queues: their settings, the lines that a plan serves, and emptying one.
 
-A queue has a line of its own name, and lines beside it for jobs that require labels: see
-`windlass.core.lines`. Whether a line has something is found in an index, by jumping from one line
-to the next, so that nobody looks at jobs that he cannot take.
+A queue has a line of its own name, and more lines for jobs that require labels: see
+`core/queues/labels.py`. An index says which lines have jobs, so a claim skips the other lines.
 """
 
 from __future__ import annotations
@@ -13,8 +12,8 @@ from typing import Final
 import apsw
 from msgspec.structs import replace
 
-from windlass.core.lines import queue_of
-from windlass.core.queue_settings import USUAL, QueueSettings
+from windlass.core.queues.labels import queue_of
+from windlass.core.queues.settings import USUAL, QueueSettings
 from windlass.engine.contract import BITE, Emptied, Plan, QueueChange, QueueRecord, list_records
 from windlass.engine.sqlite import line_index, uniqueness
 from windlass.engine.sqlite.line_index import Group

@@ -7,7 +7,7 @@ from typing import Any, Final
 
 import apsw
 
-from windlass.core.lines import queue_of
+from windlass.core.queues.labels import queue_of
 from windlass.core.states import Counters, Hold, Reason, State
 from windlass.engine.contract import (
     BITE,

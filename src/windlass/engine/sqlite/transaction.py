@@ -16,9 +16,9 @@ import apsw
 import msgspec
 
 from windlass.core.durations import LATEST_MS
-from windlass.core.lines import queue_of
 from windlass.core.longest_lease import LongestLease
-from windlass.core.queue_settings import USUAL, QueueSettings
+from windlass.core.queues.labels import queue_of
+from windlass.core.queues.settings import USUAL, QueueSettings
 from windlass.core.states import (
     SUSPECT_AFTER_LOSSES,
     Counters,

@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 import apsw
 
-from windlass.core.lines import queue_of
+from windlass.core.queues.labels import queue_of
 from windlass.core.states import Event, Reason, State
 from windlass.core.unique import QUEUED, OnConflict, Until, is_held
 from windlass.engine.contract import MIN_RECORD_MS, NewJob, Placed, PutCode, UniqueKey

@@ -19,9 +19,9 @@ from typing import Any, Final, NamedTuple
 from msgspec.structs import replace
 
 from windlass.core.durations import LATEST_MS
-from windlass.core.lines import queue_of
 from windlass.core.longest_lease import LongestLease
-from windlass.core.queue_settings import QueueSettings
+from windlass.core.queues.labels import queue_of
+from windlass.core.queues.settings import QueueSettings
 from windlass.core.states import (
     Event,
     Hold,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from windlass.core.lines import queue_of
+from windlass.core.queues.labels import queue_of
 from windlass.core.states import Event, Reason, State
 from windlass.core.unique import QUEUED, OnConflict, is_held
 from windlass.engine.contract import MIN_RECORD_MS, NewJob, Placed, PutCode, UniqueKey

@@ -9,7 +9,7 @@ from typing import Final
 
 import pytest
 
-from windlass.core.occurrence import occurrence_id
+from windlass.core.schedules.occurrences import occurrence_id
 from windlass.core.states import Reason
 from windlass.core.unique import OnConflict, Until
 from windlass.engine.contract import (

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from windlass.core.ids import new_id, partition_of
-from windlass.core.lines import queue_of
+from windlass.core.queues.labels import queue_of
 from windlass.core.states import State
 from windlass.engine.contract import (
     BITE,

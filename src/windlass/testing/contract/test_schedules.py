@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from windlass.core.occurrence import occurrence_id
+from windlass.core.schedules.occurrences import occurrence_id
 from windlass.core.states import Reason, State
 from windlass.engine.contract import (
     MIN_RECORD_MS,

@@ -17,9 +17,9 @@ from typing import Any, Final
 
 import msgspec
 
-from windlass.core.codec import CallCodec, CodecName
-from windlass.core.signature import Signature, Slot
-from windlass.core.wire import to_json
+from windlass.core.serialization.codec import CallCodec, CodecName
+from windlass.core.serialization.signature import Signature, Slot
+from windlass.core.serialization.wire import to_json
 from windlass.errors import ArgumentMismatch, DecodeError, EncodeError
 
 #: Read by every Python that windlass runs on.

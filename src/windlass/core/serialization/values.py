@@ -6,7 +6,7 @@ A `ValueCodec` is made once per annotation. To encode a value it
    with all their fields;
 2. refuses what is nested too deep;
 3. reads it back with the decoder that the worker will use;
-4. refuses what would come back changed (see `windlass.core.fidelity` for the rule).
+4. refuses what would come back changed (see `windlass.core.serialization.round_trip` for the rule).
 
 So a value that cannot be carried fails where it is passed, not in a worker an hour later.
 
@@ -31,10 +31,10 @@ from typing import Any, Final
 
 import msgspec
 
-from windlass.core.annotations import describe, traits_of
-from windlass.core.fidelity import difference, equal, find, in_one_form
-from windlass.core.nesting import MAX_DEPTH
-from windlass.core.wire import JSON, MSGPACK_BY_TEXT, Wire, as_json, to_json
+from windlass.core.serialization.annotations import describe, traits_of
+from windlass.core.serialization.depth_limit import MAX_DEPTH
+from windlass.core.serialization.round_trip import difference, equal, find, in_one_form
+from windlass.core.serialization.wire import JSON, MSGPACK_BY_TEXT, Wire, as_json, to_json
 from windlass.errors import AnnotationError
 
 _FLATTER: Final = "pass a flatter value"

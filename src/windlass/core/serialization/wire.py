@@ -21,9 +21,9 @@ from typing import Any, Final
 
 import msgspec
 
-from windlass.core import nesting
-from windlass.core.annotations import is_model, is_path
-from windlass.core.fidelity import find, with_leaves
+from windlass.core.serialization import depth_limit
+from windlass.core.serialization.annotations import is_model, is_path
+from windlass.core.serialization.round_trip import find, with_leaves
 
 
 class Wire(msgspec.Struct, frozen=True):
@@ -116,9 +116,9 @@ def _text_if_offset(value: object) -> object:
     return value
 
 
-JSON: Final = Wire("JSON", to_json, _json_decoder, nesting.too_deep, drops_non_finite=True)
+JSON: Final = Wire("JSON", to_json, _json_decoder, depth_limit.too_deep, drops_non_finite=True)
 MSGPACK: Final = Wire(
-    "msgpack", _to_msgpack, _msgpack_decoder, nesting.too_deep_msgpack, drops_non_finite=False
+    "msgpack", _to_msgpack, _msgpack_decoder, depth_limit.too_deep_msgpack, drops_non_finite=False
 )
 #: For values of which the other one would drop an offset; read in the same way.
 MSGPACK_BY_TEXT: Final = msgspec.structs.replace(MSGPACK, encode=_to_msgpack_by_text)

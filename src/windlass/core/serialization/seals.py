@@ -1,7 +1,7 @@
-"""How stored bytes are kept from being changed, or read: what an app knows of it without a secret.
+"""The kinds of protection that stored bytes can have: signatures and encryption.
 
-What is made with one is in `core/keys.py`, which an app without any does not load: with it comes
-OpenSSL.
+The cryptography itself is in `encryption.py`. An app without a secret does not load it, because it
+loads OpenSSL.
 """
 
 from __future__ import annotations

@@ -35,7 +35,7 @@ from typing import TYPE_CHECKING, Final, final
 
 import msgspec
 
-from windlass.core.zones import day_of, local_day, offset_s, start_of
+from windlass.core.schedules.time_zones import day_of, local_day, offset_s, start_of
 
 if TYPE_CHECKING:
     from zoneinfo import ZoneInfo

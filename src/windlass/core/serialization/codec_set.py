@@ -8,15 +8,15 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, Protocol, get_args
 
-from windlass.core.codec import CallCodec, CodecName
-from windlass.core.wire import JSON, MSGPACK
+from windlass.core.serialization.codec import CallCodec, CodecName
+from windlass.core.serialization.wire import JSON, MSGPACK
 from windlass.errors import UnreadableHere
 
 CODECS: Final[tuple[CodecName, ...]] = get_args(CodecName)
 
 
 class Codec(Protocol):
-    """What a task asks of a codec; each method says more in `windlass.core.codec`."""
+    """What a task asks of a codec; each method says more in `windlass.core.serialization.codec`."""
 
     mark: CodecName
 
@@ -49,7 +49,9 @@ class Codecs(dict[str, "Codec"]):
         if mark == "msgpack":
             return CallCodec.of(function, skip_first, name=name, wire=MSGPACK)
         if mark == "pickle":
-            from windlass.core.pickled import PickleCodec  # only for those who asked for it
+            from windlass.core.serialization.pickle_codec import (
+                PickleCodec,  # only for those who asked for it
+            )
 
             return PickleCodec(function, skip_first, name=name)
         raise UnreadableHere(f"written by the codec {mark!r}, which this windlass does not know")

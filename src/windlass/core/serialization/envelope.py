@@ -6,9 +6,8 @@
 Where nothing follows, only the call differs from job to job: it stands between `head_of` its task
 and `TAIL`.
 
-A call that is not JSON, or is signed or encrypted, stands behind the envelope in a frame (see
-`windlass.core.frame`): the envelope is the line, says null for the call, and names codec, seal and
-key.
+A call that is not JSON, or is signed or encrypted, follows the envelope in a frame (`frame.py`):
+the envelope is the line, says null for the call, and names codec, seal and key.
 
 A reader ignores fields that it does not know, so a field may be added within a version as long as
 an old worker that ignores it still runs the job as the caller meant. Any other change takes a new
@@ -23,8 +22,8 @@ from typing import Final
 
 import msgspec
 
-from windlass.core import frame
-from windlass.core.nesting import MAX_DEPTH, too_deep
+from windlass.core.serialization import frame
+from windlass.core.serialization.depth_limit import MAX_DEPTH, too_deep
 from windlass.errors import DecodeError, NewerFormat
 
 #: The format that this windlass writes outside of frames, and the newest that it reads there.
@@ -62,7 +61,7 @@ class Envelope(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
     headers: dict[str, str] = {}
     options: Overrides = NO_OVERRIDES
     codec: str = "json"
-    seal: str = ""  # one of `windlass.core.seals.Seal`
+    seal: str = ""  # one of `windlass.core.serialization.seals.Seal`
     key: str = ""  # the name of the key that the call is sealed with
 
 

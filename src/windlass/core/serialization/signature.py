@@ -19,11 +19,11 @@ from typing import Final
 
 import msgspec
 
-from windlass.core.annotations import resolve
 from windlass.core.fingerprint import place_of
-from windlass.core.habits import unexpected_keyword
-from windlass.core.values import OffsetCodec, ValueCodec, ValueRefused
-from windlass.core.wire import JSON, Wire
+from windlass.core.foreign_words import unexpected_keyword
+from windlass.core.serialization.annotations import resolve
+from windlass.core.serialization.values import OffsetCodec, ValueCodec, ValueRefused
+from windlass.core.serialization.wire import JSON, Wire
 from windlass.errors import AnnotationError, DecodeError, EncodeError
 
 _POSITIONAL: Final = (Parameter.POSITIONAL_ONLY, Parameter.POSITIONAL_OR_KEYWORD)

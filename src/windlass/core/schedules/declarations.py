@@ -22,7 +22,7 @@ from typing import Final
 import msgspec
 
 from windlass.core.digest import blake2b
-from windlass.core.schedule import Schedule
+from windlass.core.schedules.triggers import Schedule
 
 #: How often a worker says again what it declares.
 RENEWAL_MS: Final = 60_000

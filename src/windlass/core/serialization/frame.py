@@ -12,7 +12,7 @@ from typing import Final
 
 import msgspec
 
-from windlass.core.nesting import too_deep
+from windlass.core.serialization.depth_limit import too_deep
 from windlass.errors import DecodeError, NewerFormat
 
 #: The format of frames, and the byte they begin with.
@@ -31,7 +31,7 @@ class Label(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
 
     version: int = msgspec.field(default_factory=_version)
     codec: str = "json"
-    seal: str = ""  # one of `windlass.core.seals.Seal`
+    seal: str = ""  # one of `windlass.core.serialization.seals.Seal`
     key: str = ""  # the name of the key that it was sealed with
 
 

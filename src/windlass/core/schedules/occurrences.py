@@ -19,7 +19,7 @@ import msgspec
 
 from windlass.core.digest import blake2b
 from windlass.core.ids import derived_id
-from windlass.core.schedule import All, Schedule
+from windlass.core.schedules.triggers import All, Schedule
 
 #: An occurrence that is noticed within this time was not missed. So a worker that was killed, or
 #: that paused for a moment, does not cost a schedule of one second any of its runs.

@@ -15,10 +15,10 @@ from typing import Final, Literal, TypeVar
 
 import msgspec
 
-from windlass.core.declaration import Declared, is_abandoned
-from windlass.core.frame import is_framed
-from windlass.core.occurrence import due, next_after_change
-from windlass.core.schedule import Cron, Every, Schedule, check_version
+from windlass.core.schedules.declarations import Declared, is_abandoned
+from windlass.core.schedules.occurrences import due, next_after_change
+from windlass.core.schedules.triggers import Cron, Every, Schedule, check_version
+from windlass.core.serialization.frame import is_framed
 from windlass.errors import DecodeError
 
 #: The format of entries whose envelope is in a frame.

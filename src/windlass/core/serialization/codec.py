@@ -18,8 +18,8 @@ every process. A result is stored as its JSON alone. With msgpack both have the 
 - `identity`: the same bytes for calls that pass equal values, in whatever way.
 - `fingerprint`: tells one call from another. `check_size`: refuses what is too large.
 
-Which values are carried and which are refused is said in `windlass.core.values` and
-`windlass.core.fidelity`.
+Which values are carried and which are refused is said in `windlass.core.serialization.values` and
+`windlass.core.serialization.round_trip`.
 """
 
 from __future__ import annotations
@@ -32,10 +32,10 @@ from typing import Any, Final, Literal
 import msgspec
 
 from windlass.core.digest import blake2b
-from windlass.core.nesting import MAX_DEPTH
-from windlass.core.signature import Signature, Slot
-from windlass.core.values import ValueRefused, read_plain
-from windlass.core.wire import JSON, MSGPACK, Wire, to_json
+from windlass.core.serialization.depth_limit import MAX_DEPTH
+from windlass.core.serialization.signature import Signature, Slot
+from windlass.core.serialization.values import ValueRefused, read_plain
+from windlass.core.serialization.wire import JSON, MSGPACK, Wire, to_json
 from windlass.errors import ArgumentMismatch, DecodeError, PayloadTooLarge
 
 CodecName = Literal["json", "msgpack", "pickle"]

@@ -1,12 +1,12 @@
 """Schedules as values: `Cron` and `Every`, with what happens to runs that were missed or overlap.
 
 1. `Cron` runs by the clock of a time zone; what daylight saving time does to it is told in
-   `core/cron.py`.
+   `core/schedules/cron.py`.
 2. `Every` runs at a distance in real time, counted from a fixed instant: `start`, or else 1970 in
    UTC. So every process finds the same instants, however often it is started, and an interval that
    is longer than the time between two deploys is not put off by them.
 3. `next_after` and `last_until` give the occurrences around an instant, in UTC milliseconds. Which
-   of them are to be run now is for `core/occurrence.py`.
+   of them are to be run now is for `core/schedules/occurrences.py`.
 4. `to_data` and `from_data` carry a schedule into an engine and back, with a version.
 
 A schedule is checked when it is made, never changed, and equal to another one that says the same.
@@ -22,11 +22,17 @@ from typing import TYPE_CHECKING, Annotated, Final, Literal, final, overload
 
 import msgspec
 
-from windlass.core import habits
-from windlass.core.cron import LAST_YEAR, first_after, last_until, normal_text, read_expression
+from windlass.core import foreign_words
 from windlass.core.durations import MAX_DURATION_MS, Duration, describe_ms, instant_ms, to_ms
-from windlass.core.value import Value
-from windlass.core.zones import zone_named
+from windlass.core.schedules.cron import (
+    LAST_YEAR,
+    first_after,
+    last_until,
+    normal_text,
+    read_expression,
+)
+from windlass.core.schedules.time_zones import zone_named
+from windlass.core.value_type import Value
 from windlass.errors import DecodeError, NewerFormat
 
 if TYPE_CHECKING:
@@ -290,7 +296,7 @@ class Every(Schedule):
 
     interval_ms: int
 
-    @habits.in_our_words("Every", habits.OF_EVERY)
+    @foreign_words.in_our_words("Every", foreign_words.OF_EVERY)
     def __init__(
         self,
         interval: Duration,

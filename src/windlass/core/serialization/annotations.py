@@ -21,7 +21,7 @@ from typing import Any, Final
 import msgspec
 import msgspec.inspect as described
 
-from windlass.core.fidelity import Traits
+from windlass.core.serialization.round_trip import Traits
 from windlass.errors import AnnotationError
 
 _OPEN: Final = (described.AnyType, described.RawType)

@@ -1,0 +1,1 @@
+"""Schedules: cron expressions, time zones, due occurrences and the stored state."""

@@ -1,0 +1,1 @@
+"""Calls and results as bytes: codecs, the stored envelope, signatures and encryption."""
