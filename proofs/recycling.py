@@ -14,7 +14,7 @@ from typing import Final
 from tests.contract.variants import fresh_url
 from tests.worker.yard import Worker, Yard, until
 from windlass import State
-from windlass.engine.redis.pool import MOST_CALLS as MOST_CONNECTIONS
+from windlass.engine.redis.client.pool import MOST_CALLS as MOST_CONNECTIONS
 
 JOBS: Final = 4_000
 #: The least throughput beside children that are never replaced.

@@ -32,7 +32,7 @@ from windlass.core.ids import check_id
 from windlass.core.patterns import first_match
 from windlass.core.plurals import count
 from windlass.core.serialization.codec import decode_plain
-from windlass.engine.forking import opening
+from windlass.engine.fork_safety import opening
 from windlass.engine.url import check_url, open_engine
 from windlass.errors import UnreadableHere
 from windlass.job import Job

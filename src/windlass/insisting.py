@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final
 
 from msgspec.structs import replace
 
-from windlass.engine.jobs import NewJob, Placed, PutCode
+from windlass.engine.contract import NewJob, Placed, PutCode
 from windlass.settings import Settings
 
 if TYPE_CHECKING:

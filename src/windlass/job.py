@@ -27,7 +27,7 @@ from windlass.core.failures import FailureText
 from windlass.core.queues.labels import labels_of, queue_of
 from windlass.core.serialization.envelope import unpack
 from windlass.core.states import Event, Hold, Reason, State
-from windlass.engine.jobs import CancelCode, ChangeCode, JobEnd, JobRecord
+from windlass.engine.contract import CancelCode, ChangeCode, JobEnd, JobRecord
 from windlass.errors import (
     DecodeError,
     DuplicateJob,

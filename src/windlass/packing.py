@@ -26,7 +26,7 @@ from windlass.core.serialization.frame import Label, frame, is_framed, read_labe
 from windlass.core.serialization.seals import Seal, describe_sealed
 from windlass.core.serialization.wire import to_plain_json
 from windlass.core.states import Event
-from windlass.engine.jobs import Failure, JobRecord
+from windlass.engine.contract import Failure, JobRecord
 from windlass.errors import DecodeError, UnreadableHere
 from windlass.settings import Settings
 

@@ -13,11 +13,10 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Final, Self
 
-from windlass.engine import forking
+from windlass.engine import fork_safety
 
 if TYPE_CHECKING:
-    from windlass.engine.contract import Engine
-    from windlass.engine.jobs import JobEnd
+    from windlass.engine.contract import Engine, JobEnd
 
 #: A thread that waits runs a step of Python at least this often, in seconds: an interruption of the
 #: task that waits arrives between two steps.
@@ -30,7 +29,7 @@ class ResultWaiters:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._wakers: dict[str, list[Callable[[], None]]] = {}
-        forking.watch(self)
+        fork_safety.watch(self)
 
     def watch(self, engine: Engine, ids: Sequence[str]) -> Sequence[JobEnd | None]:
         """Look at jobs, and hear of their ends from then on."""

@@ -23,7 +23,7 @@ from windlass.core.schedules import state
 from windlass.core.schedules.declarations import REMOVABLE_MS, is_abandoned
 from windlass.core.schedules.state import Entry, Note
 from windlass.core.schedules.triggers import All, Cron, Every, Schedule
-from windlass.engine import firing
+from windlass.engine import schedule_changes
 from windlass.engine.contract import Engine, ScheduleChange, ScheduleRecord
 from windlass.errors import (
     DecodeError,
@@ -288,7 +288,7 @@ def _save(engine: Engine, name: str, entry: Entry) -> None:
 
     def change(record: ScheduleRecord | None, now_ms: int) -> ScheduleChange | None:
         if record is None:
-            return firing.enter(name, body, state.made(entry.schedule, now_ms), now_ms)
+            return schedule_changes.enter(name, body, state.made(entry.schedule, now_ms), now_ms)
         note = Note.unpack(record.note)
         if note.declared is not None:
             raise InvalidSchedule(
@@ -297,7 +297,9 @@ def _save(engine: Engine, name: str, entry: Entry) -> None:
             )
         if record.body == body:
             return None
-        return firing.alter(record, state.replaced(note, entry.schedule, now_ms), now_ms, body)
+        return schedule_changes.alter(
+            record, state.replaced(note, entry.schedule, now_ms), now_ms, body
+        )
 
     _persist(engine, name, change)
 
@@ -306,14 +308,14 @@ def _pause(engine: Engine, name: str) -> None:
     def change(record: ScheduleRecord, now_ms: int) -> ScheduleChange | None:
         note = Note.unpack(record.note)
         is_done = note.paused == "paused"
-        return None if is_done else firing.alter(record, state.paused(note), now_ms)
+        return None if is_done else schedule_changes.alter(record, state.paused(note), now_ms)
 
     _alter(engine, name, change)
 
 
 def _resume(engine: Engine, name: str) -> None:
     def change(record: ScheduleRecord, now_ms: int) -> ScheduleChange | None:
-        entry, note = firing.read(record)
+        entry, note = schedule_changes.read(record)
         if note.declared is not None and is_abandoned(note.declared, now_ms):
             raise InvalidSchedule(
                 f"No worker has declared the schedule {name} for a day. Start one whose code "
@@ -321,7 +323,7 @@ def _resume(engine: Engine, name: str) -> None:
             )
         if not note.paused:
             return None
-        return firing.alter(record, state.resumed(note, entry.schedule, now_ms), now_ms)
+        return schedule_changes.alter(record, state.resumed(note, entry.schedule, now_ms), now_ms)
 
     _alter(engine, name, change)
 
@@ -333,7 +335,7 @@ def _run_now(engine: Engine, name: str) -> tuple[str, str]:
 
     def change(record: ScheduleRecord, now_ms: int) -> ScheduleChange:
         nonlocal made
-        wanted = firing.run_now(record, now_ms, partition)
+        wanted = schedule_changes.run_now(record, now_ms, partition)
         made = wanted.jobs[0].id, wanted.jobs[0].task
         return wanted
 
@@ -418,7 +420,7 @@ def _to_info_if_readable(record: ScheduleRecord, now_ms: int) -> ScheduleInfo:
 
 
 def _to_info(record: ScheduleRecord, now_ms: int) -> ScheduleInfo:
-    entry, note = firing.read(record)
+    entry, note = schedule_changes.read(record)
     return ScheduleInfo(
         name=record.name,
         schedule=entry.schedule,

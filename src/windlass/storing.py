@@ -18,7 +18,7 @@ from msgspec.structs import replace
 
 from windlass.around import Outgoing, Surrounded
 from windlass.core.queues.labels import queue_of
-from windlass.engine.jobs import NewJob, Placed, PutCode
+from windlass.engine.contract import NewJob, Placed, PutCode
 from windlass.errors import DuplicateJob, EngineUnavailable, IdempotencyConflict, QueueFull
 from windlass.insisting import Attempts
 from windlass.job import Job

@@ -44,7 +44,7 @@ from windlass.core.serialization.codec import check_size
 from windlass.core.serialization.codec_set import Codec, Codecs
 from windlass.core.serialization.envelope import TAIL, VERSION, Envelope, Overrides, head_of
 from windlass.core.unique import Unique
-from windlass.engine.jobs import BATCH, BATCH_BYTES, NewJob, UniqueKey
+from windlass.engine.contract import BATCH, BATCH_BYTES, NewJob, UniqueKey
 from windlass.errors import InvalidTask, TaskNotIncluded
 from windlass.job import Job
 from windlass.options import NO_CHOICES, CallOptions, Choices, Moment, read_call_options

@@ -17,7 +17,6 @@ SLOW = (
     *(
         "windlass.core.serialization.encryption",
         "windlass.core.schedules.triggers",
-        "windlass.engine.contract",
     ),
     *("windlass.engine.sqlite", "windlass.queue", "windlass.testing", "windlass.worker"),
 )

@@ -139,7 +139,7 @@ thread.join()
     "lock",
     [
         # A fork waits for whoever opens an engine, for ten seconds.
-        pytest.param("windlass.engine.forking.opening", marks=pytest.mark.slow),
+        pytest.param("windlass.engine.fork_safety.opening", marks=pytest.mark.slow),
         "app.batcher._changed",
     ],
 )
@@ -147,7 +147,7 @@ def test_a_lock_of_the_parent_does_not_hold_the_child(tmp_path: Path, lock: str)
     run_script(
         tmp_path,
         f"""
-import windlass.engine.forking
+import windlass.engine.fork_safety
 asyncio.run(note.aenqueue("parent"))
 app.close()
 held, done = threading.Event(), threading.Event()

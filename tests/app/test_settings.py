@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from windlass import Retry, SettingError, Windlass
-from windlass.engine.sqlite.address import default_url
+from windlass.engine.sqlite.url import default_url
 from windlass.settings import (
     SETTINGS,
     Secrets,

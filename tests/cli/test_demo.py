@@ -16,8 +16,8 @@ from windlass.cli.demo.proof import Proof, prove
 from windlass.cli.demo.show import choose_url, farewell, removals
 from windlass.core.ids import new_nonce
 from windlass.engine.contract import Plan, Succeeded
-from windlass.engine.redis.address import read_address
 from windlass.engine.redis.keys import KINDS
+from windlass.engine.redis.url import read_address
 
 
 def test_nothing_is_lost(shell: Shell) -> None:

@@ -7,7 +7,7 @@ import re
 from tests.docs.pages import DOCS, code_in, table_rows
 from windlass import Retry
 from windlass.core.durations import to_ms
-from windlass.engine.redis.address import OPTIONS
+from windlass.engine.redis.url import OPTIONS
 from windlass.settings import SettingArguments, Settings, read_settings
 
 GUIDE = DOCS / "guides" / "settings.md"

@@ -12,7 +12,7 @@ from tests.deploy.packages import MOST_OWN_BYTES
 from tests.docs.pages import DOCS, PROJECT, code_in, prose, table_rows
 from windlass.core.schedules import state, triggers
 from windlass.core.serialization import envelope, frame
-from windlass.engine.redis import opening
+from windlass.engine.redis import setup
 from windlass.engine.sqlite.engine import NEWEST_FORMAT
 
 PAGE = DOCS / "versions.md"
@@ -43,7 +43,7 @@ def test_interpreters_are_those_of_the_package() -> None:
 
 
 def test_servers_and_libraries_are_those_of_the_code() -> None:
-    assert ROWS["Redis"][1] == f"{'.'.join(map(str, opening.OLDEST_VERSION))} or newer"
+    assert ROWS["Redis"][1] == f"{'.'.join(map(str, setup.OLDEST_VERSION))} or newer"
     [apsw] = [need for need in DECLARED["dependencies"] if need.startswith("apsw")]
     assert ROWS["SQLite"][1].startswith(f"{apsw.removeprefix('apsw>=')} or newer")
 
@@ -51,7 +51,7 @@ def test_servers_and_libraries_are_those_of_the_code() -> None:
 def test_stored_formats_are_those_of_the_code() -> None:
     formats = {
         "a SQLite file": [NEWEST_FORMAT],
-        "a namespace in Redis": [opening.FORMAT],
+        "a namespace in Redis": [setup.FORMAT],
         "the call of a job": [envelope.VERSION, frame.VERSION],
         "a schedule": [triggers.VERSION, state.VERSION],
     }

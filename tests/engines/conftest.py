@@ -14,8 +14,8 @@ import pytest
 from tests.proxy import Proxy
 from tests.redis_server import RedisServer, private_server, shared_server
 from windlass.engine.contract import EngineOptions, NewJob
-from windlass.engine.redis.address import read_address
 from windlass.engine.redis.engine import RedisEngine
+from windlass.engine.redis.url import read_address
 from windlass.engine.sqlite.engine import SQLiteEngine
 
 OpenEngine = Callable[[], SQLiteEngine]

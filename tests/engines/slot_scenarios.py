@@ -34,7 +34,7 @@ from windlass.engine.contract import (
     Unroutable,
     Waiter,
 )
-from windlass.engine.redis import arguments
+from windlass.engine.redis import encode
 from windlass.engine.redis.engine import RedisEngine
 from windlass.testing.contract.place import OPTIONS
 from windlass.testing.contract.test_check import live_a_life
@@ -604,7 +604,7 @@ def park(stage: Stage) -> None:
 def prepare(stage: Stage) -> None:
     engine = stage.engine
     assert isinstance(engine, RedisEngine)
-    plan = arguments.of_plan(Plan(queues=("queue", "other")))
+    plan = encode.of_plan(Plan(queues=("queue", "other")))
     engine._run([engine._call(0, "prepare", [b"other", b"10", *plan])])
 
 

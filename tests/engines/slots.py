@@ -27,10 +27,11 @@ from redis.crc import key_slot
 from redis.exceptions import AskError, ResponseError, TryAgainError
 
 from tests.redis_server import RedisServer, private_server
-from windlass.engine.redis import keys, scripts
-from windlass.engine.redis.connection import Call
+from windlass.engine.redis import keys
+from windlass.engine.redis.client import scripts
+from windlass.engine.redis.client.scripts import Script
+from windlass.engine.redis.client.server import Call
 from windlass.engine.redis.engine import RedisEngine
-from windlass.engine.redis.scripts import Script
 
 NAMESPACE: Final = "w"
 SLOT: Final = key_slot(keys.key(NAMESPACE, 0, "meta").encode())

@@ -14,8 +14,8 @@ from tests.engines.conftest import OpenRedis, new_job
 from tests.redis_server import RedisServer, free_port, private_server
 from windlass.core.states import State
 from windlass.engine.contract import Beat, Capability, EngineOptions, Plan, Waiter
-from windlass.engine.redis.address import Address, read_address
-from windlass.engine.redis.opening import judge, read_info
+from windlass.engine.redis.setup import judge, read_info
+from windlass.engine.redis.url import Address, read_address
 from windlass.engine.url import open_engine
 from windlass.errors import EngineError, EngineUnavailable, FormatTooNew
 

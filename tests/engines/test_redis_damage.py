@@ -29,7 +29,8 @@ from windlass.engine.contract import (
     Unroutable,
     Waiter,
 )
-from windlass.engine.redis import keys, scripts
+from windlass.engine.redis import keys
+from windlass.engine.redis.client import scripts
 from windlass.engine.redis.engine import RedisEngine
 
 GHOST = b"ghost"

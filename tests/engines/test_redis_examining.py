@@ -14,9 +14,9 @@ from tests.proxy import Proxy
 from tests.redis_server import RedisServer, documented_rights, free_port, private_server
 from tests.worker.yard import until
 from windlass.engine.contract import Finding, Grade
-from windlass.engine.redis import examining
-from windlass.engine.redis.address import Address, read_address
+from windlass.engine.redis import doctor
 from windlass.engine.redis.engine import RedisEngine
+from windlass.engine.redis.url import Address, read_address
 from windlass.errors import EngineUnavailable
 
 
@@ -77,7 +77,7 @@ def test_every_line_is_there_and_nothing_is_made(
     ],
 )
 def test_the_version(version: str, grade: Grade) -> None:
-    finding = examining._version({"redis_version": version}, Address(host="h"))
+    finding = doctor._version({"redis_version": version}, Address(host="h"))
     assert finding.grade is grade
     assert version in finding.text
 
@@ -85,7 +85,7 @@ def test_the_version(version: str, grade: Grade) -> None:
 def test_the_version_of_valkey_is_its_own() -> None:
     for version, grade in (("8.1.3", Grade.ADVICE), ("8.1.4", Grade.OK)):
         info = {"redis_version": "7.2.4", "valkey_version": version}
-        finding = examining._version(info, Address(host="h"))
+        finding = doctor._version(info, Address(host="h"))
         assert finding.grade is grade
         assert f"Valkey {version}" in finding.text
 
@@ -218,7 +218,7 @@ def test_keys_of_others_are_no_place(own_server: RedisServer, open_redis: OpenRe
     ],
 )
 def test_access(url: str, grade: Grade, words: str) -> None:
-    finding = examining._access(read_address(url))
+    finding = doctor._access(read_address(url))
     assert finding.grade is grade
     assert words in finding.text
 
@@ -236,7 +236,7 @@ def test_a_clock_that_differs(
 
 
 def test_a_long_way(server: RedisServer, open_redis: OpenRedis) -> None:
-    assert examining._round_trip(1.5) == Finding(Grade.OK, "round trip", "1.50 ms")
+    assert doctor._round_trip(1.5) == Finding(Grade.OK, "round trip", "1.50 ms")
     with Proxy(server.port) as proxy:
         proxy.delay(0.01)
         finding = found(open_redis(server.url(port=proxy.port)))["round trip"]

@@ -32,8 +32,8 @@ from windlass.engine.contract import (
     Retried,
     Succeeded,
 )
-from windlass.engine.redis import arguments
-from windlass.engine.redis.calling import CHUNK
+from windlass.engine.redis import encode
+from windlass.engine.redis.dispatch import CHUNK
 from windlass.engine.redis.engine import RedisEngine
 from windlass.engine.redis.keys import KINDS, Kind, key
 from windlass.testing.contract.world import StandingStill
@@ -211,7 +211,7 @@ def test_a_session_that_holds_many_jobs_ends_in_bites(
     place = Place(lean_server, open_redis)
     ids = place.put(2 * CHUNK + 100)
     place.claim("worker", len(ids))
-    asked = arguments.of_texts(("worker", "suspect", "killed", *ids[-2:]))
+    asked = encode.of_texts(("worker", "suspect", "killed", *ids[-2:]))
     assert place.engine._broadcast("close", asked) == [[2, CHUNK, 1]]
     assert place.engine.claim("worker", next(place._nonces), Plan(), 1).gone
     assert place.engine.close("worker", ids[-2:], "killed") == Closed(released=CHUNK + 98)

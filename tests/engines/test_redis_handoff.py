@@ -33,8 +33,8 @@ from windlass.engine.contract import (
     WakeUp,
 )
 from windlass.engine.redis import keys, wakeup
+from windlass.engine.redis.client.pool import MOST_CALLS
 from windlass.engine.redis.engine import RedisEngine
-from windlass.engine.redis.pool import MOST_CALLS
 from windlass.testing.contract.world import StandingStill
 
 JOB = "job-000000"

@@ -23,10 +23,11 @@ from tests.soon import is_once
 from tests.worker.yard import until
 from windlass import EngineUnavailable, Windlass
 from windlass.engine.contract import Beat, Plan, PutCode, Waiter
-from windlass.engine.redis import connection, wakeup
+from windlass.engine.redis import wakeup
+from windlass.engine.redis.client import server as server_module
+from windlass.engine.redis.client.pool import MOST_CALLS
+from windlass.engine.redis.client.scripts import pack
 from windlass.engine.redis.keys import key
-from windlass.engine.redis.pool import MOST_CALLS
-from windlass.engine.redis.scripts import pack
 from windlass.errors import EngineError
 
 OUTAGES: Final[dict[str, Callable[[Proxy], None]]] = {
@@ -279,7 +280,7 @@ def test_broken_connections_are_replaced_at_once(
 ) -> None:
     """All that were open have broken; after the first none of the others is tried."""
     for name in ("_FIRST_PAUSE_S", "_MOST_PAUSE_S"):
-        monkeypatch.setattr(connection, name, 4.0)
+        monkeypatch.setattr(server_module, name, 4.0)
     engine = open_redis(server.url(port=proxy.port), timeout_ms=10_000)
     engine.put([new_job()])
     proxy.delay(0.02)

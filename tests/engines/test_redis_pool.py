@@ -18,9 +18,9 @@ from tests.engines.conftest import OpenRedis, new_job
 from tests.redis_server import RedisServer
 from tests.worker.yard import until
 from windlass.engine.contract import Beat, EngineOptions, PutCode
-from windlass.engine.redis.address import read_address
+from windlass.engine.redis.client.pool import MOST_CALLS, Pool
 from windlass.engine.redis.engine import RedisEngine
-from windlass.engine.redis.pool import MOST_CALLS, Pool
+from windlass.engine.redis.url import read_address
 from windlass.errors import EngineUnavailable
 
 

@@ -10,14 +10,15 @@ from redis.crc import key_slot
 
 from windlass.core import durations, states, unique
 from windlass.engine import contract
-from windlass.engine.redis import keys, scripts, wakeup
-from windlass.engine.redis.records import Record
-from windlass.engine.redis.scripts import Prefix, Script
+from windlass.engine.redis import keys, wakeup
+from windlass.engine.redis.client import scripts
+from windlass.engine.redis.client.scripts import Prefix, Script
+from windlass.engine.redis.decode import Record
 
 FILES = {
     "verb": "-- Does something.\n-- KEYS: due\n--@include two\n--@include one\nreturn one + two\n",
-    "include/one": "-- KEYS: job\nlocal one = key.job  -- why\n",
-    "include/two": "--@include one\nlocal two = 2\n",
+    "lib/one": "-- KEYS: job\nlocal one = key.job  -- why\n",
+    "lib/two": "--@include one\nlocal two = 2\n",
 }
 
 #: These walk through the fields of a key in bites: what they find has no order of its own.
@@ -94,7 +95,7 @@ def test_the_keys_of_a_partition_are_in_one_slot(partition: int) -> None:
 
 
 def test_the_numbers_in_lua_are_those_of_the_contract() -> None:
-    text = scripts._read("include/constants")
+    text = scripts._read("lib/constants")
     found = {name: int(number) for name, number in re.findall(r"local (\w+) = (\d+)", text)}
     stray = {"STRAY_BASE_MS": states.stray_delay_ms(0), "STRAY_CAP_MS": states.stray_delay_ms(99)}
     assert found == {
@@ -114,7 +115,7 @@ def test_the_numbers_in_lua_are_those_of_the_contract() -> None:
 
 
 def test_the_fields_of_a_record_are_in_the_order_that_lua_knows() -> None:
-    text = scripts._read("include/layout")
+    text = scripts._read("lib/layout")
     pairs = re.findall(r"^local ([A-Z_, ]+) = ([\d, ]+)$", text, re.MULTILINE)
     numbers = {
         name.lower(): int(number)
@@ -128,7 +129,7 @@ def test_the_fields_of_a_record_are_in_the_order_that_lua_knows() -> None:
 
 
 def test_the_hold_of_a_unique_key_in_lua_is_the_one_in_python() -> None:
-    text = scripts._read("include/unique")
+    text = scripts._read("lib/unique")
     (block,) = re.findall(r"local HOLDING = \{(.*?)\n\}", text, re.DOTALL)
     (queued,) = re.findall(r"local QUEUED = \{(.*?)\}", text)
     found = {
@@ -139,7 +140,7 @@ def test_the_hold_of_a_unique_key_in_lua_is_the_one_in_python() -> None:
 
 
 def test_the_state_machine_in_lua_is_the_one_in_python() -> None:
-    text = scripts._read("include/moves")
+    text = scripts._read("lib/moves")
     (block,) = re.findall(r"local TARGETS = \{(.*?)\}", text, re.DOTALL)
     targets = dict(re.findall(r"(\w+) = '(\w+)'", block))
     events = {

@@ -29,9 +29,10 @@ from tests.engines.slots import (
     refuse,
     run_case,
 )
-from windlass.engine.redis import keys, scripts
+from windlass.engine.redis import keys
+from windlass.engine.redis.client import scripts
+from windlass.engine.redis.client.scripts import Script
 from windlass.engine.redis.engine import RedisEngine
-from windlass.engine.redis.scripts import Script
 from windlass.testing.contract.world import World
 
 #: A script with more keys has so many sets of them that trying all takes more than a few seconds.

@@ -16,8 +16,8 @@ from tests.redis_server import RedisServer, private_server
 from tests.worker.yard import until
 from windlass import EngineUnavailable, PayloadTooLarge, Windlass
 from windlass.engine.contract import BATCH_BYTES, Plan, PutCode, Succeeded, Verdict
+from windlass.engine.redis.client.pool import MOST_CALLS
 from windlass.engine.redis.engine import RedisEngine
-from windlass.engine.redis.pool import MOST_CALLS
 
 #: What a slow link carries in a second, and how long an engine waits without progress.
 SPEED = 2_000_000

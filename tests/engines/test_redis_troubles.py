@@ -17,12 +17,12 @@ from redis.connection import UnixDomainSocketConnection
 from tests.engines.conftest import OpenRedis, new_job
 from tests.redis_server import RedisServer
 from windlass.engine.contract import Placed, Plan, PutCode, Succeeded, Verdict, Waiter
-from windlass.engine.redis import pool as pool_module
-from windlass.engine.redis.address import Address
+from windlass.engine.redis.client import pool as pool_module
+from windlass.engine.redis.client.pool import LEAST_S, Patience, Pool, new_reader
+from windlass.engine.redis.client.pool import read as read_patiently
+from windlass.engine.redis.client.pool import send as send_patiently
 from windlass.engine.redis.keys import KINDS, key
-from windlass.engine.redis.pool import LEAST_S, Patience, Pool, new_reader
-from windlass.engine.redis.pool import read as read_patiently
-from windlass.engine.redis.pool import send as send_patiently
+from windlass.engine.redis.url import Address
 from windlass.errors import EngineError, EngineUnavailable
 
 JOB = "job-000000"

@@ -10,7 +10,7 @@ import pytest
 
 from tests.engines.conftest import new_job
 from windlass.engine.contract import EngineOptions, Finding, Grade
-from windlass.engine.sqlite import examining
+from windlass.engine.sqlite import doctor
 from windlass.engine.sqlite.engine import SQLiteEngine
 
 
@@ -58,7 +58,7 @@ def test_a_memory_is_gone_with_its_process() -> None:
     ],
 )
 def test_the_version(version: str, grade: Grade) -> None:
-    finding = examining.examine_version(version)
+    finding = doctor.examine_version(version)
     assert finding.grade is grade
     assert version in finding.text
 
@@ -72,7 +72,7 @@ def test_the_file_system(
 ) -> None:
     """The one thing that is made up: a test cannot mount."""
     engine.put([new_job()])
-    monkeypatch.setattr(examining, "file_system_of", lambda _folder: kind)
+    monkeypatch.setattr(doctor, "file_system_of", lambda _folder: kind)
     assert found(engine)["file system"].grade is grade
 
 
@@ -96,13 +96,13 @@ def test_permissions(
     [(10**6, Grade.PROBLEM), (5 * 10**8, Grade.ADVICE), (10**10, Grade.OK)],
 )
 def test_room(free: int, grade: Grade) -> None:
-    assert examining.examine_room(free, Path("/srv")).grade is grade
+    assert doctor.examine_room(free, Path("/srv")).grade is grade
 
 
 def test_a_log_that_grows(
     engine: SQLiteEngine, path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(examining, "LONG_LOG", 200_000)
+    monkeypatch.setattr(doctor, "LONG_LOG", 200_000)
     engine.put([new_job()])
     assert found(engine)["log"].grade is Grade.OK
     reader = apsw.Connection(str(path))
@@ -138,7 +138,7 @@ def test_durability_normal(path: Path) -> None:
 def test_room_inside_that_is_not_used(
     engine: SQLiteEngine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(examining, "MUCH_UNUSED", 500_000)
+    monkeypatch.setattr(doctor, "MUCH_UNUSED", 500_000)
     ids = [f"job-{number:06d}" for number in range(20)]
     engine.put([new_job(number, payload=os.urandom(100_000)) for number in range(20)])
     assert found(engine)["size"].grade is Grade.OK

@@ -24,7 +24,7 @@ from windlass.engine.contract import (
     Succeeded,
     Waiter,
 )
-from windlass.engine.sqlite import connection, place
+from windlass.engine.sqlite import database, files
 from windlass.engine.sqlite.engine import APPLICATION_ID, NEWEST_FORMAT, SQLiteEngine
 from windlass.engine.sqlite.statements import migrations
 from windlass.engine.url import open_engine as open_by_url
@@ -185,14 +185,14 @@ def test_a_lock_of_another_program_says_how_long_it_was_tried(
 
 
 def test_a_network_file_system_is_refused(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr(place, "file_system_of", lambda _folder: "nfs4")
+    monkeypatch.setattr(files, "file_system_of", lambda _folder: "nfs4")
     engine = SQLiteEngine(tmp_path / "jobs.db", EngineOptions())
     with pytest.raises(EngineError, match="network file system"):
         engine.put([new_job()])
 
 
 def test_the_file_system_of_a_folder_is_known() -> None:
-    assert place.file_system_of(Path("/proc/self")) == "proc"
+    assert files.file_system_of(Path("/proc/self")) == "proc"
 
 
 Damage = Callable[[apsw.Connection], object]
@@ -278,7 +278,7 @@ def test_nothing_is_left_of_what_is_gone(path: Path, engine: SQLiteEngine) -> No
 
 
 def test_a_log_that_a_large_transaction_made_long_is_cut(path: Path, engine: SQLiteEngine) -> None:
-    log, most = path.with_name("jobs.db-wal"), connection.LOG_BYTES
+    log, most = path.with_name("jobs.db-wal"), database.LOG_BYTES
     engine.migrate()
     jobs = [new_job(n, payload=bytes(1024 * 1024)) for n in range(1, most // (1024 * 1024) + 9)]
     engine.put(jobs)  # which ends with a checkpoint

@@ -12,7 +12,7 @@ from windlass.engine.sqlite.statements import migrations, sql
 
 COMMANDS = sorted(
     file.name.removesuffix(".sql")
-    for file in files("windlass.engine.sqlite").joinpath("commands").iterdir()
+    for file in files("windlass.engine.sqlite").joinpath("sql").iterdir()
 )
 #: Statements that read a whole small table, or a whole partial index that is nearly always empty.
 WHOLE = {
@@ -70,6 +70,6 @@ def test_no_statement_on_a_hot_path_sorts(connection: apsw.Connection, name: str
 
 
 def test_every_command_has_a_header() -> None:
-    folder = files("windlass.engine.sqlite").joinpath("commands")
+    folder = files("windlass.engine.sqlite").joinpath("sql")
     for name in COMMANDS:
         assert folder.joinpath(f"{name}.sql").read_text().startswith("-- "), name

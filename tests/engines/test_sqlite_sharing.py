@@ -21,7 +21,7 @@ from tests.engines.conftest import OpenEngine, hold_the_lock, new_job
 from tests.soon import is_once
 from windlass.core.states import State
 from windlass.engine.contract import EngineOptions, NewJob, Plan, Waiter
-from windlass.engine.sqlite import connection as connection_module
+from windlass.engine.sqlite import database as connection_module
 from windlass.engine.sqlite.engine import SQLiteEngine
 from windlass.errors import EngineError, EngineUnavailable
 
@@ -30,7 +30,7 @@ PRODUCER = """
 import sys
 from pathlib import Path
 from windlass.engine.contract import EngineOptions, NewJob
-from windlass.engine.sqlite import connection as connection_module
+from windlass.engine.sqlite import database as connection_module
 from windlass.engine.sqlite.engine import SQLiteEngine
 engine = SQLiteEngine(Path(sys.argv[1]), EngineOptions())
 for n in range(int(sys.argv[3])):
@@ -338,7 +338,7 @@ WAITER = """
 import sys
 from pathlib import Path
 from windlass.engine.contract import EngineOptions, Plan, Waiter
-from windlass.engine.sqlite import connection as connection_module
+from windlass.engine.sqlite import database as connection_module
 from windlass.engine.sqlite.engine import SQLiteEngine
 engine = SQLiteEngine(Path(sys.argv[1]), EngineOptions())
 while True: engine.wait([Waiter("worker", Plan())], 500)

@@ -11,9 +11,10 @@ from tests.contract.variants import fresh_url
 from tests.worker.yard import until
 from windlass import Windlass
 from windlass.core.states import Reason, State
-from windlass.engine.redis import keys, scripts
-from windlass.engine.redis.address import read_address
+from windlass.engine.redis import keys
+from windlass.engine.redis.client import scripts
 from windlass.engine.redis.engine import RedisEngine
+from windlass.engine.redis.url import read_address
 
 JOBS = 20
 

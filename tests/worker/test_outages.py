@@ -13,7 +13,7 @@ from tests.proxy import Proxy
 from tests.redis_server import RedisServer, private_server
 from tests.worker.yard import Worker, Yard, until
 from windlass.core.states import State
-from windlass.engine.redis.pool import MOST_CALLS
+from windlass.engine.redis.client.pool import MOST_CALLS
 
 #: After an outage work goes on within so many seconds.
 RESUMED_S = 5.0

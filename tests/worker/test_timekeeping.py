@@ -25,7 +25,7 @@ from windlass.engine.contract import (
     ScheduleChange,
     Succeeded,
 )
-from windlass.engine.firing import RENEW_AFTER_MS
+from windlass.engine.schedule_changes import RENEW_AFTER_MS
 from windlass.engine.url import open_engine
 from windlass.testing.contract.world import StandingStill
 from windlass.worker.control import Declaration

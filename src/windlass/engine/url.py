@@ -39,11 +39,11 @@ def check_url(url: str) -> None:
 def _check(url: str) -> None:
     scheme = _scheme_of(url)
     if scheme == SQLITE:
-        from windlass.engine.sqlite.address import read_address as read_sqlite
+        from windlass.engine.sqlite.url import read_address as read_sqlite
 
         read_sqlite(url)
     elif scheme in REDIS:
-        from windlass.engine.redis.address import read_address as read_redis
+        from windlass.engine.redis.url import read_address as read_redis
 
         read_redis(url)
     else:
@@ -62,18 +62,18 @@ def open_engine(url: str, options: EngineOptions) -> Engine:
 
 def default_url() -> str:
     """A database beside the nearest pyproject.toml at or above the current folder, else in it."""
-    from windlass.engine.sqlite import address
+    from windlass.engine.sqlite import url as sqlite_url
 
-    return address.default_url()
+    return sqlite_url.default_url()
 
 
 def absolute_url(url: str) -> str:
     """The url of a file with its relative path continued from the folder that is current now."""
     if _scheme_of(url) != SQLITE:
         return url
-    from windlass.engine.sqlite import address
+    from windlass.engine.sqlite import url as sqlite_url
 
-    return address.absolute_url(url)
+    return sqlite_url.absolute_url(url)
 
 
 def _scheme_of(url: str) -> str:
@@ -115,14 +115,14 @@ def _open_redis(url: str, options: EngineOptions) -> Engine:
             f"ending ({error}). A program that enqueues for the first time at its very end opens "
             "the engine before: write app.engine where the app is made."
         ) from error
-    from windlass.engine.redis.address import read_address
+    from windlass.engine.redis.url import read_address
 
     return RedisEngine(read_address(url), options)
 
 
 def _open_sqlite(url: str, options: EngineOptions) -> Engine:
-    from windlass.engine.sqlite.address import read_address
     from windlass.engine.sqlite.engine import SQLiteEngine
+    from windlass.engine.sqlite.url import read_address
 
     address = read_address(url)
     return SQLiteEngine(address.path, options, durability=address.durability)

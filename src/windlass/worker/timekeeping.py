@@ -21,9 +21,9 @@ from windlass.core.durations import describe_ms
 from windlass.core.plurals import Count
 from windlass.core.schedules.declarations import REMOVABLE_MS, RENEWAL_MS, SILENT_MS, Standing
 from windlass.core.schedules.state import LeftOut, Note
-from windlass.engine import firing
+from windlass.engine import schedule_changes
 from windlass.engine.contract import DueSchedules, Engine, ScheduleRecord
-from windlass.engine.firing import Firing
+from windlass.engine.schedule_changes import Firing
 from windlass.errors import DecodeError
 from windlass.worker.control import Declaration
 
@@ -81,7 +81,9 @@ class Timekeeper:
         for name, record in zip(names, records, strict=True):
             one = self._declarations[name]
             try:
-                standing, change = firing.declare(record, name, one.body, one.version, now_ms)
+                standing, change = schedule_changes.declare(
+                    record, name, one.body, one.version, now_ms
+                )
             except DecodeError as error:
                 self._tell_unreadable(name, error)
                 continue
@@ -116,7 +118,7 @@ class Timekeeper:
     def _decide(self, record: ScheduleRecord, now_ms: int) -> Firing | None:
         try:
             partition = self._engine.schedule_partition(record.name)
-            return firing.fire(record, now_ms, partition)
+            return schedule_changes.fire(record, now_ms, partition)
         except DecodeError as error:
             self._tell_unreadable(record.name, error)
             self._unreadable[record.name] = monotonic() + UNREADABLE_S

@@ -12,7 +12,7 @@ import socket
 from contextlib import suppress
 from typing import Final
 
-from windlass.engine.waiting import await_readable, new_nudge
+from windlass.engine.wakeup import await_readable, new_nudge
 
 #: Enough for a job that is handed off; some systems allow datagrams of 2 kB by default.
 _BUFFER_BYTES: Final = 65_536

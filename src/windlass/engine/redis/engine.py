@@ -1,8 +1,8 @@
 """The Redis engine: the contract's verbs, each one script per partition that it concerns.
 
-Arguments are made in `arguments`, replies read in `records`; claiming over several partitions is in
-`claiming`, what can be seen in `seeing`, how scripts are called in `calling`. This class says what
-each verb asks of which partitions, and what the answers mean.
+`encode` makes the arguments of scripts, `decode` reads replies, `dispatch` calls scripts, `claim`
+claims over several partitions, `read` lists records and counters. This class says which partitions
+each verb asks, and what the answers mean.
 """
 
 from __future__ import annotations
@@ -56,22 +56,13 @@ from windlass.engine.contract import (
     WakeUp,
     batches,
 )
-from windlass.engine.redis import (
-    arguments,
-    checking,
-    handoff,
-    keys,
-    records,
-    repair,
-    scheduling,
-    seeing,
-)
-from windlass.engine.redis.address import Address
-from windlass.engine.redis.calling import Caller
-from windlass.engine.redis.claiming import Claiming
-from windlass.engine.redis.connection import Reply
-from windlass.engine.redis.opening import Fitness
+from windlass.engine.redis import check, decode, encode, handoff, keys, read, repair, schedules
+from windlass.engine.redis.claim import Claiming
+from windlass.engine.redis.client.server import Reply
+from windlass.engine.redis.dispatch import Caller
 from windlass.engine.redis.result_wakeup import ResultWakeup
+from windlass.engine.redis.setup import Fitness
+from windlass.engine.redis.url import Address
 from windlass.engine.redis.wakeup import Wakeup
 
 R = TypeVar("R")
@@ -128,7 +119,7 @@ class RedisEngine(Caller):
                 self._partitions.check_key(job)
         if self._partitions.number > 1:
             self._partitions.advance()
-        pack, unpack = arguments.of_jobs, _to_placed
+        pack, unpack = encode.of_jobs, _to_placed
         return self._spread(name, jobs, lambda job: job.id, pack, unpack, size_of=_size_of_job)
 
     def claim(
@@ -152,8 +143,8 @@ class RedisEngine(Caller):
         *,
         is_last: bool = False,
     ) -> Turn:
-        arguments.check_name("session", session)
-        arguments.check_name("nonce", nonce)
+        encode.check_name("session", session)
+        encode.check_name("nonce", nonce)
         *early, last = [*batches(outcomes, _size_of_outcome)] or [()]
         verdicts = tuple(verdict for chunk in early for verdict in self._claiming.finish(chunk))
         turn = self._claiming.turn(session, last, nonce, plan, limit, is_last=is_last)
@@ -162,12 +153,12 @@ class RedisEngine(Caller):
     # ------------------------------------------------------------------------------ sessions
 
     def release(self, session: str, nonce: str) -> int:
-        return sum(self._broadcast("release", arguments.of_texts((session, nonce))))
+        return sum(self._broadcast("release", encode.of_texts((session, nonce))))
 
     def beat(self, beats: Sequence[Beat]) -> list[Pulse]:
         replies = self._run(
             [
-                self._call(number, "beat", arguments.of_beats(beats, self._partitions.home(number)))
+                self._call(number, "beat", encode.of_beats(beats, self._partitions.home(number)))
                 for number in range(self._partitions.number)
             ]
         )
@@ -189,7 +180,7 @@ class RedisEngine(Caller):
         self, session: str, event: Event, cause: str, suspects: Sequence[str] = ()
     ) -> tuple[int, int]:
         """How many suspects it had, and how many other jobs."""
-        packed = arguments.of_texts((session, event, cause, *suspects))
+        packed = encode.of_texts((session, event, cause, *suspects))
         blamed = others = 0
         more = True
         while more:
@@ -200,12 +191,12 @@ class RedisEngine(Caller):
         return blamed, others
 
     def sessions(self) -> list[SessionRecord]:
-        return seeing.merge_sessions(self._broadcast("sessions", [b"%d" % MAX_HELD]))
+        return read.merge_sessions(self._broadcast("sessions", [b"%d" % MAX_HELD]))
 
     def introductions(self, prefix: str, cursor: str | None = None) -> Introductions:
         """One partition after the other: each has those that are at home in it."""
         partition, last_ms, last = cursor.split(":", 2) if cursor else ("0", "0", "")
-        packed = arguments.of_texts((prefix, last_ms, last))
+        packed = encode.of_texts((prefix, last_ms, last))
         (reply,) = self._run([self._call(int(partition), "introductions", packed)])
         next_ms, name, *found = reply
         infos = zip(map(bytes.decode, found[::2]), found[1::2], strict=True)
@@ -218,13 +209,13 @@ class RedisEngine(Caller):
     # ----------------------------------------------------------------------------- operators
 
     def cancel(self, ids: Sequence[str]) -> list[CancelCode]:
-        return self._spread("cancel", ids, str, arguments.of_texts, _each(CancelCode))
+        return self._spread("cancel", ids, str, encode.of_texts, _each(CancelCode))
 
     def retry(self, ids: Sequence[str]) -> list[ChangeCode]:
         return self.revive([Revival(id=job_id) for job_id in ids])
 
     def revive(self, revivals: Sequence[Revival]) -> list[ChangeCode]:
-        pack, unpack = arguments.of_revivals, _to_changes
+        pack, unpack = encode.of_revivals, _to_changes
         size_of = _size_of_revival
         return self._spread("revive", revivals, lambda one: one.id, pack, unpack, size_of=size_of)
 
@@ -242,7 +233,7 @@ class RedisEngine(Caller):
         for position, key in enumerate(keys):
             groups.setdefault(self._partitions.of_key(*key), []).append(position)
         calls = [
-            self._call(number, "holders", arguments.of_texts([t for at in some for t in keys[at]]))
+            self._call(number, "holders", encode.of_texts([t for at in some for t in keys[at]]))
             for number, some in groups.items()
         ]
         found: dict[int, str | None] = {}
@@ -253,17 +244,17 @@ class RedisEngine(Caller):
     def adopt(self, tasks: Sequence[str]) -> int:
         """From all partitions alike: the claim that follows may begin with any of them."""
         most = max(1, min(BITE, _MOST_ADOPTED // self._partitions.number))
-        return sum(self._broadcast("adopt", [b"%d" % most, *arguments.of_texts(tasks)]))
+        return sum(self._broadcast("adopt", [b"%d" % most, *encode.of_texts(tasks)]))
 
     def queues(self) -> list[QueueRecord]:
         """Those of the first partition: all are changed alike, this one last."""
-        packed = arguments.of_change("", QueueChange(), self._partitions.number)
+        packed = encode.of_change("", QueueChange(), self._partitions.number)
         (reply,) = self._run([self._call(0, "queue", packed)])
-        return seeing.to_queues(reply)
+        return read.to_queues(reply)
 
     def change_queue(self, queue: str, change: QueueChange) -> None:
-        arguments.check_name("queue", queue)
-        packed = arguments.of_change(queue, change, self._partitions.number)
+        encode.check_name("queue", queue)
+        packed = encode.of_change(queue, change, self._partitions.number)
         for number in reversed(range(self._partitions.number)):
             self._run([self._call(number, "queue", packed)])
 
@@ -283,7 +274,7 @@ class RedisEngine(Caller):
         groups = self._partitions.group(named, str)
         here = [[named[at] for at in groups.get(n, ())] for n in range(self._partitions.number)]
         calls = [
-            self._call(number, "tend", arguments.of_known(known, ids))
+            self._call(number, "tend", encode.of_known(known, ids))
             for number, ids in enumerate(here)
         ]
         reaped, purged, more, doomed = zip(*self._run(calls), strict=True)
@@ -306,7 +297,7 @@ class RedisEngine(Caller):
         for change in changes:
             ids = (*change.watched, *change.cancelled, *(job.id for job in change.jobs))
             self._partitions.check_schedule(change.name, ids)
-        pack, unpack = arguments.of_changes, _to_flags
+        pack, unpack = encode.of_changes, _to_flags
         return self._spread(
             "fire",
             changes,
@@ -319,17 +310,17 @@ class RedisEngine(Caller):
 
     def get_schedules(self, names: Sequence[str]) -> list[ScheduleRecord | None]:
         def pack(names: Sequence[str]) -> list[bytes]:
-            return arguments.of_texts(("named", "0", *names))
+            return encode.of_texts(("named", "0", *names))
 
         return self._spread("schedules", names, str, pack, _to_schedules, self._of_schedule)
 
     def list_schedules(self, after: str = "", limit: int = 100) -> list[ScheduleRecord]:
-        packed = arguments.of_texts(("after", str(limit), after))
-        return scheduling.merge_names(self._broadcast("schedules", packed), limit)
+        packed = encode.of_texts(("after", str(limit), after))
+        return schedules.merge_names(self._broadcast("schedules", packed), limit)
 
     def due_schedules(self, skip: Sequence[str] = (), limit: int = 100) -> DueSchedules:
-        packed = arguments.of_texts(("due", str(limit), *skip))
-        return scheduling.merge_due(self._broadcast("schedules", packed))
+        packed = encode.of_texts(("due", str(limit), *skip))
+        return schedules.merge_due(self._broadcast("schedules", packed))
 
     def remove_schedule(self, name: str) -> bool:
         call = self._call(self.schedule_partition(name), "unschedule", [name.encode()])
@@ -341,23 +332,23 @@ class RedisEngine(Caller):
     # -------------------------------------------------------------------------------- seeing
 
     def get(self, ids: Sequence[str]) -> list[JobRecord | None]:
-        return self._spread("get", ids, str, arguments.of_texts, _to_records)
+        return self._spread("get", ids, str, encode.of_texts, _to_records)
 
     def ends(self, ids: Sequence[str]) -> list[JobEnd | None]:
-        return self._spread("ends", ids, str, partial(arguments.of_watch, ""), _to_ends)
+        return self._spread("ends", ids, str, partial(encode.of_watch, ""), _to_ends)
 
     def watch(self, ids: Sequence[str], on_end: Callable[[str], None]) -> list[JobEnd | None]:
-        pack = partial(arguments.of_watch, self._result_wakeup.listen(on_end))
+        pack = partial(encode.of_watch, self._result_wakeup.listen(on_end))
         return self._spread("ends", ids, str, pack, _to_ends)
 
     def find(self, filter: Filter, cursor: str | None = None, limit: int = 100) -> Page:
         def ask(partition: int, index: str, below: str, number: int) -> Sequence[Reply]:
-            packed = [*arguments.of_texts((index, below)), b"%d" % number]
+            packed = [*encode.of_texts((index, below)), b"%d" % number]
             (reply,) = self._run([self._call(partition, "find", packed)])
             found: Sequence[Reply] = reply
             return found
 
-        return seeing.find(ask, self._partitions.number, filter, cursor, limit)
+        return read.find(ask, self._partitions.number, filter, cursor, limit)
 
     def stats(self) -> Stats:
         """In bites: in each partition the counters of one line are of one instant."""
@@ -368,7 +359,7 @@ class RedisEngine(Caller):
             replies = dict(zip(far, self._run(calls), strict=True))
             bites += replies.items()
             far = {number: reply[0] for number, reply in replies.items() if reply[0] != b"0"}
-        return seeing.merge_stats(bites)
+        return read.merge_stats(bites)
 
     def check(self) -> list[str]:
         def ask(partition: int, what: str, after: str) -> Sequence[bytes]:
@@ -377,7 +368,7 @@ class RedisEngine(Caller):
             found: Sequence[bytes] = reply
             return found
 
-        return checking.check(ask, self._partitions.number)
+        return check.check(ask, self._partitions.number)
 
     def repair(self, cursor: str | None = None, *, change: bool = False) -> Repaired:
         at = repair.read_cursor(cursor)
@@ -390,7 +381,7 @@ class RedisEngine(Caller):
         return any(self._born())
 
     def examine(self) -> list[Finding]:
-        from windlass.engine.redis import examining  # slow to import, and seldom needed
+        from windlass.engine.redis import doctor  # slow to import, and seldom needed
 
         channel = keys.channel(self._address.namespace, "doctor").encode()
 
@@ -404,7 +395,7 @@ class RedisEngine(Caller):
             calls = [self._bare_call(number, "examine", packed) for number in numbers]
             return self._server.run(calls, self._server.deadline())
 
-        return list(examining.examine(ask, look, self._address, self.clock_offset_ms))
+        return list(doctor.examine(ask, look, self._address, self.clock_offset_ms))
 
     def fitness(self) -> Fitness:
         """What the server says of itself."""
@@ -480,7 +471,7 @@ def _to_placed(_jobs: Sequence[NewJob], reply: Sequence[bytes]) -> list[Placed]:
 def _to_records(ids: Sequence[str], reply: Sequence[Reply]) -> list[JobRecord | None]:
     now_ms, *found = reply
     return [
-        None if parts is None else records.to_whole_record(job_id, parts, now_ms)
+        None if parts is None else decode.to_whole_record(job_id, parts, now_ms)
         for job_id, parts in zip(ids, found, strict=True)
     ]
 
@@ -488,7 +479,7 @@ def _to_records(ids: Sequence[str], reply: Sequence[Reply]) -> list[JobRecord | 
 def _to_ends(ids: Sequence[str], reply: Sequence[Reply]) -> list[JobEnd | None]:
     now_ms, *found = reply
     return [
-        None if parts is None else records.to_end(job_id, parts, now_ms)
+        None if parts is None else decode.to_end(job_id, parts, now_ms)
         for job_id, parts in zip(ids, found, strict=True)
     ]
 
@@ -498,7 +489,7 @@ def _to_flags(_changes: Sequence[ScheduleChange], reply: Sequence[int]) -> list[
 
 
 def _to_schedules(_names: Sequence[str], reply: Sequence[Reply]) -> list[ScheduleRecord | None]:
-    return [None if parts is None else scheduling.to_record(parts) for parts in reply[3:]]
+    return [None if parts is None else schedules.to_record(parts) for parts in reply[3:]]
 
 
 def _to_pulse(beat: Beat, answers: Sequence[Sequence[Reply]]) -> Pulse:

@@ -15,7 +15,7 @@ from typing import Final
 import msgspec
 
 from windlass.engine.contract import Batch, WakeUp
-from windlass.engine.redis import records
+from windlass.engine.redis import decode
 
 #: The first byte of a message: sessions that should look, a job that was handed off, and the wish
 #: that the worker learn anew when the next thing is due.
@@ -50,5 +50,5 @@ def read(handed: bytes, nonce: str) -> Batch | None:
     if not nonce or handed[nonce_at:id_at] != nonce.encode():
         return None
     job_id, record = handed[id_at:record_at].decode(), handed[record_at:body_at]
-    _, _, claim = records.to_claim(job_id, record, handed[body_at:], nonce)
+    _, _, claim = decode.to_claim(job_id, record, handed[body_at:], nonce)
     return Batch(claims=(claim,))

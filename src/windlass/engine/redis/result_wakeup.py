@@ -23,10 +23,11 @@ from typing import Any, Final
 
 import redis
 
-from windlass.engine.redis import keys, scripts
-from windlass.engine.redis.connection import Server
-from windlass.engine.redis.pool import Link
-from windlass.engine.waiting import Nudge, OfThisProcess, await_readable, new_nudge
+from windlass.engine.redis import keys
+from windlass.engine.redis.client import scripts
+from windlass.engine.redis.client.pool import Link
+from windlass.engine.redis.client.server import Server
+from windlass.engine.wakeup import Nudge, OfThisProcess, await_readable, new_nudge
 
 OnEnd = Callable[[str], None]
 

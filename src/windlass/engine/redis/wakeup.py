@@ -25,10 +25,11 @@ import msgspec
 import redis
 
 from windlass.engine.contract import Plan, Waiter, WakeUp
-from windlass.engine.redis import arguments, handoff, keys, scripts
-from windlass.engine.redis.connection import Server
-from windlass.engine.redis.pool import Link
-from windlass.engine.waiting import SOCKETS_ARE_FILES, OfThisProcess, await_readable, new_nudge
+from windlass.engine.redis import encode, handoff, keys
+from windlass.engine.redis.client import scripts
+from windlass.engine.redis.client.pool import Link
+from windlass.engine.redis.client.server import Server
+from windlass.engine.wakeup import SOCKETS_ARE_FILES, OfThisProcess, await_readable, new_nudge
 
 #: How long a subscription may take, in seconds.
 _PATIENCE_S: Final = 1.0
@@ -113,8 +114,8 @@ def _rotated(waiters: list[Waiter], part: int, parts: int) -> list[Waiter]:
 def _of_plan(number: int, plan: Plan, waiters: Iterable[Waiter]) -> tuple[object, ...]:
     sessions: list[str] = []
     for waiter in waiters:
-        arguments.check_name("session", waiter.session)
-        arguments.check_name("nonce", waiter.nonce)
+        encode.check_name("session", waiter.session)
+        encode.check_name("nonce", waiter.nonce)
         sessions += (waiter.session, waiter.nonce)
     return number, "1" if plan.suspects else "0", plan.queues, plan.labels, sessions
 

@@ -1,8 +1,7 @@
 """The SQLite engine: the contract's verbs, each one transaction on one file.
 
-The verbs' bodies live beside this file by what they are about: `putting`, `claiming`, `finishing`,
-`sessions`, `operating`, `scheduling`, `uniqueness`, `queues`, `seeing`, `checking`. This class
-opens the transaction, settles its bookkeeping and wakes idle sessions after the commit.
+The verbs are implemented in `verbs/`. This class opens the transaction, settles its bookkeeping and
+wakes idle sessions after the commit.
 """
 
 from __future__ import annotations
@@ -51,25 +50,25 @@ from windlass.engine.contract import (
     Waiter,
     WakeUp,
 )
-from windlass.engine.sqlite import (
-    checking,
-    claiming,
-    finishing,
-    operating,
-    putting,
-    queues,
-    repair,
-    scheduling,
-    seeing,
-    sessions,
-    uniqueness,
-)
-from windlass.engine.sqlite.claiming import Look
-from windlass.engine.sqlite.connection import Database
-from windlass.engine.sqlite.place import Place
+from windlass.engine.sqlite.database import Database
+from windlass.engine.sqlite.files import Place
 from windlass.engine.sqlite.result_wakeup import ResultWakeup
 from windlass.engine.sqlite.statements import migrations
 from windlass.engine.sqlite.transaction import Transaction
+from windlass.engine.sqlite.verbs import (
+    admin,
+    check,
+    claim,
+    finish,
+    put,
+    queues,
+    read,
+    repair,
+    schedules,
+    sessions,
+    unique,
+)
+from windlass.engine.sqlite.verbs.claim import Look
 from windlass.engine.sqlite.wakeup import Found, Ready, Wakeup
 from windlass.errors import EngineError, FormatTooNew
 
@@ -116,7 +115,7 @@ class SQLiteEngine:
     # ----------------------------------------------------------------------------- hot paths
 
     def put(self, jobs: Sequence[NewJob]) -> list[Placed]:
-        return self._write(lambda tx: [putting.put(tx, job) for job in jobs])
+        return self._write(lambda tx: [put.put(tx, job) for job in jobs])
 
     def claim(
         self, session: str, nonce: str, plan: Plan, limit: int, *, is_last: bool = False
@@ -124,7 +123,7 @@ class SQLiteEngine:
         return self.turn(session, (), nonce, plan, limit).batch
 
     def finish(self, outcomes: Sequence[Outcome]) -> list[Verdict]:
-        return self._write(lambda tx: finishing.finish(tx, outcomes))
+        return self._write(lambda tx: finish.finish(tx, outcomes))
 
     def turn(
         self,
@@ -143,8 +142,8 @@ class SQLiteEngine:
                 return Turn(verdicts=(), batch=idle)
 
         def work(tx: Transaction) -> Turn:
-            verdicts = tuple(finishing.finish(tx, outcomes))
-            return Turn(verdicts=verdicts, batch=claiming.claim(tx, session, nonce, plan, limit))
+            verdicts = tuple(finish.finish(tx, outcomes))
+            return Turn(verdicts=verdicts, batch=claim.claim(tx, session, nonce, plan, limit))
 
         return self._write(work)
 
@@ -163,34 +162,34 @@ class SQLiteEngine:
         return self._write(lambda tx: sessions.lose(tx, session, cause))
 
     def introductions(self, prefix: str, cursor: str | None = None) -> Introductions:
-        return self._read(lambda db, _now: seeing.introductions(db, prefix, cursor))
+        return self._read(lambda db, _now: read.introductions(db, prefix, cursor))
 
     def sessions(self) -> list[SessionRecord]:
-        return self._read(seeing.sessions)
+        return self._read(read.sessions)
 
     # ----------------------------------------------------------------------------- operators
 
     def cancel(self, ids: Sequence[str]) -> list[CancelCode]:
-        return self._write(lambda tx: operating.cancel(tx, ids))
+        return self._write(lambda tx: admin.cancel(tx, ids))
 
     def retry(self, ids: Sequence[str]) -> list[ChangeCode]:
         return self.revive([Revival(id=job_id) for job_id in ids])
 
     def revive(self, revivals: Sequence[Revival]) -> list[ChangeCode]:
-        return self._write(lambda tx: operating.revive(tx, revivals))
+        return self._write(lambda tx: admin.revive(tx, revivals))
 
     def discard(
         self, ids: Sequence[str], seen: Mapping[str, int] | None = None
     ) -> list[ChangeCode]:
-        return self._write(lambda tx: operating.discard(tx, ids, seen or {}))
+        return self._write(lambda tx: admin.discard(tx, ids, seen or {}))
 
     def holders(self, keys: Sequence[tuple[str, str]]) -> list[str | None]:
-        return self._read(lambda db, now: [uniqueness.find_id(db, *key, now) for key in keys])
+        return self._read(lambda db, now: [unique.find_id(db, *key, now) for key in keys])
 
     def adopt(self, tasks: Sequence[str]) -> int:
-        if not self._read(lambda db, _now: operating.can_adopt(db, tasks)):
+        if not self._read(lambda db, _now: admin.can_adopt(db, tasks)):
             return 0  # the usual case, without the write lock
-        return self._write(lambda tx: operating.adopt(tx, tasks))
+        return self._write(lambda tx: admin.adopt(tx, tasks))
 
     def queues(self) -> list[QueueRecord]:
         return self._read(queues.list_queues)
@@ -203,7 +202,7 @@ class SQLiteEngine:
 
     def tend(self, known: Sequence[str] | None = None) -> Tended:
         named = None if known is None else set(known)
-        tended = self._write(lambda tx: operating.tend(tx, named))
+        tended = self._write(lambda tx: admin.tend(tx, named))
         if not self._is_loss_untold:
             return tended
         self._is_loss_untold = False
@@ -215,40 +214,40 @@ class SQLiteEngine:
         return 0
 
     def change_schedules(self, changes: Sequence[ScheduleChange]) -> list[bool]:
-        return self._write(lambda tx: [scheduling.change(tx, change) for change in changes])
+        return self._write(lambda tx: [schedules.change(tx, change) for change in changes])
 
     def get_schedules(self, names: Sequence[str]) -> list[ScheduleRecord | None]:
-        return self._read(lambda db, _now: scheduling.get(db, names))
+        return self._read(lambda db, _now: schedules.get(db, names))
 
     def list_schedules(self, after: str = "", limit: int = 100) -> list[ScheduleRecord]:
-        return self._read(lambda db, _now: scheduling.list_by_name(db, after, limit))
+        return self._read(lambda db, _now: schedules.list_by_name(db, after, limit))
 
     def due_schedules(self, skip: Sequence[str] = (), limit: int = 100) -> DueSchedules:
-        return self._read(lambda db, now: scheduling.due(db, skip, limit, now))
+        return self._read(lambda db, now: schedules.due(db, skip, limit, now))
 
     def remove_schedule(self, name: str) -> bool:
-        return self._write(lambda tx: scheduling.remove(tx, name))
+        return self._write(lambda tx: schedules.remove(tx, name))
 
     # -------------------------------------------------------------------------------- seeing
 
     def get(self, ids: Sequence[str]) -> list[JobRecord | None]:
-        return self._read(lambda db, now: seeing.get(db, ids, now))
+        return self._read(lambda db, now: read.get(db, ids, now))
 
     def ends(self, ids: Sequence[str]) -> list[JobEnd | None]:
-        return self._read(lambda db, now: seeing.ends(db, ids, now))
+        return self._read(lambda db, now: read.ends(db, ids, now))
 
     def watch(self, ids: Sequence[str], on_end: Callable[[str], None]) -> list[JobEnd | None]:
         self._result_wakeup.listen(on_end)  # before the look, so that no end falls in between
         return self.ends(ids)
 
     def find(self, filter: Filter, cursor: str | None = None, limit: int = 100) -> Page:
-        return self._read(lambda db, now: seeing.find(db, filter, cursor, limit, now))
+        return self._read(lambda db, now: read.find(db, filter, cursor, limit, now))
 
     def stats(self) -> Stats:
-        return self._read(seeing.stats)
+        return self._read(read.stats)
 
     def check(self) -> list[str]:
-        return self._read(lambda db, _now: checking.check(db))
+        return self._read(lambda db, _now: check.check(db))
 
     def repair(self, cursor: str | None = None, *, change: bool = False) -> Repaired:
         step = int(cursor or 0)
@@ -268,9 +267,9 @@ class SQLiteEngine:
             return False
 
     def examine(self) -> list[Finding]:
-        from windlass.engine.sqlite import examining  # slow to import, and seldom needed
+        from windlass.engine.sqlite import doctor  # slow to import, and seldom needed
 
-        return list(examining.examine(self._database, _check_owner))
+        return list(doctor.examine(self._database, _check_owner))
 
     # ------------------------------------------------------------------------------- waiting
 
@@ -281,7 +280,7 @@ class SQLiteEngine:
         """What is due becomes ready here, and wakes sessions that can take it."""
         found = self._read(lambda db, now: Look.at(db, now).find(plans))
         if found.due_in_ms == 0:
-            next_in_ms = self._write(claiming.promote_and_reap)
+            next_in_ms = self._write(claim.promote_and_reap)
             return Found(found.ready, next_in_ms)
         return found
 

@@ -22,7 +22,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
-from windlass.engine.waiting import OfThisProcess, await_readable, new_nudge
+from windlass.engine.wakeup import OfThisProcess, await_readable, new_nudge
 
 OnEnd = Callable[[str], None]
 

@@ -1,4 +1,4 @@
-"""The SQL of this engine: every statement is a file in `commands/`, named after what it does."""
+"""The SQL of this engine: every statement is a file in `sql/`, named after what it does."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ _PACKAGE: Final = Path(__file__).parent
 
 @cache
 def sql(name: str) -> str:
-    """The text of `commands/<name>.sql`, without its header."""
-    text = _PACKAGE.joinpath("commands", f"{name}.sql").read_text(encoding="utf-8")
+    """The text of `sql/<name>.sql`, without its header."""
+    text = _PACKAGE.joinpath("sql", f"{name}.sql").read_text(encoding="utf-8")
     lines = [line for line in text.splitlines() if not line.startswith("--")]
     return "\n".join(lines).strip()
 

@@ -33,7 +33,7 @@ from windlass.engine.contract import MAX_FAILURES, MIN_RECORD_MS, EngineOptions
 from windlass.engine.sqlite import line_index
 from windlass.engine.sqlite.statements import Row, rows, sql
 from windlass.engine.sqlite.wakeup import Ready
-from windlass.engine.waiting import POLL_FLOOR_MS
+from windlass.engine.wakeup import POLL_FLOOR_MS
 
 #: How an event is called in the totals; the others are not counted.
 _TOTALS = {

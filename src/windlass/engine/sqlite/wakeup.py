@@ -25,7 +25,7 @@ from typing import Final
 import msgspec
 
 from windlass.engine.contract import Plan, Waiter, WakeUp
-from windlass.engine.waiting import POLL_FLOOR_MS, OfThisProcess, await_readable, new_nudge
+from windlass.engine.wakeup import POLL_FLOOR_MS, OfThisProcess, await_readable, new_nudge
 
 _LONGEST_SOCKET_PATH: Final = 100
 #: How often a wake-up is passed on before the poll floor has to find the job.

@@ -8,9 +8,9 @@ from windlass.core.queues.labels import queue_of
 from windlass.core.queues.settings import USUAL
 from windlass.core.states import WAITING, State
 from windlass.engine.contract import IDEMPOTENCY_MS, NewJob, Placed, PutCode
-from windlass.engine.jobs import check_times
-from windlass.engine.sqlite import uniqueness
+from windlass.engine.contract.jobs import check_times
 from windlass.engine.sqlite.transaction import Transaction, unpack_settings
+from windlass.engine.sqlite.verbs import unique
 
 
 def put(tx: Transaction, job: NewJob, *, is_bounded: bool = True) -> Placed:
@@ -20,7 +20,7 @@ def put(tx: Transaction, job: NewJob, *, is_bounded: bool = True) -> Placed:
         check_times(job)
     has_key = job.idempotency_key is not None or job.unique is not None
     if has_key and tx.job(job.id) is None:
-        placed = _find_key(tx, job) or uniqueness.meet(tx, job)
+        placed = _find_key(tx, job) or unique.meet(tx, job)
         if placed is not None:
             return placed
     if is_bounded and tx.queues and _is_full(tx, job) and tx.job(job.id) is None:
@@ -86,7 +86,7 @@ def _keep_keys(tx: Transaction, job: NewJob, row: int) -> None:
         until_ms = tx.now_ms + IDEMPOTENCY_MS
         tx.run("keep_key", job.task, job.scoped_key, job.id, job.fingerprint, until_ms)
     if job.unique is not None:
-        uniqueness.declare(tx, job, job.unique, row)
+        unique.declare(tx, job, job.unique, row)
 
 
 def _is_full(tx: Transaction, job: NewJob) -> bool:

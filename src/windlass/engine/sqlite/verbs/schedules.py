@@ -8,9 +8,9 @@ import apsw
 import msgspec
 
 from windlass.engine.contract import DueSchedules, ScheduleChange, ScheduleRecord
-from windlass.engine.sqlite import operating, putting
 from windlass.engine.sqlite.statements import Row, as_array, first, rows
 from windlass.engine.sqlite.transaction import Transaction
+from windlass.engine.sqlite.verbs import admin, put
 
 _decode_ids = msgspec.json.Decoder(tuple[str, ...]).decode
 
@@ -25,9 +25,9 @@ def change(tx: Transaction, wanted: ScheduleChange) -> bool:
     ((row,),) = tx.rows("save_schedule", *values)
     if wanted.body is not None:
         tx.run("save_schedule_body", row, wanted.body)
-    operating.cancel(tx, wanted.cancelled)
+    admin.cancel(tx, wanted.cancelled)
     for job in wanted.jobs:
-        putting.put(tx, job, is_bounded=False)  # nobody is there to try again
+        put.put(tx, job, is_bounded=False)  # nobody is there to try again
     return True
 
 

@@ -1,4 +1,4 @@
-"""The Lua of this engine: one file for each operation in `lua/`, shared parts in `lua/include/`.
+"""The Lua of this engine: one file for each operation in `lua/`, shared parts in `lua/lib/`.
 
 1. A file names its keys in its header (`-- KEYS: meta job`) and the parts it stands on
    (`--@include records`). Every part is put in once, before what needs it.
@@ -23,7 +23,7 @@ from typing import Final, NamedTuple
 
 from windlass.engine.redis import keys
 
-_LUA: Final = Path(__file__).parent / "lua"
+_LUA: Final = Path(__file__).parent.parent / "lua"
 _KEYS: Final = re.compile(r"^-- KEYS:(.*)$", re.MULTILINE)
 _COMMAND: Final = re.compile(rb"\b(?:p?call|write)\('([A-Z]+)'")
 _CONSTANTS: Final = re.compile(r"^local ([A-Z_]+(?:, [A-Z_]+)*) = (\d+(?:, \d+)*)$", re.MULTILINE)
@@ -126,8 +126,8 @@ def _parts(path: str, read: Callable[[str], str], seen: set[str]) -> Iterator[st
     seen.add(path)
     text = read(path)
     for included in _INCLUDE.findall(text):
-        if f"include/{included}" not in seen:
-            yield from _parts(f"include/{included}", read, seen)
+        if f"lib/{included}" not in seen:
+            yield from _parts(f"lib/{included}", read, seen)
     yield text
 
 

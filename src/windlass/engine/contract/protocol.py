@@ -5,10 +5,6 @@ and is atomic within a partition. A verb that presents a token which is no longe
 nothing and says so; a verb repeated after a lost reply changes nothing and succeeds. Times are
 milliseconds: `_ms` is an instant of the engine's own clock, `_in_ms` and `_after_ms` a distance
 that the engine resolves, so that no client's clock decides anything.
-
-The values that verbs take and give are in three modules: `jobs`, `claims` and `records`. All of
-them are to be had from here too, which is where engines, workers and tests import them from; what
-`import windlass` loads takes them from `jobs`, because this module loads all three.
 """
 
 from __future__ import annotations
@@ -19,49 +15,33 @@ from typing import Final, Protocol
 
 import msgspec
 
-from windlass.engine.claims import (
+from windlass.engine.contract.claims import (
     Batch,
     Beat,
-    Buried,
-    Claim,
     Closed,
     Outcome,
     Plan,
-    Progressed,
     Pulse,
-    Released,
-    Retried,
-    Share,
-    Snoozed,
-    Succeeded,
     Turn,
-    Unroutable,
     Verdict,
     Waiter,
     WakeUp,
 )
-from windlass.engine.jobs import (
-    BATCH,
-    BATCH_BYTES,
+from windlass.engine.contract.jobs import (
     CancelCode,
     ChangeCode,
-    Failure,
     Filter,
     JobEnd,
     JobRecord,
     NewJob,
     Page,
     Placed,
-    PutCode,
     Revival,
-    UniqueKey,
-    batches,
 )
-from windlass.engine.records import (
+from windlass.engine.contract.records import (
     DueSchedules,
     Emptied,
     Finding,
-    Grade,
     Introductions,
     QueueChange,
     QueueRecord,
@@ -71,71 +51,7 @@ from windlass.engine.records import (
     SessionRecord,
     Stats,
     Tended,
-    list_records,
 )
-
-__all__ = [
-    "BATCH",
-    "BATCH_BYTES",
-    "BITE",
-    "GONE_SESSION_MS",
-    "IDEMPOTENCY_MS",
-    "MAX_FAILURES",
-    "MAX_HELD",
-    "MIN_RECORD_MS",
-    "SWEEP_BYTES",
-    "UNKNOWN_NONCE_MS",
-    "WATCH_MS",
-    "Batch",
-    "Beat",
-    "Buried",
-    "CancelCode",
-    "Capability",
-    "ChangeCode",
-    "Claim",
-    "Closed",
-    "DueSchedules",
-    "Emptied",
-    "Engine",
-    "EngineOptions",
-    "Failure",
-    "Filter",
-    "Finding",
-    "Grade",
-    "Introductions",
-    "JobEnd",
-    "JobRecord",
-    "NewJob",
-    "Outcome",
-    "Page",
-    "Placed",
-    "Plan",
-    "Progressed",
-    "Pulse",
-    "PutCode",
-    "QueueChange",
-    "QueueRecord",
-    "Released",
-    "Repaired",
-    "Retried",
-    "Revival",
-    "ScheduleChange",
-    "ScheduleRecord",
-    "SessionRecord",
-    "Share",
-    "Snoozed",
-    "Stats",
-    "Succeeded",
-    "Tended",
-    "Turn",
-    "UniqueKey",
-    "Unroutable",
-    "Verdict",
-    "Waiter",
-    "WakeUp",
-    "batches",
-    "list_records",
-]
 
 #: A finished record is kept at least this long, so that a repeated finish is recognised.
 MIN_RECORD_MS: Final = 10 * 60 * 1000

@@ -1,7 +1,7 @@
 """`examine`: whether a server is fit to keep jobs, one finding for each thing that matters.
 
 1. What it says of itself (INFO): version, eviction, persistence, role, memory, connections. What a
-   first use would refuse is taken from `opening`.
+   first use would refuse is taken from `setup`.
 2. What is ours on it: the map of partitions, and the rights of our user.
 3. The way to it: login, encryption, clock and round trips.
 
@@ -21,8 +21,9 @@ from typing import Any, Final
 from windlass.core.ids import created_ms_of
 from windlass.core.sizes import describe_bytes
 from windlass.engine.contract import Finding, Grade
-from windlass.engine.redis import opening, scripts
-from windlass.engine.redis.address import Address
+from windlass.engine.redis import setup
+from windlass.engine.redis.client import scripts
+from windlass.engine.redis.url import Address
 from windlass.errors import EngineError, EngineUnavailable
 
 PARTS: Final = (b"server", b"clients", b"memory", b"persistence", b"replication")
@@ -52,7 +53,7 @@ Info = Mapping[str, str]
 
 def examine(ask: Ask, look: Look, address: Address, clock_offset_ms: int) -> Iterator[Finding]:
     replies = ask([scripts.pack(b"INFO", part) for part in PARTS])
-    info = opening.read_info(b"\r\n".join(replies))
+    info = setup.read_info(b"\r\n".join(replies))
     yield _version(info, address)
     yield _eviction(info, address)
     yield _persistence(info, _setting(ask, b"appendfsync"))
@@ -87,14 +88,14 @@ def _setting(ask: Ask, name: bytes) -> str | None:
 
 
 def _version(info: Info, address: Address) -> Finding:
-    refusal = opening.why_too_old(info, address)
+    refusal = setup.why_too_old(info, address)
     if refusal is not None:
         return Finding(Grade.PROBLEM, "version", refusal)
     is_valkey = "valkey_version" in info
     version = info.get("valkey_version") or info["redis_version"]
     name = f"{'Valkey' if is_valkey else 'Redis'} {version}"
     mended = _MENDED_VALKEY if is_valkey else _MENDED_REDIS
-    if _is_mended(opening.version_numbers(version), mended):
+    if _is_mended(setup.version_numbers(version), mended):
         return Finding(Grade.OK, "version", name)
     first = ", ".join(f"{major}.{minor}.{patch}" for (major, minor), patch in mended.items())
     return Finding(
@@ -114,11 +115,11 @@ def _is_mended(version: tuple[int, ...], mended: Mapping[tuple[int, int], int]) 
 
 
 def _eviction(info: Info, address: Address) -> Finding:
-    policy = f"maxmemory-policy {opening.eviction_policy(info)}"
-    refusal = opening.why_dropping(info, address)
+    policy = f"maxmemory-policy {setup.eviction_policy(info)}"
+    refusal = setup.why_dropping(info, address)
     if refusal is not None:
         return Finding(Grade.PROBLEM, "eviction", refusal)
-    if opening.drops_keys(info):
+    if setup.drops_keys(info):
         return Finding(
             Grade.ADVICE,
             "eviction",
@@ -132,8 +133,8 @@ def _persistence(info: Info, fsync: str | None) -> Finding:
     broken = _broken_persistence(info)
     if broken:
         return Finding(Grade.PROBLEM, "persistence", broken)
-    described = opening.describe_persistence(info, fsync)
-    if not opening.has_append_only_file(info):
+    described = setup.describe_persistence(info, fsync)
+    if not setup.has_append_only_file(info):
         return Finding(
             Grade.PROBLEM, "persistence", f"{described}. Set appendonly yes on the server"
         )
@@ -214,10 +215,10 @@ def _partitions(seen: Sequence[Sequence[Any]], address: Address) -> Finding:
         )
     try:
         for stored in seen:
-            opening.check_stored(stored, address)
+            setup.check_stored(stored, address)
     except EngineError as error:
         return Finding(Grade.PROBLEM, "partitions", str(error))
-    has = f"{where} has {address.partitions}, in format {opening.FORMAT}"
+    has = f"{where} has {address.partitions}, in format {setup.FORMAT}"
     births = [birth.decode() for _, _, birth, *_ in seen if birth]
     if births:  # one that was last used by an older version has none
         at = datetime.fromtimestamp(created_ms_of(max(births)) // 1000, UTC)

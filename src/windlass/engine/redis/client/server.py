@@ -23,8 +23,7 @@ import msgspec
 import redis
 
 from windlass.engine.contract import EngineOptions
-from windlass.engine.redis.address import Address
-from windlass.engine.redis.pool import (
+from windlass.engine.redis.client.pool import (
     LEAST_S,
     PIECE,
     Link,
@@ -36,7 +35,8 @@ from windlass.engine.redis.pool import (
     read,
     send,
 )
-from windlass.engine.redis.scripts import Prefix, Prefixes, pack
+from windlass.engine.redis.client.scripts import Prefix, Prefixes, pack
+from windlass.engine.redis.url import Address
 from windlass.errors import EngineError, EngineUnavailable, PayloadTooLarge
 
 _FIRST_PAUSE_S: Final = 0.01

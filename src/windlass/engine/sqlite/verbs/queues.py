@@ -15,10 +15,11 @@ from msgspec.structs import replace
 from windlass.core.queues.labels import queue_of
 from windlass.core.queues.settings import USUAL, QueueSettings
 from windlass.engine.contract import BITE, Emptied, Plan, QueueChange, QueueRecord, list_records
-from windlass.engine.sqlite import line_index, uniqueness
+from windlass.engine.sqlite import line_index
 from windlass.engine.sqlite.line_index import Group
 from windlass.engine.sqlite.statements import first
 from windlass.engine.sqlite.transaction import Transaction, unpack_settings
+from windlass.engine.sqlite.verbs import unique
 from windlass.engine.sqlite.wakeup import Ready
 
 #: Where `purge` goes on while there are jobs in line, and when there are none: due_ms and row.
@@ -125,7 +126,7 @@ def _purge_later(tx: Transaction, queue: str, due_ms: int, row: int) -> Emptied:
 
 
 def _clear(tx: Transaction, row: int, job_id: str, line: str, state: str) -> None:
-    uniqueness.forget(tx, job_id)
+    unique.forget(tx, job_id)
     tx.remove(row, line, state)
     tx.ended.append(job_id)
     tx.run("forget_key", job_id)

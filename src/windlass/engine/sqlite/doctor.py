@@ -17,8 +17,8 @@ import apsw
 
 from windlass.core.sizes import describe_bytes
 from windlass.engine.contract import Finding, Grade
-from windlass.engine.sqlite.connection import Database
-from windlass.engine.sqlite.place import NETWORK_FILE_SYSTEMS, Place, file_system_of
+from windlass.engine.sqlite.database import Database
+from windlass.engine.sqlite.files import NETWORK_FILE_SYSTEMS, Place, file_system_of
 from windlass.errors import EngineError, EngineUnavailable
 
 #: The first version without the bug by which two writers can damage the file, and the older lines

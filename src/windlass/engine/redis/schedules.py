@@ -8,7 +8,7 @@ from heapq import merge
 import msgspec
 
 from windlass.engine.contract import DueSchedules, ScheduleRecord
-from windlass.engine.redis.connection import Reply
+from windlass.engine.redis.client.server import Reply
 
 
 class _Stored(msgspec.Struct, array_like=True, frozen=True):

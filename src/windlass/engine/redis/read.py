@@ -23,7 +23,7 @@ from windlass.engine.contract import (
     Stats,
     list_records,
 )
-from windlass.engine.redis import records
+from windlass.engine.redis import decode
 
 #: A page that filters by more than an index looks at no more than this many records.
 SCAN_BUDGET: Final = 10_000
@@ -89,7 +89,7 @@ class _Stream:
 
 def _to_page_record(found: Sequence[Any], now_ms: int) -> JobRecord:
     job_id, packed, progress = found
-    record = records.to_record(job_id.decode(), records.decode(packed), now_ms)
+    record = decode.to_record(job_id.decode(), decode.decode(packed), now_ms)
     return record if progress is None else msgspec.structs.replace(record, progress=progress)
 
 

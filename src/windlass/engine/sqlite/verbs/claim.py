@@ -15,9 +15,9 @@ from windlass.core.queues.settings import USUAL
 from windlass.core.states import Counters, Event, Hold, Reason, State
 from windlass.engine.contract import BITE, GONE_SESSION_MS, Batch, Claim, Plan
 from windlass.engine.sqlite.line_index import Search
-from windlass.engine.sqlite.queues import Lines
 from windlass.engine.sqlite.statements import Row, as_array, first, rows
 from windlass.engine.sqlite.transaction import JobRow, Transaction, unpack_settings
+from windlass.engine.sqlite.verbs.queues import Lines
 from windlass.engine.sqlite.wakeup import Found, Ready
 
 #: A session that was declared dead: its jobs are being taken back, or all have been.

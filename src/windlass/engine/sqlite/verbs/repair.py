@@ -11,7 +11,8 @@ from typing import Final, NamedTuple
 import apsw
 
 from windlass.engine.contract import MIN_RECORD_MS, EngineOptions, Repaired
-from windlass.engine.sqlite.checking import (
+from windlass.engine.sqlite.transaction import Transaction, unpack_settings
+from windlass.engine.sqlite.verbs.check import (
     BEYOND_SEQUENCE,
     BODY_WITHOUT_SCHEDULE,
     COUNTERS,
@@ -29,7 +30,6 @@ from windlass.engine.sqlite.checking import (
     file_problems,
     wrong_lines,
 )
-from windlass.engine.sqlite.transaction import Transaction, unpack_settings
 
 #: The number of disagreements that one transaction sets right.
 _BITE: Final = 5_000

@@ -17,13 +17,14 @@ from msgspec.structs import replace
 
 from windlass.core.ids import new_id
 from windlass.engine.contract import BATCH, BATCH_BYTES, EngineOptions, batches
-from windlass.engine.redis import keys, opening, scripts
-from windlass.engine.redis.address import Address
-from windlass.engine.redis.connection import Call, Reply, Server
-from windlass.engine.redis.opening import Births, Fitness
+from windlass.engine.redis import keys, setup
+from windlass.engine.redis.client import scripts
+from windlass.engine.redis.client.pool import PIECE
+from windlass.engine.redis.client.scripts import Prefixes
+from windlass.engine.redis.client.server import Call, Reply, Server
 from windlass.engine.redis.partitions import Partitions
-from windlass.engine.redis.pool import PIECE
-from windlass.engine.redis.scripts import Prefixes
+from windlass.engine.redis.setup import Births, Fitness
+from windlass.engine.redis.url import Address
 from windlass.errors import EngineUnavailable
 
 T = TypeVar("T")
@@ -148,22 +149,22 @@ class Caller:
         self._fitness = None  # also when this fails: then it is tried again
         self._server.has_forgotten = False
         fitness = self._judge(deadline)
-        settled = [b"%d" % opening.FORMAT, b"%d" % self._partitions.number]
+        settled = [b"%d" % setup.FORMAT, b"%d" % self._partitions.number]
         birth = new_id(time.time_ns() // 1_000_000).encode()
         packed = [*settled, birth, *keys.sentinel_scores()]
         births = []
         for partition in range(self._partitions.number):
             (stored,) = self._server.run([self._bare_call(partition, "open", packed)], deadline)
-            opening.check_stored(stored, self._address)
+            setup.check_stored(stored, self._address)
             births.append(stored[2])
         self._births.note(births)
         self._fitness = fitness
-        return opening.FORMAT
+        return setup.FORMAT
 
     def _judge(self, deadline: float) -> Fitness:
         asked = [scripts.pack(b"INFO", part) for part in (b"server", b"memory", b"persistence")]
         info = b"\r\n".join(self._server.ask(asked, deadline))
-        return opening.judge(opening.read_info(info), self._address)
+        return setup.judge(setup.read_info(info), self._address)
 
     def _recognise(self) -> None:
         """A server that was restarted has forgotten scripts, and is prepared again for that; one

@@ -30,10 +30,10 @@ from msgspec.structs import replace
 from windlass.core.queues.labels import queue_of
 from windlass.core.queues.plans import allot
 from windlass.engine.contract import Batch, Claim, Outcome, Plan, Share, Turn, Verdict
-from windlass.engine.redis import arguments, records
-from windlass.engine.redis.connection import Call, Reply
+from windlass.engine.redis import decode, encode
+from windlass.engine.redis.client.pool import PIECE
+from windlass.engine.redis.client.server import Call, Reply
 from windlass.engine.redis.partitions import Partitions
-from windlass.engine.redis.pool import PIECE
 
 #: More are not leased by one call, however many are asked for.
 MOST_CLAIMS: Final = 500
@@ -152,7 +152,7 @@ class Claiming:
     ) -> None:
         numbers = self._partitions.from_on(trail.partition)
         trail.partition = numbers[1]
-        packed = [session.encode(), b"%d" % limit, *arguments.of_plan(turn.plan)]
+        packed = [session.encode(), b"%d" % limit, *encode.of_plan(turn.plan)]
         prepare = [self._make_call(number, "prepare", packed) for number in numbers]
         ends = [self._finishing(turn, *group) for group in ask.groups.items()]
         replies = self._run([*(call for call, _ in ends), *prepare])
@@ -202,7 +202,7 @@ class _Asking:
         self._make_call = make_call
         self._turn = turn
         self._head = [session.encode(), nonce.encode()]
-        self._plan = arguments.of_plan(turn.plan)
+        self._plan = encode.of_plan(turn.plan)
 
     def __call__(
         self,
@@ -229,7 +229,7 @@ class _Asking:
         form = b"%+d %d" if is_last else b"%d %d"
         packed_limit = b"" if limit is None else form % (limit, most_bytes)
         outcomes = [self._turn.outcomes[position] for position in positions]
-        packed = [*self._head, packed_limit, *self._plan, *arguments.of_outcomes(outcomes)]
+        packed = [*self._head, packed_limit, *self._plan, *encode.of_outcomes(outcomes)]
         call = self._make_call(partition, "turn", packed)
         if len(call.command) <= PIECE or len(positions) < 2:
             return call
@@ -248,7 +248,7 @@ class _Asking:
         """Ask for as many of each queue as it has turns."""
         queues = tuple(dict.fromkeys(self._turn.plan.queues))
         plan = replace(self._turn.plan, queues=queues, shares=(Share(0, len(queues), turns),))
-        packed = [*self._head, b"%d %d" % (len(turns), most_bytes), *arguments.of_plan(plan)]
+        packed = [*self._head, b"%d %d" % (len(turns), most_bytes), *encode.of_plan(plan)]
         return self._make_call(partition, "turn", packed), []
 
 
@@ -300,7 +300,7 @@ class _Collected:
         if next_in_ms >= 0:
             known = self._next_in_ms
             self._next_in_ms = next_in_ms if known is None else min(known, next_in_ms)
-        nonce, to_claim = self._nonce, records.to_claim
+        nonce, to_claim = self._nonce, decode.to_claim
         self.claims += [
             to_claim(job_id.decode(), packed, body, nonce)
             for job_id, packed, body in zip(claims[::3], claims[1::3], claims[2::3], strict=True)

@@ -12,7 +12,7 @@ from typing import Any, Final
 import msgspec
 
 from windlass.core.plurals import count
-from windlass.engine.redis.address import Address
+from windlass.engine.redis.url import Address
 from windlass.errors import EngineError, FormatTooNew
 
 #: The stored format that this windlass writes and reads.

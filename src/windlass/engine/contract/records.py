@@ -10,7 +10,7 @@ import msgspec
 
 from windlass.core.queues.settings import QueueSettings
 from windlass.core.states import State
-from windlass.engine.jobs import NewJob
+from windlass.engine.contract.jobs import NewJob
 
 
 class ScheduleChange(msgspec.Struct, frozen=True, kw_only=True):

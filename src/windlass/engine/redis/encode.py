@@ -31,7 +31,7 @@ from windlass.engine.contract import (
     UniqueKey,
     Unroutable,
 )
-from windlass.engine.jobs import check_times
+from windlass.engine.contract.jobs import check_times
 from windlass.errors import EngineError
 
 _encode = msgspec.msgpack.Encoder().encode

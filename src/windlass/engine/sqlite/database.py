@@ -24,8 +24,8 @@ from typing import Any, Final, TypeVar
 
 import apsw
 
-from windlass.engine import forking
-from windlass.engine.sqlite.place import Place
+from windlass.engine import fork_safety
+from windlass.engine.sqlite.files import Place
 from windlass.errors import EngineError, EngineUnavailable, PayloadTooLarge
 
 if sys.platform == "win32":  # SQLite's own locking alone
@@ -102,7 +102,7 @@ class Database:
         self.files = 0  # how often another file was found in place of the one before
         self.known_file = -1  # the last of them that is known to have tables
         self._reset()
-        forking.watch(self)
+        fork_safety.watch(self)
 
     @property
     def location(self) -> str:

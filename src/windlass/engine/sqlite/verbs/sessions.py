@@ -6,8 +6,8 @@ from collections.abc import Collection, Sequence
 
 from windlass.core.states import Event
 from windlass.engine.contract import GONE_SESSION_MS, UNKNOWN_NONCE_MS, Beat, Closed, Pulse
-from windlass.engine.sqlite.claiming import EMPTY
 from windlass.engine.sqlite.transaction import Transaction
+from windlass.engine.sqlite.verbs.claim import EMPTY
 
 
 def beat(tx: Transaction, beats: Sequence[Beat]) -> list[Pulse]:

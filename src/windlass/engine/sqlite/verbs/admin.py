@@ -17,9 +17,9 @@ from windlass.engine.contract import (
     Revival,
     Tended,
 )
-from windlass.engine.sqlite import claiming, uniqueness
 from windlass.engine.sqlite.statements import Row, as_array, first
 from windlass.engine.sqlite.transaction import JobRow, Transaction
+from windlass.engine.sqlite.verbs import claim, unique
 
 
 def cancel(tx: Transaction, ids: Sequence[str]) -> list[CancelCode]:
@@ -50,7 +50,7 @@ def _revive(tx: Transaction, job: JobRow | None, revival: Revival) -> ChangeCode
         return ChangeCode.REFUSED
     if revival.finished_ms not in (None, job.finished_ms):
         return ChangeCode.REFUSED
-    if not uniqueness.take(tx, job):
+    if not unique.take(tx, job):
         return ChangeCode.DUPLICATE
     job.reason = job.finished_ms = job.keep_until_ms = job.result_until_ms = None
     job.result = job.progress = None
@@ -80,7 +80,7 @@ def _discard(tx: Transaction, job: JobRow | None, seen_ms: int | None) -> Change
         return ChangeCode.REFUSED
     if seen_ms not in (None, job.finished_ms):
         return ChangeCode.REFUSED
-    uniqueness.forget(tx, job.id)
+    unique.forget(tx, job.id)
     tx.remove(job.row, job.queue, job.state)
     tx.ended.append(job.id)
     tx.run("forget_key", job.id)  # else its caller would be sent to a job that is no more
@@ -95,7 +95,7 @@ def adopt(tx: Transaction, tasks: Sequence[str]) -> int:
     adopted = 0
     for task in tasks:
         for job in tx.load("load_unroutable", task, BITE - adopted):
-            claiming.offer_again(tx, job)
+            claim.offer_again(tx, job)
             adopted += 1
     return adopted
 
@@ -103,7 +103,7 @@ def adopt(tx: Transaction, tasks: Sequence[str]) -> int:
 def tend(tx: Transaction, known: Collection[str] | None) -> Tended:
     tx.notice()
     before = tx.totals["lost"]
-    more = claiming.reap(tx)
+    more = claim.reap(tx)
     visited = tx.rows("list_kept_too_long", tx.now_ms, BITE)
     doomed: list[str] = []
     chosen = _within_budget(visited)
@@ -156,6 +156,6 @@ def _purge(
         doomed.append(job_id)
         return False
     if unique_key is not None:
-        uniqueness.forget(tx, job_id)
+        unique.forget(tx, job_id)
     tx.remove(row, queue, state)
     return True

@@ -14,7 +14,7 @@ from windlass.engine.contract import Claim, Failure, JobEnd, JobRecord
 
 
 class Record(msgspec.Struct, frozen=True):
-    """A record as the scripts store it: the fields in the order of `include/layout.lua`."""
+    """A record as the scripts store it: the fields in the order of `lib/layout.lua`."""
 
     attempt: int
     starts: int

@@ -31,7 +31,7 @@ from redis.backoff import NoBackoff
 from redis.connection import Connection, SSLConnection, UnixDomainSocketConnection
 from redis.retry import Retry
 
-from windlass.engine.redis.address import Address
+from windlass.engine.redis.url import Address
 
 #: So many calls of one process are under way at a time, unless its engine objects want fewer.
 MOST_CALLS: Final = 3

@@ -11,7 +11,7 @@ import msgspec
 
 from windlass.core.queues.labels import may_take, queue_of
 from windlass.core.states import Counters, Reason
-from windlass.engine.jobs import BATCH_BYTES
+from windlass.engine.contract.jobs import BATCH_BYTES
 
 
 class Share(msgspec.Struct, frozen=True):

@@ -1,0 +1,1 @@
+"""The client of a Redis server: connection pool, retry loop and scripts."""

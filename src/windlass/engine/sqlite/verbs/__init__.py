@@ -1,0 +1,1 @@
+"""The verbs of the SQLite engine, one module per group of verbs."""
