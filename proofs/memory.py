@@ -14,7 +14,7 @@ from proofs.burdened import FAILING, declare
 from tests.contract.variants import fresh_url
 from tests.worker.yard import Worker, Yard, until
 from windlass import State
-from windlass.worker.process import _memory_of
+from windlass.worker.supervisor.child_process import _memory_of
 
 JOBS: Final = 100_000
 WARM: Final = 10_000

@@ -259,7 +259,7 @@ class Windlass(Registrar):
         end of the block it claims nothing more and lets running jobs end within `shutdown_grace`.
         It has no process of its own, so a task that kills it, or holds up all of its threads for a
         lease, takes its beats along: in production run `windlass worker`."""
-        from windlass.worker.inside import InsideWorker  # imports asyncio, which is slow
+        from windlass.worker.embedded import InsideWorker  # imports asyncio, which is slow
 
         for name, given in (("queues", queues), ("labels", labels)):
             if isinstance(given, str):

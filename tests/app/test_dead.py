@@ -32,7 +32,7 @@ from windlass.dead import PAGE, Changed, target
 from windlass.engine.contract import Buried, Filter, Plan
 from windlass.engine.redis.keys import key
 from windlass.letters import MAX_LOGGED
-from windlass.worker.dead_watch import sweep
+from windlass.worker.maintenance.dead_letters import sweep
 
 UNKNOWN = "01m7gk6tx900smjc57av0rnpgb"
 DAY_MS = 86_400_000

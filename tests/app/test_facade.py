@@ -62,7 +62,7 @@ def test_what_is_loaded_later_is_there() -> None:
     [
         ("windlass", "inspect, msgspec, threading, weakref", SLOW),
         (
-            "windlass.worker.child, windlass.engine.sqlite.engine",
+            "windlass.worker.child.main, windlass.engine.sqlite.engine",
             "apsw, asyncio, ctypes, msgspec",
             SLOW_IN_A_CHILD,
         ),

@@ -37,7 +37,7 @@ from windlass.core.serialization.seals import Seal
 from windlass.engine.contract import Buried, Claim, NewJob, Outcome, Unroutable
 from windlass.packing import Packing
 from windlass.settings import describe_unusual, read_settings
-from windlass.worker.execution import Execution, Run
+from windlass.worker.run.pipeline import Execution, Run
 
 SECRET, OTHER = "first-" + "s" * 40, "other-" + "o" * 40
 MARKER = "marker-of-a-secret-value"

@@ -38,7 +38,7 @@ MOST_BYTES: Final = 200_000
 LOADED: Final = (
     *("importlib.metadata", "platform", "rich.live", "rich.progress", "rich.table", "tomllib"),
     *("windlass.cli.root", "windlass.engine.redis.engine", "windlass.engine.sqlite.engine"),
-    "windlass.worker.supervisor",
+    "windlass.worker.supervisor.supervisor",
 )
 
 

@@ -13,7 +13,7 @@ from windlass import Windlass
 from windlass.cli.examination import MANY_DEAD, dead_letters, examine_jobs
 from windlass.cli.wording import NEVER_STORED
 from windlass.engine.contract import Beat, Grade, Plan, Unroutable
-from windlass.worker.introduction import Introduction
+from windlass.worker.ipc.session_info import Introduction
 
 VERDICTS = {"ok", "advice", "problem"}
 

@@ -16,7 +16,7 @@ from windlass.core.serialization.encryption import Keyring
 from windlass.core.states import Hold
 from windlass.engine.contract import Beat, Buried, Succeeded
 from windlass.job import Job
-from windlass.worker.introduction import Introduction
+from windlass.worker.ipc.session_info import Introduction
 
 SECRET = "command-line-" + "s" * 40
 KEY = Keyring([SECRET]).writing.name

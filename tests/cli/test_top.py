@@ -19,7 +19,7 @@ from windlass.cli.fleet import read_fleet
 from windlass.cli.top import SHOWN_WORKERS, Looks
 from windlass.core.ids import new_id
 from windlass.engine.contract import Beat, NewJob, Plan
-from windlass.worker.introduction import Introduction
+from windlass.worker.ipc.session_info import Introduction
 
 
 def test_without_workers_it_says_so(shell: Shell, app: Windlass) -> None:

@@ -12,8 +12,8 @@ from click.testing import CliRunner
 from tests.cli.forks import DEADLINE_S, SCRIPT
 from tests.cli.shell import Shell
 from windlass.cli.root import windlass
-from windlass.worker import supervisor
 from windlass.worker.options import WorkerOptions
+from windlass.worker.supervisor import supervisor
 
 
 def options_of(monkeypatch: pytest.MonkeyPatch, *typed: str) -> WorkerOptions:

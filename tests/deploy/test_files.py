@@ -37,8 +37,8 @@ from tests.docs.pages import blocks
 from windlass import Windlass
 from windlass.cli import root
 from windlass.settings import read_settings
-from windlass.worker.retiring import KILL_S
-from windlass.worker.supervisor import _STOPPING, CLOSE_S, EXIT_USAGE
+from windlass.worker.supervisor.retirement import KILL_S
+from windlass.worker.supervisor.supervisor import _STOPPING, CLOSE_S, EXIT_USAGE
 
 WORKERS = workers()
 ALL = workloads()

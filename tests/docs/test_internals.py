@@ -10,7 +10,7 @@ from pathlib import Path
 from tests.docs.pages import DOCS, PROJECT, blocks, code_in, table_rows
 from windlass.core.states import MAX_INTERRUPTIONS, MAX_LOSSES, TABLE, Counters, Reason
 from windlass.engine.redis.keys import KINDS
-from windlass.worker.events import EVENTS
+from windlass.worker.logs.events import EVENTS
 
 SOURCE = PROJECT / "src" / "windlass"
 LIFE = DOCS / "internals" / "life-of-a-job.md"

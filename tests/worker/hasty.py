@@ -1,8 +1,8 @@
 """The scripted app in a child to which a short job seems a long one."""
 
 from tests.worker.scripted import app
-from windlass.worker import watch
+from windlass.worker.child import watchdog
 
-watch.LONG_S = 0.3
+watchdog.LONG_S = 0.3
 
 __all__ = ["app"]

@@ -12,7 +12,7 @@ from typing import Any
 
 from tests.worker.scripted import LEDGER, note
 from windlass import Context, Windlass
-from windlass.worker import lifespan
+from windlass.worker.child import lifespan
 
 #: The kind of lifespan, and what goes wrong in it.
 KIND, TROUBLE = "LIVED_KIND", "LIVED_TROUBLE"

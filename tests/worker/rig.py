@@ -21,19 +21,19 @@ from windlass.engine.contract import (
     Waiter,
 )
 from windlass.engine.url import open_engine
-from windlass.worker.adoption import Adoption
-from windlass.worker.execution import Execution
-from windlass.worker.lease import Lease
-from windlass.worker.limits import Limits
-from windlass.worker.line import Line
-from windlass.worker.nonces import Nonces
-from windlass.worker.pace import Pace
-from windlass.worker.pump import Pump
-from windlass.worker.rota import Rota
-from windlass.worker.runners import ThreadRunner
-from windlass.worker.slots import SlotTable
-from windlass.worker.waiter import WorkerWaiter
-from windlass.worker.wake_socket import WakeReceiver, open_wake_pair
+from windlass.worker.fetch.adoption import Adoption
+from windlass.worker.fetch.fetcher import Pump
+from windlass.worker.fetch.nonces import Nonces
+from windlass.worker.fetch.queue_turns import Rota
+from windlass.worker.ipc.shared_memory import SlotTable
+from windlass.worker.ipc.wake_socket import WakeReceiver, open_wake_pair
+from windlass.worker.run.lease import Lease
+from windlass.worker.run.pipeline import Execution
+from windlass.worker.run.prefetch import Pace
+from windlass.worker.run.runners import ThreadRunner
+from windlass.worker.run.slot_queue import Line
+from windlass.worker.run.timeouts import Limits
+from windlass.worker.supervisor.waiter import WorkerWaiter
 
 SLOTS = 4
 

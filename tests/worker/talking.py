@@ -8,7 +8,7 @@ import os
 import sys
 
 from windlass import Retry, Windlass
-from windlass.worker.logs import JobFilter
+from windlass.worker.logs.setup import JobFilter
 
 WAY = "TALKING_WAY"
 

@@ -8,8 +8,8 @@ from tests.worker.yard import Yard
 from windlass.core.ids import new_id
 from windlass.core.states import State
 from windlass.engine.contract import NewJob
-from windlass.worker.burst import is_done
-from windlass.worker.slots import NEVER, SlotTable
+from windlass.worker.ipc.shared_memory import NEVER, SlotTable
+from windlass.worker.supervisor.burst import is_done
 
 
 def test_it_runs_what_there_is_and_ends(yard: Yard) -> None:

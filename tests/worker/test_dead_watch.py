@@ -17,9 +17,9 @@ from tests.worker.yard import Yard, until
 from windlass import DeadAlert, EngineUnavailable, Reason, State, Windlass
 from windlass.core.ids import new_session
 from windlass.engine.contract import BITE, Beat, Buried, Engine, Plan
-from windlass.worker import dead_watch
-from windlass.worker.dead_watch import DeadWatch, sweep
-from windlass.worker.introduction import Introduction, add_settings
+from windlass.worker.ipc.session_info import Introduction, add_settings
+from windlass.worker.maintenance import dead_letters
+from windlass.worker.maintenance.dead_letters import DeadWatch, sweep
 
 TWO_WEEKS_MS = 14 * 86_400_000
 
@@ -199,7 +199,7 @@ def test_one_alert_for_each_crossing(app: Windlass, caplog: pytest.LogCaptureFix
 
 def test_growth_is_that_of_a_window(app: Windlass, monkeypatch: pytest.MonkeyPatch) -> None:
     now = 1_000.0
-    monkeypatch.setattr(dead_watch, "monotonic", lambda: now)
+    monkeypatch.setattr(dead_letters, "monotonic", lambda: now)
     let_live(app, "a")
     watching, alerts = watch(app, "a")
     watching.look()
@@ -214,7 +214,7 @@ def test_growth_is_that_of_a_window(app: Windlass, monkeypatch: pytest.MonkeyPat
 
 
 def test_one_worker_speaks_for_all(app: Windlass, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(dead_watch, "TURN_S", 0.0)
+    monkeypatch.setattr(dead_letters, "TURN_S", 0.0)
     let_live(app, "a", "b")
     first, said = watch(app, "a")
     second, heard = watch(app, "b", "c")
@@ -280,7 +280,7 @@ def test_a_worker_calls_the_hooks(app: Windlass, caplog: pytest.LogCaptureFixtur
 
     bury(app, 4)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(dead_watch, "LOOK_S", 0.02)
+        patch.setattr(dead_letters, "LOOK_S", 0.02)
         with app.worker(slots=1):
             until(told.is_set, "the alert")
     assert [(alert.kind, alert.dead) for alert in alerts] == [("depth", 4)]

@@ -12,13 +12,13 @@ from tests.worker.yard import until
 from windlass.core.failures import FailureText
 from windlass.core.states import Reason
 from windlass.engine.contract import Buried, Outcome, Retried
-from windlass.worker.control import MOST_IDS, Cancel, Disown, Drain
-from windlass.worker.enforcing import Enforcement
-from windlass.worker.lease import Lease
-from windlass.worker.process import ChildProcess
-from windlass.worker.reactor import Reactor
-from windlass.worker.retiring import Retirements
-from windlass.worker.slots import NEVER, Limit, SlotTable
+from windlass.worker.ipc.channel import MOST_IDS, Cancel, Disown, Drain
+from windlass.worker.ipc.shared_memory import NEVER, Limit, SlotTable
+from windlass.worker.run.lease import Lease
+from windlass.worker.supervisor.child_process import ChildProcess
+from windlass.worker.supervisor.hard_timeouts import Enforcement
+from windlass.worker.supervisor.reactor import Reactor
+from windlass.worker.supervisor.retirement import Retirements
 
 
 class Child(Wooden):

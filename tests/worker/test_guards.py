@@ -22,10 +22,10 @@ from windlass.core.signals import Interruption
 from windlass.core.states import Reason, State
 from windlass.engine.contract import Buried, Outcome, Released, Retried, Succeeded
 from windlass.task import Task
-from windlass.worker.execution import NO_RETRY, Execution, Run
-from windlass.worker.guards import LoopGuard, ThreadGuard, shield, shield_engine
-from windlass.worker.limits import Limits
-from windlass.worker.slots import Limit, SlotTable
+from windlass.worker.ipc.shared_memory import Limit, SlotTable
+from windlass.worker.run.interrupts import LoopGuard, ThreadGuard, shield, shield_engine
+from windlass.worker.run.pipeline import NO_RETRY, Execution, Run
+from windlass.worker.run.timeouts import Limits
 
 #: Runs that follow each other in one thread. Every second one is interrupted about when it ends.
 RUNS = 2_000

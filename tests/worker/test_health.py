@@ -20,8 +20,14 @@ import windlass_probe
 from tests.cli.forks import SCRIPT
 from tests.engines.conftest import hold_the_lock
 from tests.worker.yard import Worker, Yard, until
-from windlass.worker.reactor import Reactor
-from windlass.worker.status import READY_S, ChildStatus, WorkerStatus, answer_probes, judge
+from windlass.worker.supervisor.health_socket import (
+    READY_S,
+    ChildStatus,
+    WorkerStatus,
+    answer_probes,
+    judge,
+)
+from windlass.worker.supervisor.reactor import Reactor
 
 
 @pytest.fixture

@@ -15,10 +15,10 @@ from tests.worker.rig import SLOTS, Rig
 from tests.worker.yard import until
 from windlass.core.states import Counters, State
 from windlass.engine.contract import Claim, Plan
-from windlass.worker import idle_wait
-from windlass.worker import pump as pump_module
-from windlass.worker.runners import ThreadRunner
-from windlass.worker.wake_socket import LOOK
+from windlass.worker.fetch import fetcher as pump_module
+from windlass.worker.fetch import idle_wait
+from windlass.worker.ipc.wake_socket import LOOK
+from windlass.worker.run.runners import ThreadRunner
 
 ALONE = Plan(suspects=True)
 

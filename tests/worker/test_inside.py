@@ -20,7 +20,7 @@ from tests.worker.yard import until
 from windlass import Context, Reject, SettingError, Windlass
 from windlass.cli.fleet import read_fleet
 from windlass.core.states import State
-from windlass.worker.inside import InsideWorker
+from windlass.worker.embedded import InsideWorker
 
 MEMORY = "sqlite:///:memory:"
 

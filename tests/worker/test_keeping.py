@@ -19,7 +19,7 @@ from tests.worker.yard import Yard
 from windlass.core.signals import Reject, Snooze
 from windlass.core.states import State
 from windlass.engine.contract import Outcome
-from windlass.worker.process import _memory_of
+from windlass.worker.supervisor.child_process import _memory_of
 
 
 class Big:

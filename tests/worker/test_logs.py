@@ -20,9 +20,9 @@ from windlass.context import Context, running
 from windlass.core.plurals import Count
 from windlass.core.states import Reason, State
 from windlass.settings import mask_urls
-from windlass.worker.burial import tell_burial
-from windlass.worker.events import EVENTS, listed
-from windlass.worker.logs import FORMAT, JobFilter, JsonFormatter, TextFormatter
+from windlass.worker.logs.dead_letter import tell_burial
+from windlass.worker.logs.events import EVENTS, listed
+from windlass.worker.logs.setup import FORMAT, JobFilter, JsonFormatter, TextFormatter
 
 CANARY = "xyzzy-canary"
 LOGGING = re.compile(r"log\.(debug|info|warning|error|exception)")

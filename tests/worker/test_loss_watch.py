@@ -16,8 +16,8 @@ from tests.contract.variants import fresh_url
 from windlass import Windlass
 from windlass.core.ids import new_session
 from windlass.engine.contract import Beat
-from windlass.worker import loss_watch
-from windlass.worker.loss_watch import LossWatch
+from windlass.worker.maintenance import lost_jobs
+from windlass.worker.maintenance.lost_jobs import LossWatch
 
 
 @pytest.fixture(params=["sqlite-file", "redis-4"])
@@ -55,7 +55,7 @@ def test_one_worker_tells_it_once(app: Windlass, caplog: pytest.LogCaptureFixtur
     watches = [LossWatch(app.engine, partial(list, own)) for own in "ab"]
     with caplog.at_level(logging.WARNING, "windlass.worker"):
         for _ in range(2):
-            assert [watch.look() for watch in watches] == [loss_watch.LOOK_S] * 2
+            assert [watch.look() for watch in watches] == [lost_jobs.LOOK_S] * 2
         assert caplog.messages == [], "what was before it came is old"
         fall_silent(app, 2, "a", "b")
         for _ in range(2):

@@ -17,8 +17,8 @@ from windlass.core.failures import FailureText
 from windlass.core.serialization.envelope import Envelope, pack
 from windlass.core.states import Counters
 from windlass.engine.contract import Buried, Claim, Outcome, Retried, Snoozed, Succeeded
-from windlass.worker.execution import Execution, Run
-from windlass.worker.guards import ThreadGuard
+from windlass.worker.run.interrupts import ThreadGuard
+from windlass.worker.run.pipeline import Execution, Run
 
 seen: list[str] = []
 deposit: ContextVar[str] = ContextVar("deposit")

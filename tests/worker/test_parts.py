@@ -20,7 +20,8 @@ from windlass.core.states import Counters
 from windlass.engine.contract import Claim, Progressed, Released
 from windlass.errors import SettingError
 from windlass.task import Task
-from windlass.worker.control import (
+from windlass.worker.fetch.nonces import Nonces
+from windlass.worker.ipc.channel import (
     MOST_UNSENT,
     Cancel,
     Command,
@@ -30,14 +31,13 @@ from windlass.worker.control import (
     join_pair,
     open_pair,
 )
-from windlass.worker.lease import Lease
-from windlass.worker.line import Kind, Line
-from windlass.worker.nonces import Nonces
+from windlass.worker.ipc.shared_memory import RECORD_BYTES, SlotTable
 from windlass.worker.options import WorkerOptions
-from windlass.worker.pace import MAX_LOOK_AHEAD, SAMPLE, Pace
-from windlass.worker.process import ChildProcess, _is_stopped
-from windlass.worker.reactor import Reactor
-from windlass.worker.slots import RECORD_BYTES, SlotTable
+from windlass.worker.run.lease import Lease
+from windlass.worker.run.prefetch import MAX_LOOK_AHEAD, SAMPLE, Pace
+from windlass.worker.run.slot_queue import Kind, Line
+from windlass.worker.supervisor.child_process import ChildProcess, _is_stopped
+from windlass.worker.supervisor.reactor import Reactor
 
 LONGEST_ID = "x" * RECORD_BYTES
 
@@ -45,7 +45,7 @@ LONGEST_ID = "x" * RECORD_BYTES
 def test_a_slot_table_shows_what_another_process_wrote() -> None:
     table = SlotTable.create(3)
     code = (
-        "import sys; from windlass.worker.slots import SlotTable\n"
+        "import sys; from windlass.worker.ipc.shared_memory import SlotTable\n"
         "table = SlotTable.attach(int(sys.argv[1]), 3)\n"
         f"table.occupy(0, 'first'); table.occupy(2, {LONGEST_ID!r})\n"
         "table.occupy(1, 'gone'); table.vacate(1); table.nonces.write(4, 'nonce')\n"

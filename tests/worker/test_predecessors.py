@@ -21,10 +21,10 @@ from tests.worker.yard import Yard, until
 from windlass.core.ids import new_session
 from windlass.core.states import Counters, State
 from windlass.engine.contract import Beat, Engine, Plan
-from windlass.worker import predecessors as predecessors_module
-from windlass.worker.introduction import Introduction
-from windlass.worker.predecessors import LOOKS_S, NEVER, Predecessors
-from windlass.worker.process_identity import machine, start_of
+from windlass.worker.ipc.process_identity import machine, start_of
+from windlass.worker.ipc.session_info import Introduction
+from windlass.worker.supervisor import predecessors as predecessors_module
+from windlass.worker.supervisor.predecessors import LOOKS_S, NEVER, Predecessors
 
 pytestmark = pytest.mark.skipif(not machine(), reason="without /proc no process is recognised")
 

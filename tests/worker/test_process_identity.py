@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from tests.worker.yard import until
-from windlass.worker import process_identity
-from windlass.worker.process_identity import has_ended, machine, start_of
+from windlass.worker.ipc import process_identity
+from windlass.worker.ipc.process_identity import has_ended, machine, start_of
 
 pytestmark = pytest.mark.skipif(
     not Path("/proc/self/stat").exists(), reason="without /proc no process is recognised"

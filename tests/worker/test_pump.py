@@ -22,12 +22,12 @@ from windlass.core.states import Counters, Reason, State
 from windlass.engine.contract import BATCH_BYTES, Outcome, Plan, Retried, Succeeded, Verdict
 from windlass.errors import EngineError, EngineUnavailable, PayloadTooLarge
 from windlass.job import Job
-from windlass.worker import pump as pump_module
-from windlass.worker.inbox import Inbox
-from windlass.worker.lease import Lease
-from windlass.worker.line import Line
-from windlass.worker.nonces import Nonces
-from windlass.worker.pace import SAMPLE
+from windlass.worker.fetch import fetcher as pump_module
+from windlass.worker.fetch.mailbox import Inbox
+from windlass.worker.fetch.nonces import Nonces
+from windlass.worker.run.lease import Lease
+from windlass.worker.run.prefetch import SAMPLE
+from windlass.worker.run.slot_queue import Line
 
 
 @pytest.fixture(params=[False, True], ids=["claims", "may be handed jobs"])

@@ -5,7 +5,7 @@ from __future__ import annotations
 import socket
 from functools import partial
 
-from windlass.worker.reactor import Reactor
+from windlass.worker.supervisor.reactor import Reactor
 
 
 def test_a_source_that_was_just_closed_is_not_read() -> None:

@@ -15,9 +15,14 @@ from tests.worker.slow_start import IMPORT_S
 from tests.worker.yard import Yard, until
 from windlass.core.states import State
 from windlass.worker.options import WorkerOptions
-from windlass.worker.process import LEAST_SHARE, ChildProcess, _ask_memory_of, _memory_of
-from windlass.worker.recycling import Recycling
-from windlass.worker.retiring import Retirements
+from windlass.worker.supervisor.child_process import (
+    LEAST_SHARE,
+    ChildProcess,
+    _ask_memory_of,
+    _memory_of,
+)
+from windlass.worker.supervisor.recycling import Recycling
+from windlass.worker.supervisor.retirement import Retirements
 
 MB = 1_000_000
 

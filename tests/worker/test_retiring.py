@@ -9,11 +9,11 @@ from typing import cast
 import pytest
 
 from tests.worker.yard import until
-from windlass.worker import retiring
-from windlass.worker.control import Command, Drain, HandBack
-from windlass.worker.process import ChildProcess
-from windlass.worker.reactor import Reactor
-from windlass.worker.retiring import Retirements
+from windlass.worker.ipc.channel import Command, Drain, HandBack
+from windlass.worker.supervisor import retirement
+from windlass.worker.supervisor.child_process import ChildProcess
+from windlass.worker.supervisor.reactor import Reactor
+from windlass.worker.supervisor.retirement import Retirements
 
 pids = count(1)
 
@@ -104,7 +104,7 @@ def test_one_for_jobs_that_run_alone_has_no_replacement() -> None:
 def test_after_the_grace_it_hands_back_and_then_it_is_killed(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(retiring, "KILL_S", 0.01)
+    monkeypatch.setattr(retirement, "KILL_S", 0.01)
     scene, child = Scene(grace_s=0.01), Wooden()
     scene.retire(child, at_once=True)
     scene.wait_for(lambda: scene.killed)
@@ -115,7 +115,7 @@ def test_after_the_grace_it_hands_back_and_then_it_is_killed(
 def test_a_child_that_does_not_hear_is_killed_before_the_grace_is_over(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(retiring, "DEAF_S", 0.01)
+    monkeypatch.setattr(retirement, "DEAF_S", 0.01)
     scene, deaf, hearing = Scene(), Wooden(hears=False), Wooden()
     scene.retire(hearing, at_once=True)
     scene.retire(deaf, at_once=True)
@@ -132,8 +132,8 @@ def test_with_too_many_the_oldest_hands_back_at_once() -> None:
 
 
 def test_with_patience_it_may_take_its_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(retiring, "DEAF_S", 0.01)
-    monkeypatch.setattr(retiring, "KILL_S", 0.01)
+    monkeypatch.setattr(retirement, "DEAF_S", 0.01)
+    monkeypatch.setattr(retirement, "KILL_S", 0.01)
     scene = Scene(grace_s=0.01, most=1)
     patient, other, last = Wooden(hears=False), Wooden(), Wooden()
     scene.retire(patient, is_patient=True)

@@ -20,14 +20,14 @@ from windlass.core.serialization.envelope import Envelope, pack
 from windlass.core.states import MAX_INTERRUPTIONS, Counters, Reason, stray_delay_ms
 from windlass.engine.contract import Buried, Claim, Outcome, Retried, Succeeded, Unroutable
 from windlass.task import Task
-from windlass.worker.execution import Execution, Run
-from windlass.worker.guards import ThreadGuard
-from windlass.worker.lease import Lease
-from windlass.worker.limits import Limits
-from windlass.worker.line import Line
-from windlass.worker.pace import Pace
-from windlass.worker.runners import LoopRunner, ThreadRunner
-from windlass.worker.slots import SlotTable
+from windlass.worker.ipc.shared_memory import SlotTable
+from windlass.worker.run.interrupts import ThreadGuard
+from windlass.worker.run.lease import Lease
+from windlass.worker.run.pipeline import Execution, Run
+from windlass.worker.run.prefetch import Pace
+from windlass.worker.run.runners import LoopRunner, ThreadRunner
+from windlass.worker.run.slot_queue import Line
+from windlass.worker.run.timeouts import Limits
 
 left_behind: ContextVar[str] = ContextVar("left_behind", default="nothing")
 found: list[tuple[str, list[str]]] = []

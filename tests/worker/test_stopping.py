@@ -15,9 +15,9 @@ from tests.worker.yard import Yard, until
 from windlass.core.retry import Retry
 from windlass.core.states import Reason, State
 from windlass.job import Job
-from windlass.worker.control import Ready
+from windlass.worker.ipc.channel import Ready
 from windlass.worker.options import WorkerOptions
-from windlass.worker.supervisor import ECHO_S, Supervisor
+from windlass.worker.supervisor.supervisor import ECHO_S, Supervisor
 
 
 def test_an_idle_worker_stops_at_once(yard: Yard) -> None:

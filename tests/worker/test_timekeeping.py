@@ -28,9 +28,9 @@ from windlass.engine.contract import (
 from windlass.engine.schedule_changes import RENEW_AFTER_MS
 from windlass.engine.url import open_engine
 from windlass.testing.contract.world import StandingStill
-from windlass.worker.control import Declaration
-from windlass.worker.declaring import declarations
-from windlass.worker.timekeeping import (
+from windlass.worker.child.app_report import declarations
+from windlass.worker.ipc.channel import Declaration
+from windlass.worker.maintenance.schedules import (
     AGAIN_S,
     FLOOR_S,
     IDLE_S,

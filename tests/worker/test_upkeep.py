@@ -26,15 +26,15 @@ from windlass.engine.contract import (
     Plan,
     Tended,
 )
-from windlass.worker import contact as contact_module
-from windlass.worker import loss_watch
-from windlass.worker import upkeep as upkeep_module
-from windlass.worker.contact import Contact
-from windlass.worker.declaring import declarations
-from windlass.worker.heartbeat import Heartbeat
-from windlass.worker.slots import SlotTable
-from windlass.worker.timekeeping import Timekeeper
-from windlass.worker.upkeep import Closing, Upkeep
+from windlass.worker.child.app_report import declarations
+from windlass.worker.ipc.shared_memory import SlotTable
+from windlass.worker.logs import outage as contact_module
+from windlass.worker.logs.outage import Contact
+from windlass.worker.maintenance import lost_jobs
+from windlass.worker.maintenance import service as upkeep_module
+from windlass.worker.maintenance.schedules import Timekeeper
+from windlass.worker.maintenance.service import Closing, Upkeep
+from windlass.worker.supervisor.heartbeat import Heartbeat
 
 #: Beats come every third of it; the engine's own lease is 30 s.
 LEASE_MS = 60
@@ -129,7 +129,7 @@ def test_claims_under_a_nonce_that_the_child_does_not_know_are_given_back(office
 def test_jobs_that_another_worker_has_lost_are_told_of(
     office: Office, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(loss_watch, "LOOK_S", 0.02)
+    monkeypatch.setattr(lost_jobs, "LOOK_S", 0.02)
     monkeypatch.setattr(upkeep_module, "TEND_S", 0.02)
     office.task.enqueue()
     assert office.engine.claim("another", "nonce", Plan(), 1).claims
@@ -254,7 +254,7 @@ def test_an_engine_that_can_only_be_read_is_not_reached_again(
     office: Office, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(upkeep_module, "TEND_S", 0.01)
-    monkeypatch.setattr(loss_watch, "LOOK_S", 0.01)
+    monkeypatch.setattr(lost_jobs, "LOOK_S", 0.01)
     monkeypatch.setattr(contact_module, "AGAIN_S", 0.2)
     office.start()
     until(lambda: office.upkeep.answered_at, "the first answer")

@@ -16,10 +16,10 @@ from tests.worker.yard import Yard, until
 from windlass import State
 from windlass.engine.contract import Engine, EngineOptions, NewJob, Plan, Released, Waiter, WakeUp
 from windlass.engine.url import open_engine
-from windlass.worker import waiter as waiter_module
-from windlass.worker.slots import SlotTable
-from windlass.worker.waiter import WorkerWaiter
-from windlass.worker.wake_socket import LOOK, WakeReceiver, open_wake_pair
+from windlass.worker.ipc.shared_memory import SlotTable
+from windlass.worker.ipc.wake_socket import LOOK, WakeReceiver, open_wake_pair
+from windlass.worker.supervisor import waiter as waiter_module
+from windlass.worker.supervisor.waiter import WorkerWaiter
 
 
 class Child:

@@ -21,18 +21,19 @@ from windlass.context import Context, running
 from windlass.core.states import Counters, State
 from windlass.engine.contract import Claim, Engine, EngineOptions, Plan, Waiter
 from windlass.engine.url import open_engine
-from windlass.worker import oversight, pump_watch
-from windlass.worker.lease import Lease
-from windlass.worker.limits import Limits
-from windlass.worker.line import Kind, Line
-from windlass.worker.loop_watch import LoopWatch
-from windlass.worker.oversight import Oversight
-from windlass.worker.process import ChildProcess
-from windlass.worker.pump_watch import PumpWatch
-from windlass.worker.reactor import Reactor
-from windlass.worker.recycling import Recycling
-from windlass.worker.slots import SlotTable
-from windlass.worker.watch import Watch
+from windlass.worker.child import fetch_watchdog
+from windlass.worker.child.fetch_watchdog import PumpWatch
+from windlass.worker.child.loop_watchdog import LoopWatch
+from windlass.worker.child.watchdog import Watch
+from windlass.worker.ipc.shared_memory import SlotTable
+from windlass.worker.run.lease import Lease
+from windlass.worker.run.slot_queue import Kind, Line
+from windlass.worker.run.timeouts import Limits
+from windlass.worker.supervisor import child_health
+from windlass.worker.supervisor.child_health import Oversight
+from windlass.worker.supervisor.child_process import ChildProcess
+from windlass.worker.supervisor.reactor import Reactor
+from windlass.worker.supervisor.recycling import Recycling
 
 # -------------------------------------------------------------------------------- whole workers
 
@@ -92,7 +93,7 @@ def test_the_jobs_of_a_child_whose_pump_is_gone_go_on(yard: Yard) -> None:
 @pytest.mark.slow
 def test_a_child_that_does_not_run_python_is_told_of_and_kept(yard: Yard) -> None:
     worker = yard.start()
-    job = yard.plain("holder", f"hold:{oversight.SILENT_S + 3}")
+    job = yard.plain("holder", f"hold:{child_health.SILENT_S + 3}")
     child = yard.await_start("holder").pid
     assert job.result(timeout=30) == "holder done"
     told = f"child {child} has not run Python for"
@@ -210,7 +211,7 @@ def test_a_loop_with_very_much_to_do_is_not_blocked(
     loop: Loop, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The sign has to wait for long, and yet no step is a long one."""
-    monkeypatch.setattr("windlass.worker.loop_watch.CONFIRM_S", 0.05)
+    monkeypatch.setattr("windlass.worker.child.loop_watchdog.CONFIRM_S", 0.05)
     started = threading.Event()
 
     async def short() -> None:
@@ -301,7 +302,7 @@ def test_a_pump_that_stands_still_although_it_could_go_on_is_told_of_once(
 ) -> None:
     pump = Pump(block)
     assert pump.look(1) is None
-    assert pump.look(pump_watch.WEDGED_S) is None
+    assert pump.look(fetch_watchdog.WEDGED_S) is None
     text = pump.look(1)
     assert text is not None
     assert "it stands still in\n" in text
@@ -313,7 +314,7 @@ def test_a_pump_that_goes_round_is_not(block: Callable[[], None]) -> None:
     pump = Pump(block)
     for _ in range(5):
         pump.rounds += 1
-        assert pump.look(pump_watch.WEDGED_S + 1) is None
+        assert pump.look(fetch_watchdog.WEDGED_S + 1) is None
 
 
 def test_time_in_which_the_interpreter_was_kept_from_others_does_not_count(
@@ -321,8 +322,8 @@ def test_time_in_which_the_interpreter_was_kept_from_others_does_not_count(
 ) -> None:
     pump = Pump(block)
     for _ in range(5):
-        assert pump.look(pump_watch.WEDGED_S * 10, is_punctual=False) is None
-        assert pump.look(pump_watch.WEDGED_S - 1) is None
+        assert pump.look(fetch_watchdog.WEDGED_S * 10, is_punctual=False) is None
+        assert pump.look(fetch_watchdog.WEDGED_S - 1) is None
 
 
 def _wait(engine: Engine) -> None:
@@ -335,9 +336,9 @@ def test_a_call_of_the_engine_may_take_as_long_as_it_takes(tmp_path: Path) -> No
     )
     try:
         pump = Pump(lambda: _wait(engine))
-        until(lambda: pump_watch._is_in_engine(pump.watch._frame()), "the call")
+        until(lambda: fetch_watchdog._is_in_engine(pump.watch._frame()), "the call")
         for _ in range(5):
-            assert pump.look(pump_watch.WEDGED_S * 10) is None
+            assert pump.look(fetch_watchdog.WEDGED_S * 10) is None
         while pump.thread.is_alive():
             engine.nudge()
             pump.thread.join(0.01)
@@ -387,11 +388,11 @@ def test_a_child_that_does_not_run_python_is_told_of_once(
         return len(caplog.records)
 
     assert told(None) == 0, "it has never told of itself"
-    assert told(oversight.SILENT_S - 1) == 0
-    assert told(oversight.SILENT_S + 1, runs=False) == 0, "a signal has stopped it"
-    assert told(oversight.SILENT_S + 1) == told(oversight.SILENT_S + 2) == 1
+    assert told(child_health.SILENT_S - 1) == 0
+    assert told(child_health.SILENT_S + 1, runs=False) == 0, "a signal has stopped it"
+    assert told(child_health.SILENT_S + 1) == told(child_health.SILENT_S + 2) == 1
     assert "child 1 has not run Python for 6 s" in caplog.records[0].getMessage()
     assert caplog.records[0].getMessage().endswith("running: job")
     assert told(0) == 1
-    assert told(oversight.SILENT_S + 1) == 2
+    assert told(child_health.SILENT_S + 1) == 2
     child.table.close_descriptor()

@@ -30,7 +30,7 @@ T = TypeVar("T")
 _SERVE = """
 import sys, msgspec
 from windlass.worker.options import WorkerOptions
-from windlass.worker.supervisor import Supervisor
+from windlass.worker.supervisor.supervisor import Supervisor
 sys.exit(Supervisor(msgspec.json.decode(sys.argv[1], type=WorkerOptions)).run())
 """
 

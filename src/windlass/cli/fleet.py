@@ -15,7 +15,7 @@ import msgspec
 from windlass.core.queues.labels import queue_of
 from windlass.core.states import State
 from windlass.engine.contract import Engine, SessionRecord
-from windlass.worker.introduction import Introduction
+from windlass.worker.ipc.session_info import Introduction
 
 #: So many running jobs are looked up.
 MAX_RUNNING: Final = 500

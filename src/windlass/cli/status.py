@@ -13,7 +13,7 @@ from windlass.cli.wording import NEVER_STORED, count, program, span
 from windlass.core.queues.labels import labels_of, may_take, queue_of
 from windlass.core.states import WAITING, State
 from windlass.engine.contract import QueueRecord, SessionRecord, Stats
-from windlass.worker.introduction import Introduction
+from windlass.worker.ipc.session_info import Introduction
 
 
 @click.command(short_help="Show how many jobs are in which state.")

@@ -100,7 +100,7 @@ def worker(
     """
     require_processes("windlass worker")
     from windlass.worker.options import WorkerOptions
-    from windlass.worker.supervisor import Supervisor
+    from windlass.worker.supervisor.supervisor import Supervisor
 
     path = require_app_path(_named_once(app_argument, app_path))
     let_children_import(path)

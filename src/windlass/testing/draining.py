@@ -38,11 +38,11 @@ from windlass.engine.contract import (
 )
 from windlass.errors import EndlessDrain, JobFailed, TimedOut
 from windlass.testing.stages import Stage
-from windlass.worker.adoption import Adoption
-from windlass.worker.declaring import declarations
-from windlass.worker.execution import Execution, Run
-from windlass.worker.lifespan import HeldLifespan
-from windlass.worker.timekeeping import ON_S, Timekeeper
+from windlass.worker.child.app_report import declarations
+from windlass.worker.child.lifespan import HeldLifespan
+from windlass.worker.fetch.adoption import Adoption
+from windlass.worker.maintenance.schedules import ON_S, Timekeeper
+from windlass.worker.run.pipeline import Execution, Run
 
 #: How often at most a claim that found nothing is repeated because the engine has more to do.
 MAX_LOOKS: Final = 1_000

@@ -36,9 +36,9 @@ from windlass.testing.draining import Drain, raise_first
 from windlass.testing.faults import Faults
 from windlass.testing.seeing import Drained, SandboxJob, see, see_all
 from windlass.testing.stages import HereStage, LoopStage, complete
-from windlass.worker.declaring import declarations
-from windlass.worker.guards import shield_engine
-from windlass.worker.timekeeping import Timekeeper
+from windlass.worker.child.app_report import declarations
+from windlass.worker.maintenance.schedules import Timekeeper
+from windlass.worker.run.interrupts import shield_engine
 
 __all__ = ["Drained", "Sandbox", "SandboxJob"]
 

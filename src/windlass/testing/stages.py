@@ -27,8 +27,8 @@ from typing import Any, Protocol, TypeVar
 from windlass.core.signals import Interruption
 from windlass.engine.contract import Claim, Outcome
 from windlass.task import Task
-from windlass.worker.execution import Execution, Run
-from windlass.worker.guards import Guard, LoopGuard, ThreadGuard
+from windlass.worker.run.interrupts import Guard, LoopGuard, ThreadGuard
+from windlass.worker.run.pipeline import Execution, Run
 
 T = TypeVar("T")
 

@@ -1,6 +1,8 @@
-"""The worker: a lean supervisor, and the children in which jobs run.
+"""The worker: a supervisor process, and the child processes in which jobs run.
 
-`supervisor` owns the processes and never imports user code; `upkeep` speaks to the engine for it.
-`child` is what it starts: `pump` claims and reports, `line` hands claims to `runners`, and
-`execution` runs one job and decides its fate. `control` and `slots` join the two sides.
+1. `supervisor` owns the processes and never imports user code.
+2. `child` is the process that a supervisor starts: `fetch` claims and reports, `run` executes.
+3. `maintenance` is what a supervisor does for the whole queue, beside its heartbeats.
+4. `ipc` joins the two sides, `logs` is the log of both.
+5. `embedded` is a worker inside another process: `with app.worker(): ...`.
 """

@@ -1,0 +1,23 @@
+"""What an app says of its tasks as a whole, as its worker makes use of it.
+
+1. `declarations` are the schedules in its code, for the engine.
+2. `idle_routes` are routes that no task takes, for a person to see: perhaps one is misspelt.
+"""
+
+from __future__ import annotations
+
+from windlass.app import Windlass
+from windlass.core.patterns import match
+from windlass.worker.ipc.channel import Declaration
+
+
+def declarations(app: Windlass) -> tuple[Declaration, ...]:
+    return tuple(Declaration(name, entry.pack()) for name, entry in app.declared_schedules())
+
+
+def idle_routes(app: Windlass) -> tuple[str, ...]:
+    return tuple(
+        pattern
+        for pattern in app.settings.routes
+        if not any(match(pattern, name) for name in app.tasks)
+    )

@@ -1,0 +1,331 @@
+"""A worker inside this process, for development and scripts: `with app.worker(): ...`.
+
+It is made of the same parts as a child: pump, line, runners, and an event loop of its own in a
+thread. There is no supervisor: beats come from a thread of this process, so code that holds the
+interpreter for longer than a lease loses its session, and then its jobs run again elsewhere, fenced
+as always. A job that kills the process kills the script, jobs that must run alone are left to real
+workers, and a run that does not heed its time-out is not ended by force.
+
+1. Entering it starts the loop, the lifespan of the app, the beats, the pump and the watch over
+   them, which names what blocks the loop.
+2. Leaving it claims nothing more and lets jobs end for the grace of the app; what still runs then
+   is handed back, and its thread goes on unheeded until the process ends.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import socket
+import sys
+from collections.abc import Callable, Collection, Sequence
+from contextlib import suppress
+from logging import getLogger
+from threading import Event, Thread
+from time import time_ns
+from types import TracebackType
+from typing import Final, NoReturn, Self
+from weakref import WeakSet
+
+from windlass.app import Windlass
+from windlass.core.ids import new_session
+from windlass.engine.contract import Capability, Engine, EngineOptions, Waiter
+from windlass.engine.url import open_engine
+from windlass.loading import load_tasks
+from windlass.worker.child.app_report import declarations
+from windlass.worker.child.assembly import assemble
+from windlass.worker.child.event_loop import run_until
+from windlass.worker.child.fetch_watchdog import PumpWatch
+from windlass.worker.child.lifespan import HeldLifespan
+from windlass.worker.child.loop_watchdog import LoopWatch
+from windlass.worker.child.watchdog import Watch
+from windlass.worker.fetch.fetcher import Drained
+from windlass.worker.fetch.queue_turns import Rota
+from windlass.worker.ipc.session_info import add_settings, introduce, say_first
+from windlass.worker.ipc.shared_memory import SlotTable
+from windlass.worker.ipc.wake_socket import WakeReceiver, open_wake_pair
+from windlass.worker.logs.events import listed
+from windlass.worker.logs.outage import Contact
+from windlass.worker.maintenance.dead_letters import DeadWatch, call_hooks
+from windlass.worker.maintenance.schedules import Timekeeper
+from windlass.worker.maintenance.service import Closing, Upkeep
+from windlass.worker.options import WorkerOptions
+from windlass.worker.run.interrupts import shield_engine
+from windlass.worker.supervisor.heartbeat import Heartbeat
+from windlass.worker.supervisor.waiter import WorkerWaiter
+
+log = getLogger("windlass.worker")
+
+#: How long it may take to leave the lifespan, in seconds.
+LEAVE_S = 5.0
+#: How long what is left may take to be handed back, and then the session to be closed, in seconds.
+CLOSE_S = 5.0
+#: How long coroutines may take to heed their cancellation, in seconds.
+CANCEL_S = 1.0
+
+
+_SHIELDED: Final[WeakSet[Windlass]] = WeakSet()
+
+
+class InsideWorker:
+    """A context manager, to be entered once. The pump asks it what it would ask of a child."""
+
+    def __init__(
+        self, app: Windlass, queues: Sequence[str], slots: int, labels: Sequence[str] = ()
+    ) -> None:
+        self._app = app
+        program = os.path.basename(sys.argv[0]) or "python"
+        self._options = WorkerOptions(
+            f"inside {program}", tuple(queues), 1, slots, labels=tuple(labels)
+        )
+        self._rota = Rota(self._options.queues, self._options.labels)
+        self._ended = Event()
+        self._is_over = Event()
+        self._is_wedged = False
+        # What the upkeep wants to know of a child.
+        self.session = ""
+        self.table = SlotTable.create(slots)
+        self.table.close_descriptor()
+        self.introduction = b""
+        self.introduced = ""
+
+    def is_running(self) -> bool:
+        """Nobody beats for jobs that cannot be reported any more: others get them after a lease."""
+        return not self._is_wedged
+
+    # ----------------------------------------------------------------------------- beginning
+
+    def __enter__(self) -> Self:
+        if self.session:
+            raise RuntimeError("This worker was entered before: make another one by app.worker().")
+        load_tasks(self._app)
+        self.introduction = self._introduce()
+        self._engine = self._open_engine()
+        waiting = self._engine
+        if not self._is_shared:
+            waiting = self._open_own_engine(has_own_connections=False)
+        self._waiter = WorkerWaiter(waiting, ends_engine=not self._is_shared)
+        self.wakes, woken = open_wake_pair()
+        self._wakes = WakeReceiver(woken)
+        self._loop = asyncio.new_event_loop()
+        self._loop_thread = self._make_thread(self._run_loop, "loop")
+        self._loop_thread.start()
+        self._lifespan = HeldLifespan(self._app.lifespan, on_loss=self._lose_lifespan)
+        try:
+            asyncio.run_coroutine_threadsafe(self._prepare(), self._loop).result()
+        except BaseException:
+            self._stop_loop()
+            self.wakes.close()
+            self._wakes.close()
+            raise
+        contact = Contact(self._engine.location)
+        self._heartbeat = Heartbeat(
+            self._engine if self._is_shared else self._open_own_engine(has_own_connections=True),
+            self._app.settings.lease_ms,
+            living=lambda: [self],
+            on_gone=self._pump.lose_session,
+            on_cancel=self._cancel,
+            contact=contact,
+            ends_engine=not self._is_shared,
+        )
+        self._upkeep = Upkeep(
+            self._engine,
+            living=lambda: [self],
+            on_suspects=_leave_to_others,
+            heartbeat=self._heartbeat,
+            contact=contact,
+            timekeeper=Timekeeper(self._engine, declarations(self._app)),
+            dead_watch=DeadWatch(
+                self._engine,
+                self._app.settings.dead_alert,
+                self._app.settings.dead_alert_growth,
+                sessions=lambda: [self.session],
+                on_alert=lambda alert: call_hooks(self._app.alert_hooks, alert),
+            ),
+            ends_engine=not self._is_shared,
+        )
+        self._heartbeat.start()
+        self._upkeep.start()
+        self._waiter.start()
+        self._tell_left_out()
+        self._pump_thread.start()
+        self._watch.start()
+        return self
+
+    def _introduce(self) -> bytes:
+        """Not before it is entered: a program may fork until then."""
+        options, settings = self._options, self._app.settings
+        began_ms = time_ns() // 1_000_000
+        return add_settings(
+            introduce(options, os.getpid(), options.slots, began_ms, is_solo=False),
+            settings.dead_alert,
+            settings.dead_alert_growth,
+            settings.secret.names,
+        )
+
+    def _tell_left_out(self) -> None:
+        alone = sorted(task.name for task in self._app.tasks.values() if task.runs_alone)
+        if alone:
+            log.warning(
+                "this worker is inside a program and leaves alone what runs in processes of its "
+                "own, for a worker process to run: %s",
+                listed(alone),
+            )
+
+    def _open_engine(self) -> Engine:
+        """One of its own, whose waiting nobody else disturbs; but what is kept in the memory of an
+        engine object is nowhere else."""
+        if self._app not in _SHIELDED:
+            self._app.wrap_engine(shield_engine)  # a task may be interrupted, its enqueue not
+            _SHIELDED.add(self._app)
+        engine = self._app.engine
+        self._is_shared = Capability.MANY_PROCESSES not in engine.capabilities
+        return engine if self._is_shared else self._open_own_engine(has_own_connections=False)
+
+    def _open_own_engine(self, *, has_own_connections: bool) -> Engine:
+        settings = self._app.settings
+        options = EngineOptions(
+            lease_ms=settings.lease_ms,
+            dead_ttl_ms=settings.dead_ttl_ms,
+            has_own_connections=has_own_connections,
+        )
+        return open_engine(settings.url, options)
+
+    async def _prepare(self) -> None:
+        """On the loop, to its end without a pause once the lifespan was entered: whoever hears that
+        it was lost finds a pump to tell."""
+        for task in self._app.tasks.values():
+            task.codec.resolve()  # a task that no call can reach is for a person to see now
+        state = await self._lifespan.enter()
+        crew = self._crew = assemble(
+            self._app,
+            self._engine,
+            self._rota,
+            self.table,
+            self,
+            state,
+            _leave_to_themselves,
+            self._wakes,
+        )
+        pump = self._pump = crew.pump
+        self._pump_thread = self._make_thread(self._run_pump, "pump")
+        pump_watch = PumpWatch(self._pump_thread, pump)
+        self._watch = Watch(
+            crew.line, crew.limits, self.table, LoopWatch(), pump_watch, self._tell_wedged
+        )
+
+    def _run_pump(self) -> None:
+        say_first(self._engine, self.session, self.introduction)
+        self._pump.run()
+
+    def _make_thread(self, target: Callable[[], None], name: str) -> Thread:
+        return Thread(target=target, name=f"windlass-{name}", daemon=True)
+
+    def _run_loop(self) -> None:
+        run_until(lambda: self._is_over.is_set() or self._loop.is_closed(), self._loop)
+
+    # -------------------------------------------------------------------- asked by the pump
+
+    def new_session(self) -> str:
+        if self.session:
+            self._waiter.leave(self.session)
+        self.session = new_session(socket.gethostname(), os.getpid())
+        return self.session
+
+    def see_suspects(self) -> None:
+        _leave_to_others()
+
+    def rest(self, session: str, nonce: str | None) -> None:
+        if nonce is None:
+            self._waiter.leave(session)
+        else:
+            self._waiter.rest(self, Waiter(session, self._rota.plan, nonce))
+
+    def note_loss(self) -> None:
+        self._crew.limits.note_loss()
+
+    def end(self) -> None:
+        self._watch.stop()
+        self._ended.set()
+
+    def end_at_once(self) -> NoReturn:
+        """What runs was handed back. Its threads cannot be ended, and report to nobody; but those
+        that look at their context can see that they are not needed any more."""
+        self.note_loss()
+        raise Drained
+
+    def _cancel(self, session: str, ids: Collection[str]) -> None:
+        if session == self.session:
+            self._pump.cancel_waiting(ids)
+            self._crew.limits.cancel(ids)
+
+    def _lose_lifespan(self) -> None:
+        self._pump.drain()
+
+    def _tell_wedged(self, text: str) -> None:
+        self._is_wedged = True
+        log.error("the worker inside this process reports nothing any more, %s", text)
+        self._ended.set()
+
+    # --------------------------------------------------------------------------------- ending
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        impatience: KeyboardInterrupt | None = None
+        self._pump.drain()
+        try:
+            has_ended = self._ended.wait(self._app.settings.shutdown_grace_ms / 1000)
+        except KeyboardInterrupt as interrupt:  # hand back now, and take leave all the same
+            has_ended, impatience = False, interrupt
+        if not has_ended:
+            self._pump.hand_back()
+            self._ended.wait(CLOSE_S)
+        self._take_leave()
+        if impatience is not None and error is None:
+            raise impatience
+
+    def _take_leave(self) -> None:
+        self._lifespan.leave(LEAVE_S)
+        self._waiter.stop(CLOSE_S)
+        self._heartbeat.stop(CLOSE_S)
+        self._upkeep.close(Closing(self.session, (), "the end of its program"))
+        self._upkeep.stop(CLOSE_S)
+        for runner in self._crew.runners:
+            runner.close()
+        self._crew.limits.close()
+        self._watch.stop()
+        self._stop_loop()
+        self.wakes.close()
+        self._pump_thread.join(CLOSE_S)
+        if not self._pump_thread.is_alive():
+            self._wakes.close()
+
+    def _stop_loop(self) -> None:
+        """Coroutines that go on were handed back, or were left behind by jobs."""
+        ending = asyncio.run_coroutine_threadsafe(_cancel_others(), self._loop)
+        with suppress(TimeoutError):
+            ending.result(CANCEL_S)
+        self._is_over.set()
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._loop_thread.join(CLOSE_S)
+        if not self._loop_thread.is_alive():
+            self._loop.close()
+
+
+async def _cancel_others() -> None:
+    others = asyncio.all_tasks() - {asyncio.current_task()}
+    for task in others:
+        task.cancel()
+    await asyncio.gather(*others, return_exceptions=True)
+
+
+def _leave_to_themselves() -> None:
+    """Nobody can end what goes on long after its time-out: it is a part of this process."""
+
+
+def _leave_to_others() -> None:
+    """Jobs that must run alone need a process of their own."""

@@ -1,0 +1,1 @@
+"""Fetching: claim jobs from the engine, and report what became of them."""

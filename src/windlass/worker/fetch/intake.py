@@ -1,0 +1,66 @@
+"""What becomes of claims that arrive: most get in line; others are not for this child."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable, Mapping
+from logging import getLogger
+from typing import Any
+
+from windlass.engine.contract import Claim, Outcome, Released, Unroutable
+from windlass.task import Task
+from windlass.worker.logs.throttle import Notices
+from windlass.worker.run.slot_queue import Line
+
+log = getLogger("windlass.worker")
+
+
+class Intake:
+    """Used by the pump, or in its place. What is sent away is one more outcome to report."""
+
+    def __init__(
+        self,
+        tasks: Mapping[str, Task[..., Any]],
+        line: Line,
+        outcomes: deque[Outcome],
+        *,
+        is_solo: bool,
+    ) -> None:
+        self._tasks = tasks
+        self._line = line
+        self._outcomes = outcomes
+        self._is_solo = is_solo
+        self._notices = Notices()
+        self.has_sent_away = False  # jobs that must run alone
+
+    def receive(self, claims: Iterable[Claim]) -> None:
+        known = []
+        for claim in claims:
+            task = self._tasks.get(claim.task)
+            if task is None:
+                self._outcomes.append(Unroutable(id=claim.id, token=claim.token))
+                self._tell_unknown(claim.task)
+            elif task.runs_alone and not self._is_solo:
+                self._send_away(claim)
+            else:
+                known.append((claim, task))
+        self._line.offer(known)
+
+    def release(self, claims: Iterable[Claim]) -> None:
+        """Give back claims that have not started."""
+        for claim in claims:
+            self._outcomes.append(Released(id=claim.id, token=claim.token, started=False))
+
+    def _send_away(self, claim: Claim) -> None:
+        """Only a task tells whether it must run alone, and the engine does not know tasks: so the
+        first worker that claims such a job marks it."""
+        outcome = Released(id=claim.id, token=claim.token, started=False, alone=True)
+        self._outcomes.append(outcome)
+        self.has_sent_away = True
+
+    def _tell_unknown(self, task: str) -> None:
+        if self._notices.is_due(task):
+            log.warning(
+                "task %s is not known to this app: its jobs are kept for a worker that knows it",
+                task,
+            )

@@ -1,0 +1,89 @@
+"""What a session says of itself, for `windlass workers` and for whoever else wants to know.
+
+Stored with the engine, and read by other versions: unknown fields are left out, and every field has
+a default. Nothing secret belongs here.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+from contextlib import suppress
+
+import msgspec
+
+from windlass.core.distribution import installed_version
+from windlass.engine.contract import Beat, Engine
+from windlass.errors import EngineError
+from windlass.worker.ipc.process_identity import machine, start_of
+from windlass.worker.options import WorkerOptions
+
+
+class Introduction(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """Of one child, or of a worker inside another program."""
+
+    host: str = ""
+    worker: int = 0  # the pid of the supervisor
+    child: int = 0  # and of the process in which jobs run
+    #: By which the two are known from others that have the same pids: see `process_identity`.
+    machine: str = ""
+    worker_start: int = 0
+    child_start: int = 0
+    app: str = ""
+    queues: tuple[str, ...] = ()  # every queue when empty
+    labels: tuple[str, ...] = ()
+    slots: int = 0
+    is_solo: bool = False
+    started_ms: int = 0  # when the worker was, by the clock of that machine
+    version: str = ""
+    dead_alert: int = 0  # beyond which its worker alerts; 0 never
+    dead_alert_growth: int = 0
+    keys: tuple[str, ...] = ()  # names of those that its app has
+
+    def pack(self) -> bytes:
+        return msgspec.json.encode(self)
+
+    @classmethod
+    def unpack(cls, data: bytes) -> Introduction:
+        """Bytes that are none of ours say nothing."""
+        try:
+            return msgspec.json.decode(data, type=cls)
+        except msgspec.MsgspecError:
+            return cls()
+
+
+def introduce(
+    options: WorkerOptions, child: int, slots: int, started_ms: int, *, is_solo: bool
+) -> bytes:
+    return Introduction(
+        host=socket.gethostname(),
+        worker=os.getpid(),
+        child=child,
+        machine=machine(),
+        worker_start=start_of(os.getpid()),
+        child_start=start_of(child),
+        app=options.app,
+        queues=options.queues,
+        labels=options.labels,
+        slots=slots,
+        is_solo=is_solo,
+        started_ms=started_ms,
+        version=installed_version(),
+    ).pack()
+
+
+def add_settings(
+    introduction: bytes, dead_alert: int, dead_alert_growth: int, keys: tuple[str, ...] = ()
+) -> bytes:
+    """The same with what is known once the app is loaded."""
+    known = Introduction.unpack(introduction)
+    return msgspec.structs.replace(
+        known, dead_alert=dead_alert, dead_alert_growth=dead_alert_growth, keys=keys
+    ).pack()
+
+
+def say_first(engine: Engine, session: str, introduction: bytes) -> None:
+    """Introduce a session before it claims, so that a worker that dies with its first job is known.
+    When the engine is away, a beat does it later."""
+    with suppress(EngineError):
+        engine.beat([Beat(session=session, info=introduction)])

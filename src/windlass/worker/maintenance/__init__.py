@@ -1,0 +1,1 @@
+"""Maintenance that any worker does for all: schedules, dead letters, lost jobs."""

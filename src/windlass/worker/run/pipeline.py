@@ -1,0 +1,390 @@
+"""Running one claim and deciding its fate, in small steps over one record.
+
+1. Open the envelope. Bytes that are none are buried; a newer format is left to newer workers.
+2. Choose the policy: the task's, else the app's, at the job's own pace if it has one; and likewise
+   the time-out.
+3. Check the budgets: a job with nothing left is buried, and its code does not run.
+4. Build the context.
+5. Decode the arguments by the annotations of the function as it is now. Bytes that do not decode,
+   and values that are refused as such (`TypeError`, `ValueError`), are buried: the same bytes fail
+   in the same way again. Any other error is a failed attempt: a lost connection may come back.
+6. Call the function, inside the middleware; whatever they raise is this job's failure and nobody
+   else's.
+7. Encode the result.
+8. Decide on a failure: put off, retried, or given up. A run that was interrupted has timed out, or
+   was cancelled.
+
+Steps 1 to 5 are `prepare`, the others `run` and its twin for coroutines. Code of the user runs in
+most of them (types that are rebuilt, predicates, `__str__`) and may raise anything, even what is no
+`Exception`; every claim ends in an outcome all the same. What escapes is for the runners to catch,
+and for `conclude_escape` to judge.
+"""
+
+from __future__ import annotations
+
+from asyncio import CancelledError
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from functools import partial
+from logging import getLogger
+from random import Random
+from typing import Any, NamedTuple
+
+import msgspec
+
+from windlass.around import Middleware, Surrounded
+from windlass.context import Context, running
+from windlass.core.durations import describe_ms
+from windlass.core.failures import FailureText, clear_frames
+from windlass.core.foreign_words import explain_raise
+from windlass.core.plurals import count
+from windlass.core.queues.labels import queue_of
+from windlass.core.retry import GiveUp, Retry
+from windlass.core.serialization.codec import check_size
+from windlass.core.serialization.envelope import NO_OVERRIDES, Overrides
+from windlass.core.signals import Interrupted, Interruption, Snooze
+from windlass.core.states import (
+    MAX_INTERRUPTIONS,
+    MAX_LOSSES,
+    Counters,
+    Reason,
+    is_mismatched_for_good,
+)
+from windlass.engine.contract import (
+    Buried,
+    Claim,
+    Outcome,
+    Released,
+    Retried,
+    Snoozed,
+    Succeeded,
+    Unroutable,
+)
+from windlass.errors import (
+    ArgumentMismatch,
+    DecodeError,
+    NewerFormat,
+    TimedOut,
+    UnreadableHere,
+)
+from windlass.packing import PLAIN, Packing
+from windlass.settings import Settings
+from windlass.task import Task
+from windlass.worker.logs.dead_letter import tell_burial
+from windlass.worker.logs.throttle import Notices
+from windlass.worker.run.interrupts import ThreadGuard
+
+log = getLogger("windlass.worker")
+
+#: When an attempt that ended outside the task's own code is tried again.
+ESCAPE_DELAY_MS = 1_000
+
+#: Instead of a delay: there is no next attempt.
+NO_RETRY = -1
+
+_INTERRUPTED = "its process ended before it was reported"
+
+
+class Rules(NamedTuple):
+    """What holds for a run."""
+
+    policy: Retry
+    result_ttl_ms: int
+    timeout_ms: int  # 0 is without end
+
+
+class Run(msgspec.Struct, frozen=True, gc=False):
+    """A claim that can be started."""
+
+    claim: Claim
+    task: Task[..., Any]
+    policy: Retry
+    result_ttl_ms: int
+    timeout_ms: int  # 0 is without end
+    args: tuple[Any, ...]
+    kwargs: dict[str, Any]
+    context: Context
+    delay_if_killed_ms: int  # until the next attempt, if its process is ended for it
+
+
+class Execution:
+    """Turns claims into outcomes. Used by all the slots of a child at once; `report_progress` is
+    told of the progress of the job under a claim, and `leave` of tasks whose calls do not fit;
+    `state` is what the lifespan gave."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        report_progress: Callable[[Claim, bytes], None],
+        leave: Callable[[str], None],
+        middleware: Sequence[Middleware] = (),
+        state: object = None,
+        packing: Packing = PLAIN,
+    ) -> None:
+        self._settings = settings
+        self._packing = packing
+        self._report_progress = report_progress
+        self._leave = leave
+        self._middleware = middleware
+        self._state = state
+        self._random = Random()
+        self._rules: dict[Task[..., Any], Rules] = {}
+        self._notices = Notices()
+
+    # -------------------------------------------------------------------------------- preparing
+
+    def prepare(self, claim: Claim, task: Task[..., Any]) -> Run | Outcome:
+        """Everything before the function's own code; an outcome when there is nothing to call."""
+        rules = self._rules.get(task) or self._learn(task)
+        policy, ttl_ms, timeout_ms = rules
+        context = None
+        try:
+            envelope = self._packing.unpack_call(claim.payload, claim.task)
+            if envelope.options != NO_OVERRIDES:
+                policy, ttl_ms, timeout_ms = _overridden(rules, envelope.options)
+            had = claim.counters
+            # If every start was an attempt, and one is left, there is nothing else to look at.
+            if had.starts != had.attempt or had.attempt > policy.max_attempts:
+                spent = self._find_spent_budget(had, policy)
+                if spent is not None:
+                    return self._bury_unstarted(claim, *spent)
+            context = Context(
+                job_id=claim.id,
+                task=claim.task,
+                queue=queue_of(claim.queue),
+                attempt=had.attempt,
+                max_attempts=policy.max_attempts,
+                sink=partial(self._report_progress, claim),
+                state=self._state,
+                headers=envelope.headers,
+            )
+            args, kwargs = task.codecs[envelope.codec].decode(bytes(envelope.call))
+        except NewerFormat as error:
+            return self._leave_to_others(claim, error)
+        except (ArgumentMismatch, UnreadableHere) as error:
+            if is_mismatched_for_good(claim.counters.strays):
+                return self._bury_unstarted(claim, Reason.UNDECODABLE, FailureText.of(error))
+            return self._leave_to_others(claim, error)
+        except (DecodeError, TypeError, ValueError) as error:
+            return self._bury_unstarted(claim, Reason.UNDECODABLE, FailureText.of(error))
+        except BaseException as error:  # noqa: BLE001  # of code that rebuilds values: it may pass
+            if context is None:
+                return self.conclude_escape(claim, error, policy.max_attempts)
+            run = Run(claim, task, policy, ttl_ms, timeout_ms, (), {}, context, NO_RETRY)
+            return self._conclude_failure(run, error)
+        first = (context,) if task.takes_context else ()
+        delay_ms = self._delay_if_killed_ms(policy, claim, timeout_ms) if timeout_ms else NO_RETRY
+        args = (*first, *args)
+        return Run(claim, task, policy, ttl_ms, timeout_ms, args, kwargs, context, delay_ms)
+
+    def _leave_to_others(self, claim: Claim, error: DecodeError) -> Outcome:
+        """Another worker may be able to run it: one with a newer or an older version of the app, or
+        with the secret or codec that is missing here."""
+        self._leave(claim.task)
+        if self._notices.is_due(claim.task):
+            _tell_left(claim.task, error)
+        return Unroutable(id=claim.id, token=claim.token)
+
+    def _learn(self, task: Task[..., Any]) -> Rules:
+        """What the task says comes before what the app says."""
+        usual, ttl_ms, timeout_ms = self._settings, task.result_ttl_ms, task.timeout_ms
+        rules = self._rules[task] = Rules(
+            task.retry or usual.retry,
+            usual.result_ttl_ms if ttl_ms is None else ttl_ms,
+            usual.timeout_ms if timeout_ms is None else timeout_ms,
+        )
+        return rules
+
+    def _delay_if_killed_ms(self, policy: Retry, claim: Claim, timeout_ms: int) -> int:
+        """Decided beforehand, because later nobody may be there to do it; and without a predicate,
+        which would be asked about an error that has not happened."""
+        attempt = claim.counters.attempt
+        decision = policy.decide(_timed_out(timeout_ms), attempt, self._random, ask=False)
+        return NO_RETRY if isinstance(decision, GiveUp) else decision.delay_ms
+
+    def _find_spent_budget(self, had: Counters, policy: Retry) -> tuple[Reason, FailureText] | None:
+        """The first budget of which nothing is left. The attempt counts the claim under way."""
+        failed = had.attempt - 1
+        budgets = (
+            (Reason.EXHAUSTED, failed, policy.max_attempts, f"{failed} failed attempts"),
+            (Reason.CRASHED, _crashes(had), self._settings.max_crashes, _tell_crashes(had)),
+            (Reason.LOST, had.losses, MAX_LOSSES, f"{had.losses} losses of its worker"),
+            (
+                Reason.EXHAUSTED,
+                had.interruptions,
+                MAX_INTERRUPTIONS,
+                f"{had.interruptions} interruptions: {_INTERRUPTED}",
+            ),
+        )
+        for reason, spent, budget, what in budgets:
+            if spent >= budget:
+                return reason, FailureText(message=f"{what}, and {budget} are allowed")
+        return None
+
+    # ---------------------------------------------------------------------------------- running
+
+    def run(self, run: Run, guard: ThreadGuard) -> Outcome:
+        running.set(run.context)
+        try:
+            try:
+                guard.lower_shield()
+                if self._middleware:
+                    with Surrounded(self._middleware, run.context):
+                        value = run.task.function(*run.args, **run.kwargs)
+                else:
+                    value = run.task.function(*run.args, **run.kwargs)
+            finally:
+                try:
+                    guard.end()
+                except Interrupted:  # it came too late, and there is no second one
+                    guard.end()
+        except BaseException as error:  # noqa: BLE001  # even SystemExit is the failure of one job
+            return self._conclude_failure(run, error)
+        return self._conclude_success(run, value)
+
+    async def run_async(self, run: Run) -> Outcome:
+        running.set(run.context)
+        try:
+            if self._middleware:
+                with Surrounded(self._middleware, run.context):
+                    value = await run.task.function(*run.args, **run.kwargs)
+            else:
+                value = await run.task.function(*run.args, **run.kwargs)
+        except BaseException as error:  # noqa: BLE001  # even SystemExit is the failure of one job
+            return self._conclude_failure(run, error)
+        return self._conclude_success(run, value)
+
+    # --------------------------------------------------------------------------------- deciding
+
+    def _conclude_success(self, run: Run, value: object) -> Outcome:
+        claim = run.claim
+        try:
+            codec = run.task.codec
+            result = codec.encode_result(value)
+            result = self._packing.pack_result(
+                codec.mark, result, claim.task, claim.id, claim.payload
+            )
+            check_size(result, self._settings.max_payload, f"The result of {claim.task}")
+        except BaseException as error:  # noqa: BLE001  # a value may raise anything when it is looked at
+            return self._bury(run, Reason.BAD_RESULT, FailureText.of(error))
+        stored = result if run.result_ttl_ms else None
+        return Succeeded(
+            id=claim.id, token=claim.token, result=stored, result_ttl_ms=run.result_ttl_ms
+        )
+
+    def _conclude_failure(self, run: Run, error: BaseException) -> Outcome:
+        try:
+            return self._judge(run, error)
+        except BaseException as slip:  # noqa: BLE001  # of a predicate, or of the error's own class
+            return self.conclude_escape(run.claim, slip, run.policy.max_attempts)
+        finally:
+            clear_frames(error)  # also of what makes no text, as a snooze
+
+    def conclude_escape(
+        self, claim: Claim, error: BaseException, max_attempts: int | None = None
+    ) -> Outcome:
+        """The last resort, for an error outside the task's own code: an attempt that failed.
+        Without the policy at hand the app's own number of attempts bounds it."""
+        text = FailureText.of(error)
+        packed = self._pack(claim, text)
+        with suppress(BaseException):  # a handler of the app may be what fails
+            log.error(
+                "job %s of task %s failed beside its code: %s", claim.id, claim.task, text.name
+            )
+        if claim.counters.attempt < (max_attempts or self._settings.retry.max_attempts):
+            return Retried(id=claim.id, token=claim.token, delay_ms=ESCAPE_DELAY_MS, error=packed)
+        return Buried(id=claim.id, token=claim.token, reason=Reason.EXHAUSTED, error=packed)
+
+    def _judge(self, run: Run, error: BaseException) -> Outcome:
+        claim = run.claim
+        if isinstance(error, Snooze):
+            return self._snooze(run, error)
+        if isinstance(error, Interrupted | CancelledError):
+            cause = run.context.interruption
+            if cause is Interruption.CANCELLED:
+                return _give_up_cancelled(claim)
+            if cause is Interruption.TIMED_OUT:
+                error = _timed_out(run.timeout_ms, error)
+        explain_raise(error)
+        # The verdict comes first: a predicate that fails adds a note to the error.
+        decision = run.policy.decide(error, claim.counters.attempt, self._random)
+        text = FailureText.of(error)
+        if isinstance(decision, GiveUp):
+            is_over = isinstance(error, TimedOut)
+            return self._bury(run, Reason.TIMED_OUT if is_over else decision.reason, text)
+        log.warning(
+            "job %s of task %s failed in attempt %d of %d (%s), again in %s",
+            claim.id,
+            claim.task,
+            claim.counters.attempt,
+            run.policy.max_attempts,
+            text.name,
+            describe_ms(decision.delay_ms),
+        )
+        packed = self._pack(claim, text)
+        return Retried(id=claim.id, token=claim.token, delay_ms=decision.delay_ms, error=packed)
+
+    def _snooze(self, run: Run, snooze: Snooze) -> Outcome:
+        claim, had = run.claim, run.claim.counters.snoozes
+        if had < self._settings.max_snoozes:
+            return Snoozed(id=claim.id, token=claim.token, delay_ms=snooze.delay_ms)
+        message = f"put itself off once more after {had} times, and no more are allowed"
+        return self._bury(run, Reason.SNOOZED_OUT, FailureText(message=message))
+
+    def _bury(self, run: Run, reason: Reason, text: FailureText) -> Outcome:
+        tell_burial(run.claim.id, run.claim.task, reason, text)
+        error = self._pack(run.claim, text)
+        return Buried(id=run.claim.id, token=run.claim.token, reason=reason, error=error)
+
+    def _bury_unstarted(self, claim: Claim, reason: Reason, text: FailureText) -> Outcome:
+        tell_burial(claim.id, claim.task, reason, text)
+        error = self._pack(claim, text)
+        return Buried(id=claim.id, token=claim.token, reason=reason, error=error, started=False)
+
+    def _pack(self, claim: Claim, text: FailureText) -> bytes:
+        return self._packing.pack_failure(text, claim.task, claim.id, claim.payload)
+
+
+def _overridden(rules: Rules, own: Overrides) -> Rules:
+    """What the caller chose comes before what the task says."""
+    policy, ttl_ms, timeout_ms = rules
+    return Rules(
+        policy if own.retry is None else policy.paced_by(Retry.from_data(own.retry)),
+        ttl_ms if own.result_ttl_ms is None else own.result_ttl_ms,
+        timeout_ms if own.timeout_ms is None else own.timeout_ms,
+    )
+
+
+def _tell_left(task: str, error: DecodeError) -> None:
+    if isinstance(error, UnreadableHere):
+        log.warning("a job of task %s is kept for workers that can read it: %s", task, error)
+    else:
+        log.warning("a job of task %s is kept for workers of another version: %s", task, error)
+
+
+def _crashes(had: Counters) -> int:
+    """A job that has crashed alone and was interrupted before is taken to have done that too: then
+    it was one of several that ran when their process died."""
+    return had.crashes + 1 if had.crashes and had.interruptions else had.crashes
+
+
+def _tell_crashes(had: Counters) -> str:
+    told = f"{count(had.crashes, 'crash', 'crashes')} of its process"
+    if _crashes(had) == had.crashes:
+        return told
+    return f"{told}, and an interruption before, which counts as one"
+
+
+def _timed_out(timeout_ms: int, error: BaseException | None = None) -> TimedOut:
+    """With where the task was when it was interrupted, if that is known."""
+    message = f"The job ran for longer than its time-out, {describe_ms(timeout_ms)}."
+    timed_out = TimedOut(message, timeout_ms=timeout_ms)
+    timed_out.__cause__ = error
+    return timed_out
+
+
+def _give_up_cancelled(claim: Claim) -> Outcome:
+    """Handed back, which ends it as cancelled. If somebody has revived it in between, it is run
+    again, and not lost by a wish that is not valid any more."""
+    log.info("job %s of task %s was cancelled while it ran", claim.id, claim.task)
+    return Released(id=claim.id, token=claim.token, started=True)

@@ -1,0 +1,211 @@
+"""The line between the pump and the runners: claims that wait, and the slots in which they run.
+
+The pump puts claims at the end. A runner takes the next one at the moment it starts it, never
+before, so that what waits can be taken back: when it has waited for too long, when the worker is
+stopping, when the session is gone. There are two kinds of runner, threads and the event loop, and
+one number of slots for both.
+
+While more claims wait than there are slots, the jobs are so short that one thread ends them as fast
+as ten would that take the interpreter from one another. So only one is woken then; when nothing has
+ended for a moment, `press` wakes the others.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Collection, Sequence
+from enum import IntEnum
+from threading import Lock
+from time import monotonic
+from typing import Any
+
+import msgspec
+
+from windlass.engine.contract import Claim
+from windlass.task import Task
+from windlass.worker.run.lease import Lease
+
+
+class Kind(IntEnum):
+    """What runs a task."""
+
+    THREAD = 0
+    LOOP = 1
+
+
+class Waiting(msgspec.Struct, frozen=True, gc=False):
+    """A claim that has not started."""
+
+    claim: Claim
+    task: Task[..., Any]
+    order: int
+    since: float
+
+
+class Started(msgspec.Struct, frozen=True, gc=False):
+    """A claim that occupies a slot."""
+
+    slot: int
+    claim: Claim
+    task: Task[..., Any]
+    since: float
+    owner: int  # the thread that ends it; 0 for the event loop
+
+
+class Line:
+    """Every method may be called from any thread."""
+
+    def __init__(self, slots: int, lease: Lease) -> None:
+        self.slots = slots
+        self.ended = 0  # so many have freed their slot
+        self._lease = lease
+        self._lock = Lock()
+        self._waiting: tuple[deque[Waiting], deque[Waiting]] = (deque(), deque())
+        self._free = list(range(slots - 1, -1, -1))
+        self._started: list[Started | None] = [None] * slots
+        self._at_work = [0, 0]  # how many slots runners of each kind have
+        self.offered = 0  # so many have been put in line
+        self._hints: list[Callable[[int], None]] = [_ignore, _ignore]
+
+    def serve(self, kind: Kind, hint: Callable[[int], None]) -> None:
+        """`hint(count)` is called when that many claims of a kind may be startable."""
+        self._hints[kind] = hint
+
+    # ------------------------------------------------------------------------------- the pump
+
+    def offer(self, claims: Sequence[tuple[Claim, Task[..., Any]]]) -> None:
+        """Put claims at the end of the line, in this order."""
+        now = monotonic()
+        with self._lock:
+            for claim, task in claims:
+                kind = Kind.LOOP if task.is_async else Kind.THREAD
+                waiting = Waiting(claim, task, self.offered, now)
+                # In this order no exception that is sent into this thread comes between the two.
+                self.offered += 1
+                self._waiting[kind].append(waiting)
+            counts = self._startable()
+        self._hint(counts)
+
+    def take_back(self, since: float) -> list[Claim]:
+        """Remove the claims that have waited from this moment, or from before."""
+        taken = []
+        with self._lock:
+            for waiting in self._waiting:
+                while waiting and waiting[0].since <= since:
+                    taken.append(waiting.popleft().claim)
+            counts = self._startable() if taken else (0, 0)
+        # What was taken back may have stood in front of something that can start.
+        self._hint(counts)
+        return taken
+
+    def take_out(self, ids: Collection[str]) -> list[Claim]:
+        """Remove the claims of these jobs."""
+        taken: list[Claim] = []
+        with self._lock:
+            for kind, waiting in enumerate(self._waiting):
+                kept = [entry for entry in waiting if entry.claim.id not in ids]
+                taken += (entry.claim for entry in waiting if entry.claim.id in ids)
+                self._waiting[kind].clear()
+                self._waiting[kind].extend(kept)
+            counts = self._startable() if taken else (0, 0)
+        self._hint(counts)
+        return taken
+
+    def press(self) -> None:
+        """Have every free slot taken for which a claim waits."""
+        with self._lock:
+            counts = self._startable(spare=False)
+        self._hint(counts)
+
+    def has_plenty(self) -> bool:
+        """Whether more claims wait than there are slots."""
+        return len(self._waiting[Kind.THREAD]) > self.slots
+
+    def is_sparing(self) -> bool:
+        """Whether slots are free for which claims wait."""
+        return bool(self._free) and bool(self._waiting[Kind.THREAD])
+
+    def room(self, look_ahead: int) -> int:
+        """How many more claims may be in hand."""
+        return self.slots + look_ahead - self.in_hand()
+
+    def in_hand(self) -> int:
+        with self._lock:
+            return self.busy() + len(self._waiting[0]) + len(self._waiting[1])
+
+    def waiting_since(self) -> float | None:
+        """Since when the first in line has been waiting."""
+        with self._lock:
+            return min((waiting[0].since for waiting in self._waiting if waiting), default=None)
+
+    def busy(self) -> int:
+        """How many slots are in use."""
+        return self.slots - len(self._free)
+
+    def running(self) -> list[Claim]:
+        return [started.claim for started in self._started if started is not None]
+
+    def started(self) -> list[Started]:
+        return [started for started in self._started if started is not None]
+
+    def longest_running_s(self) -> float:
+        now = monotonic()
+        return max((now - started.since for started in self._started if started), default=0.0)
+
+    # ---------------------------------------------------------------------------- the runners
+
+    def begin(self, kind: Kind, owner: int = 0) -> Started | None:
+        """Take the next claim of a kind into a free slot."""
+        with self._lock:
+            started = self._begin(kind, monotonic(), owner)
+            others = 0 if started else self._others(kind)
+        if others:
+            self._hints[1 - kind](others)
+        return started
+
+    def follow(self, kind: Kind, ended: Started, now: float) -> Started | None:
+        """Free a slot, and take the next claim of a kind."""
+        with self._lock:
+            self.ended += 1
+            self._started[ended.slot] = None
+            self._free.append(ended.slot)
+            self._at_work[kind] -= 1
+            started = self._begin(kind, now, ended.owner)
+            others = 0 if started else self._others(kind)
+        if others:
+            self._hints[1 - kind](others)
+        return started
+
+    def _begin(self, kind: Kind, now: float, owner: int) -> Started | None:
+        own, other = self._waiting[kind], self._waiting[1 - kind]
+        if not own or not self._free or not self._lease.is_held(now):
+            return None
+        # The last free slot belongs to whoever is first in line, whatever runs it.
+        if other and len(self._free) == 1 and other[0].order < own[0].order:
+            return None
+        entry, slot = own.popleft(), self._free.pop()
+        started = Started(slot, entry.claim, entry.task, now, owner)
+        self._started[slot] = started
+        self._at_work[kind] += 1
+        return started
+
+    # ---------------------------------------------------------------------------------- hints
+
+    def _others(self, kind: Kind) -> int:
+        return min(len(self._waiting[1 - kind]), len(self._free))
+
+    def _startable(self, *, spare: bool = True) -> tuple[int, int]:
+        free = len(self._free)
+        threads, coroutines = len(self._waiting[0]), len(self._waiting[1])
+        if spare and self.has_plenty():
+            threads = 0 if self._at_work[Kind.THREAD] else 1
+        return min(threads, free), min(coroutines, free)
+
+    def _hint(self, counts: tuple[int, int]) -> None:
+        for kind, count in enumerate(counts):
+            if count:
+                self._hints[kind](count)
+
+
+def _ignore(count: int) -> None:
+    """Nobody serves this kind yet."""

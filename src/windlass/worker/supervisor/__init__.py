@@ -1,0 +1,1 @@
+"""The supervisor: the process that starts, watches and replaces the children of a worker."""

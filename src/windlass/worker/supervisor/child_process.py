@@ -1,0 +1,196 @@
+"""One child, seen from the supervisor: its process, its channel and its slot table."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from functools import partial
+from pathlib import Path
+from random import uniform
+from time import monotonic
+
+from windlass.core.sizes import describe_bytes
+from windlass.engine.contract import Retried
+from windlass.worker.ipc.channel import BufferedChannel, Command, Report, Start, open_pair
+from windlass.worker.ipc.session_info import introduce
+from windlass.worker.ipc.shared_memory import SlotTable
+from windlass.worker.ipc.wake_socket import WakeSender, open_wake_pair
+from windlass.worker.options import WorkerOptions
+
+#: With the default of 5 ms, one thread that computes makes every step of the others wait that long:
+#: a task in a child, upkeep in the supervisor while a job is handed off.
+SWITCH_INTERVAL_S = 0.0005
+#: Some children are replaced when they have reached this share of a limit, others later.
+LEAST_SHARE = 0.9
+#: How long a program that knows the memory of a process may take to tell it, in seconds.
+ASK_S = 1.0
+#: In what the system counts the memory that a process had at most.
+_MAXRSS_UNIT = 1 if sys.platform == "darwin" else 1024
+
+
+class ChildProcess:
+    """A fresh interpreter, never a fork: it shares nothing with the supervisor but what is passed
+    to it here."""
+
+    def __init__(self, options: WorkerOptions, worker_started_ms: int, *, is_solo: bool) -> None:
+        self.is_solo = is_solo
+        self.session = ""  # until it has one
+        self.was_killed = False
+        self.is_retiring = False  # it is being replaced, and is beside the number asked for
+        self.is_patient = False  # and may take its time for that
+        self.has_heard = False  # that it is to drain
+        self.has_limits = False  # runs in it may go too far
+        self.disowned: set[int] = set()  # runs whose jobs were taken from it, by generation
+        self.retries: list[tuple[float, Retried]] = []  # to be reported when it is gone, and since
+        self.failure: str | None = None
+        self._peak_bytes = 0  # the most memory it had, known when it has ended
+        self.started_at = monotonic()
+        self.share = uniform(LEAST_SHARE, 1.0)
+        slots = 1 if is_solo else options.slots
+        self.table = SlotTable.create(slots)
+        self.channel: BufferedChannel[Report]
+        self.wakes: WakeSender
+        self.on_unsent: Callable[[], None] | None = None  # called when a message waits for room
+        try:
+            self._process = self._start()
+        finally:
+            self.table.close_descriptor()
+        self.introduction = introduce(options, self.pid, slots, worker_started_ms, is_solo=is_solo)
+        self.introduced = ""  # the session that the engine knows it by
+        self.tell(Start(options, slots, is_solo, self.introduction))
+
+    def _start(self) -> subprocess.Popen[bytes]:
+        """A start that fails is tried again and again: no descriptor may be left behind."""
+        self.channel, theirs = open_pair()
+        self.wakes, woken = open_wake_pair()
+        try:
+            with theirs, woken:
+                return _start(theirs.fileno(), self.table.descriptor, woken.fileno())
+        except BaseException:
+            self.close_channels()
+            raise
+
+    @property
+    def pid(self) -> int:
+        return self._process.pid
+
+    def close_channels(self) -> None:
+        self.channel.close()
+        self.wakes.close()
+
+    def tell(self, command: Command) -> None:
+        """A child that is gone, or does not listen, is dealt with by other means."""
+        self._send(partial(self.channel.send, command))
+
+    def tell_rest(self) -> None:
+        """Send what there was no room for."""
+        self._send(self.channel.flush)
+
+    def _send(self, send: Callable[[], None]) -> None:
+        try:
+            send()
+        except OSError:
+            return
+        if self.channel.has_unsent and self.on_unsent is not None:
+            self.on_unsent()
+
+    def has_ended(self) -> bool:
+        """Asked of the system here and not of `subprocess`, which would throw away what the child
+        has used."""
+        if self._process.returncode is None:
+            with suppress(ChildProcessError):
+                pid, status, usage = os.wait4(self.pid, os.WNOHANG)
+                if pid:
+                    self._process.returncode = os.waitstatus_to_exitcode(status)
+                    self._peak_bytes = usage.ru_maxrss * _MAXRSS_UNIT
+        return self._process.poll() is not None
+
+    def is_running(self) -> bool:
+        """Whether it does anything: it has neither ended nor been stopped by a signal."""
+        return self._process.returncode is None and not _is_stopped(self.pid)
+
+    def memory(self) -> int | None:
+        """The resident memory, in bytes; None when it has ended, or nobody knows."""
+        return None if self._process.returncode is not None else _memory_of(self.pid)
+
+    def kill(self) -> None:
+        """On purpose: whatever runs in it is not to blame."""
+        self.was_killed = True
+        self._process.kill()
+
+    def cause(self) -> str:
+        """What ended it, in words. To a signal belongs the memory, for which the system may have
+        sent it."""
+        code = self._process.returncode
+        if code >= 0:
+            return f"exit code {code}"
+        return f"{_name_signal(-code)}, at up to {describe_bytes(self._peak_bytes)} of memory"
+
+    def suspects(self) -> tuple[str, ...]:
+        """The jobs whose code ran when it ended. If one of them had gone too far before, that one
+        has lost its job, and the others are not to blame."""
+        return () if self.was_killed or self.disowned else tuple(self.table.occupied())
+
+
+def _start(control: int, table: int, wakes: int) -> subprocess.Popen[bytes]:
+    with _unheard(signal.SIGINT):
+        return subprocess.Popen(
+            [
+                sys.executable,
+                "-m",
+                "windlass.worker.child.main",
+                str(control),
+                str(table),
+                str(wakes),
+                str(os.getpid()),
+            ],
+            stdin=subprocess.DEVNULL,
+            pass_fds=(control, table, wakes),
+        )
+
+
+@contextmanager
+def _unheard(number: signal.Signals) -> Iterator[None]:
+    """Put off a signal, here and for what is started: a terminal sends Ctrl-C to a child too, which
+    would be met by its imports. It hears of it again when it has a handler."""
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {number})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+def _name_signal(number: int) -> str:
+    try:
+        return f"signal {number} ({signal.Signals(number).name})"
+    except ValueError:
+        return f"signal {number}"
+
+
+def _is_stopped(pid: int) -> bool:
+    """Whether a signal stopped it. Where there is no /proc nobody knows, and it counts as no."""
+    try:
+        status = Path(f"/proc/{pid}/stat").read_bytes()
+    except OSError:
+        return False
+    # The name of the program, in parentheses, may contain anything; the state comes after it.
+    return status.rpartition(b")")[2].split()[:1] in ([b"T"], [b"t"])
+
+
+def _memory_of(pid: int) -> int | None:
+    with suppress(OSError, ValueError, IndexError):
+        pages = int(Path(f"/proc/{pid}/statm").read_bytes().split()[1])
+        return pages * os.sysconf("SC_PAGE_SIZE")
+    return None if Path("/proc/self/statm").exists() else _ask_memory_of(pid)
+
+
+def _ask_memory_of(pid: int) -> int | None:
+    """Where there is no /proc, as on macOS."""
+    with suppress(OSError, ValueError, subprocess.SubprocessError):
+        command = ["ps", "-o", "rss=", "-p", str(pid)]
+        return int(subprocess.check_output(command, timeout=ASK_S)) * 1024
+    return None

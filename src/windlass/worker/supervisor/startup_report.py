@@ -1,0 +1,64 @@
+"""What a worker says of itself when the engine has answered: where, what, and what is unusual."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from logging import getLogger
+
+from windlass.core.plurals import Count
+from windlass.core.queues.labels import queue_of
+from windlass.core.queues.plans import read_tiers
+from windlass.engine.contract import Engine
+from windlass.worker.ipc.channel import Ready
+from windlass.worker.logs.events import Said, listed
+from windlass.worker.options import WorkerOptions
+
+log = getLogger("windlass.worker")
+
+#: So many tasks are named.
+NAMED_TASKS = 20
+
+
+def show_banner(
+    options: WorkerOptions, engine: Engine, ready: Ready, *, is_ready: bool = True
+) -> None:
+    if is_ready:
+        log.info("ready: %s, %s", engine.location, Count(len(ready.tasks), "task"))
+    if ready.tasks:
+        log.info("tasks: %s", _first(ready.tasks))
+    else:
+        log.warning(
+            "the app %s knows no task: name the modules that declare them in its setting include",
+            options.app,
+        )
+    for pattern in ready.idle_routes:
+        log.warning("no task of this app has a name that the route %s is for", pattern)
+    if ready.unusual:
+        words = ", ".join(map("=".join, ready.unusual.items()))
+        log.info("settings: %s", Said(ready.unusual, words))
+    for name, variable in ready.overruled.items():
+        log.warning(
+            "%s is not heeded: the code of the app says %s, which comes first", variable, name
+        )
+    if ready.tasks:
+        _warn_of_idle_queues(options.queues, engine, ready.queues)
+
+
+def _warn_of_idle_queues(served: Sequence[str], engine: Engine, queues: Sequence[str]) -> None:
+    """Perhaps a name is misspelt. The engine is asked only then: a caller may choose any queue."""
+    named = [queue for tier in read_tiers(served) for queue in tier.queues]
+    idle = [queue for queue in named if queue not in queues]
+    used = {queue_of(line) for line in engine.stats().queues} if idle else set()
+    for queue in idle:
+        if queue not in used:
+            log.warning(
+                "no task of this app goes to the queue %s, and no job was ever in it: they go to "
+                "%s",
+                queue,
+                listed(queues),
+            )
+
+
+def _first(names: Sequence[str]) -> Said:
+    named, others = sorted(names)[:NAMED_TASKS], len(names) - NAMED_TASKS
+    return Said(named, ", ".join([*named, *([f"and {others} more"] if others > 0 else [])]))

@@ -1,0 +1,514 @@
+"""The supervisor: a lean process that owns the children and never imports user code.
+
+1. It starts one child, which loads the app and reports the settings; if that fails, the worker
+   ends with that traceback. Then it starts the others.
+2. It waits for signals, words of children, deaths of children and timers, all in one place. What
+   is to be said to the engine is said by `heartbeat` and `upkeep`, each in a thread of its own.
+3. A child that dies is replaced at once, and its session closed with the jobs that ran in it as
+   suspects. Suspects, and jobs whose tasks want it, run alone: in *solo* children, which are
+   started when there is something for them, and end when there is nothing.
+4. A child that is to be replaced while the worker goes on is handed to `retiring`; `oversight`
+   finds those that have served long enough. What went beyond its time-out, or was cancelled, is
+   dealt with by `enforcing`.
+5. On the first SIGTERM or SIGINT children drain; when the grace is over, or on a second signal,
+   they hand back what runs; whoever is still there 5 s later is killed. SIGUSR1 is the same with
+   a short grace.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+from functools import partial
+from logging import getLogger
+from time import monotonic, time_ns
+
+from msgspec.structs import replace
+
+from windlass.engine.contract import Engine, EngineOptions, Plan, Waiter
+from windlass.engine.url import open_engine
+from windlass.letters import DeadAlert
+from windlass.worker.fetch.queue_turns import Rota
+from windlass.worker.ipc.channel import (
+    Alert,
+    Command,
+    Drain,
+    Draining,
+    Failed,
+    HandBack,
+    Limited,
+    Ready,
+    Report,
+    Resting,
+    SessionGone,
+    SessionStarted,
+    SuspectsSeen,
+    Wedged,
+)
+from windlass.worker.ipc.session_info import add_settings
+from windlass.worker.ipc.wake_socket import LOOK
+from windlass.worker.logs.events import listed
+from windlass.worker.logs.outage import Contact
+from windlass.worker.logs.setup import configure_early, configure_own
+from windlass.worker.maintenance.dead_letters import DeadWatch
+from windlass.worker.maintenance.schedules import Timekeeper
+from windlass.worker.maintenance.service import Closing, Upkeep
+from windlass.worker.options import WorkerOptions
+from windlass.worker.supervisor.burst import LOOK_S, is_done
+from windlass.worker.supervisor.child_health import Oversight
+from windlass.worker.supervisor.child_process import SWITCH_INTERVAL_S, ChildProcess
+from windlass.worker.supervisor.hard_timeouts import Enforcement
+from windlass.worker.supervisor.health_socket import (
+    ChildStatus,
+    WorkerStatus,
+    age,
+    answer_probes,
+    judge,
+)
+from windlass.worker.supervisor.heartbeat import Heartbeat
+from windlass.worker.supervisor.reactor import Reactor
+from windlass.worker.supervisor.recycling import Recycling
+from windlass.worker.supervisor.retirement import KILL_S, Retirements
+from windlass.worker.supervisor.startup_report import show_banner
+from windlass.worker.supervisor.waiter import WorkerWaiter
+
+log = getLogger("windlass.worker")
+
+#: A signal that comes this soon after the first, in seconds, is its echo: programs such as
+#: `timeout` signal a process and then its group.
+ECHO_S = 0.25
+#: How long the last sessions may take to be closed, in seconds.
+CLOSE_S = 5.0
+#: The same when the engine has never answered: nothing was claimed that anybody knows of.
+UNANSWERED_S = 1.0
+#: Upkeep and the renewals of the waiter share one connection, beside those of heartbeat and waiter.
+MOST_CALLS = 1
+#: How long the waiter may take to end, in seconds.
+WAITER_S = 1.0
+#: How long jobs have, in seconds, when this worker is replaced by one with newer code.
+REPLACED_S = 2.0
+#: A child that lives for less than this, in seconds, is not replaced at once for ever.
+SHORT_LIFE_S = 1.0
+#: After several short lives the next child is started after so many seconds, doubled each time.
+FIRST_RESPAWN_S = 0.1
+MOST_RESPAWN_S = 5.0
+#: How long a child that closed its channel may take to end, in seconds.
+SILENT_S = 1.0
+#: For each of the processes that were asked for, so many more may be retiring.
+MOST_RETIRING = 2
+
+EXIT_OK = 0
+EXIT_FAILED = 1
+EXIT_USAGE = 2
+
+#: The last one comes from `--reload`, which waits to start the next worker.
+_STOPPING = (signal.SIGTERM, signal.SIGINT, signal.SIGUSR1)
+
+
+class Supervisor:
+    """One worker. `run` returns the exit code."""
+
+    def __init__(self, options: WorkerOptions) -> None:
+        self._options = options
+        self._started_ms = time_ns() // 1_000_000
+        self._reactor = Reactor([*_STOPPING, signal.SIGCHLD])
+        self._children: dict[int, ChildProcess] = {}
+        self._retirements = Retirements(
+            self._reactor,
+            MOST_RETIRING * options.processes,
+            replace=lambda: self._start_later(is_solo=False),
+            kill=self._kill,
+        )
+        self._oversight = Oversight(
+            self._reactor,
+            Recycling(options, self._retirements),
+            living=lambda: [] if self._stops else list(self._children.values()),
+        )
+        # From the moment the first child is ready:
+        self._heartbeat: Heartbeat | None = None
+        self._upkeep: Upkeep | None = None
+        self._waiter: WorkerWaiter | None = None
+        self._plans: dict[bool, Plan] = {}  # of shared children, and of solo ones
+        self._enforcement: Enforcement | None = None
+        self._grace_s = 0.0
+        self._respawns = 0  # children that are to be started in a moment
+        self._is_solo_coming = False
+        self._short_lives = 0
+        self._stops = 0
+        self._was_told = False  # to stop, by a signal
+        self._stopped_at = 0.0
+        self._is_handing_back = False
+        self._exit_code = EXIT_OK
+        self._location = ""
+
+    def run(self) -> int:
+        configure_early()
+        sys.setswitchinterval(SWITCH_INTERVAL_S)
+        with self._reactor, answer_probes(self._reactor, self._status):
+            self._reactor.on_signal(self._on_signal)
+            self._tell_start()
+            try:
+                self._start_child(is_solo=False)
+                while self._children or (self._respawns and not self._stops):
+                    self._reactor.wait()
+            finally:
+                self._kill_all()
+            if self._waiter is not None:
+                self._waiter.stop(WAITER_S)
+            if self._upkeep is not None:
+                self._upkeep.stop(CLOSE_S if self._upkeep.answered_at else UNANSWERED_S)
+            if self._heartbeat is not None:
+                self._heartbeat.stop(UNANSWERED_S)
+        log.info("stopped")
+        return self._exit_code
+
+    def _tell_start(self) -> None:
+        options = self._options
+        log.info(
+            "started: app %s, %d x %d slots, %s%s",
+            options.app,
+            options.processes,
+            options.slots,
+            listed(options.queues, "queues ", none="every queue"),
+            listed(options.labels, ", labels "),
+        )
+
+    def _show_banner(self, engine: Engine, ready: Ready) -> None:
+        """One that was told to stop by then is not ready any more; one that stops because nothing
+        is left to do was."""
+        is_ready = not self._was_told and (self._options.burst or not self._stops)
+        show_banner(self._options, engine, ready, is_ready=is_ready)
+
+    def _status(self) -> WorkerStatus:
+        children = [
+            ChildStatus(
+                pid=child.pid,
+                is_solo=child.is_solo,
+                jobs=len(child.table.occupied()),
+                answered_s=age(child.table.answered_at()),
+            )
+            for child in self._children.values()
+        ]
+        upkeep, is_stopping = self._upkeep, self._stops > 0
+        answered_s = None if upkeep is None else age(upkeep.answered_at)
+        why = judge(
+            is_loaded=upkeep is not None,
+            is_stopping=is_stopping,
+            answered_s=answered_s,
+            children=children,
+        )
+        return WorkerStatus(
+            pid=os.getpid(),
+            app=self._options.app,
+            queues=self._options.queues,
+            engine=self._location,
+            live=True,
+            ready=not why,
+            why=why,
+            stopping=is_stopping,
+            answered_s=answered_s,
+            children=tuple(children),
+        )
+
+    # --------------------------------------------------------------------------------- starting
+
+    def _start_child(self, *, is_solo: bool) -> None:
+        try:
+            child = ChildProcess(self._options, self._started_ms, is_solo=is_solo)
+        except OSError as error:  # no memory, no descriptors: perhaps there are some later
+            log.error("a child could not be started, and is tried again: %s", error)
+            self._short_lives += 1
+            self._start_later(is_solo=is_solo)
+            return
+        self._children[child.pid] = child
+        self._reactor.watch(child.channel, partial(self._listen, child))
+        child.on_unsent = partial(self._reactor.await_room, child.channel, child.tell_rest)
+        child.tell_rest()  # of the first message, which was sent before
+
+    def _start_later(self, *, is_solo: bool) -> None:
+        """Replace a child: at once, unless several have lived for a moment only."""
+        self._respawns += 1
+        self._is_solo_coming |= is_solo
+        wait_s = 0.0
+        if self._short_lives > 1:
+            wait_s = min(MOST_RESPAWN_S, FIRST_RESPAWN_S * 2 ** min(self._short_lives - 2, 10))
+        self._reactor.after(wait_s, partial(self._restart_child, is_solo=is_solo))
+
+    def _restart_child(self, *, is_solo: bool) -> None:
+        self._respawns -= 1
+        if is_solo:
+            self._is_solo_coming = False
+        if not self._stops:
+            self._start_child(is_solo=is_solo)
+
+    def _serve_alone(self) -> None:
+        """Jobs wait that must run alone: whoever is idle is told, and if all are busy there is one
+        more, up to the number of processes."""
+        solo = [child for child in self._children.values() if child.is_solo]
+        idle = [child for child in solo if not child.table.occupied()]
+        for child in idle:
+            child.wakes.send(LOOK)
+        has_room = len(solo) < self._options.processes and not idle
+        if not self._stops and not self._is_solo_coming and has_room:
+            self._start_later(is_solo=True)
+
+    def _begin(self, ready: Ready) -> None:
+        """The first child has told the settings."""
+        configure_own(ready.log_level, ready.log_format)
+        options = EngineOptions(
+            lease_ms=ready.lease_ms, dead_ttl_ms=ready.dead_ttl_ms, most_calls=MOST_CALLS
+        )
+        engine = open_engine(ready.url, options)
+        self._grace_s = self._retirements.grace_s = ready.shutdown_grace_ms / 1000
+        queues, labels = self._options.queues, self._options.labels
+        self._plans = {solo: Rota(queues, labels, is_solo=solo).plan for solo in (False, True)}
+
+        def on_suspects() -> None:
+            self._reactor.post(self._serve_alone)
+
+        contact = Contact(engine.location)
+        heartbeat = self._heartbeat = Heartbeat(
+            open_engine(ready.url, replace(options, has_own_connections=True)),
+            ready.lease_ms,
+            living=lambda: list(self._children.values()),
+            on_gone=lambda session: self._reactor.post(partial(self._tell_gone, session)),
+            on_cancel=lambda session, ids: self._reactor.post(partial(self._cancel, session, ids)),
+            contact=contact,
+        )
+        upkeep = self._upkeep = Upkeep(
+            engine,
+            living=lambda: list(self._children.values()),
+            on_suspects=on_suspects,
+            heartbeat=heartbeat,
+            contact=contact,
+            on_answer=partial(self._show_banner, engine, ready),
+            timekeeper=Timekeeper(engine, ready.schedules),
+            dead_watch=DeadWatch(
+                engine,
+                ready.dead_alert,
+                ready.dead_alert_growth,
+                sessions=lambda: [child.session for child in list(self._children.values())],
+                on_alert=lambda alert: self._reactor.post(partial(self._alert, alert)),
+            ),
+        )
+        self._enforcement = Enforcement(
+            self._reactor,
+            ready.kill_after_ms,
+            living=lambda: list(self._children.values()),
+            retirements=self._retirements,
+            finish=upkeep.finish,
+            kill=self._kill,
+        )
+        self._location = engine.location
+        heartbeat.start()
+        upkeep.start()
+        waiting = open_engine(ready.url, options)
+        self._waiter = WorkerWaiter(waiting, self._plans[True], on_suspects)
+        self._waiter.start()
+        self._oversight.start()
+        for _ in range(0 if self._stops else self._options.processes - 1):
+            self._start_child(is_solo=False)
+        if self._options.burst:
+            self._end_burst()
+
+    # -------------------------------------------------------------------------------- listening
+
+    def _listen(self, child: ChildProcess) -> None:
+        try:
+            reports = child.channel.receive()
+        except BlockingIOError:
+            return
+        except EOFError:
+            # It is ending, or has lost the channel and cannot be told anything any more.
+            self._reactor.unwatch(child.channel)
+            self._reactor.after(SILENT_S, partial(self._kill, child))
+            return
+        for report in reports:
+            self._heed(child, report)
+
+    def _heed(self, child: ChildProcess, report: Report) -> None:
+        match report:
+            case Ready():
+                child.introduction = add_settings(
+                    child.introduction, report.dead_alert, report.dead_alert_growth, report.keys
+                )
+                if self._upkeep is None:
+                    self._begin(report)
+                elif not child.is_solo:  # which takes nobody's place
+                    self._retirements.notice_ready()
+            case Draining():
+                child.has_heard = True
+            case Limited():
+                if self._enforcement is not None:
+                    self._enforcement.watch(child)
+            case Failed():
+                child.failure = report.text
+            case SessionStarted():
+                self._forget_wait(child)
+                child.session = report.session
+                if self._heartbeat is not None:
+                    self._heartbeat.beat_soon()
+            case Resting():
+                self._wait_for(child, report)
+            case SuspectsSeen():
+                self._serve_alone()
+            case Wedged():
+                log.error("child %d reports nothing any more, %s", child.pid, report.text)
+                self._kill(child)
+
+    def _wait_for(self, child: ChildProcess, report: Resting) -> None:
+        if report.nonce is None:
+            self._forget_wait(child)
+        elif self._waiter is not None and report.session == child.session:
+            plan = self._plans[child.is_solo]
+            self._waiter.rest(child, Waiter(report.session, plan, report.nonce))
+
+    def _forget_wait(self, child: ChildProcess) -> None:
+        if self._waiter is not None and child.session:
+            self._waiter.leave(child.session)
+
+    def _tell_gone(self, session: str) -> None:
+        for child in self._children.values():
+            if child.session == session:
+                log.warning("session %s of child %d is gone", session, child.pid)
+                child.tell(SessionGone(session))
+
+    def _alert(self, alert: DeadAlert) -> None:
+        """One child is enough: hooks are code of the app, which no supervisor loads."""
+        for child in self._children.values():
+            if child.session:
+                child.tell(Alert(alert))
+                break
+
+    def _cancel(self, session: str, ids: tuple[str, ...]) -> None:
+        for child in self._children.values():
+            if child.session == session and self._enforcement is not None:
+                self._enforcement.cancel(child, ids)
+
+    # ----------------------------------------------------------------------------------- deaths
+
+    def _on_signal(self, number: signal.Signals) -> None:
+        if number in _STOPPING:
+            self._stop(number)
+        else:
+            self._reap()
+
+    def _reap(self) -> None:
+        for child in [child for child in self._children.values() if child.has_ended()]:
+            self._hear_last_words(child)
+            self._reactor.unwatch(child.channel)
+            self._forget_wait(child)
+            child.close_channels()
+            del self._children[child.pid]
+            self._retirements.forget(child)
+            self._bury(child)
+
+    def _hear_last_words(self, child: ChildProcess) -> None:
+        try:
+            while True:
+                for report in child.channel.receive():
+                    self._heed(child, report)
+        except (BlockingIOError, EOFError):
+            return
+
+    def _bury(self, child: ChildProcess) -> None:
+        if self._upkeep is None:
+            self._give_up(child)
+            return
+        suspects = child.suspects()
+        if self._enforcement is not None:
+            self._enforcement.report_retries(child)
+        if child.session:
+            self._upkeep.close(Closing(child.session, suspects, child.cause()))
+        if suspects or not self._ended_well(child):
+            self._tell_death(child, suspects)
+        if child.is_retiring:
+            return  # its replacement is there, or on its way
+        self._count_life(child)
+        if not self._stops and not child.is_solo:
+            self._start_later(is_solo=False)  # one for suspects is started when there are some
+
+    def _give_up(self, child: ChildProcess) -> None:
+        """The first child was never ready. If it said why, a person has to mend it; if it died
+        without a word, a restart may help."""
+        if not self._stops:
+            self._stops += 1
+            self._exit_code = EXIT_FAILED if child.failure is None else EXIT_USAGE
+            log.error("cannot serve %s: %s", self._options.app, child.failure or child.cause())
+
+    def _ended_well(self, child: ChildProcess) -> bool:
+        """A child ends by itself only when it was told to, or when it is the one for suspects. Of
+        one that was killed on purpose was told already."""
+        may_end = child.is_solo or child.is_retiring or self._stops > 0
+        return child.was_killed or (may_end and child.cause() == "exit code 0")
+
+    def _tell_death(self, child: ChildProcess, suspects: tuple[str, ...]) -> None:
+        if child.failure is not None:
+            log.error("child %d could not start: %s", child.pid, child.failure)
+        else:
+            running = listed(suspects, "running: ", none="no job was known to be running")
+            log.error("child %d died: %s; %s", child.pid, child.cause(), running)
+
+    def _count_life(self, child: ChildProcess) -> None:
+        was_short = child.failure is not None or monotonic() - child.started_at < SHORT_LIFE_S
+        self._short_lives = self._short_lives + 1 if was_short else 0
+
+    # --------------------------------------------------------------------------------- stopping
+
+    def _stop(self, number: signal.Signals) -> None:
+        if self._stops and monotonic() - self._stopped_at < ECHO_S:
+            return  # the same wish, sent to this process and to its group
+        self._stops += 1
+        self._was_told = True
+        self._stopped_at = monotonic()
+        if self._stops == 1:
+            is_replaced = number is signal.SIGUSR1
+            grace_s = min(self._grace_s, REPLACED_S) if is_replaced else self._grace_s
+            log.info(
+                "stopping on %s: jobs have %g s to finish; another signal hands them back now",
+                number.name,
+                grace_s,
+            )
+            self._drain(grace_s)
+        elif self._stops == 2:
+            self._hand_back()
+
+    def _drain(self, grace_s: float) -> None:
+        self._tell_all(Drain())
+        self._reactor.after(grace_s, self._hand_back)
+
+    def _end_burst(self) -> None:
+        """As soon as nothing is left to do."""
+        if self._stops or self._upkeep is None:
+            return
+        tables = [child.table for child in self._children.values()]
+        if not is_done(tables, self._upkeep.settled_at()):
+            for child in self._children.values():
+                child.wakes.send(LOOK)
+            self._reactor.after(LOOK_S, self._end_burst)
+            return
+        log.info("stopping: nothing is left to do")
+        self._stops += 1
+        self._stopped_at = monotonic()
+        self._drain(self._grace_s)
+
+    def _hand_back(self) -> None:
+        if not self._is_handing_back:
+            self._is_handing_back = True
+            log.info("stopping: handing back what still runs")
+            self._tell_all(HandBack())
+            self._reactor.after(KILL_S, self._kill_all)
+
+    def _tell_all(self, command: Command) -> None:
+        for child in self._children.values():
+            child.tell(command)
+
+    def _kill(self, child: ChildProcess) -> None:
+        if self._children.get(child.pid) is child:
+            log.warning("killing child %d, which does not end by itself", child.pid)
+            child.kill()
+
+    def _kill_all(self) -> None:
+        for child in list(self._children.values()):
+            self._kill(child)

@@ -1,0 +1,179 @@
+"""The waiter of a worker: one thread that waits in the engine for all of its idle children.
+
+1. A child that has nothing to do says so, with the nonce of its next claim if a put may make that
+   claim for it.
+2. The waiter waits for all of these at once, by one call of the engine that is renewed about once a
+   second, whatever the number of children.
+3. A child that is woken is told so on its own socket, together with the job if one was handed off.
+   It then says again when it is idle.
+4. The supervisor waits too, for jobs that must run alone: it starts a child for them.
+5. Every few seconds one idle child looks by itself: it adopts jobs that were put aside, and finds
+   what no wake-up told of.
+6. After each answer of the engine the waiter notes in the memory of the idle children that they are
+   waited for. A child that finds no such note for a while claims by itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import suppress
+from logging import getLogger
+from threading import Event, Lock, Thread
+from time import monotonic
+from typing import Protocol
+
+from windlass.engine.contract import Engine, Plan, Waiter, WakeUp
+from windlass.errors import EngineError, EngineUnavailable
+from windlass.worker.fetch.backoff import Backoff
+from windlass.worker.ipc.shared_memory import SlotTable
+from windlass.worker.ipc.wake_socket import LOOK, WakeSender
+
+log = getLogger("windlass.worker")
+
+#: How long one call of the engine waits, in seconds.
+WAIT_S = 1.0
+#: How often one idle child looks by itself, in seconds.
+REMIND_S = 5.0
+#: When jobs that must run alone were found, the supervisor waits for others after so many seconds.
+SUSPECTS_S = 1.0
+#: The session under which the supervisor waits.
+SUPERVISOR = ""
+
+
+class IdleChild(Protocol):
+    """What is waited for."""
+
+    table: SlotTable
+    wakes: WakeSender
+
+    def is_running(self) -> bool: ...
+
+
+class WorkerWaiter:
+    """`suspects` is the plan under which the supervisor waits; without one it does not wait, and
+    `on_suspects` is never called."""
+
+    def __init__(
+        self,
+        engine: Engine,
+        suspects: Plan | None = None,
+        on_suspects: Callable[[], None] | None = None,
+        *,
+        ends_engine: bool = True,
+    ) -> None:
+        self._engine = engine
+        self._suspects = suspects
+        self._on_suspects = on_suspects
+        self._ends_engine = ends_engine
+        self._lock = Lock()
+        self._idle: dict[str, tuple[IdleChild, Waiter]] = {}  # by session
+        self._suspects_at = 0.0
+        self._remind_at = 0.0
+        self._is_stopping = False
+        self._has_ended = False
+        self._is_refused = False  # and that was logged
+        self._retrying = Event()  # set when there is no need to wait any longer
+        self._thread = Thread(target=self._run, name="waiter", daemon=True)
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def stop(self, timeout_s: float) -> None:
+        self._is_stopping = True
+        self._retrying.set()
+        self._nudge()
+        self._thread.join(timeout_s)
+
+    def rest(self, child: IdleChild, waiter: Waiter) -> None:
+        """A child is idle: wait for it. Called from any thread, as is `leave`."""
+        with self._lock:
+            self._idle[waiter.session] = (child, waiter)
+        self._nudge()
+
+    def leave(self, session: str) -> None:
+        """A child is busy, or gone."""
+        with self._lock:
+            is_known = self._idle.pop(session, None) is not None
+        if is_known:
+            self._nudge()
+
+    def _nudge(self) -> None:
+        """Not after the end: the descriptor may be that of another file by then."""
+        with self._lock:
+            if not self._has_ended:
+                self._engine.nudge()
+
+    # ---------------------------------------------------------------------------------- the loop
+
+    def _run(self) -> None:
+        trouble = Backoff(0.05, 1.0)
+        while not self._is_stopping:
+            try:
+                self._wait()
+                trouble.reset()
+                self._is_refused = False
+                continue
+            except EngineUnavailable as error:  # the children tell of an engine that is away
+                log.debug("the waiter lost the connection to the engine, retrying: %s", error)
+            except EngineError as error:
+                if not self._is_refused:
+                    log.warning("the engine refused to wake idle children, retrying: %s", error)
+                self._is_refused = True
+            except Exception:
+                log.exception("the waiter of the worker failed, restarting it")
+            self._retrying.wait(trouble.next_s())
+        self._end()
+
+    def _wait(self) -> None:
+        waiters = self._waiters()
+        woken = self._engine.wait(waiters, round(WAIT_S * 1000))
+        plans = {waiter.session: waiter.plan for waiter in waiters} if woken else {}
+        for wake_up in woken:
+            self._wake(wake_up, plans.get(wake_up.session))
+        now = monotonic()
+        with self._lock:
+            idle = list(self._idle.values())
+        for child, _ in idle:
+            child.table.note_wait(now)
+        self._remind(idle, now)
+
+    def _waiters(self) -> list[Waiter]:
+        """A child that was stopped by a signal is not given anything."""
+        with self._lock:
+            idle = list(self._idle.values())
+        waiters = [waiter for child, waiter in idle if child.is_running()]
+        if self._suspects is not None and monotonic() >= self._suspects_at:
+            waiters.insert(0, Waiter(SUPERVISOR, self._suspects))
+        return waiters
+
+    def _wake(self, wake_up: WakeUp, plan: Plan | None) -> None:
+        """Wake a child. If it is gone or busy, another one with the same plan looks instead."""
+        with self._lock:
+            found = self._idle.pop(wake_up.session, None)
+            if found is None and not wake_up.handed:
+                found = self._pop_with(plan)
+        if found is not None:
+            found[0].wakes.send(wake_up.handed or LOOK)
+        elif wake_up.session == SUPERVISOR and self._on_suspects is not None:
+            self._suspects_at = monotonic() + SUSPECTS_S
+            self._on_suspects()
+
+    def _pop_with(self, plan: Plan | None) -> tuple[IdleChild, Waiter] | None:
+        for session, (child, waiter) in self._idle.items():
+            if waiter.plan == plan and child.is_running():
+                return self._idle.pop(session)
+        return None
+
+    def _remind(self, idle: list[tuple[IdleChild, Waiter]], now: float) -> None:
+        if idle and now >= self._remind_at:
+            self._remind_at = now + REMIND_S
+            self._wake(WakeUp(idle[0][1].session), None)
+
+    def _end(self) -> None:
+        """Have the engine wait for nothing any more."""
+        with suppress(EngineError):  # then what it registered expires
+            self._engine.wait([], 0)
+        with self._lock:
+            self._has_ended = True
+        if self._ends_engine:
+            self._engine.shutdown()
