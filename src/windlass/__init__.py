@@ -3,7 +3,6 @@
 from typing import TYPE_CHECKING
 
 from windlass.app import Windlass
-from windlass.around import Outgoing
 from windlass.context import Context, LogLine, Progress, current_context
 from windlass.core.failures import FailureText
 from windlass.core.retry import Retry
@@ -44,13 +43,14 @@ from windlass.errors import (
     WindlassError,
 )
 from windlass.job import Job, JobInfo
+from windlass.middleware import Outgoing
 from windlass.settings import Settings
 from windlass.task import Call, Task
-from windlass.tasks import Tasks
+from windlass.task_group import Tasks
 
 if TYPE_CHECKING:
     from windlass.core.schedules.triggers import All, Cron, Every
-    from windlass.letters import DeadAlert, DeadGroup, DeadLetter
+    from windlass.dead_letter import DeadAlert, DeadGroup, DeadLetter
     from windlass.queue import Queue, QueueInfo
     from windlass.schedules import ScheduleInfo
 
@@ -128,9 +128,9 @@ def __getattr__(name: str) -> object:
 
         return getattr(schedules, name)
     if name in ("DeadAlert", "DeadGroup", "DeadLetter"):
-        from windlass import letters
+        from windlass import dead_letter
 
-        return getattr(letters, name)
+        return getattr(dead_letter, name)
     if name in ("Queue", "QueueInfo"):
         from windlass import queue
 

@@ -18,15 +18,10 @@ from functools import partial
 from types import MappingProxyType, TracebackType
 from typing import TYPE_CHECKING, Any, NoReturn, Self, TypeVar, Unpack
 
-from windlass.around import (
-    AroundEnqueue,
-    AroundRun,
-    Lifespan,
-    LifespanFunction,
-    Middleware,
-    read_lifespan,
-    read_middleware,
-)
+from windlass.client.enqueue import astore_many, store_many
+from windlass.client.options import read_queue
+from windlass.client.payloads import Packing
+from windlass.client.results import ResultWaiters
 from windlass.core import foreign_words
 from windlass.core.ids import check_id
 from windlass.core.patterns import first_match
@@ -36,10 +31,16 @@ from windlass.engine.fork_safety import opening
 from windlass.engine.url import check_url, open_engine
 from windlass.errors import UnreadableHere
 from windlass.job import Job
-from windlass.options import read_queue
-from windlass.packing import Packing
-from windlass.registration import Declaration, Registrar, Registry, checked_name, default_name
-from windlass.result_waiters import ResultWaiters
+from windlass.middleware import (
+    AroundEnqueue,
+    AroundRun,
+    Lifespan,
+    LifespanFunction,
+    Middleware,
+    read_lifespan,
+    read_middleware,
+)
+from windlass.registry import Declaration, Registrar, Registry, checked_name, default_name
 from windlass.settings import (
     SettingArguments,
     Settings,
@@ -47,7 +48,6 @@ from windlass.settings import (
     read_settings,
     without_secrets,
 )
-from windlass.storing import astore_many, store_many
 from windlass.task import (
     DEFAULT_QUEUE,
     Call,
@@ -57,15 +57,15 @@ from windlass.task import (
     read_call,
     task_without_code,
 )
-from windlass.tasks import Tasks
+from windlass.task_group import Tasks
 
 if TYPE_CHECKING:
-    from windlass.batching import Batcher
+    from windlass.client.async_batcher import Batcher
     from windlass.core.schedules.state import Entry
     from windlass.core.schedules.triggers import Cron, Every
-    from windlass.dead import DeadLetters
+    from windlass.dead_letter import AlertHook, DeadAlert
+    from windlass.dead_letters import DeadLetters
     from windlass.engine.contract import Engine
-    from windlass.letters import AlertHook, DeadAlert
     from windlass.queue import Queue
     from windlass.schedules import Schedules
 
@@ -159,7 +159,7 @@ class Windlass(Registrar):
     @property
     def dead(self) -> DeadLetters:
         """The dead letters: to be seen, grouped, retried and discarded."""
-        from windlass.dead import DeadLetters  # needed by few
+        from windlass.dead_letters import DeadLetters  # needed by few
 
         return DeadLetters(self)
 
@@ -399,7 +399,7 @@ class Windlass(Registrar):
 
     def _make_batcher(self) -> Batcher:
         with opening:
-            from windlass.batching import Batcher  # imports asyncio, which is slow
+            from windlass.client.async_batcher import Batcher  # imports asyncio, which is slow
 
             if self._batcher is None:
                 stand_in = self._stand_in  # what is late goes there too, and nowhere else

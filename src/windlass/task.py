@@ -33,7 +33,8 @@ from typing import (
 
 import msgspec
 
-from windlass.around import Outgoing, Surrounded
+from windlass.client.enqueue import ENQUEUE, astore, astore_many, store, store_many
+from windlass.client.options import NO_CHOICES, CallOptions, Choices, Moment, read_call_options
 from windlass.context import Context
 from windlass.core import foreign_words
 from windlass.core.headers import check_bounds, read_headers
@@ -47,8 +48,7 @@ from windlass.core.unique import Unique
 from windlass.engine.contract import BATCH, BATCH_BYTES, NewJob, UniqueKey
 from windlass.errors import InvalidTask, TaskNotIncluded
 from windlass.job import Job
-from windlass.options import NO_CHOICES, CallOptions, Choices, Moment, read_call_options
-from windlass.storing import ENQUEUE, astore, astore_many, store, store_many
+from windlass.middleware import Outgoing, Surrounded
 
 if TYPE_CHECKING:
     from windlass.app import Windlass

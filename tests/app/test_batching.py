@@ -9,8 +9,9 @@ from typing import Any
 
 import pytest
 
-from windlass import EngineError, EngineUnavailable, Windlass, batching
-from windlass.batching import (
+from windlass import EngineError, EngineUnavailable, Windlass
+from windlass.client import async_batcher
+from windlass.client.async_batcher import (
     MAX_BATCH,
     MAX_BATCH_BYTES,
     MAX_PENDING,
@@ -286,7 +287,7 @@ def test_beyond_the_bounds_callers_wait(
 def test_one_who_gives_up_takes_no_place(
     batcher: Batcher, gate: Gate, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(batching, "MAX_PENDING", 1)
+    monkeypatch.setattr(async_batcher, "MAX_PENDING", 1)
 
     async def main() -> None:
         first = await hold(batcher, gate)
@@ -304,7 +305,7 @@ def test_one_who_gives_up_takes_no_place(
 def test_one_who_gives_up_when_let_in_lets_the_next_in(
     batcher: Batcher, gate: Gate, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(batching, "MAX_PENDING", 1)
+    monkeypatch.setattr(async_batcher, "MAX_PENDING", 1)
 
     async def main() -> None:
         first = await hold(batcher, gate)

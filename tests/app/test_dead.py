@@ -28,10 +28,10 @@ from windlass import (
 )
 from windlass.core.serialization.encryption import Keyring
 from windlass.core.states import Reason
-from windlass.dead import PAGE, Changed, target
+from windlass.dead_letter import MAX_LOGGED
+from windlass.dead_letters import PAGE, Changed, target
 from windlass.engine.contract import Buried, Filter, Plan
 from windlass.engine.redis.keys import key
-from windlass.letters import MAX_LOGGED
 from windlass.worker.maintenance.dead_letters import sweep
 
 UNKNOWN = "01m7gk6tx900smjc57av0rnpgb"
@@ -239,7 +239,7 @@ def test_a_rate_is_kept(app: Windlass, hand: Hand) -> None:
 
 def test_other_arguments(app: Windlass, hand: Hand, caplog: pytest.LogCaptureFixture) -> None:
     id = bury(hand, "charge", 1)
-    with caplog.at_level(logging.WARNING, "windlass.dead"):
+    with caplog.at_level(logging.WARNING, "windlass.dead_letters"):
         app.dead.retry_with(id, 2, currency="CHF")
     assert f'changing the arguments of {id} charge exhausted {{"args":[1]}}' in caplog.text
     info = app.job(id).info()
@@ -322,7 +322,7 @@ def test_nothing_is_discarded_without_a_line(
     app: Windlass, hand: Hand, caplog: pytest.LogCaptureFixture
 ) -> None:
     one, other = bury(hand, "charge", 1), bury(hand, "mail", "x" * 2 * MAX_LOGGED)
-    with caplog.at_level(logging.WARNING, "windlass.dead"):
+    with caplog.at_level(logging.WARNING, "windlass.dead_letters"):
         assert app.dead.discard(task="charge") == Changed(done=1)
         assert asyncio.run(app.dead.adiscard(other)) == Changed(done=1)
     first, second = caplog.messages
@@ -365,7 +365,7 @@ def test_a_line_does_not_say_what_an_app_lacks(
         app.task(name="charge")(charge)
         hand = Hand(app)
         id = bury(hand, "charge", 1)
-        with caplog.at_level(logging.WARNING, "windlass.dead"):
+        with caplog.at_level(logging.WARNING, "windlass.dead_letters"):
             app.dead.retry_with(id, 1)
             hand.bury(ValueError("no"))
             app.dead.discard(id)

@@ -26,8 +26,8 @@ from windlass import (
     State,
     Task,
     Windlass,
-    storing,
 )
+from windlass.client import enqueue
 from windlass.core.ids import new_nonce
 from windlass.core.serialization.envelope import unpack
 from windlass.engine.contract import NewJob, Placed, Plan
@@ -395,7 +395,7 @@ def test_that_nothing_was_stored_is_not_said_when_others_share_the_batch(
     monkeypatch.setattr(app.engine, "put", put)
     lists = [[charge.bind(USER, number).new_job()] for number in range(2)]
     with pytest.raises(EngineUnavailable) as caught:
-        storing._put_chunks(app.engine, lists)
+        enqueue._put_chunks(app.engine, lists)
     assert not caught.value.unsent
 
 

@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 
 from windlass import Every, Retry, SettingError, State, Task, Windlass
+from windlass.client.options import CallOptions
 from windlass.context import Context
 from windlass.core.foreign_words import ATTRIBUTES, OF_APPS, OF_CONTEXTS, OF_JOBS, OF_SETTINGS
 from windlass.core.serialization.signature import OPTIONS
-from windlass.options import CallOptions
 from windlass.settings import SETTINGS
 
 

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from windlass import Retry, Windlass
+from windlass.client.options import Choices, Moment, read_call_options, read_task_options
 from windlass.core.durations import LATEST_YEAR
 from windlass.engine.contract import NewJob
-from windlass.options import Choices, Moment, read_call_options, read_task_options
 
 NEW_YEAR = datetime(2030, 1, 1, tzinfo=UTC)
 NEW_YEAR_MS = 1_893_456_000_000

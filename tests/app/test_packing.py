@@ -28,6 +28,7 @@ from windlass import (
     UnreadableHere,
     Windlass,
 )
+from windlass.client.payloads import Packing
 from windlass.core.failures import FailureText
 from windlass.core.schedules.state import Entry
 from windlass.core.serialization.encryption import Keyring
@@ -35,7 +36,6 @@ from windlass.core.serialization.envelope import Envelope, pack, unpack
 from windlass.core.serialization.frame import Label, frame, split
 from windlass.core.serialization.seals import Seal
 from windlass.engine.contract import Buried, Claim, NewJob, Outcome, Unroutable
-from windlass.packing import Packing
 from windlass.settings import describe_unusual, read_settings
 from windlass.worker.run.pipeline import Execution, Run
 

@@ -234,7 +234,7 @@ begin = time.monotonic()
 # ------------------------------------------------------------------------------------------ loading
 
 LOAD = """
-from windlass.loading import load_app
+from windlass.app_loader import load_app
 try:
     print(load_app(sys.argv[1]).settings.url)
 except Exception as error:
@@ -290,7 +290,7 @@ def test_loading_an_app(tmp_path: Path, target: str, expected: str) -> None:
 
 
 def test_an_app_that_is_not_found_is_one_of_our_errors() -> None:
-    from windlass.loading import load_app
+    from windlass.app_loader import load_app
 
     with pytest.raises(AppNotFound):
         load_app("nowhere")

@@ -7,10 +7,10 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from windlass.client.payloads import Packing
 from windlass.core.failures import FailureText
 from windlass.core.serialization.encryption import Keyring
 from windlass.core.serialization.envelope import Envelope, Overrides
-from windlass.packing import Packing
 
 #: In hexadecimal, by name.
 GOLDEN = Path(__file__).parent.parent / "core" / "golden" / "frames.json"

@@ -10,7 +10,7 @@ import pytest
 
 from tests.docs.pages import DOCS, code_in, prose, table_rows
 from windlass import Cron, Every, Retry, Unique, Windlass
-from windlass.options import CallOptions, TaskOptions
+from windlass.client.options import CallOptions, TaskOptions
 
 GUIDES = DOCS / "guides"
 PLACES = {code_in(row[0])[0]: row[1] for row in table_rows(GUIDES / "tasks.md") if len(row) == 3}

@@ -68,7 +68,7 @@ def test_nothing_is_swept_without_a_line(app: Windlass, caplog: pytest.LogCaptur
     [old] = bury(app)
     app.engine.clock_offset_ms = TWO_WEEKS_MS
     [new] = bury(app)
-    with caplog.at_level(logging.WARNING, "windlass.dead"):
+    with caplog.at_level(logging.WARNING, "windlass.dead_letters"):
         doomed = app.engine.tend(()).doomed
         assert doomed == (old,)
         sweep(app.engine, doomed)
@@ -86,7 +86,7 @@ def test_a_line_about_a_long_call_is_short(app: Windlass, caplog: pytest.LogCapt
     job = app.tasks["text"].enqueue("x" * 100_000)
     hand.bury(ValueError("no"))
     app.engine.clock_offset_ms = TWO_WEEKS_MS
-    with caplog.at_level(logging.WARNING, "windlass.dead"):
+    with caplog.at_level(logging.WARNING, "windlass.dead_letters"):
         sweep(app.engine, app.engine.tend(()).doomed)
     [line] = caplog.messages
     assert line.startswith(f"removing job {job.id} of task text, dead (exhausted)")
@@ -99,7 +99,7 @@ def test_a_line_comes_before_the_end(app: Windlass, caplog: pytest.LogCaptureFix
     app.engine.clock_offset_ms = TWO_WEEKS_MS
     faulty = Faulty(app.engine)
     faulty.faults["tend"] = once(lose_request)
-    with caplog.at_level(logging.WARNING, "windlass.dead"):
+    with caplog.at_level(logging.WARNING, "windlass.dead_letters"):
         with pytest.raises(EngineUnavailable):
             sweep(cast(Engine, faulty), [old])
         assert len(caplog.messages) == 1
@@ -122,7 +122,7 @@ def test_a_record_that_cannot_be_read_keeps_no_other_from_being_swept(
         return real()
 
     faulty.faults["get"] = choke
-    with caplog.at_level(logging.WARNING, "windlass.dead"):
+    with caplog.at_level(logging.WARNING, "windlass.dead_letters"):
         sweep(cast(Engine, faulty), ids)
     said = [message for message in caplog.messages if "removing job" in message]
     assert [message.split()[2].strip(",") for message in said] == ids
@@ -179,7 +179,7 @@ def test_one_alert_for_each_crossing(app: Windlass, caplog: pytest.LogCaptureFix
     watching.look()
     assert alerts == []
     bury(app)
-    with caplog.at_level(logging.WARNING, "windlass.dead"):
+    with caplog.at_level(logging.WARNING, "windlass.dead_letters"):
         watching.look()
         watching.look()
     assert [(alert.kind, alert.dead) for alert in alerts] == [("depth", 4)]

@@ -215,7 +215,7 @@ def test_a_name_has_one_type(
 
 def test_lines_about_dead_jobs_are_events_too() -> None:
     line = "there are %d dead jobs, more than %d: see windlass dead list --group"
-    shown = json.loads(JsonFormatter().format(record(line, 9, 5, name="windlass.dead")))
+    shown = json.loads(JsonFormatter().format(record(line, 9, 5, name="windlass.dead_letters")))
     assert (shown["event"], shown["dead"], shown["threshold"]) == ("dead_jobs_many", 9, 5)
 
 

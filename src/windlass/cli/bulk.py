@@ -15,7 +15,7 @@ from types import FrameType
 from typing import Final, NamedTuple
 
 from windlass.cli.output import say
-from windlass.dead import Changed, Step
+from windlass.dead_letters import Changed, Step
 
 #: How often a line is printed where there is no terminal, in seconds.
 LINE_S: Final = 5.0

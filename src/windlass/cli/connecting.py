@@ -28,11 +28,11 @@ import click
 import msgspec
 
 from windlass.app import Windlass
+from windlass.app_loader import load_app, load_tasks
 from windlass.cli.output import say
 from windlass.engine.contract import Capability
 from windlass.engine.url import absolute_url
 from windlass.errors import AppNotFound, EngineError, WindlassError
-from windlass.loading import load_app, load_tasks
 from windlass.settings import Source, find_overruled, nearest, without_secrets
 
 

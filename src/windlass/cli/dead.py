@@ -33,9 +33,9 @@ from windlass.cli.parameters import (
 from windlass.cli.records import describe, print_record
 from windlass.cli.wording import age, count, more_than, program, summary_of
 from windlass.core.rates import per_second
-from windlass.dead import Changed, Choice, Selection, require_dead, target
+from windlass.dead_letter import DeadGroup, DeadLetter
+from windlass.dead_letters import Changed, Choice, Selection, require_dead, target
 from windlass.engine.contract import JobRecord
-from windlass.letters import DeadGroup, DeadLetter
 from windlass.settings import nearest
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -389,7 +389,7 @@ class _Printer(logging.Handler):
 
 @contextmanager
 def _log_printed(err: bool) -> Iterator[None]:
-    log, printer = logging.getLogger("windlass.dead"), _Printer(err)
+    log, printer = logging.getLogger("windlass.dead_letters"), _Printer(err)
     log.addHandler(printer)
     log.propagate = False
     try:

@@ -15,6 +15,7 @@ from typing import Final
 import click
 
 from windlass.app import Windlass
+from windlass.app_loader import load_tasks
 from windlass.cli.connecting import connect, find_app_path
 from windlass.cli.examination import examine_answers, examine_jobs, examine_program
 from windlass.cli.output import print_json, print_table, say
@@ -30,7 +31,6 @@ from windlass.errors import (
     InvalidTask,
     SettingError,
 )
-from windlass.loading import load_tasks
 
 #: The exit codes of every command: 1 failed, 2 usage or import, 3 engine away.
 _FAILED: Final = 1

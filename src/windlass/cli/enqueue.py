@@ -24,6 +24,7 @@ from windlass.cli.output import print_json, say
 from windlass.cli.parameters import app_option, json_option, url_option
 from windlass.cli.unread import unread_fields
 from windlass.cli.wording import program, sentence, summary_of
+from windlass.client.options import HIGHEST_PRIORITY, LOWEST_PRIORITY, CallOptions
 from windlass.core.failures import FailureText
 from windlass.core.states import State
 from windlass.errors import (
@@ -36,7 +37,6 @@ from windlass.errors import (
     ResultExpired,
 )
 from windlass.job import Job
-from windlass.options import HIGHEST_PRIORITY, LOWEST_PRIORITY, CallOptions
 from windlass.task import Task
 
 T = TypeVar("T")

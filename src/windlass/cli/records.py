@@ -10,15 +10,15 @@ import msgspec
 
 from windlass.cli.output import print_fields
 from windlass.cli.wording import age, count, span, summary_of
+from windlass.client.payloads import PLAIN, describe_unreadable, describe_unreadable_result
 from windlass.core.failures import FailureText
 from windlass.core.serialization.codec import decode_json
 from windlass.core.serialization.envelope import unpack
 from windlass.core.states import Event, Hold, State
+from windlass.dead_letter import fingerprint_of
 from windlass.engine.contract import Engine, Failure, Filter, JobRecord
 from windlass.errors import DecodeError
 from windlass.job import JobInfo, instant
-from windlass.letters import fingerprint_of
-from windlass.packing import PLAIN, describe_unreadable, describe_unreadable_result
 
 #: So many jobs are looked up, and changed, at a time.
 PAGE: Final = 200

@@ -26,11 +26,11 @@ from typing import Any, Final, Self, TypeVar, cast, overload
 from weakref import WeakSet
 
 from windlass.app import Windlass
+from windlass.app_loader import load_tasks
 from windlass.core.durations import Duration, instant_ms, to_ms
 from windlass.core.ids import created_ms_of, new_id, partition_of
 from windlass.engine.contract import Engine, EngineOptions
 from windlass.engine.url import open_engine
-from windlass.loading import load_tasks
 from windlass.task import Task
 from windlass.testing.draining import Drain, raise_first
 from windlass.testing.faults import Faults

@@ -28,10 +28,10 @@ from typing import Final, NoReturn, Self
 from weakref import WeakSet
 
 from windlass.app import Windlass
+from windlass.app_loader import load_tasks
 from windlass.core.ids import new_session
 from windlass.engine.contract import Capability, Engine, EngineOptions, Waiter
 from windlass.engine.url import open_engine
-from windlass.loading import load_tasks
 from windlass.worker.child.app_report import declarations
 from windlass.worker.child.assembly import assemble
 from windlass.worker.child.event_loop import run_until

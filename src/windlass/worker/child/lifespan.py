@@ -14,7 +14,7 @@ from logging import getLogger
 from threading import Event, Timer
 from typing import Any
 
-from windlass.around import Lifespan
+from windlass.middleware import Lifespan
 
 log = getLogger("windlass.worker")
 

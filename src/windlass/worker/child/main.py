@@ -33,12 +33,12 @@ import msgspec
 
 import windlass
 from windlass.app import Windlass
+from windlass.app_loader import load_app, load_tasks
 from windlass.core.ids import new_session
+from windlass.dead_letter import AlertHook
 from windlass.engine.contract import Engine, EngineOptions
 from windlass.engine.url import absolute_url, open_engine
 from windlass.errors import EngineUnavailable, IncludeFailed, WindlassError
-from windlass.letters import AlertHook
-from windlass.loading import load_app, load_tasks
 from windlass.settings import Source, describe_unusual, find_overruled
 from windlass.worker.child.app_report import declarations, idle_routes
 from windlass.worker.child.assembly import assemble

@@ -18,7 +18,7 @@ from typing import Generic, TypeVar
 
 import msgspec
 
-from windlass.letters import DeadAlert
+from windlass.dead_letter import DeadAlert
 from windlass.worker.options import WorkerOptions
 
 # ------------------------------------------------------------------------------ supervisor to child

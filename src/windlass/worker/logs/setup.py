@@ -29,7 +29,7 @@ FORMAT: Final = "%(asctime)s %(levelname)s %(name)s[%(process)d] %(message)s"
 JOB_FIELDS: Final = ("job_id", "task", "queue", "attempt")
 
 #: The loggers of the worker's own lines.
-_OURS: Final = ("windlass.worker", "windlass.dead")
+_OURS: Final = ("windlass.worker", "windlass.dead_letters")
 #: All that the standard library itself puts into a record; the rest is `extra` of whoever logs.
 _STANDARD: Final = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", *JOB_FIELDS}
 #: What a terminal would obey, or take for the end of a line.

@@ -20,11 +20,11 @@ from time import monotonic
 from typing import Final
 
 from windlass.core.states import State
+from windlass.dead_letter import AlertHook, DeadAlert, Unreadable, last_words, read_each
 from windlass.engine.contract import Engine, SessionRecord, Tended
-from windlass.letters import AlertHook, DeadAlert, Unreadable, last_words, read_each
 from windlass.worker.ipc.session_info import Introduction
 
-log = getLogger("windlass.dead")
+log = getLogger("windlass.dead_letters")
 
 #: How often to look, in seconds.
 LOOK_S: Final = 30.0

@@ -32,7 +32,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from windlass.around import Middleware, Surrounded
+from windlass.client.payloads import PLAIN, Packing
 from windlass.context import Context, running
 from windlass.core.durations import describe_ms
 from windlass.core.failures import FailureText, clear_frames
@@ -67,7 +67,7 @@ from windlass.errors import (
     TimedOut,
     UnreadableHere,
 )
-from windlass.packing import PLAIN, Packing
+from windlass.middleware import Middleware, Surrounded
 from windlass.settings import Settings
 from windlass.task import Task
 from windlass.worker.logs.dead_letter import tell_burial

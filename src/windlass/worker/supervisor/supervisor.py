@@ -26,9 +26,9 @@ from time import monotonic, time_ns
 
 from msgspec.structs import replace
 
+from windlass.dead_letter import DeadAlert
 from windlass.engine.contract import Engine, EngineOptions, Plan, Waiter
 from windlass.engine.url import open_engine
-from windlass.letters import DeadAlert
 from windlass.worker.fetch.queue_turns import Rota
 from windlass.worker.ipc.channel import (
     Alert,

@@ -10,6 +10,7 @@ from typing import Final
 
 import msgspec
 
+from windlass.client.payloads import PLAIN, Packing, describe_unreadable
 from windlass.core.failures import FailureText
 from windlass.core.queues.labels import queue_of
 from windlass.core.serialization.envelope import unpack
@@ -18,7 +19,6 @@ from windlass.core.states import Event, Reason
 from windlass.engine.contract import Engine, Failure, JobRecord
 from windlass.errors import DecodeError, EngineError
 from windlass.job import instant, latest_error
-from windlass.packing import PLAIN, Packing, describe_unreadable
 
 #: So much of a call is logged before a letter is gone, in characters. Workers write these lines
 #: unasked, hundreds at a time: arguments are personal data more often than not, and log collectors

@@ -10,10 +10,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from windlass.client.options import read_queue
 from windlass.errors import InvalidTask
-from windlass.options import read_queue
-from windlass.registration import Declaration, Registrar, Registry, default_name, local_name
-from windlass.registration import checked_name as checked
+from windlass.registry import Declaration, Registrar, Registry, default_name, local_name
+from windlass.registry import checked_name as checked
 from windlass.task import DEFAULT_QUEUE, Home, Task
 
 if TYPE_CHECKING:

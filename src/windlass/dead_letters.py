@@ -18,11 +18,20 @@ from typing import TYPE_CHECKING, Any, Final, TypedDict, Unpack
 
 import msgspec
 
+from windlass.client.payloads import PLAIN, Packing
 from windlass.core.durations import Duration, to_ms
 from windlass.core.rates import Pace, per_second
 from windlass.core.serialization.codec import check_size, encode_plain
 from windlass.core.serialization.envelope import Envelope
 from windlass.core.states import State
+from windlass.dead_letter import (
+    DeadGroup,
+    DeadLetter,
+    Unreadable,
+    fingerprint_of,
+    last_words,
+    read_each,
+)
 from windlass.engine.contract import (
     ChangeCode,
     Engine,
@@ -31,15 +40,6 @@ from windlass.engine.contract import (
     Revival,
 )
 from windlass.errors import DecodeError, DuplicateJob, JobNotFound, NotDead, UnreadableHere
-from windlass.letters import (
-    DeadGroup,
-    DeadLetter,
-    Unreadable,
-    fingerprint_of,
-    last_words,
-    read_each,
-)
-from windlass.packing import PLAIN, Packing
 
 if TYPE_CHECKING:
     from windlass.app import Windlass
@@ -48,7 +48,7 @@ if TYPE_CHECKING:
 PAGE: Final = 200
 WHOLE_PAGE: Final = 50
 
-log: Final = logging.getLogger("windlass.dead")
+log: Final = logging.getLogger("windlass.dead_letters")
 
 
 # ---------------------------------------------------------------------------------------- choosing
@@ -315,7 +315,7 @@ class DeadLetters:
 
     def discard(self, *ids: str, **choice: Unpack[Target]) -> Changed:
         """Remove dead jobs for good, chosen as for `retry`. Of each a line with its call and reason
-        goes to the logger `windlass.dead` first."""
+        goes to the logger `windlass.dead_letters` first."""
         chosen, changed = target(*ids, **choice), Changed()
         require_dead(self._app.engine, ids)
         for step in self.discarding(chosen):

@@ -16,12 +16,12 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from msgspec.structs import replace
 
-from windlass.around import Outgoing, Surrounded
+from windlass.client.queue_full import Attempts
 from windlass.core.queues.labels import queue_of
 from windlass.engine.contract import NewJob, Placed, PutCode
 from windlass.errors import DuplicateJob, EngineUnavailable, IdempotencyConflict, QueueFull
-from windlass.insisting import Attempts
 from windlass.job import Job
+from windlass.middleware import Outgoing, Surrounded
 
 if TYPE_CHECKING:
     from windlass.app import Windlass

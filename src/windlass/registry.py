@@ -29,10 +29,10 @@ from typing import (
 
 import msgspec
 
+from windlass.client.options import Choices, TaskOptions, read_task_options
 from windlass.context import Context
 from windlass.core.unique import Unique
 from windlass.errors import InvalidTask
-from windlass.options import Choices, TaskOptions, read_task_options
 from windlass.task import AsyncTask, Home, SyncTask, Task
 
 if TYPE_CHECKING:

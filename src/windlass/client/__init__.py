@@ -1,0 +1,1 @@
+"""From a call to a stored job, and from a job to its result: what producers use."""
