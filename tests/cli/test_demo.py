@@ -12,8 +12,8 @@ from tests.app.hand import Hand
 from tests.cli.shell import Shell
 from tests.redis_server import free_port, private_server
 from windlass import Windlass
-from windlass.cli.demo.proof import Proof, prove
-from windlass.cli.demo.show import choose_url, farewell, removals
+from windlass.cli.commands.demo.proof import Proof, prove
+from windlass.cli.commands.demo.show import choose_url, farewell, removals
 from windlass.core.ids import new_nonce
 from windlass.engine.contract import Plan, Succeeded
 from windlass.engine.redis.keys import KINDS

@@ -10,8 +10,8 @@ from tests.cli.conftest import Typing
 from tests.cli.shell import Shell
 from tests.redis_server import free_port, private_server, shared_server
 from windlass import Windlass
-from windlass.cli.examination import MANY_DEAD, dead_letters, examine_jobs
-from windlass.cli.wording import NEVER_STORED
+from windlass.cli.support.checks import MANY_DEAD, dead_letters, examine_jobs
+from windlass.cli.support.wording import NEVER_STORED
 from windlass.engine.contract import Beat, Grade, Plan, Unroutable
 from windlass.worker.ipc.session_info import Introduction
 

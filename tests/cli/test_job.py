@@ -10,7 +10,7 @@ import pytest
 from tests.app.hand import Hand
 from tests.cli.shell import Shell
 from windlass import LogLine, Reject, State, Unique, Windlass
-from windlass.cli import output, records, wording
+from windlass.cli.support import output, records, wording
 from windlass.context import Report
 from windlass.engine.contract import NewJob
 

@@ -15,8 +15,8 @@ from tests.cli.forks import SCRIPT
 from tests.cli.shell import Shell
 from tests.docs.test_command_line import ALL
 from windlass import FailureText, State, Windlass
-from windlass.cli.output import print_fields, print_json, print_table
-from windlass.cli.wording import age, count, program, span, summary_of
+from windlass.cli.support.output import print_fields, print_json, print_table
+from windlass.cli.support.wording import age, count, program, span, summary_of
 
 
 @pytest.mark.parametrize(

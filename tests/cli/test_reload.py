@@ -14,7 +14,7 @@ from threading import Thread
 import pytest
 
 from tests.cli.shell import Shell
-from windlass.cli.reload import changed, snapshot
+from windlass.cli.support.reload import changed, snapshot
 
 TASKS = """
 from windlass import Windlass
@@ -87,7 +87,7 @@ print(sum(at - heard[0] > 0.25 for at in heard[1:]), flush=True)
 #: A reloader that looks seldom.
 RELOADING = f"""
 import sys
-from windlass.cli import reload
+from windlass.cli.support import reload
 reload.LOOK_S = 0.6
 reloader = reload.Reloader([], [])
 reloader._command = [sys.executable, "-c", {HEARING!r}]

@@ -15,8 +15,8 @@ from tests.app.hand import Hand
 from tests.cli.forks import SCRIPT
 from tests.cli.shell import Shell
 from windlass import Windlass
-from windlass.cli.fleet import read_fleet
-from windlass.cli.top import SHOWN_WORKERS, Looks
+from windlass.cli.commands.top import SHOWN_WORKERS, Looks
+from windlass.cli.support.fleet import read_fleet
 from windlass.core.ids import new_id
 from windlass.engine.contract import Beat, NewJob, Plan
 from windlass.worker.ipc.session_info import Introduction

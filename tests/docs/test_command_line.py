@@ -12,7 +12,7 @@ import pytest
 from tests.docs.pages import DOCS, all_pages, blocks, code_in, prose, read
 from windlass import JobInfo, Windlass
 from windlass.cli import root
-from windlass.cli.records import describe
+from windlass.cli.support.records import describe
 
 REFERENCE = DOCS / "reference" / "command-line.md"
 #: Where commands are mistyped on purpose.

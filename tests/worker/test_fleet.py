@@ -12,8 +12,8 @@ import pytest
 
 from tests.worker.conftest import MakeYard
 from tests.worker.yard import Yard, until
-from windlass.cli.fleet import WorkerView, read_fleet
 from windlass.cli.root import exit_code_of
+from windlass.cli.support.fleet import WorkerView, read_fleet
 from windlass.core.states import State
 
 

@@ -18,7 +18,7 @@ import pytest
 
 from tests.worker.yard import until
 from windlass import Context, Reject, SettingError, Windlass
-from windlass.cli.fleet import read_fleet
+from windlass.cli.support.fleet import read_fleet
 from windlass.core.states import State
 from windlass.worker.embedded import InsideWorker
 

@@ -13,24 +13,24 @@ from typing import Final
 
 import click
 
-from windlass.cli.check import check
-from windlass.cli.completion import completion
-from windlass.cli.config import config
-from windlass.cli.dead import dead
-from windlass.cli.demo import demo
-from windlass.cli.doctor import doctor
-from windlass.cli.enqueue import enqueue
-from windlass.cli.group import SuggestingGroup, explain
-from windlass.cli.health import health
-from windlass.cli.job import job
-from windlass.cli.output import say
-from windlass.cli.queue import queue
-from windlass.cli.schedule import schedule
-from windlass.cli.status import status
-from windlass.cli.tasks import tasks
-from windlass.cli.top import top
-from windlass.cli.worker import worker
-from windlass.cli.workers import workers
+from windlass.cli.commands.check import check
+from windlass.cli.commands.completion import completion
+from windlass.cli.commands.config import config
+from windlass.cli.commands.dead import dead
+from windlass.cli.commands.demo import demo
+from windlass.cli.commands.doctor import doctor
+from windlass.cli.commands.enqueue import enqueue
+from windlass.cli.commands.health import health
+from windlass.cli.commands.job import job
+from windlass.cli.commands.queue import queue
+from windlass.cli.commands.schedule import schedule
+from windlass.cli.commands.status import status
+from windlass.cli.commands.tasks import tasks
+from windlass.cli.commands.top import top
+from windlass.cli.commands.worker import worker
+from windlass.cli.commands.workers import workers
+from windlass.cli.support.group import SuggestingGroup, explain
+from windlass.cli.support.output import say
 from windlass.core.distribution import DISTRIBUTION
 from windlass.errors import (
     AnnotationError,

@@ -32,9 +32,9 @@ from windlass.core.ids import created_ms_of, new_id, partition_of
 from windlass.engine.contract import Engine, EngineOptions
 from windlass.engine.url import open_engine
 from windlass.task import Task
-from windlass.testing.draining import Drain, raise_first
+from windlass.testing.drain import Drain, raise_first
 from windlass.testing.faults import Faults
-from windlass.testing.seeing import Drained, SandboxJob, see, see_all
+from windlass.testing.snapshots import Drained, SandboxJob, see, see_all
 from windlass.testing.stages import HereStage, LoopStage, complete
 from windlass.worker.child.app_report import declarations
 from windlass.worker.maintenance.schedules import Timekeeper

@@ -19,7 +19,7 @@ from pathlib import Path
 from types import FrameType
 from typing import Final
 
-from windlass.cli.output import say
+from windlass.cli.support.output import say
 
 #: How often to look, in seconds.
 LOOK_S: Final = 0.5

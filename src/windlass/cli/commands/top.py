@@ -14,9 +14,10 @@ import click
 import msgspec
 
 from windlass.app import Windlass
-from windlass.cli.connecting import connect
-from windlass.cli.fleet import WorkerView, read_fleet
-from windlass.cli.output import (
+from windlass.cli.commands.workers import queues_of, running_jobs
+from windlass.cli.support.connection import connect
+from windlass.cli.support.fleet import WorkerView, read_fleet
+from windlass.cli.support.output import (
     STATE_STYLES,
     console,
     is_on_terminal,
@@ -25,9 +26,8 @@ from windlass.cli.output import (
     printable,
     say,
 )
-from windlass.cli.parameters import connection_options, duration, json_option
-from windlass.cli.wording import age, span
-from windlass.cli.workers import queues_of, running_jobs
+from windlass.cli.support.parameters import connection_options, duration, json_option
+from windlass.cli.support.wording import age, span
 from windlass.core.states import State
 from windlass.engine.contract import Engine, Stats
 from windlass.errors import EngineUnavailable

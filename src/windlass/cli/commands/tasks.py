@@ -8,9 +8,9 @@ from typing import Any
 import click
 
 from windlass.app import Windlass
-from windlass.cli.connecting import import_app_and_tasks, require_app_path
-from windlass.cli.output import print_json, print_table, say
-from windlass.cli.parameters import app_option, json_option
+from windlass.cli.support.connection import import_app_and_tasks, require_app_path
+from windlass.cli.support.output import print_json, print_table, say
+from windlass.cli.support.parameters import app_option, json_option
 from windlass.core.durations import describe_ms
 from windlass.core.retry import Growing, Retry
 from windlass.schedules import Cron, Every, in_zone

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, TypeVar
 
 import click
 
-from windlass.cli.connecting import connect
-from windlass.cli.group import SuggestingGroup
-from windlass.cli.output import print_json, print_table, say, tell
-from windlass.cli.parameters import WholeNumber, connection_options, json_option
-from windlass.cli.wording import age
+from windlass.cli.support.connection import connect
+from windlass.cli.support.group import SuggestingGroup
+from windlass.cli.support.output import print_json, print_table, say, tell
+from windlass.cli.support.parameters import WholeNumber, connection_options, json_option
+from windlass.cli.support.wording import age
 from windlass.errors import DecodeError
 
 if TYPE_CHECKING:

@@ -9,17 +9,17 @@ from datetime import timedelta
 import click
 
 from windlass.app import Windlass
-from windlass.cli.connecting import connect
-from windlass.cli.group import SuggestingGroup
-from windlass.cli.output import print_json, print_table, printable, progress, say, tell
-from windlass.cli.parameters import (
+from windlass.cli.support.connection import connect
+from windlass.cli.support.group import SuggestingGroup
+from windlass.cli.support.output import print_json, print_table, printable, progress, say, tell
+from windlass.cli.support.parameters import (
     connection_options,
     duration_or_off,
     json_option,
     number_or_off,
     queue_name,
 )
-from windlass.cli.wording import count
+from windlass.cli.support.wording import count
 from windlass.core.durations import describe_ms
 from windlass.core.queues.labels import queue_of
 from windlass.core.states import WAITING, State

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from windlass.cli.systems import require_processes
+from windlass.cli.support.platforms import require_processes
 
 
 @click.command(short_help="Show it: jobs, a kill -9 in the middle, nothing lost.")
@@ -22,6 +22,6 @@ def demo(ctx: click.Context) -> None:
     WINDLASS_URL=redis://localhost:6379/0 windlass demo
     """
     require_processes("windlass demo")
-    from windlass.cli.demo.show import run_show
+    from windlass.cli.commands.demo.show import run_show
 
     ctx.exit(run_show())

@@ -8,20 +8,20 @@ from itertools import islice
 import click
 
 from windlass.app import Windlass
-from windlass.cli.connecting import connect
-from windlass.cli.fleet import read_fleet
-from windlass.cli.group import SuggestingGroup
-from windlass.cli.holds import is_unroutable, why_held
-from windlass.cli.output import print_json, print_table, say
-from windlass.cli.parameters import (
+from windlass.cli.support.connection import connect
+from windlass.cli.support.fleet import read_fleet
+from windlass.cli.support.group import SuggestingGroup
+from windlass.cli.support.holds import is_unroutable, why_held
+from windlass.cli.support.output import print_json, print_table, say
+from windlass.cli.support.parameters import (
     connection_options,
     ids_argument,
     json_option,
     limit_option,
     queue_name,
 )
-from windlass.cli.records import describe, find_all, print_record
-from windlass.cli.wording import age, count, more_than
+from windlass.cli.support.records import describe, find_all, print_record
+from windlass.cli.support.wording import age, count, more_than
 from windlass.core.queues.labels import queue_of
 from windlass.core.states import Hold, State
 from windlass.engine.contract import CancelCode, ChangeCode, Engine, Filter, JobRecord

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import click
 
-from windlass.cli.connecting import connect
-from windlass.cli.output import print_json, printable, say, tell
-from windlass.cli.parameters import connection_options, json_option
-from windlass.cli.wording import count, program
+from windlass.cli.support.connection import connect
+from windlass.cli.support.output import print_json, printable, say, tell
+from windlass.cli.support.parameters import connection_options, json_option
+from windlass.cli.support.wording import count, program
 from windlass.engine.contract import Engine, Repaired
 
 

@@ -12,9 +12,9 @@ from typing import Final
 import click
 import msgspec
 
-from windlass.cli.connecting import AppPath, find_app_path, import_app
-from windlass.cli.output import print_json, print_table, say
-from windlass.cli.parameters import connection_options, json_option
+from windlass.cli.support.connection import AppPath, find_app_path, import_app
+from windlass.cli.support.output import print_json, print_table, say
+from windlass.cli.support.parameters import connection_options, json_option
 from windlass.core.durations import describe_ms
 from windlass.engine.url import absolute_url
 from windlass.settings import (

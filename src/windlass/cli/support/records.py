@@ -8,8 +8,8 @@ from typing import Any, Final
 
 import msgspec
 
-from windlass.cli.output import print_fields
-from windlass.cli.wording import age, count, span, summary_of
+from windlass.cli.support.output import print_fields
+from windlass.cli.support.wording import age, count, span, summary_of
 from windlass.client.payloads import PLAIN, describe_unreadable, describe_unreadable_result
 from windlass.core.failures import FailureText
 from windlass.core.serialization.codec import decode_json

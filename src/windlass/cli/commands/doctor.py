@@ -16,11 +16,11 @@ import click
 
 from windlass.app import Windlass
 from windlass.app_loader import load_tasks
-from windlass.cli.connecting import connect, find_app_path
-from windlass.cli.examination import examine_answers, examine_jobs, examine_program
-from windlass.cli.output import print_json, print_table, say
-from windlass.cli.parameters import connection_options, json_option
-from windlass.cli.wording import count
+from windlass.cli.support.checks import examine_answers, examine_jobs, examine_program
+from windlass.cli.support.connection import connect, find_app_path
+from windlass.cli.support.output import print_json, print_table, say
+from windlass.cli.support.parameters import connection_options, json_option
+from windlass.cli.support.wording import count
 from windlass.engine.contract import Engine, Finding, Grade
 from windlass.errors import (
     AnnotationError,

@@ -17,12 +17,12 @@ import click
 import msgspec
 
 from windlass.app import Windlass
-from windlass.cli import bulk
-from windlass.cli.connecting import connect
-from windlass.cli.editing import retry_with
-from windlass.cli.group import SuggestingGroup
-from windlass.cli.output import print_json, print_table, printable, say, tell
-from windlass.cli.parameters import (
+from windlass.cli.support import bulk
+from windlass.cli.support.connection import connect
+from windlass.cli.support.edit import retry_with
+from windlass.cli.support.group import SuggestingGroup
+from windlass.cli.support.output import print_json, print_table, printable, say, tell
+from windlass.cli.support.parameters import (
     connection_options,
     duration,
     id_argument,
@@ -30,8 +30,8 @@ from windlass.cli.parameters import (
     json_option,
     limit_option,
 )
-from windlass.cli.records import describe, print_record
-from windlass.cli.wording import age, count, more_than, program, summary_of
+from windlass.cli.support.records import describe, print_record
+from windlass.cli.support.wording import age, count, more_than, program, summary_of
 from windlass.core.rates import per_second
 from windlass.dead_letter import DeadGroup, DeadLetter
 from windlass.dead_letters import Changed, Choice, Selection, require_dead, target

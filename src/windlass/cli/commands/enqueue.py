@@ -18,12 +18,12 @@ import click
 import msgspec
 
 from windlass.app import Windlass
-from windlass.cli import parameters
-from windlass.cli.connecting import connect_to_enqueue
-from windlass.cli.output import print_json, say
-from windlass.cli.parameters import app_option, json_option, url_option
-from windlass.cli.unread import unread_fields
-from windlass.cli.wording import program, sentence, summary_of
+from windlass.cli.support import parameters
+from windlass.cli.support.connection import connect_to_enqueue
+from windlass.cli.support.output import print_json, say
+from windlass.cli.support.parameters import app_option, json_option, url_option
+from windlass.cli.support.unread_fields import unread_fields
+from windlass.cli.support.wording import program, sentence, summary_of
 from windlass.client.options import HIGHEST_PRIORITY, LOWEST_PRIORITY, CallOptions
 from windlass.core.failures import FailureText
 from windlass.core.states import State

@@ -28,10 +28,10 @@ from urllib.parse import SplitResult, parse_qsl, urlencode, urlsplit
 from rich.console import Console
 
 from windlass.app import Windlass
-from windlass.cli.demo.proof import Proof, prove
-from windlass.cli.demo.screen import Screen
-from windlass.cli.output import console
-from windlass.cli.wording import program
+from windlass.cli.commands.demo.proof import Proof, prove
+from windlass.cli.commands.demo.screen import Screen
+from windlass.cli.support.output import console
+from windlass.cli.support.wording import program
 from windlass.core.plurals import count
 from windlass.core.states import FINAL
 from windlass.engine.contract import Stats
@@ -47,7 +47,7 @@ KILL_AT: Final = 0.25
 #: How long the worker may take to stop, in seconds.
 STOP_S: Final = 10.0
 #: The worker that runs the shop.
-WORKER: Final = "worker windlass.cli.demo.shop:app"
+WORKER: Final = "worker windlass.cli.commands.demo.shop:app"
 #: How often the terminal is refreshed, in seconds.
 REFRESH_S: Final = 0.1
 
@@ -61,7 +61,7 @@ def run_show() -> int:
     # The worker's children read these too, each in an interpreter of its own.
     os.environ["WINDLASS_URL"] = url
     os.environ["DEMO_LEDGER"] = str(ledger)
-    from windlass.cli.demo import shop
+    from windlass.cli.commands.demo import shop
 
     out = console()
     with shop.app, Screen(out) as screen:
@@ -102,7 +102,7 @@ def enqueue_all(screen: Screen) -> list[Job[Any]]:
 
 
 def all_calls() -> Iterator[tuple[Any, list[Call[Any]]]]:
-    from windlass.cli.demo import shop
+    from windlass.cli.commands.demo import shop
 
     yield shop.resize, [shop.resize.bind(f"cat-{n}.jpg", 320) for n in range(260)]
     yield shop.welcome, [shop.welcome.bind(n) for n in range(160)]
@@ -118,7 +118,7 @@ def all_calls() -> Iterator[tuple[Any, list[Call[Any]]]]:
 
 
 def start_worker(log: Path) -> subprocess.Popen[bytes]:
-    command = [sys.executable, "-m", "windlass", "worker", "windlass.cli.demo.shop:app"]
+    command = [sys.executable, "-m", "windlass", "worker", "windlass.cli.commands.demo.shop:app"]
     with log.open("wb") as file:
         return subprocess.Popen([*command, "-p", "2", "-c", "8"], stdout=file, stderr=file)
 

@@ -6,10 +6,10 @@ from collections.abc import Sequence
 
 import click
 
-from windlass.cli.connecting import connect
-from windlass.cli.output import print_json, print_table, say
-from windlass.cli.parameters import connection_options, json_option
-from windlass.cli.wording import NEVER_STORED, count, program, span
+from windlass.cli.support.connection import connect
+from windlass.cli.support.output import print_json, print_table, say
+from windlass.cli.support.parameters import connection_options, json_option
+from windlass.cli.support.wording import NEVER_STORED, count, program, span
 from windlass.core.queues.labels import labels_of, may_take, queue_of
 from windlass.core.states import WAITING, State
 from windlass.engine.contract import QueueRecord, SessionRecord, Stats

@@ -14,9 +14,9 @@ import click
 import msgspec
 
 from windlass.app import Windlass
-from windlass.cli.enqueue import require_fit
-from windlass.cli.output import say
-from windlass.cli.wording import sentence
+from windlass.cli.commands.enqueue import require_fit
+from windlass.cli.support.output import say
+from windlass.cli.support.wording import sentence
 from windlass.core.serialization.envelope import unpack
 from windlass.engine.contract import JobRecord
 from windlass.errors import DecodeError, EncodeError, UnreadableHere

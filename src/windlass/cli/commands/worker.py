@@ -9,10 +9,17 @@ from pathlib import Path
 
 import click
 
-from windlass.cli.connecting import AppPath, let_children_import, require_app_path
-from windlass.cli.parameters import WholeNumber, duration, label, memory_size, tier, url_option
-from windlass.cli.reload import Reloader
-from windlass.cli.systems import require_processes
+from windlass.cli.support.connection import AppPath, let_children_import, require_app_path
+from windlass.cli.support.parameters import (
+    WholeNumber,
+    duration,
+    label,
+    memory_size,
+    tier,
+    url_option,
+)
+from windlass.cli.support.platforms import require_processes
+from windlass.cli.support.reload import Reloader
 from windlass.core.queues.plans import read_tiers
 
 

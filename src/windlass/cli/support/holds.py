@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Final
 
-from windlass.cli.fleet import WorkerView
+from windlass.cli.support.fleet import WorkerView
 from windlass.core.serialization.envelope import unpack
 from windlass.core.serialization.seals import describe_sealed
 from windlass.core.states import Hold

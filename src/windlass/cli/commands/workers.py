@@ -7,11 +7,11 @@ from typing import Final
 
 import click
 
-from windlass.cli.connecting import connect
-from windlass.cli.fleet import WorkerView, read_fleet
-from windlass.cli.output import print_json, print_table, say
-from windlass.cli.parameters import connection_options, json_option
-from windlass.cli.wording import age, count
+from windlass.cli.support.connection import connect
+from windlass.cli.support.fleet import WorkerView, read_fleet
+from windlass.cli.support.output import print_json, print_table, say
+from windlass.cli.support.parameters import connection_options, json_option
+from windlass.cli.support.wording import age, count
 
 #: So many running jobs are listed.
 LISTED: Final = 50

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 import msgspec
 
-from windlass.cli.wording import age
+from windlass.cli.support.wording import age
 from windlass.core.states import State
 from windlass.engine.contract import Grade
 

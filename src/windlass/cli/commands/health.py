@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import click
 
-from windlass.cli.parameters import json_option
+from windlass.cli.support.parameters import json_option
 from windlass_probe import check
 
 

@@ -12,7 +12,7 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-from windlass.cli.output import STATE_STYLES
+from windlass.cli.support.output import STATE_STYLES
 from windlass.core.states import State
 from windlass.engine.contract import Stats
 

@@ -29,7 +29,7 @@ import msgspec
 
 from windlass.app import Windlass
 from windlass.app_loader import load_app, load_tasks
-from windlass.cli.output import say
+from windlass.cli.support.output import say
 from windlass.engine.contract import Capability
 from windlass.engine.url import absolute_url
 from windlass.errors import AppNotFound, EngineError, WindlassError

@@ -14,7 +14,7 @@ from threading import Event
 from types import FrameType
 from typing import Final, NamedTuple
 
-from windlass.cli.output import say
+from windlass.cli.support.output import say
 from windlass.dead_letters import Changed, Step
 
 #: How often a line is printed where there is no terminal, in seconds.
