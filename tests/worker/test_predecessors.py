@@ -23,8 +23,8 @@ from windlass.core.states import Counters, State
 from windlass.engine.contract import Beat, Engine, Plan
 from windlass.worker.ipc.process_identity import machine, start_of
 from windlass.worker.ipc.session_info import Introduction
-from windlass.worker.supervisor import predecessors as predecessors_module
-from windlass.worker.supervisor.predecessors import LOOKS_S, NEVER, Predecessors
+from windlass.worker.maintenance import predecessors as predecessors_module
+from windlass.worker.maintenance.predecessors import LOOKS_S, NEVER, Predecessors
 
 pytestmark = pytest.mark.skipif(not machine(), reason="without /proc no process is recognised")
 

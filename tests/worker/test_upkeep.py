@@ -32,9 +32,9 @@ from windlass.worker.logs import outage as contact_module
 from windlass.worker.logs.outage import Contact
 from windlass.worker.maintenance import lost_jobs
 from windlass.worker.maintenance import service as upkeep_module
+from windlass.worker.maintenance.heartbeat import Heartbeat
 from windlass.worker.maintenance.schedules import Timekeeper
 from windlass.worker.maintenance.service import Closing, Upkeep
-from windlass.worker.supervisor.heartbeat import Heartbeat
 
 #: Beats come every third of it; the engine's own lease is 30 s.
 LEASE_MS = 60

@@ -47,11 +47,11 @@ from windlass.worker.ipc.wake_socket import WakeReceiver, open_wake_pair
 from windlass.worker.logs.events import listed
 from windlass.worker.logs.outage import Contact
 from windlass.worker.maintenance.dead_letters import DeadWatch, call_hooks
+from windlass.worker.maintenance.heartbeat import Heartbeat
 from windlass.worker.maintenance.schedules import Timekeeper
 from windlass.worker.maintenance.service import Closing, Upkeep
 from windlass.worker.options import WorkerOptions
 from windlass.worker.run.interrupts import shield_engine
-from windlass.worker.supervisor.heartbeat import Heartbeat
 from windlass.worker.supervisor.waiter import WorkerWaiter
 
 log = getLogger("windlass.worker")

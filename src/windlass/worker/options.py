@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 import msgspec
 
 from windlass.core.queues.labels import MAX_WORKER_LABELS, read_labels
 from windlass.core.queues.plans import read_tiers
 from windlass.errors import SettingError
+
+#: The switch interval of every process of a worker. With Python's default of 5 ms, one thread that
+#: computes delays each step of the other threads by that time.
+SWITCH_INTERVAL_S: Final = 0.0005
 
 
 class WorkerOptions(msgspec.Struct, frozen=True):

@@ -17,9 +17,9 @@ import click
 import msgspec
 
 from windlass.app import Windlass
+from windlass.cli.commands.dead_edit import retry_with
 from windlass.cli.support import bulk
 from windlass.cli.support.connection import connect
-from windlass.cli.support.edit import retry_with
 from windlass.cli.support.group import SuggestingGroup
 from windlass.cli.support.output import print_json, print_table, printable, say, tell
 from windlass.cli.support.parameters import (

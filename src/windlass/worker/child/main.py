@@ -74,8 +74,8 @@ from windlass.worker.ipc.shared_memory import SlotTable
 from windlass.worker.ipc.wake_socket import WakeReceiver, join_wake_pair
 from windlass.worker.logs.setup import configure_all, configure_early
 from windlass.worker.maintenance.dead_letters import call_hooks
+from windlass.worker.options import SWITCH_INTERVAL_S
 from windlass.worker.run.interrupts import shield_engine
-from windlass.worker.supervisor.child_process import SWITCH_INTERVAL_S
 
 log = getLogger("windlass.worker")
 

@@ -32,10 +32,10 @@ from windlass.engine.contract import Buried, Engine, Grade, Outcome, Verdict
 from windlass.worker.logs.dead_letter import tell_burial
 from windlass.worker.logs.outage import Contact
 from windlass.worker.maintenance.dead_letters import DeadWatch, sweep
+from windlass.worker.maintenance.heartbeat import Heartbeat, Living
 from windlass.worker.maintenance.lost_jobs import LossWatch
+from windlass.worker.maintenance.predecessors import Predecessors
 from windlass.worker.maintenance.schedules import Timekeeper
-from windlass.worker.supervisor.heartbeat import Heartbeat, Living
-from windlass.worker.supervisor.predecessors import Predecessors
 
 log = getLogger("windlass.worker")
 

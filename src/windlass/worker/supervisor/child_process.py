@@ -21,9 +21,6 @@ from windlass.worker.ipc.shared_memory import SlotTable
 from windlass.worker.ipc.wake_socket import WakeSender, open_wake_pair
 from windlass.worker.options import WorkerOptions
 
-#: With the default of 5 ms, one thread that computes makes every step of the others wait that long:
-#: a task in a child, upkeep in the supervisor while a job is handed off.
-SWITCH_INTERVAL_S = 0.0005
 #: Some children are replaced when they have reached this share of a limit, others later.
 LEAST_SHARE = 0.9
 #: How long a program that knows the memory of a process may take to tell it, in seconds.

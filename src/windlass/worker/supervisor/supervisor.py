@@ -52,12 +52,13 @@ from windlass.worker.logs.events import listed
 from windlass.worker.logs.outage import Contact
 from windlass.worker.logs.setup import configure_early, configure_own
 from windlass.worker.maintenance.dead_letters import DeadWatch
+from windlass.worker.maintenance.heartbeat import Heartbeat
 from windlass.worker.maintenance.schedules import Timekeeper
 from windlass.worker.maintenance.service import Closing, Upkeep
-from windlass.worker.options import WorkerOptions
+from windlass.worker.options import SWITCH_INTERVAL_S, WorkerOptions
 from windlass.worker.supervisor.burst import LOOK_S, is_done
 from windlass.worker.supervisor.child_health import Oversight
-from windlass.worker.supervisor.child_process import SWITCH_INTERVAL_S, ChildProcess
+from windlass.worker.supervisor.child_process import ChildProcess
 from windlass.worker.supervisor.hard_timeouts import Enforcement
 from windlass.worker.supervisor.health_socket import (
     ChildStatus,
@@ -66,7 +67,6 @@ from windlass.worker.supervisor.health_socket import (
     answer_probes,
     judge,
 )
-from windlass.worker.supervisor.heartbeat import Heartbeat
 from windlass.worker.supervisor.reactor import Reactor
 from windlass.worker.supervisor.recycling import Recycling
 from windlass.worker.supervisor.retirement import KILL_S, Retirements
