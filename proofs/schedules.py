@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Final
 
 from proofs.everywhere import on_every_engine
-from tests.worker.ticking import await_all, kill_until, next_second, save, share, take_account
+from tests.worker.apps.ticking import await_all, kill_until, next_second, save, share, take_account
 from tests.worker.yard import Yard
 from windlass import State
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from tests.worker.scripted import app
+from tests.worker.apps.scripted import app
 from windlass.engine.contract import Outcome, Plan, Turn
 from windlass.engine.sqlite.engine import SQLiteEngine
 from windlass.errors import EngineUnavailable

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Final
 
 from proofs.everywhere import on_every_engine
-from tests.worker import contest
+from tests.worker.apps import contest
 
 PROCESSES: Final = 4
 THREADS: Final = 16

@@ -1,14 +1,20 @@
 """What every test stands on.
 
 Keeps the settings of the person running the tests out of them, gives hypothesis its profiles, and
-takes the tests themselves out of what the collector of cycles visits.
+takes the tests themselves out of what the garbage collector visits. `app` is an app on a SQLite
+file, and `hand` plays its worker.
 """
 
 import gc
 import os
+from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from hypothesis import settings
+
+from tests.app.hand import Hand
+from windlass import Windlass
 
 # No deadline: a shared machine stalls for longer than any example takes, and a hang is caught by
 # the timeout of the test itself. The slow tests take the other profile.
@@ -29,3 +35,14 @@ def pytest_collection_finish() -> None:
     """Thousands of tests are there to the end; tests that collect would wait for them each time."""
     gc.collect()
     gc.freeze()
+
+
+@pytest.fixture
+def app(tmp_path: Path) -> Iterator[Windlass]:
+    with Windlass(f"sqlite:///{tmp_path}/jobs.db?durability=normal") as app:
+        yield app
+
+
+@pytest.fixture
+def hand(app: Windlass) -> Hand:
+    return Hand(app)

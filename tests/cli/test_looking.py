@@ -9,7 +9,7 @@ import pytest
 
 from tests.app.hand import Hand
 from tests.cli.shell import Shell
-from tests.engines.conftest import hold_the_lock
+from tests.engine.conftest import hold_the_lock
 from windlass import Windlass
 from windlass.cli.root import exit_code_of
 

@@ -13,8 +13,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.core.shapes import codec_for
-from tests.core.test_codec_types import ANY_VALUE
+from tests.core.serialization.shapes import codec_for
+from tests.core.serialization.test_codec_types import ANY_VALUE
 from windlass.core.serialization.codec import CallCodec, decode_json
 from windlass.core.serialization.pickle_codec import PickleCodec
 from windlass.core.serialization.wire import JSON, MSGPACK

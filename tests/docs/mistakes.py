@@ -29,7 +29,7 @@ from typing import Final, NamedTuple
 import apsw
 
 from tests.docs.pages import DOCS
-from tests.engines.conftest import hold_the_lock
+from tests.engine.conftest import hold_the_lock
 from tests.redis_server import shared_server
 from windlass import Windlass
 from windlass.cli.root import exit_code_of

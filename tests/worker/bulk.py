@@ -6,7 +6,7 @@ from tests.proxy import Proxy
 from tests.worker.yard import Worker, Yard, until
 from windlass import Job, Task
 
-APP = "tests.worker.bulky:app"
+APP = "tests.worker.apps.bulky:app"
 MOST_PAYLOAD = 50_000_000
 
 

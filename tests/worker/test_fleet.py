@@ -29,7 +29,7 @@ def test_a_worker_is_shown_from_its_start_to_its_end(yard: Yard) -> None:
     assert (seen.slots, seen.queues, seen.app) == (
         6,
         ("default", "mail"),
-        "tests.worker.scripted:app",
+        "tests.worker.apps.scripted:app",
     )
     assert {child.pid for child in seen.children} == set(worker.children())
 

@@ -14,7 +14,7 @@ from typing import Any, NoReturn
 
 import pytest
 
-from tests.worker.test_runners import run_all
+from tests.worker.run.test_runners import run_all
 from tests.worker.yard import Yard
 from windlass.core.signals import Reject, Snooze
 from windlass.core.states import State

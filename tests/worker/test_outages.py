@@ -110,7 +110,7 @@ def test_a_worker_whose_server_comes_back_empty_says_so_and_goes_on(
     server: RedisServer, tmp_path: Path, partitions: int
 ) -> None:
     yard = Yard(tmp_path, "30s", "5s", 3, server.url(namespace="lost", partitions=partitions))
-    worker = yard.start(app="tests.worker.scheduled:app")
+    worker = yard.start(app="tests.worker.apps.scheduled:app")
     until(lambda: "ticked" in yard.lines(), "a run")
     far = yard.script.plain.using(run_after="1h").enqueue("far", [])
     server.restart_empty()

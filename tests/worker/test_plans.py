@@ -7,7 +7,7 @@ from itertools import accumulate
 
 import pytest
 
-from tests.worker.scripted import LEDGER
+from tests.worker.apps.scripted import LEDGER
 from tests.worker.yard import Yard
 from windlass import State
 from windlass.errors import SettingError

@@ -8,8 +8,8 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from tests.soon import is_once
+from tests.worker.apps.ticking import await_all, kill_until, next_second, save, share, take_account
 from tests.worker.conftest import MakeYard
-from tests.worker.ticking import await_all, kill_until, next_second, save, share, take_account
 from tests.worker.yard import Yard, until
 from windlass.core.states import State
 
@@ -36,7 +36,7 @@ def test_every_occurrence_is_enqueued_once_while_workers_are_killed(make_yard: M
 
 @pytest.mark.local
 def test_a_worker_declares_the_schedules_of_its_code_and_keeps_them(yard: Yard) -> None:
-    worker = yard.start(app="tests.worker.scheduled:app")
+    worker = yard.start(app="tests.worker.apps.scheduled:app")
     until(lambda: "ticked" in yard.lines(), "a run")
     (info,) = yard.app.schedules.list()
     assert (info.name, info.task, info.is_declared) == ("ticking", "ticking", True)

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.contract.variants import fresh_url
-from tests.worker import contest
+from tests.worker.apps import contest
 
 
 @pytest.mark.parametrize("engine", ["sqlite-file", "redis-4"])

@@ -14,7 +14,7 @@ from typing import NamedTuple, TypeVar
 
 import msgspec
 
-from tests.worker.scripted import LEDGER, TRAP, Script
+from tests.worker.apps.scripted import LEDGER, TRAP, Script
 from windlass.app import Windlass
 from windlass.core.states import State
 from windlass.engine.contract import JobRecord
@@ -138,7 +138,7 @@ class Yard:
     def start(
         self,
         *,
-        app: str = "tests.worker.scripted:app",
+        app: str = "tests.worker.apps.scripted:app",
         queues: Sequence[str] = (),
         processes: int = 1,
         slots: int = 4,

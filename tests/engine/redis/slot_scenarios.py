@@ -1,0 +1,647 @@
+"""What is done to jobs while every call is recorded, so that each script is called with real
+arguments, and at least once takes the last member out of all that it takes something out of.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final
+
+import msgspec
+
+from tests.engine.redis.slots import Node, name_of
+from windlass.core.states import Reason, State
+from windlass.core.unique import OnConflict
+from windlass.engine.contract import (
+    GONE_SESSION_MS,
+    IDEMPOTENCY_MS,
+    UNKNOWN_NONCE_MS,
+    Beat,
+    Buried,
+    Claim,
+    Filter,
+    Outcome,
+    Plan,
+    Progressed,
+    QueueChange,
+    Released,
+    Retried,
+    Revival,
+    ScheduleChange,
+    Snoozed,
+    Succeeded,
+    UniqueKey,
+    Unroutable,
+    Waiter,
+)
+from windlass.engine.redis import encode
+from windlass.engine.redis.engine import RedisEngine
+from windlass.testing.contract.place import OPTIONS
+from windlass.testing.contract.test_check import live_a_life
+from windlass.testing.contract.world import LEASE_MS, World
+
+#: script -> the keys of which it can leave nothing but the sentinel. `idle` and `waiters`
+#: are wherever a job can become ready: the last idle session is woken; `watch` wherever a job ends.
+EMPTIES: Final[dict[str, set[str]]] = {
+    "adopt": {"due", "parked", "idle", "waiters"},
+    "beat": {"asked", "held", "idle", "waiters", "watch"},
+    "cancel": {"due", "lines", "parked", "ready", "watch"},
+    "check": set(),
+    "close": {"asked", "held", "lease", "idle", "waiters", "watch"},
+    "discard": {
+        *("body", "count", "dead", "extra", "ids", "job", "keep", "key_expiry", "keys"),
+        *("unique", "watch"),
+    },
+    "ends": set(),
+    "examine": set(),
+    "find": set(),
+    "fire": {"due", "lines", "parked", "ready", "schedule_due", "idle", "waiters", "watch"},
+    "get": set(),
+    "holders": set(),
+    "introductions": set(),
+    "open": set(),
+    "prepare": {"asked", "due", "held", "lease", "parked", "idle", "waiters", "watch"},
+    "purge": {
+        *("body", "count", "due", "extra", "ids", "job", "key_expiry", "keys", "lines", "parked"),
+        *("ready", "unique", "watch"),
+    },
+    "put": {"idle", "waiters"},
+    "put_unique": {"due", "lines", "parked", "ready", "idle", "waiters", "watch"},
+    "queue": {"lines", "idle", "waiters"},
+    "repair": {
+        *("asked", "body", "count", "dead", "due", "held", "ids", "keep", "key_expiry", "lines"),
+        *("parked", "ready", "schedule", "schedule_due", "schedule_names", "unique"),
+        *("idle", "waiters"),
+    },
+    "release": {"asked", "held", "idle", "waiters", "watch"},
+    "revive": {"dead", "extra", "keep", "idle", "waiters"},
+    "schedules": {"schedule_due", "schedule_names"},
+    "sessions": set(),
+    "stats": set(),
+    "tend": {
+        *("asked", "body", "count", "dead", "extra", "forget", "held", "ids", "job", "keep"),
+        *("key_expiry", "keys", "lease", "sessions", "unique", "idle", "waiters", "watch"),
+        "watch_until",
+    },
+    "turn": {
+        *("asked", "due", "extra", "held", "idle", "lease", "lines", "parked", "ready"),
+        *("waiters", "watch"),
+    },
+    "wait": {"idle", "waiters"},
+    "unschedule": {"schedule", "schedule_due", "schedule_names"},
+}
+
+
+class Stage:
+    """A world, sessions that wait for a long time for a job, and callers for the end of one."""
+
+    def __init__(self, world: World, node: Node) -> None:
+        self.world = world
+        self.engine = world.engine
+        self._node = node
+
+    def tell(self, command: bytes, name: str, *words: bytes) -> None:
+        """Reach into a key by hand."""
+        self._node.tell(command, name_of(name), *words)
+
+    def members(self, name: str) -> list[bytes]:
+        found = self._node.tell(b"ZRANGE", name_of(name), b"0", b"-1")
+        return [member for member in found if member]
+
+    def add_waiter(self) -> None:
+        name = b"w:wake:worker\x000"
+        waiting = msgspec.msgpack.encode((9_000_000_000_000, "0", [], [], ["session", ""]))
+        self._node.tell(b"HSET", name_of("waiters"), name, waiting)
+        self._node.tell(b"ZADD", name_of("idle"), b"0", b"0\0" + name)
+        self.add_watcher()
+
+    def add_watcher(self) -> None:
+        """Somebody waits for the end of each job."""
+        channels = msgspec.msgpack.encode(["w:wake:caller"])
+        for id in self.world.ids():
+            self._node.tell(b"HSET", name_of("watch"), id.encode(), channels)
+
+    def run(self, session: str = "worker") -> Claim:
+        """Put a job and claim it."""
+        self.world.put()
+        return self.world.take(session)
+
+
+def every_move(stage: Stage) -> None:
+    live_a_life(stage.world)
+    stage.engine.migrate()
+
+
+def everything_is_seen(stage: Stage) -> None:
+    live_a_life(stage.world)
+    stage.engine.check()
+    stage.engine.examine()
+    stage.world.everything()
+    stage.engine.find(Filter(state=State.DEAD))
+    stage.engine.get(["unknown", *stage.world.ids()])
+
+
+def sessions_wait(stage: Stage) -> None:
+    waiters = [Waiter("worker", Plan()), Waiter("other", Plan(queues=("q",), labels=("gpu",)))]
+    stage.engine.wait(waiters, 1)
+    stage.engine.wait(waiters[1:], 1)
+    stage.add_waiter()
+    stage.world.put()
+    stage.engine.wait(waiters, 1)
+    stage.engine.wait([], 1)
+
+
+def a_caller_waits_for_the_end(stage: Stage) -> None:
+    """Without a connection on which it would hear of it."""
+    engine, bury_it = stage.engine, Reason.REJECTED
+    assert isinstance(engine, RedisEngine)
+    dead, waiting = stage.run(), stage.world.put()
+    engine.finish([Buried(id=dead.id, token=dead.token, reason=bury_it, error=b"no")])
+    engine.ends([dead.id, waiting, "unknown"])
+    for channel, watch_ms in ((b"w:wake:one", b"0"), (b"w:wake:other", b"0")):
+        ids = [id.encode() for id in (dead.id, waiting, "unknown")]
+        engine._run([engine._call(0, "ends", [channel, watch_ms, *ids])])
+    engine.tend()
+    leave_nothing(stage)
+
+
+def a_job_is_put_twice(stage: Stage) -> None:
+    job = stage.world.new(idempotency_key="key", fingerprint="one")
+    stage.engine.put([job, job])
+    stage.engine.put([stage.world.new(idempotency_key="key", fingerprint="other")])
+
+
+def a_unique_job_is_met(stage: Stage) -> None:
+    """By others with its key, in every state in which it waits, and when it has expired."""
+    for wait in (stay_ready, be_scheduled, be_parked, be_expired):
+        for on_conflict in OnConflict:
+            wait(stage)
+            stage.add_waiter()
+            for run_in_ms in (1_000, 0, 0):
+                stage.world.put(run_in_ms=run_in_ms, unique=unique(on_conflict))
+            leave_nothing(stage)
+
+
+def unique(on_conflict: OnConflict = OnConflict.RETURN, period_ms: int = 0) -> UniqueKey:
+    return UniqueKey(key="key", period_ms=period_ms, on_conflict=on_conflict)
+
+
+def stay_ready(stage: Stage) -> str:
+    return stage.world.put(unique=unique())
+
+
+def be_scheduled(stage: Stage) -> str:
+    return stage.world.put(unique=unique(), run_in_ms=9)
+
+
+def be_parked(stage: Stage) -> str:
+    id = stage.world.put(unique=unique())
+    claim = stage.world.take()
+    progress = Progressed(id=id, token=claim.token, progress=b"half")
+    stage.engine.finish([progress, Unroutable(id=id, token=claim.token)])
+    return id
+
+
+def be_expired(stage: Stage) -> str:
+    return stage.world.put(unique=unique(), run_in_ms=9, expires_in_ms=0)
+
+
+def a_unique_key_changes_hands(stage: Stage) -> None:
+    one = stage.world.put(unique=unique(period_ms=9))
+    stage.engine.cancel([one])
+    stage.world.advance(9)
+    other = stage.world.put(unique=unique())
+    stage.engine.holders([("task", "key"), ("task", "other")])
+    stage.engine.retry([one])
+    stage.engine.cancel([other])
+    stage.engine.revive([Revival(id=one, payload=b"other"), Revival(id=other)])
+    stage.engine.cancel([one])
+    stage.engine.discard([other])
+    stage.engine.discard([one])
+    stage.world.put(unique=unique(period_ms=10 * OPTIONS.dead_ttl_ms))
+    leave_nothing(stage)
+    stage.world.advance(10 * OPTIONS.dead_ttl_ms)
+    leave_nothing(stage)
+
+
+WAYS_TO_END: Final = 6
+
+
+def endings(claim: Claim) -> list[Outcome]:
+    """Every way in which a claim can end."""
+    id, token = claim.id, claim.token
+    return [
+        Succeeded(id=id, token=token, result=b"result", result_ttl_ms=1_000),
+        Retried(id=id, token=token, delay_ms=1_000, error=b"boom"),
+        Buried(id=id, token=token, reason=Reason.REJECTED, error=b"no"),
+        Released(id=id, token=token, started=True),
+        Snoozed(id=id, token=token, delay_ms=0),
+        Unroutable(id=id, token=token),
+    ]
+
+
+def the_only_job_ends(stage: Stage) -> None:
+    """In each way, asked to stop or not, with somebody waiting; with the next one in the same call,
+    and without."""
+    for is_asked in (False, True):
+        for number in range(WAYS_TO_END):
+            claim = stage.run()
+            stage.engine.finish([Progressed(id=claim.id, token=claim.token, progress=b"half")])
+            if is_asked:
+                stage.engine.cancel([claim.id])
+            stage.add_waiter()
+            stage.engine.finish([endings(claim)[number]] * 2)
+            leave_nothing(stage)
+            claim, nonce = stage.run(), stage.world.nonce()
+            stage.world.put()
+            stage.engine.turn("worker", [endings(claim)[number]], nonce, Plan(queues=("queue",)), 5)
+            leave_nothing(stage)
+
+
+def the_only_claim_is_given_back(stage: Stage) -> None:
+    for is_asked in (False, True):
+        for give_back in (release, beat_without_nonces, close, crash, lose):
+            claim = stage.run()
+            if is_asked:
+                stage.engine.cancel([claim.id])
+            stage.add_waiter()
+            give_back(stage, claim)
+            leave_nothing(stage)
+
+
+def release(stage: Stage, claim: Claim) -> None:
+    stage.engine.release("worker", claim.token)
+
+
+def beat_without_nonces(stage: Stage, claim: Claim) -> None:
+    stage.world.advance(UNKNOWN_NONCE_MS)
+    stage.engine.beat([Beat(session="worker", nonces=(), newest=claim.token)])
+
+
+def close(stage: Stage, claim: Claim) -> None:
+    stage.engine.close("worker", [], "ended")
+
+
+def lose(stage: Stage, claim: Claim) -> None:
+    stage.engine.beat([Beat(session="worker", info=b"it is me")])
+    stage.engine.introductions("w")
+    stage.engine.lose("worker", "its worker died")
+
+
+def crash(stage: Stage, claim: Claim) -> None:
+    stage.engine.close("worker", [claim.id], "killed")
+
+
+def the_only_job_becomes_ready(stage: Stage) -> None:
+    stage.world.put(run_in_ms=1_000)
+    stage.world.advance(1_000)
+    stage.world.claim()
+    leave_nothing(stage)
+    for offer in (stage.world.claim, lambda: stage.engine.adopt(["task", "other"])):
+        claim = stage.run()
+        stage.engine.finish([Unroutable(id=claim.id, token=claim.token)])
+        stage.add_waiter()
+        stage.world.advance(1_000)
+        offer()
+        leave_nothing(stage)
+
+
+def the_only_job_expires(stage: Stage) -> None:
+    stage.world.put(expires_in_ms=0)
+    stage.add_watcher()
+    stage.world.claim()
+
+
+def the_only_session_falls_silent(stage: Stage) -> None:
+    for notice in (lambda: stage.world.claim("other", limit=0), stage.engine.tend):
+        for is_asked in (False, True):
+            claim = stage.run()
+            if is_asked:
+                stage.engine.cancel([claim.id])
+            stage.world.pass_time(LEASE_MS)
+            stage.add_waiter()
+            notice()
+            leave_nothing(stage)
+
+
+def the_only_session_is_forgotten(stage: Stage) -> None:
+    for notice in (lambda: stage.world.claim("other", limit=0), stage.engine.tend):
+        stage.engine.release("worker", stage.world.nonce())
+        stage.engine.close("worker", [], "ended")
+        notice()
+        stage.world.advance(GONE_SESSION_MS)
+        stage.engine.tend()
+
+
+def the_clock_goes_back(stage: Stage) -> None:
+    stage.run()
+    stage.world.advance(-10 * LEASE_MS)
+    stage.engine.beat([Beat(session="worker")])
+
+
+def an_operator_changes_the_only_job(stage: Stage) -> None:
+    for change in (stage.engine.retry, stage.engine.discard):
+        for kill in (bury, cancel_ready, cancel_scheduled, cancel_parked, cancel_with_progress):
+            id = kill(stage)
+            stage.add_waiter()
+            change([id, id, "unknown"])
+            leave_nothing(stage)
+
+
+def bury(stage: Stage) -> str:
+    id = stage.world.put(idempotency_key="key")
+    claim = stage.world.take()
+    stage.engine.finish([Buried(id=id, token=claim.token, reason=Reason.REJECTED, error=b"no")])
+    return id
+
+
+def cancel_ready(stage: Stage) -> str:
+    id = stage.world.put()
+    stage.engine.cancel([id])
+    return id
+
+
+def cancel_scheduled(stage: Stage) -> str:
+    id = stage.world.put(run_in_ms=1_000)
+    stage.engine.cancel([id])
+    return id
+
+
+def cancel_parked(stage: Stage) -> str:
+    claim = stage.run()
+    stage.engine.finish([Unroutable(id=claim.id, token=claim.token)])
+    stage.engine.cancel([claim.id])
+    return claim.id
+
+
+def cancel_with_progress(stage: Stage) -> str:
+    claim = stage.run()
+    progress = Progressed(id=claim.id, token=claim.token, progress=b"half")
+    stage.engine.finish([progress, Released(id=claim.id, token=claim.token, started=True)])
+    stage.engine.cancel([claim.id])
+    return claim.id
+
+
+def the_only_progress_is_dropped(stage: Stage) -> None:
+    """When the job begins anew."""
+    claim = stage.run()
+    progress = Progressed(id=claim.id, token=claim.token, progress=b"half")
+    stage.engine.finish([progress, Released(id=claim.id, token=claim.token, started=True)])
+    stage.world.take()
+
+
+def the_only_result_is_dropped(stage: Stage) -> None:
+    """Before its record, which is kept for longer."""
+    claim = stage.run()
+    token, ttl_ms = claim.token, 1_000
+    stage.engine.finish([Succeeded(id=claim.id, token=token, result=b"r", result_ttl_ms=ttl_ms)])
+    stage.world.advance(ttl_ms)
+    stage.engine.tend()
+
+
+def the_only_schedule_comes_and_goes(stage: Stage) -> None:
+    world = stage.world
+    for kind in (cancel_nothing, put_ready, put_scheduled, put_parked, put_running):
+        ids = kind(stage)
+        stage.add_waiter()
+        job = world.new()
+        made = ScheduleChange(
+            name="s", expected="", revision="a", due_ms=world.now_ms, note=b"n", body=b"b"
+        )
+        paused = ScheduleChange(
+            name="s", expected="a", revision="b", due_ms=None, note=b"n", cancelled=ids
+        )
+        fired = ScheduleChange(
+            name="s",
+            expected="b",
+            revision="c",
+            due_ms=9,
+            note=b"n",
+            watched=(job.id,),
+            jobs=(job,),
+        )
+        for change in (made, paused, fired):
+            stage.engine.change_schedules([change, change])
+            stage.engine.due_schedules(skip=["other"])
+            stage.engine.get_schedules(["s", "other"])
+        stage.engine.change_schedules([made])
+        stage.engine.list_schedules()
+        stage.engine.check()
+        for _ in range(2):
+            stage.engine.remove_schedule("s")
+        leave_nothing(stage)
+
+
+def cancel_nothing(stage: Stage) -> tuple[str, ...]:
+    return ()
+
+
+def put_ready(stage: Stage) -> tuple[str, ...]:
+    return (stage.world.put(),)
+
+
+def put_scheduled(stage: Stage) -> tuple[str, ...]:
+    return (stage.world.put(run_in_ms=1_000),)
+
+
+def put_parked(stage: Stage) -> tuple[str, ...]:
+    claim = stage.run()
+    stage.engine.finish([Unroutable(id=claim.id, token=claim.token)])
+    return (claim.id,)
+
+
+def put_running(stage: Stage) -> tuple[str, ...]:
+    return (stage.run().id, "unknown")
+
+
+def more_than_one_bite(stage: Stage) -> None:
+    jobs = [stage.world.new(queue="ab"[number % 2]) for number in range(510)]
+    stage.engine.put(jobs)
+    stage.world.claim()
+    stage.world.claim()
+    stage.engine.close("worker", [jobs[0].id, jobs[1].id], "killed")
+
+
+def large_jobs_are_put_and_claimed(stage: Stage) -> None:
+    """The first of them is noted, by each way in which a body is stored; then claims measure."""
+    large = b"x" * 9_000
+    stage.world.put_many(3, payload=large)
+    for _ in range(2):
+        stage.world.claim(most_bytes=10_000)
+    leave_nothing(stage)
+    stage.add_waiter()
+    stage.world.put(payload=large)
+    stage.world.put(unique=unique())
+    stage.world.put(unique=unique(OnConflict.REPLACE), payload=large)
+    leave_nothing(stage)
+
+
+def a_claim_over_partitions_is_prepared(stage: Stage) -> None:
+    """There is one partition here, and a claim does not need to be prepared: so by hand."""
+    stage.world.put(run_in_ms=1_000)
+    stage.world.advance(1_000)
+    prepare(stage)
+    leave_nothing(stage)
+    claim = stage.run()
+    stage.engine.finish([Unroutable(id=claim.id, token=claim.token)])
+    stage.add_waiter()
+    stage.world.advance(1_000)
+    prepare(stage)
+    leave_nothing(stage)
+    for is_asked in (False, True):
+        claim = stage.run()
+        if is_asked:
+            stage.engine.cancel([claim.id])
+        stage.world.pass_time(LEASE_MS)
+        stage.add_waiter()
+        prepare(stage)
+        leave_nothing(stage)
+
+
+def a_queue_is_paused_and_resumed(stage: Stage) -> None:
+    stage.world.put()
+    stage.engine.change_queue("queue", QueueChange(paused=True))
+    stage.engine.change_queue("queue", QueueChange(paused=False))
+    leave_nothing(stage)
+    stage.engine.change_queue("queue", QueueChange(paused=True))
+    stage.world.put()
+    stage.world.claim()
+    stage.add_waiter()
+    stage.engine.change_queue("queue", QueueChange(paused=False))
+    stage.engine.queues()
+    leave_nothing(stage)
+
+
+#: Entries that lead to no job.
+GHOSTS: Final[tuple[tuple[bytes, str, bytes, bytes], ...]] = (
+    (b"ZADD", "ids", b"0", b"ghost"),
+    (b"ZADD", "ready", b"0", b"0queue\0" + b"\0" * 11 + b"ghost"),
+    (b"ZADD", "lines", b"0", b"0\0\0" + b"\0" * 12 + b"other"),
+    (b"ZADD", "due", b"1", b"\0" * 7 + b"ghost"),
+    (b"ZADD", "parked", b"0", b"task\0" + b"\0" * 7 + b"ghost"),
+    (b"ZADD", "held", b"0", b"worker\0nonce\0ghost"),
+    (b"ZADD", "asked", b"0", b"worker\0ghost"),
+    (b"ZADD", "keep", b"1", b"ghost"),
+    (b"ZADD", "dead", b"0", b"ghost"),
+    (b"ZADD", "unique", b"0", b"4:taskkey\0ghost"),
+    (b"ZADD", "key_expiry", b"1", b"ghost"),
+    (b"ZADD", "schedule_names", b"0", b"ghost"),
+    (b"ZADD", "schedule_due", b"1", b"ghost"),
+    (b"HSET", "schedule", b"r:half", b"\x93\xa1a\x01\x90"),
+    (b"HSET", "body", b"ghost", b"{}"),
+    (b"HSET", "count", b"queue\0ready", b"3"),
+)
+
+
+def damage_is_repaired(stage: Stage) -> None:
+    stage.world.put()
+    leave_nothing(stage)
+    for command, name, *words in GHOSTS:
+        stage.tell(command, name, *words)
+    for change in (False, True):
+        repair(stage, change)
+    lost = stage.world.put()
+    stage.tell(b"ZREM", "ids", lost.encode())
+    (listed,) = stage.members("lines")
+    stage.tell(b"ZREM", "lines", listed)
+    stage.add_waiter()
+    repair(stage, change=True)
+    claim = stage.world.take()
+    stage.tell(b"ZREM", "held", *stage.members("held"))
+    stage.tell(b"ZREM", "lease", b"worker")
+    repair(stage, change=True)
+    stage.engine.finish([Retried(id=claim.id, token=claim.token, delay_ms=1_000, error=b"")])
+    stage.tell(b"ZREM", "due", *stage.members("due"))
+    repair(stage, change=True)
+    leave_nothing(stage)
+
+
+def ghosts_are_dropped(stage: Stage) -> None:
+    stage.world.put()
+    leave_nothing(stage)
+    for command, name, *words in GHOSTS[:13]:
+        stage.tell(command, name, *words)
+    stage.engine.due_schedules()
+    stage.tell(b"ZADD", "schedule_names", b"0", b"ghost")
+    stage.engine.list_schedules()
+    stage.engine.adopt(["task"])
+    stage.engine.beat([Beat(session="worker", nonces=(), newest="nonce-9")])
+    stage.world.claim(queues=("queue",))
+    stage.world.claim()
+    stage.engine.tend()
+    repair(stage, change=True)
+
+
+def repair(stage: Stage, change: bool) -> None:
+    bite = stage.engine.repair(change=change)
+    while bite.cursor is not None:
+        bite = stage.engine.repair(bite.cursor, change=change)
+
+
+def a_queue_is_emptied(stage: Stage) -> None:
+    for put in (put_with_key, put_for_later, park):
+        put(stage)
+        stage.add_watcher()
+        cursor = stage.engine.purge("queue").cursor
+        while cursor is not None:
+            cursor = stage.engine.purge("queue", cursor).cursor
+        leave_nothing(stage)
+
+
+def put_with_key(stage: Stage) -> None:
+    stage.world.put(idempotency_key="key", unique=unique())
+
+
+def put_for_later(stage: Stage) -> None:
+    stage.world.put(run_in_ms=1_000)
+
+
+def park(stage: Stage) -> None:
+    claim = stage.run()
+    stage.engine.finish([Unroutable(id=claim.id, token=claim.token)])
+
+
+def prepare(stage: Stage) -> None:
+    engine = stage.engine
+    assert isinstance(engine, RedisEngine)
+    plan = encode.of_plan(Plan(queues=("queue", "other")))
+    engine._run([engine._call(0, "prepare", [b"other", b"10", *plan])])
+
+
+def leave_nothing(stage: Stage) -> None:
+    """End whatever there is, and let everything be kept long enough."""
+    stage.engine.close("worker", [], "ended")
+    stage.add_watcher()
+    stage.engine.cancel(stage.world.ids())
+    stage.world.advance(max(OPTIONS.dead_ttl_ms, IDEMPOTENCY_MS, GONE_SESSION_MS))
+    while stage.engine.tend().more:
+        pass
+
+
+SCENARIOS: Final[tuple[Callable[[Stage], None], ...]] = (
+    damage_is_repaired,
+    ghosts_are_dropped,
+    every_move,
+    everything_is_seen,
+    sessions_wait,
+    a_caller_waits_for_the_end,
+    a_job_is_put_twice,
+    a_unique_job_is_met,
+    a_unique_key_changes_hands,
+    the_only_job_ends,
+    the_only_claim_is_given_back,
+    the_only_job_becomes_ready,
+    the_only_job_expires,
+    the_only_session_falls_silent,
+    the_only_session_is_forgotten,
+    the_clock_goes_back,
+    an_operator_changes_the_only_job,
+    the_only_progress_is_dropped,
+    large_jobs_are_put_and_claimed,
+    the_only_result_is_dropped,
+    the_only_schedule_comes_and_goes,
+    more_than_one_bite,
+    a_claim_over_partitions_is_prepared,
+    a_queue_is_paused_and_resumed,
+    a_queue_is_emptied,
+)

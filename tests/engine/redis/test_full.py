@@ -1,0 +1,125 @@
+"""A server whose memory is full: it takes in nothing new, and everything else goes on, also by a
+process that comes to it only now."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from tests.engine.conftest import OpenRedis, new_job
+from tests.redis_server import RedisServer, private_server
+from windlass.core.states import Reason
+from windlass.engine.contract import (
+    Beat,
+    Buried,
+    CancelCode,
+    ChangeCode,
+    Plan,
+    QueueChange,
+    Retried,
+    Succeeded,
+    Verdict,
+    Waiter,
+)
+from windlass.engine.redis.engine import RedisEngine
+from windlass.errors import EngineUnavailable
+
+JOBS = [f"job-{number:06d}" for number in range(8)]
+PARTITIONS = (1, 4)
+
+
+@pytest.fixture(scope="module")
+def roomy() -> Iterator[RedisServer]:
+    server = private_server("--appendfsync", "no")
+    yield server
+    server.end()
+
+
+@pytest.fixture(params=PARTITIONS)
+def url(request: pytest.FixtureRequest, roomy: RedisServer) -> str:
+    return roomy.url(partitions=request.param)
+
+
+@pytest.fixture
+def fresh(roomy: RedisServer, url: str, open_redis: OpenRedis) -> Iterator[RedisEngine]:
+    """An engine that was never used, on a full server with six jobs that wait, one that is dead and
+    one that runs."""
+    before = open_redis(url)
+    before.put([new_job(number) for number in range(2)])
+    first, second = before.claim("gone", "nonce", Plan(), 2).claims
+    buried = Buried(id=first.id, token=first.token, reason=Reason.EXHAUSTED, error=b"e")
+    assert before.finish([buried]) == [Verdict.OK]
+    before.put([new_job(number) for number in range(2, 8)])
+    assert second.id in JOBS
+    roomy.tell("CONFIG", "SET", "maxmemory", "1")
+    yield open_redis(url, timeout_ms=1_000)
+    roomy.tell("CONFIG", "SET", "maxmemory", "0")
+    assert before.check() == []
+
+
+def dead_job(engine: RedisEngine) -> str:
+    (found,) = (record for record in engine.get(JOBS) if record and record.state.value == "dead")
+    return found.id
+
+
+def test_it_is_read(fresh: RedisEngine) -> None:
+    counts = fresh.stats()
+    assert counts.totals["enqueued"] == 8
+    assert fresh.check() == []
+    assert fresh.sessions()[0].session == "gone"
+    assert fresh.examine()
+
+
+def test_it_takes_in_nothing_new(fresh: RedisEngine) -> None:
+    with pytest.raises(EngineUnavailable, match="raise maxmemory, or remove jobs") as caught:
+        fresh.put([new_job(100)])
+    assert caught.value.unsent  # what was refused was not done
+    assert fresh.get(["job-000100"]) == [None]
+
+
+def test_a_fresh_worker_works(fresh: RedisEngine) -> None:
+    assert fresh.beat([Beat(session="new", info=b"here")])[0].alive
+    claims = fresh.claim("new", "nonce", Plan(), 3).claims
+    assert len(claims) == 3
+    one, two, three = ((claim.id, claim.token) for claim in claims)
+    outcomes = (
+        Succeeded(id=one[0], token=one[1], result=b"result", result_ttl_ms=60_000),
+        Retried(id=two[0], token=two[1], delay_ms=10, error=b"e"),
+        Buried(id=three[0], token=three[1], reason=Reason.EXHAUSTED, error=b"e"),
+    )
+    assert fresh.finish(outcomes) == [Verdict.OK] * 3
+    assert fresh.claim("new", "other", Plan(), 1).claims
+    assert fresh.release("new", "other") == 1
+    fresh.wait([Waiter("new", Plan(queues=("empty",)))], 1)
+    assert fresh.close("new", [], "cause").released == 0
+    fresh.tend(())
+
+
+def purge(engine: RedisEngine) -> bool:
+    removed, cursor = 0, None
+    while True:
+        emptied = engine.purge("q", cursor)
+        removed, cursor = removed + emptied.number, emptied.cursor
+        if cursor is None:
+            return removed == 6
+
+
+def pause(engine: RedisEngine) -> bool:
+    engine.change_queue("q", QueueChange(paused=True))
+    return not engine.claim("new", "nonce", Plan(), 1).claims
+
+
+#: What an operator does -> whether it was done
+DEEDS: dict[str, Callable[[RedisEngine], bool]] = {
+    "purge": purge,
+    "discard": lambda engine: engine.discard([dead_job(engine)]) == [ChangeCode.DONE],
+    "retry": lambda engine: engine.retry([dead_job(engine)]) == [ChangeCode.DONE],
+    "cancel": lambda engine: CancelCode.CANCELLED in engine.cancel(JOBS),
+    "pause": pause,
+}
+
+
+@pytest.mark.parametrize("deed", DEEDS)
+def test_an_operator_makes_room(fresh: RedisEngine, deed: str) -> None:
+    assert DEEDS[deed](fresh)

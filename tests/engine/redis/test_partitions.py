@@ -1,0 +1,241 @@
+"""Several partitions: where jobs go, and what a verb over all of them says."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+from collections import Counter
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from itertools import islice
+
+import pytest
+
+from tests.engine.conftest import OpenRedis, new_job
+from tests.redis_server import RedisServer
+from tests.soon import is_once
+from windlass import QueueFull, Windlass
+from windlass.core.ids import partition_of
+from windlass.engine.contract import BITE, NewJob, Plan, PutCode, Unroutable, Waiter
+from windlass.engine.redis import partitions as placing
+from windlass.engine.redis.engine import RedisEngine
+from windlass.engine.redis.partitions import Partitions
+from windlass.errors import EngineError
+
+
+@pytest.fixture
+def engine(server: RedisServer, open_redis: OpenRedis) -> RedisEngine:
+    return open_redis(server.url(partitions=4))
+
+
+#: As it is, whatever other tests have in its place.
+ANY_OF = placing.any_of
+
+
+def made(engine: RedisEngine, key: str | None = None) -> NewJob:
+    return new_job(id=engine.new_id("t", "q", key), idempotency_key=key)
+
+
+def test_a_batch_stays_together_and_the_next_goes_elsewhere(engine: RedisEngine) -> None:
+    seen = []
+    for _ in range(4):
+        jobs = [made(engine) for _ in range(5)]
+        (partition,) = {partition_of(job.id) for job in jobs}
+        seen.append(partition)
+        engine.put(jobs)
+    assert sorted(seen) == [0, 1, 2, 3]
+
+
+def test_producers_that_live_for_one_job_leave_no_partition_empty(
+    server: RedisServer, open_redis: OpenRedis, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(placing, "any_of", ANY_OF)
+    url = server.url(partitions=4)
+    begun = {partition_of(open_redis(url).new_id("t", "q", None)) for _ in range(99)}
+    assert begun == {0, 1, 2, 3}
+
+
+def test_a_key_leads_to_one_partition(engine: RedisEngine) -> None:
+    for key in ("a", "b", "c"):
+        jobs = [made(engine, key) for _ in range(5)]
+        codes = [placed.code for job in jobs for placed in engine.put([job])]
+        assert codes == [PutCode.CREATED, *[PutCode.EXISTING] * 4]
+
+
+def test_a_key_at_the_wrong_place_is_refused(engine: RedisEngine) -> None:
+    partitions = Partitions(4)
+    right = partitions.of_key("t", "key")
+    wrong = next(f"id-{n}" for n in range(99) if partitions.of_id(f"id-{n}") != right)
+    with pytest.raises(EngineError, match=r"Engine\.new_id"):
+        engine.put([new_job(id=wrong, idempotency_key="key")])
+
+
+def test_any_id_has_a_place_that_never_changes() -> None:
+    """These numbers are stored in every job's place: if they change, jobs are not found again."""
+    places = [Partitions(4).of_id(f"job-{number}") for number in range(8)]
+    assert places == [1, 3, 1, 3, 0, 2, 0, 2]
+    assert {Partitions(1).of_id(id) for id in ("x", "job-1")} == {0}
+
+
+def test_an_id_made_for_more_partitions_has_a_place(engine: RedisEngine) -> None:
+    wide = RedisEngine(engine._address.__class__(host="h", partitions=1024), engine._options)
+    for _ in range(50):
+        job = made(wide)
+        engine.put([job])
+        assert engine.get([job.id]) != [None]
+
+
+def test_what_nobody_knew_is_offered_again_in_every_partition(engine: RedisEngine) -> None:
+    """More of it than one bite in the first: a claim may begin with any of them."""
+    for _ in range(4):  # each in the next one
+        engine.put([made(engine) for _ in range(BITE + 1)])
+    batches = [engine.claim("worker", f"nonce-{number}", Plan(), 500) for number in range(2)]
+    held = [Unroutable(id=one.id, token=one.token) for each in batches for one in each.claims]
+    engine.finish(held)
+    assert len(held) == 4 * (BITE + 1)
+    assert engine.adopt(["t", "other"]) == 4 * BITE
+    assert engine.adopt(["t", "other"]) == 4
+    assert engine.check() == []
+
+
+def test_many_partitions_adopt_few_each(server: RedisServer, open_redis: OpenRedis) -> None:
+    engine = open_redis(server.url(partitions=64))
+    for _ in range(2):
+        engine.put([made(engine) for _ in range(20)])
+    claims = engine.claim("worker", "nonce", Plan(), 100).claims
+    engine.finish([Unroutable(id=one.id, token=one.token) for one in claims])
+    each = 4 * BITE // 64
+    assert [engine.adopt(["t"]) for _ in range(3)] == [2 * each, 40 - 2 * each, 0]
+
+
+def test_a_repeated_claim_leases_nothing_in_partitions_that_do_not_know_it(
+    engine: RedisEngine,
+) -> None:
+    engine.put([new_job(number) for number in range(12)])
+    first = engine.claim("worker", "nonce-1", Plan(), 5)
+    again = engine.claim("worker", "nonce-1", Plan(), 12)
+    assert (len(first.claims), again.claims) == (5, first.claims)
+
+
+def test_a_released_nonce_is_used_up_where_the_session_is_not_known(
+    server: RedisServer, open_redis: OpenRedis
+) -> None:
+    """A claim that was delayed on its way, by another engine object, comes after its release."""
+    url = server.url(partitions=4)
+    releasing, delayed = open_redis(url), open_redis(url)
+    releasing.put([new_job(number) for number in range(12)])
+    releasing.release("worker", "nonce-1")
+    assert delayed.claim("worker", "nonce-1", Plan(), 12).claims == ()
+    assert len(delayed.claim("worker", "nonce-2", Plan(), 12).claims) == 12
+
+
+def test_a_put_wakes_as_many_waiters_as_it_has_jobs(
+    server: RedisServer, open_redis: OpenRedis
+) -> None:
+    url = server.url(partitions=4)
+    producer = open_redis(url)
+    producer.stats()
+    waiters = [open_redis(url) for _ in range(3)]
+    for waiter in waiters:
+        waiter.stats()
+
+    def wait(engine: RedisEngine) -> bool:
+        """Whether it was woken, and did not only look again."""
+        ready.wait()
+        return bool(engine.wait([Waiter("worker", Plan(queues=("q",)))], 500))
+
+    def are_two_woken() -> bool:
+        with ThreadPoolExecutor() as pool:
+            woken = [pool.submit(wait, waiter) for waiter in waiters]
+            ready.wait()
+            time.sleep(0.1)  # there is no sign that others are on the list
+            producer.put([made(producer), made(producer)])
+            return sum(one.result() for one in woken) == 2
+
+    ready = threading.Barrier(4)
+    assert is_once(are_two_woken)
+
+
+def test_a_partition_that_never_runs_dry_does_not_starve_the_others(engine: RedisEngine) -> None:
+    partitions = Partitions(4)
+    busy = partitions.of_session("worker")
+    engine.put([new_job(id=id) for id in ids_in(partitions, busy, 200)])
+    (waiting,) = ids_in(partitions, (busy + 1) % 4, 1)
+    engine.put([new_job(id=waiting)])
+    claimed: list[str] = []
+    for number in range(100):
+        batch = engine.claim("worker", f"{number:08x}", Plan(), 1)
+        claimed += [claim.id for claim in batch.claims]
+    assert waiting in claimed
+
+
+def ids_in(partitions: Partitions, partition: int, number: int) -> list[str]:
+    ids = (f"id-{n}" for n in range(100_000))
+    return list(islice((id for id in ids if partitions.of_id(id) == partition), number))
+
+
+# --------------------------------------------------------------------------------- a full queue
+
+
+@pytest.fixture
+def app(server: RedisServer, monkeypatch: pytest.MonkeyPatch) -> Iterator[Windlass]:
+    """With a queue for two jobs in each of four partitions; each call begins with the first."""
+    monkeypatch.setattr(placing, "any_of", lambda number: 0)
+    monkeypatch.setattr(Partitions, "advance", lambda self: None)
+    with Windlass(server.url(partitions=4)) as app:
+        app.task(name="load", queue="imports")(load)
+        app.queue("imports").set(max_waiting=8)
+        yield app
+
+
+def load(number: int) -> None: ...
+
+
+@pytest.mark.parametrize("way", ["enqueue", "aenqueue", "enqueue_many", "aenqueue_many"])
+def test_a_queue_is_full_when_all_partitions_are(app: Windlass, way: str) -> None:
+    task = app.tasks["load"]
+    made = []
+    for number in range(8):
+        match way:
+            case "enqueue":
+                made.append(task.enqueue(number))
+            case "aenqueue":
+                made.append(asyncio.run(task.aenqueue(number)))
+            case "enqueue_many":
+                made += task.enqueue_many([(number,)])
+            case _:
+                made += asyncio.run(task.aenqueue_many([(number,)]))
+    assert Counter(partition_of(job.id) for job in made) == {0: 2, 1: 2, 2: 2, 3: 2}
+    assert {job.info().task for job in made} == {"load"}
+    with pytest.raises(QueueFull):
+        task.enqueue(9)
+
+
+def test_a_batch_that_one_partition_has_no_room_for_goes_on_in_the_next(app: Windlass) -> None:
+    with pytest.raises(QueueFull) as caught:
+        app.tasks["load"].enqueue_many((number,) for number in range(9))
+    assert caught.value.__notes__ == ["8 jobs were enqueued before this."]
+
+
+def test_a_job_with_a_key_has_the_room_of_its_partition_alone(app: Windlass) -> None:
+    keys = [key for key in map(str, range(99)) if Partitions(4).of_key("load", key) == 1][:3]
+    *fit, last = (app.tasks["load"].using(idempotency_key=key) for key in keys)
+    for task in fit:
+        task.enqueue(1)
+    with pytest.raises(QueueFull):
+        last.enqueue(1)
+
+
+def test_only_some_of_very_many_partitions_are_tried(
+    server: RedisServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(placing, "any_of", lambda number: 0)
+    monkeypatch.setattr(Partitions, "advance", lambda self: None)
+    with Windlass(server.url(partitions=16)) as app:
+        task = app.task(name="load", queue="imports")(load)
+        app.queue("imports").set(max_waiting=16)
+        for number in range(8):
+            task.enqueue(number)
+        with pytest.raises(QueueFull):
+            task.enqueue(9)

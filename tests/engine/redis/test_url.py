@@ -1,0 +1,229 @@
+"""Urls of Redis servers, and the servers that are refused."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.engine.conftest import OpenRedis, new_job
+from tests.redis_server import RedisServer, free_port, private_server
+from windlass.core.states import State
+from windlass.engine.contract import Beat, Capability, EngineOptions, Plan, Waiter
+from windlass.engine.redis.setup import judge, read_info
+from windlass.engine.redis.url import Address, read_address
+from windlass.engine.url import open_engine
+from windlass.errors import EngineError, EngineUnavailable, FormatTooNew
+
+
+@pytest.mark.parametrize(
+    ("url", "address"),
+    [
+        ("redis://localhost", Address(host="localhost")),
+        ("redis://h:7/3?partitions=4", Address(host="h", port=7, database=3, partitions=4)),
+        (
+            "rediss://me:p%40ss@h/0?ca_file=/etc/ca.pem",
+            Address(
+                host="h",
+                username="me",
+                password="p@ss",
+                is_encrypted=True,
+                ca_file="/etc/ca.pem",
+            ),
+        ),
+        ("redis://:secret@h", Address(host="h", password="secret")),
+        ("unix:///run/redis.sock?database=2", Address(path="/run/redis.sock", database=2)),
+        (
+            "redis://h?namespace=a.b-c_1&allow_eviction=1",
+            Address(host="h", namespace="a.b-c_1", allow_eviction=True),
+        ),
+    ],
+)
+def test_urls(url: str, address: Address) -> None:
+    assert read_address(url) == address
+
+
+@pytest.mark.parametrize(
+    ("url", "words"),
+    [
+        ("redis:///0", "redis://localhost:6379/0"),
+        ("redis://h:none", "redis://localhost:6379/0"),
+        ("redis://h/name", "number of the database"),
+        ("redis://h?durability=full", "found durability"),
+        ("redis://h?partitons=4", r"found partitons\. Did you mean partitions\?"),
+        ("redis://h?partitions=0", "partitions=1 to 1024"),
+        ("redis://h?partitions=many", "partitions=1 to 1024"),
+        ("redis://h?namespace={a}", "namespace of 1 to 100 letters"),
+        ("redis://h?allow_eviction=yes", "allow_eviction=0"),
+        ("unix://run/redis.sock", "three slashes"),
+        ("redis://:pa/ss@host/0", "a slash before the @.*%2F for /"),
+        ("redis://:p@ss#w/rd@host/0", "a # before the @.*%23 for #"),
+        ("redis://:pa#ss@host/0", "a # before the @"),
+        ("redis://:pa?ss@host/0", "a question mark before the @.*%3F for ?"),
+        ("redis://user:pa?ss@host/0", "a question mark before the @"),
+        ("mysql://h", "sqlite:///, redis://, rediss:// or unix://"),
+    ],
+)
+def test_urls_that_make_no_sense(url: str, words: str) -> None:
+    with pytest.raises(EngineError, match=words):
+        open_engine(url, EngineOptions())
+
+
+def test_a_password_is_never_shown() -> None:
+    address = read_address("redis://me:secret@h")
+    engine = open_engine("redis://me:secret@h", EngineOptions())
+    assert "secret" not in f"{address} {address!r} {engine.location}"
+
+
+def test_a_namespace_is_shown_unless_it_is_the_usual_one() -> None:
+    for url, location in {
+        "redis://h/1": "redis h:6379/1",
+        "redis://h/1?namespace=windlass": "redis h:6379/1",
+        "redis://h/1?namespace=shop": "redis h:6379/1 (namespace shop)",
+    }.items():
+        assert open_engine(url, EngineOptions()).location == location
+
+
+def test_the_driver_is_named_where_it_is_missing() -> None:
+    code = (
+        "import sys; sys.modules['redis'] = None\n"
+        "from windlass.engine.url import open_engine\n"
+        "from windlass.engine.contract import EngineOptions\n"
+        "from windlass.errors import EngineError\n"
+        "try: open_engine('redis://h', EngineOptions())\n"
+        "except EngineError as error: print(error)\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert "windlass-queue[redis]', or in a clone pip install '.[redis]'" in done.stdout
+
+
+def test_a_unix_socket(server: RedisServer, open_redis: OpenRedis) -> None:
+    engine = open_redis(f"unix://{server.folder}/socket?namespace=by-socket")
+    engine.put([new_job()])
+    assert engine.get(["job-000000"]) != [None]
+
+
+@pytest.fixture
+def tls_server(tmp_path: Path) -> Iterator[tuple[RedisServer, int, Path]]:
+    """A server with a certificate for localhost that it signed itself."""
+    certificate, key = tmp_path / "certificate.pem", tmp_path / "key.pem"
+    subprocess.run(
+        [
+            *("openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "1"),
+            *("-keyout", key, "-out", certificate, "-subj", "/CN=localhost"),
+            *("-addext", "subjectAltName=DNS:localhost"),
+        ],
+        check=True,
+        capture_output=True,
+    )
+    port = free_port()
+    server = private_server(
+        *("--tls-port", str(port), "--tls-cert-file", str(certificate), "--tls-key-file", str(key)),
+        *("--tls-ca-cert-file", str(certificate), "--tls-auth-clients", "no"),
+    )
+    yield server, port, certificate
+    server.end()
+
+
+def test_a_certificate_is_verified(
+    tls_server: tuple[RedisServer, int, Path], open_redis: OpenRedis
+) -> None:
+    _, port, certificate = tls_server
+    engine = open_redis(f"rediss://localhost:{port}?ca_file={certificate}")
+    engine.put([new_job()])
+    engine.wait([Waiter("worker", Plan(queues=("other",)))], 10)
+    assert engine.get(["job-000000"]) != [None]
+    for url in (f"rediss://localhost:{port}", f"rediss://127.0.0.1:{port}?ca_file={certificate}"):
+        started = time.monotonic()
+        with pytest.raises(EngineError, match="not to be trusted") as caught:
+            open_redis(url).stats()
+        assert not isinstance(caught.value, EngineUnavailable)
+        assert time.monotonic() - started < 1.5
+
+
+def test_jobs_are_handed_off_by_tls(
+    tls_server: tuple[RedisServer, int, Path], open_redis: OpenRedis
+) -> None:
+    """Some of them are larger than what the driver reads at a time."""
+    _, port, certificate = tls_server
+    url = f"rediss://localhost:{port}?ca_file={certificate}"
+    waiting, putting = open_redis(url), open_redis(url)
+    waiting.beat([Beat(session="worker", info=b"it")])
+    for number, size in enumerate((1, 16_000)):
+        waiters = [Waiter("worker", Plan(), f"nonce-{number}")]
+        assert waiting.wait(waiters, 1) == []
+        putting.put([new_job(number, payload=b"x" * size)])
+        [record] = putting.get([f"job-{number:06d}"])
+        assert record is not None
+        assert record.state is State.RUNNING
+        [wake_up] = waiting.wait(waiters, 5_000)
+        batch = waiting.read_handoff(wake_up.handed, f"nonce-{number}")
+        assert batch is not None
+        assert [len(claim.payload) for claim in batch.claims] == [size]
+
+
+# ------------------------------------------------------------------------------- what is refused
+
+
+@pytest.mark.parametrize("version", ["5.0.7", "6.0.16", "6.1"])
+def test_an_old_server_is_refused(version: str) -> None:
+    with pytest.raises(EngineError, match=rf"6\.2 or newer.*{version}"):
+        judge({"redis_version": version}, Address(host="h"))
+
+
+@pytest.mark.parametrize("version", ["6.2.0", "7.0.15", "10.0"])
+def test_newer_servers_are_fine(version: str) -> None:
+    assert judge({"redis_version": version}, Address(host="h")).version == version
+
+
+def test_a_server_that_drops_keys_is_refused(open_redis: OpenRedis) -> None:
+    server = private_server("--maxmemory-policy", "allkeys-lru")
+    try:
+        with pytest.raises(EngineError, match=r"allkeys-lru.*noeviction"):
+            open_redis(server.url()).put([new_job()])
+        accepting = open_redis(server.url(allow_eviction=1))
+        accepting.put([new_job()])
+        assert accepting.fitness().eviction == "allkeys-lru"
+    finally:
+        server.end()
+
+
+def test_what_is_written_to_disk_is_said() -> None:
+    for aof, word in (("1", "append-only"), ("0", "lost when the server ends")):
+        info = read_info(f"# A\r\nredis_version:7.0.1\r\naof_enabled:{aof}\r\n".encode())
+        assert word in judge(info, Address(host="h")).persistence
+
+
+def test_the_number_of_partitions_is_settled_at_the_first_use(
+    server: RedisServer, open_redis: OpenRedis
+) -> None:
+    namespace = "settled"
+    first = open_redis(server.url(namespace=namespace, partitions=4))
+    assert Capability.STRICT_ORDER not in first.capabilities
+    first.put([new_job()])
+    open_redis(server.url(namespace=namespace, partitions=4)).stats()
+    for other in ({}, {"partitions": 3}):
+        with pytest.raises(EngineError, match=r"with 4 partitions.*partitions=4"):
+            open_redis(server.url(namespace=namespace, **other)).stats()
+
+
+def test_a_newer_format_is_refused(server: RedisServer, open_redis: OpenRedis) -> None:
+    url = server.url(namespace="newer")
+    open_redis(url).stats()
+    server.tell("HSET", "{newer:p0}:meta", "format", "99")
+    server.tell("DEL", "{newer:p0}:lines")
+    with pytest.raises(FormatTooNew, match="format 99"):
+        open_redis(url).stats()
+    assert server.tell("EXISTS", "{newer:p0}:lines") == b":0\r\n"  # nothing was added
+
+
+def test_an_older_format_is_refused(server: RedisServer, open_redis: OpenRedis) -> None:
+    url = server.url(namespace="older")
+    open_redis(url).stats()
+    server.tell("HSET", "{older:p0}:meta", "format", "1")
+    with pytest.raises(EngineError, match=r"format 1; this one reads 3.*another namespace"):
+        open_redis(url).stats()

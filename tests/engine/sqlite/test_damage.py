@@ -1,0 +1,244 @@
+"""Rows that do not belong together stop nothing else, `check` tells of them, and `repair` sets them
+right."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+
+import apsw
+import pytest
+
+from tests.engine.conftest import new_job
+from windlass.core.states import Reason, State
+from windlass.engine.contract import (
+    Buried,
+    Claim,
+    Filter,
+    Plan,
+    QueueChange,
+    Repaired,
+    ScheduleChange,
+    Succeeded,
+    UniqueKey,
+    Unroutable,
+)
+from windlass.engine.sqlite.engine import SQLiteEngine
+
+JOBS = 20
+
+
+def vandalise(path: Path, *statements: str) -> None:
+    vandal = apsw.Connection(str(path))
+    for statement in statements:
+        vandal.execute(statement)
+    vandal.close()
+
+
+def repair_all(engine: SQLiteEngine, *, change: bool) -> Repaired:
+    fixed: list[str] = []
+    left: list[str] = []
+    cursor: str | None = None
+    while True:
+        bite = engine.repair(cursor, change=change)
+        fixed += bite.fixed
+        left += bite.left
+        cursor = bite.cursor
+        if cursor is None:
+            return Repaired(fixed=tuple(fixed), left=tuple(left))
+
+
+def success(claim: Claim) -> Succeeded:
+    return Succeeded(id=claim.id, token=claim.token, result=b"1", result_ttl_ms=60_000)
+
+
+def run_all(engine: SQLiteEngine, plan: Plan | None = None) -> list[str]:
+    ran: list[str] = []
+    for number in range(5):
+        claims = engine.claim("runner", f"{number:032}", plan or Plan(), 100).claims
+        engine.finish([success(claim) for claim in claims])
+        ran += [claim.id for claim in claims]
+        engine.tend()
+    return ran
+
+
+#: what -> statements, and how many of the jobs can be run before the repair
+DAMAGE = {
+    "no payload": ("DELETE FROM payloads WHERE job = 3", JOBS),
+    "payload of nothing": ("INSERT INTO payloads VALUES (999, x'')", JOBS),
+    "failure of nothing": (
+        "INSERT INTO failures VALUES (999, 1, 1, 'retry', 1, 's', x'', 1)",
+        JOBS,
+    ),
+    "counter too low": ("UPDATE counters SET number = 0 WHERE state = 'ready'", JOBS),
+    "counter too high": ("UPDATE counters SET number = 90 WHERE state = 'ready'", JOBS),
+    "counter missing": ("DELETE FROM counters", JOBS),
+    "counter of nothing": ("INSERT INTO counters VALUES ('ghost', 'dead', 3)", JOBS),
+    "due and ready": ("UPDATE jobs SET due_ms = 1 WHERE row = 3", JOBS),
+    "due and ended": ("UPDATE jobs SET due_ms = 1 WHERE state = 'succeeded'", JOBS),
+    "kept and ready": ("UPDATE jobs SET keep_until_ms = 1 WHERE row = 3", JOBS),
+    "not kept": ("UPDATE jobs SET keep_until_ms = NULL WHERE state = 'succeeded'", JOBS),
+    "sequence": ("UPDATE meta SET sequence = 5", JOBS),
+    "no session": ("DELETE FROM sessions", JOBS),
+    "unique key of nothing": ("INSERT INTO unique_keys VALUES ('t', 'k', 'ghost')", JOBS),
+    "unique key of another": ("INSERT INTO unique_keys VALUES ('t', 'k', 'job-000004')", JOBS),
+    "lost unique key": ("DELETE FROM unique_keys", JOBS),
+    "line of nothing": ("INSERT INTO lines VALUES ('a', 0, '', '', -500, 0)", JOBS),
+    "line of another job": ("UPDATE lines SET rank = 7, place = 77", JOBS),
+    "lost line": ("DELETE FROM lines", 0),
+    "schedule without body": ("DELETE FROM schedule_bodies", JOBS),
+    "body without schedule": ("DELETE FROM schedules", JOBS),
+}
+
+
+@pytest.mark.parametrize("what", DAMAGE)
+def test_damage_stops_nothing_and_is_repaired(path: Path, engine: SQLiteEngine, what: str) -> None:
+    statement, before_repair = DAMAGE[what]
+    engine.put([new_job(100), new_job(101), new_job(102, unique=UniqueKey(key="own"))])
+    one, *_ = engine.claim("early", "0", Plan(), 3).claims
+    engine.finish([success(one)])
+    schedule = ScheduleChange(
+        name="nightly", expected="", revision="r", due_ms=1, note=b"n", body=b"b"
+    )
+    engine.change_schedules([schedule])
+    jobs = [new_job(number) for number in range(JOBS)]
+    engine.put(jobs)
+    assert engine.check() == []
+    assert repair_all(engine, change=False) == Repaired()
+    vandalise(path, statement)
+    assert engine.check()
+    would = repair_all(engine, change=False)
+    assert would.fixed
+    assert not would.left
+    assert repair_all(engine, change=False) == would
+
+    ran = run_all(engine)
+    assert len(ran) == before_repair
+    engine.put([new_job(200)])
+    engine.put([new_job(201, unique=UniqueKey(key="k"))])
+    engine.find(Filter())
+    engine.stats()
+    engine.due_schedules()
+
+    repair_all(engine, change=True)
+    assert engine.check() == []
+    assert repair_all(engine, change=True) == Repaired()
+    engine.clock_offset_ms = 10_000
+    engine.beat([])
+    engine.clock_offset_ms += 3_000
+    engine.beat([])
+    expected = {job.id for job in jobs} | {"job-000200", "job-000201"}
+    assert expected <= {*ran, *run_all_anew(engine)}
+
+
+def run_all_anew(engine: SQLiteEngine) -> list[str]:
+    claims = engine.claim("later", "1", Plan(), 100).claims
+    engine.finish([success(claim) for claim in claims])
+    return [claim.id for claim in claims]
+
+
+def test_a_job_without_a_payload_is_given_out_to_be_buried(
+    path: Path, engine: SQLiteEngine
+) -> None:
+    engine.put([new_job()])
+    vandalise(path, "DELETE FROM payloads")
+    (claim,) = engine.claim("s", "n", Plan(), 1).claims
+    assert claim.payload == b""
+    engine.finish([Buried(id=claim.id, token="n", reason=Reason.UNDECODABLE, error=b"")])
+    assert "becomes a dead letter" in repair_all(engine, change=True).fixed[0]
+    assert engine.check() == []
+    (record,) = engine.get([claim.id])
+    assert record is not None
+    assert record.state is State.DEAD
+
+
+def test_what_runs_is_not_purged(path: Path, engine: SQLiteEngine) -> None:
+    engine.put([new_job()])
+    (claim,) = engine.claim("s", "n", Plan(), 1).claims
+    vandalise(path, "UPDATE jobs SET keep_until_ms = 1, due_ms = 1")
+    engine.tend()
+    engine.claim("other", "n", Plan(), 1)
+    assert engine.finish([success(claim)])[0] == "ok"
+    assert engine.stats().totals["orphans"] == 2
+    assert engine.check() == []
+
+
+def test_what_cannot_be_repaired_is_told(path: Path, engine: SQLiteEngine) -> None:
+    engine.put([new_job()])
+    vandalise(path, "UPDATE jobs SET state = 'lost'")
+    done = repair_all(engine, change=True)
+    assert done.left == ("Job job-000000 is in state lost, which does not exist.",)
+
+
+def test_an_index_of_the_file_is_made_anew(path: Path, engine: SQLiteEngine) -> None:
+    """Its entries are in another order than the one that is declared."""
+    engine.put([new_job(number, priority=number % 3) for number in range(JOBS)])
+    engine.shutdown()
+    vandalise(
+        path,
+        "PRAGMA writable_schema = ON",
+        "UPDATE sqlite_schema SET sql = replace(sql, 'suspect, rank', 'rank, suspect') "
+        "WHERE name = 'jobs_ready'",
+    )
+    assert "The file is damaged" in "".join(engine.check())
+    assert "indexes are made anew" in "".join(repair_all(engine, change=True).fixed)
+    assert engine.check() == []
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_anything_that_follows_from_records_can_be_repaired(
+    path: Path, engine: SQLiteEngine, seed: int
+) -> None:
+    engine.change_queue("aged", QueueChange(ageing_ms=60_000))
+    engine.change_queue("shut", QueueChange(paused=True))
+    queues = ["q", "aged", "shut", "q+gpu"] * 5
+    engine.put([new_job(number, queue=queue) for number, queue in enumerate(queues)])
+    engine.put([new_job(50, run_in_ms=3_600_000), new_job(51, unique=UniqueKey(key="k"))])
+    one, two, three, *_ = engine.claim("busy", "0", Plan(), 6).claims
+    engine.finish(
+        [
+            success(one),
+            Buried(id=two.id, token="0", reason=Reason.REJECTED, error=b"no"),
+            Unroutable(id=three.id, token="0"),
+        ]
+    )
+    before, rng = engine.stats().queues, random.Random(seed)
+    records = engine.get([record.id for record in engine.find(Filter()).records])
+    derived = [
+        "DELETE FROM lines WHERE line = 'q'",
+        "UPDATE lines SET place = place + 3",
+        "INSERT OR REPLACE INTO lines VALUES ('aged', 0, '', '', -9, 1)",
+        "INSERT OR REPLACE INTO lines VALUES ('shut', 0, '', '', -9, 1)",
+        "UPDATE counters SET number = number + 3 WHERE queue = 'aged'",
+        "DELETE FROM counters WHERE state = 'running'",
+        "INSERT OR REPLACE INTO counters VALUES ('none', 'dead', 2)",
+        "DELETE FROM unique_keys",
+        "INSERT OR REPLACE INTO unique_keys VALUES ('t', 'x', 'job-000001')",
+        "DELETE FROM sessions",
+        "UPDATE meta SET sequence = 3",
+        "INSERT OR REPLACE INTO payloads VALUES (998, x'00')",
+    ]
+    vandalise(path, *rng.sample(derived, 6))
+    repair_all(engine, change=True)
+    assert engine.check() == []
+    assert repair_all(engine, change=True) == Repaired()
+    assert engine.stats().queues == before
+    assert engine.get([record.id for record in engine.find(Filter()).records]) == records
+    engine.change_queue("shut", QueueChange(paused=False))
+    ready = sum(states.get(State.READY, 0) for states in before.values())
+    assert len(run_all(engine, Plan(labels=("gpu",)))) == ready - 1  # no worker knew one of them
+
+
+def test_an_older_file_gets_an_index_of_lines(path: Path, engine: SQLiteEngine) -> None:
+    engine.change_queue("aged", QueueChange(ageing_ms=60_000))
+    engine.change_queue("once", QueueChange(ageing_ms=1_000))
+    engine.change_queue("shut", QueueChange(paused=True))
+    queues = ["q", "aged", "shut", "q+gpu", "once"] * 5
+    engine.put([new_job(number, queue=queue) for number, queue in enumerate(queues)])
+    engine.clock_offset_ms += 10_000
+    engine.put([new_job(90 + n, queue=queue, priority=n) for n, queue in enumerate(queues)])
+    engine.change_queue("once", QueueChange(ageing_ms=0))
+    engine.shutdown()
+    vandalise(path, "DROP TABLE lines", "PRAGMA user_version = 7")
+    assert engine.check() == []
+    assert len(run_all(engine, Plan(labels=("gpu",)))) == 40

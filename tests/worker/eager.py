@@ -1,7 +1,0 @@
-"""An app that uses its engine while it is imported."""
-
-from tests.worker.scripted import app, script
-
-app.engine.stats()
-
-__all__ = ["app", "script"]
