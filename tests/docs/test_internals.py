@@ -38,14 +38,6 @@ def test_every_counter_has_its_budget() -> None:
     assert rows["interruptions"][2] == str(MAX_INTERRUPTIONS)
 
 
-def test_every_file_is_on_the_map() -> None:
-    rows = [row for row in table_rows(LIFE) if len(row) == 2]
-    mapped = {name for row in rows for name in code_in(row[0]) if name.endswith(".py")}
-    files = {str(file.relative_to(SOURCE)) for file in SOURCE.rglob("*.py")}
-    packages = {name for name in files if name.endswith("/__init__.py")}
-    assert mapped == files - packages
-
-
 def test_every_table_and_index_is_told_of() -> None:
     schema = "".join(
         file.read_text() for file in (SOURCE / "engine/sqlite/migrations").glob("*.sql")
@@ -83,7 +75,7 @@ def test_no_other_log_line_is_told_of() -> None:
 
 def log_messages() -> list[str]:
     """The first argument of every call of a method of `log` in the worker."""
-    files = sorted((SOURCE / "worker").glob("*.py"))
+    files = sorted((SOURCE / "worker").rglob("*.py"))
     return [message for file in files for message in _messages(file)]
 
 

@@ -1,0 +1,82 @@
+"""The map for contributors agrees with the tree, the path of a job with a job that is traced."""
+
+from __future__ import annotations
+
+import re
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from types import FrameType
+
+from tests.docs.pages import PROJECT, code_in, read, table_rows
+from windlass import Windlass
+
+PAGE = PROJECT / "CONTRIBUTING.md"
+SOURCE = PROJECT / "src" / "windlass"
+#: In which threads a step of the path happens, by the beginning of their names.
+THREADS = {
+    "Enqueue": ("MainThread",),
+    "Put": ("MainThread",),
+    "Wake": ("waiter",),
+    "Claim": ("windlass-pump",),
+    "Run": ("slot",),
+    "Finish": ("windlass-pump",),
+    "Result": ("MainThread", "windlass-results"),
+}
+
+
+def test_every_package_is_in_the_tree() -> None:
+    rows = [row for row in table_rows(PAGE) if len(row) == 3]
+    named = {name for row in rows for name in code_in(row[0])}
+    packages = {str(file.parent.relative_to(SOURCE)) for file in SOURCE.rglob("__init__.py")}
+    assert named == packages - {"."}
+
+
+def test_every_file_that_is_named_exists() -> None:
+    names = [name for name in re.findall(r"`([\w/]+\.(?:py|md))`", read(PAGE)) if "/" in name]
+    assert len(names) > 30
+    for name in names:
+        assert (SOURCE / name).exists() or (PROJECT / name).exists(), name
+
+
+def test_the_path_of_a_job_is_the_one_it_takes(tmp_path: Path) -> None:
+    with Windlass(f"sqlite:///{tmp_path}/jobs.db") as app:
+        task = app.task(name="add")(add)
+        with traced() as calls, app.worker():
+            for number in range(3):  # the first job finds its worker starting, and claims at once
+                assert task.enqueue(number, 1).result(timeout=30) == number + 1
+    steps = re.findall(
+        r"^\d\. \*\*(\w+)\*\*: (.*?)(?=^\d\. |^A \[test\])", read(PAGE), re.MULTILINE | re.DOTALL
+    )
+    assert [name for name, _ in steps] == list(THREADS)
+    for name, text in steps:
+        taken = {file for thread, file in calls if thread.startswith(THREADS[name])}
+        told = set(re.findall(r"`([\w/]+\.py)`", text))
+        assert told
+        assert told <= taken, (name, told - taken)
+
+
+def add(a: int, b: int) -> int:
+    return a + b
+
+
+@contextmanager
+def traced() -> Iterator[set[tuple[str, str]]]:
+    """Every file of the library of which a function is called, with the thread that calls it."""
+    calls: set[tuple[str, str]] = set()
+    root = str(SOURCE) + "/"
+
+    def note(frame: FrameType, event: str, _argument: object) -> None:
+        file = frame.f_code.co_filename
+        if event == "call" and file.startswith(root):
+            calls.add((threading.current_thread().name, file.removeprefix(root)))
+
+    threading.setprofile(note)
+    sys.setprofile(note)
+    try:
+        yield calls
+    finally:
+        threading.setprofile(None)
+        sys.setprofile(None)
