@@ -23,21 +23,26 @@ USABLE := import sys, ensurepip, venv; sys.exit(sys.version_info < (3, 11))
 .DEFAULT_GOAL := help
 .PHONY: help install demo test test-all lint types layers pytest redis-server docs packages proofs bench format clean
 
-help: ## List the targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+help:
+	@awk -F ':.*## ' '/^##@ / { printf "\n%s\n", substr($$0, 5) } \
+	  /^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
-install: $(TESTING) ## Set up the private environment with all that the other targets need
+##@ Start
+
+install: $(TESTING) ## Set up the private environment for all other targets
 
 # With WINDLASS_URL=redis://... it runs on that server, and needs the driver.
 demo: $(if $(filter redis% unix%,$(WINDLASS_URL)),$(DRIVER),$(RUNTIME)) ## Watch jobs run, fail, retry and survive a kill -9 (under a minute)
 	@$(BIN)/windlass demo
+
+##@ Check
 
 test: lint types layers pytest packages ## Check style, types, layers, behaviour and packages (under ten minutes)
 
 test-all: SELECTED := --hypothesis-profile thorough
 test-all: $(GENERATOR) test ## The same with the slow tests, and more examples
 
-lint: $(TESTING) ## Check style and formatting
+lint: $(TESTING) ## Check style, formatting and words
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
 
@@ -64,6 +69,8 @@ redis-server:
 	echo "There is no redis-server here, and tests that need it are left out. To run them, install it" >&2; \
 	echo "(on Debian and Ubuntu: apt install redis-server; on macOS: brew install redis)." >&2
 
+##@ Build
+
 docs: $(GENERATOR) ## Build the documentation as a site in build/site; a warning is an error
 	$(BIN)/sphinx-build -W --keep-going --quiet -d build/doctrees docs build/site
 	@echo "build/site/index.html"
@@ -71,17 +78,21 @@ docs: $(GENERATOR) ## Build the documentation as a site in build/site; a warning
 packages: $(TESTING) ## Build wheel and sdist, and try them with every Python here
 	$(BIN)/python -m proofs packages
 
+##@ Prove and measure
+
 proofs: $(TESTING) ## Kill, freeze and overload real workers, and count what was lost
 	$(BIN)/python -m proofs
 
 bench: $(TESTING) redis-server ## Measure throughput, latency and idle cost on this machine
 	$(BIN)/python -m benchmarks --runs 3 --json bench.json
 
-format: $(TESTING) ## Format the code and mend what can be mended by itself
+##@ Clean up
+
+format: $(TESTING) ## Format the code, and fix what the linter can fix
 	$(BIN)/ruff check --fix-only
 	$(BIN)/ruff format
 
-clean: ## Remove the environment and everything that was generated
+clean: ## Remove the environment and all generated files
 	rm -rf $(VENV) build dist .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
 	find . -name '.?*' -prune -o -name __pycache__ -type d -prune -exec rm -rf {} +
 
