@@ -17,7 +17,7 @@ from tests.redis_server import RedisServer
 from tests.soon import is_once
 from windlass import QueueFull, Windlass
 from windlass.core.ids import partition_of
-from windlass.engine.contract import BITE, NewJob, Plan, PutCode, Unroutable, Waiter
+from windlass.engine.contract import BITE, Beat, NewJob, Plan, PutCode, Unroutable, Waiter, WakeUp
 from windlass.engine.redis import partitions as placing
 from windlass.engine.redis.engine import RedisEngine
 from windlass.engine.redis.partitions import Partitions
@@ -31,6 +31,8 @@ def engine(server: RedisServer, open_redis: OpenRedis) -> RedisEngine:
 
 #: As it is, whatever other tests have in its place.
 ANY_OF = placing.any_of
+#: The lease of the engines that `open_redis` opens.
+LEASE_S = 2.0
 
 
 def made(engine: RedisEngine, key: str | None = None) -> NewJob:
@@ -155,6 +157,24 @@ def test_a_put_wakes_as_many_waiters_as_it_has_jobs(
 
     ready = threading.Barrier(4)
     assert is_once(are_two_woken)
+
+
+def test_a_waiter_looks_when_the_lease_of_another_worker_ends(
+    server: RedisServer, open_redis: OpenRedis
+) -> None:
+    """Its next renewal would be later: with four partitions there is one every four seconds."""
+    url = server.url(partitions=4)
+    engine, waiting = open_redis(url), open_redis(url)
+    engine.put([new_job(1)])
+    assert engine.claim("silent", "nonce", Plan(), 1).claims
+    engine.beat([Beat(session="silent")])
+    silent_since = time.monotonic()
+    woken: list[WakeUp] = []
+    while not woken and time.monotonic() < silent_since + 10:
+        engine.beat([Beat(session="living")])
+        woken = waiting.wait([Waiter("idle", Plan())], 300)
+    assert woken == [WakeUp("idle")]
+    assert time.monotonic() - silent_since < LEASE_S + 1.0
 
 
 def test_a_partition_that_never_runs_dry_does_not_starve_the_others(engine: RedisEngine) -> None:

@@ -93,12 +93,26 @@ local function drop_ended()
   end
 end
 
+-- When the first lease runs out that is not renewed until then, in ms from now. A worker looks again at
+-- that time, so that lost jobs do not wait for its next renewal.
+local function lease_ends_in_ms()
+  local first = call('ZRANGEBYSCORE', key.lease, '(' .. text_of(now_ms), '+inf', 'WITHSCORES', 'LIMIT', 0, 1)
+  if not first[1] or first[1] == '' then
+    return math.huge
+  end
+  return math.max(tonumber(first[2]), reap_after_ms) - now_ms
+end
+
 local in_ms = next_in_ms()
 if in_ms == 0 then
   notice()
   promote()
   reap()
   in_ms = next_in_ms()
+end
+local lost_in_ms = lease_ends_in_ms()
+if in_ms < 0 or lost_in_ms < in_ms then
+  in_ms = lost_in_ms == math.huge and -1 or lost_in_ms
 end
 local number = call('HLEN', key.waiters) - 1
 for _, plan in ipairs(cmsgpack.unpack(ARGV[6])) do
