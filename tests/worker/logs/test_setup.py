@@ -276,7 +276,7 @@ def test_passwords_of_urls_are_masked(text: str, masked: str) -> None:
 
 def log_calls() -> Iterator[tuple[str, int]]:
     """Every line that the worker can log, and how many values are put into it."""
-    for file in sorted((PROJECT / "src/windlass/worker").glob("*.py")):
+    for file in sorted((PROJECT / "src/windlass/worker").rglob("*.py")):
         for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
             if isinstance(node, ast.Call) and LOGGING.fullmatch(ast.unparse(node.func)):
                 yield ast.literal_eval(node.args[0]), len(node.args) - 1
