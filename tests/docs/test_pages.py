@@ -19,6 +19,7 @@ from tests.docs.pages import (
     read,
     table_rows,
 )
+from tools.draw_architecture import TARGET, draw
 
 PAGES = all_pages()
 DECISIONS = sorted((DOCS / "decisions").glob("[0-9]*.md"))
@@ -73,6 +74,10 @@ def test_no_command_installs_an_unrelated_package() -> None:
             continue  # it tells why
         text = (PROJECT / name).read_text(encoding="utf-8", errors="replace")
         assert not wrong.search(text), name
+
+
+def test_the_picture_is_drawn_from_its_source() -> None:
+    assert TARGET.read_text(encoding="utf-8") == draw()
 
 
 def test_decisions_are_numbered_without_gaps() -> None:
