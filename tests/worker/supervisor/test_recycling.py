@@ -6,13 +6,14 @@ import os
 import subprocess
 import time
 from logging import WARNING
+from pathlib import Path
 from typing import cast
 
 import pytest
 
 from tests.worker.apps.slow_start import IMPORT_S
 from tests.worker.conftest import MakeYard
-from tests.worker.yard import Yard, until
+from tests.worker.yard import Worker, Yard, until
 from windlass.core.states import State
 from windlass.worker.options import WorkerOptions
 from windlass.worker.supervisor.child_process import (
@@ -40,8 +41,15 @@ def test_after_so_many_jobs_a_child_is_replaced_without_a_gap(yard: Yard) -> Non
     starts = [line.label for line in yard.events("start")]
     assert len(starts) == len(set(starts)) == jobs + 1
     assert "retires: it has ended " in worker.log()
+    until(lambda: shared_memories(worker) == 1, "the memory of the first child to be freed")
     assert worker.stop() == 0
     assert "handing back" not in worker.log()
+
+
+def shared_memories(worker: Worker) -> int:
+    """How many children the supervisor shares memory with."""
+    found = (os.path.realpath(file) for file in Path(f"/proc/{worker.pid}/fd").iterdir())
+    return sum("windlass-slots" in name for name in found)
 
 
 def serve_until_replaced(yard: Yard) -> tuple[int, float]:

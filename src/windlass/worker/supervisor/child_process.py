@@ -76,6 +76,7 @@ class ChildProcess:
         return self._process.pid
 
     def close_channels(self) -> None:
+        self.on_unsent = None  # it refers to this object, whose memory is freed with it
         self.channel.close()
         self.wakes.close()
 
