@@ -55,6 +55,10 @@ _encode = msgspec.msgpack.Encoder().encode
 Register = Callable[[str, int, Sequence[bytes]], Sequence[tuple[int, int, Sequence[bytes]]]]
 
 
+#: The plans of this many sessions are remembered, in which late wake-ups may come.
+_MOST_PLANS: Final = 1_000
+
+
 class Wakeup:
     """The waiting of one engine object."""
 
@@ -91,13 +95,15 @@ class Wakeup:
             [(number, plan, _rotated(some, part, self._partitions)) for number, plan, some in plans]
             for part in range(self._partitions)
         ]
-        packed = [_encode([_of_plan(*each) for each in order]) for order in orders]
+        packed = [
+            _encode([_of_plan(*each, each[1] in here.surplus) for each in order])
+            for order in orders
+        ]
         replies = self._register(here.channel, lasts_ms, packed)
-        sessions = {session.decode() for _, _, found in replies for session in found}
-        woken = [WakeUp(session) for session in sorted(sessions)]
         here.note(waiters, time.monotonic() + min(self._renew_s, _due_in_s(replies)))
+        woken = [WakeUp(session.decode()) for _, _, found in replies for session in sorted(found)]
         here.woken += woken
-        return woken
+        return here.meant_for(waiters, woken)
 
     def nudge(self) -> None:
         self._here.get().nudge.give()
@@ -111,13 +117,16 @@ def _rotated(waiters: list[Waiter], part: int, parts: int) -> list[Waiter]:
     return waiters[at:] + waiters[:at]
 
 
-def _of_plan(number: int, plan: Plan, waiters: Iterable[Waiter]) -> tuple[object, ...]:
+def _of_plan(
+    number: int, plan: Plan, waiters: Iterable[Waiter], is_surplus: bool
+) -> tuple[object, ...]:
     sessions: list[str] = []
     for waiter in waiters:
         encode.check_name("session", waiter.session)
         encode.check_name("nonce", waiter.nonce)
         sessions += (waiter.session, waiter.nonce)
-    return number, "1" if plan.suspects else "0", plan.queues, plan.labels, sessions
+    suspects = "1" if plan.suspects else "0"
+    return number, suspects, plan.queues, plan.labels, sessions, int(is_surplus)
 
 
 def _due_in_s(replies: Sequence[tuple[int, int, Sequence[bytes]]]) -> float:
@@ -139,6 +148,9 @@ class _Registration:
         self._numbers: dict[Plan, int] = {}
         self._registered: frozenset[Waiter] = frozenset()
         self.woken: list[WakeUp] = []  # since that was registered
+        self._plans: dict[str, Plan] = {}  # of sessions that are registered, or were lately
+        self.surplus: set[Plan] = set()  # under which wake-ups came that this worker cannot use
+        self._stale: set[Plan] = set()  # under which other partitions may still know woken sessions
         self._is_nudged = False
         self._server = server
         self._connection: Link | None = None
@@ -152,7 +164,7 @@ class _Registration:
 
     def must_register(self, waiters: Sequence[Waiter]) -> bool:
         self._forget_woken()
-        if frozenset(waiters) != self._registered:
+        if self.surplus or frozenset(waiters) != self._registered:
             return True
         if not waiters:
             return False
@@ -162,6 +174,7 @@ class _Registration:
         """What waits under each plan, and that nothing waits any more under those which were
         registered before. A plan keeps its number."""
         groups: dict[Plan, list[Waiter]] = {waiter.plan: [] for waiter in self._registered}
+        groups.update((plan, []) for plan in self.surplus | self._stale)
         for waiter in waiters:
             groups.setdefault(waiter.plan, []).append(waiter)
         for plan in groups:
@@ -170,22 +183,34 @@ class _Registration:
 
     def note(self, waiters: Sequence[Waiter], renew_at: float) -> None:
         self._registered, self.renew_at = frozenset(waiters), renew_at
+        self.surplus, self._stale = set(), set()
+        if len(self._plans) > _MOST_PLANS:
+            self._plans.clear()
+        self._plans.update((waiter.session, waiter.plan) for waiter in waiters)
 
     def meant_for(self, waiters: Sequence[Waiter], woken: list[WakeUp]) -> list[WakeUp]:
-        """Messages may come for sessions that wait no longer: what they hold is claimed or given
-        back under its nonce, and the next call registers at once to find what they should take."""
+        """One wake-up for each session that waits. Others came for sessions that do not wait any
+        longer, or twice, from two partitions: the next call registers at once, which finds what
+        other sessions of this worker or of other workers should take."""
         waiting = {waiter.session for waiter in waiters}
-        meant = [wake_up for wake_up in woken if wake_up.session in waiting]
-        if len(meant) < len(woken):
-            self.renew_at = 0.0
+        meant: list[WakeUp] = []
+        for wake_up in woken:
+            if wake_up.session in waiting:
+                waiting.remove(wake_up.session)
+                meant.append(wake_up)
+            else:
+                self.renew_at = 0.0
+                if wake_up.session in self._plans:
+                    self.surplus.add(self._plans[wake_up.session])
         return meant
 
     def _forget_woken(self) -> None:
         """The server does not wait for these any more. Done late: the sessions come first."""
         if self.woken:
             sessions = {wake_up.session for wake_up in self.woken}
-            left = (one for one in self._registered if one.session not in sessions)
-            self._registered, self.woken = frozenset(left), []
+            gone = {one for one in self._registered if one.session in sessions}
+            self._stale.update(one.plan for one in gone)
+            self._registered, self.woken = self._registered - gone, []
 
     # ------------------------------------------------------------------------------- listening
 

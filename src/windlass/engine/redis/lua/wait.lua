@@ -1,10 +1,12 @@
 -- Register the idle sessions of a worker, and say for which of them there is something to claim. Both in one
 -- step, so that no wake-up falls in between. What is due is made ready first, and what is lost taken back.
 -- ARGV: 1-3 clock, 4 channel of the worker, 5 for how long in ms, 6 packed, for each plan its number, "1" or
---       "0" for suspects, queues, labels, and its sessions, each followed by its nonce ("" = it is only woken)
+--       "0" for suspects, queues, labels, and its sessions, each followed by its nonce ("" = it is only woken);
+--       then 1 if wake-ups came for sessions of the plan that are not idle any more, otherwise 0
 -- Returns: {next_in_ms or -1, how many registrations there are, sessions that should look: for some there
 --          is something to claim, for others it may have been claimed; these were not registered}
 --@include claiming
+local MOST_PASSED = 8  -- lines that a wake-up is passed on for, under a plan without queues
 
 -- How many jobs there may be for one session each.
 local function count_ready(suspects, queues, most)
@@ -59,8 +61,29 @@ local function without_used(sessions)
   return left
 end
 
+-- Wake sessions of other workers for what is ready under a plan, beyond what was found for this worker.
+-- Two partitions may spend their wake-ups on the same session; this worker was woken once too often.
+local function pass_on(suspects, queues, found)
+  local lines = {}
+  if #queues == 0 then
+    local from, to = bounds(suspects)
+    lines = lines_between(suspects, from, to, nil, MOST_PASSED)
+  end
+  for _, queue in ipairs(queues) do
+    for _, line in ipairs(lines_of(suspects, queue)) do
+      lines[#lines + 1] = line
+    end
+  end
+  for _, line in ipairs(lines) do
+    local number = call('ZLEXCOUNT', key.ready, bounds(suspects, line)) - found
+    if number > 0 and is_served(line) then
+      made_ready[suspects .. line] = math.max(made_ready[suspects .. line] or 0, number)
+    end
+  end
+end
+
 local function register(plan)
-  local number, suspects, queues, with, sessions = unpack(plan)
+  local number, suspects, queues, with, sessions, is_surplus = unpack(plan)
   labels, sorted_labels = {}, with
   for _, label in ipairs(with) do
     labels[label] = true
@@ -81,6 +104,9 @@ local function register(plan)
     end
   end
   keep_waiter(name, waiter)
+  if is_surplus == 1 then
+    pass_on(suspects, queues, found)
+  end
 end
 
 -- Workers that ended without a word leave registrations behind: every call looks at a few of them.
