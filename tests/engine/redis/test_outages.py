@@ -266,12 +266,12 @@ def test_a_call_that_gets_no_turn_was_not_sent(server: RedisServer, open_redis: 
     engine = open_redis(server.url(), timeout_ms=100)
     engine.put([new_job()])
     pool = engine._server._pool
-    links = [pool.begin_turn(0) for _ in range(MOST_CALLS)]
-    with pytest.raises(EngineUnavailable, match="other calls of this process") as caught:
+    links = [pool.acquire(0) for _ in range(MOST_CALLS)]
+    with pytest.raises(EngineUnavailable, match="connections of this process are busy") as caught:
         engine.put([new_job(1)])
     assert caught.value.unsent
     for link in links:
-        pool.end_turn(link)
+        pool.release(link)
     assert engine.put([new_job(1)])[0].code is PutCode.CREATED
 
 

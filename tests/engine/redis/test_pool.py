@@ -29,11 +29,11 @@ def test_who_gets_no_turn_says_why(server: RedisServer, open_redis: OpenRedis) -
     engine.put([new_job()])
     pool = engine._server._pool
     for _ in range(2):  # the second time all turns are there again
-        links = [pool.begin_turn(0) for _ in range(MOST_CALLS)]
-        with pytest.raises(EngineUnavailable, match="3 other calls of this process are under way"):
+        links = [pool.acquire(0) for _ in range(MOST_CALLS)]
+        with pytest.raises(EngineUnavailable, match="all 3 connections of this process are busy"):
             engine.put([new_job(1)])
         for link in links:
-            pool.end_turn(link)
+            pool.release(link)
         assert engine.put([new_job(1)])[0].code is PutCode.CREATED
 
 
@@ -47,12 +47,12 @@ def test_connections_of_its_own_wait_for_no_other_call(
     options = EngineOptions(timeout_ms=2_000, has_own_connections=True)
     apart = RedisEngine(read_address(url), options)
     pool = engine._server._pool
-    links = [pool.begin_turn(0) for _ in range(MOST_CALLS)]
+    links = [pool.acquire(0) for _ in range(MOST_CALLS)]
     for _ in range(3):
         assert [pulse.alive for pulse in apart.beat([Beat(session="session")])] == [True]
     assert len(apart._server._pool._idle) == 1
     for link in links:
-        pool.end_turn(link)
+        pool.release(link)
     apart.shutdown()
 
 
@@ -61,51 +61,51 @@ def test_turns_come_in_the_order_of_asking(server: RedisServer, open_redis: Open
     engine = open_redis(server.url(), timeout_ms=20_000)
     engine.put([new_job()])
     pool = engine._server._pool
-    links = [pool.begin_turn(0) for _ in range(MOST_CALLS)]
+    links = [pool.acquire(0) for _ in range(MOST_CALLS)]
     assert links[0] is not None
-    links[0].has_rested = True
+    links[0].was_idle = True
     with ThreadPoolExecutor(2) as waiters:
-        first = waiters.submit(pool.begin_turn, 20)
-        until(lambda: len(pool._awaited) == 1, "the first waits")
-        second = waiters.submit(pool.begin_turn, 20)
-        until(lambda: len(pool._awaited) == 2, "the second waits")
-        pool.end_turn(links[0])
-        with pytest.raises(TimeoutError, match="are under way"):
-            pool.begin_turn(0)
+        first = waiters.submit(pool.acquire, 20)
+        until(lambda: len(pool._waiting) == 1, "the first waits")
+        second = waiters.submit(pool.acquire, 20)
+        until(lambda: len(pool._waiting) == 2, "the second waits")
+        pool.release(links[0])
+        with pytest.raises(TimeoutError, match="are busy"):
+            pool.acquire(0)
         assert first.result(20) is links[0]
-        assert not links[0].has_rested
+        assert not links[0].was_idle
         assert not second.done()
-        pool.end_turn(links[1])
+        pool.release(links[1])
         assert second.result(20) is links[1]
     for _ in range(2):  # the second time all are there again
         for link in links:
-            pool.end_turn(link)
-        links = [pool.begin_turn(0) for _ in range(MOST_CALLS)]
+            pool.release(link)
+        links = [pool.acquire(0) for _ in range(MOST_CALLS)]
     for link in links:
-        pool.end_turn(link)
+        pool.release(link)
 
 
 def test_a_waiter_that_is_interrupted_takes_no_turn(
     server: RedisServer, open_redis: OpenRedis
 ) -> None:
     pool = open_redis(server.url())._server._pool
-    links = [pool.begin_turn(0) for _ in range(MOST_CALLS)]
+    links = [pool.acquire(0) for _ in range(MOST_CALLS)]
 
     def interrupt() -> None:
-        until(lambda: pool._awaited, "somebody waits")
+        until(lambda: pool._waiting, "somebody waits")
         os.kill(os.getpid(), signal.SIGINT)
 
     interrupting = threading.Thread(target=interrupt)
     interrupting.start()
     with pytest.raises(KeyboardInterrupt):
-        pool.begin_turn(20)
+        pool.acquire(20)
     interrupting.join()
     for _ in range(2):  # the second time all are there again
         for link in links:
-            pool.end_turn(link)
-        links = [pool.begin_turn(0) for _ in range(MOST_CALLS)]
+            pool.release(link)
+        links = [pool.acquire(0) for _ in range(MOST_CALLS)]
     for link in links:
-        pool.end_turn(link)
+        pool.release(link)
 
 
 class Interrupted(BaseException):
@@ -113,8 +113,8 @@ class Interrupted(BaseException):
 
 
 #: Handlers of signals run after calls and at the beginning of functions, and not between two lines
-#: without a call. At the very beginning of `end_turn` one can be met that nobody provides for.
-NEVER_BEFORE = ("with ", "try:", "is_ended = ", "is_begun = ", "turn.is_given = ")
+#: without a call. At the very beginning of `release` one can be met that nobody provides for.
+NEVER_BEFORE = ("with ", "try:", "is_ended = ", "is_begun = ", "request.is_granted = ")
 
 
 class Interrupter:
@@ -150,7 +150,7 @@ class Interrupter:
 
 
 class LinkOfNobody:
-    has_rested = False
+    was_idle = False
 
     def disconnect(self) -> None:
         """There is nothing to close."""
@@ -160,31 +160,31 @@ def new_pool() -> Pool:
     """With a connection that was used before."""
     pool = Pool(read_address("redis://127.0.0.1:1/0"))
     link: Any = LinkOfNobody()
-    pool.begin_turn(0)
-    pool.end_turn(link)
+    pool.acquire(0)
+    pool.release(link)
     return pool
 
 
 def begin_and_end(pool: Pool, interrupter: Interrupter) -> None:
-    interrupter.run(lambda: pool.end_turn(pool.begin_turn(0)))
+    interrupter.run(lambda: pool.release(pool.acquire(0)))
 
 
 def wait_in_vain(pool: Pool, interrupter: Interrupter) -> None:
-    links = [pool.begin_turn(0) for _ in range(MOST_CALLS)]
-    interrupter.run(lambda: pool.begin_turn(0))
+    links = [pool.acquire(0) for _ in range(MOST_CALLS)]
+    interrupter.run(lambda: pool.acquire(0))
     for link in links:
-        pool.end_turn(link)
+        pool.release(link)
 
 
 def hand_over(pool: Pool, interrupter: Interrupter) -> None:
-    first, *others = [pool.begin_turn(0) for _ in range(MOST_CALLS)]
-    waiter = threading.Thread(target=lambda: pool.end_turn(pool.begin_turn(20)))
+    first, *others = [pool.acquire(0) for _ in range(MOST_CALLS)]
+    waiter = threading.Thread(target=lambda: pool.release(pool.acquire(20)))
     waiter.start()
-    until(lambda: pool._awaited, "somebody waits")
-    interrupter.run(lambda: pool.end_turn(first))
+    until(lambda: pool._waiting, "somebody waits")
+    interrupter.run(lambda: pool.release(first))
     waiter.join()
     for link in others:
-        pool.end_turn(link)
+        pool.release(link)
 
 
 @pytest.mark.parametrize(
@@ -196,7 +196,7 @@ def test_no_turn_is_lost_wherever_a_signal_interrupts(
     for number in range(100):
         pool, interrupter = new_pool(), Interrupter(number)
         scene(pool, interrupter)
-        assert (pool._free, len(pool._awaited)) == (MOST_CALLS, 0), number
+        assert (pool._free, len(pool._waiting)) == (MOST_CALLS, 0), number
         assert not pool._lock.locked()
         if not interrupter.was_met:
             break

@@ -18,9 +18,9 @@ from tests.engine.conftest import OpenRedis, new_job
 from tests.redis_server import RedisServer
 from windlass.engine.contract import Placed, Plan, PutCode, Succeeded, Verdict, Waiter
 from windlass.engine.redis.client import pool as pool_module
-from windlass.engine.redis.client.pool import LEAST_S, Patience, Pool, new_reader
-from windlass.engine.redis.client.pool import read as read_patiently
-from windlass.engine.redis.client.pool import send as send_patiently
+from windlass.engine.redis.client.pool import LEAST_S, Pool, TimeBudget, new_reader
+from windlass.engine.redis.client.pool import read as read_reply
+from windlass.engine.redis.client.pool import send as send_commands
 from windlass.engine.redis.keys import KINDS, key
 from windlass.engine.redis.url import Address
 from windlass.errors import EngineError, EngineUnavailable
@@ -67,16 +67,16 @@ def test_a_connection_that_was_closed_here(server: RedisServer, open_redis: Open
     assert engine.put([new_job(1)])[0].code is PutCode.CREATED
 
 
-def patience(seconds: float) -> Patience:
-    return Patience(Pool(Address()), 0.0, seconds)
+def budget(seconds: float) -> TimeBudget:
+    return TimeBudget(Pool(Address()), 0.0, seconds)
 
 
 def send(link: Any, commands: list[bytes], seconds: float) -> None:
-    send_patiently(link, commands, seconds, patience(seconds))
+    send_commands(link, commands, seconds, budget(seconds))
 
 
 def read(link: Any) -> object:
-    return read_patiently(link, patience(LEAST_S))
+    return read_reply(link, budget(LEAST_S))
 
 
 def by_driver(link: Any, commands: list[bytes], seconds: float) -> None:
@@ -207,7 +207,7 @@ def test_who_enqueues_after_a_rest_has_something_to_hear_already(
     expected: int,
 ) -> None:
     """So the server writes to a waiter first."""
-    monkeypatch.setattr(pool_module, "RESTED_S", rested_s)
+    monkeypatch.setattr(pool_module, "IDLE_AFTER_S", rested_s)
     engine = open_redis(own_server.url())
     for _ in range(3):  # until the server knows the scripts, and is known to
         engine.put([new_job()])

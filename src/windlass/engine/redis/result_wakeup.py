@@ -27,7 +27,7 @@ from windlass.engine.redis import keys
 from windlass.engine.redis.client import scripts
 from windlass.engine.redis.client.pool import Link
 from windlass.engine.redis.client.server import Server
-from windlass.engine.wakeup import Nudge, OfThisProcess, await_readable, new_nudge
+from windlass.engine.wakeup import Nudge, PerProcess, await_readable, new_nudge
 
 OnEnd = Callable[[str], None]
 
@@ -45,7 +45,7 @@ class ResultWakeup:
     """The wake-ups of one engine object."""
 
     def __init__(self, server: Server) -> None:
-        self._listener = OfThisProcess(lambda: _Listener(server))
+        self._listener = PerProcess(lambda: _Listener(server))
 
     def listen(self, on_end: OnEnd) -> str:
         """The channel on which ends are heard of; "" while there is none."""

@@ -29,7 +29,7 @@ from windlass.engine.redis import encode, handoff, keys
 from windlass.engine.redis.client import scripts
 from windlass.engine.redis.client.pool import Link
 from windlass.engine.redis.client.server import Server
-from windlass.engine.wakeup import SOCKETS_ARE_FILES, OfThisProcess, await_readable, new_nudge
+from windlass.engine.wakeup import SOCKETS_ARE_FILES, PerProcess, await_readable, new_nudge
 
 #: How long a subscription may take, in seconds.
 _PATIENCE_S: Final = 1.0
@@ -62,7 +62,7 @@ class Wakeup:
         self._partitions = partitions
         self._renew_s = min(RENEW_S * partitions, MOST_RENEW_S)
         self._register = register
-        self._here = OfThisProcess(lambda: _Registration(server))
+        self._here = PerProcess(lambda: _Registration(server))
 
     def wait(self, waiters: Sequence[Waiter], timeout_ms: int) -> list[WakeUp]:
         here = self._here.get()

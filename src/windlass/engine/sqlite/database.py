@@ -450,7 +450,7 @@ def _map_error(error: Exception, location: str) -> Exception:
             "pass its key, and set max_payload below the limit.",
             limit=MOST_BYTES,
         )
-    for kinds, advice in _PASSING:
+    for kinds, advice in _TRANSIENT:
         if isinstance(error, kinds):
             return EngineUnavailable(
                 f"The SQLite database {location} failed ({error}). {advice}", location=location
@@ -462,7 +462,7 @@ def _map_error(error: Exception, location: str) -> Exception:
 
 
 #: Failures that may pass, and what to do about each.
-_PASSING: Final[tuple[tuple[tuple[type[apsw.Error], ...], str], ...]] = (
+_TRANSIENT: Final[tuple[tuple[tuple[type[apsw.Error], ...], str], ...]] = (
     ((apsw.FullError,), "The disk is full: make room and repeat."),
     (
         (apsw.ReadOnlyError, apsw.PermissionsError, apsw.CantOpenError),

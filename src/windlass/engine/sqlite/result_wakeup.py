@@ -22,7 +22,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
-from windlass.engine.wakeup import OfThisProcess, await_readable, new_nudge
+from windlass.engine.wakeup import PerProcess, await_readable, new_nudge
 
 OnEnd = Callable[[str], None]
 
@@ -42,7 +42,7 @@ class ResultWakeup:
     def __init__(self, folder: Path | None) -> None:
         self._folder = folder if hasattr(socket, "AF_UNIX") else None
         self._hooks: set[OnEnd] = set()
-        self._sockets = OfThisProcess(self._make)
+        self._sockets = PerProcess(self._make)
 
     def _make(self) -> _Sockets:
         assert self._folder is not None, "without a folder there are no sockets"

@@ -25,7 +25,7 @@ from typing import Final
 import msgspec
 
 from windlass.engine.contract import Plan, Waiter, WakeUp
-from windlass.engine.wakeup import POLL_FLOOR_MS, OfThisProcess, await_readable, new_nudge
+from windlass.engine.wakeup import POLL_FLOOR_MS, PerProcess, await_readable, new_nudge
 
 _LONGEST_SOCKET_PATH: Final = 100
 #: How often a wake-up is passed on before the poll floor has to find the job.
@@ -73,7 +73,7 @@ class Wakeup:
     """The waiting and waking of one engine object. With no folder, within this object only."""
 
     def __init__(self, folder: Path | None) -> None:
-        self._here = OfThisProcess(lambda: _Sockets(folder))
+        self._here = PerProcess(lambda: _Sockets(folder))
 
     def wait(self, waiters: Sequence[Waiter], timeout_ms: int, look: Look) -> list[WakeUp]:
         here = self._here.get()
