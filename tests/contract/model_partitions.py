@@ -71,7 +71,7 @@ class PartitionedModel(ScheduleModel):
 
     def follow(self, engine: RedisEngine) -> None:
         """Note which partitions this engine asks for claims."""
-        make_call = engine._claiming._make_call
+        make_call = engine._claimer._make_call
 
         def note(partition: int, name: str, packed: Sequence[bytes]) -> Any:
             session, _, *rest = packed
@@ -80,7 +80,7 @@ class PartitionedModel(ScheduleModel):
             self._visits.append(Visit(partition, session.decode(), limit, plan))
             return make_call(partition, name, packed)
 
-        engine._claiming._make_call = note
+        engine._claimer._make_call = note
 
     @property
     def now_ms(self) -> int:

@@ -193,7 +193,7 @@ def test_a_server_that_drops_keys_is_refused(open_redis: OpenRedis) -> None:
 
 
 def test_what_is_written_to_disk_is_said() -> None:
-    for aof, word in (("1", "append-only"), ("0", "lost when the server ends")):
+    for aof, word in (("1", "append-only"), ("0", "lost when the server stops")):
         info = read_info(f"# A\r\nredis_version:7.0.1\r\naof_enabled:{aof}\r\n".encode())
         assert word in judge(info, Address(host="h")).persistence
 

@@ -181,7 +181,7 @@ def test_an_index_of_the_file_is_made_anew(path: Path, engine: SQLiteEngine) -> 
         "WHERE name = 'jobs_ready'",
     )
     assert "The file is damaged" in "".join(engine.check())
-    assert "indexes are made anew" in "".join(repair_all(engine, change=True).fixed)
+    assert "indexes are rebuilt" in "".join(repair_all(engine, change=True).fixed)
     assert engine.check() == []
 
 
