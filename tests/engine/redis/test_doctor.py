@@ -1,4 +1,4 @@
-"""What `examine` finds on a Redis server: each line, on a server that is really so."""
+"""The findings of `examine` on a Redis server: each line, on a server in that state."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ from windlass.errors import EngineUnavailable
 
 @pytest.fixture(scope="module")
 def bare() -> Iterator[RedisServer]:
-    """Settings are changed and set back: servers that differ in one line are started once."""
+    """A server whose settings tests change and restore, so that it is started only once."""
     server = private_server()
     yield server
     server.end()
 
 
 def full_url(server: RedisServer, **options: object) -> str:
-    """For somebody who may ask the server for its settings."""
+    """A URL with a user that may read the server's settings."""
     query = "&".join(f"{name}={value}" for name, value in options.items())
     return f"redis://127.0.0.1:{server.port}/0?{query}"
 
@@ -49,7 +49,7 @@ def setting(server: RedisServer, name: str, value: str) -> Iterator[None]:
     server.tell("CONFIG", "SET", name, before or '""')
 
 
-# -------------------------------------------------------------------------- what it says of itself
+# ------------------------------------------------------------------------------------ the server
 
 
 def test_every_line_is_there_and_nothing_is_made(
@@ -122,7 +122,7 @@ def test_persistence(
 
 
 def test_a_snapshot_that_failed(own_server: RedisServer, open_redis: OpenRedis) -> None:
-    (own_server.folder / "dump.rdb").mkdir()  # in the way of the file of that name
+    (own_server.folder / "dump.rdb").mkdir()  # blocks the file of that name
     own_server.tell("BGSAVE")
     until(lambda: b"bgsave_status:err" in own_server.tell("INFO", "persistence"), "it fails")
     finding = found(open_redis(full_url(own_server)))["persistence"]
@@ -161,7 +161,7 @@ def test_connections(bare: RedisServer, open_redis: OpenRedis) -> None:
     assert "of 10 in use" in finding.text
 
 
-# ---------------------------------------------------------------------------- what is ours on it
+# --------------------------------------------------------------------------------- the namespace
 
 
 def test_partitions(server: RedisServer, open_redis: OpenRedis) -> None:
@@ -203,7 +203,7 @@ def test_keys_of_others_are_no_place(own_server: RedisServer, open_redis: OpenRe
     assert "refused a command" in finding.text
 
 
-# --------------------------------------------------------------------------------- the way to it
+# -------------------------------------------------------------------------------- the connection
 
 
 @pytest.mark.parametrize(

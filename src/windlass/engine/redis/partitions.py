@@ -103,8 +103,8 @@ class Partitions:
             return
         kind = "idempotency" if job.unique is None else "unique"
         raise EngineError(
-            f"The id {job.id} puts the job of task {job.task} where its {kind} key is not looked "
-            "for. Make the id with Engine.new_id, and tell it the key."
+            f"The id {job.id} of the job of task {job.task} is not in the partition of its {kind} "
+            "key. Make the id with Engine.new_id, and pass it the key."
         )
 
     def _spread(self, text: str) -> int:

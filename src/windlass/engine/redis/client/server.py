@@ -45,12 +45,12 @@ _MOST_PAUSE_S: Final = 0.25
 _TRANSIENT: Final[dict[type[Exception], str]] = {
     redis.exceptions.ReadOnlyError: "Give the address of the primary, or make this server one.",
     redis.exceptions.BusyLoadingError: "Wait until it has read its data.",
-    redis.exceptions.MasterDownError: "Wait until it has found its primary, or name that one.",
+    redis.exceptions.MasterDownError: "Wait until it has found its primary, or give its address.",
     redis.exceptions.ClusterDownError: "Wait until the cluster has a new owner for these slots.",
     redis.exceptions.TryAgainError: "Wait until the slot has moved.",
     redis.exceptions.OutOfMemoryError: "Its memory is full: raise maxmemory, or remove jobs.",
-    redis.exceptions.AuthenticationError: "It forgets logins: see what is wrong with its users.",
-    redis.exceptions.NoScriptError: "It forgets scripts at once: find out who flushes them.",
+    redis.exceptions.AuthenticationError: "It drops logins: check its users and its ACL.",
+    redis.exceptions.NoScriptError: "It loses scripts at once: find the client that flushes them.",
 }
 #: The same for replies without a class in the driver, by their first word.
 _TRANSIENT_CODES: Final = {
@@ -282,8 +282,8 @@ class Server:
             )
         if "certificate verify failed" in text.lower():
             raise EngineError(
-                f"The certificate of the Redis server at {self.address} is not to be trusted "
-                f"({text}). Use the name that is in it, or name who signed it with ?ca_file=.",
+                f"The certificate of the Redis server at {self.address} is not trusted "
+                f"({text}). Use the host name of the certificate, or give its CA with ?ca_file=.",
                 location=self.location,
             ) from error
         if "invalid bulk length" in text:
