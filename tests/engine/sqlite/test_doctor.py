@@ -132,7 +132,7 @@ def test_durability_normal(path: Path) -> None:
     finding = found(engine)["durability"]
     engine.shutdown()
     assert finding.grade is Grade.ADVICE
-    assert "a power failure takes the last moments" in finding.text
+    assert "a power loss loses the last commits" in finding.text
 
 
 def test_room_inside_that_is_not_used(

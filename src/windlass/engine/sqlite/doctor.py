@@ -42,13 +42,13 @@ _DURABILITY: Final = {
     2: Finding(
         Grade.OK,
         "durability",
-        "full: what was confirmed survives a crash of any process and a power failure",
+        "full (survives process crash and power loss)",
     ),
     1: Finding(
         Grade.ADVICE,
         "durability",
-        "normal: what was confirmed survives a crash of any process, but a power failure takes the "
-        "last moments with it. If that is too much, leave out durability=normal in the url",
+        "normal (survives process crash; a power loss loses the last commits). To survive both, "
+        "remove durability=normal from the url",
     ),
 }
 
