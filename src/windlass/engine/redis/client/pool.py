@@ -360,7 +360,7 @@ def _make(address: Address, timeout_s: float) -> Link:
     if address.path:
         return _driver(UnixDomainSocketConnection, path=address.path, **common)
     network: dict[str, Any] = {"host": address.host, "port": address.port, **common}
-    # The driver passes these options to the socket, whatever they are about.
+    # The driver passes these options to the socket unchanged.
     network.update(socket_keepalive=True, socket_keepalive_options=_TCP_OPTIONS)
     if address.is_encrypted:
         return _driver(

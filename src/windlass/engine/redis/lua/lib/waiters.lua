@@ -117,7 +117,7 @@ end
 -- Take up to `number` sessions from a registration and wake them; return their number. With 0, the worker
 -- only learns when the next job is due. A registration is removed if its worker does not listen at this
 -- server.
-local function tell(name, waiter, number)
+local function wake_sessions(name, waiter, number)
   local woken, sessions = {}, waiter[WAITING]
   while #woken < number and #sessions > 0 do
     table.remove(sessions)
@@ -154,9 +154,9 @@ local function wake(suspects, line, number, is_due)
         end
         before = nil
       elseif number > 0 and has_labels(waiter, line) then
-        local told = tell(name, waiter, is_due and 0 or number)
-        number = number - told
-        before = told > 0 and before or nil
+        local woken = wake_sessions(name, waiter, is_due and 0 or number)
+        number = number - woken
+        before = woken > 0 and before or nil
       end
     end
     if not is_cut then
