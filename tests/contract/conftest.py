@@ -1,4 +1,4 @@
-"""The fixtures of the contract suite. A test runs on every variant that can do what it needs."""
+"""The fixtures of the contract suite. A test runs on every variant with the needed capabilities."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """One pragma sets this variant apart from `sqlite-file`. By default it is held against the
-    model, and the whole suite is slow on it."""
+    """Mark tests of `sqlite-file-normal` as slow: one pragma sets it apart from `sqlite-file`. By
+    default it is only compared with the model."""
     for item in items:
         variant = getattr(item, "callspec", None)
         if variant and variant.params.get("variant") == "sqlite-file-normal":
@@ -28,7 +28,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.fixture(autouse=True, scope="package")
 def first_partition() -> Iterator[None]:
-    """Where an engine with several begins: examples that fail are to fail again."""
+    """Let engines with several partitions begin with the first, so that failures repeat."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(partitions, "any_of", lambda number: 0)
         yield
@@ -43,11 +43,11 @@ def variant(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Variant]
 
 @pytest.fixture
 def engine(variant: Variant) -> Engine:
-    """An engine that runs by the real clock."""
+    """An engine with the real clock."""
     return variant.open()
 
 
 @pytest.fixture
 def world(variant: Variant) -> World:
-    """An engine whose clock stands still until it is moved."""
+    """An engine whose clock stands still until a test moves it."""
     return World(variant)

@@ -1,8 +1,8 @@
-"""The reference model of a place with several partitions: a model for each, and what a verb over
-all of them says.
+"""The reference model of several partitions: one model for each, and the merged result of
+operations over all of them.
 
-Which partitions a claim asks, and in which order, is the engine's own affair: `follow` notes it,
-and the models of these partitions are asked in the same order. What each does is in `model`.
+The engine decides which partitions a claim asks, and in which order: `follow` records this, and the
+models of these partitions are asked in the same order. `model` defines the behaviour of each.
 """
 
 from __future__ import annotations
@@ -57,8 +57,8 @@ class Visit(NamedTuple):
     """One call of `turn` in one partition, or of `prepare` before it."""
 
     partition: int
-    session: str  # none: it only ends claims
-    limit: int | None  # negative: only what is held already; None: only prepared
+    session: str  # empty: it only ends claims
+    limit: int | None  # negative: only jobs that are held already; None: only prepared
     plan: Plan
 
 
@@ -70,8 +70,8 @@ class PartitionedModel(ScheduleModel):
         self._bounds: dict[str, int] = {}
 
     def follow(self, engine: RedisEngine) -> None:
-        """Note which partitions this engine asks for claims."""
-        make_call = engine._claiming._make_call
+        """Record which partitions this engine asks for claims."""
+        make_call = engine._claimer._make_call
 
         def note(partition: int, name: str, packed: Sequence[bytes]) -> Any:
             session, _, *rest = packed
@@ -80,7 +80,7 @@ class PartitionedModel(ScheduleModel):
             self._visits.append(Visit(partition, session.decode(), limit, plan))
             return make_call(partition, name, packed)
 
-        engine._claiming._make_call = note
+        engine._claimer._make_call = note
 
     @property
     def now_ms(self) -> int:
@@ -159,8 +159,8 @@ class PartitionedModel(ScheduleModel):
     def turn(
         self, session: str, outcomes: Sequence[Outcome], nonce: str, plan: Plan, limit: int
     ) -> Turn:
-        """A session that is dead in one partition is dead; until there are enough claims all
-        partitions are asked."""
+        """A session that is dead in one partition is dead. All partitions are asked until there are
+        enough claims."""
         visits = [visit for visit in self._visits if visit.session]
         verdicts = tuple(self.finish(outcomes))
         batches = [self._visit(visit, nonce) for visit in visits]
@@ -200,7 +200,7 @@ class PartitionedModel(ScheduleModel):
         return sum(model.release(session, nonce) for model in self._models)
 
     def beat(self, beats: Sequence[Beat]) -> list[Pulse]:
-        """What a session says of itself is kept where it looks first."""
+        """The info of a session is stored in the partition that it asks first."""
         replies = [
             model.beat([self._in_partition(number, beat) for beat in beats])
             for number, model in enumerate(self._models)
@@ -236,7 +236,7 @@ class PartitionedModel(ScheduleModel):
         ]
 
     def change_queue(self, queue: str, change: QueueChange) -> None:
-        """Each partition has its part of a bound."""
+        """Each partition has its part of a limit."""
         if change.max_waiting is not None:
             self._bounds[queue] = change.max_waiting
             part = -(-change.max_waiting // len(self._models))
@@ -256,7 +256,7 @@ class PartitionedModel(ScheduleModel):
             more=any(one.more for one in tended),
         )
 
-    # ----------------------------------------------------------------------------- what is seen
+    # ----------------------------------------------------------------------------------- reading
 
     def find(self, filter: Filter, cursor: str | None = None, limit: int = 100) -> Page:
         pages = [model.find(filter, cursor, limit + 1).records for model in self._models]
@@ -274,7 +274,7 @@ class PartitionedModel(ScheduleModel):
         return Stats(queues=queues, oldest_ready_ms=self._oldest_ready_ms(), totals=totals)
 
     def _oldest_ready_ms(self) -> dict[str, int]:
-        """Of those that are next in their partition the most urgent one; of equals, the oldest."""
+        """The most urgent of the next jobs of all partitions; of equals, the oldest."""
         heads: dict[str, tuple[int, int]] = {}
         for model in self._models:
             first_only: dict[str, Job] = {}
@@ -300,7 +300,7 @@ class PartitionedModel(ScheduleModel):
 
 
 def _to_limit(packed: bytes) -> tuple[int, int]:
-    """How many jobs, and of how many bytes; nothing where only claims are ended."""
+    """The number of jobs and bytes of a claim; zeros when only claims are ended."""
     limit, most_bytes = packed.split() or (b"0", b"0")
     return int(limit), int(most_bytes)
 

@@ -1,8 +1,7 @@
-"""The engines and settings that the contract is checked on: one line for each.
+"""The engines and settings on which the contract is checked: one line for each.
 
-A variant names a place and what its engine can do there. Tests are left out of a variant by
-capability alone (`@pytest.mark.needs`), and one test holds the declared capabilities against the
-engine's own.
+A variant names a place and the capabilities of its engine. Tests skip a variant only by capability
+(`@pytest.mark.needs`), and one test compares the declared capabilities with the engine's own.
 """
 
 from __future__ import annotations
@@ -21,8 +20,8 @@ from windlass.testing.contract.place import Place
 
 EVERYTHING: Final = frozenset(Capability)
 
-#: name -> URL, in which {folder} is a fresh folder and {redis} a fresh namespace on a server that
-#: is started for it, and capabilities.
+#: name -> URL and capabilities. {folder} is a fresh folder, and {redis} a fresh namespace on a
+#: server that is started for it.
 VARIANTS: Final[dict[str, tuple[str, frozenset[Capability]]]] = {
     "sqlite-file": ("sqlite:///{folder}/jobs.db", EVERYTHING - {Capability.HANDOFF}),
     "sqlite-file-normal": (
@@ -39,7 +38,7 @@ VARIANTS: Final[dict[str, tuple[str, frozenset[Capability]]]] = {
 
 
 def parametrize(metafunc: pytest.Metafunc, argument: str, names: Iterable[str] = VARIANTS) -> None:
-    """Run a test on those of the variants that can do what it needs."""
+    """Run a test on the variants with the needed capabilities."""
     if argument not in metafunc.fixturenames:
         return
     marks = metafunc.definition.iter_markers("needs")
@@ -49,7 +48,7 @@ def parametrize(metafunc: pytest.Metafunc, argument: str, names: Iterable[str] =
 
 
 def fresh_url(name: str, folder: Path) -> str:
-    """A place of its own for a variant; a file is in the folder."""
+    """A fresh place for a variant; a file is in the folder."""
     url = VARIANTS[name][0]
     redis = shared_server().url() if "{redis}" in url else ""
     return url.format(folder=folder, redis=redis)

@@ -1,5 +1,5 @@
-"""A SQLite engine on a file of its own, and further engines on the same file; a Redis server that
-tests leave as it is, one that they may kill, and engines on both."""
+"""A SQLite engine on its own file, and more engines on the same file; a shared Redis server, one
+that tests may kill, and engines on both."""
 
 from __future__ import annotations
 
@@ -61,14 +61,14 @@ def own_server() -> Iterator[RedisServer]:
 
 @pytest.fixture
 def proxy(server: RedisServer) -> Iterator[Proxy]:
-    """Before the server that tests leave as it is."""
+    """A proxy before the shared server."""
     with Proxy(server.port) as proxy:
         yield proxy
 
 
 @pytest.fixture
 def open_redis() -> Iterator[OpenRedis]:
-    """Opens an engine on a url; all are shut down at the end."""
+    """Open engines on URLs; all are shut down at the end."""
     opened: list[RedisEngine] = []
 
     def open_another(url: str, timeout_ms: int = 2_000) -> RedisEngine:

@@ -1,5 +1,5 @@
-"""What a claim costs does not grow with the number of queues. Work is counted, not timed: commands
-that a Redis server ran, steps of the virtual machine of SQLite."""
+"""The cost of a claim does not grow with the number of queues. The tests count work instead of
+time: commands of a Redis server, steps of the virtual machine of SQLite."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ from windlass.engine.sqlite.engine import SQLiteEngine
 QUEUES = 10_000
 ANY = Plan()
 LIMIT = 100
-#: At most so many commands, or hundreds of steps, for each job of a claim.
+#: The most commands, or hundreds of steps, for each job of a claim.
 PER_JOB = 12
 
 
 class Place:
-    """An engine, and how much work it had done for it so far."""
+    """An engine, and the work that it has done so far."""
 
     def __init__(self, engine: Engine, worked: Callable[[], int], partitions: int) -> None:
         self.engine = engine
@@ -50,7 +50,7 @@ class Place:
         return [job.id for job in jobs]
 
     def claim(self, limit: int = LIMIT, plan: Plan = ANY) -> Sequence[Claim]:
-        """A claim whose work is bounded by what it gives."""
+        """Claim, and check that the work is bounded by the number of jobs."""
         before = self.worked()
         claims = self.engine.claim("s", next(self._nonces), plan, limit).claims
         work = self.worked() - before
@@ -82,7 +82,7 @@ def sqlite_place(path: Path) -> Iterator[Place]:
     def step() -> bool:
         nonlocal hundreds
         hundreds += 1
-        return False  # go on
+        return False  # continue
 
     def watch(connection: apsw.Connection) -> None:
         connection.set_progress_handler(step, 100)

@@ -1,8 +1,8 @@
-"""What must not go through a fork as it is, and what is done about it.
+"""Fork safety: let a fork wait for imports and notify objects with locks or connections.
 
-1. A fork waits for `opening`, which is held by whoever opens something: that is imported first, and
-   a child would wait for ever for an import that a thread of its parent had begun.
-2. Then everything that has asked for it, with what was opened meanwhile, is told of the fork.
+1. A fork waits for `opening`, which a thread holds while it opens an engine. Opening imports
+   modules, and a child would wait forever for an import that a thread of its parent had begun.
+2. Then every object that called `watch` is notified, including objects opened in the meantime.
 """
 
 from __future__ import annotations
@@ -12,12 +12,13 @@ import threading
 import weakref
 from typing import Final, Protocol
 
-#: How long a fork waits for an opening, in seconds. Only one in the middle of it is in vain.
-PATIENCE_S: Final = 10.0
+#: How long a fork waits for an opening, in seconds. The wait only times out when the thread that
+#: opens is also the one that forks.
+FORK_WAIT_S: Final = 10.0
 
 
 class Forkable(Protocol):
-    """Something with locks or connections."""
+    """An object with locks or connections."""
 
     def before_fork(self) -> None: ...
 
@@ -27,7 +28,7 @@ class Forkable(Protocol):
 
 
 class Opening:
-    """A lock for all apps of a process."""
+    """A lock that all apps of a process share."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -40,7 +41,7 @@ class Opening:
         self._lock.release()
 
     def before_fork(self) -> None:
-        self._is_held_for_fork = self._lock.acquire(timeout=PATIENCE_S)
+        self._is_held_for_fork = self._lock.acquire(timeout=FORK_WAIT_S)
 
     def after_fork_in_parent(self) -> None:
         if self._is_held_for_fork:
@@ -55,7 +56,7 @@ _WATCHED: Final[weakref.WeakSet[Forkable]] = weakref.WeakSet()
 
 
 def watch(thing: Forkable) -> None:
-    """Tell a thing of every fork, while it lives."""
+    """Notify an object of every fork, while it lives."""
     _WATCHED.add(thing)
 
 

@@ -1,12 +1,12 @@
-"""From schedules as an engine has them to changes of them, for all who make some.
+"""Compute changes of schedules from their records.
 
-1. `read` opens a record.
-2. `fire` says what follows from the time being what it is.
-3. `declare` compares what a worker declares with what is known.
-4. `enter`, `alter` and `run_now` are what a caller wants of a schedule.
+1. `read` decodes a record.
+2. `fire` computes what is due at a given time.
+3. `declare` compares the declaration of a worker with the stored one.
+4. `enter`, `alter` and `run_now` compute the changes that a caller asks for.
 
-Nobody here talks to an engine: a change is made by `change_schedules`, and counts if the record is
-still the one that was read.
+This module makes no request to an engine: the caller passes the change to `change_schedules`, where
+it applies if the record is still the one that was read.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ from windlass.core.schedules.occurrences import occurrence_id, run_ms
 from windlass.core.schedules.state import Entry, Note, Step
 from windlass.engine.contract import NewJob, ScheduleChange, ScheduleRecord
 
-#: So many runs of a schedule are watched, the newest ones.
+#: A schedule watches at most this many of its runs, the newest ones.
 MOST_WATCHED: Final = 10
-#: A declaration is written down again when it is this old: not by every worker every time.
+#: A declaration is stored again when it is this old, to avoid a write per worker and check.
 RENEW_AFTER_MS: Final = 30_000
 
 
@@ -41,7 +41,7 @@ def new_revision() -> str:
 
 
 def read(record: ScheduleRecord) -> tuple[Entry, Note]:
-    """A `DecodeError`, or a `NewerFormat`, if it cannot be read."""
+    """Decode a record. Raises `DecodeError` or `NewerFormat` if that fails."""
     return Entry.unpack(record.body), Note.unpack(record.note)
 
 
@@ -70,7 +70,7 @@ def _job(entry: Entry, name: str, at_ms: int, partition: int) -> NewJob:
 
 
 def _watched(entry: Entry, record: ScheduleRecord, jobs: tuple[NewJob, ...]) -> tuple[str, ...]:
-    """Only where it matters: each is looked up whenever the schedule is looked at."""
+    """Watch runs only if `overlap` needs them: each one is looked up when the schedule is read."""
     if entry.schedule.overlap == "allow":
         return ()
     ids = (*record.unfinished, *(job.id for job in jobs))
@@ -80,12 +80,12 @@ def _watched(entry: Entry, record: ScheduleRecord, jobs: tuple[NewJob, ...]) -> 
 def declare(
     record: ScheduleRecord | None, name: str, body: bytes, version: int, now_ms: int
 ) -> tuple[Standing, ScheduleChange | None]:
-    """What becomes of a declaration; no change where there is nothing to note down."""
+    """Compare a declaration with the stored one; no change when there is nothing to store."""
     schedule = Entry.unpack(body).schedule
     note = None if record is None else Note.unpack(record.note)
     known = None if note is None else note.declared
     if note is not None and known is None:
-        return Standing.OUTDATED, None  # somebody has saved one of this name at run time
+        return Standing.OUTDATED, None  # a caller has saved a schedule of this name at run time
     standing, declared = compare(known, fingerprint(schedule, body), now_ms, version=version)
     if record is None or note is None:
         begun = state.declared_again(state.made(schedule, now_ms), declared)
@@ -106,11 +106,11 @@ def _is_worth_noting(known: Declared | None, note: Note, now_ms: int) -> bool:
     return is_old or note.paused == "abandoned"
 
 
-# -------------------------------------------------------------------------------- what callers want
+# ------------------------------------------------------------------------------ requests of callers
 
 
 def enter(name: str, body: bytes, note: Note, now_ms: int) -> ScheduleChange:
-    """A schedule of which there is none yet."""
+    """Create a schedule that does not exist yet."""
     return ScheduleChange(
         name=name,
         expected="",
@@ -128,7 +128,7 @@ def alter(
 
 
 def run_now(record: ScheduleRecord, now_ms: int, partition: int) -> ScheduleChange:
-    """One more run, beside the occurrences; to those that come it is an earlier one."""
+    """Run once more, outside the occurrences; later occurrences treat this as an earlier run."""
     entry, note = read(record)
     job = NewJob(
         id=new_id(time.time_ns() // 1_000_000, partition),

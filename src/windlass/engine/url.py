@@ -1,9 +1,9 @@
-"""From a URL to an engine. An engine is imported only here, and only the one that is asked for; to
-read its URL takes neither its driver nor anything else that is slow to load.
+"""Open the engine that a URL names. Only this module imports engines, and only the requested one.
+To read a URL takes neither a driver nor another slow import.
 
-1. `check_url` refuses what no engine can be opened by, and `open_engine` opens it.
-2. `default_url` is the place of the jobs when nobody named one; `absolute_url` makes one mean the
-   same in every folder, because an app may change its own, and its supervisor does not.
+1. `check_url` refuses a URL that names no engine; `open_engine` opens the engine.
+2. `default_url` is the place of the jobs when no URL is set. `absolute_url` makes a URL independent
+   of the current folder, because an app may change its folder and its supervisor does not.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ PLANNED: Final = frozenset({"postgres", "postgresql"})
 
 
 def check_url(url: str) -> None:
-    """Refuse a setting by which no engine can be opened. Imports no engine and no driver."""
+    """Refuse a URL that names no engine. Imports no engine and no driver."""
     try:
         _check(url)
     except EngineError as error:
@@ -51,7 +51,7 @@ def _check(url: str) -> None:
 
 
 def open_engine(url: str, options: EngineOptions) -> Engine:
-    """The engine that `url` names; it connects at its first use."""
+    """Make the engine that `url` names; it connects at its first use."""
     scheme = _scheme_of(url)
     if scheme == SQLITE:
         return _open_sqlite(url, options)
@@ -61,14 +61,14 @@ def open_engine(url: str, options: EngineOptions) -> Engine:
 
 
 def default_url() -> str:
-    """A database beside the nearest pyproject.toml at or above the current folder, else in it."""
+    """A database next to the nearest pyproject.toml at or above the current folder, else in it."""
     from windlass.engine.sqlite import url as sqlite_url
 
     return sqlite_url.default_url()
 
 
 def absolute_url(url: str) -> str:
-    """The url of a file with its relative path continued from the folder that is current now."""
+    """Resolve the relative path of a file URL against the current folder."""
     if _scheme_of(url) != SQLITE:
         return url
     from windlass.engine.sqlite import url as sqlite_url
@@ -109,7 +109,7 @@ def _open_redis(url: str, options: EngineOptions) -> Engine:
             f"The url {_safe(url)!r} needs the Redis driver, which is not installed here. "
             f"Install it with: {install_command('redis')}"
         ) from error
-    except RuntimeError as error:  # of a module of Python that registers itself with the exit
+    except RuntimeError as error:  # a Python module fails to register itself for the exit
         raise EngineError(
             f"The Redis driver cannot be loaded for {_safe(url)!r} any more: the interpreter is "
             f"ending ({error}). A program that enqueues for the first time at its very end opens "
@@ -129,5 +129,5 @@ def _open_sqlite(url: str, options: EngineOptions) -> Engine:
 
 
 def _safe(url: str) -> str:
-    """The url as it was given, without what may be a password."""
+    """The URL without a possible password."""
     return re.sub(r"//.*@", "//***@", url)

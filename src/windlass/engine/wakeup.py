@@ -1,5 +1,5 @@
-"""What the bells of all engines share: the poll floor, a pipe that wakes a waiter of this process,
-and a holder of what each process makes for itself."""
+"""Shared parts of wake-ups in all engines: the poll interval, a pipe that wakes a waiter in this
+process, and an object that every process creates for itself."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ import weakref
 from collections.abc import Callable, Sequence
 from typing import Any, Final, Generic, Protocol, TypeVar
 
-#: A waiter looks by itself at least this often.
+#: A waiter polls at least this often.
 POLL_FLOOR_MS: Final = 500
-#: Else, on Windows, they are read by calls of their own, and nothing else can be waited for.
+#: On Windows, only sockets can be waited for, by calls of their own.
 SOCKETS_ARE_FILES: Final[bool] = sys.platform != "win32"
 
 
 class Nudge:
-    """A pipe: what is written on one side makes the other readable."""
+    """A pipe: a write to one end makes the other end readable."""
 
     def __init__(self) -> None:
         self.descriptor, self._entrance = os.pipe()
@@ -33,7 +33,7 @@ class Nudge:
             os.write(self._entrance, b"1")
 
     def take(self) -> None:
-        """Make it unreadable again."""
+        """Make the descriptor unreadable again."""
         with contextlib.suppress(BlockingIOError):
             os.read(self.descriptor, 4096)
 
@@ -43,7 +43,7 @@ class Nudge:
 
 
 class SocketNudge(Nudge):
-    """The same for a system on which only sockets can be waited for; a pipe takes half the time."""
+    """The same for systems that can only wait for sockets. A pipe takes half the time."""
 
     def __init__(self) -> None:
         self._exit, self._way_in = socket.socketpair()
@@ -69,11 +69,11 @@ def new_nudge() -> Nudge:
 
 
 def await_readable(descriptors: Sequence[int], timeout_s: float) -> list[int]:
-    """Those of them that can be read, as soon as one can; none after the time."""
+    """Wait until a descriptor is readable; return the readable ones, none after the timeout."""
     timeout_s = max(0.0, timeout_s)
     if not hasattr(select, "poll"):  # Windows
         return select.select(descriptors, (), (), timeout_s)[0]
-    poll = select.poll()  # which knows descriptors above 1023 too
+    poll = select.poll()  # unlike `select`, it supports descriptors above 1023
     for descriptor in descriptors:
         poll.register(descriptor, select.POLLIN)
     return [descriptor for descriptor, _ in poll.poll(math.ceil(timeout_s * 1000))]
@@ -86,8 +86,8 @@ class Closable(Protocol):
 T = TypeVar("T", bound=Closable)
 
 
-class OfThisProcess(Generic[T]):
-    """Something with descriptors, made at its first use; a forked child makes its own."""
+class PerProcess(Generic[T]):
+    """An object with descriptors, made at its first use; a forked child makes its own."""
 
     def __init__(self, make: Callable[[], T]) -> None:
         self._make = make
@@ -105,7 +105,7 @@ class OfThisProcess(Generic[T]):
             return self._made[1]
 
     def close(self) -> None:
-        """The next use makes a new one."""
+        """Close the object; the next use makes a new one."""
         with self._opening:
             if self._made is not None and self._made[0] == os.getpid():
                 self._made[1].close()
@@ -115,8 +115,8 @@ class OfThisProcess(Generic[T]):
         self._opening = threading.Lock()
 
 
-#: A lock may be held by a thread that a forked child does not have.
-_ALL: Final[weakref.WeakSet[OfThisProcess[Any]]] = weakref.WeakSet()
+#: A thread that a forked child does not have may hold a lock.
+_ALL: Final[weakref.WeakSet[PerProcess[Any]]] = weakref.WeakSet()
 
 
 def _unlock_in_child() -> None:

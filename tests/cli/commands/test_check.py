@@ -49,7 +49,7 @@ def test_a_dry_run_changes_nothing(damaged: Shell) -> None:
 def test_a_repair_shows_what_it_would_do_and_asks(damaged: Shell) -> None:
     ran = damaged.type_with_app("check", "--repair", answer="n\n")
     assert ran.code == 1
-    assert "Queue default counts 7 jobs as ready, but there are 1: that is set right." in ran.out
+    assert "Queue default counts 7 jobs as ready, but there are 1: corrected." in ran.out
     assert "Repair 2 problems in" in ran.err
     assert "Nothing was changed" in ran.err
     assert damaged.type_with_app("check", "--repair", answer="").code == 1

@@ -1,4 +1,4 @@
-"""The engines against the reference model, one by one; with several partitions against its own."""
+"""The engines against the reference model; engines with several partitions have their own model."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class PartitionedMachine(QueueMachine):
     has_one_partition: ClassVar[bool] = False
 
     def make_model(self) -> Model:
-        # It has the same verbs, and is no subclass: what it has of its own is in the models inside.
+        # It has the same operations, but is no subclass: its state is in the models inside.
         return cast(Model, PartitionedModel(OPTIONS, START_MS, 4))
 
     def follow(self, engine: Engine) -> None:
@@ -34,7 +34,7 @@ class PartitionedMachine(QueueMachine):
         cast(PartitionedModel, self.model).follow(engine)
 
 
-@pytest.mark.timeout(600)  # so that a failure is made small before it is shown
+@pytest.mark.timeout(600)  # to shrink a failing example takes time
 @pytest.mark.parametrize(
     ("name", "examples"),
     [

@@ -1,5 +1,5 @@
-"""What is done to jobs while every call is recorded, so that each script is called with real
-arguments, and at least once takes the last member out of all that it takes something out of.
+"""Scenarios whose calls are recorded, so that each script is called with real arguments, and at
+least once removes the last member of every key that it removes members from.
 """
 
 from __future__ import annotations
@@ -40,8 +40,8 @@ from windlass.testing.contract.place import OPTIONS
 from windlass.testing.contract.test_check import live_a_life
 from windlass.testing.contract.world import LEASE_MS, World
 
-#: script -> the keys of which it can leave nothing but the sentinel. `idle` and `waiters`
-#: are wherever a job can become ready: the last idle session is woken; `watch` wherever a job ends.
+#: script -> the keys that it can leave with only their sentinel. `idle` and `waiters` are listed
+#: where a job can become ready: the last idle session is woken. `watch` is listed where a job ends.
 EMPTIES: Final[dict[str, set[str]]] = {
     "adopt": {"due", "parked", "idle", "waiters"},
     "beat": {"asked", "held", "idle", "waiters", "watch"},
@@ -93,7 +93,7 @@ EMPTIES: Final[dict[str, set[str]]] = {
 
 
 class Stage:
-    """A world, sessions that wait for a long time for a job, and callers for the end of one."""
+    """A world, sessions that wait for jobs, and callers that wait for the end of jobs."""
 
     def __init__(self, world: World, node: Node) -> None:
         self.world = world
@@ -101,7 +101,7 @@ class Stage:
         self._node = node
 
     def tell(self, command: bytes, name: str, *words: bytes) -> None:
-        """Reach into a key by hand."""
+        """Change a key directly."""
         self._node.tell(command, name_of(name), *words)
 
     def members(self, name: str) -> list[bytes]:
@@ -116,7 +116,7 @@ class Stage:
         self.add_watcher()
 
     def add_watcher(self) -> None:
-        """Somebody waits for the end of each job."""
+        """Register a caller that waits for the end of each job."""
         channels = msgspec.msgpack.encode(["w:wake:caller"])
         for id in self.world.ids():
             self._node.tell(b"HSET", name_of("watch"), id.encode(), channels)
@@ -152,7 +152,7 @@ def sessions_wait(stage: Stage) -> None:
 
 
 def a_caller_waits_for_the_end(stage: Stage) -> None:
-    """Without a connection on which it would hear of it."""
+    """Without a connection for its wake-up."""
     engine, bury_it = stage.engine, Reason.REJECTED
     assert isinstance(engine, RedisEngine)
     dead, waiting = stage.run(), stage.world.put()
@@ -172,7 +172,7 @@ def a_job_is_put_twice(stage: Stage) -> None:
 
 
 def a_unique_job_is_met(stage: Stage) -> None:
-    """By others with its key, in every state in which it waits, and when it has expired."""
+    """By others with its key, in every waiting state, and when it has expired."""
     for wait in (stay_ready, be_scheduled, be_parked, be_expired):
         for on_conflict in OnConflict:
             wait(stage)
@@ -241,8 +241,8 @@ def endings(claim: Claim) -> list[Outcome]:
 
 
 def the_only_job_ends(stage: Stage) -> None:
-    """In each way, asked to stop or not, with somebody waiting; with the next one in the same call,
-    and without."""
+    """In each way, cancelled or not, with a waiting caller; with the next job in the same call, and
+    without."""
     for is_asked in (False, True):
         for number in range(WAYS_TO_END):
             claim = stage.run()
@@ -383,7 +383,7 @@ def cancel_with_progress(stage: Stage) -> str:
 
 
 def the_only_progress_is_dropped(stage: Stage) -> None:
-    """When the job begins anew."""
+    """When the job is retried."""
     claim = stage.run()
     progress = Progressed(id=claim.id, token=claim.token, progress=b"half")
     stage.engine.finish([progress, Released(id=claim.id, token=claim.token, started=True)])
@@ -477,7 +477,7 @@ def large_jobs_are_put_and_claimed(stage: Stage) -> None:
 
 
 def a_claim_over_partitions_is_prepared(stage: Stage) -> None:
-    """There is one partition here, and a claim does not need to be prepared: so by hand."""
+    """With one partition, a claim needs no preparation: so call the script directly."""
     stage.world.put(run_in_ms=1_000)
     stage.world.advance(1_000)
     prepare(stage)
@@ -512,7 +512,7 @@ def a_queue_is_paused_and_resumed(stage: Stage) -> None:
     leave_nothing(stage)
 
 
-#: Entries that lead to no job.
+#: Entries that point to no job.
 GHOSTS: Final[tuple[tuple[bytes, str, bytes, bytes], ...]] = (
     (b"ZADD", "ids", b"0", b"ghost"),
     (b"ZADD", "ready", b"0", b"0queue\0" + b"\0" * 11 + b"ghost"),
@@ -609,7 +609,7 @@ def prepare(stage: Stage) -> None:
 
 
 def leave_nothing(stage: Stage) -> None:
-    """End whatever there is, and let everything be kept long enough."""
+    """End all jobs, and let all retention times pass."""
     stage.engine.close("worker", [], "ended")
     stage.add_watcher()
     stage.engine.cancel(stage.world.ids())

@@ -1,12 +1,12 @@
-"""Two Redis servers in cluster mode with one slot between them, which is put into every state that
-it has while it moves from one to the other.
+"""Two Redis servers in cluster mode that share one slot, which is put into every state of its move
+from one server to the other.
 
-1. `Node` is a server and a connection to it; `Pair` two of them that know each other.
-2. A `Snapshot` is all that is stored under a partition; it can be put on either node again.
-3. `record` notes every call that an engine sends: the command, what was stored before and after it
-   and the reply, all in a slot that rests. Such a `Case` can be sent again in any state.
-4. `judge` sends it in each state in which all its keys are at hand: the effect must be the same.
-   `refuse` sends it with every set of keys that is not complete: nothing may change.
+1. `Node` is a server and a connection to it; `Pair` is two connected nodes.
+2. A `Snapshot` is all data of a partition; it can be restored on either node.
+3. `record` records every call of an engine: the command, the data before and after it and the
+   reply, all in a stable slot. A recorded `Case` can be sent again in any state.
+4. `judge` sends it in each state in which all its keys are available: the effect must be the same.
+   `refuse` sends it with every incomplete set of keys: nothing may change.
 """
 
 from __future__ import annotations
@@ -36,8 +36,8 @@ from windlass.engine.redis.engine import RedisEngine
 NAMESPACE: Final = "w"
 SLOT: Final = key_slot(keys.key(NAMESPACE, 0, "meta").encode())
 EVERY_KEY: Final = frozenset(keys.KINDS)
-#: How long two nodes may take to know each other, in seconds.
-PATIENCE_S: Final = 20.0
+#: How long two nodes may take to connect, in seconds.
+MEET_TIMEOUT_S: Final = 20.0
 IN_CLUSTER_MODE: Final = ("--cluster-enabled", "yes", "--cluster-require-full-coverage", "no")
 REFUSALS: Final = (b"-TRYAGAIN", b"-ASK")
 _ASKING: Final = scripts.pack(b"ASKING")
@@ -51,7 +51,7 @@ def name_of(name: str) -> bytes:
 
 @dataclass(frozen=True)
 class Snapshot:
-    """What is under each key, to be compared and to be put somewhere again."""
+    """The data under each key, to compare and to restore."""
 
     values: Mapping[str, Value]
     dumps: Mapping[str, bytes]
@@ -64,12 +64,12 @@ class Snapshot:
 
 
 def _connect(port: int, make: Any = Connection) -> Any:
-    """The driver's connections have no types of their own."""
+    """Connect with the driver, whose connections have no type hints."""
     return make(port=port, protocol=2)
 
 
 class Node:
-    """One server in cluster mode, and the only connection that there is to it."""
+    """One server in cluster mode, and the only connection to it."""
 
     def __init__(self) -> None:
         self.server: RedisServer = private_server(*IN_CLUSTER_MODE, "--appendonly", "no")
@@ -96,7 +96,7 @@ class Node:
         assert replies == [b"OK"] * len(commands), replies
 
     def send(self, commands: Sequence[bytes], *, asking: bool = False) -> list[Any]:
-        """The replies to packed commands; errors are replies too."""
+        """Send packed commands and return their replies; errors are replies too."""
         self._connection.send_packed_command([_ASKING + c if asking else c for c in commands])
         replies = []
         for _ in commands:
@@ -112,7 +112,7 @@ class Node:
             return error
 
     def flood(self, commands: Sequence[bytes], *, asking: bool) -> Counter[bytes]:
-        """Send very many commands that should be refused; how often which word came back."""
+        """Send very many commands that should be refused; count the replies by their first word."""
         between = _ASKING if asking else b""
         packed = between + between.join(commands)
         sending = Thread(target=self._flood.sendall, args=(packed,))
@@ -126,13 +126,13 @@ class Node:
         replies = b"".join(received)
         said = Counter({word: replies.count(word) for word in REFUSALS})
         said[b"else"] = lines - said.total() - replies.count(b"+OK\r\n")
-        return +said  # without what was never said
+        return +said  # without zeros
 
     # ----------------------------------------------------------------------------- what is stored
 
     def place(self, snapshot: Snapshot, names: Collection[str], *states: bytes) -> None:
-        """Store these keys of a snapshot and nothing else. The slot is in the first of the states
-        meanwhile, and in the last one afterwards."""
+        """Store only these keys of a snapshot. The slot is in the first of the states during this,
+        and in the last one afterwards."""
         restore = [
             scripts.pack(b"RESTORE-ASKING", name_of(name), b"0", dump)
             for name, dump in snapshot.dumps.items()
@@ -147,7 +147,7 @@ class Node:
         return Snapshot(self.values(), found)
 
     def values(self, *, asking: bool = False) -> dict[str, Value]:
-        """What is under each key, and how many others there are."""
+        """Read the data under each key, and count other keys."""
         replies = self.send([_reading(name) for name in keys.KINDS], asking=asking)
         values = {
             name: _to_value(name, reply) for name, reply in zip(keys.KINDS, replies, strict=True)
@@ -166,7 +166,7 @@ def _to_value(name: str, reply: Any) -> Value:
     if isinstance(reply, AskError) or not reply:
         return None
     pairs = dict(zip(reply[::2], reply[1::2], strict=True))
-    if name == "waiters":  # until when, by the clock of the server, which does not stand still
+    if name == "waiters":  # contains an instant of the server's clock, which moves
         return dict.fromkeys(pairs, b"")
     return pairs
 
@@ -185,11 +185,11 @@ class Pair:
 
     def __init__(self) -> None:
         self.source, self.target = Node(), Node()
-        # Each keeps a slot of its own: a node that has lost its last one becomes a replica.
+        # Each node keeps another slot: a node that has lost its last one becomes a replica.
         self.source.tell(b"CLUSTER", b"ADDSLOTS", b"%d" % SLOT, b"1")
         self.target.tell(b"CLUSTER", b"ADDSLOTS", b"2")
         self.source.tell(b"CLUSTER", b"MEET", b"127.0.0.1", b"%d" % self.target.server.port)
-        deadline = time.monotonic() + PATIENCE_S
+        deadline = time.monotonic() + MEET_TIMEOUT_S
         while not (self._knows(self.source, self.target) and self._knows(self.target, self.source)):
             assert time.monotonic() < deadline, "the nodes do not find each other"
             time.sleep(0.02)
@@ -206,17 +206,17 @@ class Pair:
     def begin(
         self, snapshot: Snapshot, on_source: Collection[str], on_target: Collection[str]
     ) -> None:
-        """The slot is on its way, and so far these keys are here and those are there."""
+        """Start the move, with these keys here and those there."""
         self.source.place(snapshot, on_source, RESTING, slot(b"MIGRATING", self.target))
         self.target.place(snapshot, on_target, slot(b"IMPORTING", self.source))
 
     def rest(self) -> None:
-        """The slot is at the source, and nothing is stored."""
+        """Return the slot to the source, without data."""
         for node in (self.target, self.source):
             node.do([RESTING, scripts.pack(b"FLUSHALL")])
 
     def hand_over(self, owner: Node, heir: Node) -> None:
-        """The move is over. An heir that was importing has the last word on who owns the slot."""
+        """End the move. The importing node has the last word on the owner of the slot."""
         heir.do([slot(b"IMPORTING", owner)])
         for node in (heir, owner):
             node.do([slot(b"NODE", heir)])
@@ -233,7 +233,7 @@ class Pair:
         return self.source.values(), self.target.values(asking=True)
 
     def move(self, name: str) -> None:
-        """Really move a key, as a cluster does."""
+        """Move a key for real, as a cluster does."""
         port = b"%d" % self.target.server.port
         words = (b"MIGRATE", b"127.0.0.1", port, name_of(name), b"0", b"5000")
         assert self.source.tell(*words) == b"OK"
@@ -244,7 +244,7 @@ class Pair:
 
 @dataclass(frozen=True)
 class Case:
-    """One call of a script, and what it did in a slot that rested."""
+    """One call of a script, and its effect in a stable slot."""
 
     script: Script
     command: bytes
@@ -254,7 +254,7 @@ class Case:
 
     @property
     def emptied(self) -> frozenset[str]:
-        """The keys of which nothing but the sentinel was left."""
+        """The keys that were left with only their sentinel."""
         return frozenset(
             name
             for name, value in self.before.values.items()
@@ -270,12 +270,12 @@ class Case:
         """Whether all keys that the script declares exist."""
         return all(self.before.values[name] is not None for name in self.script.keys)
 
-    def expected(self, at_hand: Collection[str]) -> dict[str, Value]:
-        """What is stored at the node that ran it, which has these keys."""
-        return {name: value if name in at_hand else None for name, value in self.after.items()}
+    def expected(self, available: Collection[str]) -> dict[str, Value]:
+        """The data at the node that ran the call with these keys."""
+        return {name: value if name in available else None for name, value in self.after.items()}
 
     def without_sentinel(self, pair: Pair, name: str) -> Case:
-        """The same call on the same things, had this key no sentinel."""
+        """The same call on the same data without the sentinel of this key."""
         command = b"HDEL" if keys.KINDS[name] is keys.Kind.HASH else b"ZREM"
         pair.source.place(self.before, EVERY_KEY, RESTING)
         pair.source.tell(command, name_of(name), b"")
@@ -291,7 +291,7 @@ class Case:
 
 @dataclass
 class Recording:
-    """What an engine sent, each call once for each thing that it met."""
+    """The calls of an engine, each once for each state that it met."""
 
     cases: dict[tuple[bytes, str], Case] = field(default_factory=dict)
 
@@ -299,7 +299,7 @@ class Recording:
         self.cases[case.command, repr(case.before.values)] = case
 
     def most_changing(self, name: str) -> Case:
-        """Of the calls of a script, all of whose keys exist, the one that changed most of them."""
+        """The call of a script that changed most keys, among those whose keys all exist."""
         complete = [case for case in self.of(name) if case.is_complete]
         return max(complete, key=lambda case: len(case.changed))
 
@@ -316,7 +316,7 @@ def _run(node: Node, script: Script, command: bytes, before: Snapshot) -> Case:
 
 
 def run_case(pair: Pair, script: Script, before: Snapshot) -> Case:
-    """Call a script, which no engine calls, in a slot that rests."""
+    """Call a script that no engine calls, in a stable slot."""
     pair.source.place(before, EVERY_KEY, RESTING)
     for node in (pair.source, pair.target):
         node.tell(b"SCRIPT", b"LOAD", script.text)
@@ -325,7 +325,7 @@ def run_case(pair: Pair, script: Script, before: Snapshot) -> Case:
 
 @contextlib.contextmanager
 def record(engine: RedisEngine, node: Node, recording: Recording) -> Iterator[None]:
-    """Note every call of a script that this engine sends to this node, whose slot rests."""
+    """Record every call of a script that this engine sends to this node, whose slot is stable."""
     server = engine._server
     original = server.run
 
@@ -350,8 +350,8 @@ def record(engine: RedisEngine, node: Node, recording: Recording) -> Iterator[No
 
 
 def judge(pair: Pair, case: Case) -> list[str]:
-    """What is wrong with a call while its slot moves: a sentence for each state in which it had
-    another effect than in a slot that rests."""
+    """Check a call while its slot moves: return a sentence for each state with another effect than
+    in a stable slot."""
     declared = frozenset(case.script.keys)
     others = EVERY_KEY - declared
     nothing: frozenset[str] = frozenset()
@@ -387,11 +387,11 @@ def is_same(reply: Any, other: Any) -> bool:
 
 
 def refuse(pair: Pair, case: Case, *, most: int | None = None) -> Counter[bytes]:
-    """Call a script with every set of its keys that is not complete, on both nodes; how often they
-    said what. With `most`, only with the sets of at most so many keys, and of all but so many.
+    """Call a script with every incomplete set of its keys, on both nodes; count the replies. With
+    `most`, only with sets of at most `most` keys, and with sets that miss at most `most` keys.
 
-    No key is moved for it: one that is elsewhere is called by a name that does not exist, which is
-    all that a server knows of it.
+    No key is moved for it: a key on the other node is named by a name that does not exist, which is
+    all that a server knows about it.
     """
     pair.begin(case.before, EVERY_KEY, EVERY_KEY)
     before = pair.values()
@@ -404,7 +404,7 @@ def refuse(pair: Pair, case: Case, *, most: int | None = None) -> Counter[bytes]
 
 
 def _exhaustive(case: Case) -> Iterator[list[bytes]]:
-    """Every set of keys but the complete one, put together from two halves that are packed once."""
+    """Every incomplete set of keys, built from two halves that are packed once."""
     names = case.script.keys
     first, second = names[: len(names) // 2], names[len(names) // 2 :]
     head, tail = case.around_keys()
@@ -416,7 +416,7 @@ def _exhaustive(case: Case) -> Iterator[list[bytes]]:
 
 
 def _every_subset(names: Sequence[str]) -> list[bytes]:
-    """For each set of missing keys, none of them first."""
+    """For each set of missing keys, the empty one first."""
     sizes = range(len(names) + 1)
     return [
         _packed_names(names, missing) for size in sizes for missing in combinations(names, size)

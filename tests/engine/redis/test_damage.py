@@ -1,5 +1,5 @@
-"""An entry of an index that leads nowhere, or that is missing, stops nothing else: it is dropped
-and counted, `check` tells of what is left, and `repair` sets it right."""
+"""An index entry that points to no job, or that is missing, stops nothing else: the entry is
+dropped and counted, `check` reports the rest, and `repair` fixes it."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ JOBS = 20
 
 
 class Place:
-    """An engine, and a hand that reaches into its keys."""
+    """An engine, and direct access to its keys."""
 
     def __init__(self, engine: RedisEngine, namespace: str) -> None:
         self.engine = engine
@@ -69,7 +69,7 @@ class Place:
         return list(batch.claims)
 
     def run_all(self) -> list[str]:
-        """Claim and end whatever there is; which jobs that were."""
+        """Claim and end all jobs; return their ids."""
         ran: list[str] = []
         for _ in range(20):
             claims = self.claim()
@@ -79,12 +79,12 @@ class Place:
         return ran
 
     def repair(self, *, change: bool) -> Repaired:
-        """All bites of it."""
+        """Run all batches of a repair."""
         return repair_all(self.engine, change=change)
 
 
 def convert(fields: dict[str, object]) -> NewJob:
-    """Fields vary from test to test."""
+    """Make a job from fields that vary from test to test."""
     import msgspec
 
     unique = fields.pop("unique", None)
@@ -119,7 +119,7 @@ def entry(command: bytes, name: str, *words: bytes) -> tuple[bytes, str, tuple[b
     return command, name, words
 
 
-#: what -> an entry that leads to no job
+#: what -> an entry that points to no job
 GHOSTS = {
     "ready": entry(b"ZADD", "ready", b"0", b"0q\0" + RANK_AND_PLACE + GHOST),
     "ready, too short": entry(b"ZADD", "ready", b"0", b"0q\0x"),
@@ -212,7 +212,7 @@ def test_an_entry_of_a_job_that_runs_does_not_start_it_again(place: Place) -> No
     (claim,) = place.claim()
     place.tell(b"ZADD", "ready", b"0", member)
     others = place.put(3)
-    place.engine.tend()  # it lists the line again
+    place.engine.tend()  # lists the line again
     assert sorted(other.id for other in place.claim()) == sorted(others)
     place.engine.finish([success(claim)])
     (record,) = place.engine.get([id])
@@ -224,14 +224,14 @@ def test_an_entry_of_a_job_that_runs_does_not_start_it_again(place: Place) -> No
 def test_a_job_can_be_put_while_a_session_waits(
     place: Place, server: RedisServer, open_redis: OpenRedis, what: str
 ) -> None:
-    """The hand-off looks at what stands in line before the job."""
+    """The hand-off examines the jobs that come before the new one."""
     waiting = open_redis(server.url(namespace=place._namespace))
     place.engine.beat([Beat(session="idle", info=b"here")])
     assert waiting.wait([Waiter("idle", Plan(), "1" * 32)], 1) == []
     command, name, words = GHOSTS[what]
     place.tell(command, name, *words)
     (id,) = place.put(1)
-    place.engine.tend()  # it lists the line again
+    place.engine.tend()  # lists the line again
     assert id in [claim.id for claim in place.claim()] or place.engine.sessions()[0].held == (id,)
 
 
@@ -307,7 +307,7 @@ def live(place: Place) -> None:
     engine.change_schedules([a_schedule()])
 
 
-#: Indexes and counters: what follows from records.
+#: Indexes and counters: all that follows from records.
 DERIVED = [
     *("ids", "ready", "lines", "due", "parked", "held", "asked", "keep", "dead", "unique"),
     *("lease", "key_expiry", "schedule_names", "schedule_due", "count"),
@@ -330,7 +330,7 @@ def test_anything_that_follows_from_records_can_be_repaired(place: Place, seed: 
     assert found == records
     engine.change_queue("shut", QueueChange(paused=False))
     ready = sum(states.get(State.READY, 0) for states in before.values())
-    held = before["q"].get(State.READY, 0) and 1  # the one that no worker knew
+    held = before["q"].get(State.READY, 0) and 1  # the unroutable one
     ran = [*place.run_all(), *(claim.id for claim in place.claim(plan=Plan(labels=("gpu",))))]
     assert len(ran) == ready - held
 
@@ -350,7 +350,7 @@ def damage(place: Place, rng: random.Random) -> None:
         place.tell(b"ZADD", name, b"1", rng.randbytes(rng.randrange(1, 20)))
 
 
-# -------------------------------------------------------------------------------- while others work
+# ------------------------------------------------------------------------------ while workers run
 
 
 def churn(place: Place, stop: threading.Event) -> Iterator[Sequence[str]]:

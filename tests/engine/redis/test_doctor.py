@@ -1,4 +1,4 @@
-"""What `examine` finds on a Redis server: each line, on a server that is really so."""
+"""The findings of `examine` on a Redis server: each line, on a server in that state."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ from windlass.errors import EngineUnavailable
 
 @pytest.fixture(scope="module")
 def bare() -> Iterator[RedisServer]:
-    """Settings are changed and set back: servers that differ in one line are started once."""
+    """A server whose settings tests change and restore, so that it is started only once."""
     server = private_server()
     yield server
     server.end()
 
 
 def full_url(server: RedisServer, **options: object) -> str:
-    """For somebody who may ask the server for its settings."""
+    """A URL with a user that may read the server's settings."""
     query = "&".join(f"{name}={value}" for name, value in options.items())
     return f"redis://127.0.0.1:{server.port}/0?{query}"
 
@@ -49,7 +49,7 @@ def setting(server: RedisServer, name: str, value: str) -> Iterator[None]:
     server.tell("CONFIG", "SET", name, before or '""')
 
 
-# -------------------------------------------------------------------------- what it says of itself
+# ------------------------------------------------------------------------------------ the server
 
 
 def test_every_line_is_there_and_nothing_is_made(
@@ -106,10 +106,10 @@ def test_eviction(bare: RedisServer, open_redis: OpenRedis) -> None:
 @pytest.mark.parametrize(
     ("name", "value", "grade", "words"),
     [
-        ("appendfsync", "always", Grade.OK, "survives a crash of the server and a power failure"),
+        ("appendfsync", "always", Grade.OK, "survive a crash of the server and a power failure"),
         ("appendfsync", "everysec", Grade.ADVICE, "up to about 2 s of confirmed jobs are lost"),
-        ("appendfsync", "no", Grade.ADVICE, "last half minute"),
-        ("appendonly", "no", Grade.PROBLEM, "all that was confirmed since the last one is lost"),
+        ("appendfsync", "no", Grade.ADVICE, "in the last 30 s or so"),
+        ("appendonly", "no", Grade.PROBLEM, "jobs confirmed since the last snapshot are lost"),
     ],
 )
 def test_persistence(
@@ -122,7 +122,7 @@ def test_persistence(
 
 
 def test_a_snapshot_that_failed(own_server: RedisServer, open_redis: OpenRedis) -> None:
-    (own_server.folder / "dump.rdb").mkdir()  # in the way of the file of that name
+    (own_server.folder / "dump.rdb").mkdir()  # blocks the file of that name
     own_server.tell("BGSAVE")
     until(lambda: b"bgsave_status:err" in own_server.tell("INFO", "persistence"), "it fails")
     finding = found(open_redis(full_url(own_server)))["persistence"]
@@ -161,13 +161,13 @@ def test_connections(bare: RedisServer, open_redis: OpenRedis) -> None:
     assert "of 10 in use" in finding.text
 
 
-# ---------------------------------------------------------------------------- what is ours on it
+# --------------------------------------------------------------------------------- the namespace
 
 
 def test_partitions(server: RedisServer, open_redis: OpenRedis) -> None:
     url = server.url(partitions=4)
     engine = open_redis(url)
-    assert "not used yet; its first use settles 4" in found(engine)["partitions"].text
+    assert "not used yet; its first use fixes 4" in found(engine)["partitions"].text
     engine.put([new_job()])
     text = found(engine)["partitions"].text
     assert re.search(r"has 4, in format 3; before [-0-9]+ [:0-9]+ UTC nothing was stored", text)
@@ -180,7 +180,7 @@ def test_the_documented_rights_are_enough(own_server: RedisServer, open_redis: O
     url = own_server.url(namespace="windlass")
     findings = found(open_redis(url))
     assert findings["rights"] == Finding(
-        Grade.OK, "rights", "the user windlass may do all that is needed"
+        Grade.OK, "rights", "the user windlass has all rights that are needed"
     )
     assert findings["persistence"].grade is Grade.ADVICE
     assert "may not ask for" in findings["persistence"].text
@@ -203,7 +203,7 @@ def test_keys_of_others_are_no_place(own_server: RedisServer, open_redis: OpenRe
     assert "refused a command" in finding.text
 
 
-# --------------------------------------------------------------------------------- the way to it
+# -------------------------------------------------------------------------------- the connection
 
 
 @pytest.mark.parametrize(
@@ -213,8 +213,8 @@ def test_keys_of_others_are_no_place(own_server: RedisServer, open_redis: OpenRe
         ("redis://localhost", Grade.OK, "on this machine"),
         ("redis://[::1]", Grade.OK, "on this machine"),
         ("rediss://:secret@10.0.0.7", Grade.OK, "encrypted, with a password"),
-        ("redis://:secret@10.0.0.7", Grade.ADVICE, "read on the way"),
-        ("rediss://10.0.0.7", Grade.ADVICE, "whoever reaches it can run your tasks"),
+        ("redis://:secret@10.0.0.7", Grade.ADVICE, "not encrypted"),
+        ("rediss://10.0.0.7", Grade.ADVICE, "every client that reaches it can run your tasks"),
     ],
 )
 def test_access(url: str, grade: Grade, words: str) -> None:
@@ -241,7 +241,7 @@ def test_a_long_way(server: RedisServer, open_redis: OpenRedis) -> None:
         proxy.delay(0.01)
         finding = found(open_redis(server.url(port=proxy.port)))["round trip"]
     assert finding.grade is Grade.ADVICE
-    assert "Bring them closer" in finding.text
+    assert "Move the server closer" in finding.text
 
 
 def test_a_server_that_is_away_raises(open_redis: OpenRedis) -> None:

@@ -1,5 +1,5 @@
-"""A server whose memory is full: it takes in nothing new, and everything else goes on, also by a
-process that comes to it only now."""
+"""A server whose memory is full: it accepts no new jobs, and everything else continues, even for a
+process that connects only now."""
 
 from __future__ import annotations
 
@@ -43,8 +43,7 @@ def url(request: pytest.FixtureRequest, roomy: RedisServer) -> str:
 
 @pytest.fixture
 def fresh(roomy: RedisServer, url: str, open_redis: OpenRedis) -> Iterator[RedisEngine]:
-    """An engine that was never used, on a full server with six jobs that wait, one that is dead and
-    one that runs."""
+    """A new engine on a full server with six waiting jobs, one dead job and one running job."""
     before = open_redis(url)
     before.put([new_job(number) for number in range(2)])
     first, second = before.claim("gone", "nonce", Plan(), 2).claims
@@ -74,7 +73,7 @@ def test_it_is_read(fresh: RedisEngine) -> None:
 def test_it_takes_in_nothing_new(fresh: RedisEngine) -> None:
     with pytest.raises(EngineUnavailable, match="raise maxmemory, or remove jobs") as caught:
         fresh.put([new_job(100)])
-    assert caught.value.unsent  # what was refused was not done
+    assert caught.value.unsent  # a refused call changes nothing
     assert fresh.get(["job-000100"]) == [None]
 
 
@@ -110,7 +109,7 @@ def pause(engine: RedisEngine) -> bool:
     return not engine.claim("new", "nonce", Plan(), 1).claims
 
 
-#: What an operator does -> whether it was done
+#: An action of an operator -> whether it was done
 DEEDS: dict[str, Callable[[RedisEngine], bool]] = {
     "purge": purge,
     "discard": lambda engine: engine.discard([dead_job(engine)]) == [ChangeCode.DONE],

@@ -1,4 +1,4 @@
-"""What is stored goes away when it was kept long enough, bite by bite, and memory with it."""
+"""Stored data is removed after its retention time, in bounded batches, and frees its memory."""
 
 from __future__ import annotations
 
@@ -41,28 +41,28 @@ from windlass.testing.contract.world import StandingStill
 PAGE = DOCS / "internals" / "redis.md"
 NAMESPACE = "growth"
 START_MS = 1_800_000_000_000
-LEASE_MS = 2_000  # as the fixture opens engines
-#: Longer than anything is kept.
+LEASE_MS = 2_000  # the lease of engines that the fixture opens
+#: Longer than any retention time.
 KEEP_MS = 2 * max(EngineOptions().dead_ttl_ms, IDEMPOTENCY_MS, GONE_SESSION_MS)
 #: A call of a small task, as it is stored.
 CALL = b'{"v":1,"task":"shop.tasks.resize","args":["cat.jpg",[100,200]],"kwargs":{}}'
 #: The job of `python -m benchmarks stored`, as it is stored.
 MEASURED_TASK = "benchmarks.tasks.nothing"
 MEASURED_CALL = b'{"version":1,"task":"benchmarks.tasks.nothing","call":{"args":[12345]}}'
-#: These keep something for good: sequence and format, and how often what happened.
+#: These keys keep something permanently: sequence and format, and the totals.
 GROWN = {"meta", "total"}
 
 
 @pytest.fixture
 def lean_server() -> Iterator[RedisServer]:
-    """One that has nothing else in its memory."""
+    """A server with nothing else in its memory."""
     server = private_server("--appendonly", "no")
     yield server
     server.end()
 
 
 class Place:
-    """An engine whose clock stands still, and a look into its server."""
+    """An engine whose clock stands still, and measurements of its server."""
 
     def __init__(self, server: RedisServer, open_redis: OpenRedis, partitions: int = 1) -> None:
         self.server = server
@@ -76,7 +76,7 @@ class Place:
         self.engine.stats()
 
     def pass_time(self, by_ms: int) -> None:
-        """In steps in which nobody is taken for having been away."""
+        """Move the clock in steps that do not look like an outage."""
         end_ms = self.now_ms + by_ms
         while self.now_ms < end_ms and by_ms <= 10 * LEASE_MS:
             self.now_ms += LEASE_MS // 2
@@ -88,7 +88,7 @@ class Place:
     # ------------------------------------------------------------------------ what is stored
 
     def bytes_stored(self) -> int:
-        """In all keys, without what a server needs for itself."""
+        """The bytes of all keys, without the server's own memory."""
         return sum(self._ask("MEMORY", "USAGE", name, "SAMPLES", "0") for _, name in self._keys())
 
     def bytes_used(self) -> int:
@@ -97,7 +97,7 @@ class Place:
         return int(used)
 
     def left_over(self) -> dict[str, int]:
-        """The keys in which there is more than the sentinel."""
+        """The keys with more than the sentinel."""
         sizes = {
             name: self._ask("HLEN" if KINDS[kind] is Kind.HASH else "ZCARD", name)
             for kind, name in self._keys()
@@ -140,7 +140,7 @@ class Place:
         self.engine.finish([_succeeded(claim, result) for claim in claims])
 
     def tend(self) -> None:
-        """Every bite of upkeep that there is."""
+        """Run all batches of maintenance."""
         while (tended := self.engine.tend()).more:
             assert max(tended.purged, tended.reaped) <= BITE * len(self._partitions)
 
@@ -150,7 +150,7 @@ def _succeeded(claim: Claim, result: bytes) -> Outcome:
 
 
 def run_generation(place: Place, number: int) -> None:
-    """So many jobs of each fate; those who ran them end in each way."""
+    """Run this many jobs with each outcome; their sessions end in each way."""
     one = f"one-{next(place._nonces)}"
     place.put(number)
     place.succeed(place.claim(one, number))
@@ -168,7 +168,7 @@ def run_generation(place: Place, number: int) -> None:
     place.engine.finish(died)
     place.engine.cancel(place.put(number, run_in_ms=1_000))
     place.put(number, expires_in_ms=0)
-    place.engine.claim(one, next(place._nonces), Plan(), 1)  # expires a bite
+    place.engine.claim(one, next(place._nonces), Plan(), 1)  # expires one batch
     for at in range(number):
         place.put(1, idempotency_key=f"key-{at}")
     place.claim(one, number // 2)
@@ -199,7 +199,7 @@ def test_memory_returns_to_its_baseline(
         # Redis shrinks the tables of a key as the key is used, not at once.
         assert place.bytes_stored() - empty < grown / 8
         used.append(place.bytes_used())
-    assert used[2] - used[1] < grown / 8  # what the server needs for itself varies
+    assert used[2] - used[1] < grown / 8  # the server's own memory varies
     assert place.engine.sessions() == []
     assert place.engine.check() == []
 
@@ -207,7 +207,7 @@ def test_memory_returns_to_its_baseline(
 def test_a_session_that_holds_many_jobs_ends_in_bites(
     lean_server: RedisServer, open_redis: OpenRedis
 ) -> None:
-    """Who is blamed is blamed by the first of them, and the session is gone from then on."""
+    """The first batch charges the suspects, and the session is gone from then on."""
     place = Place(lean_server, open_redis)
     ids = place.put(2 * CHUNK + 100)
     place.claim("worker", len(ids))
@@ -235,7 +235,7 @@ def test_the_bytes_of_a_job_are_those_of_the_figures(
     lean_server: RedisServer, open_redis: OpenRedis
 ) -> None:
     """Other numbers of jobs, and other versions and allocators of Redis, need a little more or
-    less. What is further off calls for `make bench`, or for a look at what a job takes now."""
+    less. After a larger difference, run `make bench`, or find out what a job needs now."""
     place = Place(lean_server, open_redis)
     number, empty = 5_000, place.bytes_used()
     place.put(number, task=MEASURED_TASK, payload=MEASURED_CALL)
@@ -259,16 +259,16 @@ def test_the_page_tells_of_the_job_that_is_measured() -> None:
 
 
 def measured(number: int) -> None:
-    """The task of the benchmark, which is not imported: it would look for its url."""
+    """The task of the benchmark, which is not imported: the import would look for its URL."""
 
 
 def redis_figures() -> list[Figure]:
     return [figure for figure in read_results().figures if figure.setting == "redis everysec"]
 
 
-def test_nobody_may_search_all_keys() -> None:
-    """All tests run with these rights alone, so nothing of the kind is ever sent. To walk through
-    the fields of one key, in bites, is another matter."""
+def test_no_client_may_search_all_keys() -> None:
+    """All tests run with only these permissions, so that no test can search all keys. To walk the
+    fields of one key in batches is allowed."""
     rights = {right.removeprefix("+") for right in documented_rights("windlass")}
     assert "evalsha" in rights
     assert rights.isdisjoint({"keys", "scan", "sscan", "zscan", "randomkey", "sort"})

@@ -1,4 +1,4 @@
-"""Jobs that are handed off: leased by the put to a session that waits, once, whatever happens."""
+"""Hand-offs: a put leases its job to a waiting session, exactly once, whatever fails."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def open_two(server: RedisServer, open_redis: OpenRedis) -> tuple[RedisEngine, R
 def arm(
     engine: RedisEngine, nonce: str = "nonce-1", plan: Plan = ALL, session: str = "worker"
 ) -> None:
-    """Have a known session wait."""
+    """Let a known session wait."""
     engine.beat([Beat(session=session, info=b"it")])
     assert engine.wait([Waiter(session, plan, nonce)], 1) == []
 
@@ -59,7 +59,7 @@ def arm(
 def ask(
     engine: RedisEngine, nonce: str = "nonce-1", plan: Plan = ALL, session: str = "worker"
 ) -> list[Claim]:
-    """What the session gets: by a hand-off, or by the claim for which it is woken."""
+    """Get the job of the session: by a hand-off, or by the claim after its wake-up."""
     for _ in range(10):
         for wake_up in engine.wait([Waiter(session, plan, nonce)], 1_000):
             assert wake_up.session == session
@@ -110,7 +110,7 @@ def test_it_is_as_if_it_had_been_claimed(own_server: RedisServer, open_redis: Op
 def test_neither_waiting_nor_a_hand_off_extends_the_lease(
     own_server: RedisServer, open_redis: OpenRedis
 ) -> None:
-    """Beats do: a worker that waits and has stopped beating loses its sessions all the same."""
+    """Heartbeats do: a waiting worker without heartbeats loses its sessions all the same."""
     waiting, putting = open_two(own_server, open_redis)
     waiting.clock_offset_ms = putting.clock_offset_ms = StandingStill(NOW_MS)
     waiting.beat([Beat(session="worker", info=b"it")])
@@ -141,7 +141,7 @@ def test_one_that_has_a_key(
 
 
 def test_one_in_whose_way_another_stood(own_server: RedisServer, open_redis: OpenRedis) -> None:
-    """What expired is cancelled by the put, which then hands its own job over."""
+    """The put cancels the expired job, and then hands off its own."""
     waiting, putting = open_two(own_server, open_redis)
     unique = UniqueKey(key="key")
     putting.put([new_job(unique=unique, expires_in_ms=1, run_in_ms=60_000), new_job(1)])
@@ -197,7 +197,7 @@ def test_not_if_a_claim_might_get_another(
     ],
     ids=["unroutable", "to run alone"],
 )
-def test_those_who_stand_in_no_line_are_in_nobodys_way(
+def test_jobs_that_are_not_in_line_block_no_hand_off(
     own_server: RedisServer, open_redis: OpenRedis, outcome: Outcome
 ) -> None:
     waiting, putting = open_two(own_server, open_redis)
@@ -213,7 +213,7 @@ def test_those_who_stand_in_no_line_are_in_nobodys_way(
 def test_a_put_that_is_repeated_hands_nothing_over(
     own_server: RedisServer, open_redis: OpenRedis
 ) -> None:
-    """Its reply was lost, and meanwhile the job has been run."""
+    """Its reply was lost, and the job has been run in the meantime."""
     waiting, putting = open_two(own_server, open_redis)
     putting.put([new_job()])
     assert putting.claim("worker", "nonce-0", ALL, 1).claims
@@ -251,7 +251,7 @@ def test_not_to_a_session_that_is_gone(own_server: RedisServer, open_redis: Open
 
 
 def test_a_worker_does_not_listen_any_more(own_server: RedisServer, open_redis: OpenRedis) -> None:
-    """It is still registered. Its lease is not made longer."""
+    """It is still registered. Its lease is not extended."""
     waiting, putting = open_two(own_server, open_redis)
     plain = open_redis(own_server.url(namespace="plain"))
     for engine in (waiting, putting, plain):
@@ -290,7 +290,7 @@ def test_the_message_is_lost(own_server: RedisServer, open_redis: OpenRedis) -> 
     waiting._wakeup.close()
     turn = waiting.turn("worker", (), "nonce-1", Plan(), 5, is_last=True)
     assert [claim.id for claim in turn.batch.claims] == [JOB]
-    assert putting.stats().totals == {"enqueued": 2}  # nothing was lost or given back on the way
+    assert putting.stats().totals == {"enqueued": 2}  # no job was lost or released on the way
     assert state_of(putting, "job-000001") is State.READY
 
 
@@ -309,7 +309,7 @@ def test_a_message_under_an_earlier_nonce_is_ignored(
     waiting, putting = open_two(own_server, open_redis)
     arm(waiting)
     putting.put([new_job()])
-    assert waiting.claim("worker", "nonce-1", Plan(), 1).claims  # by the usual way
+    assert waiting.claim("worker", "nonce-1", Plan(), 1).claims  # in the usual way
     [wake_up] = waiting.wait([Waiter("worker", ALL, "nonce-2")], 1_000)
     assert waiting.read_handoff(wake_up.handed, "nonce-2") is None
     assert waiting.claim("worker", "nonce-2", ALL, 1, is_last=True).claims == ()
@@ -322,7 +322,7 @@ def test_a_message_under_an_earlier_nonce_is_ignored(
 def test_a_put_that_comes_too_late_leases_nothing(
     own_server: RedisServer, open_redis: OpenRedis, way: str
 ) -> None:
-    """The session has given up, and its worker has not heard of that yet."""
+    """The session has released its nonce, and its worker has not registered again yet."""
     waiting, putting = open_two(own_server, open_redis)
     arm(waiting)
     if way == "release":
@@ -352,7 +352,7 @@ def test_a_process_has_one_connection_to_be_woken_by(
         engine.claim("worker", f"nonce-{number}", Plan(), 1)
     listed = own_server.tell("CLIENT", "LIST")
     others = re.findall(rb"cmd=(\S+)", listed)
-    assert len(others) - 1 <= MOST_CALLS + 1, others  # one is that of the test
+    assert len(others) - 1 <= MOST_CALLS + 1, others  # one is the test's own
 
 
 def test_without_the_right_to_publish_it_is_found(
@@ -377,7 +377,7 @@ def test_a_database_that_was_emptied(own_server: RedisServer, open_redis: OpenRe
 def test_nothing_is_handed_to_those_who_run_jobs_alone(
     own_server: RedisServer, open_redis: OpenRedis
 ) -> None:
-    """Nor do they take a wake-up that is meant for another."""
+    """Nor do they take the wake-up of another session."""
     url = own_server.url(namespace=NAMESPACE)
     alone, waiting, putting = (open_redis(url) for _ in range(3))
     arm(alone, "nonce", Plan(suspects=True), "solo")
@@ -410,7 +410,7 @@ def test_a_message_may_come_in_pieces(
 def test_a_large_job_is_claimed_in_the_usual_way(
     own_server: RedisServer, open_redis: OpenRedis
 ) -> None:
-    """It would not fit into a datagram to the child."""
+    """A datagram to the child would be too small for it."""
     waiting, putting = open_two(own_server, open_redis)
     arm(waiting)
     putting.put([new_job(payload=os.urandom(20_000))])
@@ -460,14 +460,14 @@ def test_registrations_of_workers_that_were_killed_are_removed(
             arm(waiting, f"nonce-{number:03}")
             if client.hlen(names[0]) == 2:
                 break
-        assert client.hlen(names[0]) == 2  # the sentinel, and the one that waits
+        assert client.hlen(names[0]) == 2  # the sentinel, and the waiting one
         assert client.zcard(names[1]) == 2
 
 
 def test_a_damaged_registration_is_in_no_other_workers_way(
     own_server: RedisServer, open_redis: OpenRedis
 ) -> None:
-    """The index names one that is not there."""
+    """The index names a registration that does not exist."""
     waiting, putting = open_two(own_server, open_redis)
     name = keys.key(NAMESPACE, 0, "idle")
     putting.stats()
@@ -495,8 +495,8 @@ def test_descriptors_may_be_many(own_server: RedisServer, open_redis: OpenRedis)
 def test_only_to_those_who_listen_at_this_server(
     own_server: RedisServer, open_redis: OpenRedis
 ) -> None:
-    """A client that listens to everything is no worker. And after a failover a worker may listen to
-    what is now a replica, which passes on all that is published."""
+    """A client that listens to everything is no worker. And after a failover, a worker may listen
+    to the old primary, now a replica, which forwards all messages."""
     waiting, putting = open_two(own_server, open_redis)
     replica = private_server()
     try:
@@ -539,7 +539,7 @@ def test_a_right_to_listen_that_is_taken_away(
     waiting, putting = (open_redis(own_server.url_for("deaf")) for _ in range(2))
     arm(waiting)
     own_server.add_user("deaf", *rights, "-subscribe")
-    for number in range(2, 5):  # renewals alone find work
+    for number in range(2, 5):  # only renewals find work
         assert waiting.wait([Waiter("worker", ALL, f"nonce-{number}")], 1) == []
     putting.put([new_job()])
     assert [claim.id for claim in ask(waiting, "nonce-9")] == [JOB]

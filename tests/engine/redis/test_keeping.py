@@ -1,4 +1,4 @@
-"""What is stored: nothing that should be gone, nothing empty, no more rights than are told of."""
+"""Stored data: nothing past its retention, no empty key, and no more rights than documented."""
 
 from __future__ import annotations
 
@@ -119,12 +119,12 @@ numbers = count(2_000)
 
 
 def put_soon(engine: Engine) -> None:
-    time.sleep(0.1)  # there is no sign that others are on the list
+    time.sleep(0.1)  # nothing shows that the others are registered
     engine.put([new_job(next(numbers), queue="other")])
 
 
 def await_a_job(waiting: Engine, putting: Engine) -> None:
-    """Once under a nonce that is given up, and once under one that gets something."""
+    """Wait once under a nonce that is released, and once under one that gets a job."""
     plan = Plan(queues=("awaited",))
     putting.beat([Beat(session="waiter", info=b"it")])
     assert waiting.wait([Waiter("waiter", plan, "nonce-1")], 10) == []
@@ -145,11 +145,11 @@ def is_woken(waiting: Engine, putting: Engine) -> bool:
             woken = waiting.wait([Waiter("worker", Plan(queues=("other",)))], 20_000)
         took_s = time.monotonic() - started
         soon.result()
-    return took_s < 0.45  # otherwise it has only looked
+    return took_s < 0.45  # otherwise it has only polled
 
 
 def live_with_a_waiter(url: str, folder: Path, tries: int = 1) -> None:
-    """Everything that an engine does, one of them waiting while another puts a job."""
+    """Run all operations of an engine; one engine waits while another puts a job."""
     variant = Variant("redis", folder, url)
     try:
         world = World(variant)
@@ -174,16 +174,15 @@ def live_with_a_waiter(url: str, folder: Path, tries: int = 1) -> None:
 
 
 def refused_by(server: RedisServer) -> set[bytes]:
-    """What a server has refused since it was asked before: commands, keys and channels. In what the
-    driver says of itself to newer servers nobody is interested."""
+    """What a server has refused since the last call: commands, keys and channels. The driver's own
+    introduction to newer servers is left out."""
     log = server.tell("ACL", "LOG")
     server.tell("ACL", "LOG", "RESET")
     return set(re.findall(rb"object\r\n\$\d+\r\n(.*)\r\n", log)) - {b"client|setinfo"}
 
 
-def test_a_life_needs_every_right_that_is_told_of(own_server: RedisServer, tmp_path: Path) -> None:
-    """Without one of them the server has something to refuse. All other tests have shown that they
-    suffice."""
+def test_a_life_needs_every_documented_right(own_server: RedisServer, tmp_path: Path) -> None:
+    """Without one of them, the server refuses something. All other tests show that they suffice."""
     rights = documented_rights("windlass")
     url = own_server.url_for("limited", 1)
     own_server.add_user("limited", *rights)
@@ -209,7 +208,7 @@ def test_the_rights_end_at_the_namespace(own_server: RedisServer, open_redis: Op
 
 
 def test_work_is_found_without_any_wake_up(own_server: RedisServer, open_redis: OpenRedis) -> None:
-    """Nobody may publish or subscribe: nothing but speed depends on it."""
+    """Without the permission to publish or subscribe: only speed depends on it."""
     own_server.add_user("deaf", "on", ">secret", "~*", "+@all", "resetchannels")
     url = own_server.url_for("deaf")
     waiting, putting = open_redis(url), open_redis(url)

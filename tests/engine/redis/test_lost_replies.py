@@ -1,14 +1,14 @@
-"""Every verb on a real server with its reply lost on the way: nothing happens twice, and nothing is
-held by a claim that nobody knows of.
+"""Every operation on a real server with its reply lost on the way: nothing happens twice, and no
+job is held by a claim that no worker knows.
 
-A scenario of the contract's tests is run once without a fault, and that is what has to be found
-after every fault too: the same answer, and the same records, counters and sessions. The faults are
-between the engine and the server:
+Each scenario of the contract tests runs once without a fault. After every fault, the result must be
+the same: the same reply, and the same records, counters and sessions. The faults are between the
+engine and the server:
 
-1. the request arrives, and the reply is swallowed, or cut after so many bytes;
-2. the request itself is cut after so many bytes;
-3. the request arrives, and no reply at all until the call was given up; then the caller repeats it,
-   while what it sent before may still arrive.
+1. the request arrives, and the reply is lost, or cut after some bytes;
+2. the request itself is cut after some bytes;
+3. the request arrives, and no reply comes until the call has timed out; then the caller repeats it,
+   while the first request may still arrive.
 """
 
 from __future__ import annotations
@@ -48,12 +48,12 @@ from windlass.testing.contract.world import StandingStill, World
 Call = Callable[[], Any]
 Scenario = Callable[[World], tuple[Call, object]]
 
-#: How long a call may take that is to be given up.
+#: The timeout of a call that has to time out.
 GIVEN_UP_S: Final = 0.05
 
 
 class RepeatableWorld(World):
-    """Ids are the same in every run."""
+    """A world with the same ids in every run."""
 
     def new_id(self, fields: dict[str, Any]) -> str:
         return super().new_id(fields)[:12] + new_id(0)[12:].translate(_ZEROS)
@@ -122,16 +122,16 @@ SCENARIOS: Final[dict[str, Scenario]] = {
 
 @dataclass
 class Seen:
-    """What a scenario comes to without a fault."""
+    """The result of a scenario without a fault."""
 
     answer: object
     answer_of_repeat: object
     everything: object
-    length: dict[Side, int]  # of what was said, in bytes
+    length: dict[Side, int]  # in bytes
 
 
 class Laboratory:
-    """Runs a scenario again and again, behind a proxy, each time at a place of its own."""
+    """Run a scenario repeatedly behind a proxy, each time at a fresh place."""
 
     def __init__(self, scenario: Scenario, partitions: int, folder: Path) -> None:
         self.proxy = Proxy(shared_server().port)
@@ -141,9 +141,9 @@ class Laboratory:
         self._folder = folder
         self._opened: list[Variant] = []
         self._user = f"lab-{secrets.token_hex(6)}"
-        rights = documented_rights(f"{self._user}*")  # to all places whose names begin so
+        rights = documented_rights(f"{self._user}*")  # to all places with this prefix
         shared_server().add_user(self._user, *rights)
-        self._prepare()[0]()  # from here on the server knows all scripts
+        self._prepare()[0]()  # from here on the server has all scripts
         self.seen = self._see()
 
     def _prepare(self) -> tuple[Call, object, World]:
@@ -152,7 +152,7 @@ class Laboratory:
         variant = Variant(self._name, self._folder, url)
         self._opened.append(variant)
         world = RepeatableWorld(variant)
-        world.engine.migrate()  # of another length each time: what the server says of itself
+        world.engine.migrate()  # its reply has another length each time
         return (*self._scenario(world), world)
 
     def _see(self) -> Seen:
@@ -163,7 +163,7 @@ class Laboratory:
         return Seen(answer, answer if repeat is SAME else repeat, world.everything(), length)
 
     def lose(self, side: Side, after_bytes: int) -> None:
-        """The connection ends after so many bytes in one direction."""
+        """Cut the connection after this many bytes in one direction."""
         call, _, world = self._prepare()
         cuts = self.proxy.cuts
         self.proxy.cut(side, after_bytes, Then.RESET)
@@ -173,23 +173,23 @@ class Laboratory:
         self._compare(world)
 
     def give_up(self, after_bytes: int) -> None:
-        """No reply is whole before the caller loses its patience, and repeats the call."""
+        """Delay all replies until the caller times out and repeats the call."""
         call, _, world = self._prepare()
         self.proxy.cut(Side.REPLIES, after_bytes, Then.FREEZE)
-        with impatience(world), pytest.raises(EngineUnavailable):
+        with short_timeout(world), pytest.raises(EngineUnavailable):
             call()
         self.proxy.heal()
         answer = call()
         self._await_late_requests()
         if isinstance(answer, (Batch, Turn)):
-            self._see_nothing_imprisoned(answer, world)
+            self._see_no_lost_claim(answer, world)
         else:
             assert answer in (self.seen.answer, self.seen.answer_of_repeat)
             self._compare(world)
 
     def _await_late_requests(self) -> None:
         deadline = time.monotonic() + 5
-        while self.proxy.living > 1:  # the one that is in use
+        while self.proxy.living > 1:  # one is in use
             assert time.monotonic() < deadline, self.proxy.living
             time.sleep(0.001)
 
@@ -199,15 +199,15 @@ class Laboratory:
         assert world.engine.check() == []
 
     def _look_directly(self, world: World) -> None:
-        """Past the proxy, which only costs time from here on."""
+        """Connect without the proxy, which only costs time from here on."""
         assert isinstance(world.variant, Variant)
         direct = world.variant.url.replace(f":{self.proxy.port}/", f":{shared_server().port}/")
         self._opened.append(Variant(self._name, self._folder, direct))
         world.engine = self._opened[-1].open()
         world.engine.clock_offset_ms = StandingStill(world.now_ms)
 
-    def _see_nothing_imprisoned(self, answer: Batch | Turn, world: World) -> None:
-        """A claim that was given up on its way through the partitions may have got less."""
+    def _see_no_lost_claim(self, answer: Batch | Turn, world: World) -> None:
+        """A claim that timed out between partitions may have leased fewer jobs."""
         self._look_directly(world)
         batch, expected = (_batch_of(it) for it in (answer, self.seen.answer))
         running = [record for record in world.records() if record and record.state is State.RUNNING]
@@ -229,29 +229,29 @@ def _batch_of(answer: object) -> Batch:
 
 
 @contextmanager
-def impatience(world: World) -> Iterator[None]:
-    """Only in the one call: on a busy machine others take longer than it may."""
+def short_timeout(world: World) -> Iterator[None]:
+    """Shorten the timeout of one call: on a busy machine, other calls take longer."""
     engine = world.engine
     assert isinstance(engine, RedisEngine)
-    patience_s, engine._server.timeout_s = engine._server.timeout_s, GIVEN_UP_S
+    timeout_s, engine._server.timeout_s = engine._server.timeout_s, GIVEN_UP_S
     try:
         yield
     finally:
-        engine._server.timeout_s = patience_s
+        engine._server.timeout_s = timeout_s
 
 
 @pytest.fixture(params=[1, 4], ids=["redis", "redis-4"])
 def laboratory(
     request: pytest.FixtureRequest, name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[Laboratory]:
-    monkeypatch.setattr(partitions, "any_of", lambda number: 0)  # every run begins with the same
+    monkeypatch.setattr(partitions, "any_of", lambda number: 0)  # every run begins with the first
     laboratory = Laboratory(SCENARIOS[name], request.param, tmp_path)
     yield laboratory
     laboratory.close()
 
 
 def spread(number: int, length: int) -> list[int]:
-    """So many places in what is said, the first and the last byte among them."""
+    """Choose this many positions in a message, including the first and the last byte."""
     return [at * (length - 1) // max(1, number - 1) for at in range(number)]
 
 
@@ -271,7 +271,7 @@ def test_a_lost_reply_changes_nothing(laboratory: Laboratory) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(600)  # in some scenarios much has to happen before the call
+@pytest.mark.timeout(600)  # some scenarios need many calls before the tested one
 @pytest.mark.parametrize("name", SCENARIOS)
 def test_two_hundred_lost_replies_change_nothing(laboratory: Laboratory) -> None:
     lose_all(laboratory, swallowed=100, cut=45, given_up=10)
@@ -279,7 +279,7 @@ def test_two_hundred_lost_replies_change_nothing(laboratory: Laboratory) -> None
 
 @pytest.mark.parametrize("partitions", [1, 4])
 def test_the_first_use_of_a_place_with_lost_replies(partitions: int) -> None:
-    """The server is examined and prepared, and something is put, all in one call."""
+    """One call checks the server, sets it up and puts a job."""
     server = shared_server()
     with Proxy(server.port) as proxy:
         for after_bytes in (0, 1, 1_000, 3_000, 5_000):

@@ -1,5 +1,5 @@
-"""What can happen between an engine and its server, by a proxy: every call ends in its time, either
-well or as unavailable, and the next one finds everything as it should be."""
+"""Faults between an engine and its server, made by a proxy: every call ends in time, with success
+or as unavailable, and the next one finds consistent data."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ def test_an_enqueue_in_an_outage_says_what_is_known(
 
 
 def test_an_enqueue_in_an_outage_fails_after_five_seconds(server: RedisServer) -> None:
-    """With the settings that an app has by itself; all outages side by side, to save time."""
+    """With the default settings of an app; all outages at once, to save time."""
 
     def measure(app: Windlass) -> float:
         task = app.task(name="task")(nothing)
@@ -124,8 +124,8 @@ def nothing() -> None:
 def test_one_outage_after_another_shares_the_time(
     server: RedisServer, proxy: Proxy, open_redis: OpenRedis
 ) -> None:
-    """Refused for most of the time, then accepted and not answered: in the handshake, because the
-    url names a database."""
+    """The server refuses connections for most of the time, then accepts one and does not answer: in
+    the handshake, because the url names a database."""
     url = server.url(port=proxy.port).replace("/0?", "/3?")
     engine = open_redis(url, timeout_ms=1_500)
     proxy.refuse()
@@ -142,7 +142,7 @@ def test_opening_a_server_shares_the_time_of_the_call(
     server: RedisServer, proxy: Proxy, open_redis: OpenRedis
 ) -> None:
     """The call itself is the third round trip of 0.3 s, and there is time for two."""
-    open_redis(server.url()).put([new_job()])  # from here on the server knows the scripts
+    open_redis(server.url()).put([new_job()])  # from here on the server has the scripts
     engine = open_redis(server.url(port=proxy.port), timeout_ms=750)
     proxy.delay(0.15)
     started = time.monotonic()
@@ -151,10 +151,10 @@ def test_opening_a_server_shares_the_time_of_the_call(
     assert time.monotonic() - started < 3.0
 
 
-def test_who_gets_no_answer_knocks_again(
+def test_a_caller_without_an_answer_connects_again(
     server: RedisServer, proxy: Proxy, open_redis: OpenRedis
 ) -> None:
-    """Before the system does so for the first time, after a second."""
+    """Before the kernel retries for the first time, after a second."""
 
     def is_answered_soon() -> bool:
         engine = open_redis(server.url(port=proxy.port), timeout_ms=1_200)
@@ -188,7 +188,7 @@ def test_a_connection_that_was_cut_without_a_word_costs_half_the_time(
 def test_replies_that_come_slowly_share_the_time(
     server: RedisServer, proxy: Proxy, open_redis: OpenRedis
 ) -> None:
-    """Of four replies each comes in less time than a call has, and all together do not."""
+    """Each of four replies comes within the timeout of a call, but not all of them together."""
     engine = open_redis(server.url(port=proxy.port, partitions=4), timeout_ms=600)
     beats = [Beat(session="unknown")]
     for _ in range(2):
@@ -206,7 +206,7 @@ def test_replies_that_come_slowly_share_the_time(
 def test_replies_that_were_under_way_are_taken_for_no_others(
     own_server: RedisServer, open_redis: OpenRedis
 ) -> None:
-    """Four calls go out together; the reply to the first is an error, and the others still come."""
+    """Four calls go out together; the first reply is an error, and the others still come."""
     engine = open_redis(own_server.url(namespace="damaged", partitions=4))
     engine.put([new_job(number) for number in range(12)])
     for _ in range(2):
@@ -229,8 +229,8 @@ def test_replies_that_were_under_way_are_taken_for_no_others(
 def test_a_process_has_at_most_four_connections(
     server: RedisServer, proxy: Proxy, open_redis: OpenRedis
 ) -> None:
-    """Two engine objects, as in a worker's child, many threads, one of which waits for work. Every
-    reply takes a while, so that there are always more calls than connections."""
+    """Two engine objects, as in a worker's child, and many threads; one thread waits for work.
+    Every reply is delayed, so that there are always more calls than connections."""
     url = server.url(port=proxy.port)
     first, second = open_redis(url), open_redis(url)
     proxy.delay(0.01)
@@ -255,7 +255,7 @@ def test_a_process_has_at_most_four_connections(
 
 
 def _moments(seconds: float) -> Iterator[float]:
-    """Now, and every few milliseconds until the end."""
+    """Yield now, and every few milliseconds until the end."""
     end = time.monotonic() + seconds
     while (now := time.monotonic()) < end:
         yield now
@@ -266,19 +266,19 @@ def test_a_call_that_gets_no_turn_was_not_sent(server: RedisServer, open_redis: 
     engine = open_redis(server.url(), timeout_ms=100)
     engine.put([new_job()])
     pool = engine._server._pool
-    links = [pool.begin_turn(0) for _ in range(MOST_CALLS)]
-    with pytest.raises(EngineUnavailable, match="other calls of this process") as caught:
+    links = [pool.acquire(0) for _ in range(MOST_CALLS)]
+    with pytest.raises(EngineUnavailable, match="connections of this process are busy") as caught:
         engine.put([new_job(1)])
     assert caught.value.unsent
     for link in links:
-        pool.end_turn(link)
+        pool.release(link)
     assert engine.put([new_job(1)])[0].code is PutCode.CREATED
 
 
 def test_broken_connections_are_replaced_at_once(
     server: RedisServer, proxy: Proxy, open_redis: OpenRedis, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """All that were open have broken; after the first none of the others is tried."""
+    """All open connections have broken; after the first, none of the others is tried."""
     for name in ("_FIRST_PAUSE_S", "_MOST_PAUSE_S"):
         monkeypatch.setattr(server_module, name, 4.0)
     engine = open_redis(server.url(port=proxy.port), timeout_ms=10_000)
@@ -292,7 +292,7 @@ def test_broken_connections_are_replaced_at_once(
     assert seconds_of(lambda: engine.put([new_job()])) < 3.5  # without a pause
 
 
-# ----------------------------------------------------------------------------- what servers say
+# ------------------------------------------------------------------------------ transient errors
 
 
 def test_a_server_that_is_loading_is_waited_for(open_redis: OpenRedis) -> None:
@@ -303,7 +303,7 @@ def test_a_server_that_is_loading_is_waited_for(open_redis: OpenRedis) -> None:
     try:
         engine = open_redis(own_server.url(partitions=4), timeout_ms=20_000)
         engine.put([new_job(number, payload=b"x" * 1_000) for number in range(20)])
-        own_server.tell("BGREWRITEAOF")  # only while it reads a snapshot it answers all the time
+        own_server.tell("BGREWRITEAOF")  # the server only answers while it loads a snapshot
         until(lambda: b"aof_rewrite_in_progress:0" in persistence_of(own_server), "a snapshot")
         own_server.kill()
         starting = threading.Thread(target=own_server.start)
@@ -346,14 +346,14 @@ def test_the_error_says_what_helps(
     assert engine.put([new_job(1)])[0].code is PutCode.CREATED
 
 
-def test_a_script_of_somebody_else_that_runs_for_long(
+def test_a_script_of_another_client_that_runs_for_long(
     own_server: RedisServer, open_redis: OpenRedis
 ) -> None:
     own_server.tell("CONFIG", "SET", "lua-time-limit", "10")
     engine = open_redis(own_server.url(), timeout_ms=1_000)
     engine.put([new_job()])
-    with socket.create_connection(("127.0.0.1", own_server.port)) as somebody:
-        somebody.sendall(pack(b"EVAL", b"while true do end", b"0"))
+    with socket.create_connection(("127.0.0.1", own_server.port)) as other_client:
+        other_client.sendall(pack(b"EVAL", b"while true do end", b"0"))
         until(lambda: own_server.tell("PING").startswith(b"-BUSY"), "a server that is busy")
         with pytest.raises(EngineUnavailable, match=r"did no work for .* SCRIPT KILL"):
             engine.put([new_job(1)])
@@ -368,11 +368,11 @@ def test_a_server_that_was_emptied_is_prepared_again_even_if_the_first_try_fails
     with Proxy(own_server.port) as proxy:
         url = own_server.url(port=proxy.port, namespace="emptied")
         engine = open_redis(url, timeout_ms=1_000)
-        for _ in range(2):  # a script that is new to the server makes it be prepared again, too
+        for _ in range(2):  # a script that the server does not have also sets it up again
             engine.put([new_job()])
         own_server.tell("FLUSHALL")
         own_server.tell("SCRIPT", "FLUSH")
-        engine.put([new_job()])  # this call tells that the server has forgotten its scripts
+        engine.put([new_job()])  # this call detects that the server has lost its scripts
         proxy.refuse()
         with pytest.raises(EngineUnavailable):
             engine.stats()
@@ -394,7 +394,7 @@ def test_a_waiter_whose_connection_was_cut_silently_hears_again(
     waiters = [Waiter("worker", Plan(queues=("q",)))]
 
     def wake(*, is_swallowed: bool = False) -> float:
-        """How long the waiter sleeps that is woken."""
+        """How long the woken waiter has slept."""
         waiter.wait([], 0)
         with ThreadPoolExecutor() as pool:
             waiting = pool.submit(seconds_of, lambda: waiter.wait(waiters, 10_000))

@@ -1,4 +1,4 @@
-"""Several partitions: where jobs go, and what a verb over all of them says."""
+"""Several partitions: the places of jobs, and the merged results of operations over all of them."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def engine(server: RedisServer, open_redis: OpenRedis) -> RedisEngine:
     return open_redis(server.url(partitions=4))
 
 
-#: As it is, whatever other tests have in its place.
+#: The original, whatever other tests put in its place.
 ANY_OF = placing.any_of
 #: The lease of the engines that `open_redis` opens.
 LEASE_S = 2.0
@@ -74,7 +74,7 @@ def test_a_key_at_the_wrong_place_is_refused(engine: RedisEngine) -> None:
 
 
 def test_any_id_has_a_place_that_never_changes() -> None:
-    """These numbers are stored in every job's place: if they change, jobs are not found again."""
+    """These numbers decide where jobs are stored: if they change, jobs are not found again."""
     places = [Partitions(4).of_id(f"job-{number}") for number in range(8)]
     assert places == [1, 3, 1, 3, 0, 2, 0, 2]
     assert {Partitions(1).of_id(id) for id in ("x", "job-1")} == {0}
@@ -88,9 +88,9 @@ def test_an_id_made_for_more_partitions_has_a_place(engine: RedisEngine) -> None
         assert engine.get([job.id]) != [None]
 
 
-def test_what_nobody_knew_is_offered_again_in_every_partition(engine: RedisEngine) -> None:
-    """More of it than one bite in the first: a claim may begin with any of them."""
-    for _ in range(4):  # each in the next one
+def test_unroutable_jobs_are_adopted_in_every_partition(engine: RedisEngine) -> None:
+    """The first partition has more than one batch: a claim may begin with any partition."""
+    for _ in range(4):  # each in the next partition
         engine.put([made(engine) for _ in range(BITE + 1)])
     batches = [engine.claim("worker", f"nonce-{number}", Plan(), 500) for number in range(2)]
     held = [Unroutable(id=one.id, token=one.token) for each in batches for one in each.claims]
@@ -123,7 +123,7 @@ def test_a_repeated_claim_leases_nothing_in_partitions_that_do_not_know_it(
 def test_a_released_nonce_is_used_up_where_the_session_is_not_known(
     server: RedisServer, open_redis: OpenRedis
 ) -> None:
-    """A claim that was delayed on its way, by another engine object, comes after its release."""
+    """A delayed claim, by another engine object, arrives after its release."""
     url = server.url(partitions=4)
     releasing, delayed = open_redis(url), open_redis(url)
     releasing.put([new_job(number) for number in range(12)])
@@ -143,7 +143,7 @@ def test_a_put_wakes_as_many_waiters_as_it_has_jobs(
         waiter.stats()
 
     def wait(engine: RedisEngine) -> bool:
-        """Whether it was woken, and did not only look again."""
+        """Whether it was woken, and did not only poll."""
         ready.wait()
         return bool(engine.wait([Waiter("worker", Plan(queues=("q",)))], 500))
 
@@ -151,7 +151,7 @@ def test_a_put_wakes_as_many_waiters_as_it_has_jobs(
         with ThreadPoolExecutor() as pool:
             woken = [pool.submit(wait, waiter) for waiter in waiters]
             ready.wait()
-            time.sleep(0.1)  # there is no sign that others are on the list
+            time.sleep(0.1)  # nothing shows that the others are registered
             producer.put([made(producer), made(producer)])
             return sum(one.result() for one in woken) == 2
 
@@ -200,7 +200,7 @@ def ids_in(partitions: Partitions, partition: int, number: int) -> list[str]:
 
 @pytest.fixture
 def app(server: RedisServer, monkeypatch: pytest.MonkeyPatch) -> Iterator[Windlass]:
-    """With a queue for two jobs in each of four partitions; each call begins with the first."""
+    """An app with a queue for two jobs in each of four partitions; calls begin with the first."""
     monkeypatch.setattr(placing, "any_of", lambda number: 0)
     monkeypatch.setattr(Partitions, "advance", lambda self: None)
     with Windlass(server.url(partitions=4)) as app:

@@ -1,4 +1,4 @@
-"""The connections of a process: turns, their order, and that none is lost, whatever interrupts."""
+"""The connection pool: limits, order, and that no interrupt loses a connection."""
 
 from __future__ import annotations
 
@@ -28,98 +28,98 @@ def test_who_gets_no_turn_says_why(server: RedisServer, open_redis: OpenRedis) -
     engine = open_redis(server.url(), timeout_ms=200)
     engine.put([new_job()])
     pool = engine._server._pool
-    for _ in range(2):  # the second time all turns are there again
-        links = [pool.begin_turn(0) for _ in range(MOST_CALLS)]
-        with pytest.raises(EngineUnavailable, match="3 other calls of this process are under way"):
+    for _ in range(2):  # the second time, all connections are free again
+        links = [pool.acquire(0) for _ in range(MOST_CALLS)]
+        with pytest.raises(EngineUnavailable, match="all 3 connections of this process are busy"):
             engine.put([new_job(1)])
         for link in links:
-            pool.end_turn(link)
+            pool.release(link)
         assert engine.put([new_job(1)])[0].code is PutCode.CREATED
 
 
 def test_connections_of_its_own_wait_for_no_other_call(
     server: RedisServer, open_redis: OpenRedis
 ) -> None:
-    """Beats are sent while all turns of the process are taken, and over one connection."""
+    """Heartbeats are sent while all connections of the process are busy, over one connection."""
     url = server.url()
     engine = open_redis(url, timeout_ms=2_000)
     engine.put([new_job()])
     options = EngineOptions(timeout_ms=2_000, has_own_connections=True)
     apart = RedisEngine(read_address(url), options)
     pool = engine._server._pool
-    links = [pool.begin_turn(0) for _ in range(MOST_CALLS)]
+    links = [pool.acquire(0) for _ in range(MOST_CALLS)]
     for _ in range(3):
         assert [pulse.alive for pulse in apart.beat([Beat(session="session")])] == [True]
     assert len(apart._server._pool._idle) == 1
     for link in links:
-        pool.end_turn(link)
+        pool.release(link)
     apart.shutdown()
 
 
 def test_turns_come_in_the_order_of_asking(server: RedisServer, open_redis: OpenRedis) -> None:
-    """One that calls again and again would otherwise take each turn before the waiter is awake."""
+    """Otherwise a caller in a loop would take each connection before the waiter is awake."""
     engine = open_redis(server.url(), timeout_ms=20_000)
     engine.put([new_job()])
     pool = engine._server._pool
-    links = [pool.begin_turn(0) for _ in range(MOST_CALLS)]
+    links = [pool.acquire(0) for _ in range(MOST_CALLS)]
     assert links[0] is not None
-    links[0].has_rested = True
+    links[0].was_idle = True
     with ThreadPoolExecutor(2) as waiters:
-        first = waiters.submit(pool.begin_turn, 20)
-        until(lambda: len(pool._awaited) == 1, "the first waits")
-        second = waiters.submit(pool.begin_turn, 20)
-        until(lambda: len(pool._awaited) == 2, "the second waits")
-        pool.end_turn(links[0])
-        with pytest.raises(TimeoutError, match="are under way"):
-            pool.begin_turn(0)
+        first = waiters.submit(pool.acquire, 20)
+        until(lambda: len(pool._waiting) == 1, "the first waits")
+        second = waiters.submit(pool.acquire, 20)
+        until(lambda: len(pool._waiting) == 2, "the second waits")
+        pool.release(links[0])
+        with pytest.raises(TimeoutError, match="are busy"):
+            pool.acquire(0)
         assert first.result(20) is links[0]
-        assert not links[0].has_rested
+        assert not links[0].was_idle
         assert not second.done()
-        pool.end_turn(links[1])
+        pool.release(links[1])
         assert second.result(20) is links[1]
-    for _ in range(2):  # the second time all are there again
+    for _ in range(2):  # the second time, all connections are free again
         for link in links:
-            pool.end_turn(link)
-        links = [pool.begin_turn(0) for _ in range(MOST_CALLS)]
+            pool.release(link)
+        links = [pool.acquire(0) for _ in range(MOST_CALLS)]
     for link in links:
-        pool.end_turn(link)
+        pool.release(link)
 
 
 def test_a_waiter_that_is_interrupted_takes_no_turn(
     server: RedisServer, open_redis: OpenRedis
 ) -> None:
     pool = open_redis(server.url())._server._pool
-    links = [pool.begin_turn(0) for _ in range(MOST_CALLS)]
+    links = [pool.acquire(0) for _ in range(MOST_CALLS)]
 
     def interrupt() -> None:
-        until(lambda: pool._awaited, "somebody waits")
+        until(lambda: pool._waiting, "a caller waits")
         os.kill(os.getpid(), signal.SIGINT)
 
     interrupting = threading.Thread(target=interrupt)
     interrupting.start()
     with pytest.raises(KeyboardInterrupt):
-        pool.begin_turn(20)
+        pool.acquire(20)
     interrupting.join()
-    for _ in range(2):  # the second time all are there again
+    for _ in range(2):  # the second time, all connections are free again
         for link in links:
-            pool.end_turn(link)
-        links = [pool.begin_turn(0) for _ in range(MOST_CALLS)]
+            pool.release(link)
+        links = [pool.acquire(0) for _ in range(MOST_CALLS)]
     for link in links:
-        pool.end_turn(link)
+        pool.release(link)
 
 
 class Interrupted(BaseException):
-    """What a handler of a signal raises."""
+    """An exception that a signal handler raises."""
 
 
-#: Handlers of signals run after calls and at the beginning of functions, and not between two lines
-#: without a call. At the very beginning of `end_turn` one can be met that nobody provides for.
-NEVER_BEFORE = ("with ", "try:", "is_ended = ", "is_begun = ", "turn.is_given = ")
+#: Signal handlers run after calls and at the beginning of functions, and not between two lines
+#: without a call. The pool cannot handle one at the very beginning of `release`.
+NEVER_BEFORE = ("with ", "try:", "is_ended = ", "is_begun = ", "request.is_granted = ")
 
 
 class Interrupter:
-    """Raises before one of the lines of the pool that a call comes to, other than those where no
-    signal is handled or nothing was begun."""
+    """Raise before one of the pool's lines that a call reaches, other than those where no signal is
+    handled or nothing was begun."""
 
     def __init__(self, number: int) -> None:
         self.number = number
@@ -149,55 +149,53 @@ class Interrupter:
         return self._step
 
 
-class LinkOfNobody:
-    has_rested = False
+class UnconnectedLink:
+    was_idle = False
 
     def disconnect(self) -> None:
         """There is nothing to close."""
 
 
 def new_pool() -> Pool:
-    """With a connection that was used before."""
+    """A pool with an idle connection."""
     pool = Pool(read_address("redis://127.0.0.1:1/0"))
-    link: Any = LinkOfNobody()
-    pool.begin_turn(0)
-    pool.end_turn(link)
+    link: Any = UnconnectedLink()
+    pool.acquire(0)
+    pool.release(link)
     return pool
 
 
 def begin_and_end(pool: Pool, interrupter: Interrupter) -> None:
-    interrupter.run(lambda: pool.end_turn(pool.begin_turn(0)))
+    interrupter.run(lambda: pool.release(pool.acquire(0)))
 
 
-def wait_in_vain(pool: Pool, interrupter: Interrupter) -> None:
-    links = [pool.begin_turn(0) for _ in range(MOST_CALLS)]
-    interrupter.run(lambda: pool.begin_turn(0))
+def time_out(pool: Pool, interrupter: Interrupter) -> None:
+    links = [pool.acquire(0) for _ in range(MOST_CALLS)]
+    interrupter.run(lambda: pool.acquire(0))
     for link in links:
-        pool.end_turn(link)
+        pool.release(link)
 
 
 def hand_over(pool: Pool, interrupter: Interrupter) -> None:
-    first, *others = [pool.begin_turn(0) for _ in range(MOST_CALLS)]
-    waiter = threading.Thread(target=lambda: pool.end_turn(pool.begin_turn(20)))
+    first, *others = [pool.acquire(0) for _ in range(MOST_CALLS)]
+    waiter = threading.Thread(target=lambda: pool.release(pool.acquire(20)))
     waiter.start()
-    until(lambda: pool._awaited, "somebody waits")
-    interrupter.run(lambda: pool.end_turn(first))
+    until(lambda: pool._waiting, "a caller waits")
+    interrupter.run(lambda: pool.release(first))
     waiter.join()
     for link in others:
-        pool.end_turn(link)
+        pool.release(link)
 
 
-@pytest.mark.parametrize(
-    ("scene", "least"), [(begin_and_end, 15), (wait_in_vain, 8), (hand_over, 7)]
-)
+@pytest.mark.parametrize(("scene", "least"), [(begin_and_end, 15), (time_out, 8), (hand_over, 7)])
 def test_no_turn_is_lost_wherever_a_signal_interrupts(
     scene: Callable[[Pool, Interrupter], None], least: int
 ) -> None:
     for number in range(100):
         pool, interrupter = new_pool(), Interrupter(number)
         scene(pool, interrupter)
-        assert (pool._free, len(pool._awaited)) == (MOST_CALLS, 0), number
+        assert (pool._free, len(pool._waiting)) == (MOST_CALLS, 0), number
         assert not pool._lock.locked()
         if not interrupter.was_met:
             break
-    assert least <= number < 99  # so many lines were tried, and then all
+    assert least <= number < 99  # this many lines were tried, and then all

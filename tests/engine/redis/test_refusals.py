@@ -1,4 +1,4 @@
-"""A real server that refuses to work for a while: the call outlasts it, or says what helps."""
+"""A real server that refuses to work for a while: the call outlasts it, or gives advice."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ from tests.worker.yard import until
 from windlass.engine.contract import PutCode
 from windlass.errors import EngineUnavailable
 
-#: How long a refusal lasts that passes, in seconds.
+#: How long a transient refusal lasts, in seconds.
 LASTS_S = 0.3
 
 
 @dataclass(frozen=True)
 class Trouble:
-    """A server, and how to make it refuse all work and go on again."""
+    """A server, and how to make it refuse all work and accept it again."""
 
     url: str
     begin: Callable[[], None]
@@ -40,7 +40,7 @@ class Trouble:
 
 @contextmanager
 def cannot_save() -> Iterator[Trouble]:
-    """MISCONF: there is a folder where it wants to write its snapshot."""
+    """MISCONF: a folder blocks the file of its snapshot."""
     server = private_server("--save", "3600 1000")
     place = server.folder / "dump.rdb"
 
@@ -64,7 +64,7 @@ def save(server: RedisServer, status: str) -> None:
 
 @contextmanager
 def owns_no_slot() -> Iterator[Trouble]:
-    """CLUSTERDOWN: nobody serves the slot of the partition."""
+    """CLUSTERDOWN: no node serves the slot of the partition."""
     server = private_server(*IN_CLUSTER_MODE)
 
     def change(command: str, *slots: int) -> None:
@@ -79,7 +79,7 @@ def owns_no_slot() -> Iterator[Trouble]:
 
 @contextmanager
 def moves_its_slot() -> Iterator[Trouble]:
-    """TRYAGAIN: one of the keys that a script needs is on the other node already."""
+    """TRYAGAIN: one of the keys of a script is already on the other node."""
     pair = Pair()
     stored: list[Snapshot] = []
 
@@ -114,7 +114,7 @@ def test_a_refusal_is_outlasted_or_told_with_what_helps(
         patient = open_redis(server.url, timeout_ms=20_000)
         hasty = open_redis(server.url, timeout_ms=300)
         for engine in (patient, hasty):
-            engine.put([new_job()])  # so that the refusal alone has to be within its time
+            engine.put([new_job()])  # so that only the refusal counts towards its timeout
         server.begin()
         with pytest.raises(EngineUnavailable, match=f"did no work for .* s {says}"):
             hasty.put([new_job(1)])

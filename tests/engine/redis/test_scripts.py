@@ -1,4 +1,4 @@
-"""The Lua files: how they are put together, what they declare, and that their numbers are ours."""
+"""The Lua files: their assembly, their declarations, and that their numbers match Python's."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ FILES = {
     "lib/two": "--@include one\nlocal two = 2\n",
 }
 
-#: These walk through the fields of a key in bites: what they find has no order of its own.
+#: These walk the fields of a key in batches, which have no order.
 WALKING = {"stats", "repair"}
 
 
@@ -79,7 +79,7 @@ def test_a_script_touches_only_keys_that_it_declares(name: str) -> None:
 
 @pytest.mark.parametrize("name", scripts.names())
 def test_no_script_searches_or_expires(name: str) -> None:
-    """Work is bounded, and nothing ends by itself: a key that vanishes would cut a script off."""
+    """Work is bounded, and no key expires: Redis would abort a script at a missing key."""
     text = scripts.load(name).text.decode()
     commands = set(re.findall(r"(?:call|write)\('(\w+)'", text))
     assert commands
@@ -121,7 +121,7 @@ def test_the_fields_of_a_record_are_in_the_order_that_lua_knows() -> None:
         name.lower(): int(number)
         for names, values in pairs
         for name, number in zip(names.split(", "), values.split(", "), strict=True)
-        if not name.endswith("_AT")  # where something begins in the bytes
+        if not name.endswith("_AT")  # offsets in the bytes
     }
     assert list(numbers) == list(Record.__struct_fields__)
     sizes_of_texts = {*range(10, 17), 30, 31, 32}
@@ -149,7 +149,7 @@ def test_the_state_machine_in_lua_is_the_one_in_python() -> None:
         if target is not None and (state, event) != (states.State.RUNNING, states.Event.CANCEL)
     }
     del events["progress"]  # not a move
-    del events["claim"], events["succeed"]  # moves of their own, held by the tests of the contract
+    del events["claim"], events["succeed"]  # have their own moves, which the contract tests cover
     assert targets == events
     (block,) = re.findall(r"local AFTER_CANCEL_REQUEST = \{(.*?)\}", text, re.DOTALL)
     assert set(re.findall(r"(\w+) = true", block)) == states.AFTER_CANCEL_REQUEST

@@ -1,4 +1,4 @@
-"""What a server can do to an engine: forget, close connections, freeze, restart, refuse."""
+"""Faults of a server: it loses scripts, closes connections, freezes, restarts, refuses."""
 
 from __future__ import annotations
 
@@ -18,24 +18,24 @@ from tests.engine.conftest import OpenRedis, new_job
 from tests.redis_server import RedisServer
 from windlass.engine.contract import Placed, Plan, PutCode, Succeeded, Verdict, Waiter
 from windlass.engine.redis.client import pool as pool_module
-from windlass.engine.redis.client.pool import LEAST_S, Patience, Pool, new_reader
-from windlass.engine.redis.client.pool import read as read_patiently
-from windlass.engine.redis.client.pool import send as send_patiently
+from windlass.engine.redis.client.pool import LEAST_S, Pool, TimeBudget, new_reader
+from windlass.engine.redis.client.pool import read as read_reply
+from windlass.engine.redis.client.pool import send as send_commands
 from windlass.engine.redis.keys import KINDS, key
 from windlass.engine.redis.url import Address
 from windlass.errors import EngineError, EngineUnavailable
 
 JOB = "job-000000"
-#: What the driver's connections are; they have no types of their own.
+#: The driver's connections, which have no type hints.
 DRIVER: Any = UnixDomainSocketConnection
 
 
 def test_a_password_that_is_asked_for_later_on(
     own_server: RedisServer, open_redis: OpenRedis
 ) -> None:
-    """Long commands of somebody unknown are refused before anything else is looked at."""
+    """Redis refuses long commands without a login before it examines anything else."""
     engine = open_redis(f"redis://127.0.0.1:{own_server.port}/0")
-    for nonce in ("1", "2", "3"):  # until the server knows the script, and the engine that
+    for nonce in ("1", "2", "3"):  # until the server has the script, and the engine knows that
         engine.claim("worker", nonce, Plan(), 1)
     own_server.tell("CONFIG", "SET", "requirepass", "secret")
     own_server.tell("AUTH", "secret\r\nCLIENT", "KILL", "TYPE", "normal")
@@ -67,16 +67,16 @@ def test_a_connection_that_was_closed_here(server: RedisServer, open_redis: Open
     assert engine.put([new_job(1)])[0].code is PutCode.CREATED
 
 
-def patience(seconds: float) -> Patience:
-    return Patience(Pool(Address()), 0.0, seconds)
+def budget(seconds: float) -> TimeBudget:
+    return TimeBudget(Pool(Address()), 0.0, seconds)
 
 
 def send(link: Any, commands: list[bytes], seconds: float) -> None:
-    send_patiently(link, commands, seconds, patience(seconds))
+    send_commands(link, commands, seconds, budget(seconds))
 
 
 def read(link: Any) -> object:
-    return read_patiently(link, patience(LEAST_S))
+    return read_reply(link, budget(LEAST_S))
 
 
 def by_driver(link: Any, commands: list[bytes], seconds: float) -> None:
@@ -84,7 +84,7 @@ def by_driver(link: Any, commands: list[bytes], seconds: float) -> None:
     link.send_packed_command(commands, check_health=False)
 
 
-def sent_in_vain(way: Callable[..., None], *, is_closed: bool) -> tuple[type[Exception], str]:
+def failed_send(way: Callable[..., None], *, is_closed: bool) -> tuple[type[Exception], str]:
     here, there = socket.socketpair()
     link = DRIVER()
     link._sock = here
@@ -98,12 +98,12 @@ def sent_in_vain(way: Callable[..., None], *, is_closed: bool) -> tuple[type[Exc
 
 @pytest.mark.parametrize("is_closed", [True, False], ids=["closed", "full"])
 def test_what_cannot_be_sent_is_told_in_the_words_of_the_driver(is_closed: bool) -> None:
-    expected = sent_in_vain(by_driver, is_closed=is_closed)
-    assert sent_in_vain(send, is_closed=is_closed) == expected
+    expected = failed_send(by_driver, is_closed=is_closed)
+    assert failed_send(send, is_closed=is_closed) == expected
 
 
-def read_in_vain(way: Callable[[Any], object], ending: bytes | None) -> tuple[type[Exception], str]:
-    """What is raised when this comes, or when the other side closes, or when nothing comes."""
+def failed_read(way: Callable[[Any], object], ending: bytes | None) -> tuple[type[Exception], str]:
+    """The error when these bytes come, when the other side closes, or when nothing comes."""
     here, there = socket.socketpair()
     link = DRIVER(protocol=2)
     link._sock = here
@@ -125,8 +125,8 @@ def read_in_vain(way: Callable[[Any], object], ending: bytes | None) -> tuple[ty
     ids=["nothing", "closed", "cut", "nonsense", "turned away"],
 )
 def test_what_cannot_be_read_is_told_in_the_words_of_the_driver(ending: bytes | None) -> None:
-    expected = read_in_vain(lambda link: link.read_response(), ending)
-    assert read_in_vain(read, ending) == expected
+    expected = failed_read(lambda link: link.read_response(), ending)
+    assert failed_read(read, ending) == expected
 
 
 @pytest.mark.parametrize(
@@ -140,7 +140,7 @@ def test_what_cannot_be_read_is_told_in_the_words_of_the_driver(ending: bytes | 
 def test_an_error_in_a_script_of_an_older_server_is_that_of_its_command(
     word: str, kind: type[Exception]
 ) -> None:
-    """In the words of Redis 6.2.14."""
+    """With the texts of Redis 6.2.14."""
     reader = new_reader()
     where = f"(call to f_{'a8' * 20}): @user_script:411: @user_script: 411"
     reader.feed(f"-ERR Error running script {where}: -{word} It's said why.\r\n".encode())
@@ -148,7 +148,7 @@ def test_an_error_in_a_script_of_an_older_server_is_that_of_its_command(
     met, other = reader.gets(), reader.gets()
     assert type(met) is kind
     assert str(met).endswith("It's said why.")
-    assert ("MISCONF" in str(met)) == (word == "MISCONF")  # where its class does not say it
+    assert ("MISCONF" in str(met)) == (word == "MISCONF")  # if its class does not show it
     assert "bad argument: -1" in str(other)
 
 
@@ -185,7 +185,7 @@ def test_errors_of_the_server_are_those_of_the_driver(reply: bytes) -> None:
 
 
 def number_of_questions(server: RedisServer, action: Callable[[], object]) -> int:
-    """How often the server was asked for the time meanwhile, by scripts and otherwise."""
+    """How often the server was asked for the time during this, by scripts and otherwise."""
     server.tell("CONFIG", "RESETSTAT")
     action()
     told = server.tell("INFO", "commandstats")
@@ -197,7 +197,7 @@ def number_of_questions(server: RedisServer, action: Callable[[], object]) -> in
     [(0.0, 1, 10, 2), (60.0, 1, 10, 1), (0.0, 1, 100_000, 1), (0.0, 9, 10, 2)],
     ids=["rested", "in a hurry", "much to copy", "several jobs"],
 )
-def test_who_enqueues_after_a_rest_has_something_to_hear_already(
+def test_a_put_on_an_idle_connection_first_asks_for_the_time(
     own_server: RedisServer,
     open_redis: OpenRedis,
     monkeypatch: pytest.MonkeyPatch,
@@ -207,9 +207,9 @@ def test_who_enqueues_after_a_rest_has_something_to_hear_already(
     expected: int,
 ) -> None:
     """So the server writes to a waiter first."""
-    monkeypatch.setattr(pool_module, "RESTED_S", rested_s)
+    monkeypatch.setattr(pool_module, "IDLE_AFTER_S", rested_s)
     engine = open_redis(own_server.url())
-    for _ in range(3):  # until the server knows the scripts, and is known to
+    for _ in range(3):  # until the server has the scripts, and the engine knows that
         engine.put([new_job()])
         engine.get([JOB])
     news = [new_job(number, payload=b"x" * size) for number in range(1, 1 + jobs)]
@@ -248,7 +248,7 @@ def test_a_frozen_server_costs_the_time_of_one_call(
     engine = open_redis(own_server.url(), timeout_ms=600)
     engine.put([new_job()])
     own_server.freeze()
-    for _ in range(2):  # on a connection that stands, and on a new one
+    for _ in range(2):  # on a pooled connection, and on a new one
         started = time.monotonic()
         with pytest.raises(EngineUnavailable):
             engine.put([new_job(1)])
@@ -259,10 +259,10 @@ def test_a_frozen_server_costs_the_time_of_one_call(
 
 
 def test_no_reply_is_taken_for_another(own_server: RedisServer, open_redis: OpenRedis) -> None:
-    """The reply to a call that was given up comes on a connection that is not used any more."""
+    """The reply to a call that timed out comes on a connection that is not used any more."""
     engine = open_redis(own_server.url(), timeout_ms=600)
     engine.claim("worker", "early", Plan(), 1)
-    for _ in range(2):  # once more, so that the server knows all scripts by now
+    for _ in range(2):  # so that the server has all scripts
         engine.put([new_job()])
     own_server.freeze()
     with pytest.raises(EngineUnavailable):
@@ -287,7 +287,7 @@ def test_a_full_memory_changes_nothing(own_server: RedisServer, open_redis: Open
     url = own_server.url()
     patient, hasty = open_redis(url, timeout_ms=20_000), open_redis(url, timeout_ms=1_000)
     patient.put([new_job()])
-    hasty.stats()  # so that the refusal alone has to be within its time
+    hasty.stats()  # so that only the refusal counts towards its timeout
     own_server.tell("CONFIG", "SET", "maxmemory", "1")
     with pytest.raises(EngineUnavailable, match="maxmemory"):
         hasty.put([new_job(1)])
@@ -330,7 +330,7 @@ def test_a_forked_child_has_connections_of_its_own(
 
 
 def empty(server: RedisServer) -> None:
-    """Scripts outlive this, so that no call fails."""
+    """Remove all data. Scripts stay, so that no call fails."""
     assert server.tell("FLUSHALL") == b"+OK\r\n"
 
 
@@ -349,11 +349,11 @@ def test_a_server_without_its_data_is_known_by_every_engine(
     assert not second.tend().emptied
     LOSSES[loss](own_server)
     found = [[engine.tend().emptied for _ in range(3)] for engine in (first, second)]
-    assert [one.count(True) for one in found] == [1, 1]  # each says it once
+    assert [one.count(True) for one in found] == [1, 1]  # each reports it once
     assert first.get([JOB]) == [None]
     assert first.put([new_job()])[0].code is PutCode.CREATED
     assert first.check() == []
-    for partition in range(partitions):  # a missing sentinel is nothing that a check is after
+    for partition in range(partitions):  # `check` does not look for missing sentinels
         for name, kind in KINDS.items():
             exists = own_server.tell("EXISTS", key("lost", partition, name))
             assert exists == b":1\r\n", (partition, name, kind)

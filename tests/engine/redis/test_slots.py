@@ -1,8 +1,8 @@
 """While a cluster moves the slot of a partition, every script has its whole effect or none.
 
-Redis has no rollback. In a slot that is on its way a script is cut off where it touches a key that
-is not at hand, or that it has emptied, and what it wrote before stays. Here every script is called
-in every such state, on two real nodes.
+Redis has no rollback. In a moving slot, Redis aborts a script at a key that is not available, or
+that the script has emptied, and earlier writes stay. These tests call every script in every such
+state, on two real nodes.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from windlass.engine.redis.client.scripts import Script
 from windlass.engine.redis.engine import RedisEngine
 from windlass.testing.contract.world import World
 
-#: A script with more keys has so many sets of them that trying all takes more than a few seconds.
+#: With more keys, to try all sets of them takes more than a few seconds.
 FEW_KEYS = 16
 FEW = [name for name in scripts.names() if len(scripts.load(name).keys) <= FEW_KEYS]
 MANY = [name for name in scripts.names() if name not in FEW]
@@ -50,7 +50,7 @@ def pair() -> Iterator[Pair]:
 
 @pytest.fixture(scope="module")
 def recording(pair: Pair, tmp_path_factory: pytest.TempPathFactory) -> Recording:
-    """Every call that was made in all scenarios, in a slot that rests."""
+    """Every call of all scenarios, in a stable slot."""
     recording = Recording()
     for scenario in SCENARIOS:
         pair.rest()
@@ -116,8 +116,8 @@ def test_without_any_of_its_many_keys_it_has_no_effect(
 def test_a_call_follows_its_keys_as_they_really_move(
     pair: Pair, recording: Recording, name: str
 ) -> None:
-    """One key after the other: while some of those that a script declares are here and some there,
-    nobody runs it; when all have arrived, the target does."""
+    """Move one key at a time: while the keys of a script are on both nodes, no node runs it; when
+    all have arrived, the target does."""
     case = recording.most_changing(name)
     for order in (list(keys.KINDS), list(reversed(keys.KINDS))):
         pair.begin(case.before, EVERY_KEY, ())
@@ -197,7 +197,7 @@ def test_a_script_with_a_single_key_is_found(pair: Pair, recording: Recording) -
     [("turn", "ready"), ("turn", "due"), ("tend", "lease"), ("adopt", "parked"), ("beat", "asked")],
 )
 def test_a_lost_sentinel_is_found(pair: Pair, recording: Recording, script: str, name: str) -> None:
-    """Without it the last member takes the key along, and the script is cut off behind that."""
+    """Without it, the key vanishes with its last member, and Redis aborts the script after that."""
     cases = [case for case in recording.of(script) if name in case.emptied]
     wrong = [judge(pair, case.without_sentinel(pair, name)) for case in cases]
     assert any(wrong)

@@ -1,5 +1,5 @@
-"""Large values over slow and broken links: a call goes on while bytes move, fails in its time when
-they do not, and is made in smaller parts when it is cut off again and again."""
+"""Large values over slow and broken links: a call continues while bytes move, fails in time when
+they do not, and is split into smaller parts after repeated interruptions."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from windlass.engine.contract import BATCH_BYTES, Plan, PutCode, Succeeded, Verd
 from windlass.engine.redis.client.pool import MOST_CALLS
 from windlass.engine.redis.engine import RedisEngine
 
-#: What a slow link carries in a second, and how long an engine waits without progress.
+#: The bandwidth of a slow link per second, and how long an engine waits without progress.
 SPEED = 2_000_000
 PATIENCE_MS = 800
 LARGE = b"x" * 3_000_000
@@ -41,7 +41,7 @@ def put(engine: RedisEngine, number: int, payload: bytes = b"x") -> None:
 
 
 def claim_all(engine: RedisEngine, number: int) -> dict[str, str]:
-    """Ids and tokens."""
+    """Claim all jobs; return their ids and tokens."""
     claimed: dict[str, str] = {}
     for at in range(number):
         batch = engine.claim("worker", f"nonce-{at:04}", Plan(), 500)
@@ -63,10 +63,10 @@ def successes(claimed: dict[str, str], result: bytes) -> list[Succeeded]:
 def test_a_large_value_may_take_longer_than_the_time_out(
     server: RedisServer, proxy: Proxy, open_redis: OpenRedis, partitions: int
 ) -> None:
-    """Sent, claimed and looked at: each way takes about twice the time of a call."""
+    """Sent, claimed and read: each way takes about twice the timeout of a call."""
     engine = opened(open_redis, server, proxy, partitions)
     proxy.throttle(SPEED)
-    proxy.reset()  # a link has small buffers from its beginning
+    proxy.reset()  # a link has small buffers only from its beginning
     started = time.monotonic()
     put(engine, 1, LARGE)
     assert time.monotonic() - started > PATIENCE_MS / 1000
@@ -115,7 +115,7 @@ def note(text: str) -> None:
 def test_a_small_call_waits_for_large_ones_that_move(
     server: RedisServer, proxy: Proxy, open_redis: OpenRedis
 ) -> None:
-    """All connections of the process are busy for longer than the time-out of the small call."""
+    """All connections of the process are busy for longer than the timeout of the small call."""
     engine = opened(open_redis, server, proxy, 1)
     proxy.throttle(SPEED)
     proxy.reset()
@@ -137,7 +137,7 @@ def test_a_small_call_waits_for_large_ones_that_move(
 def test_a_link_that_stands_still_in_the_middle_is_given_up(
     server: RedisServer, proxy: Proxy, open_redis: OpenRedis, then: Then
 ) -> None:
-    """Then a new connection is tried: it gets everything through, or stands still too."""
+    """Then the engine tries a new connection: all bytes get through, or it stands still too."""
     engine = opened(open_redis, server, proxy, 1)
     proxy.throttle(SPEED)
     proxy.reset()
@@ -184,7 +184,7 @@ def test_a_put_that_is_cut_off_again_and_again_is_made_in_halves(
 def test_a_turn_that_is_cut_off_again_and_again_is_made_in_halves(
     server: RedisServer, proxy: Proxy, open_redis: OpenRedis, partitions: int
 ) -> None:
-    """What is claimed with it is claimed once."""
+    """The claim in the same call is made once."""
     engine = opened(open_redis, server, proxy, partitions)
     put(engine, 20)
     claimed = dict(list(claim_all(engine, 20).items())[:16])
@@ -214,12 +214,12 @@ def test_one_value_that_is_cut_off_again_and_again_fails_in_its_time(
     assert time.monotonic() - started < 4.0
 
 
-# ----------------------------------------------------------------------------- never to be stored
+# ----------------------------------------------------------------------------- values too large
 
 
 @pytest.fixture
 def small_server() -> Iterator[RedisServer]:
-    """It takes no value of more than a megabyte."""
+    """A server that accepts no value of more than a megabyte."""
     server = private_server("--proto-max-bulk-len", "1mb")
     yield server
     server.end()

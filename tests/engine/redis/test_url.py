@@ -1,4 +1,4 @@
-"""Urls of Redis servers, and the servers that are refused."""
+"""URLs of Redis servers, and the servers that are refused."""
 
 from __future__ import annotations
 
@@ -109,7 +109,7 @@ def test_a_unix_socket(server: RedisServer, open_redis: OpenRedis) -> None:
 
 @pytest.fixture
 def tls_server(tmp_path: Path) -> Iterator[tuple[RedisServer, int, Path]]:
-    """A server with a certificate for localhost that it signed itself."""
+    """A server with a self-signed certificate for localhost."""
     certificate, key = tmp_path / "certificate.pem", tmp_path / "key.pem"
     subprocess.run(
         [
@@ -139,7 +139,7 @@ def test_a_certificate_is_verified(
     assert engine.get(["job-000000"]) != [None]
     for url in (f"rediss://localhost:{port}", f"rediss://127.0.0.1:{port}?ca_file={certificate}"):
         started = time.monotonic()
-        with pytest.raises(EngineError, match="not to be trusted") as caught:
+        with pytest.raises(EngineError, match="not trusted") as caught:
             open_redis(url).stats()
         assert not isinstance(caught.value, EngineUnavailable)
         assert time.monotonic() - started < 1.5
@@ -148,7 +148,7 @@ def test_a_certificate_is_verified(
 def test_jobs_are_handed_off_by_tls(
     tls_server: tuple[RedisServer, int, Path], open_redis: OpenRedis
 ) -> None:
-    """Some of them are larger than what the driver reads at a time."""
+    """Some of them are larger than one read of the driver."""
     _, port, certificate = tls_server
     url = f"rediss://localhost:{port}?ca_file={certificate}"
     waiting, putting = open_redis(url), open_redis(url)
@@ -166,7 +166,7 @@ def test_jobs_are_handed_off_by_tls(
         assert [len(claim.payload) for claim in batch.claims] == [size]
 
 
-# ------------------------------------------------------------------------------- what is refused
+# ------------------------------------------------------------------------------------- refusals
 
 
 @pytest.mark.parametrize("version", ["5.0.7", "6.0.16", "6.1"])
@@ -193,7 +193,7 @@ def test_a_server_that_drops_keys_is_refused(open_redis: OpenRedis) -> None:
 
 
 def test_what_is_written_to_disk_is_said() -> None:
-    for aof, word in (("1", "append-only"), ("0", "lost when the server ends")):
+    for aof, word in (("1", "append-only"), ("0", "lost when the server stops")):
         info = read_info(f"# A\r\nredis_version:7.0.1\r\naof_enabled:{aof}\r\n".encode())
         assert word in judge(info, Address(host="h")).persistence
 

@@ -1,5 +1,4 @@
-"""Rows that do not belong together stop nothing else, `check` tells of them, and `repair` sets them
-right."""
+"""Inconsistent rows stop nothing else, `check` reports them, and `repair` fixes them."""
 
 from __future__ import annotations
 
@@ -128,10 +127,10 @@ def test_damage_stops_nothing_and_is_repaired(path: Path, engine: SQLiteEngine, 
     engine.clock_offset_ms += 3_000
     engine.beat([])
     expected = {job.id for job in jobs} | {"job-000200", "job-000201"}
-    assert expected <= {*ran, *run_all_anew(engine)}
+    assert expected <= {*ran, *run_all_again(engine)}
 
 
-def run_all_anew(engine: SQLiteEngine) -> list[str]:
+def run_all_again(engine: SQLiteEngine) -> list[str]:
     claims = engine.claim("later", "1", Plan(), 100).claims
     engine.finish([success(claim) for claim in claims])
     return [claim.id for claim in claims]
@@ -170,8 +169,8 @@ def test_what_cannot_be_repaired_is_told(path: Path, engine: SQLiteEngine) -> No
     assert done.left == ("Job job-000000 is in state lost, which does not exist.",)
 
 
-def test_an_index_of_the_file_is_made_anew(path: Path, engine: SQLiteEngine) -> None:
-    """Its entries are in another order than the one that is declared."""
+def test_an_index_of_the_file_is_rebuilt(path: Path, engine: SQLiteEngine) -> None:
+    """Its entries are in another order than the declared one."""
     engine.put([new_job(number, priority=number % 3) for number in range(JOBS)])
     engine.shutdown()
     vandalise(
@@ -181,7 +180,7 @@ def test_an_index_of_the_file_is_made_anew(path: Path, engine: SQLiteEngine) -> 
         "WHERE name = 'jobs_ready'",
     )
     assert "The file is damaged" in "".join(engine.check())
-    assert "indexes are made anew" in "".join(repair_all(engine, change=True).fixed)
+    assert "indexes are rebuilt" in "".join(repair_all(engine, change=True).fixed)
     assert engine.check() == []
 
 
@@ -226,7 +225,7 @@ def test_anything_that_follows_from_records_can_be_repaired(
     assert engine.get([record.id for record in engine.find(Filter()).records]) == records
     engine.change_queue("shut", QueueChange(paused=False))
     ready = sum(states.get(State.READY, 0) for states in before.values())
-    assert len(run_all(engine, Plan(labels=("gpu",)))) == ready - 1  # no worker knew one of them
+    assert len(run_all(engine, Plan(labels=("gpu",)))) == ready - 1  # one is unroutable
 
 
 def test_an_older_file_gets_an_index_of_lines(path: Path, engine: SQLiteEngine) -> None:

@@ -1,4 +1,4 @@
-"""What `examine` finds about a SQLite file: each line, on a file that is really so."""
+"""The findings of `examine` on a SQLite file: each line, on a file in that state."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def test_every_line_is_there(engine: SQLiteEngine) -> None:
         *("version", "file system", "permissions", "room", "log", "format"),
         *("journal", "durability", "size"),
     ]
-    quiet = findings.keys() - {"file system", "room"}  # those are the machine's
+    quiet = findings.keys() - {"file system", "room"}  # these depend on the machine
     assert {findings[subject].grade for subject in quiet} == {Grade.OK}
 
 
@@ -70,7 +70,7 @@ def test_the_version(version: str, grade: Grade) -> None:
 def test_the_file_system(
     engine: SQLiteEngine, monkeypatch: pytest.MonkeyPatch, kind: str, grade: Grade
 ) -> None:
-    """The one thing that is made up: a test cannot mount."""
+    """The file system is faked: a test cannot mount."""
     engine.put([new_job()])
     monkeypatch.setattr(doctor, "file_system_of", lambda _folder: kind)
     assert found(engine)["file system"].grade is grade
@@ -132,7 +132,7 @@ def test_durability_normal(path: Path) -> None:
     finding = found(engine)["durability"]
     engine.shutdown()
     assert finding.grade is Grade.ADVICE
-    assert "a power failure takes the last moments" in finding.text
+    assert "a power loss loses the last commits" in finding.text
 
 
 def test_room_inside_that_is_not_used(
@@ -156,7 +156,9 @@ def test_room_inside_that_is_not_used(
         ("PRAGMA application_id = 0x57494E44; PRAGMA user_version = 99", "by a newer windlass"),
     ],
 )
-def test_a_file_of_somebody_else(engine: SQLiteEngine, path: Path, script: str, words: str) -> None:
+def test_a_file_of_another_program(
+    engine: SQLiteEngine, path: Path, script: str, words: str
+) -> None:
     other = apsw.Connection(str(path))
     other.execute(script)
     other.close()

@@ -1,4 +1,4 @@
-"""The file: who may read it, whose it is, which format it has, and what `check` finds in it."""
+"""The file: its permissions, owner and format, and the findings of `check`."""
 
 from __future__ import annotations
 
@@ -257,7 +257,7 @@ def test_a_page_of_jobs_reads_no_results(engine: SQLiteEngine) -> None:
 
 
 def test_nothing_is_left_of_what_is_gone(path: Path, engine: SQLiteEngine) -> None:
-    """Records, payloads, histories, keys, sessions and counters: each has an end."""
+    """Records, payloads, histories, keys, sessions and counters: all are removed in the end."""
     for number in range(3):
         engine.put([new_job(number, queue=f"q{number}", idempotency_key=f"key-{number}")])
     claims = engine.claim("s", "n", Plan(), 3).claims
@@ -281,7 +281,7 @@ def test_a_log_that_a_large_transaction_made_long_is_cut(path: Path, engine: SQL
     log, most = path.with_name("jobs.db-wal"), database.LOG_BYTES
     engine.migrate()
     jobs = [new_job(n, payload=bytes(1024 * 1024)) for n in range(1, most // (1024 * 1024) + 9)]
-    engine.put(jobs)  # which ends with a checkpoint
+    engine.put(jobs)  # ends with a checkpoint
     assert log.stat().st_size > most
     engine.put([new_job()])
     assert log.stat().st_size <= most

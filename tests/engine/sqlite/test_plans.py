@@ -14,7 +14,7 @@ COMMANDS = sorted(
     file.name.removesuffix(".sql")
     for file in files("windlass.engine.sqlite").joinpath("sql").iterdir()
 )
-#: Statements that read a whole small table, or a whole partial index that is nearly always empty.
+#: Statements that read a whole small table, or a whole partial index that is almost always empty.
 WHOLE = {
     "list_counters",
     "forget_empty_counters",
@@ -49,7 +49,7 @@ def test_no_statement_scans(connection: apsw.Connection, name: str) -> None:
     harmless = (
         "SCAN CONSTANT ROW",
         "SCAN found",
-        # Arrays that are given as a parameter.
+        # Arrays that are passed as a parameter.
         "SCAN given VIRTUAL TABLE",
         "SCAN json_each VIRTUAL TABLE",
     )

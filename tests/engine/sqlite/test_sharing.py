@@ -104,7 +104,7 @@ def test_one_bad_request_of_a_group_spoils_no_other(path: Path, engine: SQLiteEn
 
 
 def test_a_full_disk_fails_all_of_a_group_and_stores_none(path: Path, engine: SQLiteEngine) -> None:
-    """SQLite rolls the whole transaction back; what came after must not be stored on its own."""
+    """SQLite rolls back the whole transaction; later requests must not be stored alone."""
     engine.put([new_job(0)])
     limit_pages(engine, 30)
     with ThreadPoolExecutor(3) as pool:
@@ -123,7 +123,7 @@ def test_a_full_disk_fails_all_of_a_group_and_stores_none(path: Path, engine: SQ
 
 
 def limit_pages(engine: SQLiteEngine, more: int) -> None:
-    """Let the disk be full after so many pages more."""
+    """Simulate a full disk after this many more pages."""
 
     def limit(connection: apsw.Connection) -> None:
         connection.pragma("max_page_count", int(connection.pragma("page_count")) + more)
@@ -143,7 +143,7 @@ def test_a_caller_that_gave_up_leaves_nothing_behind(path: Path, engine: SQLiteE
 def test_a_replaced_file_is_noticed(
     path: Path, open_engine: OpenEngine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Else a worker would go on in a file that nobody else can see."""
+    """Otherwise a worker would continue on a file that no other process can see."""
     monkeypatch.setattr(connection_module, "FILE_LOOK_S", 0.0)
     engine = open_engine()
     engine.put([new_job(1)])
@@ -159,7 +159,7 @@ def test_a_replaced_file_is_noticed(
 
 
 @pytest.mark.parametrize("verb", ["put", "get"])
-def test_a_removed_file_is_told_of_and_made_anew(
+def test_a_removed_file_is_reported_and_created_again(
     path: Path, engine: SQLiteEngine, verb: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def use() -> object:
@@ -171,21 +171,21 @@ def test_a_removed_file_is_told_of_and_made_anew(
     with pytest.raises(EngineUnavailable, match=REPLACED) as caught:
         use()
     assert caught.value.unsent
-    # As for another thread that is past the question whether there are tables.
+    # As for another thread that has already checked for tables.
     with monkeypatch.context() as patch:
         patch.setattr(engine, "migrate", lambda: None)
         with pytest.raises(EngineUnavailable, match=REPLACED):
             use()
     use()
-    assert [engine.tend().emptied for _ in range(2)] == [True, False]  # it is said once
+    assert [engine.tend().emptied for _ in range(2)] == [True, False]  # reported once
     assert engine.check() == []
 
 
-def test_a_reader_that_finds_no_tables_tells_of_the_removed_file(
+def test_a_reader_that_finds_no_tables_reports_the_removed_file(
     path: Path, engine: SQLiteEngine
 ) -> None:
-    """Before anybody has looked. It has not read since the first write, as in a process that only
-    enqueues."""
+    """Before any check of the file. The reader has not read since the first write, as in a process
+    that only enqueues."""
     engine.put([new_job(1)])
     engine._database._next_look = inf
     remove_files(path)
@@ -230,7 +230,7 @@ def remove_files(path: Path) -> None:
 
 
 def test_nothing_of_sqlite_lives_through_a_fork(path: Path, open_engine: OpenEngine) -> None:
-    """Two engines on one file, as in the child of a worker, one of them busy with reading."""
+    """Two engines on one file, as in the child of a worker; one of them is reading."""
     engines = [open_engine(), open_engine()]
     for engine in engines:
         engine.put([new_job(1)])
@@ -303,7 +303,7 @@ def test_a_put_wakes_exactly_as_many_waiters_as_it_has_jobs(open_engine: OpenEng
 
 
 def is_one_woken(producer: SQLiteEngine, waiters: list[SQLiteEngine], job: NewJob) -> bool:
-    """And soon: before any of them would have looked by itself."""
+    """Whether one is woken soon: before any of them would have polled."""
     woken = [threading.Event() for _ in waiters]
     ready = threading.Barrier(len(waiters) + 1)
 
@@ -346,7 +346,7 @@ while True: engine.wait([Waiter("worker", Plan())], 500)
 
 
 def leave_a_dead_socket(path: Path) -> Path:
-    """The socket of a waiter that was killed while it waited."""
+    """Make the socket of a waiter that was killed while it waited."""
     process = subprocess.Popen([sys.executable, "-c", WAITER, str(path)])
     folder = path.with_name("jobs.db.wake")
     deadline = time.monotonic() + 20

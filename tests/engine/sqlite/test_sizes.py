@@ -1,5 +1,5 @@
-"""How large values may be: results travel as they are, and one that SQLite never stores is told
-apart from an outage. Smaller limits of SQLite stand for those that it has."""
+"""Size limits of values: results are stored without encoding, and a value that SQLite can never
+store is told apart from an outage. The tests lower the limits of SQLite."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from windlass.engine.sqlite.engine import SQLiteEngine
 
 
 def limit_values(engine: SQLiteEngine, most_bytes: int) -> None:
-    """As SQLite does by itself at a thousand million bytes."""
+    """Set the limit, which is a thousand million bytes by default."""
     engine._database._writer().limit(apsw.SQLITE_LIMIT_LENGTH, most_bytes)
 
 

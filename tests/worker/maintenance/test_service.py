@@ -344,8 +344,7 @@ def test_what_a_confirmed_job_survives_is_said_once(
     assert said == [
         (
             "INFO",
-            "how the engine keeps jobs: full: what was confirmed survives a crash of any process "
-            "and a power failure",
+            "how the engine keeps jobs: full (survives process crash and power loss)",
         ),
         ("WARNING", "a problem of the engine, room: the disk is full"),
     ]

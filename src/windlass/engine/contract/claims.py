@@ -1,6 +1,6 @@
-"""Claims in the words of the engine contract: what a worker asks for (`Plan`), what it holds
-(`Claim`, `Batch`), what it waits for (`Waiter`, `WakeUp`), how it reports (`Outcome`, `Verdict`),
-and signs of life (`Beat`, `Pulse`)."""
+"""Engine contract types for claims: what a worker asks for (`Plan`), holds (`Claim`, `Batch`) and
+waits for (`Waiter`, `WakeUp`); its reports (`Outcome`, `Verdict`) and heartbeats (`Beat`,
+`Pulse`)."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from windlass.engine.contract.jobs import BATCH_BYTES
 
 
 class Share(msgspec.Struct, frozen=True):
-    """Queues of a plan that are served side by side: `number` of them, from position `first` on.
+    """A group of `number` queues of a plan that share one tier, from position `first` on.
 
-    `turns` says whose turn it is, one byte for each: 0 is the first of these queues. When there is
-    room for n jobs of them, each gives first as many as it has turns among the first n; what then
-    is left is filled in the order of the queues."""
+    `turns` is the order in which the queues are served, one byte per turn: 0 is the first of these
+    queues. With room for n jobs, each queue first gives as many jobs as it has turns among the
+    first n. The rest is filled in the order of the queues."""
 
     first: int
     number: int
@@ -27,20 +27,20 @@ class Share(msgspec.Struct, frozen=True):
 
 
 class Plan(msgspec.Struct, frozen=True, kw_only=True):
-    """What a child is willing to claim: queues in strict order, or every queue when empty."""
+    """The jobs that a child may claim: queues in strict order, or every queue when empty."""
 
     queues: tuple[str, ...] = ()
-    suspects: bool = False  # claim only jobs that must run alone, instead of all the others
-    shares: tuple[Share, ...] = ()  # where not the order alone decides; ascending, and apart
-    labels: tuple[str, ...] = ()  # of this worker: jobs that require others are not for it
-    most_bytes: int = BATCH_BYTES  # of the payloads of one batch; a single one may have more
+    suspects: bool = False  # claim only jobs that must run alone, instead of all others
+    shares: tuple[Share, ...] = ()  # tiers with turns; ascending, and not overlapping
+    labels: tuple[str, ...] = ()  # of this worker: it cannot run jobs that require other labels
+    most_bytes: int = BATCH_BYTES  # total payload size of a batch; a single job may have more
 
     def serves(self, line: str) -> bool:
-        """Whether jobs of a line may be claimed, as far as queues and labels go."""
+        """Whether queues and labels allow this worker to claim jobs of a line."""
         return (not self.queues or queue_of(line) in self.queues) and may_take(line, self.labels)
 
     def tiers(self) -> Iterator[tuple[tuple[str, ...], bytes]]:
-        """The queues in strict order: those that share a tier together, with their turns."""
+        """Iterate over the tiers in strict order: the queues of each tier, with their turns."""
         shares = {share.first: share for share in self.shares}
         at = 0
         while at < len(self.queues):
@@ -50,7 +50,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Claim(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """A job in the hands of a worker session. `counters` include this claim."""
+    """A job that is leased to a worker session. `counters` include this claim."""
 
     id: str
     token: str
@@ -64,18 +64,18 @@ class Claim(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
 
 class Batch(msgspec.Struct, frozen=True, kw_only=True):
-    """The answer to a claim, in the order in which the jobs should start; those of queues that
-    share a tier queue by queue, for the child to interleave."""
+    """The result of a claim, in the order in which the jobs should start. Queues that share a tier
+    are listed queue by queue; the child interleaves them."""
 
     claims: tuple[Claim, ...] = ()
-    next_in_ms: int | None = None  # when the next thing is due; 0 = there is more to do now
-    gone: bool = False  # the session was declared dead: it can never claim again
+    next_in_ms: int | None = None  # time until the next due job; 0: there is more to do now
+    gone: bool = False  # the session was declared dead and can never claim again
     suspects: bool = False  # jobs that must run alone are waiting
 
 
 class Waiter(msgspec.Struct, frozen=True):
-    """An idle session, as `wait` is told of it. Under `nonce`, when given, an engine that hands
-    jobs off may make a claim of one job for it; without one the session is only woken."""
+    """An idle session that `wait` waits for. With `nonce`, an engine with hand-off may lease one
+    job to it under that nonce; without `nonce`, the session is only woken."""
 
     session: str
     plan: Plan
@@ -83,22 +83,22 @@ class Waiter(msgspec.Struct, frozen=True):
 
 
 class WakeUp(msgspec.Struct, frozen=True):
-    """There may be something to claim for a session; with `handed`, a claim was made for it under
-    its nonce, which `read_handoff` reads."""
+    """A hint that a session may have something to claim. `handed` is a claim that was made for it
+    under its nonce; `read_handoff` decodes it."""
 
     session: str
     handed: bytes = b""
 
 
 class Outcome(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """What became of a claim. Only the subclasses below are handed to an engine."""
+    """The end or a change of a claim. Engines accept only the subclasses below."""
 
     id: str
     token: str
 
     @property
     def size(self) -> int:
-        """How many bytes travel with it."""
+        """The number of bytes that travel with this outcome."""
         return 0
 
 
@@ -123,7 +123,7 @@ class Retried(Outcome, frozen=True, kw_only=True):
 class Buried(Outcome, frozen=True, kw_only=True):
     reason: Reason
     error: bytes
-    started: bool = True  # False when it was buried without being run
+    started: bool = True  # False if the job was not run
 
     @property
     def size(self) -> int:
@@ -131,10 +131,10 @@ class Buried(Outcome, frozen=True, kw_only=True):
 
 
 class Released(Outcome, frozen=True, kw_only=True):
-    """Given back to its old place, uncharged."""
+    """The job returns to its old place, uncharged."""
 
     started: bool
-    alone: bool = False  # from now on to be claimed only as suspects are, until it has ended
+    alone: bool = False  # only claims for suspects may take it from now on, until it has ended
 
 
 class Snoozed(Outcome, frozen=True, kw_only=True):
@@ -146,7 +146,7 @@ class Unroutable(Outcome, frozen=True, kw_only=True):
 
 
 class Progressed(Outcome, frozen=True, kw_only=True):
-    """Not an end: the job goes on, and this is how far it is."""
+    """The job continues and reports its progress."""
 
     progress: bytes
 
@@ -156,8 +156,8 @@ class Progressed(Outcome, frozen=True, kw_only=True):
 
 
 class Verdict(StrEnum):
-    OK = "ok"  # done now, or by an earlier outcome of the same kind with the same token
-    STALE = "stale"  # the token is not the current one; nothing was changed
+    OK = "ok"  # applied now, or by an earlier outcome of the same kind with the same token
+    STALE = "stale"  # the token is not current; nothing was changed
 
 
 class Turn(msgspec.Struct, frozen=True, kw_only=True):
@@ -166,12 +166,12 @@ class Turn(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Beat(msgspec.Struct, frozen=True, kw_only=True):
-    """A sign of life of a session. `nonces`, when given, are all those up to `newest` that its
-    child knows. Claims under any other nonce up to `newest` were lost on their way and are given
-    back; later ones are left alone, so that a beat which arrives late does no harm.
+    """A heartbeat of a session. `nonces`, when given, lists all nonces up to `newest` that its
+    child knows. Claims under any other nonce up to `newest` were lost on their way, and the engine
+    releases them. Later claims are left alone, so that a late heartbeat does no harm.
 
-    `info`, when given, is kept for `sessions` to show, and makes a session known that has not
-    claimed anything yet. No engine looks into it."""
+    The engine stores `info`, when given, for `sessions`. It makes a session known that has not
+    claimed anything yet. Engines do not decode it."""
 
     session: str
     nonces: tuple[str, ...] | None = None
@@ -186,7 +186,7 @@ class Pulse(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Closed(msgspec.Struct, frozen=True, kw_only=True):
-    """How many jobs of a closed session went which way."""
+    """The number of jobs of a closed session per outcome."""
 
     crashed: int = 0
     suspected: int = 0

@@ -1,8 +1,8 @@
-"""Jobs in the words of the engine contract: how one is put and what became of that, what can be
-seen of it, and what became of a change.
+"""Engine contract types for jobs: a new job and the result of its `put`, the record of a job, and
+the result of a change.
 
-Whoever imports windlass loads these values and no others of the contract: whoever enqueues, or asks
-about a job, needs no more.
+`import windlass` loads this module and no other part of the contract: a program that enqueues or
+asks about a job needs no more.
 """
 
 from __future__ import annotations
@@ -20,15 +20,15 @@ from windlass.errors import EngineError
 
 T = TypeVar("T")
 
-#: At most this many items, and about this many bytes of them, go into one step of an engine. A
-#: single item may have more.
+#: One step of an engine takes at most this many items with about this many bytes. A single item may
+#: have more.
 BATCH: Final = 500
 BATCH_BYTES: Final = 4 * 1024 * 1024
 
 
 def batches(items: Sequence[T], size_of: Callable[[T], int]) -> Iterator[Sequence[T]]:
-    """Cut items into batches of at most `BATCH`, and at most `BATCH_BYTES` unless one alone has
-    more."""
+    """Split items into batches of at most `BATCH` items and `BATCH_BYTES`. A single larger item
+    gets its own batch."""
     begin = size = 0
     for at, item in enumerate(items):
         size += (item_size := size_of(item))
@@ -40,21 +40,21 @@ def batches(items: Sequence[T], size_of: Callable[[T], int]) -> Iterator[Sequenc
 
 
 class UniqueKey(msgspec.Struct, frozen=True, kw_only=True):
-    """A key that one job of a task holds at a time, as `core.unique.is_held` says. At most 200
-    characters, none of them a zero."""
+    """A key that one job of a task holds at a time, as `core.unique.is_held` defines. At most 200
+    characters, no NUL."""
 
     key: str  # scoped to the task
     until: Until = Until.END
-    period_ms: int = 0  # held for at least so long after the put
+    period_ms: int = 0  # held for at least this long after the put
     on_conflict: OnConflict = OnConflict.RETURN
 
 
 class NewJob(msgspec.Struct, frozen=True, kw_only=True):
-    """A job as a producer hands it over. The id is made by the producer: repeating is harmless."""
+    """A job as a producer enqueues it. The producer makes the id, so that a repeat is harmless."""
 
     id: str
     task: str
-    queue: str  # or, with labels that its worker must have, a line of it: see core/queues/labels.py
+    queue: str  # or a line of it, when it requires worker labels: see core/queues/labels.py
     payload: bytes
     priority: int = 0  # -100 ... 100, higher first
     run_after_ms: int | None = None  # not before this instant
@@ -67,15 +67,15 @@ class NewJob(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def scoped_key(self) -> str | None:
-        """The idempotency key as it is stored. Where a unique key decides on the partition, the
-        other key can only be looked for there."""
+        """The idempotency key as it is stored. A unique key decides the partition, and then the
+        idempotency key can only be looked up within that partition."""
         if self.unique is None or self.idempotency_key is None:
             return self.idempotency_key
         return f"{self.unique.key}\0{self.idempotency_key}"
 
     @property
     def has_times(self) -> bool:
-        """Whether there is anything for `check_times` to look at; most jobs have nothing."""
+        """Whether `check_times` has anything to check; most jobs have nothing."""
         return (
             self.run_in_ms != 0
             or self.run_after_ms is not None
@@ -85,11 +85,11 @@ class NewJob(msgspec.Struct, frozen=True, kw_only=True):
         )
 
     def due_ms(self, now_ms: int) -> int:
-        """The later of the two instants before which it must not start."""
+        """The later of the two instants before which the job must not start."""
         return max(self.run_after_ms or 0, now_ms + self.run_in_ms)
 
     def expiry_ms(self, now_ms: int) -> int | None:
-        """The earlier of the two instants after which it must not start."""
+        """The earlier of the two instants after which the job must not start."""
         if self.expires_in_ms is None:
             return self.expires_ms
         relative_ms = now_ms + self.expires_in_ms
@@ -97,7 +97,7 @@ class NewJob(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def check_times(job: NewJob) -> None:
-    """Refuse times that not every engine can store. Every engine asks this before it stores a
+    """Refuse times that some engine cannot store. Every engine calls this before it stores a
     job."""
     period_ms = 0 if job.unique is None else job.unique.period_ms
     for name, milliseconds, most_ms in (
@@ -117,33 +117,33 @@ def check_times(job: NewJob) -> None:
 
 class PutCode(StrEnum):
     CREATED = "created"  # stored now, or by an earlier call with the same id
-    EXISTING = "existing"  # the idempotency or unique key belongs to another job: its id is given
-    CONFLICT = "conflict"  # the idempotency key does, and that job has other arguments
-    REPLACED = "replaced"  # the job that holds the unique key, whose id is given, has this call now
-    DUPLICATE = "duplicate"  # the unique key is held by the job whose id is given: refused
-    FULL = "full"  # as many wait in its queue as may; nothing was stored
+    EXISTING = "existing"  # another job has the idempotency or unique key: its id is returned
+    CONFLICT = "conflict"  # another job has the idempotency key, with other arguments
+    REPLACED = "replaced"  # the job that holds the unique key now has this call; its id is returned
+    DUPLICATE = "duplicate"  # refused: the job with the returned id holds the unique key
+    FULL = "full"  # the queue has reached max_waiting; nothing was stored
 
 
 class Placed(msgspec.Struct, frozen=True):
-    """The verdict on one job of a `put`."""
+    """The result of `put` for one job."""
 
     id: str
     code: PutCode
 
 
 class Failure(msgspec.Struct, frozen=True, kw_only=True):
-    """One entry of a job's history: an error that the worker wrote, or a cause found outside."""
+    """One entry of a job's history: an error from the worker, or a cause that the engine found."""
 
     at_ms: int
     event: str
     attempt: int
     session: str | None = None
-    started_ms: int | None = None  # when the claim began that came to this end
-    error: bytes = b""  # of a revival with another payload: the payload that it had before
+    started_ms: int | None = None  # when the failed claim began
+    error: bytes = b""  # for a revival with another payload: the old payload
 
 
 class JobRecord(msgspec.Struct, frozen=True, kw_only=True):
-    """All that is known of a job at one instant."""
+    """All data of a job at one instant."""
 
     id: str
     task: str
@@ -158,7 +158,7 @@ class JobRecord(msgspec.Struct, frozen=True, kw_only=True):
     expires_ms: int | None = None
     started_ms: int | None = None
     finished_ms: int | None = None
-    session: str | None = None  # who runs it, or ran it last
+    session: str | None = None  # the session that runs the job, or ran it last
     cancel_requested: bool = False
     suspect: bool = False
     progress: bytes | None = None
@@ -170,20 +170,20 @@ class JobRecord(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class JobEnd(msgspec.Struct, frozen=True, kw_only=True):
-    """How far a job has come and, once it has ended, what came of it: what a caller that waits for
-    it needs, and never its payload."""
+    """The state of a job and, once it has ended, its outcome: what a waiting caller needs, without
+    the payload."""
 
     id: str
     task: str
     state: State
     reason: Reason | None = None
     finished_ms: int | None = None
-    result: bytes | None = None  # of one that succeeded, while it is stored
-    failure: Failure | None = None  # of one that is dead: the newest entry of its history
+    result: bytes | None = None  # of a job that succeeded, while it is stored
+    failure: Failure | None = None  # of a dead job: the newest entry of its history
 
 
 class Filter(msgspec.Struct, frozen=True, kw_only=True):
-    """Which jobs to list. Every given part must hold."""
+    """Which jobs to list. All given conditions must hold."""
 
     state: State | None = None
     queue: str | None = None
@@ -191,7 +191,7 @@ class Filter(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Page(msgspec.Struct, frozen=True):
-    """Records without payloads, results and history; `cursor` is None on the last page."""
+    """One page of records without payloads, results and histories. `cursor` is None at the end."""
 
     records: tuple[JobRecord, ...]
     cursor: str | None
@@ -199,23 +199,23 @@ class Page(msgspec.Struct, frozen=True):
 
 class CancelCode(StrEnum):
     CANCELLED = "cancelled"
-    REQUESTED = "requested"  # it runs; its worker will be told
-    FINAL = "final"  # it has ended already
+    REQUESTED = "requested"  # the job runs; its worker will be notified
+    FINAL = "final"  # the job has already ended
     UNKNOWN = "unknown"
 
 
 class ChangeCode(StrEnum):
-    """The verdict on one job of a `retry`, a `revive` or a `discard`."""
+    """The result of `retry`, `revive` or `discard` for one job."""
 
     DONE = "done"
-    REFUSED = "refused"  # its state does not allow it, or it has ended once more since
+    REFUSED = "refused"  # the state does not allow it, or the job has ended again since
     DUPLICATE = "duplicate"  # another job holds its unique key
     UNKNOWN = "unknown"
 
 
 class Revival(msgspec.Struct, frozen=True, kw_only=True):
-    """A dead or cancelled job to be made ready again."""
+    """A dead or cancelled job to make ready again."""
 
     id: str
-    finished_ms: int | None = None  # only if it ended at this instant: what somebody has looked at
-    payload: bytes | None = None  # what to run from now on; the old one goes into the history
+    finished_ms: int | None = None  # only if it ended at this instant, which the caller has seen
+    payload: bytes | None = None  # the payload from now on; the old one goes into the history

@@ -1,5 +1,5 @@
-"""What an engine keeps beside jobs, in the words of its contract: schedules, sessions, counters and
-the settings of queues; and what it says of its own place and upkeep (`Finding`, `Tended`)."""
+"""Engine contract types for everything except jobs: schedules, sessions, counters, queue settings,
+and the reports of maintenance and diagnostics (`Tended`, `Finding`)."""
 
 from __future__ import annotations
 
@@ -14,24 +14,26 @@ from windlass.engine.contract.jobs import NewJob
 
 
 class ScheduleChange(msgspec.Struct, frozen=True, kw_only=True):
-    """What a schedule is to be from now on, and what follows from that, in one step. It counts only
-    if the schedule is still in the revision `expected`, which is "" where there must be none yet.
+    """A compare-and-set of one schedule, with the jobs that follow from it, in one atomic step. The
+    change applies only if the schedule is still in the revision `expected`. An empty `expected`
+    means that the schedule must not exist yet.
 
-    To fire is such a change: the instant of the next occurrence, and the jobs of this one. So of
-    all who fire an occurrence one does, and whoever does so again after a lost reply does nothing.
+    To fire a schedule is also a change: it stores the instant of the next occurrence and puts the
+    jobs of this one. So exactly one caller fires each occurrence, and a repeat after a lost reply
+    changes nothing.
 
-    Engines look into neither `body` nor `note`. The jobs, and those to be watched and cancelled,
-    belong into the partition of the schedule."""
+    Engines do not decode `body` and `note`. The jobs in `jobs`, `watched` and `cancelled` must
+    belong to the partition of the schedule."""
 
     name: str
     expected: str
-    revision: str  # unlike all before: the change is recognised by it when it is repeated
-    due_ms: int | None  # when to look at it again; None for not at all
-    note: bytes  # how far it has come
-    body: bytes | None = None  # when and what; None leaves it as it is
-    watched: tuple[str, ...] = ()  # jobs of which it is told whether they have ended
-    cancelled: tuple[str, ...] = ()  # jobs to be cancelled, as by `cancel`
-    jobs: tuple[NewJob, ...] = ()  # to be put, as by `put`
+    revision: str  # unique: identifies the change when it is repeated
+    due_ms: int | None  # when to examine the schedule again; None for never
+    note: bytes  # the progress of the schedule
+    body: bytes | None = None  # the declaration; None keeps the stored one
+    watched: tuple[str, ...] = ()  # jobs whose end the schedule tracks
+    cancelled: tuple[str, ...] = ()  # jobs to cancel, as `cancel` does
+    jobs: tuple[NewJob, ...] = ()  # jobs to put, as `put` does
 
 
 class ScheduleRecord(msgspec.Struct, frozen=True, kw_only=True):
@@ -41,55 +43,55 @@ class ScheduleRecord(msgspec.Struct, frozen=True, kw_only=True):
     body: bytes
     note: bytes
     watched: tuple[str, ...] = ()
-    unfinished: tuple[str, ...] = ()  # those of `watched` that are there and have not ended
+    unfinished: tuple[str, ...] = ()  # the ids in `watched` that exist and have not ended
 
 
 class DueSchedules(msgspec.Struct, frozen=True, kw_only=True):
-    """Schedules to be looked at now, the earliest first; they stay so until they are changed."""
+    """Schedules that are due, earliest first. A schedule stays due until it is changed."""
 
-    now_ms: int  # of the engine's clock, for whoever decides what to do about them
+    now_ms: int  # the engine's clock, for the caller that decides what to do
     records: tuple[ScheduleRecord, ...] = ()
-    more: bool = False  # the limit was reached: when these are changed, look again
-    next_in_ms: int | None = None  # when the next one is due that is not yet
+    more: bool = False  # the limit was reached: change these, then call again
+    next_in_ms: int | None = None  # time until the next schedule that is not due yet
 
 
 class SessionRecord(msgspec.Struct, frozen=True, kw_only=True):
-    """A session that was not declared dead. When its lease has run out, perhaps it is."""
+    """A session that was not declared dead. Its lease may have run out."""
 
     session: str
     expires_in_ms: int
     jobs: int
-    held: tuple[str, ...] = ()  # the ids of its jobs, sorted; at most MAX_HELD of them
-    info: bytes = b""  # what it said of itself last
+    held: tuple[str, ...] = ()  # the ids of its jobs, sorted; at most MAX_HELD
+    info: bytes = b""  # the `info` of its last heartbeat that had one
 
 
 class Stats(msgspec.Struct, frozen=True, kw_only=True):
-    """Counters, read and never counted. `totals` only grow."""
+    """Counters that the engine maintains. `totals` only grow."""
 
     queues: Mapping[str, Mapping[State, int]]
-    oldest_ready_ms: Mapping[str, int]  # per queue, how long the next in line has been ready
+    oldest_ready_ms: Mapping[str, int]  # per queue, how long its next job has been ready
     totals: Mapping[str, int]
 
 
 class QueueRecord(msgspec.Struct, frozen=True, kw_only=True):
-    """A queue whose settings are not the usual ones."""
+    """A queue with settings other than the default."""
 
     queue: str
-    paused: bool = False  # nothing of it is claimed; jobs keep their place
-    ageing_ms: int = 0  # so much waiting is worth a level of priority; 0: none is
-    max_waiting: int = 0  # with so many that wait, `put` takes no more in; 0: there is no bound
+    paused: bool = False  # no worker claims from it; jobs keep their place
+    ageing_ms: int = 0  # waiting time that is worth one level of priority; 0: no ageing
+    max_waiting: int = 0  # `put` refuses jobs when this many wait; 0: no limit
 
 
 class QueueChange(msgspec.Struct, frozen=True, kw_only=True):
-    """What to change in the settings of a queue; None leaves it as it is."""
+    """A change of queue settings. None keeps the stored value."""
 
     paused: bool | None = None
-    ageing_ms: int | None = None  # for what becomes ready from now on; 0 switches it off
-    max_waiting: int | None = None  # of each line of the queue; 0 takes the bound away
+    ageing_ms: int | None = None  # for jobs that become ready from now on; 0 switches it off
+    max_waiting: int | None = None  # per line of the queue; 0 removes the limit
 
 
 def list_records(settings: Mapping[str, QueueSettings]) -> list[QueueRecord]:
-    """The queues among these whose settings are not the usual ones, by name."""
+    """List the queues with settings other than the default, by name."""
     records = [
         QueueRecord(
             queue=queue,
@@ -103,14 +105,14 @@ def list_records(settings: Mapping[str, QueueSettings]) -> list[QueueRecord]:
 
 
 class Emptied(msgspec.Struct, frozen=True):
-    """One bite of `purge`: how many were removed, and how to go on; None when all was seen."""
+    """One batch of `purge`: the number of removed jobs and the next cursor, None at the end."""
 
     number: int
     cursor: str | None
 
 
 class Introductions(msgspec.Struct, frozen=True):
-    """One bite of `introductions`: session -> info, and how to go on; None when all was seen."""
+    """One batch of `introductions`: session -> info, and the next cursor, None at the end."""
 
     infos: dict[str, bytes]
     cursor: str | None
@@ -125,16 +127,16 @@ class Grade(StrEnum):
 
 
 class Finding(msgspec.Struct, frozen=True):
-    """One thing that was looked at in the place where jobs live."""
+    """One result of a diagnostic check of the place that stores jobs."""
 
     grade: Grade
-    subject: str  # a word or two: the same whatever the grade
-    text: str  # what was found and, unless it is ok, what to do
+    subject: str  # one or two words, the same for every grade
+    text: str  # what was found and, unless the grade is ok, what to do
 
 
 class Repaired(msgspec.Struct, frozen=True, kw_only=True):
-    """One bite of `repair`: a sentence for each thing that was set right, or would be, and for each
-    that cannot be; and how to go on, None at the end."""
+    """One batch of `repair`: a sentence per fix, made or planned; a sentence per damage that cannot
+    be fixed; and the next cursor, None at the end."""
 
     fixed: tuple[str, ...] = ()
     left: tuple[str, ...] = ()
@@ -144,8 +146,8 @@ class Repaired(msgspec.Struct, frozen=True, kw_only=True):
 class Tended(msgspec.Struct, frozen=True, kw_only=True):
     reaped: int = 0
     purged: int = 0
-    doomed: tuple[str, ...] = ()  # dead jobs whose time has passed and that were not named
-    more: bool = False  # the bite was full: call again
-    #: What was stored before is gone: the place was emptied, or came back without its data. Said
-    #: once by each engine object.
+    doomed: tuple[str, ...] = ()  # dead jobs that are past their retention and not in `known`
+    more: bool = False  # the batch was full: call again
+    #: The stored data is gone: the place was emptied, or restarted without its data. Each engine
+    #: object reports this once.
     emptied: bool = False

@@ -1,6 +1,6 @@
-"""`check`: prove that indexes, counters and records agree, a bounded bite at a time.
+"""`check`: verify that indexes, counters and records agree, in bounded batches.
 
-Every bite is one script, so what it says was true at one instant, whatever others do meanwhile.
+Every batch is one script, so its findings hold for one instant, whatever other clients do.
 """
 
 from __future__ import annotations
@@ -8,13 +8,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from typing import Final
 
-#: What is looked through from its beginning to its end: every job, then every index, and schedules.
+#: The walks from beginning to end: over every job, then every index, and schedules.
 WALKS: Final = (
     *("ids", "ready", "due", "parked", "held", "asked", "keep", "dead", "unique", "lease"),
     *("schedule_names", "schedule_due", "lines", "ready_lines"),
 )
 
-#: (partition, what, how far) -> how far now, or nothing at the end; then a sentence for each fault
+#: (partition, walk, cursor) -> next cursor, empty at the end; then a sentence for each fault
 Ask = Callable[[int, str, str], Sequence[bytes]]
 
 

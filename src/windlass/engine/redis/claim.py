@@ -1,20 +1,22 @@
-"""Claiming over partitions: outcomes go where their jobs are, then one partition after the other is
-asked until there is enough.
+"""Claims over several partitions: send outcomes to the partitions of their jobs, then ask the
+partitions in turn until the batch is full.
 
-A session stays with a partition while that gives all it is asked for, so that a worker under load
-has one round trip for a turn, but not for ever: others may have more urgent jobs. A claim that is
-repeated must not begin elsewhere: a partition that knows nothing of the nonce would lease again. So
-the nonce of each session's latest claim is remembered here, and a repeat asks every partition for
-what is held under it, and for nothing new. That is enough because a session belongs to one engine
-object, that of its child: no other one repeats its claims.
+A session stays with a partition that fills its batches, so that a busy worker needs one round trip
+per turn. It moves on after some turns, because other partitions may have more urgent jobs.
 
-A batch has a budget of bytes. What one partition leaves of it is for the next one; when nothing is
-left, no other is asked, and the batch says that there is more.
+A repeated claim must not start at another partition: a partition that does not know the nonce would
+lease again. So this module remembers the nonce of each session's latest claim, and a repeat asks
+every partition for the jobs held under it, and for nothing new. That is enough because a session
+belongs to one engine object, in its child process: no other engine object repeats its claims.
 
-Under a plan of several queues no partition may fill up with what comes later in the plan while
-another has what comes first. So all are asked first how much there is of each queue, which is one
-more round trip, and then each for its part. Each then has its part of the budget too: with large
-payloads a partition may give jobs of a later queue while another still has some of an earlier one.
+A batch has a byte budget. The rest that one partition leaves goes to the next one. When nothing is
+left, no other partition is asked, and the batch reports that there is more.
+
+With several queues in the plan, no partition may fill the batch with a later queue while another
+partition has jobs of an earlier one. So one more round trip first asks all partitions for the
+length of each queue, and then each partition for its part. Each partition also gets its part of the
+byte budget: with large payloads, a partition may return jobs of a later queue while another still
+has some of an earlier one.
 """
 
 from __future__ import annotations
@@ -35,11 +37,11 @@ from windlass.engine.redis.client.pool import PIECE
 from windlass.engine.redis.client.server import Call, Reply
 from windlass.engine.redis.partitions import Partitions
 
-#: More are not leased by one call, however many are asked for.
+#: One call leases at most this many jobs, whatever the limit of the caller.
 MOST_CLAIMS: Final = 500
-#: So many sessions are remembered; a child has one.
+#: The number of sessions to remember; a child has one.
 _MOST_TRAILS: Final = 1000
-#: After so many turns a session goes on to the next partition.
+#: The number of turns after which a session moves on to the next partition.
 _MOST_STAYS: Final = 20
 _HELD_ONLY: Final = -1
 _ACCEPTED, _REFUSED = b"10"
@@ -50,16 +52,16 @@ _ages: Final = msgspec.msgpack.Decoder(dict[str, int])
 
 
 class _Trail:
-    """Where a session was last served, and under which nonce."""
+    """The partition that last served a session, and the nonce of the session's latest claim."""
 
     def __init__(self, partition: int) -> None:
         self.partition = partition
         self.nonce = ""
-        self.stays = 0  # how often this partition alone was enough
+        self.stays = 0  # how often this partition alone filled the batch
 
 
-class Claiming:
-    """The turns of one engine object."""
+class Claimer:
+    """The claims of one engine object."""
 
     def __init__(
         self,
@@ -73,7 +75,7 @@ class Claiming:
         self._trails: OrderedDict[str, _Trail] = OrderedDict()
 
     def finish(self, outcomes: Sequence[Outcome]) -> list[Verdict]:
-        turn = _Collected(outcomes, Plan(), nonce="")
+        turn = _Replies(outcomes, Plan(), nonce="")
         groups = self._partitions.group(outcomes, lambda outcome: outcome.id)
         self._collect(turn, [self._finishing(turn, *group) for group in groups.items()])
         return turn.verdicts()
@@ -88,16 +90,16 @@ class Claiming:
         *,
         is_last: bool = False,
     ) -> Turn:
-        """With `is_last` nothing is leased under the nonce by a later call."""
+        """Run one turn. With `is_last`, no later call leases a job under the nonce."""
         if self._partitions.number == 1:
             limit = min(limit, MOST_CLAIMS)
             return self._turn_alone(session, outcomes, nonce, plan, limit, is_last=is_last)
         trail = self._trail(session)
         is_repeat = nonce <= trail.nonce
         trail.nonce = max(nonce, trail.nonce)
-        turn = _Collected(outcomes, plan, nonce)
+        turn = _Replies(outcomes, plan, nonce)
         groups = self._partitions.group(outcomes, lambda outcome: outcome.id)
-        ask = _Asking(self._make_call, turn, groups, session, nonce)
+        ask = _CallMaker(self._make_call, turn, groups, session, nonce)
         if is_repeat:
             self._collect(
                 turn, [ask(number, _HELD_ONLY) for number in range(self._partitions.number)]
@@ -118,16 +120,16 @@ class Claiming:
         *,
         is_last: bool,
     ) -> Turn:
-        """With one partition there is nobody else to ask, and it knows which nonces it has seen."""
-        turn = _Collected(outcomes, plan, nonce)
+        """Run a turn on the only partition, which knows the nonces that it has seen."""
+        turn = _Replies(outcomes, plan, nonce)
         positions = range(len(outcomes))
-        ask = _Asking(self._make_call, turn, {0: positions}, session, nonce)
+        ask = _CallMaker(self._make_call, turn, {0: positions}, session, nonce)
         call, _ = ask(0, limit, is_last=is_last)
         (reply,) = self._run([call])
         turn.add(positions, reply)
         return Turn(verdicts=tuple(turn.verdicts()), batch=turn.batch())
 
-    def _ask_in_turn(self, turn: _Collected, ask: _Asking, trail: _Trail, limit: int) -> None:
+    def _ask_in_turn(self, turn: _Replies, ask: _CallMaker, trail: _Trail, limit: int) -> None:
         first, *others = self._partitions.from_on(trail.partition)
         elsewhere = [
             self._finishing(turn, *group) for group in ask.groups.items() if group[0] != first
@@ -148,7 +150,7 @@ class Claiming:
             trail.partition, trail.stays = (trail.partition + 1) % self._partitions.number, 0
 
     def _ask_by_plan(
-        self, turn: _Collected, ask: _Asking, trail: _Trail, session: str, limit: int
+        self, turn: _Replies, ask: _CallMaker, trail: _Trail, session: str, limit: int
     ) -> None:
         numbers = self._partitions.from_on(trail.partition)
         trail.partition = numbers[1]
@@ -169,12 +171,12 @@ class Claiming:
             self._collect(turn, [ask.part(number, part, most_bytes) for number, part in parts])
 
     def _finishing(
-        self, turn: _Collected, partition: int, positions: Sequence[int]
+        self, turn: _Replies, partition: int, positions: Sequence[int]
     ) -> tuple[Call, Sequence[int]]:
-        ask = _Asking(self._make_call, turn, {partition: positions}, "", "")
+        ask = _CallMaker(self._make_call, turn, {partition: positions}, "", "")
         return ask(partition, _NO_CLAIM)
 
-    def _collect(self, turn: _Collected, asked: Sequence[tuple[Call, Sequence[int]]]) -> None:
+    def _collect(self, turn: _Replies, asked: Sequence[tuple[Call, Sequence[int]]]) -> None:
         replies = self._run([call for call, _ in asked])
         for (_, positions), reply in zip(asked, replies, strict=True):
             turn.add(positions, reply)
@@ -187,13 +189,13 @@ class Claiming:
         return trail
 
 
-class _Asking:
-    """Makes the call for one partition: its outcomes, and a claim."""
+class _CallMaker:
+    """Make the call for one partition: its outcomes and a claim."""
 
     def __init__(
         self,
         make_call: Callable[[int, str, Sequence[bytes]], Call],
-        turn: _Collected,
+        turn: _Replies,
         groups: Mapping[int, Sequence[int]],
         session: str,
         nonce: str,
@@ -235,7 +237,7 @@ class _Asking:
             return call
 
         def halves() -> tuple[Call, Call]:
-            """The first only ends claims."""
+            """Split the outcomes; the first half claims nothing."""
             some, others = positions[: len(positions) // 2], positions[len(positions) // 2 :]
             return (
                 self._turn_of(partition, some, None, None, False),
@@ -245,7 +247,7 @@ class _Asking:
         return replace(call, halves=halves, join=_join_verdicts)
 
     def part(self, partition: int, turns: bytes, most_bytes: int) -> tuple[Call, Sequence[int]]:
-        """Ask for as many of each queue as it has turns."""
+        """Ask for as many jobs of each queue as it has turns."""
         queues = tuple(dict.fromkeys(self._turn.plan.queues))
         plan = replace(self._turn.plan, queues=queues, shares=(Share(0, len(queues), turns),))
         packed = [*self._head, b"%d %d" % (len(turns), most_bytes), *encode.of_plan(plan)]
@@ -257,8 +259,8 @@ def _join_verdicts(first: Reply, second: Reply) -> Reply:
 
 
 def divide(plan: Plan, waiting: Sequence[Sequence[int]], limit: int) -> list[bytes]:
-    """For each partition, given how many of each queue wait there, what to take of it: a turn of a
-    queue for each job."""
+    """Divide a batch over partitions, given the number of waiting jobs per partition and queue. The
+    result lists, for each partition, one turn of a queue per job."""
     parts = [bytearray() for _ in waiting]
     queues = list(dict.fromkeys(plan.queues))
     left = limit
@@ -274,8 +276,8 @@ def divide(plan: Plan, waiting: Sequence[Sequence[int]], limit: int) -> list[byt
     return [bytes(part) for part in parts]
 
 
-class _Collected:
-    """What the partitions have said so far."""
+class _Replies:
+    """The replies of the partitions so far."""
 
     def __init__(self, outcomes: Sequence[Outcome], plan: Plan, nonce: str) -> None:
         self.outcomes = outcomes
@@ -309,17 +311,17 @@ class _Collected:
             self._level(_ages.decode(packed_ages), len(claims) // 3)
 
     def _level(self, ages: Mapping[str, int], number: int) -> None:
-        """Make the ranks of the last claims comparable over queues that age."""
+        """Make the ranks of the last claims comparable across queues with ageing."""
         for at in range(len(self.claims) - number, len(self.claims)):
             rank, place, claim = self.claims[at]
             self.claims[at] = (rank - ages.get(queue_of(claim.queue), 0), place, claim)
 
     def left_bytes(self) -> int:
-        """What is left of the budget."""
+        """The rest of the byte budget."""
         return self.plan.most_bytes - sum(len(claim.payload) for _, _, claim in self.claims)
 
     def note_more(self) -> None:
-        """There may be more to claim now."""
+        """Report that there may be more to claim now."""
         self._next_in_ms = 0
 
     def verdicts(self) -> list[Verdict]:
@@ -335,7 +337,7 @@ class _Collected:
         )
 
     def _in_turn(self) -> list[tuple[int, int, Claim]]:
-        """Queue by queue where the plan names them, then by priority and place."""
+        """Sort queue by queue if the plan names queues, then by priority and place."""
         if len(self.plan.queues) < 2:
             return sorted(self.claims, key=_rank_and_place)
         turns = {queue: -number for number, queue in enumerate(reversed(self.plan.queues))}

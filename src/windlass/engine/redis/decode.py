@@ -1,4 +1,4 @@
-"""From stored bytes to the values of the contract: records of jobs, their history, claims."""
+"""Decode stored bytes into values of the contract: records of jobs, histories, claims."""
 
 from __future__ import annotations
 
@@ -67,14 +67,14 @@ class _FailureHead(msgspec.Struct, array_like=True, frozen=True):
     event: str
     attempt: int
     session: str
-    started_ms: int = -1  # older entries do not say it
+    started_ms: int = -1  # missing in older entries
 
 
 _failure_head = msgspec.msgpack.Decoder(_FailureHead)
 
-#: The numbers of a record. Those of six bytes are read as two and four.
+#: The numbers of a record. A number of six bytes is read as two and four.
 _NUMBERS: Final = struct.Struct(">2IhI3B" + "hI" * 3 + "BH3B2H" + "b" + "hI" * 5 + "7I3H")
-#: Of these what a claim needs: attempt, starts, suspect, priority, created_ms, place, the other
+#: The numbers that a claim needs: attempt, starts, suspect, priority, created_ms, place, the other
 #: counters, age, the sizes of queue and task.
 _CLAIMED: Final = struct.Struct(">2I7xB" + "29x" + "bhI6xhI12x" + "5I4xI2H2x")
 
@@ -96,7 +96,7 @@ def decode(packed: bytes) -> Record:
 
 
 def _cut(packed: bytes, sizes: Sequence[int]) -> Iterator[str]:
-    """The texts behind the numbers."""
+    """The texts after the numbers."""
     at = _NUMBERS.size
     for size in sizes:
         yield packed[at : at + size].decode()
@@ -104,8 +104,8 @@ def _cut(packed: bytes, sizes: Sequence[int]) -> Iterator[str]:
 
 
 def to_claim(job_id: str, packed: bytes, body: bytes, token: str) -> tuple[int, int, Claim]:
-    """Rank and place in line, and the claim. Of the record only what is needed is looked at,
-    because this is done for every job."""
+    """Rank and place in line, and the claim. Decodes only the fields that a claim needs, because
+    this runs for every job."""
     numbers = _CLAIMED.unpack_from(packed)
     attempt, starts, suspect, priority, created_high, created_low, place_high, place_low = numbers[
         :8
@@ -127,7 +127,7 @@ def to_claim(job_id: str, packed: bytes, body: bytes, token: str) -> tuple[int, 
 
 
 def to_whole_record(job_id: str, parts: Sequence[bytes | None], now_ms: int) -> JobRecord:
-    """The answer to `get`: record, body, progress, result and history."""
+    """Decode the reply of `get`: record, body, progress, result and history."""
     packed, body, progress, result, *history = parts
     assert packed is not None, "a job that is known has a record"
     record = decode(packed)
@@ -142,7 +142,7 @@ def to_whole_record(job_id: str, parts: Sequence[bytes | None], now_ms: int) -> 
 
 
 def to_record(job_id: str, record: Record, now_ms: int) -> JobRecord:
-    """What a record says alone, without bodies and history."""
+    """Decode a record alone, without bodies and history."""
     return JobRecord(
         id=job_id,
         task=record.task,
@@ -166,7 +166,7 @@ def to_record(job_id: str, record: Record, now_ms: int) -> JobRecord:
 
 
 def to_end(job_id: str, parts: Sequence[bytes | None], now_ms: int) -> JobEnd:
-    """The answer to `ends`: record, result and the newest entry of the history."""
+    """Decode the reply of `ends`: record, result and the newest entry of the history."""
     packed, result, entry = parts
     assert packed is not None, "a job that is known has a record"
     record = decode(packed)

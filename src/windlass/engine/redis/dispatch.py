@@ -1,10 +1,10 @@
-"""From verbs to calls of scripts: what stands between the engine's verbs and its server.
+"""The layer between the operations of the engine and its server: calls of scripts.
 
-1. `_call` makes a call of a script in one partition, `_run` sends several at once.
-2. `_broadcast` asks every partition the same; `_spread` asks each for its part of some items, and
-   gives the answers in their order.
-3. Before the first call, and after the server has forgotten a script, it is judged, and prepared
-   where it is new. One that was emptied meanwhile is noticed.
+1. `_call` makes a call of a script in one partition; `_run` sends several at once.
+2. `_broadcast` makes the same call in every partition. `_spread` sends each partition its part of
+   some items and returns the replies in the order of the items.
+3. Before the first call, and after the server has lost its scripts, the server is checked, and set
+   up if it is new. A server that was emptied is detected.
 """
 
 from __future__ import annotations
@@ -23,16 +23,16 @@ from windlass.engine.redis.client.pool import PIECE
 from windlass.engine.redis.client.scripts import Prefixes
 from windlass.engine.redis.client.server import Call, Reply, Server
 from windlass.engine.redis.partitions import Partitions
-from windlass.engine.redis.setup import Births, Fitness
+from windlass.engine.redis.setup import Fitness, PartitionIds
 from windlass.engine.redis.url import Address
 from windlass.errors import EngineUnavailable
 
 T = TypeVar("T")
 R = TypeVar("R")
 
-#: Scripts whose replies are one word for each item, so that those of two halves can be joined.
+#: Scripts with one word per item in their reply, so that the replies of two halves can be joined.
 _HALVED: Final = frozenset({"put", "put_unique", "revive", "fire", "cancel", "discard"})
-#: At most so many items go into one call.
+#: One call has at most this many items.
 CHUNK: Final = BATCH
 
 
@@ -41,7 +41,7 @@ def _no_bytes(_item: object) -> int:
 
 
 class Caller:
-    """The part of an engine that calls."""
+    """The base of the engine that calls scripts."""
 
     def __init__(self, address: Address, options: EngineOptions) -> None:
         self.clock_offset_ms = 0
@@ -51,8 +51,8 @@ class Caller:
         self._server = Server(address, options)
         self._partitions = Partitions(address.partitions)
         self._prefixes: dict[tuple[str, int], Prefixes] = {}
-        self._fitness: Fitness | None = None  # known once the server was found to be fit
-        self._births = Births()
+        self._fitness: Fitness | None = None  # set once the server has passed the checks
+        self._partition_ids = PartitionIds()
 
     def _prefixes_of(self, name: str, partition: int) -> Prefixes:
         if (name, partition) not in self._prefixes:
@@ -72,7 +72,7 @@ class Caller:
         items: Sequence[T],
         pack: Callable[[Sequence[T]], list[bytes]],
     ) -> Call:
-        """One that can be halved if it is large: its reply is a list with the answers to all."""
+        """Make a call that can be split if it is large; its reply lists one answer per item."""
         call = self._call(partition, name, pack(items))
         if name not in _HALVED or len(call.command) <= PIECE or len(items) == 1:
             return call
@@ -87,7 +87,7 @@ class Caller:
         return replace(call, halves=halves)
 
     def _bare_call(self, partition: int, name: str, packed: Sequence[bytes]) -> Call:
-        """Of a script that asks for nothing but what it is given here."""
+        """Make a call of a script that does not take the common arguments."""
         found = self._prefixes_of(name, partition)
         return Call(found.by_digest.command(packed), found, packed)
 
@@ -98,7 +98,7 @@ class Caller:
         return self._server.run(calls, deadline) if calls else []
 
     def _run_in_turn(self, calls: Sequence[Call]) -> list[Reply]:
-        """The same for more than should be under way at once."""
+        """Run calls in turn, for more data than should be in flight at once."""
         replies: list[Reply] = []
         for call in calls:
             try:
@@ -109,7 +109,7 @@ class Caller:
         return replies
 
     def _broadcast(self, name: str, packed: Sequence[bytes] = ()) -> list[Reply]:
-        """The same call in every partition."""
+        """Make the same call in every partition."""
         numbers = range(self._partitions.number)
         return self._run([self._call(number, name, packed) for number in numbers])
 
@@ -123,8 +123,8 @@ class Caller:
         place: Callable[[str], int] | None = None,
         size_of: Callable[[T], int] = _no_bytes,
     ) -> list[R]:
-        """One call for each partition that has some of the items; the answers in their order. Items
-        that have more than the bytes of a batch go in several calls, one after the other."""
+        """Make one call per partition that has some of the items; return the answers in their
+        order. Items with more bytes than a batch go in several calls, in turn."""
         is_small = len(items) <= 1 or sum(map(size_of, items)) <= BATCH_BYTES
         if self._partitions.number == 1 and 0 < len(items) <= CHUNK and is_small:
             (reply,) = self._run([self._call_for(0, name, items, pack)])
@@ -143,10 +143,10 @@ class Caller:
             answers.update(zip(chunk, unpack(asked, reply), strict=True))
         return [answers[at] for at in range(len(items))]
 
-    # ------------------------------------------------------------------------ the first use
+    # ------------------------------------------------------------------------ first use
 
     def _open(self, deadline: float) -> int:
-        self._fitness = None  # also when this fails: then it is tried again
+        self._fitness = None  # if this fails, the next call tries again
         self._server.has_forgotten = False
         fitness = self._judge(deadline)
         settled = [b"%d" % setup.FORMAT, b"%d" % self._partitions.number]
@@ -157,7 +157,7 @@ class Caller:
             (stored,) = self._server.run([self._bare_call(partition, "open", packed)], deadline)
             setup.check_stored(stored, self._address)
             births.append(stored[2])
-        self._births.note(births)
+        self._partition_ids.note(births)
         self._fitness = fitness
         return setup.FORMAT
 
@@ -166,14 +166,16 @@ class Caller:
         info = b"\r\n".join(self._server.ask(asked, deadline))
         return setup.judge(setup.read_info(info), self._address)
 
-    def _recognise(self) -> None:
-        """A server that was restarted has forgotten scripts, and is prepared again for that; one
-        that was emptied has not."""
-        if self._fitness is not None and self._births.have_changed(self._born()):
+    def _check_identity(self) -> None:
+        """Detect a server that was emptied and set it up again. A restarted server is detected by
+        its lost scripts; an emptied one still has them."""
+        if self._fitness is None:
+            return
+        if self._partition_ids.have_changed(self._read_partition_ids()):
             self._fitness = None
 
-    def _born(self) -> list[Reply]:
-        """The ids that partitions got when they were set up."""
+    def _read_partition_ids(self) -> list[Reply]:
+        """Read the ids that partitions got when they were set up."""
         numbers = range(self._partitions.number)
         names = [keys.key(self._address.namespace, number, "meta") for number in numbers]
         asked = [scripts.pack(b"HGET", name.encode(), b"born") for name in names]

@@ -1,12 +1,12 @@
-"""`examine`: whether a server is fit to keep jobs, one finding for each thing that matters.
+"""`examine`: check whether a server is fit to store jobs, with one finding per subject.
 
-1. What it says of itself (INFO): version, eviction, persistence, role, memory, connections. What a
-   first use would refuse is taken from `setup`.
-2. What is ours on it: the map of partitions, and the rights of our user.
-3. The way to it: login, encryption, clock and round trips.
+1. The server (INFO): version, eviction, persistence, role, memory, connections. `setup` decides
+   what a first use would refuse.
+2. The namespace: the number of partitions, and the permissions of the Redis user.
+3. The connection: login, encryption, clock and round trips.
 
-Nothing is changed, and nothing but the commands of the documented rights is needed. One more is
-tried: CONFIG GET tells how often the append-only file is synced.
+This changes nothing and needs only the documented permissions. It also tries CONFIG GET, which
+shows how often the append-only file is synced.
 """
 
 from __future__ import annotations
@@ -27,26 +27,26 @@ from windlass.engine.redis.url import Address
 from windlass.errors import EngineError, EngineUnavailable
 
 PARTS: Final = (b"server", b"clients", b"memory", b"persistence", b"replication")
-#: Commands that are sent outside of scripts; those that take a channel are asked for apart.
+#: Commands that are sent outside of scripts. Commands with a channel are checked separately.
 _PLAIN: Final = {b"INFO", b"EVALSHA", b"EVAL", b"SELECT"}
 _OF_CHANNELS: Final = {b"PUBLISH"}
-#: Asked for with their second word.
+#: Checked with their second word.
 _OF_TWO_WORDS: Final = {b"PUBSUB"}
-#: Of what there is, this much may be used before it is time to act.
+#: Advise to act when more than this share is used.
 MOST_USED: Final = 0.8
-#: Due times follow the server's clock; people read those of their own machine.
+#: Due times follow the server's clock; users read the clocks of their own machines.
 MOST_SKEW_MS: Final = 1_000
 #: Each turn of a worker and each enqueue costs a round trip.
 MOST_ROUND_TRIP_MS: Final = 5.0
 _ROUND_TRIPS: Final = 7
-#: release -> its first version in which CVE-2025-49844 is mended: who may run scripts could run
-#: anything on the server. Later releases have the repair from their beginning.
-_MENDED_REDIS: Final = {(6, 2): 20, (7, 2): 11, (7, 4): 6, (8, 0): 4, (8, 2): 2}
-_MENDED_VALKEY: Final = {(7, 2): 11, (8, 0): 6, (8, 1): 4}
+#: release -> its first version with a fix for CVE-2025-49844, which lets a client that may run
+#: scripts run any code on the server. Later releases were published with the fix.
+_FIXED_REDIS: Final = {(6, 2): 20, (7, 2): 11, (7, 4): 6, (8, 0): 4, (8, 2): 2}
+_FIXED_VALKEY: Final = {(7, 2): 11, (8, 0): 6, (8, 1): 4}
 
 #: Plain commands -> their replies
 Ask = Callable[[Sequence[bytes]], list[Any]]
-#: Commands to be allowed -> for each partition the reply of `examine.lua`
+#: Commands to check -> for each partition the reply of `examine.lua`
 Look = Callable[[Sequence[bytes]], list[Any]]
 Info = Mapping[str, str]
 
@@ -74,7 +74,7 @@ def examine(ask: Ask, look: Look, address: Address, clock_offset_ms: int) -> Ite
 
 
 def _setting(ask: Ask, name: bytes) -> str | None:
-    """A setting of the server, or None where this user may not ask for it."""
+    """Read a setting of the server; None if this user may not."""
     try:
         (reply,) = ask([scripts.pack(b"CONFIG", b"GET", name)])
     except EngineUnavailable:
@@ -84,7 +84,7 @@ def _setting(ask: Ask, name: bytes) -> str | None:
     return reply[1].decode() if len(reply) == 2 else None
 
 
-# -------------------------------------------------------------------------- what it says of itself
+# ----------------------------------------------------------------------------------- the server
 
 
 def _version(info: Info, address: Address) -> Finding:
@@ -94,24 +94,24 @@ def _version(info: Info, address: Address) -> Finding:
     is_valkey = "valkey_version" in info
     version = info.get("valkey_version") or info["redis_version"]
     name = f"{'Valkey' if is_valkey else 'Redis'} {version}"
-    mended = _MENDED_VALKEY if is_valkey else _MENDED_REDIS
-    if _is_mended(setup.version_numbers(version), mended):
+    fixed = _FIXED_VALKEY if is_valkey else _FIXED_REDIS
+    if _is_fixed(setup.version_numbers(version), fixed):
         return Finding(Grade.OK, "version", name)
-    first = ", ".join(f"{major}.{minor}.{patch}" for (major, minor), patch in mended.items())
+    first = ", ".join(f"{major}.{minor}.{patch}" for (major, minor), patch in fixed.items())
     return Finding(
         Grade.ADVICE,
         "version",
-        f"{name} has CVE-2025-49844, with which whoever may run scripts can take over the server, "
-        f"unless your distribution has mended it under the old number: see its security notes, or "
-        f"install one of {first} or newer",
+        f"{name} has CVE-2025-49844: a client that may run scripts can take over the server. Your "
+        f"distribution may have fixed it under the old number: see its security notes, or install "
+        f"one of {first} or newer",
     )
 
 
-def _is_mended(version: tuple[int, ...], mended: Mapping[tuple[int, int], int]) -> bool:
+def _is_fixed(version: tuple[int, ...], fixed: Mapping[tuple[int, int], int]) -> bool:
     major, minor, patch = (*version, 0, 0, 0)[:3]
-    if (major, minor) > max(mended):
+    if (major, minor) > max(fixed):
         return True
-    return (major, minor) in mended and patch >= mended[major, minor]
+    return (major, minor) in fixed and patch >= fixed[major, minor]
 
 
 def _eviction(info: Info, address: Address) -> Finding:
@@ -190,19 +190,19 @@ def _memory(info: Info) -> Finding:
 def _connections(info: Info) -> Finding:
     used, most = int(info.get("connected_clients", 0)), int(info.get("maxclients", 0))
     if not most:
-        return Finding(Grade.OK, "connections", f"{used} in use; the server does not tell its most")
+        return Finding(Grade.OK, "connections", f"{used} in use; the server hides its limit")
     described = f"{used} of {most} in use"
     if used >= MOST_USED * most:
         return Finding(
             Grade.ADVICE,
             "connections",
-            f"{described}: a worker has three and two more for each child, and clients that come "
-            "when there are no more are refused. Raise maxclients",
+            f"{described}: a worker needs three, and two more for each child, and the server "
+            "refuses clients beyond the limit. Raise maxclients",
         )
     return Finding(Grade.OK, "connections", described)
 
 
-# ---------------------------------------------------------------------------- what is ours on it
+# --------------------------------------------------------------------------------- the namespace
 
 
 def _partitions(seen: Sequence[Sequence[Any]], address: Address) -> Finding:
@@ -211,7 +211,7 @@ def _partitions(seen: Sequence[Sequence[Any]], address: Address) -> Finding:
         return Finding(
             Grade.OK,
             "partitions",
-            f"{where} is not used yet; its first use settles {address.partitions}, for good",
+            f"{where} is not used yet; its first use fixes {address.partitions}, permanently",
         )
     try:
         for stored in seen:
@@ -220,7 +220,7 @@ def _partitions(seen: Sequence[Sequence[Any]], address: Address) -> Finding:
         return Finding(Grade.PROBLEM, "partitions", str(error))
     has = f"{where} has {address.partitions}, in format {setup.FORMAT}"
     births = [birth.decode() for _, _, birth, *_ in seen if birth]
-    if births:  # one that was last used by an older version has none
+    if births:  # a partition that was last used by an older version has none
         at = datetime.fromtimestamp(created_ms_of(max(births)) // 1000, UTC)
         has = f"{has}; before {at:%Y-%m-%d %H:%M:%S} UTC nothing was stored in it"
     return Finding(Grade.OK, "partitions", has)
@@ -233,17 +233,17 @@ def _rights(seen: Sequence[Sequence[Any]], address: Address) -> Finding:
         return Finding(
             Grade.PROBLEM,
             "rights",
-            f"{user} is not allowed {', '.join(missing)}: a script that needs it is cut off in the "
-            "middle. Give it the rights that the documentation lists",
+            f"{user} is not allowed {', '.join(missing)}: Redis aborts a script that needs it in "
+            "the middle. Grant the rights that the documentation lists",
         )
     if not all(was_asked for _, _, _, was_asked, *_ in seen):
         return Finding(
-            Grade.OK, "rights", f"{user} may run scripts; a server before 7.0 does not tell more"
+            Grade.OK, "rights", f"{user} may run scripts; a server before 7.0 reports no more"
         )
-    return Finding(Grade.OK, "rights", f"{user} may do all that is needed")
+    return Finding(Grade.OK, "rights", f"{user} has all rights that are needed")
 
 
-# --------------------------------------------------------------------------------- the way to it
+# -------------------------------------------------------------------------------- the connection
 
 
 def _access(address: Address) -> Finding:
@@ -253,9 +253,9 @@ def _access(address: Address) -> Finding:
         return Finding(Grade.OK, "access", "on this machine")
     advice = []
     if not address.is_encrypted:
-        advice.append("what is sent can be read on the way (rediss:// encrypts it)")
+        advice.append("the connection is not encrypted (use rediss://)")
     if address.password is None:
-        advice.append("nobody is asked for a password, so whoever reaches it can run your tasks")
+        advice.append("no password is set, so every client that reaches it can run your tasks")
     if advice:
         return Finding(Grade.ADVICE, "access", f"over the network: {'; '.join(advice)}")
     return Finding(Grade.OK, "access", "over the network, encrypted, with a password")
@@ -269,7 +269,7 @@ def _is_this_machine(host: str) -> bool:
 
 
 def _times(ask: Ask, clock_offset_ms: int) -> Iterator[Finding]:
-    """A clock is compared on the fastest of several round trips: half of it is the uncertainty."""
+    """Compare clocks on the fastest of several round trips: half of it is the uncertainty."""
     trips = []
     for _ in range(_ROUND_TRIPS):
         before_ns = time.time_ns()
@@ -291,7 +291,7 @@ def _clock(ahead_ms: float) -> Finding:
         Grade.ADVICE,
         "clock",
         f"the server's is {abs(ahead_ms) / 1000:.1f} s {'ahead of' if ahead_ms > 0 else 'behind'} "
-        "ours. Jobs are due by the server's: set both by a time service",
+        "ours. Jobs are due by the server's: synchronize both with a time service",
     )
 
 
@@ -302,6 +302,6 @@ def _round_trip(milliseconds: float) -> Finding:
     return Finding(
         Grade.ADVICE,
         "round trip",
-        f"{described}: every enqueue and every turn of a worker waits for one. Bring them closer, "
-        "or enqueue many at a time",
+        f"{described}: every enqueue and every turn of a worker waits for one. Move the server "
+        "closer, or enqueue many at a time",
     )

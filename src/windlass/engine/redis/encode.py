@@ -1,7 +1,7 @@
-"""From values of the contract to the arguments of a script, packed flat.
+"""Encode values of the contract as the flat arguments of a script.
 
-What Lua has to look into travels as one MessagePack head per item; bodies, results and errors
-travel beside it as they are.
+Fields that Lua reads are sent as one MessagePack head per item. Bodies, results and errors are
+separate, unencoded arguments.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ def of_watch(channel: str, ids: Sequence[str]) -> list[bytes]:
 
 
 def of_jobs(jobs: Sequence[NewJob]) -> list[bytes]:
-    """Written out: for a job alone every call that is saved can be measured."""
+    """Inlined: for a single job, every function call shows in measurements."""
     arguments: list[bytes] = []
     for job in jobs:
         if "\0" in job.queue:
@@ -81,8 +81,8 @@ def _of_unique(unique: UniqueKey) -> tuple[object, ...]:
 
 
 def of_outcomes(outcomes: Sequence[Outcome]) -> list[bytes]:
-    """The heads of all in one array, five items each, then the bytes of each; nothing for none.
-    Successes come first and by a shorter way: most outcomes are some."""
+    """Encode all heads in one array, five items each, then the bytes of each; nothing for none.
+    Successes come first and take a fast path, because most outcomes are successes."""
     heads: list[object] = []
     bodies: list[bytes] = []
     for outcome in outcomes:
@@ -99,7 +99,7 @@ def of_outcomes(outcomes: Sequence[Outcome]) -> list[bytes]:
 
 
 def _details(outcome: Outcome) -> tuple[tuple[Event, object, object], bytes]:
-    """What happened, and two more words for what some need."""
+    """Encode the event and two more fields that some events need."""
     match outcome:
         case Retried(delay_ms=delay_ms, error=error):
             return (Event.RETRY, delay_ms, False), error
@@ -128,7 +128,7 @@ def of_plan(plan: Plan) -> list[bytes]:
 
 
 def of_change(queue: str, change: QueueChange, partitions: int) -> list[bytes]:
-    """What is left as it is, is empty. Each partition has its part of a bound."""
+    """Encode a change; empty keeps the stored value. Each partition has its part of a limit."""
     paused = {True: b"1", False: b"0", None: b""}[change.paused]
     ageing = b"" if change.ageing_ms is None else b"%d" % change.ageing_ms
     if change.max_waiting is None:
@@ -138,7 +138,7 @@ def of_change(queue: str, change: QueueChange, partitions: int) -> list[bytes]:
 
 
 def of_beats(beats: Sequence[Beat], is_home: Callable[[str], bool]) -> list[bytes]:
-    """What a session says of itself is kept in one partition, its home."""
+    """Encode heartbeats. The `info` of a session is stored in one partition, its home."""
     arguments: list[bytes] = []
     for beat in beats:
         info = beat.info if beat.info and is_home(beat.session) else b""
@@ -168,7 +168,7 @@ def of_changes(changes: Sequence[ScheduleChange]) -> list[bytes]:
 
 
 def of_revivals(revivals: Sequence[Revival]) -> list[bytes]:
-    """A payload is never empty: that stands for the one it has."""
+    """Encode revivals. An empty payload keeps the stored one: payloads are never empty."""
     arguments: list[bytes] = []
     for revival in revivals:
         finished = b"%d" % _instant(revival.finished_ms)
@@ -177,7 +177,7 @@ def of_revivals(revivals: Sequence[Revival]) -> list[bytes]:
 
 
 def of_known(known: Sequence[str] | None, here: Sequence[str]) -> list[bytes]:
-    """Whether dead jobs have to be named, how many bytes of others are given, and those named."""
+    """Encode whether dead jobs must be named, the byte limit of others, and the names."""
     return [b"0" if known is None else b"1", b"%d" % SWEEP_BYTES, *of_texts(here)]
 
 
@@ -186,7 +186,7 @@ def of_texts(texts: Sequence[str]) -> list[bytes]:
 
 
 def check_name(what: str, name: str) -> None:
-    """Names are cut at a zero byte inside the indexes."""
+    """Refuse a zero byte, which separates names inside the indexes."""
     if "\0" in name:
         raise EngineError(f"Expected a {what} without a zero byte, found {name[:80]!r}.")
 

@@ -1,8 +1,8 @@
-"""The Redis engine: the contract's verbs, each one script per partition that it concerns.
+"""The Redis engine: each operation of the contract is one script per affected partition.
 
 `encode` makes the arguments of scripts, `decode` reads replies, `dispatch` calls scripts, `claim`
-claims over several partitions, `read` lists records and counters. This class says which partitions
-each verb asks, and what the answers mean.
+claims over several partitions, `read` lists records and counters. This class decides which
+partitions an operation asks, and combines their replies.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ from windlass.engine.contract import (
     batches,
 )
 from windlass.engine.redis import check, decode, encode, handoff, keys, read, repair, schedules
-from windlass.engine.redis.claim import Claiming
+from windlass.engine.redis.claim import Claimer
 from windlass.engine.redis.client.server import Reply
 from windlass.engine.redis.dispatch import Caller
 from windlass.engine.redis.result_wakeup import ResultWakeup
@@ -67,9 +67,9 @@ from windlass.engine.redis.wakeup import Wakeup
 
 R = TypeVar("R")
 
-#: What `purge` says of a partition in which it has seen all.
+#: The reply of `purge` when it has seen the whole partition.
 _ALL_SEEN: Final = -2
-#: So many jobs are adopted at a time, however many partitions there are; one of each at least.
+#: One call adopts at most this many jobs in all partitions, and at least one in each.
 _MOST_ADOPTED: Final = 4 * BITE
 _PUT_CODES: Final = {code.encode(): code for code in PutCode}
 
@@ -79,7 +79,7 @@ class RedisEngine(Caller):
 
     def __init__(self, address: Address, options: EngineOptions) -> None:
         super().__init__(address, options)
-        self._claiming = Claiming(self._partitions, self._call, self._run)
+        self._claimer = Claimer(self._partitions, self._call, self._run)
         self._wakeup = Wakeup(self._server, address.partitions, self._register)
         self._result_wakeup = ResultWakeup(self._server)
 
@@ -114,7 +114,7 @@ class RedisEngine(Caller):
         name = "put"
         for job in jobs:
             if job.unique is not None:
-                name = "put_unique"  # it declares more keys, which others need not pay for
+                name = "put_unique"  # declares more keys, which other puts do not need
             if job.idempotency_key is not None or job.unique is not None:
                 self._partitions.check_key(job)
         if self._partitions.number > 1:
@@ -130,7 +130,7 @@ class RedisEngine(Caller):
     def finish(self, outcomes: Sequence[Outcome]) -> list[Verdict]:
         verdicts: list[Verdict] = []
         for chunk in batches(outcomes, _size_of_outcome):
-            verdicts += self._claiming.finish(chunk)
+            verdicts += self._claimer.finish(chunk)
         return verdicts
 
     def turn(
@@ -146,8 +146,8 @@ class RedisEngine(Caller):
         encode.check_name("session", session)
         encode.check_name("nonce", nonce)
         *early, last = [*batches(outcomes, _size_of_outcome)] or [()]
-        verdicts = tuple(verdict for chunk in early for verdict in self._claiming.finish(chunk))
-        turn = self._claiming.turn(session, last, nonce, plan, limit, is_last=is_last)
+        verdicts = tuple(verdict for chunk in early for verdict in self._claimer.finish(chunk))
+        turn = self._claimer.turn(session, last, nonce, plan, limit, is_last=is_last)
         return Turn(verdicts=verdicts + turn.verdicts, batch=turn.batch)
 
     # ------------------------------------------------------------------------------ sessions
@@ -166,7 +166,7 @@ class RedisEngine(Caller):
         return [_to_pulse(beat, answers) for beat, answers in zip(beats, by_beat, strict=True)]
 
     def close(self, session: str, suspects: Sequence[str], cause: str) -> Closed:
-        """One suspect is the culprit; several have to run alone until it is known which it is."""
+        """Charge a single suspect; mark several to run alone until the culprit is known."""
         event = Event.CRASH if len(set(suspects)) == 1 else Event.SUSPECT
         blamed, released = self._end_session(session, event, cause, suspects)
         if event is Event.CRASH:
@@ -179,7 +179,7 @@ class RedisEngine(Caller):
     def _end_session(
         self, session: str, event: Event, cause: str, suspects: Sequence[str] = ()
     ) -> tuple[int, int]:
-        """How many suspects it had, and how many other jobs."""
+        """End a session; return the number of its suspects and of its other jobs."""
         packed = encode.of_texts((session, event, cause, *suspects))
         blamed = others = 0
         more = True
@@ -194,7 +194,7 @@ class RedisEngine(Caller):
         return read.merge_sessions(self._broadcast("sessions", [b"%d" % MAX_HELD]))
 
     def introductions(self, prefix: str, cursor: str | None = None) -> Introductions:
-        """One partition after the other: each has those that are at home in it."""
+        """Read the partitions in turn: each has the sessions whose home it is."""
         partition, last_ms, last = cursor.split(":", 2) if cursor else ("0", "0", "")
         packed = encode.of_texts((prefix, last_ms, last))
         (reply,) = self._run([self._call(int(partition), "introductions", packed)])
@@ -242,12 +242,12 @@ class RedisEngine(Caller):
         return [found[at] for at in range(len(keys))]
 
     def adopt(self, tasks: Sequence[str]) -> int:
-        """From all partitions alike: the claim that follows may begin with any of them."""
+        """Adopt from all partitions: the next claim may start with any of them."""
         most = max(1, min(BITE, _MOST_ADOPTED // self._partitions.number))
         return sum(self._broadcast("adopt", [b"%d" % most, *encode.of_texts(tasks)]))
 
     def queues(self) -> list[QueueRecord]:
-        """Those of the first partition: all are changed alike, this one last."""
+        """Read the first partition: changes apply to all partitions, and to this one last."""
         packed = encode.of_change("", QueueChange(), self._partitions.number)
         (reply,) = self._run([self._call(0, "queue", packed)])
         return read.to_queues(reply)
@@ -259,7 +259,7 @@ class RedisEngine(Caller):
             self._run([self._call(number, "queue", packed)])
 
     def purge(self, queue: str, cursor: str | None = None) -> Emptied:
-        """One partition after the other."""
+        """Purge the partitions in turn."""
         partition, begin = map(int, cursor.split(":")) if cursor else (0, -1)
         packed = [queue.encode(), b"%d" % begin]
         ((number, then),) = self._run([self._call(partition, "purge", packed)])
@@ -269,7 +269,7 @@ class RedisEngine(Caller):
         return Emptied(number, None if is_last else f"{partition + 1}:-1")
 
     def tend(self, known: Sequence[str] | None = None) -> Tended:
-        self._recognise()
+        self._check_identity()
         named = known or ()
         groups = self._partitions.group(named, str)
         here = [[named[at] for at in groups.get(n, ())] for n in range(self._partitions.number)]
@@ -285,7 +285,7 @@ class RedisEngine(Caller):
             purged=sum(purged),
             doomed=tuple(sorted(chosen)),
             more=any(more) or len(chosen) < len(found),
-            emptied=self._births.take_loss(),
+            emptied=self._partition_ids.take_data_loss(),
         )
 
     # ----------------------------------------------------------------------------- schedules
@@ -329,7 +329,7 @@ class RedisEngine(Caller):
     def _of_schedule(self, name: str) -> int:
         return self._partitions.of_schedule(name)
 
-    # -------------------------------------------------------------------------------- seeing
+    # -------------------------------------------------------------------------------- reading
 
     def get(self, ids: Sequence[str]) -> list[JobRecord | None]:
         return self._spread("get", ids, str, encode.of_texts, _to_records)
@@ -351,7 +351,7 @@ class RedisEngine(Caller):
         return read.find(ask, self._partitions.number, filter, cursor, limit)
 
     def stats(self) -> Stats:
-        """In bites: in each partition the counters of one line are of one instant."""
+        """Read in batches: per partition, the counters of one line are of one instant."""
         bites: list[tuple[int, Sequence[Reply]]] = []
         far = dict.fromkeys(range(self._partitions.number), b"0")
         while far:
@@ -377,8 +377,8 @@ class RedisEngine(Caller):
         return repair.to_repaired(at, reply, self._partitions.number)
 
     def is_used(self) -> bool:
-        """Not by `_run`, which would set up what is not there."""
-        return any(self._born())
+        """Do not use `_run`, which would set up a new server."""
+        return any(self._read_partition_ids())
 
     def examine(self) -> list[Finding]:
         from windlass.engine.redis import doctor  # slow to import, and seldom needed
@@ -389,7 +389,7 @@ class RedisEngine(Caller):
             return self._server.ask(commands, self._server.deadline())
 
         def look(commands: Sequence[bytes]) -> list[Reply]:
-            """Not by `_run`, which would set up what is not there."""
+            """Do not use `_run`, which would set up a new server."""
             numbers = range(self._partitions.number)
             packed = [channel, *commands]
             calls = [self._bare_call(number, "examine", packed) for number in numbers]
@@ -398,7 +398,7 @@ class RedisEngine(Caller):
         return list(doctor.examine(ask, look, self._address, self.clock_offset_ms))
 
     def fitness(self) -> Fitness:
-        """What the server says of itself."""
+        """Check the server and return what it reports."""
         return self._judge(self._server.deadline())
 
     # ------------------------------------------------------------------------------- waiting
@@ -420,7 +420,7 @@ class RedisEngine(Caller):
     def nudge(self) -> None:
         self._wakeup.nudge()
 
-    # ---------------------------------------------------------------------- format and ending
+    # ---------------------------------------------------------------------- format and shutdown
 
     def migrate(self) -> int:
         return self._open(self._server.deadline())
@@ -433,8 +433,8 @@ class RedisEngine(Caller):
 
 
 def _within_budget(doomed: Sequence[tuple[bytes, int]]) -> list[str]:
-    """As many as have at most `SWEEP_BYTES` together, and one at least: each partition gives so
-    many."""
+    """Keep at most `SWEEP_BYTES` in total, and at least one: each partition returns up to that
+    number of bytes."""
     sizes = accumulate(size for _, size in doomed)
     number = sum(total <= SWEEP_BYTES for total in sizes)
     return [job_id.decode() for job_id, _ in doomed[: max(1, number)]]
@@ -493,7 +493,7 @@ def _to_schedules(_names: Sequence[str], reply: Sequence[Reply]) -> list[Schedul
 
 
 def _to_pulse(beat: Beat, answers: Sequence[Sequence[Reply]]) -> Pulse:
-    """Dead in one partition is dead."""
+    """A session that is dead in one partition is dead."""
     alive = all(answer[0] for answer in answers)
     cancel = sorted(job_id.decode() for answer in answers for job_id in answer[1:])
     return Pulse(session=beat.session, alive=alive, cancel=tuple(cancel) if alive else ())

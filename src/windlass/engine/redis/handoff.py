@@ -1,10 +1,10 @@
-"""Jobs that are handed off: leased by the put that stores them, to a session that waits.
+"""Hand-off: a put leases the job that it stores to a waiting session.
 
-A worker registers its idle sessions, each with the nonce of its next claim, and listens on a
-channel of its own. A put that makes one job ready leases it to one of these sessions and publishes
-it, so that the job arrives without a call. Only speed depends on that: the claim has its nonce
-before the session waits, and when the message is lost the usual claim under that nonce finds what
-is held under it. A last claim uses its nonce up, so that no later put leases a job under it.
+A worker registers its idle sessions, each with the nonce of its next claim, and listens on its own
+channel. A put that makes one job ready leases it to one of these sessions and publishes it, so that
+the job arrives without a call. Only speed depends on the message: the nonce is fixed before the
+session waits, and if the message is lost, the usual claim under that nonce finds the job. A last
+claim uses up its nonce, so that no later put leases a job under it.
 """
 
 from __future__ import annotations
@@ -17,19 +17,19 @@ import msgspec
 from windlass.engine.contract import Batch, WakeUp
 from windlass.engine.redis import decode
 
-#: The first byte of a message: sessions that should look, a job that was handed off, and the wish
-#: that the worker learn anew when the next thing is due.
+#: The first byte of a message: sessions that should claim, a job that was handed off, or a request
+#: to the worker to register again and learn when the next job is due.
 _LOOK: Final = b"?"
 _HANDED: Final = b"!"
 RENEW: Final = b"~"
-#: The sizes of session, nonce, id and record, at the beginning of a job that was handed off.
+#: The sizes of session, nonce, id and record, at the start of a job that was handed off.
 _SIZES: Final = struct.Struct(">HHHH")
 
 _sessions = msgspec.msgpack.Decoder(list[str])
 
 
 def wake_ups(message: bytes) -> list[WakeUp]:
-    """The sessions that a message is for."""
+    """Decode the wake-ups in a message."""
     kind = message[:1]
     if kind == _HANDED:
         session_size, *_ = _SIZES.unpack_from(message, 1)
@@ -41,7 +41,7 @@ def wake_ups(message: bytes) -> list[WakeUp]:
 
 
 def read(handed: bytes, nonce: str) -> Batch | None:
-    """What was handed off; None when that was under another nonce."""
+    """Decode a hand-off; None if it was made under another nonce."""
     session_size, nonce_size, id_size, record_size = _SIZES.unpack_from(handed)
     nonce_at = _SIZES.size + session_size
     id_at = nonce_at + nonce_size

@@ -1,9 +1,9 @@
-"""The names of everything that is stored, and nothing else: no other module spells a key.
+"""The names of all keys. No other module spells a key.
 
 A partition is a small, fixed set of keys that share a hash tag, so that a cluster keeps them in one
 slot. No name contains a queue, a task or a session: those are members and fields. Every key holds a
-sentinel from the first use on and so is never empty: while a slot is being migrated, a script that
-touches a key which does not exist is cut off in the middle, and what it wrote before stays.
+sentinel from the first use on and so is never empty. While a slot is being migrated, Redis aborts a
+script in the middle when it touches a key that does not exist, and earlier writes stay.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Final
 
 
 class Kind(StrEnum):
-    """What a key is, and with that which sentinel it holds: the field or member ""."""
+    """The type of a key, which decides its sentinel: the field or member ""."""
 
     HASH = "hash"
     LEXICAL = "lexical"  # a sorted set whose scores are all 0: the sentinel sorts first
@@ -26,32 +26,32 @@ KINDS: Final[dict[str, Kind]] = {
     "job": Kind.HASH,  # id -> record
     "body": Kind.HASH,  # id -> envelope
     "extra": Kind.HASH,  # r:id result, p:id progress, f:number:id an entry of the history,
-    # k:id its idempotency key, s:id the put whose call it has now, w:put the job that has its call
+    # k:id its idempotency key, s:id the put that replaced its call, w:put the job with its call
     "ids": Kind.LEXICAL,  # every id
-    "ready": Kind.LEXICAL,  # who may be claimed: suspect, queue, rank, place, id
-    "lines": Kind.LEXICAL,  # lines that have something ready: suspect, labels, how the queue ages,
+    "ready": Kind.LEXICAL,  # jobs that may be claimed: suspect, queue, rank, place, id
+    "lines": Kind.LEXICAL,  # lines with ready jobs: suspect, labels, ageing of the queue,
     # rank and place of the first in line, queue
-    "due": Kind.BY_TIME,  # who waits for an instant: row, id
-    "parked": Kind.LEXICAL,  # who is held as unroutable: task, row, id
-    "held": Kind.LEXICAL,  # who runs: session, nonce, id
-    "asked": Kind.LEXICAL,  # who runs and was asked to stop: session, id
-    "keep": Kind.BY_TIME,  # who has ended, by the next visit of the purge: id
-    "dead": Kind.LEXICAL,  # who is dead: id
+    "due": Kind.BY_TIME,  # jobs that wait for an instant: row, id
+    "parked": Kind.LEXICAL,  # jobs that are held as unroutable: task, row, id
+    "held": Kind.LEXICAL,  # jobs that run: session, nonce, id
+    "asked": Kind.LEXICAL,  # running jobs with a cancel request: session, id
+    "keep": Kind.BY_TIME,  # jobs that have ended, by the next visit of the purge: id
+    "dead": Kind.LEXICAL,  # dead jobs: id
     "lease": Kind.BY_TIME,  # until when a session lives; -1 when it is dead and has to be emptied
     "sessions": Kind.HASH,  # session -> 0 (lives) or 1 (dead), latest nonce; session\0 -> info
     "forget": Kind.BY_TIME,  # sessions without a lease, by when they are forgotten
     "keys": Kind.HASH,  # idempotency key -> job, fingerprint, until
     "key_expiry": Kind.BY_TIME,  # idempotency keys, by when they are forgotten
     "count": Kind.HASH,  # queue and state -> number of records
-    "total": Kind.HASH,  # what else happened -> how often
-    "unique": Kind.LEXICAL,  # who was stored last under a unique key: task, key, id
+    "total": Kind.HASH,  # other events -> how often
+    "unique": Kind.LEXICAL,  # the latest job under a unique key: task, key, id
     "idle": Kind.LEXICAL,  # registrations of idle sessions: suspects, queue and label, name
-    "waiters": Kind.HASH,  # name of a registration -> who waits there, until when
+    "waiters": Kind.HASH,  # name of a registration -> the waiting sessions, until when
     "watch": Kind.HASH,  # id -> channels of callers that wait for its end
-    "watch_until": Kind.BY_TIME,  # ids in `watch`, by when that is forgotten
+    "watch_until": Kind.BY_TIME,  # ids in `watch`, by when they are forgotten
     "schedule": Kind.HASH,  # r:name record, n:name note, b:name body
     "schedule_names": Kind.LEXICAL,  # every schedule
-    "schedule_due": Kind.BY_TIME,  # schedules, by when to look at them again
+    "schedule_due": Kind.BY_TIME,  # schedules, by when to examine them again
 }
 
 #: kind -> score of the sentinel; a hash has none.
@@ -66,10 +66,10 @@ def key(namespace: str, partition: int, name: str) -> str:
 
 
 def channel(namespace: str, waiter: str) -> str:
-    """Where one waiter is woken. No hash tag: a cluster carries messages to all of its nodes."""
+    """The channel that wakes a waiter. No hash tag: a cluster forwards messages to all nodes."""
     return f"{namespace}:wake:{waiter}"
 
 
 def sentinel_scores() -> list[bytes]:
-    """For each key in the order of `KINDS`, the score of its sentinel, or nothing for a hash."""
+    """The sentinel's score for each key in the order of `KINDS`; empty for a hash."""
     return [_SCORES.get(kind, b"") for kind in KINDS.values()]

@@ -1,7 +1,7 @@
-"""Which partition a job belongs to.
+"""The mapping of jobs to partitions.
 
-An id that windlass made carries its partition. Any other id, and one that was made for more
-partitions than there are, goes by a checksum of its text, which never changes either.
+An id that windlass made carries its partition. Any other id, or an id that was made for more
+partitions than exist, maps by a checksum of its text, which never changes either.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ T = TypeVar("T")
 
 
 def any_of(number: int) -> int:
-    """Where a producer begins: if all began with the first, those that live for one job would leave
-    the others empty. It is read from the system: programs may seed the generator that they share
-    with us."""
+    """Choose the first partition of a producer at random. If all started with the first, producers
+    that live for one job would leave the others empty. The number comes from the system: programs
+    may seed the generator that they share with windlass."""
     return int.from_bytes(os.urandom(4)) % number
 
 
@@ -30,7 +30,7 @@ class Partitions:
 
     def __init__(self, number: int) -> None:
         self.number = number
-        self._next: int | None = None  # chosen at the first use: after a fork, each its own
+        self._next: int | None = None  # chosen at the first use, so that each forked child differs
 
     def of_id(self, job_id: str) -> int:
         if self.number == 1:
@@ -42,19 +42,19 @@ class Partitions:
         return carried if carried < self.number else self._spread(job_id)
 
     def of_key(self, task: str, key: str) -> int:
-        """Where all jobs that could share a key have to be."""
+        """The partition of all jobs that could share a key."""
         return self._spread(f"{task}\0{key}")
 
     def of_session(self, session: str) -> int:
-        """Where a session looks first."""
+        """The partition that a session asks first."""
         return self._spread(session)
 
     def of_schedule(self, name: str) -> int:
-        """Where a schedule and its jobs are."""
+        """The partition of a schedule and its jobs."""
         return self._spread(f"schedule\0{name}")
 
     def check_schedule(self, name: str, ids: Iterable[str]) -> None:
-        """Its jobs must be where the schedule is: all that follows from it is one step."""
+        """Refuse jobs in another partition: a change and its jobs are one atomic step."""
         strays = [id for id in ids if self.of_id(id) != self.of_schedule(name)]
         if strays:
             raise EngineError(
@@ -63,12 +63,12 @@ class Partitions:
             )
 
     def home(self, number: int) -> Callable[[str], bool]:
-        """Whether a session looks first in this partition."""
+        """Whether a session asks this partition first."""
         return lambda session: self.of_session(session) == number
 
     def next_free(self) -> int:
-        """For jobs that may be anywhere: the same until something was put, so that a batch stays
-        together."""
+        """The partition of a job without a key. It stays the same until a put, so that a batch goes
+        to one partition."""
         if self._next is None:
             self._next = any_of(self.number)
         return self._next % self.number
@@ -78,7 +78,7 @@ class Partitions:
             self._next += 1
 
     def from_on(self, first: int) -> list[int]:
-        """All of them, in turn, beginning with one."""
+        """List all partitions in turn, starting with one."""
         return [(first + step) % self.number for step in range(self.number)]
 
     def group(
@@ -87,7 +87,7 @@ class Partitions:
         id_of: Callable[[T], str],
         place: Callable[[str], int] | None = None,
     ) -> dict[int, list[int]]:
-        """partition -> the positions of the items that belong there, in their order."""
+        """Group items: partition -> the positions of its items, in their order."""
         if self.number == 1:
             return {0: list(range(len(items)))} if items else {}
         groups: dict[int, list[int]] = {}
@@ -96,15 +96,15 @@ class Partitions:
         return groups
 
     def check_key(self, job: NewJob) -> None:
-        """A job must be where the others that could share its key are: the unique key decides, if
-        it has one."""
+        """Refuse a job in a partition where its key is not looked up. The unique key decides the
+        partition if there is one, else the idempotency key."""
         key = job.idempotency_key if job.unique is None else job.unique.key
         if self.number == 1 or key is None or self.of_id(job.id) == self.of_key(job.task, key):
             return
         kind = "idempotency" if job.unique is None else "unique"
         raise EngineError(
-            f"The id {job.id} puts the job of task {job.task} where its {kind} key is not looked "
-            "for. Make the id with Engine.new_id, and tell it the key."
+            f"The id {job.id} of the job of task {job.task} is not in the partition of its {kind} "
+            "key. Make the id with Engine.new_id, and pass it the key."
         )
 
     def _spread(self, text: str) -> int:

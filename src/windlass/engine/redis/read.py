@@ -1,4 +1,4 @@
-"""What can be seen over all partitions: pages of records, counters, sessions."""
+"""Reads over all partitions: pages of records, counters, sessions."""
 
 from __future__ import annotations
 
@@ -25,17 +25,17 @@ from windlass.engine.contract import (
 )
 from windlass.engine.redis import decode
 
-#: A page that filters by more than an index looks at no more than this many records.
+#: A page with a filter that no index covers examines at most this many records.
 SCAN_BUDGET: Final = 10_000
 _CHUNK: Final = 500
 
-#: (partition, index, below, at most so many) -> the reply of `find`
+#: (partition, index, below, limit) -> the reply of `find`
 Find = Callable[[int, str, str, int], Sequence[Any]]
 
 
 def find(ask: Find, partitions: int, filter: Filter, cursor: str | None, limit: int) -> Page:
-    """The streams of all partitions, merged; one record more than asked for is looked at, to know
-    whether there is another page."""
+    """Merge the streams of all partitions. One record more than the limit is read, to know whether
+    there is another page."""
     streams = [
         _Stream(ask, number, partitions, filter, cursor, limit) for number in range(partitions)
     ]
@@ -50,7 +50,7 @@ def find(ask: Find, partitions: int, filter: Filter, cursor: str | None, limit: 
 
 
 class _Stream:
-    """The records of one partition that pass a filter, newest first."""
+    """The records of one partition that match a filter, newest first."""
 
     def __init__(
         self,
@@ -75,7 +75,7 @@ class _Stream:
             now_ms, *found = self._ask(self._partition, index, self._below, self._chunk)
             for at in range(0, len(found), 3):
                 if found[at + 1] is None:
-                    continue  # an entry that leads to no record: `check` tells of it
+                    continue  # an index entry without a record: `check` reports it
                 record = _to_page_record(found[at : at + 3], now_ms)
                 if _matches(record, self._filter):
                     yield record
@@ -83,7 +83,7 @@ class _Stream:
                 return
             self._below = found[-3].decode()
             self._budget -= self._chunk
-            self._chunk = min(2 * self._chunk, _CHUNK)  # few of them fit: look at more at a time
+            self._chunk = min(2 * self._chunk, _CHUNK)  # few records match: read more at a time
         self.stopped_at = self._below
 
 
@@ -102,8 +102,8 @@ def _matches(record: JobRecord, filter: Filter) -> bool:
 
 
 def merge_stats(bites: Sequence[tuple[int, Sequence[Any]]]) -> Stats:
-    """Bites of partitions, in the order in which they were read: a line that was read again is as
-    the last one says."""
+    """Merge batches of partitions, in the order in which they were read. For a line that was read
+    twice, the last batch counts."""
     lines: dict[tuple[int, str], dict[State, int]] = {}
     standing: dict[tuple[int, str], tuple[int, int]] = {}
     totals: Counter[str] = Counter()
@@ -120,7 +120,7 @@ def merge_stats(bites: Sequence[tuple[int, Sequence[Any]]]) -> Stats:
         queues.setdefault(line, Counter()).update(states)
     first: dict[str, tuple[int, int]] = {}  # line -> rank and age of the next one
     for (_, line), place in standing.items():
-        # Of equals, the one that has been ready for longer comes first.
+        # Of equal ranks, the job that has been ready for longer comes first.
         first[line] = min(first.get(line, place), place)
     return Stats(
         queues={line: dict(states) for line, states in queues.items()},
@@ -138,7 +138,7 @@ def _by_line(counts: Sequence[bytes]) -> dict[str, dict[State, int]]:
 
 
 def _pairs(flat: Sequence[bytes]) -> Iterator[tuple[str, bytes]]:
-    """Fields and values of a hash, without the sentinel."""
+    """Iterate over fields and values of a hash, without the sentinel."""
     for at in range(0, len(flat), 2):
         if flat[at]:
             yield flat[at].decode(), flat[at + 1]
@@ -152,7 +152,8 @@ def to_queues(packed: bytes) -> list[QueueRecord]:
 
 
 def merge_sessions(replies: Sequence[Sequence[Any]]) -> list[SessionRecord]:
-    """A session lives in each partition that it has claimed from; beats keep all of it."""
+    """Merge sessions. A session exists in each partition that it claimed from; heartbeats renew all
+    of them."""
     found: dict[str, SessionRecord] = {}
     for reply in replies:
         for at in range(0, len(reply), 5):

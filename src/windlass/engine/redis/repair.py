@@ -1,7 +1,7 @@
-"""`repair`: which walks there are, in which order, and how far one has come.
+"""`repair`: the walks over a partition, their order, and the cursor.
 
-Records come first: what they say is listed where it is not. Then every index loses what no record
-says, and at last the counters are counted anew.
+Records come first: every index gets the entries that follow from them. Then every index loses
+entries that follow from no record. At last the counters are recounted.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _BEGIN: Final = "0"
 
 
 class Position(NamedTuple):
-    """How far a repair has come."""
+    """The cursor of a repair."""
 
     partition: int
     walk: int

@@ -1,15 +1,15 @@
-"""Wake-ups of callers that wait for jobs to end.
+"""Wake-ups of callers that wait for the end of jobs.
 
-1. The first caller that waits opens a connection and subscribes to a channel of its own; all
-   callers of the engine object share both, threads and coroutines alike.
-2. With each look at a job a caller leaves the channel in the job's partition, in the same step. The
-   call that ends the job publishes its id there.
-3. A thread reads the ids and passes them on. It ends, with its connection, when no caller has
-   looked for a while.
+1. The first waiting caller opens a connection and subscribes to its own channel. All callers of the
+   engine object share both, threads and coroutines alike.
+2. Each read of a job also registers the channel in the job's partition, in the same step. The call
+   that ends the job publishes its id there.
+3. A thread reads the ids and passes them on. The thread ends, with its connection, when no caller
+   has read a job for a while.
 
-A connection that was cut without a word looks like one on which nothing is published: the thread
-sends a PING every few seconds and gives up one that is not answered. The next look subscribes
-again. Callers look by themselves from time to time, so a lost wake-up costs time and nothing else.
+The network can drop a connection silently: the thread sends a PING every few seconds and closes a
+connection without a reply. The next read of a job subscribes again. Callers also poll from time to
+time, so a lost wake-up only costs time.
 """
 
 from __future__ import annotations
@@ -27,15 +27,15 @@ from windlass.engine.redis import keys
 from windlass.engine.redis.client import scripts
 from windlass.engine.redis.client.pool import Link
 from windlass.engine.redis.client.server import Server
-from windlass.engine.wakeup import Nudge, OfThisProcess, await_readable, new_nudge
+from windlass.engine.wakeup import Nudge, PerProcess, await_readable, new_nudge
 
 OnEnd = Callable[[str], None]
 
-#: How long a subscription may take to be confirmed, and how long none is tried after a failure.
-_PATIENCE_S: Final = 1.0
-#: How often to see whether the connection still stands.
+#: How long a subscription may take, and the pause after a failed one.
+_SUBSCRIBE_S: Final = 1.0
+#: How often to check the connection.
 PULSE_S: Final = 5.0
-#: The thread ends when no caller has looked for so long.
+#: The thread ends when no caller has read a job for this long.
 IDLE_S: Final = 30.0
 
 _FAILURES: Final = (redis.exceptions.RedisError, OSError)
@@ -45,10 +45,10 @@ class ResultWakeup:
     """The wake-ups of one engine object."""
 
     def __init__(self, server: Server) -> None:
-        self._listener = OfThisProcess(lambda: _Listener(server))
+        self._listener = PerProcess(lambda: _Listener(server))
 
     def listen(self, on_end: OnEnd) -> str:
-        """The channel on which ends are heard of; "" while there is none."""
+        """Subscribe, and return the channel on which ends are published; "" if that failed."""
         return self._listener.get().listen(on_end)
 
     def close(self) -> None:
@@ -74,8 +74,8 @@ class _Listener:
             if self._subscription is None and now >= self._may_try_at:
                 try:
                     self._subscribe()
-                except (*_FAILURES, RuntimeError):  # or a thread cannot be started any more
-                    self._may_try_at = time.monotonic() + _PATIENCE_S
+                except (*_FAILURES, RuntimeError):  # RuntimeError: a thread cannot start at exit
+                    self._may_try_at = time.monotonic() + _SUBSCRIBE_S
             return "" if self._subscription is None else self._channel
 
     def _subscribe(self) -> None:
@@ -95,7 +95,7 @@ class _Listener:
         try:
             with suppress(*_FAILURES):
                 while self._is_wanted(subscription):
-                    for job_id in subscription.hear(PULSE_S):
+                    for job_id in subscription.receive(PULSE_S):
                         for hook in tuple(self._hooks):
                             hook(job_id)
         finally:
@@ -103,7 +103,7 @@ class _Listener:
             subscription.close()
 
     def _is_wanted(self, subscription: _Subscription) -> bool:
-        """Ask and forget in one step: a caller that looks meanwhile must not rely on it."""
+        """Check and clear in one step: a caller must not rely on a thread that is about to end."""
         with self._lock:
             if time.monotonic() - self._used_at > IDLE_S:
                 self._subscription = None
@@ -119,29 +119,29 @@ class _Listener:
             subscription, self._subscription = self._subscription, None
         if subscription is not None and subscription.thread is not None:
             subscription.nudge.give()
-            subscription.thread.join(_PATIENCE_S)
+            subscription.thread.join(_SUBSCRIBE_S)
 
 
 class _Subscription:
-    """A connection on which ids are published. Read and closed by one thread."""
+    """A connection on which ids are published. One thread reads and closes it."""
 
     def __init__(self, server: Server, channel: str) -> None:
         self.thread: threading.Thread | None = None
         self.nudge: Nudge = new_nudge()
-        self._is_asked = False  # and not answered yet
+        self._is_asked = False  # a PING is pending
         self._connection: Link | None = None
         try:
-            self._connection = server.connect(_PATIENCE_S)
+            self._connection = server.connect(_SUBSCRIBE_S)
             self._send(b"SUBSCRIBE", channel.encode())
             if self._connection.read_response()[0] != b"subscribe":
-                raise redis.exceptions.ConnectionError("a subscription was not confirmed")
+                raise redis.exceptions.ConnectionError("the subscription was not confirmed")
         except BaseException:
             self.close()
             raise
 
-    def hear(self, timeout_s: float) -> list[str]:
-        """The ids that were published, as soon as there are some; none after the time or when
-        nudged. Raises when the connection is lost."""
+    def receive(self, timeout_s: float) -> list[str]:
+        """Return published ids as soon as there are some; none after the timeout or on a nudge.
+        Raises when the connection is lost."""
         connection = self._connection
         if connection is None or connection._sock is None:
             raise redis.exceptions.ConnectionError("the connection is closed")
@@ -164,14 +164,14 @@ class _Subscription:
         self._send(b"PING")
 
     def _note(self, reply: Any) -> list[str]:
-        """The id in a message; none in the answer to a PING."""
+        """The id in a message; none in the reply to a PING."""
         if isinstance(reply, Exception):
             raise reply
         self._is_asked = False
         return [reply[2].decode()] if reply[0] == b"message" else []
 
     def _send(self, *words: bytes) -> None:
-        assert self._connection is not None, "it is closed by the thread that reads it"
+        assert self._connection is not None, "the thread that reads it has closed it"
         self._connection.send_packed_command([scripts.pack(*words)], check_health=False)
 
     def close(self) -> None:

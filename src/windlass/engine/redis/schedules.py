@@ -1,4 +1,4 @@
-"""Schedules over several partitions: where each is, and what the answers say together."""
+"""Schedules over several partitions: find their partitions and merge the replies."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from windlass.engine.redis.client.server import Reply
 
 class _Stored(msgspec.Struct, array_like=True, frozen=True):
     revision: str
-    due_ms: int  # -1 for not at all
+    due_ms: int  # -1 for never
     watched: tuple[str, ...]
 
 
@@ -35,7 +35,7 @@ def to_record(parts: Sequence[bytes]) -> ScheduleRecord:
 
 
 def merge_due(replies: Sequence[Sequence[Reply]]) -> DueSchedules:
-    """By the earliest reading of the clock nothing is too early."""
+    """Use the earliest clock of all partitions, so that no schedule runs too early."""
     pages = [[to_record(parts) for parts in reply[3:]] for reply in replies]
     later = [reply[1] for reply in replies if reply[1] >= 0]
     return DueSchedules(

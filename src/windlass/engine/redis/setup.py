@@ -1,7 +1,7 @@
-"""The first use of a server: is it fit to keep jobs, and are its partitions those of the url. And
-at a later one: is what was stored in it still there.
+"""Checks of a server at its first use: whether it is fit to store jobs and has the partitions that
+the URL asks for. Later checks detect that stored data was lost.
 
-`examining` says the same things and more, without refusing anything.
+`doctor` reports the same and more, without refusing anything.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ OLDEST_VERSION: Final = (6, 2)
 
 
 class Fitness(msgspec.Struct, frozen=True, kw_only=True):
-    """What a server says of itself, in words for people."""
+    """The properties of a server, as log lines show them."""
 
     version: str
     eviction: str
@@ -29,7 +29,7 @@ class Fitness(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def read_info(text: bytes) -> dict[str, str]:
-    """The fields of an answer to INFO."""
+    """Parse a reply to INFO."""
     lines = (line.partition(":") for line in text.decode("utf-8", "replace").splitlines())
     return {name: value for name, colon, value in lines if colon}
 
@@ -57,7 +57,7 @@ def why_too_old(info: Mapping[str, str], address: Address) -> str | None:
 
 
 def why_dropping(info: Mapping[str, str], address: Address) -> str | None:
-    """Other policies drop only keys with a time to live, and we have none."""
+    """Refuse policies that drop any key. Other policies drop only keys with a TTL: we have none."""
     if not drops_keys(info) or address.allow_eviction:
         return None
     return (
@@ -80,17 +80,17 @@ def has_append_only_file(info: Mapping[str, str]) -> bool:
 
 
 def describe_persistence(info: Mapping[str, str], fsync: str | None) -> str:
-    """What is lost on what; `fsync` is the server's setting, None where it may not be asked for."""
+    """Describe what a crash loses; `fsync` is the server's setting, None if it may not be read."""
     if not has_append_only_file(info):
         return (
-            "snapshots at most: all that was confirmed since the last one is lost when the server "
-            "ends, whatever ends it"
+            "snapshots at most: jobs confirmed since the last snapshot are lost when the server "
+            "stops for any reason"
         )
     return f"append-only file, {_SYNCED.get(fsync or '', _SYNCED_SOMEHOW)}"
 
 
 def check_stored(stored: Sequence[Any], address: Address) -> None:
-    """The format and the number of partitions that were settled at the first use."""
+    """Check the format and the number of partitions that the first use fixed."""
     stored_format, partitions = stored[:2]
     if stored_format > FORMAT:
         raise FormatTooNew(
@@ -112,25 +112,25 @@ def check_stored(stored: Sequence[Any], address: Address) -> None:
         )
 
 
-class Births:
-    """By which the partitions of a server are known again: each has an id, made when it was first
-    used. Whoever finds others than before has lost what was stored."""
+class PartitionIds:
+    """The ids of the partitions of a server, made at their first use. When the ids differ from
+    before, the stored data is lost."""
 
     def __init__(self) -> None:
         self._known: list[bytes] = []
-        self._is_loss_untold = False
+        self._has_unreported_loss = False
 
     def note(self, found: list[bytes]) -> None:
-        """They are these from now on."""
-        self._is_loss_untold |= bool(self._known) and self._known != found
+        """Remember the current ids."""
+        self._has_unreported_loss |= bool(self._known) and self._known != found
         self._known = found
 
     def have_changed(self, found: Sequence[bytes | None]) -> bool:
         return bool(self._known) and self._known != found
 
-    def take_loss(self) -> bool:
-        """Whether something was lost; of each loss this is said once."""
-        is_untold, self._is_loss_untold = self._is_loss_untold, False
+    def take_data_loss(self) -> bool:
+        """Whether data was lost; each loss is reported once."""
+        is_untold, self._has_unreported_loss = self._has_unreported_loss, False
         return is_untold
 
 
@@ -142,19 +142,19 @@ def version_numbers(version: str) -> tuple[int, ...]:
 #: appendfsync -> what survives
 _SYNCED: Final = {
     "always": (
-        "synced before every answer (appendfsync always): what was confirmed survives a crash of "
-        "the server and a power failure"
+        "synced before every reply (appendfsync always): confirmed jobs survive a crash of the "
+        "server and a power failure"
     ),
     "everysec": (
         "synced every second (appendfsync everysec): up to about 2 s of confirmed jobs are lost "
         "when the power fails, and when the server crashes while its disk is slow"
     ),
     "no": (
-        "synced when the system likes (appendfsync no): what was confirmed in the last half minute "
-        "or so is lost when the power fails"
+        "synced by the operating system (appendfsync no): jobs confirmed in the last 30 s or so "
+        "are lost when the power fails"
     ),
 }
 _SYNCED_SOMEHOW: Final = (
-    "whose appendfsync this user may not ask for: with always nothing that was confirmed is lost, "
-    "with everysec up to about 2 s of it when the power fails"
+    "appendfsync unknown, because this user may not ask for it: with always, no confirmed job is "
+    "lost; with everysec, up to about 2 s of them when the power fails"
 )

@@ -1,5 +1,5 @@
-"""Where a Redis server is, read from a URL: `redis://`, `rediss://` (certificates verified) and
-`unix://`, with the options that may follow the question mark."""
+"""The address of a Redis server, read from a URL: `redis://`, `rediss://` (certificates verified)
+or `unix://`, with the options after the question mark."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from windlass.errors import EngineError
 
 DEFAULT_PORT: Final = 6379
 DEFAULT_NAMESPACE: Final = "windlass"
-#: What may follow the question mark.
+#: The options after the question mark.
 OPTIONS: Final = ("namespace", "partitions", "allow_eviction", "ca_file", "database")
-#: A brace or a colon in it would change which slot a key belongs to, or which key it is.
+#: A brace or a colon would change the slot of a key, or the key itself.
 _NAMESPACE: Final = re.compile(r"[A-Za-z0-9_.-]{1,100}")
 
 
 class Address(msgspec.Struct, frozen=True, kw_only=True):
-    """A server, how to log in, and what is ours on it."""
+    """A server, its login, and the namespace of the jobs."""
 
     host: str = ""
     port: int = DEFAULT_PORT
@@ -31,12 +31,12 @@ class Address(msgspec.Struct, frozen=True, kw_only=True):
     password: str | None = None
     is_encrypted: bool = False
     namespace: str = DEFAULT_NAMESPACE
-    partitions: int = 1  # settled at the first use, for good
+    partitions: int = 1  # fixed at the first use, permanently
     allow_eviction: bool = False
-    ca_file: str | None = None  # certificates to trust, besides those of the system
+    ca_file: str | None = None  # certificates to trust, in addition to those of the system
 
     def __str__(self) -> str:
-        """For people; never a secret."""
+        """The server as messages show it; never a secret."""
         place = self.path or f"{self.host}:{self.port}"
         return f"{place}/{self.database}"
 
@@ -45,7 +45,7 @@ class Address(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def with_namespace(self) -> str:
-        """For people who look for their jobs: under a mistyped name there are none."""
+        """The server with its namespace: under a mistyped namespace there are no jobs."""
         if self.namespace == DEFAULT_NAMESPACE:
             return str(self)
         return f"{self} (namespace {self.namespace})"
@@ -75,7 +75,7 @@ def read_address(url: str) -> Address:
 
 
 def _ask_after(name: str) -> str:
-    from difflib import get_close_matches  # slow to import, and needed only after a mistake
+    from difflib import get_close_matches  # slow to import, and only needed for an error
 
     near = get_close_matches(name, OPTIONS, n=1)
     return f" Did you mean {near[0]}?" if near else ""
@@ -97,7 +97,7 @@ def _network_place(parts: SplitResult) -> dict[str, Any]:
     if parts.hostname and port == -1:
         raise EngineError(
             "Expected a url such as redis://localhost:6379/0, found a port that is no number from "
-            f"0 to 65535 after the host {parts.hostname!r}. Mend it, or leave it out for "
+            f"0 to 65535 after the host {parts.hostname!r}. Correct the port, or omit it for "
             f"{DEFAULT_PORT}."
         )
     if not parts.hostname or port == -1 or (database and not database.isdecimal()):

@@ -1,12 +1,13 @@
-"""Waiting for work in Redis, on behalf of the idle sessions of a worker.
+"""Wake-ups for work: wait for jobs on behalf of the idle sessions of a worker.
 
-1. All of them share one registration in each partition, renewed about once a second, and one
-   connection, which listens on a channel of the worker's own.
-2. Registering and looking for work are one step in the server, so no wake-up falls in between.
-3. A call that makes jobs ready takes as many idle sessions off their registrations and publishes
-   their names, or the job itself (`handoff`). Only speed depends on these messages.
-4. A connection on which nothing is published looks like one that was cut without a word: the worker
-   subscribes again every few seconds, and reconnects when that was not answered.
+1. All sessions share one registration per partition, renewed about once a second, and one
+   connection, which listens on the worker's own channel.
+2. Registration and the search for work are one step in the server, so that no wake-up is lost in
+   between.
+3. A call that makes jobs ready removes that number of idle sessions from their registrations and
+   publishes their names, or the job itself (`handoff`). Only speed depends on these messages.
+4. A silent connection may have been dropped by the network: the worker subscribes again every few
+   seconds, and reconnects when it gets no reply.
 """
 
 from __future__ import annotations
@@ -29,29 +30,29 @@ from windlass.engine.redis import encode, handoff, keys
 from windlass.engine.redis.client import scripts
 from windlass.engine.redis.client.pool import Link
 from windlass.engine.redis.client.server import Server
-from windlass.engine.wakeup import SOCKETS_ARE_FILES, OfThisProcess, await_readable, new_nudge
+from windlass.engine.wakeup import SOCKETS_ARE_FILES, PerProcess, await_readable, new_nudge
 
 #: How long a subscription may take, in seconds.
-_PATIENCE_S: Final = 1.0
+_SUBSCRIBE_S: Final = 1.0
 _MOST_BYTES: Final = 65_536
-#: More messages are not kept until they are asked for: a renewal finds what they were about.
+#: Further messages are dropped: the next renewal finds the work that they announce.
 _MOST_MESSAGES: Final = 1000
-#: How often to see whether the connection still stands, in seconds.
+#: How often to check the connection, in seconds.
 PULSE_S: Final = 5.0
-#: A registration is renewed after so many seconds for each partition, so that a worker makes one
-#: call a second; and after `MOST_RENEW_S` at the latest.
+#: A registration is renewed after this many seconds per partition, so that a worker makes one call
+#: a second; at the latest after `MOST_RENEW_S`.
 RENEW_S: Final = 1.0
 MOST_RENEW_S: Final = 5.0
-#: When something falls due, workers look one after the other, so many seconds apart, so that the
-#: first of them leaves little to be found by the others.
+#: When a job falls due, workers ask in turn, this many seconds apart: the first worker then leaves
+#: few jobs for the others to search for.
 _APART_S: Final = 0.0001
 _MOST_APART_S: Final = 0.02
 
 _encode = msgspec.msgpack.Encoder().encode
 
-#: `register(channel, lasts_ms, plans)`, with plans for each partition, gives the reply of each: in
-#: how many milliseconds something is due, how many registrations there are, and which sessions
-#: should look.
+#: `register(channel, lasts_ms, plans)`, with plans for each partition, returns for each partition:
+#: the milliseconds until the next job is due, the number of registrations, and the sessions that
+#: should claim.
 Register = Callable[[str, int, Sequence[bytes]], Sequence[tuple[int, int, Sequence[bytes]]]]
 
 
@@ -60,13 +61,13 @@ _MOST_PLANS: Final = 1_000
 
 
 class Wakeup:
-    """The waiting of one engine object."""
+    """The wake-ups for work of one engine object."""
 
     def __init__(self, server: Server, partitions: int, register: Register) -> None:
         self._partitions = partitions
         self._renew_s = min(RENEW_S * partitions, MOST_RENEW_S)
         self._register = register
-        self._here = OfThisProcess(lambda: _Registration(server))
+        self._here = PerProcess(lambda: _Registration(server))
 
     def wait(self, waiters: Sequence[Waiter], timeout_ms: int) -> list[WakeUp]:
         here = self._here.get()
@@ -78,19 +79,19 @@ class Wakeup:
         if waiters:
             until = min(until, here.renew_at)
         woken: list[WakeUp] = []
-        for message in here.hear(until):
+        for message in here.receive(until):
             woken += handoff.wake_ups(message)
         here.woken += woken
         return here.meant_for(waiters, woken) if woken else woken
 
     def _renew(self, here: _Registration, waiters: Sequence[Waiter]) -> list[WakeUp]:
-        """Register, or register that there is nothing any more. Sessions for which there is work
-        now are woken, and are not registered."""
+        """Register the waiters, or remove the registration if there are none. Return sessions that
+        have work now; the server does not register those."""
         if waiters:
             here.subscribe()
         plans = here.plans_of(waiters)
         lasts_ms = round(2 * self._renew_s * 1000) + 500
-        # Partitions wake sessions from the last one back, each beginning with another one.
+        # Partitions wake sessions from the end of their list, so each gets another order.
         orders = [
             [(number, plan, _rotated(some, part, self._partitions)) for number, plan, some in plans]
             for part in range(self._partitions)
@@ -130,7 +131,7 @@ def _of_plan(
 
 
 def _due_in_s(replies: Sequence[tuple[int, int, Sequence[bytes]]]) -> float:
-    """In how many seconds something falls due that this worker should look for."""
+    """Seconds until this worker should ask for the next due job."""
     in_ms = min((reply[0] for reply in replies if reply[0] >= 0), default=None)
     if in_ms is None:
         return MOST_RENEW_S
@@ -139,7 +140,7 @@ def _due_in_s(replies: Sequence[tuple[int, int, Sequence[bytes]]]) -> float:
 
 
 class _Registration:
-    """What one process has registered, and the connection on which it hears of work."""
+    """The registration of one process, and the connection for its wake-ups."""
 
     def __init__(self, server: Server) -> None:
         self.channel = keys.channel(server.address.namespace, secrets.token_hex(8))
@@ -147,7 +148,7 @@ class _Registration:
         self.renew_at = 0.0  # by the monotonic clock
         self._numbers: dict[Plan, int] = {}
         self._registered: frozenset[Waiter] = frozenset()
-        self.woken: list[WakeUp] = []  # since that was registered
+        self.woken: list[WakeUp] = []  # since the last registration
         self._plans: dict[str, Plan] = {}  # of sessions that are registered, or were lately
         self.surplus: set[Plan] = set()  # under which wake-ups came that this worker cannot use
         self._stale: set[Plan] = set()  # under which other partitions may still know woken sessions
@@ -160,7 +161,7 @@ class _Registration:
         self._reader = _new_reader()
         self._reading = threading.Lock()  # `close` may come from another thread
 
-    # --------------------------------------------------------------------- what is registered
+    # ------------------------------------------------------------------------ registration
 
     def must_register(self, waiters: Sequence[Waiter]) -> bool:
         self._forget_woken()
@@ -171,8 +172,8 @@ class _Registration:
         return self._connection is None or time.monotonic() >= self.renew_at
 
     def plans_of(self, waiters: Sequence[Waiter]) -> list[tuple[int, Plan, list[Waiter]]]:
-        """What waits under each plan, and that nothing waits any more under those which were
-        registered before. A plan keeps its number."""
+        """Group waiters by plan, with an empty group for a plan that was registered before. A plan
+        keeps its number."""
         groups: dict[Plan, list[Waiter]] = {waiter.plan: [] for waiter in self._registered}
         groups.update((plan, []) for plan in self.surplus | self._stale)
         for waiter in waiters:
@@ -189,9 +190,9 @@ class _Registration:
         self._plans.update((waiter.session, waiter.plan) for waiter in waiters)
 
     def meant_for(self, waiters: Sequence[Waiter], woken: list[WakeUp]) -> list[WakeUp]:
-        """One wake-up for each session that waits. Others came for sessions that do not wait any
-        longer, or twice, from two partitions: the next call registers at once, which finds what
-        other sessions of this worker or of other workers should take."""
+        """Drop wake-ups that no session waits for: the session is busy, or two partitions woke it.
+        The next call registers at once, and finds other sessions for these jobs, in this worker or
+        in others."""
         waiting = {waiter.session for waiter in waiters}
         meant: list[WakeUp] = []
         for wake_up in woken:
@@ -205,7 +206,7 @@ class _Registration:
         return meant
 
     def _forget_woken(self) -> None:
-        """The server does not wait for these any more. Done late: the sessions come first."""
+        """Unregister woken sessions, as the server did. Done late, because waking comes first."""
         if self.woken:
             sessions = {wake_up.session for wake_up in self.woken}
             gone = {one for one in self._registered if one.session in sessions}
@@ -215,7 +216,7 @@ class _Registration:
     # ------------------------------------------------------------------------------- listening
 
     def subscribe(self) -> None:
-        """Listen on the channel; while that fails, renewals alone find work."""
+        """Listen on the channel. If that fails, only renewals find work."""
         if self._connection is not None and time.monotonic() < self._asked_at + PULSE_S:
             return
         self._read()
@@ -232,26 +233,26 @@ class _Registration:
 
     def _ask(self) -> None:
         if self._connection is None:
-            self._connection = self._server.connect(_PATIENCE_S)
+            self._connection = self._server.connect(_SUBSCRIBE_S)
         command = scripts.pack(b"SUBSCRIBE", self.channel.encode())
         self._connection.send_packed_command([command], check_health=False)
         self._asked_at, self._is_answered = time.monotonic(), False
 
     def _await_answer(self) -> None:
-        """Only then may the channel be registered. Something else may make the socket readable
-        first, as TLS itself does."""
-        deadline = time.monotonic() + _PATIENCE_S
+        """Wait for the confirmation; only then may the channel be registered. Other data may make
+        the socket readable first, for example TLS records."""
+        deadline = time.monotonic() + _SUBSCRIBE_S
         self._take_in()
         while not self._is_answered:
             socket, left_s = self._socket(), deadline - time.monotonic()
             if socket is None or left_s <= 0:
-                raise TimeoutError("a subscription was not answered")
+                raise TimeoutError("the subscription was not confirmed")
             await_readable([socket], left_s)
             self._take_in()
 
-    def hear(self, until: float) -> list[bytes]:
-        """Messages, as soon as there are some; none on a nudge, after the time, or when the
-        connection broke."""
+    def receive(self, until: float) -> list[bytes]:
+        """Return messages as soon as there are some; none on a nudge, after the timeout, or when
+        the connection broke."""
         while True:
             is_broken = self._read()
             messages, self._messages = self._messages, []
@@ -273,7 +274,7 @@ class _Registration:
         return int(connection._sock.fileno())
 
     def _read(self) -> bool:
-        """Read what was published; whether the connection turned out to be broken."""
+        """Read published messages; return whether the connection is broken."""
         with self._reading:
             if self._connection is None:
                 return False
@@ -285,8 +286,8 @@ class _Registration:
             return False
 
     def _take_in(self) -> None:
-        """A plain socket is read without the driver, which takes longer than the rest of a
-        wake-up."""
+        """Read the socket. A plain socket is read without the driver, which takes longer than the
+        rest of a wake-up."""
         assert self._connection is not None
         socket = self._connection._sock
         if socket is None or not SOCKETS_ARE_FILES or isinstance(socket, ssl.SSLSocket):
@@ -294,7 +295,7 @@ class _Registration:
                 self._note_reply(self._connection.read_response())
             return
         try:
-            came = os.read(socket.fileno(), _MOST_BYTES)  # `recv` would wait for its time-out
+            came = os.read(socket.fileno(), _MOST_BYTES)  # `recv` would wait for its timeout
         except BlockingIOError:
             return
         if not came:
@@ -304,7 +305,7 @@ class _Registration:
             self._note_reply(reply)
 
     def _note_reply(self, reply: Any) -> None:
-        if isinstance(reply, Exception):  # the right to listen was taken away
+        if isinstance(reply, Exception):  # the permission to listen was revoked
             raise redis.exceptions.ConnectionError(str(reply))
         kind, _, message = reply
         self._is_answered = True

@@ -1,14 +1,14 @@
 """The connections to one database file: one writer, one reader, group commit, and a lock file.
 
-SQLite lets one writer in at a time and makes the others sleep and try again, which ruins latency.
-So writers of all processes line up on a lock file instead, where the kernel wakes the next one.
-`Database.write` runs in the caller's thread when nobody else is writing. Otherwise the work goes to
-the writer thread, which commits all that piled up at once; the caller waits with a deadline, so
-that a stopped process holding the lock costs others an error and never a hang.
+SQLite admits one writer at a time, and lets the others sleep and retry, which ruins latency. So the
+writers of all processes queue on a lock file instead, where the kernel wakes the next one.
+`Database.write` runs in the caller's thread when no other thread is writing. Otherwise the writer
+thread takes the work and commits all pending work at once. The caller waits with a deadline, so
+that a stopped process that holds the lock causes an error in other processes and never a hang.
 
-SQLite keeps the state of its locks in the memory of the process, so a connection must not live
-through a fork: the child would believe in locks that it does not have. Before a fork connections
-are closed, when no transaction is under way; parent and child open new ones as they need them.
+SQLite keeps the state of its locks in the memory of the process, so a connection must not survive a
+fork: the child would rely on locks that it does not have. Before a fork, connections are closed
+while no transaction is open; parent and child open new ones as they need them.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from windlass.engine import fork_safety
 from windlass.engine.sqlite.files import Place
 from windlass.errors import EngineError, EngineUnavailable, PayloadTooLarge
 
-if sys.platform == "win32":  # SQLite's own locking alone
+if sys.platform == "win32":  # only SQLite's own locks
 
     def _flock(_descriptor: int, _wait: bool) -> bool:
         return True
@@ -54,19 +54,19 @@ T = TypeVar("T")
 Work = Callable[[apsw.Connection], T]
 
 DURABILITY: Final = {"full": "FULL", "normal": "NORMAL"}
-#: How often to look whether the file is still the same one, in seconds.
+#: How often to check whether the file is still the same one, in seconds.
 FILE_LOOK_S: Final = 1.0
 #: The largest value that SQLite stores, unless it was built otherwise.
 MOST_BYTES: Final = 1_000_000_000
-#: How many prepared statements are kept. Each run of one takes the next place in a ring, so that
-#: the many runs of a batch push out all others unless there is room for the batch.
+#: The number of cached prepared statements. Each execution takes the next place in a ring, so that
+#: the many executions of a batch evict all others unless the cache has room for the batch.
 STATEMENT_CACHE: Final = 500
-#: The write-ahead log is cut to this size, in bytes, by the first commit after a checkpoint has
-#: emptied it. SQLite checkpoints at about 4 MB: only a log that a large transaction or a long read
-#: has made longer is cut, and disk space that is always needed is not given back and asked for.
+#: The first commit after a checkpoint truncates the write-ahead log to this size, in bytes. SQLite
+#: checkpoints at about 4 MB: only a log that grew by a large transaction or a long read is
+#: truncated, and disk space that is always needed is not freed and allocated again.
 LOG_BYTES: Final = 16 * 1024 * 1024
-#: How long a fork waits for a transaction under way, in seconds.
-FORK_PATIENCE_S: Final = 5.0
+#: How long a fork waits for an open transaction, in seconds.
+FORK_WAIT_S: Final = 5.0
 
 
 class _Request:
@@ -91,7 +91,7 @@ class Database:
     _is_forking: bool
     _held_for_fork: bool
     _generation: int  # of the writer thread
-    _file: tuple[int, int] | None  # which file the connections are open on
+    _file: tuple[int, int] | None  # the identity of the file that the connections use
     _next_look: float
 
     def __init__(self, place: Place | None, durability: str, timeout_ms: int) -> None:
@@ -99,8 +99,8 @@ class Database:
         self._durability = DURABILITY[durability]
         self._timeout_ms = timeout_ms
         self.on_new_file: Callable[[], None] = lambda: None
-        self.files = 0  # how often another file was found in place of the one before
-        self.known_file = -1  # the last of them that is known to have tables
+        self.files = 0  # how often the file was replaced by another one
+        self.known_file = -1  # the value of `files` for which the tables are known to exist
         self._reset()
         fork_safety.watch(self)
 
@@ -111,20 +111,20 @@ class Database:
     def write(self, work: Work[T]) -> T:
         """Run `work` inside a write transaction and commit it."""
         self._look_at_file()
-        if not (self._requests or self._is_forking) and self._turn.acquire(blocking=False):
+        if not (self._requests or self._is_forking) and self._writing.acquire(blocking=False):
             try:
                 with self._file_lock(wait=False) as is_locked:
                     if is_locked:
                         return self._commit(work)
             finally:
-                self._turn.release()
+                self._writing.release()
         return self._hand_over(work)
 
     def read(self, work: Work[T]) -> T:
-        """Run `work` on a snapshot; it sees every commit that ended before."""
+        """Run `work` on a snapshot, which includes every commit that ended before."""
         self._look_at_file()
         if self.place is None:
-            with self._turn:
+            with self._writing:
                 return self._mapped(lambda: work(self._writer()))
         with self._reading:
             return self._mapped(lambda: self._on_snapshot(work))
@@ -140,14 +140,14 @@ class Database:
     def close(self) -> None:
         """Close the connections; the next call opens new ones. A database in memory is lost."""
         self._stop_thread()
-        if not self._turn.acquire(timeout=self._timeout_ms / 1000):
-            return  # the writer thread waits for a lock that another process does not give up
+        if not self._writing.acquire(timeout=self._timeout_ms / 1000):
+            return  # the writer thread waits for a lock that another process does not release
         try:
             with self._reading:
                 self._close_connections()
-                self._file = None  # whatever happens to it now is none of our business
+                self._file = None  # a replacement while closed is not reported
         finally:
-            self._turn.release()
+            self._writing.release()
 
     def _close_connections(self) -> None:
         for connection in (self._write_connection, self._read_connection):
@@ -197,7 +197,7 @@ class Database:
         return value
 
     def _abandon(self, request: _Request) -> bool:
-        """Its caller has given up: it must not be served any more, unless that has begun."""
+        """Withdraw the request of a caller that timed out; return whether its work has begun."""
         with self._more:
             request.abandoned = True
             if request not in self._requests:
@@ -216,30 +216,30 @@ class Database:
             self._thread.start()
 
     def _stop_thread(self) -> None:
-        """Let the writer thread finish what it was given, and end it."""
+        """Let the writer thread finish its requests, and end it."""
         with self._more:
             thread, self._thread = self._thread, None
             self._generation += 1
             self._more.notify_all()
         if thread is not None:
-            thread.join(self._timeout_ms / 1000)  # it may wait for a lock that is never given up
+            thread.join(self._timeout_ms / 1000)  # the lock it waits for may never be released
 
     def _write_for_others(self, generation: int) -> None:
         while self._await_requests(generation):
             while self._is_forking:
                 time.sleep(0.001)  # the lock is not fair: step aside for the thread that forks
-            with self._turn:
+            with self._writing:
                 self._serve_all()
 
     def _await_requests(self, generation: int) -> bool:
-        """Whether there is something to do for the writer thread that was started last."""
+        """Wait for requests; False when a newer writer thread replaces this one."""
         with self._more:
             while not self._requests and generation == self._generation:
                 self._more.wait()
             return bool(self._requests)
 
     def _serve_all(self) -> None:
-        """Serve all that piled up until the lock was there; no error ends the thread."""
+        """Serve all requests that came before the lock was acquired; no error ends the thread."""
         requests: list[_Request] = []
         try:
             with self._file_lock(wait=True):
@@ -259,7 +259,7 @@ class Database:
         return [request for request in taken if not request.abandoned]
 
     def _serve(self, connection: apsw.Connection, requests: list[_Request]) -> None:
-        """One request that fails is rolled back alone, unless SQLite has given up on all."""
+        """Run requests. A failing request is rolled back alone, unless SQLite ends all."""
         for request in requests:
             connection.execute("SAVEPOINT request")
             try:
@@ -270,37 +270,37 @@ class Database:
                     raise
                 connection.execute("ROLLBACK TO request")
                 connection.execute("RELEASE request")
-                request.error = self._in_our_words(error)
+                request.error = self._to_engine_error(error)
 
     # ------------------------------------------------------------------- connections and locks
 
     def _look_at_file(self) -> None:
-        """Once a second, see whether the file was removed or replaced: connections would go on in
-        one that nobody else can see. Whoever finds that fails, so that it is told; the next call
-        goes on in the file that is there by then, or makes one."""
+        """Once a second, check whether the file was removed or replaced: the connections would
+        continue on a file that no other process can see. The call that detects this raises an
+        error; the next call uses the file that exists by then, or creates one."""
         now = time.monotonic()
         if self.place is None or now < self._next_look:
             return
         self._next_look = now + FILE_LOOK_S
         if self._file in (None, self.place.identity()):
             return
-        if self._turn.acquire(blocking=False):  # else look again in a second
+        if self._writing.acquire(blocking=False):  # otherwise check again in a second
             try:
                 with self._reading:
                     self._close_connections()
                     self._file = None
                     self.files += 1
             finally:
-                self._turn.release()
+                self._writing.release()
             self.on_new_file()
             raise self._gone()
 
     def _gone(self) -> EngineUnavailable:
         return EngineUnavailable(
             f"The file of the SQLite database {self.location} was removed or replaced while it was "
-            "in use. What was stored in it cannot be reached any more; the next call uses the file "
-            "that is there by then, or makes an empty one. To have the jobs back, stop all "
-            "producers and workers, and restore a backup.",
+            "in use. Its jobs cannot be reached any more; the next call uses the file that exists "
+            "by then, or creates an empty one. To get the jobs back, stop all producers and "
+            "workers, and restore a backup.",
             location=self.location,
             unsent=True,
         )
@@ -309,7 +309,7 @@ class Database:
         if self._write_connection is None:
             connection = self._connect()
             if self.place is not None and _is_empty(connection):
-                # Kept in the file from now on: set once, and never again on a file in use.
+                # Stored in the file: set once, and never on a file in use.
                 connection.pragma("journal_mode", "wal")
             self._write_connection = connection
         return self._write_connection
@@ -331,14 +331,14 @@ class Database:
         connection.execute("PRAGMA fullfsync = ON")  # macOS: a plain fsync does not reach the disk
         connection.execute("PRAGMA temp_store = MEMORY")
         connection.execute(f"PRAGMA journal_size_limit = {LOG_BYTES}")
-        # Plans that do not depend on the values: else some statements are planned anew each time.
+        # Plans that do not depend on values: otherwise some statements are planned on every run.
         connection.config(apsw.SQLITE_DBCONFIG_ENABLE_QPSG, 1)
         connection.execute("PRAGMA cache_size = -16384")
         return connection
 
     @contextmanager
     def _file_lock(self, *, wait: bool) -> Iterator[bool]:
-        """Hold the lock file; without `wait`, say whether it was free."""
+        """Hold the lock file; without `wait`, yield whether it was free."""
         if self.place is None:
             yield True
             return
@@ -369,26 +369,26 @@ class Database:
         except (apsw.BusyError, apsw.LockedError) as error:
             raise self._busy(error, time.monotonic() - began_at) from error
         except apsw.Error as error:
-            raise self._in_our_words(error) from error
+            raise self._to_engine_error(error) from error
 
     def _busy(self, error: apsw.Error, seconds: float) -> EngineUnavailable:
-        """Whatever was done by then is rolled back."""
+        """Report a timeout; SQLite has rolled back the transaction."""
         return EngineUnavailable(
             f"The SQLite database {self.location} could not be used within {seconds:.1f} s "
             f"({error}): another program holds a lock on the file. End it, or wait and repeat; "
-            f"`lsof {self.location}` shows who has it open.",
+            f"`lsof {self.location}` shows which processes have it open.",
             location=self.location,
             seconds=round(seconds, 3),
             unsent=True,
         )
 
-    def _in_our_words(self, error: Exception) -> Exception:
+    def _to_engine_error(self, error: Exception) -> Exception:
         if isinstance(error, apsw.SQLError) and self._may_have_no_tables():
             return self._gone()
         return _map_error(error, self.location)
 
     def _may_have_no_tables(self) -> bool:
-        """Another thread has met a new file first, or a connection did before anybody looked."""
+        """Another thread has detected a new file first, or a connection met it before the check."""
         if 0 < self.files != self.known_file:
             return True
         return self.place is not None and self._file not in (None, self.place.identity())
@@ -396,7 +396,7 @@ class Database:
     # -------------------------------------------------------------------------------- forking
 
     def _reset(self) -> None:
-        self._turn = threading.Lock()  # held while this process writes
+        self._writing = threading.Lock()  # held while this process writes
         self._reading = threading.Lock()
         self._more = threading.Condition()
         self._requests = []
@@ -412,8 +412,8 @@ class Database:
 
     def before_fork(self) -> None:
         self._is_forking = True
-        self._held_for_fork = self._turn.acquire(timeout=FORK_PATIENCE_S)
-        self._reading.acquire()  # nothing that is read waits for others
+        self._held_for_fork = self._writing.acquire(timeout=FORK_WAIT_S)
+        self._reading.acquire()  # no read waits for other processes
         if self._held_for_fork and self.place is not None:
             self._close_connections()
 
@@ -422,12 +422,12 @@ class Database:
         self._reading.release()
         if self._held_for_fork:
             self._held_for_fork = False
-            self._turn.release()
+            self._writing.release()
 
     def after_fork_in_child(self) -> None:
         memory = self._write_connection if self.place is None else None
         self._reset()
-        self._write_connection = memory  # a copy of the parent's, with a life of its own
+        self._write_connection = memory  # an independent copy of the parent's database
 
 
 def _is_empty(connection: apsw.Connection) -> bool:
@@ -435,7 +435,7 @@ def _is_empty(connection: apsw.Connection) -> bool:
 
 
 def _map_error(error: Exception, location: str) -> Exception:
-    """SQLite's errors in our words; others stay as they are."""
+    """Map SQLite's errors to errors of windlass; return others unchanged."""
     if not isinstance(error, apsw.Error):
         return error
     if isinstance(error, (apsw.CorruptError, apsw.NotADBError)):
@@ -450,7 +450,7 @@ def _map_error(error: Exception, location: str) -> Exception:
             "pass its key, and set max_payload below the limit.",
             limit=MOST_BYTES,
         )
-    for kinds, advice in _PASSING:
+    for kinds, advice in _TRANSIENT:
         if isinstance(error, kinds):
             return EngineUnavailable(
                 f"The SQLite database {location} failed ({error}). {advice}", location=location
@@ -461,8 +461,8 @@ def _map_error(error: Exception, location: str) -> Exception:
     )
 
 
-#: Failures that may pass, and what to do about each.
-_PASSING: Final[tuple[tuple[tuple[type[apsw.Error], ...], str], ...]] = (
+#: Transient failures, and the advice for each.
+_TRANSIENT: Final[tuple[tuple[tuple[type[apsw.Error], ...], str], ...]] = (
     ((apsw.FullError,), "The disk is full: make room and repeat."),
     (
         (apsw.ReadOnlyError, apsw.PermissionsError, apsw.CantOpenError),
@@ -470,6 +470,6 @@ _PASSING: Final[tuple[tuple[tuple[type[apsw.Error], ...], str], ...]] = (
     ),
     (
         (apsw.IOError, apsw.NoMemError, apsw.InterruptError),
-        "Look at the disk and the system's log, then repeat.",
+        "Check the disk and the system's log, then repeat.",
     ),
 )

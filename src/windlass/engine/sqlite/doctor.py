@@ -1,8 +1,8 @@
-"""`examine`: whether a file is in a fit place and a fit state, one finding for each thing.
+"""`examine`: check the place and the state of a database file, with one finding per subject.
 
-1. The place, by `stat` alone: file system, who may read, free space, the files beside it. Opening
-   the database by hand would cancel the locks that SQLite holds on it in this process.
-2. What SQLite says of itself and of the file: version, journal, durability, room that is not used.
+1. The place, only by `stat`: file system, permissions, free space, the files next to it. Opening
+   the database file directly would cancel the locks that SQLite holds on it in this process.
+2. The state that SQLite reports: version, journal, durability, unused space.
 """
 
 from __future__ import annotations
@@ -21,18 +21,18 @@ from windlass.engine.sqlite.database import Database
 from windlass.engine.sqlite.files import NETWORK_FILE_SYSTEMS, Place, file_system_of
 from windlass.errors import EngineError, EngineUnavailable
 
-#: The first version without the bug by which two writers can damage the file, and the older lines
-#: into which the repair was brought back: https://sqlite.org/wal.html#walresetbug
-_MENDED: Final = (3, 51, 3)
-_MENDED_LINES: Final = {(3, 50): 7, (3, 44): 6}
-#: They are lost when the machine ends.
+#: The first version without the bug by which two writers can damage the file, and the older
+#: releases with a backport of the fix: https://sqlite.org/wal.html#walresetbug
+_FIXED: Final = (3, 51, 3)
+_FIXED_RELEASES: Final = {(3, 50): 7, (3, 44): 6}
+#: Their content is lost when the machine stops.
 _IN_MEMORY: Final = frozenset({"tmpfs", "ramfs"})
-#: With less than this nothing more can be committed soon, and with less than that, before long.
+#: With less free space, commits will fail soon; with less than the second, before long.
 LEAST_FREE: Final = 64 * 1024 * 1024
 LITTLE_FREE: Final = 1024 * 1024 * 1024
-#: Room that was given free inside the file is worth a word from here on, and from half of it on.
+#: Report unused space inside the file when it is larger than this and than half of the file.
 MUCH_UNUSED: Final = 64 * 1024 * 1024
-#: A log that grows beyond this is not taken over into the file: somebody keeps on reading.
+#: A longer log is not checkpointed into the file: a reader holds a transaction open.
 LONG_LOG: Final = 256 * 1024 * 1024
 _OTHERS_READ: Final = stat.S_IRGRP | stat.S_IROTH
 _OTHERS_WRITE: Final = stat.S_IWGRP | stat.S_IWOTH
@@ -42,13 +42,13 @@ _DURABILITY: Final = {
     2: Finding(
         Grade.OK,
         "durability",
-        "full: what was confirmed survives a crash of any process and a power failure",
+        "full (survives process crash and power loss)",
     ),
     1: Finding(
         Grade.ADVICE,
         "durability",
-        "normal: what was confirmed survives a crash of any process, but a power failure takes the "
-        "last moments with it. If that is too much, leave out durability=normal in the url",
+        "normal (survives process crash; a power loss loses the last commits). To survive both, "
+        "remove durability=normal from the url",
     ),
 }
 
@@ -78,14 +78,14 @@ def examine(database: Database, check_owner: Callable[[apsw.Connection], int]) -
 
 def examine_version(version: str) -> Finding:
     major, minor, patch = (int(part) for part in version.split(".")[:3])
-    is_brought_back = (major, minor) in _MENDED_LINES and patch >= _MENDED_LINES[major, minor]
-    if (major, minor, patch) >= _MENDED or is_brought_back:
+    is_backported = (major, minor) in _FIXED_RELEASES and patch >= _FIXED_RELEASES[major, minor]
+    if (major, minor, patch) >= _FIXED or is_backported:
         return Finding(Grade.OK, "version", f"SQLite {version}, which has no WAL-reset bug")
     return Finding(
         Grade.PROBLEM,
         "version",
         f"SQLite {version} has the WAL-reset bug: two writers at the wrong moment damage the file. "
-        "Install an apsw that brings 3.51.3 or newer: pip install --upgrade apsw",
+        "Install an apsw that contains 3.51.3 or newer: pip install --upgrade apsw",
     )
 
 
@@ -104,7 +104,7 @@ def _file_system(place: Place) -> Finding:
     if kind in _IN_MEMORY:
         text = f"{kind} is memory: all jobs are lost when the machine restarts. Use a disk"
         return Finding(Grade.ADVICE, "file system", text)
-    return Finding(Grade.OK, "file system", kind or "unknown: this system does not tell")
+    return Finding(Grade.OK, "file system", kind or "unknown on this system")
 
 
 def _permissions(place: Place) -> Finding:
@@ -123,7 +123,7 @@ def _permissions(place: Place) -> Finding:
             "permissions",
             f"others may read {_names(readable)}, and so all arguments: chmod go-rwx them",
         )
-    return Finding(Grade.OK, "permissions", "nobody else may read or write")
+    return Finding(Grade.OK, "permissions", "no other user may read or write")
 
 
 def _files(place: Place) -> tuple[Path, ...]:
@@ -156,8 +156,8 @@ def _log(place: Place) -> Finding:
         return Finding(
             Grade.ADVICE,
             "log",
-            f"{log.name} has grown to {describe_bytes(size)}: somebody reads without an end. Look "
-            "for a program that holds a transaction open",
+            f"{log.name} has grown to {describe_bytes(size)}: a program holds a read transaction "
+            "open. Find it and end it",
         )
     return Finding(Grade.OK, "log", f"{describe_bytes(size)} in {log.name}")
 
@@ -179,8 +179,8 @@ def _journal(mode: str) -> Finding:
     return Finding(
         Grade.PROBLEM,
         "journal",
-        f"the journal mode is {mode}, and somebody has changed it: readers and writers hold each "
-        "other up. Stop everything, then set PRAGMA journal_mode = WAL",
+        f"the journal mode is {mode}; another program has changed it: readers and writers "
+        "block each other. Stop everything, then set PRAGMA journal_mode = WAL",
     )
 
 
@@ -188,7 +188,7 @@ def _size(connection: apsw.Connection) -> Finding:
     page = int(connection.pragma("page_size"))
     size = page * int(connection.pragma("page_count"))
     unused = page * int(connection.pragma("freelist_count"))
-    described = f"{describe_bytes(size)}, of which {describe_bytes(unused)} are not used"
+    described = f"{describe_bytes(size)}, {describe_bytes(unused)} unused"
     if unused > max(MUCH_UNUSED, size // 2):
         return Finding(
             Grade.ADVICE,

@@ -1,6 +1,6 @@
-"""The SQLite engine: the contract's verbs, each one transaction on one file.
+"""The SQLite engine: each operation of the contract is one transaction on one file.
 
-The verbs are implemented in `verbs/`. This class opens the transaction, settles its bookkeeping and
+`verbs/` implements the operations. This class opens the transaction, settles its bookkeeping and
 wakes idle sessions after the commit.
 """
 
@@ -74,7 +74,7 @@ from windlass.errors import EngineError, FormatTooNew
 
 T = TypeVar("T")
 
-#: Marks a file as ours in its header, so that another program's database is never touched.
+#: Marks a file as a windlass database in its header; windlass never changes other databases.
 APPLICATION_ID: Final = 0x57494E44  # "WIND"
 NEWEST_FORMAT: Final = max(number for number, _ in migrations())
 
@@ -91,8 +91,8 @@ class SQLiteEngine:
         self._database = Database(place, durability, options.timeout_ms)
         self._wakeup = Wakeup(place.wake_path if place else None)
         self._result_wakeup = ResultWakeup(place.ends_path if place else None)
-        self._is_loss_untold = False  # the file became another one, and `tend` has not said it
-        self._database.on_new_file = self._begin_anew
+        self._has_unreported_loss = False  # the file was replaced, and `tend` has not reported it
+        self._database.on_new_file = self._reset_for_new_file
 
     @property
     def location(self) -> str:
@@ -107,7 +107,7 @@ class SQLiteEngine:
     def new_id(
         self, task: str, queue: str, idempotency_key: str | None, unique_key: str | None = None
     ) -> str:
-        return new_id(time.time_ns() // 1_000_000)  # a file has one partition, whatever the job
+        return new_id(time.time_ns() // 1_000_000)  # a file has only one partition
 
     def elsewhere(self, job_id: str) -> list[str]:
         return []
@@ -135,7 +135,7 @@ class SQLiteEngine:
         *,
         is_last: bool = False,
     ) -> Turn:
-        """Nothing is handed off here, so it does not matter which claim is the last."""
+        """Ignore `is_last`: this engine has no hand-off."""
         if not outcomes and self._database.place is not None:
             idle = self._read(lambda db, now: _idle(db, session, nonce, plan, now))
             if idle is not None:
@@ -203,9 +203,9 @@ class SQLiteEngine:
     def tend(self, known: Sequence[str] | None = None) -> Tended:
         named = None if known is None else set(known)
         tended = self._write(lambda tx: admin.tend(tx, named))
-        if not self._is_loss_untold:
+        if not self._has_unreported_loss:
             return tended
-        self._is_loss_untold = False
+        self._has_unreported_loss = False
         return msgspec.structs.replace(tended, emptied=True)
 
     # ----------------------------------------------------------------------------- schedules
@@ -228,7 +228,7 @@ class SQLiteEngine:
     def remove_schedule(self, name: str) -> bool:
         return self._write(lambda tx: schedules.remove(tx, name))
 
-    # -------------------------------------------------------------------------------- seeing
+    # -------------------------------------------------------------------------------- reading
 
     def get(self, ids: Sequence[str]) -> list[JobRecord | None]:
         return self._read(lambda db, now: read.get(db, ids, now))
@@ -237,7 +237,7 @@ class SQLiteEngine:
         return self._read(lambda db, now: read.ends(db, ids, now))
 
     def watch(self, ids: Sequence[str], on_end: Callable[[str], None]) -> list[JobEnd | None]:
-        self._result_wakeup.listen(on_end)  # before the look, so that no end falls in between
+        self._result_wakeup.listen(on_end)  # before the read, so that no end is lost in between
         return self.ends(ids)
 
     def find(self, filter: Filter, cursor: str | None = None, limit: int = 100) -> Page:
@@ -263,7 +263,7 @@ class SQLiteEngine:
         place = self._database.place
         try:
             return place is None or place.path.is_file()
-        except OSError:  # a folder that may not be entered, a name that is too long
+        except OSError:  # a folder without permission, a name that is too long
             return False
 
     def examine(self) -> list[Finding]:
@@ -277,7 +277,7 @@ class SQLiteEngine:
         return self._wakeup.wait(waiters, timeout_ms, self._look)
 
     def _look(self, plans: Iterable[Plan]) -> Found:
-        """What is due becomes ready here, and wakes sessions that can take it."""
+        """Promote due jobs and wake sessions that can take them."""
         found = self._read(lambda db, now: Look.at(db, now).find(plans))
         if found.due_in_ms == 0:
             next_in_ms = self._write(claim.promote_and_reap)
@@ -285,16 +285,16 @@ class SQLiteEngine:
         return found
 
     def read_handoff(self, handed: bytes, nonce: str) -> Batch | None:
-        return None  # no put hands a job off
+        return None  # this engine has no hand-off
 
     def nudge(self) -> None:
         self._wakeup.nudge()
 
-    # ---------------------------------------------------------------------- format and ending
+    # ---------------------------------------------------------------------- format and shutdown
 
     def migrate(self) -> int:
         database = self._database
-        files = database.files  # looked at first: another thread may find one more meanwhile
+        files = database.files  # read first: another thread may detect one more in the meantime
         version = database.read(_stored_version)
         if version != NEWEST_FORMAT:
             version = database.write(_migrate)
@@ -307,11 +307,11 @@ class SQLiteEngine:
         self._database.close()
         self._database.known_file = -1
 
-    def _begin_anew(self) -> None:
-        """The file is another one now."""
+    def _reset_for_new_file(self) -> None:
+        """Close the sockets of the old file, and report the loss."""
         self._wakeup.close()
         self._result_wakeup.close()
-        self._is_loss_untold = True
+        self._has_unreported_loss = True
 
     # --------------------------------------------------------------------------- transactions
 
@@ -341,14 +341,14 @@ class SQLiteEngine:
         if made_ready:
             self._wakeup.wake(made_ready)
         if ended:
-            self._result_wakeup.tell(ended)
+            self._result_wakeup.publish(ended)
         return value
 
 
 def _idle(
     connection: apsw.Connection, session: str, nonce: str, plan: Plan, now_ms: int
 ) -> Batch | None:
-    """The answer to a claim that has nothing to do, found without taking the write lock."""
+    """The reply to a claim with nothing to do, found without the write lock."""
     look = Look.at(connection, now_ms)
     if look.has_work(plan) or look.holds(session, nonce):
         return None
@@ -356,13 +356,13 @@ def _idle(
 
 
 def _stored_version(connection: apsw.Connection) -> int:
-    """The format of our own data; 0 for an empty file and for another program's."""
+    """The stored format; 0 for an empty file and for another program's database."""
     is_ours = connection.pragma("application_id") == APPLICATION_ID
     return int(connection.pragma("user_version")) if is_ours else 0
 
 
 def _check_owner(connection: apsw.Connection) -> int:
-    """The stored format; refuse a file that is not ours or that a newer windlass wrote."""
+    """The stored format; refuse a file of another program or of a newer windlass."""
     version = _stored_version(connection)
     if version > NEWEST_FORMAT:
         raise FormatTooNew(
@@ -381,7 +381,7 @@ def _check_owner(connection: apsw.Connection) -> int:
 
 
 def _migrate(connection: apsw.Connection) -> int:
-    """Apply what is missing."""
+    """Apply the missing migrations."""
     version = _check_owner(connection)
     for number, text in migrations():
         if number > version:

@@ -1,8 +1,8 @@
-"""Where a SQLite engine keeps its files, and the rules for that place.
+"""The files of a SQLite engine, and the rules for their folder.
 
-Beside `jobs.db` live `jobs.db.lock` (one writer at a time) and the folders `jobs.db.wake` (sockets
-of those who wait) and `jobs.db.ends` (sockets of callers that wait for jobs to end). All of it
-belongs to one user: files 0600, the folders 0700.
+Next to `jobs.db` are `jobs.db.lock` (one writer at a time) and the folders `jobs.db.wake` (sockets
+of waiting workers) and `jobs.db.ends` (sockets of callers that wait for jobs to end). All of them
+belong to one user: files 0600, folders 0700.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class Place:
         self.ends_path = path.with_name(path.name + ".ends")
 
     def prepare(self) -> None:
-        """Make the database file if there is none, readable by its owner only."""
+        """Create the database file if it does not exist, readable by its owner only."""
         folder = self.path.parent
         if not folder.is_dir():
             raise EngineError(
@@ -42,8 +42,8 @@ class Place:
                 f"Give a path in it, for example {self.path / 'jobs.db'}."
             )
         refuse_network_file_system(folder)
-        # Never open an existing database by hand: closing it would cancel the locks that SQLite
-        # holds on it in this process. With O_EXCL only a file that nobody uses yet is touched.
+        # Never open an existing database directly: closing it would cancel the locks that SQLite
+        # holds on it in this process. O_EXCL only opens a new file, which no process uses yet.
         try:
             os.close(os.open(self.path, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
         except FileExistsError:
@@ -55,10 +55,10 @@ class Place:
             ) from error
 
     def identity(self) -> tuple[int, int] | None:
-        """Which file there is now, or None. By `stat`: opening it would cancel SQLite's locks."""
+        """The current file, or None. By `stat`: opening the file would cancel SQLite's locks."""
         try:
             found = self.path.stat()
-        except OSError:  # nor can it be reached, if what was its folder is none any more
+        except OSError:  # includes a folder that was replaced by a file
             return None
         return found.st_dev, found.st_ino
 
@@ -73,7 +73,7 @@ def refuse_network_file_system(folder: Path) -> None:
 
 
 def file_system_of(folder: Path) -> str:
-    """The kind of file system that `folder` is on, or "" where the system does not tell."""
+    """The file system type of `folder`, or "" if the system does not report it."""
     try:
         lines = Path("/proc/self/mountinfo").read_text(encoding="utf-8").splitlines()
     except OSError:

@@ -1,10 +1,10 @@
-"""The index of lines: which line has the best job, found without looking at the others.
+"""The index of lines: find the line with the best job without reading the other lines.
 
-1. `refresh` brings the rows of a line up to date; a transaction calls it for each line it touched.
-2. `groups` lists the groups of lines that a worker may take from. Inside a group the rows are in
-   the order of their first jobs, so the best line of a group is its first row.
-3. `best_jobs` merges: the best of all groups gives its first job, then the line itself takes part
-   by its next one. So a claim reads as many lines as it takes jobs from, however many there are.
+1. `refresh` updates the rows of a line; a transaction calls it for each line that it changed.
+2. `groups` lists the groups of lines that a worker may claim from. Inside a group, rows are sorted
+   by their first jobs, so the best line of a group is its first row.
+3. `best_jobs` merges: the best of all groups gives its first job, then the line itself competes
+   with its next job. So a claim reads only as many lines as it takes jobs from.
 """
 
 from __future__ import annotations
@@ -20,24 +20,24 @@ from windlass.core.queues.labels import queue_of, required_text, skip_labels
 from windlass.core.queues.settings import USUAL, QueueSettings
 from windlass.engine.sqlite.statements import Row, first, rows
 
-#: Before every rank, and before every cohort that follows one.
+#: Sorts before every rank.
 _BEFORE_ALL: Final = -(2**62)
 _BEHIND: Final = "\x01"
-#: Behind every name of a line.
+#: Sorts after every name of a line.
 _BEHIND_ALL: Final = "\U0010ffff"
 #: The number of jobs of a line, and of lines of a group, that are read at a time.
 _CHUNK: Final = 32
 
 
 class Group(NamedTuple):
-    """Lines that require the same labels and whose queues age alike."""
+    """Lines that require the same labels and whose queues age at the same rate and phase."""
 
     labels: str
     cohort: str
 
 
 class Entry(NamedTuple):
-    """What the index says of a line."""
+    """The index row of a line."""
 
     cohort: str
     rank: int
@@ -47,7 +47,7 @@ class Entry(NamedTuple):
 def compare(
     connection: apsw.Connection, line: str, settings: Mapping[str, QueueSettings]
 ) -> tuple[dict[int, Entry], dict[int, Entry]]:
-    """For each mark of suspects, what the index says of a line, and what it should say."""
+    """The index rows of a line, stored and correct, by the suspect mark."""
     kept: dict[int, Entry] = {}
     right: dict[int, Entry] = {}
     own = settings.get(queue_of(line), USUAL)
@@ -78,7 +78,7 @@ def add_first(
     rank: int,
     place: int,
 ) -> None:
-    """A job came into a line, with nothing else changed: it may be the first one now."""
+    """Update the index after one job came into a line: it may be the first one now."""
     own = settings.get(queue_of(line), USUAL)
     if not own.paused:
         cohort, age = own.cohort
@@ -86,7 +86,7 @@ def add_first(
 
 
 def ready_lines(connection: apsw.Connection, queue: str | None = None) -> Iterator[str]:
-    """Every line that has something ready, or those of one queue; jumps from one to the next."""
+    """Iterate over all lines with ready jobs, or those of one queue, by one index seek per line."""
     after, before = ("", _BEHIND_ALL) if queue is None else (f"{queue}+", f"{queue},")
     if queue is not None:
         yield queue
@@ -97,7 +97,7 @@ def ready_lines(connection: apsw.Connection, queue: str | None = None) -> Iterat
 def groups(
     connection: apsw.Connection, *, suspects: bool, labels: Collection[str]
 ) -> Iterator[Group]:
-    """The groups of lines that a worker with these labels may take from."""
+    """Iterate over the groups of lines that a worker with these labels may claim from."""
     at = Group("", "")
     while found := rows(connection, "next_group", suspects, *at):
         group = Group(*found[0])
@@ -112,7 +112,7 @@ def groups(
 
 
 class Search(NamedTuple):
-    """Looks for the best jobs at one instant."""
+    """A search for the best jobs at one instant."""
 
     connection: apsw.Connection
     settings: Mapping[str, QueueSettings]
@@ -120,18 +120,18 @@ class Search(NamedTuple):
     suspects: bool
 
     def best_jobs(self, groups: Sequence[Group], limit: int) -> tuple[list[Row], list[str]]:
-        """The next jobs of these groups, as `list_ready` gives them, and lines that are listed and
-        have none."""
+        """The next jobs of these groups, as `list_ready` returns them, and listed lines without
+        jobs."""
         if len(groups) == 1:
             lines = rows(self.connection, "list_lines", *self._from_first(groups[0]), 2)
-            if len(lines) == 1:  # mostly so
+            if len(lines) == 1:  # the usual case
                 _, _, line = lines[0]
                 jobs = rows(self.connection, "list_ready", line, self.suspects, limit)
                 return jobs, [] if jobs else [line]
         found: list[Row] = []
         empty: list[str] = []
-        # Rank, place, a number that decides between equals, what it is (a line, or a row of a job),
-        # and what comes after it.
+        # Rank, place, a tie-breaker, the item (a line, or the row of a job), and the source of the
+        # next item.
         heap: list[tuple[int, int, int, str | Row, Iterator[tuple[int, int, str | Row]]]] = []
         numbers = count()
 
@@ -159,8 +159,8 @@ class Search(NamedTuple):
     def _sources(
         self, groups: Sequence[Group], limit: int
     ) -> Iterator[Iterator[tuple[int, int, str | Row]]]:
-        """Where the clock was set back, queues do not grow younger, and how old a cohort is says
-        nothing of its queues: then each line takes part for itself."""
+        """One source per group. After the clock was set back, queues do not become younger and the
+        age of a cohort does not match its queues: then each line is a source of its own."""
         since_ms = max((own.since_ms for own in self.settings.values()), default=0)
         for group in groups:
             lines = self._lines(group, min(limit, _CHUNK))
@@ -194,7 +194,7 @@ class Search(NamedTuple):
 
 
 def age_of_cohort(cohort: str, now_ms: int) -> int:
-    """How old queues of a cohort are, but for what is in their ranks."""
+    """The age of the queues of a cohort, apart from the part in their ranks."""
     if not cohort:
         return 0
     period_ms, phase_ms = map(int, cohort.split())

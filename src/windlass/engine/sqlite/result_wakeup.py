@@ -1,14 +1,14 @@
-"""Wake-ups of callers that wait for jobs to end.
+"""Wake-ups of callers that wait for the end of jobs.
 
-1. The first caller that waits binds a datagram socket in a folder beside the database, before it
-   looks at its job; all callers of the engine object share it, threads and coroutines alike.
-2. A commit that ended jobs sends their ids to every socket in the folder. Without a socket there,
-   that is one look into an empty folder.
-3. A thread reads the ids and passes them on. It ends, and removes the socket, when no caller has
-   looked for a while.
+1. The first waiting caller binds a datagram socket in a folder next to the database, before it
+   reads its job. All callers of the engine object share it, threads and coroutines alike.
+2. A commit that ended jobs sends their ids to every socket in the folder. Without waiting callers,
+   this costs one listing of an empty folder.
+3. A thread reads the ids and passes them on. The thread ends, and removes the socket, when no
+   caller has read a job for a while.
 
-A database in memory has no folder: whoever commits passes the ids on. Callers look by themselves
-from time to time, so a lost wake-up costs time and nothing else.
+A database in memory has no folder: the thread that commits passes the ids on. Callers also poll
+from time to time, so a lost wake-up only costs time.
 """
 
 from __future__ import annotations
@@ -22,15 +22,15 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
-from windlass.engine.wakeup import OfThisProcess, await_readable, new_nudge
+from windlass.engine.wakeup import PerProcess, await_readable, new_nudge
 
 OnEnd = Callable[[str], None]
 
-#: The thread ends when no caller has looked for so long, in seconds.
+#: The thread ends when no caller has read a job for this long, in seconds.
 IDLE_S: Final = 10.0
 #: How long the thread may take to end, in seconds.
 _END_S: Final = 1.0
-#: So many ids are sent at a time.
+#: The number of ids per message.
 _CHUNK: Final = 200
 _MOST_BYTES: Final = 65_536
 _LONGEST_SOCKET_PATH: Final = 100
@@ -42,24 +42,24 @@ class ResultWakeup:
     def __init__(self, folder: Path | None) -> None:
         self._folder = folder if hasattr(socket, "AF_UNIX") else None
         self._hooks: set[OnEnd] = set()
-        self._sockets = OfThisProcess(self._make)
+        self._sockets = PerProcess(self._make)
 
     def _make(self) -> _Sockets:
-        assert self._folder is not None, "without a folder there are no sockets"
+        assert self._folder is not None, "sockets need a folder"
         return _Sockets(self._folder, self._pass_on)
 
     def listen(self, on_end: OnEnd) -> None:
-        """From now on, and for a while, hear of ends."""
+        """Receive ends from now on, for a while."""
         self._hooks.add(on_end)
         if self._folder is not None:
             self._sockets.get().listen()
 
-    def tell(self, ids: Sequence[str]) -> None:
-        """These jobs have ended, and it is committed."""
+    def publish(self, ids: Sequence[str]) -> None:
+        """Announce jobs whose end is committed."""
         if self._folder is None:
             self._pass_on(ids)
         else:
-            self._sockets.get().tell(ids)
+            self._sockets.get().publish(ids)
 
     def _pass_on(self, ids: Sequence[str]) -> None:
         for hook in tuple(self._hooks):
@@ -71,7 +71,7 @@ class ResultWakeup:
 
 
 class _Sockets:
-    """What one engine object has in one process: a socket to be told on, one to tell others."""
+    """The sockets of one engine object in one process: one to receive and one to send."""
 
     def __init__(self, folder: Path, pass_on: Callable[[Sequence[str]], None]) -> None:
         self._folder = folder
@@ -82,7 +82,7 @@ class _Sockets:
         self._sender: socket.socket | None = None
         self._used_at = 0.0
 
-    # --------------------------------------------------------------------------- being told
+    # ----------------------------------------------------------------------------- receiving
 
     def listen(self) -> None:
         with self._lock:
@@ -90,7 +90,7 @@ class _Sockets:
             if self._inbox is not None:
                 return
             # A path that is too long, no sockets on this file system, or the end of the
-            # interpreter, at which no thread is started any more: looking by themselves remains.
+            # interpreter, when no thread can start: callers still poll.
             with suppress(OSError, RuntimeError):
                 self._start()
 
@@ -109,20 +109,20 @@ class _Sockets:
     def _read(self, inbox: _Inbox) -> None:
         try:
             while self._is_wanted(inbox):
-                self._pass_on(inbox.hear(IDLE_S))
+                self._pass_on(inbox.receive(IDLE_S))
         finally:
             inbox.close()
 
     def _is_wanted(self, inbox: _Inbox) -> bool:
-        """Ask and forget in one step: a caller that looks meanwhile must not rely on it."""
+        """Check and clear in one step: a caller must not rely on a thread that is about to end."""
         with self._lock:
             if self._inbox is inbox and time.monotonic() - self._used_at > IDLE_S:
                 self._inbox = None
             return self._inbox is inbox
 
-    # ----------------------------------------------------------------------------- telling
+    # ------------------------------------------------------------------------------- sending
 
-    def tell(self, ids: Sequence[str]) -> None:
+    def publish(self, ids: Sequence[str]) -> None:
         try:
             names = os.listdir(self._folder)
         except OSError:  # no caller has waited yet, or the folder was removed
@@ -143,7 +143,7 @@ class _Sockets:
                 except ConnectionRefusedError:  # its process is gone
                     with suppress(OSError):
                         os.unlink(self._folder / name)
-                except OSError:  # it was closed meanwhile, or does not read
+                except OSError:  # it has been closed, or its buffer is full
                     continue
 
     def close(self) -> None:
@@ -158,7 +158,7 @@ class _Sockets:
 
 
 class _Inbox:
-    """A bound socket. Read and closed by one thread."""
+    """A bound socket. One thread reads and closes it."""
 
     def __init__(self, folder: Path) -> None:
         folder.mkdir(mode=0o700, exist_ok=True)
@@ -174,8 +174,8 @@ class _Inbox:
             raise
         self.nudge = new_nudge()
 
-    def hear(self, timeout_s: float) -> list[str]:
-        """The ids of one message, as soon as there is one; none after the time or when nudged."""
+    def receive(self, timeout_s: float) -> list[str]:
+        """Return the ids of one message as soon as it comes; none after the timeout or a nudge."""
         ready = await_readable([self._socket.fileno(), self.nudge.descriptor], timeout_s)
         if self._socket.fileno() not in ready:
             return []
@@ -191,7 +191,7 @@ class _Inbox:
 
 
 class _Paths:
-    """Paths of sockets in a folder, through a descriptor of it where they would be too long."""
+    """Paths of sockets in a folder, through a descriptor of the folder if they are too long."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder

@@ -1,4 +1,4 @@
-"""The SQL of this engine: every statement is a file in `sql/`, named after what it does."""
+"""The SQL of this engine: every statement is a file in `sql/`, named after its purpose."""
 
 from __future__ import annotations
 
@@ -32,17 +32,17 @@ def migrations() -> Iterator[tuple[int, str]]:
 
 
 def as_array(values: Sequence[Any]) -> str:
-    """Values as one parameter, for `json_each`. One statement for a whole batch: each step of a
-    statement lets the threads of running jobs in, and waits for them."""
+    """Pack values into one parameter for `json_each`. A batch is one statement, because each step
+    of a statement releases the GIL to the threads of running jobs, and waits for them."""
     return msgspec.json.encode(values).decode()
 
 
 def rows(connection: apsw.Connection, name: str, *values: Any) -> list[Row]:
-    """Run a statement to its end; what it gave."""
+    """Run a statement to its end and return its rows."""
     return list(connection.execute(sql(name), values))
 
 
 def first(connection: apsw.Connection, name: str, *values: Any) -> Any:
-    """The first column of the first row that a statement gives, or None."""
+    """The first column of the first row of a statement, or None."""
     found = rows(connection, name, *values)
     return found[0][0] if found else None

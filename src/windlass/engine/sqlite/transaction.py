@@ -1,8 +1,8 @@
 """One write transaction: the job rows it moves, and the bookkeeping it leaves behind.
 
-Verbs change jobs through `Transaction.move`, which asks the pure state machine what an event does
-and writes the row back. The hot paths (put, claim, success) have statements of their own and only
-report to the bookkeeping. `settle` writes sequence, counters and totals once, at the end.
+Operations change jobs through `Transaction.move`, which asks the pure state machine for the effect
+of an event and writes the row back. The hot paths (put, claim, success) have their own statements
+and only report to the bookkeeping. `settle` writes sequence, counters and totals once, at the end.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from windlass.engine.sqlite.statements import Row, rows, sql
 from windlass.engine.sqlite.wakeup import Ready
 from windlass.engine.wakeup import POLL_FLOOR_MS
 
-#: How an event is called in the totals; the others are not counted.
+#: The name of an event in the totals; other events are not counted.
 _TOTALS = {
     Event.RETRY: "retried",
     Event.LOSE: "lost",
@@ -45,7 +45,7 @@ _TOTALS = {
     Event.UNROUTABLE: "unroutable",
 }
 _ENDINGS = {State.SUCCEEDED: "succeeded", State.DEAD: "dead", State.CANCELLED: "cancelled"}
-#: Events after which a suspect is cleared: it ran to an end of its own.
+#: Events that clear a suspect: the job itself ran to an end.
 _CLEARING = frozenset({Event.RETRY, Event.BURY, Event.SNOOZE, Event.REVIVE})
 #: Events that put a job at the end of its line; others return it to its old place.
 _REQUEUEING = frozenset({Event.DUE, Event.REVIVE})
@@ -104,7 +104,7 @@ class JobRow(msgspec.Struct):
 
 @lru_cache(maxsize=16)
 def unpack_settings(stored: str) -> Mapping[str, QueueSettings]:
-    """The settings of queues that have others than the usual ones."""
+    """Decode the settings of queues other than the default."""
     return msgspec.json.decode(stored, type=dict[str, QueueSettings]) if stored else {}
 
 
@@ -117,11 +117,11 @@ class Transaction:
         self.options = options
         self.counts: Counter[tuple[str, str]] = Counter()
         self.totals: Counter[str] = Counter()
-        self.touched: set[str] = set()  # lines whose first job may be another one
+        self.touched: set[str] = set()  # lines whose first job may have changed
         #: line -> rank and place of the first job that came into it
         self.arrived: dict[str, tuple[int, int]] = {}
-        self.made_ready: Counter[Ready] = Counter()  # how many idle sessions should look
-        self.ended: list[str] = []  # for callers that wait: jobs that may have ended or are gone
+        self.made_ready: Counter[Ready] = Counter()  # how many idle sessions to wake
+        self.ended: list[str] = []  # for waiting callers: jobs that may have ended or are removed
         ((*self._stored_meta, self.queues),) = self.rows("read_meta")
         self.sequence, self.last_seen_ms, self.reap_after_ms, *longest = self._stored_meta
         self.longest = LongestLease(*longest)
@@ -132,11 +132,11 @@ class Transaction:
         self.connection.execute(sql(name), values)
 
     def rows(self, name: str, *values: Any) -> list[Row]:
-        """Run a statement to its end; what it gave."""
+        """Run a statement to its end and return its rows."""
         return rows(self.connection, name, *values)
 
     def one(self, name: str, *values: Any) -> Row | None:
-        """The first row of a statement, or None; the statement is run to its end."""
+        """The first row of a statement, or None; runs the statement to its end."""
         found = rows(self.connection, name, *values)
         return found[0] if found else None
 
@@ -160,12 +160,12 @@ class Transaction:
         error: bytes | None = None,
         suspected: bool = False,
     ) -> None:
-        """Let `event` happen to a job that the table allows it for, and write the row back."""
+        """Apply an event that the state table allows to a job, and write the row back."""
         if error is not None:
             self._add_failure(job, event, error)
         source = State(job.state)
         target = next_state(source, event, cancel_requested=bool(job.cancel_requested))
-        assert target is not None, "removal has a statement of its own"
+        assert target is not None, "removal has its own statement"
         job.counters = charge(job.counters, event, started=started)
         job.token = None
         job.hold = Hold.NONE
@@ -229,7 +229,7 @@ class Transaction:
             self.touched.add(queue)
 
     def refresh_lines(self) -> None:
-        """Bring the index of lines up to date: before it is read, and at the end."""
+        """Update the index of lines: before it is read, and before the commit."""
         if not self.touched and not self.arrived:
             return
         settings = unpack_settings(self.queues)
@@ -242,23 +242,23 @@ class Transaction:
         self.arrived.clear()
 
     def arrive(self, line: str, rank: int, place: int) -> None:
-        """A new job is ready in a line, with this rank but for its age, which is added."""
+        """Note a new ready job of a line; `rank` is without its age, which this adds."""
         rank += unpack_settings(self.queues).get(queue_of(line), USUAL).age if self.queues else 0
         known = self.arrived.get(line)
         if known is None or (rank, place) < known:
             self.arrived[line] = (rank, place)
 
     def note_ready(self, line: str, *, suspects: bool = False) -> None:
-        """A job has become ready: an idle session should look for it."""
+        """Note a ready job: an idle session should look for it."""
         self.made_ready[Ready(line, suspects)] += 1
 
     def note_due(self, line: str, due_ms: int) -> None:
-        """The same for a job that is due before idle workers look by themselves."""
+        """Note a job that is due before idle workers poll."""
         if due_ms - self.now_ms <= POLL_FLOOR_MS:
             self.note_ready(line)
 
     def note_age(self, row: int, line: str) -> None:
-        """A job takes its place: note the age of its queue with it, if that has ever aged."""
+        """Store the age of the queue with a job that takes its place, if it has ever aged."""
         if not self.queues:
             return
         settings, queue = unpack_settings(self.queues), queue_of(line)
@@ -275,8 +275,8 @@ class Transaction:
         self.run("write_queues", self.queues)
 
     def notice(self) -> None:
-        """Somebody is there. After a silence of all, give everybody time to beat again: then the
-        engine, or this machine, was away, and not the workers."""
+        """Note a sign of life of any worker. After a silence of all workers, give all of them time
+        for a heartbeat: then the engine or this machine was down, and not the workers."""
         now, lease, last = self.now_ms, self.options.lease_ms, self.last_seen_ms
         self.last_seen_ms = now
         if last is None or 0 <= now - last <= lease // 2:
@@ -288,7 +288,7 @@ class Transaction:
             self.run("clamp_sessions", now + self.longest.lease_ms)
 
     def settle(self) -> None:
-        """Write the bookkeeping; the last thing before the commit."""
+        """Write the bookkeeping, just before the commit."""
         self.refresh_lines()
         meta = [self.sequence, self.last_seen_ms, self.reap_after_ms, *self.longest]
         if meta != self._stored_meta:

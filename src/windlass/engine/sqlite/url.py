@@ -1,5 +1,5 @@
-"""Which file holds the jobs, read from a URL: `sqlite:///`, with the options that may follow the
-question mark; and the URL of the file that is meant when nobody named one."""
+"""The database file, read from a URL: `sqlite:///`, with the options after the question mark; and
+the default URL when none is set."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _MEMORY: Final = ":memory:"
 
 
 class Address(msgspec.Struct, frozen=True):
-    """A file, or None for a database in memory, and how safely it is written."""
+    """A file, or None for a database in memory, and its durability."""
 
     path: Path | None
     durability: str
@@ -50,8 +50,8 @@ def _durability(query: str) -> str:
 
 
 def default_url(folder: Path | None = None) -> str:
-    """A database beside the nearest pyproject.toml at or above `folder`, else in `folder`, which is
-    the current one if none is given."""
+    """A database next to the nearest pyproject.toml at or above `folder`, else in `folder`. The
+    default folder is the current one."""
     start = Path.cwd() if folder is None else folder
     candidates = (start, *start.parents)
     home = next((path for path in candidates if (path / "pyproject.toml").is_file()), start)
@@ -59,8 +59,7 @@ def default_url(folder: Path | None = None) -> str:
 
 
 def absolute_url(url: str) -> str:
-    """The url with its relative path, if it has one, continued from the folder that is current
-    now."""
+    """Resolve the relative path of a URL against the current folder."""
     if not url.lower().startswith(_SCHEME):
         return url
     rest = url[len(_SCHEME) :]

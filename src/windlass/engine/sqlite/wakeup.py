@@ -1,13 +1,12 @@
-"""Waking idle sessions, in this process and in others, the moment a job is committed.
+"""Wake-ups for work: wake idle sessions, in any process, as soon as a job is committed.
 
-1. A worker owns a datagram socket for each of its plans, in a folder beside the database, and a
-   file that says what the plan is. While sessions wait under the plan, the name of the socket ends
-   in `.idle`.
+1. A worker owns a datagram socket for each of its plans, in a folder next to the database, and a
+   file with the plan. While sessions wait under the plan, the name of the socket ends in `.idle`.
 2. A commit that makes jobs ready sends each idle worker that can take some of them its share.
-3. The worker wakes as many of its sessions, and passes on what is left: another commit may have
-   been faster, or the worker has fewer idle sessions than its share.
-4. A worker first shows that it is idle and then looks for work once more, so no wake-up is lost;
-   and it looks by itself at the poll floor, so only speed depends on the sockets.
+3. The worker wakes that number of sessions and forwards the rest: another commit may have been
+   faster, or the worker has fewer idle sessions than its share.
+4. A worker first marks itself idle and then looks for work once more, so that no wake-up is lost.
+   It also polls, so only speed depends on the sockets.
 """
 
 from __future__ import annotations
@@ -25,13 +24,13 @@ from typing import Final
 import msgspec
 
 from windlass.engine.contract import Plan, Waiter, WakeUp
-from windlass.engine.wakeup import POLL_FLOOR_MS, OfThisProcess, await_readable, new_nudge
+from windlass.engine.wakeup import POLL_FLOOR_MS, PerProcess, await_readable, new_nudge
 
 _LONGEST_SOCKET_PATH: Final = 100
-#: How often a wake-up is passed on before the poll floor has to find the job.
+#: How often a wake-up is forwarded before polling has to find the job.
 _MOST_HOPS: Final = 4
 _MOST_BYTES: Final = 4096
-#: More plans of other workers are not remembered.
+#: The number of plans of other workers to remember.
 _MOST_PLANS: Final = 1000
 
 _encode = msgspec.json.Encoder().encode
@@ -39,7 +38,7 @@ _decode_plan = msgspec.json.Decoder(Plan).decode
 
 
 class Ready(msgspec.Struct, frozen=True, array_like=True):
-    """Where jobs became ready: in which line, and whether they must run alone."""
+    """A line in which jobs became ready, and whether they must run alone."""
 
     line: str
     suspects: bool = False
@@ -60,27 +59,27 @@ _decode_news = msgspec.json.Decoder(News).decode
 
 
 class Found(msgspec.Struct, frozen=True):
-    """What a look into the database found."""
+    """The result of a look into the database."""
 
     ready: frozenset[Plan]  # plans with something to claim
-    due_in_ms: int | None  # until the next thing is due
+    due_in_ms: int | None  # time until the next due job
 
 
 Look = Callable[[Iterable[Plan]], Found]
 
 
 class Wakeup:
-    """The waiting and waking of one engine object. With no folder, within this object only."""
+    """The wake-ups for work of one engine object. With no folder, within this object only."""
 
     def __init__(self, folder: Path | None) -> None:
-        self._here = OfThisProcess(lambda: _Sockets(folder))
+        self._here = PerProcess(lambda: _Sockets(folder))
 
     def wait(self, waiters: Sequence[Waiter], timeout_ms: int, look: Look) -> list[WakeUp]:
         here = self._here.get()
         woken = here.look(waiters, look)
         if not woken:
             until = time.monotonic() + timeout_ms / 1000
-            woken = here.hear(waiters, min(until, here.look_at) if waiters else until)
+            woken = here.receive(waiters, min(until, here.look_at) if waiters else until)
         here.waiting = set(waiters).difference(woken)
         here.show(waiter.plan for waiter in here.waiting)
         return [WakeUp(waiter.session) for waiter in woken]
@@ -89,7 +88,7 @@ class Wakeup:
         self._here.get().nudge.give()
 
     def wake(self, made_ready: Mapping[Ready, int]) -> None:
-        """Wake sessions that can take what a commit has made ready."""
+        """Wake sessions that can take the jobs that a commit has made ready."""
         news = [News(ready, number) for ready, number in made_ready.items() if number > 0]
         if news:
             self._here.get().send(news)
@@ -103,7 +102,7 @@ class _Sockets:
 
     def __init__(self, folder: Path | None) -> None:
         self.nudge = new_nudge()
-        self.waiting: set[Waiter] = set()  # what the last wait left waiting
+        self.waiting: set[Waiter] = set()  # the sessions that the last wait did not wake
         self.look_at = 0.0  # when to look next, by the monotonic clock
         self._is_alone = folder is None
         self._folder = folder if hasattr(socket, "AF_UNIX") else None
@@ -114,14 +113,14 @@ class _Sockets:
         self._sender: socket.socket | None = None
         self._plans: dict[str, Plan | None] = {}  # of other workers
         self._lock = threading.Lock()
-        self._shown: frozenset[Plan] = frozenset()  # under which sessions wait
-        self._kept: list[News] = []  # for an engine that is alone
+        self._shown: frozenset[Plan] = frozenset()  # plans of waiting sessions
+        self._kept: list[News] = []  # pending news, for an engine in memory
 
     # ------------------------------------------------------------------------------ the waiter
 
     def look(self, waiters: Sequence[Waiter], look: Look) -> list[Waiter]:
-        """Those for which there is work already. Sessions that begin to wait are looked for at
-        once, all of them at the poll floor and when something falls due."""
+        """Return the waiters that have work already. Sessions that begin to wait look at once, all
+        of them at the poll interval and when a job falls due."""
         now = time.monotonic()
         is_time = now >= self.look_at
         asking = [one for one in waiters if is_time or one not in self.waiting]
@@ -134,8 +133,8 @@ class _Sockets:
         self.look_at = min(now + floor_s if is_time else self.look_at, now + due_s)
         return [one for one in asking if one.plan in found.ready]
 
-    def hear(self, waiters: Sequence[Waiter], until: float) -> list[Waiter]:
-        """The waiters that news have come for until then; none on a nudge."""
+    def receive(self, waiters: Sequence[Waiter], until: float) -> list[Waiter]:
+        """Return the waiters that get news until then; none on a nudge."""
         own = {one.socket.fileno(): one.socket for one in self._own.values()}
         while True:
             news = self._take_kept()
@@ -174,7 +173,7 @@ class _Sockets:
         return kept
 
     def show(self, plans: Iterable[Plan]) -> None:
-        """Show under which plans sessions wait."""
+        """Mark the plans under which sessions wait as idle."""
         wanted = self._shown = frozenset(plans)
         if not wanted:
             self._take_kept()
@@ -187,7 +186,7 @@ class _Sockets:
             if own.is_idle != (plan in wanted):
                 own.is_idle = not own.is_idle
                 before, after = ("busy", "idle") if own.is_idle else ("idle", "busy")
-                with contextlib.suppress(FileNotFoundError):  # the folder was removed: polling
+                with contextlib.suppress(FileNotFoundError):  # the folder is gone: only polling
                     os.rename(self._path(f"{own.name}.{before}"), self._path(f"{own.name}.{after}"))
 
     def _bind(self, number: int, plan: Plan) -> _Own | None:
@@ -204,7 +203,7 @@ class _Sockets:
             file = os.open(self._folder / f"{name}.plan", os.O_WRONLY | os.O_CREAT, 0o600)
             with os.fdopen(file, "wb") as stream:
                 stream.write(_encode(plan))
-        except OSError:  # too long a path, no sockets or no right in this folder: polling remains
+        except OSError:  # a path too long, no sockets or no permission in this folder: only polling
             bound.close()
             for ending in ("busy", "plan"):
                 self._unlink(f"{name}.{ending}")
@@ -213,7 +212,7 @@ class _Sockets:
         return _Own(name, bound)
 
     def _sweep(self) -> None:
-        """Remove what killed processes left; a socket that lives accepts a connection."""
+        """Remove files of killed processes; a live socket accepts a connection."""
         assert self._folder is not None
         names = os.listdir(self._folder)
         for name in names:
@@ -234,14 +233,14 @@ class _Sockets:
                 probe.connect(self._path(name))
             except ConnectionRefusedError:
                 return True
-            except OSError:  # it was renamed or removed meanwhile
+            except OSError:  # it has been renamed or removed
                 return False
             return False
 
     # ------------------------------------------------------------------------------- the waker
 
     def send(self, news: Sequence[News]) -> None:
-        """Give each idle worker that can take some of it its share."""
+        """Send each idle worker that can take some of the jobs its share."""
         if self._is_alone:
             wanted = [one for one in news if any(map(one.is_for, self._shown))]
             with self._lock:
@@ -263,15 +262,15 @@ class _Sockets:
             return []
         try:
             names = [name for name in os.listdir(self._folder) if name.endswith(".idle")]
-        except OSError:  # no worker has waited yet, or the folder may not be read: they poll
+        except OSError:  # no worker has waited yet, or the folder may not be read: workers poll
             return []
         random.shuffle(names)
-        if len(self._plans) > _MOST_PLANS:  # most of them are of workers that have ended
+        if len(self._plans) > _MOST_PLANS:  # most belong to workers that have ended
             self._plans = {}
         return names
 
     def _may_take(self, name: str, news: News) -> bool:
-        """As far as is known here: a worker passes on what it cannot take."""
+        """Whether a worker may take the job, as far as known: a worker forwards what it cannot."""
         stem = name.removesuffix(".idle")
         if stem not in self._plans:
             assert self._folder is not None
@@ -295,7 +294,7 @@ class _Sockets:
             self._unlink(name.removesuffix("idle") + "plan")
             return False
         except OSError:
-            return True  # its buffer is full: it has been woken often enough
+            return True  # its buffer is full of wake-ups
         return True
 
     def _unlink(self, name: str) -> None:
@@ -303,7 +302,7 @@ class _Sockets:
             os.unlink(self._path(name))
 
     def _path(self, name: str) -> str:
-        """The path of a socket, through a descriptor of the folder where it would be too long."""
+        """The path of a socket, through a descriptor of the folder if it is too long."""
         assert self._folder is not None
         plain = str(self._folder / name)
         if len(os.fsencode(plain)) <= _LONGEST_SOCKET_PATH:

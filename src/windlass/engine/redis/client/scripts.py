@@ -1,15 +1,15 @@
-"""The Lua of this engine: one file for each operation in `lua/`, shared parts in `lua/lib/`.
+"""The Lua scripts of this engine: one file per operation in `lua/`, shared parts in `lua/lib/`.
 
-1. A file names its keys in its header (`-- KEYS: meta job`) and the parts it stands on
-   (`--@include records`). Every part is put in once, before what needs it.
-2. Whatever stands between `--@seldom f g` and `--@end` is made when `f` or `g` is first called: to
-   make a function takes time, all are made anew by every call, and most are not needed.
-3. Everything behind `--@nest` stands in a function of its own. A function that is made there copies
-   what it uses from outside; otherwise it would look up each name among all that are in use.
+1. A file lists its keys in its header (`-- KEYS: meta job`) and the parts that it needs
+   (`--@include records`). Every part is included once, before the code that needs it.
+2. Code between `--@seldom f g` and `--@end` is defined when `f` or `g` is first called. Defining a
+   function takes time, every call defines all of them again, and most are not needed.
+3. All code after `--@nest` is wrapped in its own function. A function that is defined there copies
+   the outer names that it uses; otherwise Lua would look up each name among all names in use.
 4. A script declares the keys of all its parts. In Lua they are `key.meta`, `key.job` and so on.
-5. `Script.prefix` is the unchanging head of a call in Redis's protocol, made once per partition.
-6. A server whose memory is full refuses scripts whose first write may need more of it, and lets all
-   others go on. Those that do not add anything (`--@adds`) can begin with a removal of nothing.
+5. `Script.prefixes` are the constant heads of a call in Redis's protocol, made once per partition.
+6. A server whose memory is full refuses scripts whose first write may need memory, and accepts all
+   others. A script that adds nothing (no `--@adds`) can start with a removal of nothing.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _COMMAND: Final = re.compile(rb"\b(?:p?call|write)\('([A-Z]+)'")
 _CONSTANTS: Final = re.compile(r"^local ([A-Z_]+(?:, [A-Z_]+)*) = (\d+(?:, \d+)*)$", re.MULTILINE)
 _WORD_OR_TEXT: Final = re.compile(r"'[^'\n]*'|\b[A-Z][A-Z_]+\b")
 _ADDS: Final = re.compile(r"^--@adds$", re.MULTILINE)
-#: A write that needs no memory and changes nothing: no such field is ever set.
+#: A write that needs no memory and changes nothing: this field is never set.
 _REMOVE_NOTHING: Final = "redis.call('HDEL', key.meta, 'nothing')"
 _NEST: Final = "--@nest\n"
 _INCLUDE: Final = re.compile(r"^--@include (\w+)$", re.MULTILINE)
@@ -37,7 +37,7 @@ _SELDOM: Final = re.compile(r"^--@seldom (.+?)$\n(.*?)^--@end$", re.MULTILINE | 
 
 
 class Script:
-    """One operation: its text as the server gets it, and the keys it declares."""
+    """One operation: its text as it is sent to the server, and the keys that it declares."""
 
     def __init__(self, name: str, read: Callable[[str], str]) -> None:
         parts = list(_parts(name, read, set()))
@@ -48,7 +48,7 @@ class Script:
         head = f"local key = {{{table}}}\n"
         self.text = f"{head}{body}".encode()
         self.sha = hashlib.sha1(self.text, usedforsecurity=False).hexdigest().encode()
-        #: The text for a server whose memory is full, where it may go on.
+        #: The text for a server whose memory is full, if that server may run it.
         self.text_when_full: bytes | None = None
         self.adds = any(map(_ADDS.search, parts))
         if "meta" in self.keys and not self.adds:
@@ -75,24 +75,24 @@ class Prefix:
         self._packed = pack_all(arguments)
 
     def command(self, arguments: Sequence[bytes]) -> bytes:
-        """The command in Redis's protocol."""
+        """Pack the command in Redis's protocol."""
         words = [b"*%d\r\n" % (self._number + len(arguments)), self._packed]
         for argument in arguments:
-            words += (b"$%d\r\n" % len(argument), argument, b"\r\n")  # long ones are copied once
+            words += (b"$%d\r\n" % len(argument), argument, b"\r\n")  # copies a long one only once
         return b"".join(words)
 
 
 class Prefixes(NamedTuple):
-    """The heads of the calls of a script in one partition."""
+    """The constant heads of the calls of a script in one partition."""
 
     by_digest: Prefix
-    whole: Prefix  # for a server that forgot it
-    when_full: tuple[bytes, ...] | None  # for one whose memory is full; seldom packed
+    whole: Prefix  # for a server that lost the script
+    when_full: tuple[bytes, ...] | None  # for a server whose memory is full; seldom packed
     adds: bool
 
 
 def pack(*arguments: bytes) -> bytes:
-    """A plain command in Redis's protocol."""
+    """Pack a plain command in Redis's protocol."""
     return Prefix(arguments).command(())
 
 
@@ -102,18 +102,18 @@ def load(name: str) -> Script:
 
 
 def names() -> list[str]:
-    """Every script that there is."""
+    """List all scripts."""
     found = (file.name for file in _LUA.iterdir())
     return sorted(name.removesuffix(".lua") for name in found if name.endswith(".lua"))
 
 
 def commands() -> list[bytes]:
-    """Every command that a script sends, for whoever has to be allowed it."""
+    """List every command that a script sends, to check the permissions of the Redis user."""
     return sorted({command for name in names() for command in _COMMAND.findall(load(name).text)})
 
 
 def pack_all(arguments: Sequence[bytes]) -> bytes:
-    """Words in Redis's protocol, one after the other."""
+    """Pack arguments in Redis's protocol, without the number of arguments."""
     return b"".join([b"$%d\r\n%b\r\n" % (len(argument), argument) for argument in arguments])
 
 
@@ -122,7 +122,7 @@ def _read(path: str) -> str:
 
 
 def _parts(path: str, read: Callable[[str], str], seen: set[str]) -> Iterator[str]:
-    """The text of a file after those of the parts that it stands on, each of them once."""
+    """The texts of the parts that a file includes, each of them once, then the file itself."""
     seen.add(path)
     text = read(path)
     for included in _INCLUDE.findall(text):
@@ -145,7 +145,7 @@ def _nested(parts: Sequence[str]) -> list[str]:
 
 
 def _deferred(part: str) -> str:
-    """Functions that are seldom called, made by the first call of one of them."""
+    """Define seldom used functions at the first call of one of them."""
     return _SELDOM.sub(lambda block: _defer(block[1].split(), block[2]), part)
 
 
@@ -168,8 +168,8 @@ def _without_comments(parts: Iterable[str]) -> str:
 
 
 def _inlined(text: str) -> str:
-    """Numbers in the place of their names. A function that uses a name from outside has to look it
-    up among all others when it is made, and all are made anew by every call."""
+    """Replace named constants by their numbers. A function that uses an outer name has to look it
+    up among all others when it is defined, and every call defines all functions again."""
     numbers: dict[str, str] = {}
     for names, values in _CONSTANTS.findall(text):
         numbers.update(zip(names.split(", "), values.split(", "), strict=True))

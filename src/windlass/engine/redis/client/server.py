@@ -1,14 +1,14 @@
-"""The one loop that outlasts the troubles of a server.
+"""The retry loop around every call to a Redis server.
 
-1. `Server.run` sends commands in Redis's protocol and gives their replies. Every failure that may
-   pass (a connection that breaks, a server that loads, fails over or is busy) is tried again until
-   the deadline; then the call fails as unavailable. All commands may be repeated. The deadline
-   moves on while bytes do: what is large may take long, and only a stand-still is a failure.
-2. A large call that was cut off twice on its way is made in halves, if it says how.
-3. A connection that was used before is given half of the time: it may have been cut on the way
-   without a word, and then the other half is left for a new one.
-4. A server whose memory is full is told again, in other words, what needs none of it.
-5. A connection that may still have a reply under way is closed, and never used again.
+1. `Server.run` sends commands in Redis's protocol and returns their replies. It retries transient
+   failures (a broken connection, a server that loads, fails over or is busy) until the deadline;
+   then the call fails as unavailable. All commands may be repeated. Every moved piece extends the
+   deadline: a large call may take long, and only a link that stands still fails.
+2. A large call that was cut off twice is split into halves, if it supports that.
+3. A pooled connection gets half of the time: the network may have dropped it silently, and the
+   other half is left for a new connection.
+4. A server whose memory is full is sent another form of scripts that need no memory.
+5. A connection that may still receive a reply is closed and never reused.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ from windlass.engine.redis.client.pool import (
     LEAST_S,
     PIECE,
     Link,
-    Patience,
+    TimeBudget,
     allow,
-    last_words,
     own_pool,
     pool_of,
     read,
+    read_final_error,
     send,
 )
 from windlass.engine.redis.client.scripts import Prefix, Prefixes, pack
@@ -41,36 +41,37 @@ from windlass.errors import EngineError, EngineUnavailable, PayloadTooLarge
 
 _FIRST_PAUSE_S: Final = 0.01
 _MOST_PAUSE_S: Final = 0.25
-#: Replies that may be different in a moment, and what helps if they never are.
-_PASSING: Final[dict[type[Exception], str]] = {
+#: Transient error replies, and the advice if they persist.
+_TRANSIENT: Final[dict[type[Exception], str]] = {
     redis.exceptions.ReadOnlyError: "Give the address of the primary, or make this server one.",
     redis.exceptions.BusyLoadingError: "Wait until it has read its data.",
-    redis.exceptions.MasterDownError: "Wait until it has found its primary, or name that one.",
+    redis.exceptions.MasterDownError: "Wait until it has found its primary, or give its address.",
     redis.exceptions.ClusterDownError: "Wait until the cluster has a new owner for these slots.",
     redis.exceptions.TryAgainError: "Wait until the slot has moved.",
     redis.exceptions.OutOfMemoryError: "Its memory is full: raise maxmemory, or remove jobs.",
-    redis.exceptions.AuthenticationError: "It forgets logins: see what is wrong with its users.",
-    redis.exceptions.NoScriptError: "It forgets scripts at once: find out who flushes them.",
+    redis.exceptions.AuthenticationError: "It drops logins: check its users and its ACL.",
+    redis.exceptions.NoScriptError: "It loses scripts at once: find the client that flushes them.",
 }
-#: The same for replies that the driver has no class for, by their first word.
-_PASSING_WORDS: Final = {
-    "BUSY": "Somebody's script runs for long: wait for it, or end it with SCRIPT KILL.",
+#: The same for replies without a class in the driver, by their first word.
+_TRANSIENT_CODES: Final = {
+    "BUSY": "Another client's script has run for long: wait for it, or end it with SCRIPT KILL.",
     "NOREPLICAS": "Too few replicas follow it: wait for them, or lower min-replicas-to-write.",
-    "MISCONF": "It cannot write to its disk: mend that; its log says what is wrong.",
+    "MISCONF": "It cannot write to its disk: fix the disk; its log shows the error.",
 }
-#: A server writes first to whom it had nothing to write before: so whoever waits hears of a job
-#: before the one who enqueued it hears of that, and need not wait until that one has gone on. The
-#: answer to this is the earlier thing. In a hurry there is no time for it.
-_GREETING: Final = pack(b"TIME")
+#: Sent before a call that may wake a waiter. Redis first writes to clients that have no pending
+#: output. With the reply to this command pending, the waiting worker receives its job before the
+#: producer receives its reply, and does not have to wait for the producer. A busy connection skips
+#: this.
+_PREAMBLE: Final = pack(b"TIME")
 _UNREACHED: Final = "Check that it runs and can be reached from here."
 
 Reply = Any
 
 
 class Call(msgspec.Struct, frozen=True):
-    """A command. That of a script names it by its digest, and can be made again of what is beside
-    it: the text goes along only when the server asks for it. `halves`, if it is large and has
-    several items, makes two calls of it, and `join` one reply of theirs."""
+    """A command. A script is named by its digest; its text is sent only when the server asks for
+    it. `halves`, for a large call with several items, splits it into two calls, and `join` combines
+    their replies."""
 
     command: bytes
     prefixes: Prefixes | None = None
@@ -83,11 +84,11 @@ _command_of: Final = attrgetter("command")
 
 
 class Server:
-    """One server, as one engine object sees it."""
+    """One server, as one engine object uses it."""
 
     def __init__(self, address: Address, options: EngineOptions) -> None:
         self.address = address
-        self.has_forgotten = False  # a script: so it was restarted, or is another server
+        self.has_forgotten = False  # the server lost its scripts: restarted, or another server
         self.timeout_s = options.timeout_ms / 1000
         if options.has_own_connections:
             self._pool = own_pool(address)
@@ -99,56 +100,56 @@ class Server:
         return f"redis {self.address.with_namespace}"
 
     def deadline(self) -> float:
-        """Of a call that begins now."""
+        """The deadline of a call that begins now."""
         return time.monotonic() + self.timeout_s
 
     def ask(self, commands: Sequence[bytes], deadline: float) -> list[Reply]:
-        """The replies to plain commands."""
+        """Run plain commands and return their replies."""
         return self.run(list(map(Call, commands)), deadline)
 
     def connect(self, timeout_s: float) -> Link:
-        """A connection that belongs to the caller."""
+        """Open a connection that belongs to the caller."""
         return self._pool.connect(timeout_s)
 
     def close(self) -> None:
-        """Let go of the connections that are not in use; the next call opens new ones."""
+        """Close idle connections; the next call opens new ones."""
         self._pool.close()
 
-    # ------------------------------------------------------------------------------- the loop
+    # ------------------------------------------------------------------------------- the retry loop
 
     def run(self, calls: Sequence[Call], deadline: float) -> list[Reply]:
-        """The replies to all calls, which go to the server together."""
+        """Send all calls to the server together and return their replies."""
         commands = list(map(_command_of, calls))
         replies: dict[int, Reply] = {}
-        pause_s = 0.0  # most connections break while nobody uses them
+        pause_s = 0.0  # most connections break while they are idle
         cause: Exception | None = None
-        troubles = 0
-        in_vain: list[Exception] = []
+        failures = 0
+        no_effect: list[Exception] = []
         left = list(range(len(commands)))
-        patience = Patience(self._pool, deadline, self.timeout_s)
-        # By somebody who waits for a job. Of what adds anything only `open` adds none.
+        budget = TimeBudget(self._pool, deadline, self.timeout_s)
+        # Of the scripts that add something, only `open` adds no job and wakes no waiter.
         prefixes = calls[0].prefixes if len(calls) == 1 else None
-        may_be_heard = prefixes is not None and prefixes.adds
+        may_wake = prefixes is not None and prefixes.adds
         while True:
-            trouble = self._attempt(commands, left, replies, patience, in_vain, may_be_heard)
-            if trouble is None:
+            failure = self._attempt(commands, left, replies, budget, no_effect, may_wake)
+            if failure is None:
                 return list(map(replies.__getitem__, range(len(commands))))
-            troubles += 1
+            failures += 1
             left = [number for number in left if number not in replies]
-            is_forgotten = isinstance(trouble, redis.exceptions.NoScriptError)
-            if is_forgotten and _tell_whole(commands, calls, left):
+            is_forgotten = isinstance(failure, redis.exceptions.NoScriptError)
+            if is_forgotten and _send_full_scripts(commands, calls, left):
                 self.has_forgotten = True
                 continue
-            is_full = isinstance(trouble, redis.exceptions.OutOfMemoryError)
-            if is_full and _insist(commands, calls, left):
+            is_full = isinstance(failure, redis.exceptions.OutOfMemoryError)
+            if is_full and _send_when_full(commands, calls, left):
                 continue
-            if cause is None or not isinstance(trouble, redis.exceptions.TimeoutError):
-                cause = trouble  # the last try may only have had too little time
-            if time.monotonic() + pause_s >= patience.ends_at:
-                began_at = max(deadline - self.timeout_s, patience.moved_at)
-                raise self._unavailable(cause, began_at, len(in_vain) == troubles) from cause
-            if troubles > 1 and _advice(trouble) is None and _may_halve(calls, left):
-                self._run_in_halves(calls, left, replies, patience.ends_at)
+            if cause is None or not isinstance(failure, redis.exceptions.TimeoutError):
+                cause = failure  # the last attempt may only have had too little time
+            if time.monotonic() + pause_s >= budget.ends_at:
+                began_at = max(deadline - self.timeout_s, budget.moved_at)
+                raise self._unavailable(cause, began_at, len(no_effect) == failures) from cause
+            if failures > 1 and _advice(failure) is None and _may_halve(calls, left):
+                self._run_in_halves(calls, left, replies, budget.ends_at)
                 return list(map(replies.__getitem__, range(len(commands))))
             time.sleep(pause_s * random.uniform(0.5, 1.0))
             pause_s = min(pause_s * 2 or _FIRST_PAUSE_S, _MOST_PAUSE_S)
@@ -156,7 +157,7 @@ class Server:
     def _run_in_halves(
         self, calls: Sequence[Call], left: Sequence[int], replies: dict[int, Reply], deadline: float
     ) -> None:
-        """One after the other. Each that is answered shows that the server is there."""
+        """Run the halves of each call in turn. Each reply shows that the server is alive."""
         for number in left:
             call = calls[number]
             parts = (call,) if call.halves is None else call.halves()
@@ -165,7 +166,7 @@ class Server:
                 try:
                     answers += self.run([part], deadline)
                 except EngineUnavailable as error:
-                    error.unsent = False  # the whole was sent before
+                    error.unsent = False  # the whole call was sent before
                     raise
                 deadline = self.deadline()
             replies[number] = answers[0] if len(answers) == 1 else call.join(*answers)
@@ -175,24 +176,25 @@ class Server:
         commands: list[bytes],
         left: list[int],
         replies: dict[int, Reply],
-        patience: Patience,
-        in_vain: list[Exception],
-        may_be_heard: bool,
+        budget: TimeBudget,
+        no_effect: list[Exception],
+        may_wake: bool,
     ) -> Exception | None:
-        """Send what has no reply yet; the trouble that may pass, or None when all is answered.
-        Trouble by which nothing was done is noted: nothing was sent, or the one call refused."""
+        """Send the calls without a reply. Return a transient failure, or None when all replies have
+        come. `no_effect` collects failures without effect: nothing was sent, or the server refused
+        the only call."""
         pool = self._pool
         kept: Link | None = None
-        patience.begin()
+        budget.begin()
         began_at = time.monotonic()
         try:
-            link = pool.begin_turn(patience.ends_at - began_at)
+            link = pool.acquire(budget.ends_at - began_at)
         except TimeoutError as error:
-            in_vain.append(error)
+            no_effect.append(error)
             return error
         if pool.moved_at > began_at:
-            patience.extend()  # it has waited for calls that moved
-        deadline = patience.ends_at
+            budget.extend()  # the calls that it waited for have moved bytes
+        deadline = budget.ends_at
         try:
             if link is not None:
                 deadline = min(deadline, time.monotonic() + self.timeout_s / 2)
@@ -200,30 +202,30 @@ class Server:
                 link = pool.connect(min(self.timeout_s / 2, deadline - time.monotonic()))
             allowed_s = max(deadline - time.monotonic(), LEAST_S)
             sent = commands if len(left) == len(commands) else [commands[at] for at in left]
-            if may_be_heard and link.has_rested and len(sent[0]) < PIECE - len(_GREETING):
-                send(link, [_GREETING + sent[0]], allowed_s, patience)
-                read(link, patience)
+            if may_wake and link.was_idle and len(sent[0]) < PIECE - len(_PREAMBLE):
+                send(link, [_PREAMBLE + sent[0]], allowed_s, budget)
+                read(link, budget)
             else:
-                send(link, sent, allowed_s, patience)
-            trouble = self._read(link, left, replies, deadline, allowed_s, patience)
-            if trouble is not None and len(commands) == 1:
-                in_vain.append(trouble)
-            if trouble is None or isinstance(trouble, redis.exceptions.NoScriptError):
-                kept, link = link, None  # otherwise a new one may lead to another server
+                send(link, sent, allowed_s, budget)
+            failure = self._read(link, left, replies, deadline, allowed_s, budget)
+            if failure is not None and len(commands) == 1:
+                no_effect.append(failure)
+            if failure is None or isinstance(failure, redis.exceptions.NoScriptError):
+                kept, link = link, None  # after other errors, reconnect: perhaps to another server
         except (redis.exceptions.RedisError, OSError) as error:
-            pool.close()  # the others have most likely broken with this one
+            pool.close()  # the other connections have most likely broken as well
             if link is None:
-                in_vain.append(error)
+                no_effect.append(error)
             elif isinstance(error, redis.exceptions.ConnectionError):
-                error = last_words(link, patience) or error
-            return self._passing_or_raise(error)
+                error = read_final_error(link, budget) or error
+            return self._transient_or_raise(error)
         finally:
             try:
                 if link is not None:
-                    link.disconnect()  # a reply may be under way, which nobody else must get
+                    link.disconnect()  # another caller must not get a late reply
             finally:
-                pool.end_turn(kept)
-        return trouble
+                pool.release(kept)
+        return failure
 
     def _read(
         self,
@@ -232,26 +234,26 @@ class Server:
         replies: dict[int, Reply],
         deadline: float,
         allowed_s: float,
-        patience: Patience,
+        budget: TimeBudget,
     ) -> Exception | None:
-        trouble: Exception | None = None
+        failure: Exception | None = None
         for number in left:
-            left_s = max(deadline, patience.moved_at + allowed_s) - time.monotonic()
+            left_s = max(deadline, budget.moved_at + allowed_s) - time.monotonic()
             if left_s < 0.9 * allowed_s:  # replies came, but slowly
                 allow(link, left_s)
-            reply = read(link, patience)
+            reply = read(link, budget)
             if isinstance(reply, redis.exceptions.RedisError):
-                trouble = self._passing_or_raise(reply)
+                failure = self._transient_or_raise(reply)
             else:
                 replies[number] = reply
-        return trouble
+        return failure
 
-    # ------------------------------------------------------------------------------- troubles
+    # ------------------------------------------------------------------------------- errors
 
-    def _passing_or_raise(self, error: Exception) -> Exception:
-        """The error itself if it may pass; otherwise it is raised in our words."""
+    def _transient_or_raise(self, error: Exception) -> Exception:
+        """Return a transient error; raise any other as an error of windlass."""
         text = str(error)
-        # Before it is known who asks, long commands are refused in words of their own.
+        # Before the login, Redis refuses long commands with another message.
         is_unknown = "unauthenticated" in text
         if is_unknown or isinstance(error, redis.exceptions.AuthenticationError):
             if self.address.password is None:
@@ -260,7 +262,7 @@ class Server:
                     "is none in the url. Write redis://:PASSWORD@HOST, or redis://USER:PASSWORD@HOST.",
                     location=self.location,
                 ) from error
-            # Where nobody has logged in, that passes: a new connection does.
+            # A connection that has not logged in yet is transient: a new one logs in.
             if not is_unknown and "required" not in text.lower():
                 raise EngineError(
                     f"The Redis server at {self.address} refused the login ({text}). "
@@ -280,8 +282,8 @@ class Server:
             )
         if "certificate verify failed" in text.lower():
             raise EngineError(
-                f"The certificate of the Redis server at {self.address} is not to be trusted "
-                f"({text}). Use the name that is in it, or name who signed it with ?ca_file=.",
+                f"The certificate of the Redis server at {self.address} is not trusted "
+                f"({text}). Use the host name of the certificate, or give its CA with ?ca_file=.",
                 location=self.location,
             ) from error
         if "invalid bulk length" in text:
@@ -315,8 +317,8 @@ def _may_halve(calls: Sequence[Call], left: Sequence[int]) -> bool:
     return any(calls[number].halves is not None for number in left)
 
 
-def _tell_whole(commands: list[bytes], calls: Sequence[Call], left: Sequence[int]) -> bool:
-    """Let the texts of scripts go along; whether there are any."""
+def _send_full_scripts(commands: list[bytes], calls: Sequence[Call], left: Sequence[int]) -> bool:
+    """Replace digests by the full text of scripts; return whether any call has a script."""
     found = False
     for number in left:
         call = calls[number]
@@ -326,8 +328,8 @@ def _tell_whole(commands: list[bytes], calls: Sequence[Call], left: Sequence[int
     return found
 
 
-def _insist(commands: list[bytes], calls: Sequence[Call], left: Sequence[int]) -> bool:
-    """Let those calls go on that a full server need not refuse; whether there is a new one."""
+def _send_when_full(commands: list[bytes], calls: Sequence[Call], left: Sequence[int]) -> bool:
+    """Use the form of scripts that a full server accepts; return whether any command changed."""
     found = False
     for number in left:
         call = calls[number]
@@ -339,14 +341,15 @@ def _insist(commands: list[bytes], calls: Sequence[Call], left: Sequence[int]) -
 
 
 def _advice(error: Exception) -> str | None:
-    """What helps against a reply that may pass; None for any other error."""
-    for kind, advice in _PASSING.items():
+    """The advice for a transient error; None for any other error."""
+    for kind, advice in _TRANSIENT.items():
         if isinstance(error, kind):
             return advice
-    return _PASSING_WORDS.get(str(error).partition(" ")[0])
+    return _TRANSIENT_CODES.get(str(error).partition(" ")[0])
 
 
 def _speaks_no_tls(error: Exception) -> bool:
-    """Perhaps: a server that takes our greeting for a command waits for its end, or answers it."""
+    """Guess. A server without TLS takes the handshake for a command: it waits for its end, or
+    answers it."""
     text = str(error).lower()
     return "timeout connecting" in text or "wrong version number" in text

@@ -1,5 +1,5 @@
--- Offer at once jobs of these tasks that were held because no worker knew them.
--- ARGV: 1-3 clock, 4 at most so many, then tasks
+-- Make unroutable jobs of these tasks ready at once.
+-- ARGV: 1-3 clock, 4 limit, then tasks
 -- Returns: how many
 --@include moves
 

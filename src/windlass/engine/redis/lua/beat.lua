@@ -1,8 +1,8 @@
--- Signs of life. Claims under nonces that their child does not know were lost on their way, and
--- nobody will ever finish them: they are given back.
--- ARGV: 1-3 clock, then for each beat: session, newest, what it says of itself ('' = nothing),
+-- Heartbeats. Claims under nonces that their child does not know were lost on their way, and no
+-- child will ever finish them: they are released.
+-- ARGV: 1-3 clock, then for each heartbeat: session, newest, info ('' = nothing),
 --       number of nonces (-1 = none were listed), nonces
--- Returns: for each beat {alive, ids whose cancellation was requested}
+-- Returns: for each heartbeat {alive, ids whose cancellation was requested}
 --@include sessions
 
 local function give_back_unknown(session, newest, known)
@@ -25,7 +25,7 @@ local function give_back_unknown(session, newest, known)
       local age_ms = record and now_ms - record[STARTED_MS]
       if not record or record[STATE] ~= 'running' or held[number] ~= member_of('held', id, record) then
         drop(key.held, held[number])
-      elseif age_ms >= UNKNOWN_NONCE_MS or age_ms < 0 then  -- a start in the future: the clock went back
+      elseif age_ms >= UNKNOWN_NONCE_MS or age_ms < 0 then  -- in the future: the clock was set back
         move(id, record, 'release', { unstarted = true })
       end
     end

@@ -1,4 +1,4 @@
--- Cancel what waits, and ask what runs.
+-- Cancel waiting jobs, and request the cancellation of running ones.
 -- ARGV: 1-3 clock, then ids
 -- Returns: for each id "cancelled", "requested", "final" or "unknown"
 --@include cancelling

@@ -1,7 +1,7 @@
--- One bite of the comparison of indexes, counters and records.
+-- One batch of the comparison of indexes, counters and records.
 -- KEYS: keys key_expiry schedule schedule_names schedule_due
--- ARGV: 1-3 clock, 4 "counts" or the index to walk through, 5 how far it was walked through
--- Returns: {how far it is walked through now ("" = to the end), a sentence for each disagreement}
+-- ARGV: 1-3 clock, 4 "counts" or the index to walk, 5 cursor
+-- Returns: {next cursor ("" = at the end), a sentence for each disagreement}
 --@include indexes
 
 local reply = { '' }
@@ -85,8 +85,8 @@ local function check_set(id, record, name, member, is_expected)
   end
 end
 
--- Whoever holds a key by its state must be found by it; one that holds it to its start need not, if
--- it has come back and another was stored meanwhile.
+-- A key must point to a job that holds it by its state. A job that holds the key until its start is an
+-- exception, if it has come back and another job was stored in the meantime.
 local function check_unique(id, record)
   local ends_at, _, name = read_unique(record)
   local holds = ends_at ~= 'start' and HOLDING[ends_at][record[STATE]]
@@ -108,7 +108,7 @@ local function check_record(id, record)
     check_set(id, record, 'held', member_of('held', id, record), true)
     check_set(id, record, 'asked', record[SESSION] .. '\0' .. id, record[CANCEL_REQUESTED] == 1)
     if not call('ZSCORE', key.lease, record[SESSION]) then
-      say('Job %s runs for session %s, which is unknown: nobody will ever take it back.', id, record[SESSION])
+      say('Job %s runs for session %s, which is unknown: no worker will ever take it back.', id, record[SESSION])
     end
   end
   if (state == 'running') ~= (record[TOKEN] ~= '') then
@@ -154,7 +154,7 @@ local function check_schedule(name)
   end
 end
 
--- Entries that are not as their lines say, and lines that have none.
+-- Entries that do not match their lines, and lines without an entry.
 local function check_entry(entry)
   local mark = mark_of_entry(entry)
   if not mark or right_entry(mark) ~= entry then
@@ -174,10 +174,10 @@ local function check_lines(mark)
   reply[1] = #marks >= BITE and marks[#marks] or ''
 end
 
--- What is not listed by the id of a job.
+-- Indexes that are not keyed by the id of a job.
 local OTHERS = { lines = check_entry, lease = check_lease, schedule_names = check_schedule, schedule_due = check_schedule }
 
--- Everything that its record says must be listed; what is listed besides shows in the counts.
+-- Every index must list what follows from a record; additional entries show in the counts.
 local function walk(name, from)
   local members = call('ZRANGE', key[name], from, from + BITE - 1)
   for _, member in ipairs(members) do

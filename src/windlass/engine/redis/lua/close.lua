@@ -1,7 +1,7 @@
--- End a session whose process is gone. Who was under way is blamed; all others go back, a bounded
--- number at a time, and an interruption is counted for each. Or all are lost.
--- ARGV: 1-3 clock, 4 session, 5 event for those that were under way ("crash" or "suspect"), or "lose"
---       for all, 6 cause, then the ids of those that were under way
+-- End a session whose process is gone. Jobs under way are blamed; all others go back, a bounded number
+-- at a time, and an interruption is counted for each. With "lose", all jobs are lost.
+-- ARGV: 1-3 clock, 4 session, 5 event for jobs under way ("crash" or "suspect"), or "lose" for all,
+--       6 cause, then the ids of the jobs under way
 -- Returns: {how many were blamed, how many went back, whether there may be more}
 --@include sessions
 
@@ -21,7 +21,7 @@ for _, id in ipairs(ids) do
   if event == 'lose' then
     move(id, load(id), event, { cause = cause })
   else
-    move(id, load(id), 'release')  -- it may have ended unreported, and must not for ever
+    move(id, load(id), 'release')  -- counted: it may have ended unreported, again and again
   end
 end
 end_session(session, seen == CHUNK)

@@ -1,6 +1,6 @@
--- Remove dead or cancelled jobs, and free their idempotency keys: else their callers would be sent to
--- jobs that are no more.
--- ARGV: 1-3 clock, then for each job its id, and when it ended (-1 = whenever)
+-- Remove dead or cancelled jobs, and free their idempotency keys: otherwise the keys would point to
+-- removed jobs.
+-- ARGV: 1-3 clock, then for each job its id, and when it ended (-1 = at any time)
 -- Returns: for each job "done", "refused" or "unknown"
 --@include removing
 

@@ -1,10 +1,10 @@
--- How far jobs have come, and how those ended that have; never what they were called with. A caller that
--- waits for the others is noted in the same step, so that no end falls in between.
+-- The state of jobs and, for jobs that have ended, their end; never their payload. A caller that waits
+-- for the others is registered in the same step, so that no end is lost in between.
 -- KEYS: meta extra watch watch_until
--- ARGV: 1-3 clock, 4 a channel ("" = only look), 5 for how long it is noted in ms, then ids
+-- ARGV: 1-3 clock, 4 a channel ("" = only read), 5 lifetime of the registration in ms, then ids
 -- Returns: {now_ms, for each id nothing or {record, result, newest entry of the history}}
 --@include records
--- So many callers are told of one end; the first of more is forgotten.
+-- At most this many callers are notified of one end; with more, the first one is forgotten.
 local MOST_WATCHERS = 100
 
 local function read_end(id, record)

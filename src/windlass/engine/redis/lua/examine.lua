@@ -1,9 +1,9 @@
--- Look at a partition and change nothing: what was settled at its first use, and which of our
--- commands this user may not send: a script that meets one is cut off in the middle.
+-- Examine a partition and change nothing: its settings of the first use, and the commands that this
+-- user may not send. Redis aborts a script in the middle when it sends one of them.
 -- KEYS: meta job
 -- ARGV: 1 a channel that we publish to, then commands that take a key first
--- Returns: {format, partitions (-1 = not used yet), id of what is stored ('' = none yet), 1 if
---          rights could be asked for, then what is not allowed}
+-- Returns: {format, partitions (-1 = not used yet), id of the stored data ('' = none yet), 1 if
+--          permissions could be checked, then what is not allowed}
 local stored = redis.pcall('HMGET', key.meta, 'format', 'partitions', 'born')
 local reply = { tonumber(stored[1] or -1), tonumber(stored[2] or -1), stored[3] or '', 0 }
 if not redis.acl_check_cmd then

@@ -1,6 +1,6 @@
 -- A stretch of records below an id, newest first.
 -- KEYS: ids dead extra
--- ARGV: 1-3 clock, 4 "ids" or "dead", 5 below this id ("" = from the newest), 6 at most so many
+-- ARGV: 1-3 clock, 4 "ids" or "dead", 5 below this id ("" = from the newest), 6 limit
 -- Returns: {now_ms, id, record, progress, id, record, progress ...}
 --@include records
 
@@ -9,7 +9,7 @@ local ids = call('ZREVRANGEBYLEX', key[ARGV[4]], below, '(', 'LIMIT', 0, tonumbe
 fetch(ids)
 local reply = { now_ms }
 for _, id in ipairs(ids) do
-  local record = load(id)  -- an id that leads to no record has none here either
+  local record = load(id)  -- false for an id without a record
   local has_progress = record and record[HAS_PROGRESS] == 1
   reply[#reply + 1] = id
   reply[#reply + 1] = packed[id]

@@ -1,8 +1,8 @@
--- Change schedules, each only if it is as its caller saw it, and store the jobs of what was due.
+-- Change schedules, each only if it is as its caller saw it, and store the jobs of due occurrences.
 -- KEYS: schedule schedule_names schedule_due
 -- ARGV: 1-3 clock, then for each change its head, its record, its note, its body, and for each of its
 --       jobs the head, as in putting, and the body. A head is {name, expected revision, new revision,
---       due_ms (-1 = not to be looked at), whether there is a body, ids to cancel, number of jobs}.
+--       due_ms (-1 = never), whether there is a body, ids to cancel, number of jobs}.
 -- Returns: for each change 1 if it was made, now or by an earlier call, otherwise 0
 --@adds
 --@include putting
@@ -63,10 +63,10 @@ local function make(change)
   end
   for _, job in ipairs(change.jobs) do
     if not find_known(job[1]) then
-      store(job[1], job[2], '')  -- into a full queue too: nobody is there to try again
+      store(job[1], job[2], '')  -- into a full queue too: no caller could retry a refused job
     end
   end
-  flush()  -- the next change may take out what this one puts in
+  flush()  -- the next change may remove what this one adds
   return 1
 end
 

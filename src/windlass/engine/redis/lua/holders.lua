@@ -1,4 +1,4 @@
--- Who holds unique keys.
+-- The holders of unique keys.
 -- ARGV: 1-3 clock, then for each key its task and the key
 -- Returns: for each key the id of the job that holds it, or ""
 --@include unique

@@ -1,10 +1,10 @@
--- One bite of what live sessions say of themselves, of those whose name begins with a text. Sessions are
--- gone through by the end of their lease: one that beats meanwhile moves ahead and is seen again, and
--- one that is silent is not passed over.
+-- One batch of the info of live sessions whose name begins with a text. The walk follows the end of
+-- leases: a session with a heartbeat in between moves ahead and is seen again, and a silent one is not
+-- skipped.
 -- KEYS: lease sessions
--- ARGV: 1-3 clock, 4 the text, 5 the end of the lease and 6 the name of the session that was seen last
+-- ARGV: 1-3 clock, 4 the text, 5 the end of the lease and 6 the name of the last session seen
 --       ("0" and "" at the beginning)
--- Returns: {the same two for the next call ("" and "" = all was seen), session, info, session, info ...}
+-- Returns: {the same two for the next call ("" and "" = at the end), session, info, session, info ...}
 --@include constants
 --@include clock
 

@@ -1,11 +1,11 @@
--- Prepare a partition: give every key its sentinel, and settle what must never change. One that is
--- prepared is only read: a server whose memory is full lets nobody write, and may still be used. One of
--- another format or number of partitions stays as it is.
+-- Set up a partition: give every key its sentinel, and store the settings that must never change. A
+-- partition that is set up is only read: a server with full memory refuses writes, and may still be
+-- used. A partition of another format or number of partitions stays as it is.
 -- KEYS: meta job body extra ids ready due parked held asked keep dead lease sessions forget keys
 -- KEYS: key_expiry count total unique idle waiters watch watch_until schedule schedule_names schedule_due
 -- KEYS: lines
--- ARGV: 1 format, 2 number of partitions, 3 an id, by which what is stored from now on is known
---       again, then for each key the score of its sentinel ("" = a hash)
+-- ARGV: 1 format, 2 number of partitions, 3 an id, which identifies the data stored from now on,
+--       then for each key the score of its sentinel ("" = a hash)
 -- Returns: {stored format, stored number of partitions, stored id}
 --@adds
 local stored = redis.call('HMGET', key.meta, 'format', 'partitions', 'born')

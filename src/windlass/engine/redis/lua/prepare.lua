@@ -1,7 +1,7 @@
--- Before a claim over several partitions: make ready what is due, take back what is lost, and say how
--- many jobs of each queue of a plan there are to lease.
--- ARGV: 1-3 clock, 4 session, 5 how many at most are of interest, 6 a plan
--- Returns: {no verdicts, gone, next_in_ms or -1, suspects wait, nothing, for each queue how many}
+-- Before a claim over several partitions: promote due jobs, take back lost jobs, and count the jobs of
+-- each queue of a plan.
+-- ARGV: 1-3 clock, 4 session, 5 limit of each count, 6 a plan
+-- Returns: {no verdicts, gone, next_in_ms or -1, suspects wait, nothing, for each queue its count}
 --@include claiming
 
 local suspects, queues = read_plan(6)

@@ -1,15 +1,15 @@
--- Remove jobs of a queue that wait, one bounded bite: first who stands in line, then who waits for an
--- instant. Their idempotency keys are free then.
--- ARGV: 1-3 clock, 4 queue, 5 how many that wait for an instant were seen (-1 = the line comes first)
--- Returns: {how many were removed, what to begin with next (-2 = all was seen)}
+-- Remove waiting jobs of a queue, one bounded batch: first ready jobs, then jobs that wait for an
+-- instant. This frees their idempotency keys.
+-- ARGV: 1-3 clock, 4 queue, 5 how many jobs that wait for an instant were seen (-1 = ready jobs first)
+-- Returns: {number of removed jobs, value of 5 for the next call (-2 = at the end)}
 --@include line
 --@include removing
 
 local queue, seen = ARGV[4], tonumber(ARGV[5])
 local removed, dropped = 0, 0
 
--- Remove the jobs that members of an index lead to, if they are of this queue. Members that lead to none
--- are dropped.
+-- Remove the jobs that members of an index point to, if they are of this queue. Members that point to
+-- no job are dropped.
 local function clear(index, ids, members)
   fetch(ids)
   for number, id in ipairs(ids) do
@@ -41,7 +41,7 @@ end
 local function clear_lines()
   for _, suspects in ipairs({ '0', '1' }) do
     clear_line(suspects, queue)
-    local from, to = beside(suspects, queue)
+    local from, to = label_bounds(suspects, queue)
     for _, line in ipairs(lines_between(suspects, from, to)) do
       clear_line(suspects, line)
     end

@@ -1,6 +1,6 @@
 -- Store new jobs, each at most once.
 -- ARGV: 1-3 clock, then for each job its head and its body
--- Returns: for each job its id, or that of the job which has its key, then "created", "existing",
+-- Returns: for each job its id, or the id of the job that has its key, then "created", "existing",
 --          "conflict" or "full"
 --@adds
 --@include at_once

@@ -1,9 +1,9 @@
--- Store new jobs of which some have a unique key; their heads have four words more: the key, until
--- when it is held, for at least how long, and what to do while another job holds it. A put whose
--- call replaced another one is remembered, so that repeating the put changes nothing: the last one of a
--- job with the job, earlier ones for a while among the idempotency keys.
+-- Store new jobs, some with a unique key. Their heads have four more words: the key, until when it is
+-- held, for at least how long, and what to do while another job holds it. A put that replaced the call
+-- of a job is remembered, so that a repeat changes nothing: the last put of a job with the job, earlier
+-- ones for a while among the idempotency keys.
 -- ARGV: 1-3 clock, then for each job its head and its body
--- Returns: for each job its id, or that of the job which has its key, then "created", "existing",
+-- Returns: for each job its id, or the id of the job that has its key, then "created", "existing",
 --          "conflict", "replaced", "duplicate" or "full"
 --@adds
 --@include putting
@@ -25,7 +25,7 @@ local function remember_replaced(id, new_id)
   end
 end
 
--- The job that took over the call of a put, and may have that of a later one by now.
+-- The job that took over the call of a put. It may have the call of a later put by now.
 local function find_replaced(id)
   local holder = call('HGET', key.extra, 'w:' .. id)
   if holder then
@@ -35,14 +35,14 @@ local function find_replaced(id)
   return entry and entry[1]
 end
 
--- A job that waits takes over the call of another put, and stays in line if it stays ready.
+-- A waiting job takes over the call of another put, and stays in line if it stays ready.
 local function replace(id, record, head, body)
   local was_ready, was_in = record[STATE] == 'ready', base_of(record[QUEUE])
   local due_ms = due_ms_of(head)
   local is_ready = due_ms <= now_ms
   leave(id, record)
   count(record[QUEUE], record[STATE], -1)
-  begin_anew(id, record)
+  reset_budgets(id, record)
   record[SUSPECT], record[HOLD], record[STATE] = 0, 'none', is_ready and 'ready' or 'scheduled'
   record[QUEUE], record[PRIORITY], record[EXPIRES_MS] = head[3], head[4], expires_ms(head)
   record[DUE_MS], record[UNIQUE] = is_ready and -1 or due_ms, unique_text(head)
@@ -62,8 +62,8 @@ local function replace(id, record, head, body)
   remember_replaced(id, head[1])
 end
 
--- Who stands in the way of a job. One that waits and can only expire is cancelled first: it would
--- swallow the call that it stands in the way of.
+-- The job that holds the key of a new one. A waiting holder that can only expire is cancelled first:
+-- otherwise the new call would be lost with it.
 local function find_obstacle(task, name)
   local id, record = find_holder(task, name)
   if not id or not QUEUED[record[STATE]] or record[EXPIRES_MS] < 0 or record[EXPIRES_MS] > now_ms then
@@ -76,14 +76,14 @@ local function find_obstacle(task, name)
   return find_holder(task, name)
 end
 
--- The answer to a job whose unique key is held, or which has replaced another before.
+-- The reply for a job whose unique key is held, or that has replaced another before.
 local function meet(head, body)
   local on_conflict = head[14]
   local replaced = on_conflict == 'replace' and find_replaced(head[1])
   if replaced then
     return replaced, 'replaced'
   end
-  flush()  -- what this call stored may be in the way, and be moved
+  flush()  -- a job that this call stored may hold the key, and be moved
   local id, record = find_obstacle(head[2], head[11])
   if not id then
     return nil

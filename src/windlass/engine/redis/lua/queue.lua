@@ -1,16 +1,16 @@
--- The settings of queues, changed or only read.
--- ARGV: 1-3 clock, 4 queue ("" = change nothing), then what is empty where it stays as it is:
---       5 paused ("1" or "0"), 6 period of ageing in ms (0 = none), 7 how many may wait (0 = any
---       number), and 8 how many of them in this partition
--- Returns: if nothing is changed, the settings of all queues that have others than the usual ones, packed
+-- Change or read the settings of queues.
+-- ARGV: 1-3 clock, 4 queue ("" = change nothing), then settings, empty to keep the stored value:
+--       5 paused ("1" or "0"), 6 period of ageing in ms (0 = none), 7 how many may wait (0 = no
+--       limit), and 8 how many of them in this partition
+-- Returns: if nothing is changed, the settings of all queues other than the default, packed
 --          ("" = none)
 --@include line
 
--- The lines of a queue that have something ready, with their mark of suspects.
+-- The lines of a queue with ready jobs, with their mark of suspects.
 local function marks_of(name)
   local marks = {}
   for _, suspects in ipairs({ '0', '1' }) do
-    local from, to = beside(suspects, name)
+    local from, to = label_bounds(suspects, name)
     for _, line in ipairs({ name, unpack(lines_between(suspects, from, to)) }) do
       marks[#marks + 1] = suspects .. line
     end
@@ -18,7 +18,7 @@ local function marks_of(name)
   return marks
 end
 
--- The entries of these lines in `lines`, as the settings are now.
+-- The entries of these lines in `lines`, with the current settings.
 local function entries_of(marks)
   local entries = {}
   for _, mark in ipairs(marks) do
@@ -46,7 +46,7 @@ if queue ~= '' then
     take_age(queue)
     own[QUEUE_AGEING_MS], own[QUEUE_SINCE_MS] = tonumber(ageing_ms), now_ms
     if own[QUEUE_AGEING_MS] > 0 then
-      own[QUEUE_SINCE_MS] = now_ms - now_ms % own[QUEUE_AGEING_MS]  -- as all that age like it
+      own[QUEUE_SINCE_MS] = now_ms - now_ms % own[QUEUE_AGEING_MS]  -- in phase with its group
     end
   end
   if ARGV[7] ~= '' then

@@ -1,6 +1,6 @@
--- Give back, uncharged, what a session holds under a nonce, and use the nonce up.
+-- Release, uncharged, the jobs that a session holds under a nonce, and use up the nonce.
 -- ARGV: 1-3 clock, 4 session, 5 nonce
--- Returns: how many jobs were given back
+-- Returns: number of released jobs
 --@include sessions
 
 local session, nonce = ARGV[4], ARGV[5]

@@ -1,17 +1,17 @@
--- One bite of a repair: make indexes and counters say what the records say. Each bite is true at one
--- instant, so workers may go on meanwhile.
+-- One batch of a repair: make indexes and counters follow from the records. Each batch is one instant,
+-- so that workers may keep running.
 -- KEYS: keys key_expiry schedule schedule_names schedule_due
--- ARGV: 1-3 clock, 4 what to walk through, 5 how far it was walked through ("0" = begin), 6 "1" to change
---       what is wrong, "0" only to tell
--- Returns: {how far it is walked through now ("" = to the end), for each thing that is wrong "1" or "0",
---          whether it can be repaired, and a sentence}
+-- ARGV: 1-3 clock, 4 what to walk, 5 cursor ("0" = begin), 6 "1" to fix what is wrong, "0" only to
+--       report
+-- Returns: {next cursor ("" = at the end), for each fault "1" or "0", whether it can be fixed, and a
+--          sentence}
 --@adds
 --@include indexes
 
 local walk, far, is_changing = ARGV[4], ARGV[5], ARGV[6] == '1'
 local reply = { '' }
 
--- Say what is wrong; whether it is to be changed now.
+-- Report a fault; return whether to fix it now.
 local function fix(sentence, ...)
   reply[#reply + 1] = '1'
   reply[#reply + 1] = string.format(sentence, ...)
@@ -23,7 +23,7 @@ local function leave_as_it_is(sentence, ...)
   reply[#reply + 1] = string.format(sentence, ...)
 end
 
--- Walk through the fields of a hash that has no order, in bites.
+-- Walk the fields of a hash, which has no order, in batches.
 local function scan(name, number, visit)
   local found = call('HSCAN', name, far, 'COUNT', number)
   for at = 1, #found[2], 2 do
@@ -34,7 +34,7 @@ local function scan(name, number, visit)
   reply[1] = found[1] ~= '0' and found[1] or ''
 end
 
--- Walk through a sorted set by rank; `visit` says whether a member was taken out.
+-- Walk a sorted set by rank; `visit` returns whether it removed a member.
 local function pass(name, visit)
   local from = tonumber(far)
   local found, removed = call('ZRANGE', name, from, from + BITE - 1, 'WITHSCORES'), 0
@@ -63,7 +63,7 @@ function WALKS.sentinels()
   end
 end
 
--- When the purge should visit a job that has ended.
+-- The instant at which the purge should visit a job that has ended.
 local function keep_ms(record)
   if record[RESULT_MS] >= 0 then
     return record[RESULT_MS]
@@ -89,7 +89,7 @@ local function list_in(name, id, record)
   end
 end
 
--- A job that runs for a session without a lease would never be taken back.
+-- No worker would ever take back a job that runs for a session without a lease.
 local function lease_to(id, session)
   if not call('ZSCORE', key.lease, session)
       and fix('Job %s runs for session %s, which is unknown: the session gets a lease, and beats or loses the job.', id, session) then
@@ -105,7 +105,7 @@ local function repair_unique(id, record)
   end
   local holder = find_holder(record[TASK], name)
   if holder == id then
-    return  -- hidden by an entry that leads nowhere, which is removed on its own
+    return  -- hidden by an entry that points to no job, which is removed separately
   elseif holder then
     leave_as_it_is('Job %s and job %s both hold the unique key %s.', id, holder, name)
   elseif fix('Job %s holds the unique key %s, but that does not lead to it: it leads to it.', id, name) then
@@ -124,7 +124,7 @@ local function repair_record(id, record)
     repair_unique(id, record)
   end
   local last = math.max(record[PLACE], record[ROW])
-  if last > sequence and fix('Job %s has a place or row beyond the sequence: that goes on behind it.', id) then
+  if last > sequence and fix('Job %s has a place or row beyond the sequence: the sequence continues after it.', id) then
     sequence = last
   end
   if waits(record) ~= (record[DUE_MS] >= 0) then
@@ -153,14 +153,14 @@ function WALKS.job()
   end)
 end
 
--- Take out of an index what does not belong there.
+-- Remove entries from an index that do not belong there.
 local function clean(name)
   pass(key[name], function(member, score)
     local id = ID_OF[name](member)
     local record = load(id)
     local is_right = record and MEMBER_OF[name](id, record) == member
     if is_right and name == 'due' and tonumber(score) ~= record[DUE_MS] and record[DUE_MS] >= 0 then
-      if fix('Job %s is due at %.0f, but listed for %s: that is set right.', id, record[DUE_MS], score) then
+      if fix('Job %s is due at %.0f, but listed for %s: corrected.', id, record[DUE_MS], score) then
         write('ZADD', key.due, text_of(record[DUE_MS]), member)
       end
     elseif not is_right and fix('%s lists job %s, which %s: the entry is removed.', name, id,
@@ -215,7 +215,7 @@ function WALKS.ready_lines()
   reply[1] = #marks >= BITE and marks[#marks] or ''
 end
 
--- Bodies may be large, and are looked at only if there are more than jobs.
+-- Bodies may be large, so they are read only if there are more bodies than jobs.
 function WALKS.body()
   if call('HLEN', key.body) <= call('HLEN', key.job) then
     return
@@ -254,7 +254,7 @@ function WALKS.lease()
   end)
 end
 
--- Schedules: those that are stored as a whole are listed; remains of others are removed.
+-- Schedules: complete ones are listed; remains of others are removed.
 function WALKS.schedule()
   scan(key.schedule, BITE / 2, function(field)
     local name = sub(field, 3)
@@ -272,7 +272,7 @@ function WALKS.schedule()
     end
     local due_ms, score = cmsgpack.unpack(parts[1])[2], call('ZSCORE', key.schedule_due, name)
     if tonumber(score or -1) ~= due_ms
-        and fix('Schedule %s is due at %.0f, but listed for %s: that is set right.', name, due_ms, score or 'never') then
+        and fix('Schedule %s is due at %.0f, but listed for %s: corrected.', name, due_ms, score or 'never') then
       if due_ms >= 0 then
         call('ZADD', key.schedule_due, text_of(due_ms), name)
       else
@@ -300,14 +300,14 @@ function WALKS.schedule_due()
   remove_unknown_names('schedule_due')
 end
 
--- Settings of queues, and how many there are.
+-- Settings of queues, and their number.
 function WALKS.settings()
   local number, fields = 0, call('HGETALL', key.meta)
   for at = 1, #fields, 2 do
     number = number + (sub(fields[at], 1, 2) == 'q:' and 1 or 0)
   end
   if number ~= tonumber(has_settings or 0)
-      and fix('%d queues have settings, but %d are counted: they are counted anew.', number, tonumber(has_settings or 0)) then
+      and fix('%d queues have settings, but %d are counted: they are recounted.', number, tonumber(has_settings or 0)) then
     if number > 0 then
       call('HSET', key.meta, 'queues', number)
     else
@@ -316,9 +316,9 @@ function WALKS.settings()
   end
 end
 
--- Counters: records are counted in the order of their ids, in bites, into fields of `meta`. What happens
--- meanwhile to those that were counted is counted there too, by every call: see `note_recounted`. So at
--- the end both are of one instant.
+-- Counters: records are counted in the order of their ids, in batches, into fields of `meta`. Every call
+-- that changes a record which was already counted also changes these fields: see `note_recounted`. So
+-- all counts are of one instant at the end.
 local function forget_recount()
   local fields, old = call('HGETALL', key.meta), { 'recounted', 'recounted_ms' }
   for at = 1, #fields, 2 do
@@ -348,7 +348,7 @@ local function compare_counters()
     local counted = call('HGET', key.count, field)
     local line, state = string.match(field, '^(.*)%z(.*)$')
     if tonumber(counted or 0) ~= number
-        and fix('Line %s counts %s jobs as %s, but there are %d: that is set right.', line or field, counted or 0, state or '', number) then
+        and fix('Line %s counts %s jobs as %s, but there are %d: corrected.', line or field, counted or 0, state or '', number) then
       if number > 0 then
         call('HSET', key.count, field, text_of(number))
       else

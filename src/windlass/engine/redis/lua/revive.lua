@@ -1,10 +1,10 @@
 -- Make dead or cancelled jobs ready again, with fresh budgets.
 -- KEYS: body
--- ARGV: 1-3 clock, then for each job its id, when it ended (-1 = whenever) and another payload or ""
--- Returns: for each job "done", "refused", "duplicate" (another holds its unique key) or "unknown"
+-- ARGV: 1-3 clock, then for each job its id, when it ended (-1 = at any time) and a new payload or ""
+-- Returns: for each job "done", "refused", "duplicate" (another job holds its key) or "unknown"
 --@include unique
 
--- Whether no other job holds the unique key; if so, the key leads to this one from now on.
+-- Whether no other job holds the unique key; if so, the key points to this one from now on.
 local function take_key(id, record)
   if record[UNIQUE] == '' then
     return true
@@ -18,7 +18,7 @@ local function take_key(id, record)
   return true
 end
 
--- With another payload the old one becomes an entry of the history, in the same step.
+-- With a new payload, the old one becomes an entry of the history, in the same step.
 local function revive(id, record, payload)
   local old
   if payload ~= '' then
@@ -27,9 +27,9 @@ local function revive(id, record, payload)
     note_size(payload)
   end
   move(id, record, 'revive', { cause = old })
-  begin_anew(id, record)
+  reset_budgets(id, record)
   record[REASON], record[FINISHED_MS] = '', -1
-  record[EXPIRES_MS] = -1  -- it would only expire again
+  record[EXPIRES_MS] = -1  -- otherwise it would expire again
   record[CANCEL_REQUESTED] = 0
 end
 

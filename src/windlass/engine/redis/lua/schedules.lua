@@ -1,9 +1,9 @@
--- Schedules, and which of the jobs that they watch have not ended.
+-- Schedules, and the jobs that they watch and that have not ended.
 -- KEYS: schedule schedule_names schedule_due total
--- ARGV: 1-3 clock, 4 "due", 5 at most so many, then names to leave out
---               or 4 "after", 5 at most so many, 6 the name after which to begin
+-- ARGV: 1-3 clock, 4 "due", 5 limit, then names to skip
+--               or 4 "after", 5 limit, 6 the name after which to begin
 --               or 4 "named", 5 anything, then names
--- Returns: {now_ms, in how many milliseconds the next one is due that is not yet (-1 = never), whether
+-- Returns: {now_ms, milliseconds until the next schedule that is not due yet (-1 = none), whether
 --          there are more, for each schedule nothing or {name, record, note, body, unfinished ids ...}}
 --@include records
 local ENDED = { succeeded = true, dead = true, cancelled = true }
@@ -50,7 +50,7 @@ local function find_names()
   return { unpack(ARGV, 6) }
 end
 
--- What is stored of schedules: record, note and body of each, one after the other.
+-- The stored parts of schedules: record, note and body of each, in turn.
 local function read_parts(names)
   local fields = {}
   for _, name in ipairs(names) do
@@ -65,7 +65,7 @@ local function is_whole(parts, number)
   return parts[3 * number - 2] and parts[3 * number - 1] and parts[3 * number]
 end
 
--- Names that are listed and lead to no schedule, or only to parts of one, are dropped and counted.
+-- Listed names without a complete schedule are dropped and counted.
 local function drop_remains(names, parts)
   local dropped = 0
   for number, name in ipairs(names) do

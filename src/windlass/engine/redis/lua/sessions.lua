@@ -1,6 +1,6 @@
--- Live sessions, how many jobs each holds, some of these, and what it says of itself.
+-- Live sessions, with the number of their jobs, some of their ids, and their info.
 -- KEYS: lease held sessions
--- ARGV: 1-3 clock, 4 so many jobs are named
+-- ARGV: 1-3 clock, 4 limit of ids per session
 -- Returns: for each session its name, expires_in_ms, jobs, info ('' = nothing), {ids}
 --@include clock
 

@@ -1,13 +1,13 @@
--- Counters, read and never counted, and the next in line of every line. With few counters all at once,
--- otherwise in bites; the counters of one line are always of one instant.
+-- The maintained counters, and the next job of every line. A few counters are read at once, more in
+-- batches; the counters of one line are always of one instant.
 -- KEYS: count total ready meta
--- ARGV: 1-3 clock, 4 how far the counters were read ("0" = begin)
--- Returns: {how far they are read now ("0" = all), counts, totals (none but in the first bite), {line,
---          rank, how long the next in line has been ready, ...}}
+-- ARGV: 1-3 clock, 4 cursor ("0" = begin)
+-- Returns: {next cursor ("0" = at the end), counts, totals (only in the first batch), {line,
+--          rank, how long the next job has been ready, ...}}
 --@include records
 local STATES = { 'waiting', 'scheduled', 'ready', 'running', 'retrying', 'succeeded', 'dead', 'cancelled' }
 
--- Of the next in line; members of `ready` that lead to no job are passed over.
+-- Of the next job in line; members of `ready` that point to no job are skipped.
 local function add_head(heads, line)
   local from, to = '[0' .. line .. '\0', '(0' .. line .. '\1'
   for _, member in ipairs(call('ZRANGEBYLEX', key.ready, from, to, 'LIMIT', 0, 3)) do
@@ -21,7 +21,7 @@ local function add_head(heads, line)
   end
 end
 
--- The lines that a bite of counters is about.
+-- The lines of a batch of counters.
 local function lines_in(fields)
   local lines, seen = {}, {}
   for at = 1, #fields, 2 do

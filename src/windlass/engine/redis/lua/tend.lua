@@ -1,10 +1,10 @@
--- One bounded bite of upkeep: take back what silent sessions hold, then forget what was kept long
--- enough.
+-- One bounded batch of maintenance: take back the jobs of expired sessions, then remove records past
+-- their retention.
 -- KEYS: watch_until
--- ARGV: 1-3 clock, 4 "1" when a dead job is removed only if it is named, 5 so many bytes of others are
---       given, then ids of such
--- Returns: {how many jobs were taken back, how many records were removed, whether there is more,
---          dead jobs whose time has passed and that were not named, each with its bytes}
+-- ARGV: 1-3 clock, 4 "1" to remove a dead job only if it is named, 5 the byte limit of the others that
+--       are returned, then the named ids
+-- Returns: {number of jobs taken back, number of removed records, whether there is more,
+--          dead jobs past their retention that were not named, each with its bytes}
 --@include line
 --@include removing
 
@@ -15,7 +15,7 @@ for at = 6, #ARGV do
   known[ARGV[at]] = true
 end
 
--- What a reader of a job gets: its call and its history.
+-- The parts that a reader of a job gets: its call and its history.
 local function weigh(id, record)
   local bytes = call('HSTRLEN', key.body, id) + call('HSTRLEN', key.extra, 'p:' .. id)
   for number = 0, math.min(record[FAILURES], MAX_FAILURES) - 1 do
@@ -57,7 +57,7 @@ local function purge(id, record)
     record[RESULT_MS] = -1
     enter(id, record, record_until_ms)
     return 0
-  elseif period_until_ms > now_ms then  -- it holds its unique key
+  elseif period_until_ms > now_ms then  -- the record still holds its unique key
     enter(id, record, period_until_ms)
     return 0
   elseif is_careful and record[STATE] == 'dead' and not known[id] then
@@ -71,7 +71,7 @@ end
 local function forget(session)
   local _, is_gone = find_session(session)
   if not is_gone and call('ZSCORE', key.lease, session) then
-    write('ZREM', key.forget, session)  -- it has got something since, and lives
+    write('ZREM', key.forget, session)  -- it has leased a job since, and lives
   elseif #sound_ids(session, nil, BITE) == 0 then
     write('ZREM', key.forget, session)
     write('ZREM', key.lease, session)
@@ -80,10 +80,10 @@ local function forget(session)
 end
 
 if recounted and now_ms - tonumber(call('HGET', key.meta, 'recounted_ms') or 0) > MIN_RECORD_MS then
-  call('HDEL', key.meta, 'recounted', 'recounted_ms')  -- the repair was given up
+  call('HDEL', key.meta, 'recounted', 'recounted_ms')  -- the repair was abandoned
 end
--- A line that is not in the index of lines would be found by no worker that serves every queue. A few
--- are looked at each time, one after the other.
+-- A worker that serves every queue would not find a line that is missing in the index of lines. Each
+-- call examines a few lines, in turn.
 local function list_missing_lines()
   local marks = marks_behind(call('HGET', key.meta, 'lines_seen') or '', LINES_AT_A_TIME)
   for _, mark in ipairs(marks) do

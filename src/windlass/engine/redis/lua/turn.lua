@@ -1,11 +1,11 @@
--- End claims, then lease what is next in line.
--- ARGV: 1-3 clock, 4 session, 5 nonce, 6 limit ("" = claim nothing; negative = give again what is
---       held under the nonce, and use it up; with a + the nonce is used up if nothing was leased), a space
---       and how many bytes the bodies may have that are leased together, 7 a plan, then,
---       if there are outcomes, an array of their heads (id, token, event, and two words more, of which
---       some make use), and the bytes of each
--- Returns: {verdicts, a 1 or 0 for each outcome; gone; next_in_ms or -1; suspects wait; ages of queues; then
---          for each claim its id, record, body}
+-- End claims, then lease the next jobs in line.
+-- ARGV: 1-3 clock, 4 session, 5 nonce, 6 limit ("" = claim nothing; negative = return the jobs that are
+--       held under the nonce again, and use it up; with a + the nonce is used up if nothing was leased),
+--       a space and the byte limit of the leased bodies, 7 a plan, then, if there are outcomes, an array
+--       of their heads (id, token, event, and two more words, which some events use), and the bytes of
+--       each
+-- Returns: {verdicts, a 1 or 0 for each outcome; gone; next_in_ms or -1; suspects wait; ages of queues;
+--          then for each claim its id, record, body}
 --@include finishing
 --@include claiming
 

@@ -1,4 +1,4 @@
--- Forget a schedule; its jobs stay.
+-- Remove a schedule; its jobs stay.
 -- KEYS: schedule schedule_names schedule_due
 -- ARGV: 1-3 clock, 4 name
 -- Returns: 1 if there was one, otherwise 0

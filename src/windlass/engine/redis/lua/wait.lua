@@ -1,14 +1,14 @@
--- Register the idle sessions of a worker, and say for which of them there is something to claim. Both in one
--- step, so that no wake-up falls in between. What is due is made ready first, and what is lost taken back.
--- ARGV: 1-3 clock, 4 channel of the worker, 5 for how long in ms, 6 packed, for each plan its number, "1" or
---       "0" for suspects, queues, labels, and its sessions, each followed by its nonce ("" = it is only woken);
+-- Register the idle sessions of a worker, and return those that have something to claim. Both in one step,
+-- so that no wake-up is lost in between. First promote due jobs and take back lost ones.
+-- ARGV: 1-3 clock, 4 channel of the worker, 5 lifetime in ms, 6 packed, for each plan its number, "1" or
+--       "0" for suspects, queues, labels, and its sessions, each followed by its nonce ("" = only woken);
 --       then 1 if wake-ups came for sessions of the plan that are not idle any more, otherwise 0
--- Returns: {next_in_ms or -1, how many registrations there are, sessions that should look: for some there
---          is something to claim, for others it may have been claimed; these were not registered}
+-- Returns: {next_in_ms or -1, number of registrations, sessions that should claim: some have something to
+--          claim, others may already hold a job; these were not registered}
 --@include claiming
 local MOST_PASSED = 8  -- lines that a wake-up is passed on for, under a plan without queues
 
--- How many jobs there may be for one session each.
+-- The number of jobs that could each wake one session.
 local function count_ready(suspects, queues, most)
   if most == 0 or not is_any_ready(suspects, queues) then
     return 0
@@ -25,7 +25,7 @@ local function count_ready(suspects, queues, most)
   return math.min(number, most)
 end
 
--- Sessions that look at once need not be woken for what this call has made ready.
+-- Sessions that claim at once need no wake-up for the jobs that this call has made ready.
 local function forget_wake_ups(suspects, queues, number)
   for of_line, count in pairs(made_ready) do
     local line = sub(of_line, 2)
@@ -40,9 +40,9 @@ local function forget_wake_ups(suspects, queues, number)
   end
 end
 
-local reply = {}  -- sessions that should look
+local reply = {}  -- sessions that should claim
 
--- Take sessions out whose nonce was used: a job was handed off to them, and they have not heard of it.
+-- Remove sessions whose nonce was used: a job was handed off to them, and the message is not read yet.
 local function without_used(sessions)
   local names, left = {}, {}
   for at = 1, #sessions, 2 do
@@ -61,8 +61,8 @@ local function without_used(sessions)
   return left
 end
 
--- Wake sessions of other workers for what is ready under a plan, beyond what was found for this worker.
--- Two partitions may spend their wake-ups on the same session; this worker was woken once too often.
+-- Wake sessions of other workers for ready jobs of a plan, beyond those found for this worker. Two
+-- partitions can spend their wake-ups on the same session, and its worker cannot use the second one.
 local function pass_on(suspects, queues, found)
   local lines = {}
   if #queues == 0 then
@@ -109,7 +109,7 @@ local function register(plan)
   end
 end
 
--- Workers that ended without a word leave registrations behind: every call looks at a few of them.
+-- Workers that were killed leave registrations behind: every call examines a few of them.
 local function drop_ended()
   for _, name in ipairs(call('HRANDFIELD', key.waiters, 2)) do
     local waiter, ended = read_waiter(name)

@@ -1,3 +1,3 @@
--- Count something that happened.
+-- Count an event.
 INSERT INTO totals (name, number) VALUES (?1, ?2)
 ON CONFLICT (name) DO UPDATE SET number = number + ?2

@@ -1,2 +1,2 @@
--- Remove what a schedule was about.
+-- Remove the body of a schedule.
 DELETE FROM schedule_bodies WHERE schedule = ?

@@ -1,4 +1,4 @@
--- What the index of lines says of a line (1), and who is the first in it (0).
+-- The index entry of a line (1), and the first job in it (0).
 SELECT 1, suspect, cohort, rank, place FROM lines WHERE line = ?1
 UNION ALL
 SELECT 0, 0, '', rank, place FROM (

@@ -1,2 +1,2 @@
--- How often things happened.
+-- The totals of events.
 SELECT name, number FROM totals

@@ -1,3 +1,3 @@
--- Some jobs that are ready in one line, whoever they are.
+-- Some ready jobs of one line, in any order.
 SELECT row, id, queue, state FROM jobs INDEXED BY jobs_ready
 WHERE state = 'ready' AND hold = 'none' AND queue = ? LIMIT ?

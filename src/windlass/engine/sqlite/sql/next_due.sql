@@ -1,2 +1,2 @@
--- When the next thing is due.
+-- The instant of the next due job.
 SELECT min(due_ms) FROM jobs WHERE due_ms IS NOT NULL

@@ -1,4 +1,4 @@
-"""What operators and upkeep do to jobs: cancel, revive, discard, adopt, purge."""
+"""Operations of operators and maintenance on jobs: cancel, revive, discard, adopt, purge."""
 
 from __future__ import annotations
 
@@ -54,14 +54,14 @@ def _revive(tx: Transaction, job: JobRow | None, revival: Revival) -> ChangeCode
         return ChangeCode.DUPLICATE
     job.reason = job.finished_ms = job.keep_until_ms = job.result_until_ms = None
     job.result = job.progress = None
-    job.expires_ms = None  # it would only expire again
+    job.expires_ms = None  # otherwise the job would expire again
     job.cancel_requested = 0
     tx.move(job, Event.REVIVE, error=_replace_payload(tx, job.row, revival.payload))
     return ChangeCode.DONE
 
 
 def _replace_payload(tx: Transaction, row: int, payload: bytes | None) -> bytes | None:
-    """The payload that it had, if it gets another one."""
+    """Store a new payload, if there is one; return the old one."""
     if payload is None:
         return None
     old = tx.one("read_payload", row)
@@ -83,7 +83,7 @@ def _discard(tx: Transaction, job: JobRow | None, seen_ms: int | None) -> Change
     unique.forget(tx, job.id)
     tx.remove(job.row, job.queue, job.state)
     tx.ended.append(job.id)
-    tx.run("forget_key", job.id)  # else its caller would be sent to a job that is no more
+    tx.run("forget_key", job.id)  # otherwise the key would point to a removed job
     return ChangeCode.DONE
 
 
@@ -121,8 +121,8 @@ def tend(tx: Transaction, known: Collection[str] | None) -> Tended:
 
 
 def _within_budget(visited: Sequence[Row]) -> Sequence[Row]:
-    """As many as have at most `SWEEP_BYTES` together, and one at least: those that are doomed are
-    read, and a removal holds the lock for as long as it takes to find all its pages."""
+    """Keep at most `SWEEP_BYTES` in total, and at least one job: doomed jobs are read, and a
+    removal holds the lock until it has found all its pages."""
     number = sum(total <= SWEEP_BYTES for total in accumulate(row[-1] for row in visited))
     return visited[: max(1, number)]
 

@@ -1,6 +1,6 @@
-"""`check`: prove that the file is sound and that indexes, counters and records agree.
+"""`check`: verify that the file is intact and that indexes, counters and records agree.
 
-Each query below selects what should not exist; a sentence is made of every row it finds.
+Each query below selects rows that should not exist; every row becomes a sentence.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ NO_PAYLOAD: Final = "Job {0} has no payload."
 PAYLOAD_WITHOUT_JOB: Final = "A payload is stored for row {0}, which is no job."
 FAILURE_WITHOUT_JOB: Final = "A failure is stored for row {0}, which is no job."
 UNKNOWN_SESSION: Final = (
-    "Job {0} is running for session {1}, which is unknown: nobody will ever take it back."
+    "Job {0} is running for session {1}, which is unknown: no worker will ever take it back."
 )
 COUNTERS: Final = "Queue {0} counts {2} jobs as {1}, but there are {3}."
 BEYOND_SEQUENCE: Final = "Job {0} has a place or row beyond the sequence."
@@ -128,11 +128,11 @@ def _disagreements(connection: apsw.Connection) -> Iterator[str]:
 def wrong_lines(
     connection: apsw.Connection, settings: Mapping[str, QueueSettings]
 ) -> Iterator[tuple[str, str]]:
-    """Lines that the index of lines does not list by their first job, each with a sentence."""
+    """Lines that the index does not list by their first job, each with a sentence."""
     listed = (
         str(line) for (line,) in connection.execute("SELECT DISTINCT line FROM lines").fetchall()
     )
     for line in sorted({*listed, *line_index.ready_lines(connection)}):
         kept, right = line_index.compare(connection, line, settings)
         if kept != right:
-            yield line, f"Line {line} is not listed by the first job that stands in it."
+            yield line, f"Line {line} is not listed by its first job."

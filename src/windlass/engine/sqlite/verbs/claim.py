@@ -1,4 +1,4 @@
-"""Claiming: promote what is due, take back what is lost, then lease what is next in line."""
+"""Claim jobs: promote due jobs, take back lost jobs, then lease the next ones in line."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ from windlass.engine.sqlite.transaction import JobRow, Transaction, unpack_setti
 from windlass.engine.sqlite.verbs.queues import Lines
 from windlass.engine.sqlite.wakeup import Found, Ready
 
-#: A session that was declared dead: its jobs are being taken back, or all have been.
+#: A session that was declared dead: its jobs are being taken back, or all were taken back.
 DYING: Final = 1
 EMPTY: Final = 2
 _WAITING_FOR_INSTANT: Final = frozenset({State.SCHEDULED, State.RETRYING})
 
 
 class Look:
-    """What can be seen of the line at one instant, by reading only."""
+    """A read-only view of the lines at one instant."""
 
     def __init__(
         self, connection: apsw.Connection, now_ms: int, reap_after_ms: int, queues: str
@@ -54,19 +54,19 @@ class Look:
         return self._lines(plan).have_some(suspects=plan.suspects)
 
     def find(self, plans: Iterable[Plan]) -> Found:
-        """Which of these plans have something to claim, and when the next thing is due."""
+        """Find the plans that have something to claim, and the time until the next due job."""
         ready = (plan for plan in plans if self._lines(plan).have_some(suspects=plan.suspects))
         return Found(frozenset(ready), self.next_in_ms())
 
     def idle_batch(self, session: str, plan: Plan) -> Batch:
-        """The answer to a claim when there is nothing to lease."""
+        """The reply to a claim when there is nothing to lease."""
         if is_gone(self._connection, session):
             return Batch(gone=True)
         suspects = self._lines(plan).have_some(suspects=True)
         return Batch(next_in_ms=self.next_in_ms(), suspects=suspects)
 
     def holds(self, session: str, nonce: str) -> bool:
-        """Whether an earlier claim under this nonce still has jobs: then it is a repetition."""
+        """Whether an earlier claim under this nonce still has jobs: then this one is a repeat."""
         return first(self._connection, "list_claims", session, nonce) is not None
 
     def next_in_ms(self) -> int | None:
@@ -81,7 +81,7 @@ class Look:
 
 
 def is_gone(connection: apsw.Connection, session: str) -> bool:
-    """Whether a session was declared dead; it may have happened a moment ago, by its own claim."""
+    """Whether a session was declared dead, perhaps a moment ago by its own claim."""
     return bool(first(connection, "find_session", session))
 
 
@@ -91,21 +91,21 @@ def claim(tx: Transaction, session: str, nonce: str, plan: Plan, limit: int) -> 
         return Batch(gone=True)
     look = Look.within(tx)
     if nonce > last_nonce and look.has_work(plan):
-        return _claim_anew(tx, session, nonce, plan, limit)
+        return _claim_new(tx, session, nonce, plan, limit)
     held = _held(tx, session, nonce, plan)
     return msgspec.structs.replace(look.idle_batch(session, plan), claims=held)
 
 
 def promote_and_reap(tx: Transaction) -> int | None:
-    """Make ready what is due and take back what is lost, a bounded number; when the next thing is
-    due."""
+    """Promote due jobs and take back lost ones, in a bounded number; return the time until the next
+    due job."""
     tx.notice()
     promote(tx)
     reap(tx)
     return Look.within(tx).next_in_ms()
 
 
-def _claim_anew(tx: Transaction, session: str, nonce: str, plan: Plan, limit: int) -> Batch:
+def _claim_new(tx: Transaction, session: str, nonce: str, plan: Plan, limit: int) -> Batch:
     tx.notice()
     promote(tx)
     reap(tx)
@@ -119,7 +119,7 @@ def _claim_anew(tx: Transaction, session: str, nonce: str, plan: Plan, limit: in
 
 
 def promote(tx: Transaction) -> None:
-    """Make ready what is due, a bounded number."""
+    """Make due jobs ready, in a bounded number."""
     for job in tx.load("load_due", tx.now_ms, BITE):
         if job.state == State.READY and job.hold == Hold.UNROUTABLE:
             offer_again(tx, job)
@@ -131,7 +131,7 @@ def promote(tx: Transaction) -> None:
 
 
 def offer_again(tx: Transaction, job: JobRow) -> None:
-    """End the hold of a job that no worker knew: it is still in its old place."""
+    """End the hold of an unroutable job, which is still in its old place."""
     job.hold, job.due_ms = Hold.NONE, None
     tx.save(job)
     tx.touched.add(job.queue)
@@ -139,9 +139,9 @@ def offer_again(tx: Transaction, job: JobRow) -> None:
 
 
 def reap(tx: Transaction) -> bool:
-    """Take back the jobs of silent sessions, a bounded number; whether there may be more.
+    """Take back jobs of expired sessions, in a bounded number; return whether there may be more.
 
-    The first bite declares the session dead in the same commit, so that it cannot be revived."""
+    The first batch declares the session dead in the same commit, so that it cannot be revived."""
     if tx.now_ms < tx.reap_after_ms:
         return False
     left = BITE
@@ -157,8 +157,8 @@ def reap(tx: Transaction) -> bool:
 
 
 def _lease(tx: Transaction, session: str, nonce: str, plan: Plan, limit: int) -> tuple[int, bool]:
-    """Lease what is next in line, and expire what is too late, a bounded number; how much was
-    leased, and whether a bound other than `limit` cut it short."""
+    """Lease the next jobs in line and expire those that are too late, in a bounded number. Return
+    the number of leased jobs, and whether a limit other than `limit` cut the batch short."""
     taken = expired = 0
     left_bytes = plan.most_bytes
     is_cut_short = is_done = False
@@ -178,7 +178,7 @@ def _lease(tx: Transaction, session: str, nonce: str, plan: Plan, limit: int) ->
             elif expired < BITE:
                 _expire(tx, row[3])
                 expired += 1
-                is_done = False  # others may move up
+                is_done = False  # other jobs may move up
             else:
                 is_done = is_cut_short = True
                 break
@@ -192,7 +192,7 @@ def _lease(tx: Transaction, session: str, nonce: str, plan: Plan, limit: int) ->
 def _fitting(
     tx: Transaction, found: list[Row], left_bytes: int, *, at_least: int
 ) -> tuple[int, int]:
-    """How many of these jobs may be leased, by the bytes of their payloads; what is left then."""
+    """How many of these jobs fit into the byte budget, and the budget that is left."""
     fresh = [row for row in found if not _is_expired(tx, row)]
     sizes = msgspec.json.decode(first(tx.connection, "measure_payloads", _array_of(fresh)))
     for number, size in enumerate(sizes):
@@ -227,7 +227,7 @@ def _next_in_line(tx: Transaction, plan: Plan, limit: int) -> list[Row]:
 
 
 def _merged(tx: Transaction, lines: Sequence[str], plan: Plan, limit: int) -> list[Row]:
-    """Over several lines, whoever stands first in any of them."""
+    """The first jobs over several lines."""
     found = [row for line in lines for row in tx.rows("list_ready", line, plan.suspects, limit)]
     if len(lines) > 1:
         found.sort(key=lambda row: _standing(tx, row[4], row))
@@ -235,7 +235,7 @@ def _merged(tx: Transaction, lines: Sequence[str], plan: Plan, limit: int) -> li
 
 
 def _standing(tx: Transaction, line: str, row: Row) -> tuple[int, int]:
-    """Where a job stands among those of all queues: rank and place, which never repeats."""
+    """The order of a job among all queues: rank, and place, which is unique."""
     rank, place, *_ = row
     settings = unpack_settings(tx.queues)
     if not settings:
@@ -258,7 +258,7 @@ def _next_of_tiers(tx: Transaction, plan: Plan, served: Lines, limit: int) -> li
         ]
         numbers = allot(turns, [len(front) for front in fronts], left)
         asked = Counter(turns[:left])
-        # Turns come first: where bytes cut a batch short, no queue uses up those of another.
+        # Turns come first: if bytes cut a batch short, no queue uses up the turns of another.
         firsts = [min(asked[queue], number) for queue, number in enumerate(numbers)]
         for front, first_ones in zip(fronts, firsts, strict=True):
             found += front[:first_ones]
@@ -268,7 +268,7 @@ def _next_of_tiers(tx: Transaction, plan: Plan, served: Lines, limit: int) -> li
 
 
 def _held(tx: Transaction, session: str, nonce: str, plan: Plan) -> tuple[Claim, ...]:
-    """Claims in the order in which they were given: queue by queue where the plan names them."""
+    """Claims in the order of their lease: queue by queue if the plan names queues."""
     held = tx.rows("list_claims", session, nonce)
     if tx.queues:
         held.sort(key=lambda row: _standing(tx, row[4], row))

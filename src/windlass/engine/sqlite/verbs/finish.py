@@ -1,4 +1,4 @@
-"""Finishing: what became of claims, each fenced by its token."""
+"""Finish claims with their outcomes, each fenced by its token."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def finish(tx: Transaction, outcomes: Sequence[Outcome]) -> list[Verdict]:
 
 
 def _succeed(tx: Transaction, outcomes: list[Succeeded]) -> list[Verdict]:
-    """The hot one: two statements for a batch. Of several ends of a claim the first counts."""
+    """The hot path: two statements per batch. Of several ends of a claim, the first counts."""
     firsts = {(outcome.id, outcome.token): outcome for outcome in reversed(outcomes)}
     ended = sum(_succeed_batch(tx, batch) for batch in batches([*firsts.values()], _size_of))
     tx.totals["succeeded"] += ended
@@ -61,8 +61,8 @@ def _succeed(tx: Transaction, outcomes: list[Succeeded]) -> list[Verdict]:
 
 
 def _succeed_batch(tx: Transaction, outcomes: Sequence[Succeeded]) -> int:
-    """How many claims were ended. Their results travel as one value, which the statement cuts into
-    pieces: inside the array they would have to be written in hex."""
+    """End claims and return their number. Their results are passed as one value, which the
+    statement cuts into pieces: inside the array, results would have to be hex-encoded."""
     results: list[bytes] = []
     rows: list[Row] = []
     begin = 1  # as SQLite counts
@@ -77,7 +77,7 @@ def _succeed_batch(tx: Transaction, outcomes: Sequence[Succeeded]) -> int:
     for queue, number in tx.rows("count_claims", claims):
         tx.count_move(queue, State.RUNNING, State.SUCCEEDED, number)
         ended += number
-    results.append(b"\0")  # of a value without a byte a piece would be NULL
+    results.append(b"\0")  # a piece of an empty value would be NULL
     tx.run("succeed_jobs", claims, tx.now_ms, b"".join(results))
     return ended
 
@@ -128,7 +128,7 @@ def _move(tx: Transaction, job: JobRow, outcome: Outcome) -> None:
 
 
 def _park(tx: Transaction, job: JobRow) -> None:
-    """Nobody here knows the task: it keeps its place and rests for a while, each time longer."""
+    """Hold a job that this worker cannot route: it keeps its place and rests, longer each time."""
     delay_ms = stray_delay_ms(job.strays)
     tx.move(job, Event.UNROUTABLE)
     if job.state == State.READY:
@@ -138,7 +138,7 @@ def _park(tx: Transaction, job: JobRow) -> None:
 
 
 def _repeated_or_stale(tx: Transaction, outcome: Outcome, last: Row | None) -> Verdict:
-    """The same end told twice is fine. Another end is not: the first one has been acted upon."""
+    """Accept a repeat of the same end. Another end is stale: the first one has taken effect."""
     if last == (outcome.token, _EVENTS[type(outcome)]):
         return Verdict.OK
     return _stale(tx)

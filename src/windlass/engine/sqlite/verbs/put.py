@@ -1,4 +1,4 @@
-"""Putting: store new jobs, each at most once."""
+"""Put new jobs, each at most once."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from windlass.engine.sqlite.verbs import unique
 
 
 def put(tx: Transaction, job: NewJob, *, is_bounded: bool = True) -> Placed:
-    """Store one job; a known id is left as it is, a known key points to the job that has it. What
-    is not bounded goes into a full queue too."""
+    """Store one job. A known id stays as it is; a known key returns the job that has it. Without
+    `is_bounded`, the job also goes into a full queue."""
     if job.has_times:
         check_times(job)
     has_key = job.idempotency_key is not None or job.unique is not None
@@ -55,7 +55,7 @@ def put(tx: Transaction, job: NewJob, *, is_bounded: bool = True) -> Placed:
 
 
 def _insert(tx: Transaction, *columns: object) -> int:
-    """Store a record; its row. A sequence that lags behind the rows goes on behind them."""
+    """Store a record and return its row. A sequence that lags behind the rows catches up."""
     row = tx.next_number()
     try:
         tx.run("insert_job", row, *columns)
@@ -71,7 +71,7 @@ def _insert(tx: Transaction, *columns: object) -> int:
 
 
 def _find_key(tx: Transaction, job: NewJob) -> Placed | None:
-    """The answer to a job whose idempotency key is known."""
+    """The reply for a job whose idempotency key is known."""
     if job.scoped_key is None:
         return None
     known = tx.one("find_key", job.task, job.scoped_key, tx.now_ms)

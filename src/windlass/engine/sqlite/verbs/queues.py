@@ -1,7 +1,7 @@
-"""Queues: their settings, the lines that a plan serves, and emptying one.
+"""Queues: their settings, the lines that a plan serves, and purging.
 
 A queue has a line of its own name, and more lines for jobs that require labels: see
-`core/queues/labels.py`. An index says which lines have jobs, so a claim skips the other lines.
+`core/queues/labels.py`. An index lists the lines with jobs, so a claim skips the other lines.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from windlass.engine.sqlite.transaction import Transaction, unpack_settings
 from windlass.engine.sqlite.verbs import unique
 from windlass.engine.sqlite.wakeup import Ready
 
-#: Where `purge` goes on while there are jobs in line, and when there are none: due_ms and row.
+#: Cursors of `purge`: while there are ready jobs, and from then on due_ms and row.
 _IN_LINE: Final = "line"
 _FROM_THE_FIRST: Final = "-1:0"
 
@@ -41,7 +41,7 @@ class Lines:
         return self._plan.serves(line) and not self._is_paused(queue_of(line))
 
     def of_queue(self, queue: str, *, suspects: bool) -> list[str]:
-        """Its own line, and those beside it that have something for this worker."""
+        """The queue's own line, and its lines with labels that have jobs for this worker."""
         if self._is_paused(queue):
             return []
         if not self._plan.labels:
@@ -49,7 +49,7 @@ class Lines:
         return [queue, *self._between(f"{queue}+", f"{queue},", suspects)]
 
     def groups(self, *, suspects: bool) -> Iterator[Group]:
-        """Of a plan that serves every queue: the groups of lines to take from."""
+        """The groups of lines to claim from, for a plan that serves every queue."""
         return line_index.groups(self._connection, suspects=suspects, labels=self._plan.labels)
 
     def have_some(self, *, suspects: bool) -> bool:
@@ -94,14 +94,14 @@ def change_queue(tx: Transaction, queue: str, change: QueueChange) -> None:
     tx.touched.update(line_index.ready_lines(tx.connection, queue))
     if change.paused is False:
         for suspects in (False, True):
-            tx.made_ready[Ready(queue, suspects)] = BITE  # for all who wait
+            tx.made_ready[Ready(queue, suspects)] = BITE  # wake all waiting sessions
 
 
 # ----------------------------------------------------------------------------------------- purging
 
 
 def purge(tx: Transaction, queue: str, cursor: str | None) -> Emptied:
-    """First who stands in line, then who waits for an instant: of them no index knows queues."""
+    """Remove ready jobs first, then jobs that wait for an instant, whose index has no queues."""
     if cursor is None or cursor == _IN_LINE:
         number = _purge_lines(tx, queue)
         return Emptied(number, _IN_LINE if number == BITE else _FROM_THE_FIRST)

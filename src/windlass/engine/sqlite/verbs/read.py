@@ -1,4 +1,4 @@
-"""What can be seen: records, pages of them, counters, sessions. Nothing here changes anything."""
+"""Reads: records, pages of records, counters, sessions. This module changes nothing."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from windlass.engine.contract import (
 )
 from windlass.engine.sqlite.statements import rows
 
-#: A page that filters by more than an index looks at no more than this many records.
+#: A page with a filter that no index covers examines at most this many records.
 SCAN_BUDGET: Final = 10_000
 _AFTER_ALL_IDS: Final = "\U0010ffff"
 
@@ -121,7 +121,7 @@ def _to_record(
 def find(
     connection: apsw.Connection, filter: Filter, cursor: str | None, limit: int, now_ms: int
 ) -> Page:
-    """One record more than asked for is read, to know whether there is another page."""
+    """Read one record more than the limit, to know whether there is another page."""
     below = cursor or _AFTER_ALL_IDS
     if filter.state is State.DEAD:
         budget = limit + 1 if filter.queue is None else SCAN_BUDGET

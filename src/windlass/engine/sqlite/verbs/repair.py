@@ -1,7 +1,7 @@
-"""`repair`: set right what `check` finds, one kind of disagreement after the other.
+"""`repair`: fix what `check` finds, one kind of disagreement at a time.
 
-What disagrees is first looked for by reading alone. Only if something is found, it is looked for
-again and set right in one transaction: whatever workers did in between counts.
+Each step first only reads. If it finds something, one transaction searches again and fixes it, so
+that changes of workers in between are respected.
 """
 
 from __future__ import annotations
@@ -31,19 +31,19 @@ from windlass.engine.sqlite.verbs.check import (
     wrong_lines,
 )
 
-#: The number of disagreements that one transaction sets right.
+#: The number of disagreements that one transaction fixes.
 _BITE: Final = 5_000
 
 
 class _Fix(NamedTuple):
-    """What is done about a disagreement, in words, and by a statement that takes the columns of its
+    """The fix of a disagreement: its description, and a statement that takes the columns of the
     query and `:now`, `:lease` and `:keep`."""
 
     words: str
     statement: str
 
 
-#: sentence of a disagreement -> what is done about it; others are left as they are
+#: sentence of a disagreement -> its fix; disagreements without a fix are only reported
 _FIXES: Final = {
     NO_PAYLOAD: _Fix(
         "it gets an empty one, with which it becomes a dead letter when it is run",
@@ -58,25 +58,25 @@ _FIXES: Final = {
         "ON CONFLICT (session) DO UPDATE SET gone = min(gone, 1)",
     ),
     COUNTERS: _Fix(
-        "that is set right",
+        "corrected",
         "INSERT INTO counters (queue, state, number) VALUES (:c0, :c1, :c3) "
         "ON CONFLICT (queue, state) DO UPDATE SET number = :c3",
     ),
     BEYOND_SEQUENCE: _Fix(
-        "the sequence goes on behind it",
+        "the sequence continues after it",
         "UPDATE meta SET sequence = max(sequence, "
         "(SELECT max(place, row) FROM jobs WHERE id = :c0))",
     ),
     HELD_ELSEWHERE: _Fix("the hold ends", "UPDATE jobs SET hold = 'none' WHERE id = :c0"),
     KEEP_TIME: _Fix(
-        "that is set right",
+        "corrected",
         "UPDATE jobs SET keep_until_ms = CASE WHEN state IN ('succeeded', 'dead', 'cancelled') "
         "THEN coalesce(finished_ms, :now) + :keep END, "
         "finished_ms = CASE WHEN state IN ('succeeded', 'dead', 'cancelled') "
         "THEN coalesce(finished_ms, :now) ELSE finished_ms END WHERE id = :c0",
     ),
     DUE_TIME: _Fix(
-        "that is set right",
+        "corrected",
         "UPDATE jobs SET due_ms = CASE WHEN state IN ('scheduled', 'retrying') "
         "OR hold = 'unroutable' THEN coalesce(due_ms, :now) END WHERE id = :c0",
     ),
@@ -96,19 +96,19 @@ _FIXES: Final = {
         "it is removed", "DELETE FROM schedule_bodies WHERE schedule = :c0"
     ),
 }
-#: Before everything else the indexes of the file itself, at last the index of lines.
+#: The indexes of the file itself come first, the index of lines last.
 _FILE, _LINES = "file", "lines"
 STEPS: Final = (_FILE, *DISAGREEMENTS, _LINES)
 
 
 def find(connection: apsw.Connection, step: int) -> Repaired:
-    """What a step of a repair would do."""
+    """Report what a step of a repair would fix."""
     kind = STEPS[step]
     if kind == _FILE:
         problems = tuple(file_problems(connection))
         return _of_file(problems)
     if kind == _LINES:
-        return Repaired(fixed=tuple(f"{text} That is set right." for _, text in _lines(connection)))
+        return Repaired(fixed=tuple(f"{text} Corrected." for _, text in _lines(connection)))
     said = [kind.format(*row) for row in connection.execute(DISAGREEMENTS[kind]).fetchall()]
     fix = _FIXES.get(kind)
     if fix is None:
@@ -117,7 +117,7 @@ def find(connection: apsw.Connection, step: int) -> Repaired:
 
 
 def apply(tx: Transaction, step: int) -> tuple[Repaired, bool]:
-    """Set right what a step finds, and whether there is more of it."""
+    """Fix what a step finds, and return whether there is more."""
     kind = STEPS[step]
     if kind == _FILE:
         problems = _of_file(tuple(file_problems(tx.connection)))
@@ -129,7 +129,7 @@ def apply(tx: Transaction, step: int) -> tuple[Repaired, bool]:
         tx.touched.update(line for line, _ in wrong)
         for line, _ in wrong:
             tx.note_ready(line)
-        fixed = tuple(f"{text} That is set right." for _, text in wrong)
+        fixed = tuple(f"{text} Corrected." for _, text in wrong)
         return _counted(tx, Repaired(fixed=fixed)), False
     return _apply_fix(tx, kind)
 
@@ -171,12 +171,10 @@ def _sentence(text: str, fix: _Fix) -> str:
 
 
 def _of_file(problems: tuple[str, ...]) -> Repaired:
-    """Indexes of the file are made anew from its tables; other damage is beyond repair."""
+    """Rebuild indexes of the file from its tables; other damage cannot be repaired."""
     of_index = tuple(text for text in problems if "index" in text)
     others = tuple(text for text in problems if "index" not in text)
-    return Repaired(
-        fixed=tuple(f"{text}: indexes are made anew." for text in of_index), left=others
-    )
+    return Repaired(fixed=tuple(f"{text}: indexes are rebuilt." for text in of_index), left=others)
 
 
 def _lines(connection: apsw.Connection) -> list[tuple[str, str]]:

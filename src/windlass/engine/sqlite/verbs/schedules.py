@@ -1,4 +1,4 @@
-"""Schedules: found when they are due, and changed by whoever saw them as they are."""
+"""Schedules: list those that are due, and apply changes to the revision that the caller saw."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def change(tx: Transaction, wanted: ScheduleChange) -> bool:
     found = tx.one("find_schedule", wanted.name)
     revision = "" if found is None else found[1]
     if revision != wanted.expected:
-        return bool(revision == wanted.revision)  # made by an earlier call
+        return bool(revision == wanted.revision)  # applied by an earlier call
     watched = as_array(wanted.watched)
     values = (wanted.name, wanted.revision, wanted.due_ms, wanted.note, watched)
     ((row,),) = tx.rows("save_schedule", *values)
@@ -27,7 +27,7 @@ def change(tx: Transaction, wanted: ScheduleChange) -> bool:
         tx.run("save_schedule_body", row, wanted.body)
     admin.cancel(tx, wanted.cancelled)
     for job in wanted.jobs:
-        put.put(tx, job, is_bounded=False)  # nobody is there to try again
+        put.put(tx, job, is_bounded=False)  # no caller could retry a refused job
     return True
 
 

@@ -1,12 +1,11 @@
-"""Unique keys: who holds one, and what becomes of a job that finds it held.
+"""Unique keys: find the holder of a key, and decide about a job whose key is held.
 
-1. `meet` answers for a job whose key is held: with the holder, a refusal, or by giving the holder
-   the new call.
-2. `declare` lets a key lead to a job that was stored, `take` to one that comes back to life, and
-   `forget` nowhere.
+1. `meet` replies for a job whose key is held: with the holder, with a refusal, or by giving the new
+   call to the holder.
+2. `declare` points a key to a new job, `take` to a job that is revived, and `forget` to no job.
 
-Who holds a key follows from the state of the job that it leads to, so that claims and ends of jobs
-do nothing for it.
+The state of the job that a key points to decides whether the job holds the key, so that claims and
+ends of jobs need no work for it.
 """
 
 from __future__ import annotations
@@ -41,7 +40,7 @@ class Holder(NamedTuple):
 
 
 def find(connection: apsw.Connection, task: str, key: str, now_ms: int) -> Holder | None:
-    """Who holds a key."""
+    """Find the holder of a key."""
     found = [Holder(*row) for row in rows(connection, "find_holder", task, key)]
     return found[0] if found and found[0].holds(now_ms) else None
 
@@ -52,8 +51,8 @@ def find_id(connection: apsw.Connection, task: str, key: str, now_ms: int) -> st
 
 
 def meet(tx: Transaction, job: NewJob) -> Placed | None:
-    """The answer to a job that is not to be stored, because another holds its key or because an
-    earlier call gave its content to another job; None when it is to be stored."""
+    """The reply for a job that is not stored, because another job holds its key or because an
+    earlier call gave its call to another job; None if the job must be stored."""
     unique = job.unique
     if unique is None:
         return None
@@ -73,8 +72,8 @@ def meet(tx: Transaction, job: NewJob) -> Placed | None:
 
 
 def _find_fresh(tx: Transaction, task: str, key: str) -> Holder | None:
-    """Who holds a key. One that waits and can only expire is cancelled first: it would swallow the
-    call that it stands in the way of."""
+    """Find the holder of a key. A waiting holder that can only expire is cancelled first: otherwise
+    the new call would be lost with it."""
     holder = find(tx.connection, task, key, tx.now_ms)
     if holder is None or not holder.is_queued:
         return holder
@@ -135,7 +134,7 @@ def _period_until_ms(tx: Transaction, unique: UniqueKey) -> int | None:
 
 
 def take(tx: Transaction, job: JobRow) -> bool:
-    """Let the key of a job that is to live again lead to it; False when another holds it."""
+    """Point the key to a job that is revived; False if another job holds it."""
     (key,) = tx.one("read_unique_key", job.id) or (None,)
     if key is None:
         return True

@@ -1,5 +1,5 @@
--- What most calls are about when there is little to do: one job without keys, and somebody who waits
--- for it. Before anything else is made that other calls need.
+-- A fast path for most calls under light load: one job without keys, and a session that waits for it.
+-- It runs before the parts that other calls need are defined.
 --@include handoff
 
 if may_hand_over then
@@ -7,5 +7,5 @@ if may_hand_over then
   if not head[9] and hand_over(head, ARGV[5], '') then
     return { head[1], 'created' }
   end
-  may_hand_over = head[9]  -- the others have been tried
+  may_hand_over = head[9]  -- these registrations have been tried
 end

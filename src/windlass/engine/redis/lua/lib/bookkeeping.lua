@@ -1,4 +1,4 @@
--- What a call leaves behind besides records: counters, totals, signs of life, wake-ups.
+-- The writes of a call in addition to records: counters, totals, signs of life, wake-ups.
 -- KEYS: meta count total
 --@include records
 --@include meta
@@ -6,9 +6,9 @@
 --@include waiters
 local changed_queues = {}  -- queue -> true when its settings were changed
 local counts, totals = {}, {}
-local enqueued = 0  -- a total that is kept beside the sequence: most calls that change one change both
-local ends, tell_ends = {}  -- what this call ended or removed, and how its watchers are told
-local made_ready = {}  -- suspects and line -> how many idle sessions have a reason to look
+local enqueued = 0  -- a total that is stored with the sequence: most calls that change one change both
+local ends, publish_ends = {}  -- jobs that this call ended or removed, and how to notify their watchers
+local made_ready = {}  -- suspects and line -> how many idle sessions to wake
 local is_due_soon = {}  -- suspects and line -> whether idle workers would learn of it too late
 
 local function base_of(line)
@@ -16,7 +16,7 @@ local function base_of(line)
   return plus and sub(line, 1, plus - 1) or line
 end
 
--- How old the queue of a line is by now.
+-- The current age of the queue of a line.
 local function age_now(line)
   local own = has_settings and settings[base_of(line)]
   if not own then
@@ -29,7 +29,7 @@ local function age_now(line)
   return own[QUEUE_AGE]
 end
 
--- The same for a job that takes its place; the queue keeps it, whatever the clock does.
+-- The same for a job that takes its place; the queue stores the age, so that it never decreases.
 local function take_age(line)
   local age = age_now(line)
   if age > 0 then
@@ -52,7 +52,7 @@ local function total(name, by)
   totals[name] = (totals[name] or 0) + (by or 1)
 end
 
-local recount = {}  -- counter -> by how much those change that were counted anew
+local recount = {}  -- counter -> change of the records that were already recounted
 
 if recounted then
   local function is_counted(id)
@@ -82,13 +82,13 @@ if recounted then
   end
 end
 
--- Drop an entry of an index that leads to no job, or to one that does not belong there, and count it.
+-- Drop and count an index entry that points to no job, or to a job that does not belong there.
 local function drop(name, member)
   write('ZREM', name, member)
   total('orphans')
 end
 
--- A job of a line became ready, or will be before idle workers renew their wait.
+-- Note a job of a line that became ready, or will be before idle workers renew their wait.
 local function note_ready(suspects, line, due_ms)
   local of_line = suspects .. line
   if due_ms > now_ms then
@@ -122,7 +122,7 @@ local function save_settings()
 end
 --@end
 
--- The last thing that a call does. A call that found nothing to do writes nothing.
+-- The last step of a call. A call that found nothing to do writes nothing.
 local function settle()
   flush()
   for field, by in pairs(counts) do
@@ -149,9 +149,9 @@ local function settle()
     save_settings()
   end
   if ends[1] then
-    tell_ends()
+    publish_ends()
   end
-  if nobody_waits then
+  if has_no_waiters then
     return
   end
   for of_line, number in pairs(made_ready) do

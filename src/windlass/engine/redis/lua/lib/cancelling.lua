@@ -1,4 +1,4 @@
--- Cancel what waits, and ask what runs: "cancelled", "requested", "final" or "unknown".
+-- Cancel waiting jobs, and request it for running ones: "cancelled", "requested", "final" or "unknown".
 --@include moves
 
 local function cancel(id)

@@ -1,9 +1,9 @@
--- Leasing what is next in line.
+-- Lease the next jobs in line.
 -- KEYS: body
 --@include line
 
 --@seldom promote
--- Make ready what is due, a bounded number.
+-- Make due jobs ready, a bounded number.
 local function promote()
   local members = call('ZRANGEBYSCORE', key.due, '-inf', now_ms, 'LIMIT', 0, BITE)
   local ids = {}
@@ -30,12 +30,12 @@ end
 --@end
 
 --@seldom merge merge_all
--- Whether the next one of a line stands before that of another.
+-- Whether the next job of a line comes before that of another.
 local function is_better(line, other)
   return line.rank < other.rank or line.rank == other.rank and line.place < other.place
 end
 
--- A heap: of its elements none is better than the first.
+-- A heap: no element is better than the first.
 local function push(heap, line)
   local at = #heap + 1
   while at > 1 do
@@ -49,7 +49,7 @@ local function push(heap, line)
   heap[at] = line
 end
 
--- Put another one in the place of the first, or only take that out.
+-- Replace the first element, or only remove it.
 local function replace_first(heap, line)
   if not line then
     line = table.remove(heap)
@@ -100,7 +100,7 @@ local function line_of(suspects, name, limit)
   return line
 end
 
--- The next line of a group, as its entry says; its jobs are not read yet.
+-- The next line of a group, from its entry; its jobs are not read yet.
 local function next_of_group(group, limit)
   group.at = group.at + 1
   if group.at > #group.entries and #group.entries == group.chunk then
@@ -117,8 +117,8 @@ local function next_of_group(group, limit)
   return group.entry and group
 end
 
--- The line of an entry, read; nil when it was read before. An entry that is not as the line says is
--- made so.
+-- Read the line of an entry; nil if it was already read. An entry that does not match the line is
+-- corrected.
 local function line_of_entry(suspects, group, seen, limit)
   local entry = group.entry
   local name = sub(entry, #group.prefix + 13) .. group.labels
@@ -139,7 +139,7 @@ local function line_of_entry(suspects, group, seen, limit)
   return right and line
 end
 
--- Take the best jobs of the lines of a heap. Lines of groups are read when it is their turn.
+-- Take the best jobs of the lines of a heap. Lines of groups are read when they come first.
 local function take_best(suspects, heap, seen, limit)
   local ids, members = {}, {}
   while #ids < limit and #heap > 0 do
@@ -173,8 +173,8 @@ local function merge(suspects, names, limit)
   return take_best(suspects, heap, {}, limit)
 end
 
--- Whether the clock was set back behind an instant at which a queue grew older. Queues do not grow
--- younger, so how old a group is says nothing of its queues until that instant has come again.
+-- Whether the clock was set back before an instant at which a queue aged. Queues do not become younger,
+-- so the age of a group does not match its queues until that instant has come again.
 local function is_clock_back()
   return now_ms < tonumber(call('HGET', key.meta, 'aged') or 0)
 end
@@ -190,7 +190,7 @@ local function push_lines(heap, suspects, group, seen, limit)
   end
 end
 
--- Take the best jobs of all lines that this worker may take from.
+-- Take the best jobs of all lines that this worker may claim from.
 local function merge_all(suspects, limit)
   local heap, seen = {}, {}
   for _, group in ipairs(groups_of(suspects, math.huge)) do
@@ -220,7 +220,7 @@ local function stretch(suspects, line, offset, number)
   return ids, members
 end
 
--- Over all lines; mostly there is one.
+-- Over all lines; in most cases there is one.
 local function front_of_all(suspects, limit)
   local from, to = entry_bounds(suspects)
   local entries = entries_between(from, to, 2)
@@ -236,7 +236,7 @@ local function front_of_all(suspects, limit)
   return merge_all(suspects, limit)
 end
 
--- Who comes first in a queue, behind so many.
+-- The first jobs of a queue, after an offset.
 local function front(suspects, queue, offset, number)
   local lines = lines_of(suspects, queue)
   if #lines == 1 then
@@ -247,7 +247,7 @@ local function front(suspects, queue, offset, number)
 end
 
 --@seldom add_share
--- Queues that share a tier: first each as many as it has turns, then the rest in their order.
+-- Queues that share a tier: first as many jobs of each as it has turns, then the rest in their order.
 local function add_share(share, queues, first, room, add)
   local asked, taken, left = {}, {}, room
   for turn = 1, math.min(room, #share.turns) do
@@ -293,8 +293,8 @@ local function next_in_line(suspects, queues, limit)
   return ids, members
 end
 
--- The move of a claim, on the bytes of the record: what they are now; nil when it does not stand in line.
--- `sizes` and `tail` are those of the texts that a claim changes.
+-- Apply a claim to the bytes of the record and return the new bytes; nil if the job is not in line.
+-- `sizes` and `tail` belong to the texts that a claim changes.
 local function claimed(id, bytes, sizes, tail)
   local state_size, hold_size, reason_size, session_size, token_size =
     unpack_numbers('>BBBHH', bytes, SIZES_AT + 3)
@@ -310,9 +310,9 @@ local function claimed(id, bytes, sizes, tail)
     .. sizes .. sub(bytes, REST_AT, -texts - 1) .. tail
 end
 
--- Lease up to `limit` jobs, whose bodies have up to `most_bytes` together unless the first alone has
--- more. Those that expired are cancelled on the way, members that lead to none are dropped, and both do
--- not count; a bounded number: what was leased, and whether a bound other than `limit` cut it short.
+-- Lease up to `limit` jobs, whose bodies have up to `most_bytes` in total unless the first alone has
+-- more. Expired jobs are cancelled and members without a job are dropped; these do not count, but their
+-- number is bounded. Return the leased jobs, and whether a limit other than `limit` cut the batch short.
 local function lease(session, nonce, suspects, queues, limit, most_bytes)
   local taken, by_queue, expired, is_done, is_cut_short = {}, {}, 0, false, false
   local measures, left_bytes = has_large or limit * SMALL_BODY > most_bytes, most_bytes
@@ -350,7 +350,7 @@ local function lease(session, nonce, suspects, queues, limit, most_bytes)
           drop(key.ready, members[number])
         end
         expired = expired + 1
-        is_done = false  -- others may move up
+        is_done = false  -- other jobs may move up
       else
         is_done, is_cut_short = true, true
         break
@@ -371,7 +371,7 @@ local function lease(session, nonce, suspects, queues, limit, most_bytes)
   return taken, is_cut_short
 end
 
--- How old the queues of these jobs are by now, packed; "" when none ever aged.
+-- The current ages of the queues of these jobs, packed; "" when none ever aged.
 local function ages(ids)
   local found = {}
   for _, id in ipairs(ids) do
@@ -381,15 +381,15 @@ local function ages(ids)
   return cmsgpack.pack(found)
 end
 
--- {gone, next_in_ms, suspects wait, ages, id, record, body, id, record, body ...}. Under a nonce that is
--- not later than all before nothing new is leased; a negative limit says that it must not be. With
--- `is_last` the nonce is used up even if nothing was found: no later put may lease a job under it.
+-- {gone, next_in_ms, suspects wait, ages, id, record, body, id, record, body ...}. A nonce that is not
+-- later than all earlier ones leases nothing new; neither does a negative limit. With `is_last`, the
+-- nonce is used up even if nothing was found: no later put may lease a job under it.
 local function claim(session, nonce, suspects, queues, limit, most_bytes, is_last)
   local _, is_gone, latest = find_session(session)
   if is_gone then
     return { 1, -1, 0, '' }
   end
-  local is_new = is_before(latest, nonce)  -- then nothing can be held under it
+  local is_new = is_before(latest, nonce)  -- then no job can be held under it
   local ids, is_cut_short, in_ms = {}, false, next_in_ms()
   if not is_new then
     ids = sound_ids(session, nonce, CHUNK)
@@ -398,7 +398,7 @@ local function claim(session, nonce, suspects, queues, limit, most_bytes, is_las
     use_up(session, nonce)
   elseif is_new and (in_ms == 0 or is_any_ready(suspects, queues)) then
     notice()
-    if in_ms == 0 then  -- otherwise nothing is due and nobody is silent
+    if in_ms == 0 then  -- otherwise no job is due and no session has expired
       promote()
       reap()
       if select(2, find_session(session)) then
@@ -420,7 +420,7 @@ local function claim(session, nonce, suspects, queues, limit, most_bytes, is_las
   for number, id in ipairs(ids) do
     reply[#reply + 1] = id
     reply[#reply + 1] = packed[id]
-    reply[#reply + 1] = bodies[number] or ''  -- a worker cannot run it, and buries it
+    reply[#reply + 1] = bodies[number] or ''  -- a worker cannot run it, and it becomes a dead letter
   end
   return reply
 end

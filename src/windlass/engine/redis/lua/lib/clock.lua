@@ -1,6 +1,6 @@
 -- The engine's clock. ARGV[1] is added to the server's time; with a leading "=" it is the time
 -- itself, for tests in which the clock stands still.
--- ARGV: 1 clock, 2 lease_ms, 3 dead_ttl_ms; what a script is about begins at 4.
+-- ARGV: 1 clock, 2 lease_ms, 3 dead_ttl_ms; the arguments of the script begin at 4.
 local call, sub = redis.call, string.sub
 
 local time = call('TIME')

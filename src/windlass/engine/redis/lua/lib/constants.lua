@@ -1,4 +1,4 @@
--- Numbers of the contract and of the state machine. A test holds them against the Python ones.
+-- Numbers of the contract and of the state machine. A test compares them with the Python ones.
 local BITE = 200
 local CHUNK = 500
 local SMALL_BODY = 8192

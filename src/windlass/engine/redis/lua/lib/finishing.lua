@@ -1,15 +1,15 @@
--- Ending claims, each fenced by its token.
+-- End claims, each fenced by its token.
 --@include moves
 
 local succeeded = {}  -- queue -> how many
-local same = {}       -- what the last success shares with others
+local same = {}       -- what the last success has in common with others
 
 --@seldom end_otherwise
 local function stray_delay_ms(strays)
   return math.min(STRAY_BASE_MS * 2 ^ math.min(strays, 10), STRAY_CAP_MS)
 end
 
--- Each takes the job, its record, the bytes of an outcome and what else it says.
+-- Each takes the job, its record, the bytes of an outcome and its other fields.
 local ENDINGS = {}
 
 function ENDINGS.retry(id, record, bytes, delay_ms)
@@ -32,7 +32,7 @@ function ENDINGS.unroutable(id, record)
   move(id, record, 'unroutable', { delay_ms = stray_delay_ms(record[STRAYS]) })
 end
 
--- The progress of a job, or any end of a claim but a success; false when it is stale.
+-- Apply the progress of a job, or any end of a claim except a success; false when it is stale.
 local function end_otherwise(id, token, event, bytes, ...)
   local record = load(id)
   if record and record[TOKEN] == token and event ~= 'succeed' then
@@ -54,7 +54,7 @@ local function end_otherwise(id, token, event, bytes, ...)
 end
 --@end
 
--- What is the same in all successes of one claim.
+-- The common part of all successes of one claim.
 local function alike(session, token, has_result, ttl_ms)
   local result_ms, keep_ms = -1, now_ms + math.max(ttl_ms, MIN_RECORD_MS)
   if has_result and ttl_ms > 0 then
@@ -72,7 +72,7 @@ local function alike(session, token, has_result, ttl_ms)
   }
 end
 
--- The move of a success, on the bytes of the record. False when the token is not the current one.
+-- Apply a success to the bytes of the record. False when the token is not current.
 local function succeed(id, token, result, has_result, ttl_ms)
   local bytes = bytes_of(id)
   if not bytes then
@@ -104,7 +104,7 @@ local function succeed(id, token, result, has_result, ttl_ms)
   return true
 end
 
--- What is said once for all successes of a call.
+-- The bookkeeping for all successes of a call.
 local function count_successes()
   for queue, number in pairs(succeeded) do
     count(queue, 'running', -number)

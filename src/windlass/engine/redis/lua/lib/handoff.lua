@@ -1,30 +1,30 @@
 -- Hand-off: the call that stores a job also leases it to an idle session, and publishes it to the session's
--- worker. Nobody asks for that claim, so it must be the one that the session would have got: it waits under
--- a nonce that was not used, and no other job comes before this one. A worker that does not listen at
--- this server gets nothing: PUBLISH also counts clients that listen to everything, and it reaches clients
--- of a replica, which it does not count.
+-- worker. The session did not ask for this claim, so it must be the one that the session would have made:
+-- the session waits under an unused nonce, and no other job comes before this one. A worker that does not
+-- listen at this server gets no hand-off. PUBLISH also counts clients that listen to everything, and it
+-- reaches clients of a replica without counting them.
 -- KEYS: job body ids ready due held sessions count idle waiters
 --@include heads
 --@include meta
 --@include nonces
 --@include waiters
-local may_hand_over = #ARGV == 5  -- one job alone
-local MOST_HANDED = 16384  -- bytes of a body: what is larger is claimed in the usual way
-local MOST_LINES = 8  -- so many lines that the worker does not serve are passed over
+local may_hand_over = #ARGV == 5  -- a single job
+local MOST_HANDED = 16384  -- bytes of a body: a larger job is claimed in the usual way
+local MOST_LINES = 8  -- at most this many lines that the worker does not serve are skipped
 
 --@seldom hand_to_one
 local function first_between(from, to)
   return call('ZRANGEBYLEX', key.ready, from, to, 'LIMIT', 0, 1)[1]
 end
 
--- Whether something in a line could be claimed by this waiter.
+-- Whether this waiter could claim a job of a line.
 local function may_claim_from(waiter, line)
   local plus = string.find(line, '+', 1, true)
   local own = settings[plus and sub(line, 1, plus - 1) or line]
   return not (own and own[QUEUE_PAUSED]) and has_labels(waiter, line)
 end
 
--- Whether any line between two bounds has a job that this waiter could claim.
+-- Whether this waiter could claim a job of any line between two bounds.
 local function has_any(waiter, from, to)
   for _ = 1, MOST_LINES do
     local head = first_between(from, to)
@@ -59,7 +59,7 @@ local function finds_nothing(waiter)
   return true
 end
 
--- A session that may have the job: its registration, which is one of these, and where it stands there.
+-- A session that may get the job: its registration, which is one of these, and its position there.
 local function find_taker(names)
   local first = #names > 1 and time[2] % #names or 0
   for number = 1, #names do
@@ -80,9 +80,9 @@ local function find_taker(names)
   end
 end
 
--- Store a job and have an idle session run it, whose registration is one of these; whether that was
--- possible, or the job was stored before. The worker is told last, when all is written and so true. If that
--- fails, the claim is made in the usual way: it finds what is held under its nonce.
+-- Store a job and lease it to an idle session of one of these registrations; return whether that worked,
+-- or the job was stored before. The worker is notified last, after all writes. If the message is lost, the
+-- usual claim finds the job under its nonce.
 local function hand_to_one(names, head, body, unique)
   local name, waiter, at = find_taker(names)
   if not name or not finds_nothing(waiter) then
@@ -120,6 +120,6 @@ local function hand_over(head, body, unique)
     return false
   end
   local names = waiting_for('0', queue, 0)
-  nobody_waits = #names == 0
-  return not nobody_waits and hand_to_one(names, head, body, unique)
+  has_no_waiters = #names == 0
+  return not has_no_waiters and hand_to_one(names, head, body, unique)
 end

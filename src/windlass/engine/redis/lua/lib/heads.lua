@@ -1,4 +1,4 @@
--- What new jobs begin as. A head is {id, task, queue, priority, run_after_ms, run_in_ms, expires_ms,
+-- The heads of new jobs. A head is {id, task, queue, priority, run_after_ms, run_in_ms, expires_ms,
 -- expires_in_ms, key, fingerprint}, -1 for no instant, false for no key.
 --@include clock
 --@include layout

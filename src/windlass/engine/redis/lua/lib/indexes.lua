@@ -1,4 +1,4 @@
--- What indexes should say, by the records: what `check` and `repair` share.
+-- The index entries that follow from records: the common part of `check` and `repair`.
 -- KEYS: body ids watch_until
 --@include sessions
 --@include unique
@@ -43,7 +43,7 @@ local function waits(record)
   return record[STATE] == 'scheduled' or record[STATE] == 'retrying' or record[HOLD] == 'unroutable'
 end
 
--- What stands for a job in an index; nil when it does not belong there.
+-- The member of a job in an index; nil when it does not belong there.
 local MEMBER_OF = {
   ids = function(id) return id end,
   ready = function(id, record)

@@ -1,6 +1,6 @@
--- How a job is stored: a record is these bytes, numbers, then texts, whose sizes are among the numbers.
--- What a claim and a success change stands at the beginning and at the end: these two rewrite a record
--- without taking it apart. An instant that is not set is -1, text is then empty.
+-- The stored form of a job: a record has numbers, then texts, whose sizes are among the numbers. Fields
+-- that a claim and a success change are at the beginning and at the end: these two rewrite a record
+-- without decoding it. An instant that is not set is -1; a text that is not set is empty.
 local ATTEMPT, STARTS, STARTED_MS, HAS_PROGRESS = 1, 2, 3, 4
 local SUSPECT, CANCEL_REQUESTED, DUE_MS, FINISHED_MS, RESULT_MS = 5, 6, 7, 8, 9
 -- 10 to 16 are the sizes of the texts from LAST_EVENT on
@@ -11,7 +11,7 @@ local QUEUE, TASK, UNIQUE, LAST_EVENT, LAST_TOKEN, STATE, HOLD, REASON = 33, 34,
 local SESSION, TOKEN = 41, 42
 local COUNTS, MARKS, SIZES = '>I4I4i6B', 'BBi6i6i6', 'BHBBBHH'
 local NUMBERS = COUNTS .. MARKS .. SIZES .. 'bi6i6i6i6i6I4I4I4I4I4I4I4HHH'
--- Where they begin.
+-- The offsets of the texts.
 local MARKS_AT, ASKED_AT, SIZES_AT, REST_AT, EXPIRES_AT = 16, 17, 36, 46, 65
 local QUEUE_SIZE_AT, QUEUE_AT = 105, 111
 

@@ -1,12 +1,12 @@
--- The line: what is ready under a plan, what is due, and when the next thing is.
+-- The line: the ready jobs of a plan, the due jobs, and the time until the next due job.
 --@include sessions
 
--- Where queues share a tier: the first of them -> how many there are, and their turns.
+-- Tiers with several queues: the first of them -> their number and their turns.
 local shares = {}
 
 local labels, sorted_labels = {}, {}  -- of this worker -> true; the same in order
 
--- Bounds of what is ready: of one line, or of all.
+-- Bounds of the ready jobs of one line, or of all.
 local function bounds(suspects, line)
   if line then
     return '[' .. suspects .. line .. '\0', '(' .. suspects .. line .. '\1'
@@ -18,8 +18,8 @@ local function range(from, to, offset, limit)
   return call('ZRANGEBYLEX', key.ready, from, to, 'LIMIT', offset, limit)
 end
 
--- Bounds of the lines beside that of a queue, for jobs that require labels.
-local function beside(suspects, queue)
+-- Bounds of the lines of a queue for jobs that require labels.
+local function label_bounds(suspects, queue)
   return '[' .. suspects .. queue .. '+', '(' .. suspects .. queue .. ','
 end
 
@@ -33,7 +33,7 @@ local function is_open(queue)
   return not (own and own[QUEUE_PAUSED])
 end
 
--- Whether this worker may take jobs from a line of a queue that it serves.
+-- Whether this worker may claim from a line of a queue that it serves.
 local function is_served(line)
   local plus = string.find(line, '+', 1, true)
   if not plus then
@@ -47,8 +47,8 @@ local function is_served(line)
   return is_open(sub(line, 1, plus - 1))
 end
 
--- The lines that have something between two bounds, by jumping from one to the next: all of them, or
--- those that `accept` accepts, and at most so many.
+-- The lines with jobs between two bounds, with one seek per line: all of them, or those that `accept`
+-- accepts, up to a limit.
 local function lines_between(suspects, from, to, accept, most)
   local lines = {}
   while #lines < (most or math.huge) do
@@ -65,7 +65,7 @@ local function lines_between(suspects, from, to, accept, most)
   return lines
 end
 
--- The lines behind one, with their mark of suspects, that have something ready; at most `most`.
+-- The lines with ready jobs after one, with their mark of suspects; at most `most`.
 local function marks_behind(mark, most)
   local marks = {}
   for _, suspects in ipairs({ '0', '1' }) do
@@ -88,14 +88,14 @@ local function right_entry(mark)
   return first and entry_of(mark, first) or nil
 end
 
--- The lines of a queue for this worker: its own, and those beside it that have something.
+-- The lines of a queue for this worker: its own, and its lines with labels that have jobs.
 local function lines_of(suspects, queue)
   if not is_open(queue) then
     return {}
   end
   local lines = { queue }
   if next(labels) then
-    local from, to = beside(suspects, queue)
+    local from, to = label_bounds(suspects, queue)
     for _, line in ipairs(lines_between(suspects, from, to, is_served)) do
       lines[#lines + 1] = line
     end
@@ -104,8 +104,8 @@ local function lines_of(suspects, queue)
 end
 
 --@seldom skip_labels
--- Skip labels that this worker does not have: give the next ones that it may have; nil when it has all
--- that are required.
+-- Skip labels that this worker does not have: return the next ones that it may have; nil when it has all
+-- required labels.
 local function skip_labels(required)
   local at = 1
   for label in string.gmatch(required, '[^+]+') do
@@ -122,7 +122,7 @@ local function skip_labels(required)
 end
 --@end
 
--- Bounds of the entries of `lines` that this worker may take from; with labels, others are among them.
+-- Bounds of the entries of `lines` for this worker; with labels, they include entries for other workers.
 local function entry_bounds(suspects)
   local last = #sorted_labels > 0 and string.char(string.byte(suspects) + 1) or suspects .. '\1'
   return '[' .. suspects .. '\0', '(' .. last
@@ -132,7 +132,7 @@ local function entries_between(from, to, limit)
   return call('ZRANGEBYLEX', key.lines, from, to, 'LIMIT', 0, limit)
 end
 
--- The groups of `lines` that this worker may take from, by jumping from one to the next; at most `most`.
+-- The groups of `lines` that this worker may claim from, with one seek per group; at most `most`.
 local function groups_of(suspects, most)
   local groups, from, to = {}, entry_bounds(suspects)
   while #groups < most do
@@ -170,7 +170,7 @@ local function is_any_ready(suspects, queues)
   return false
 end
 
--- In how many milliseconds the next thing is due; -1 when nothing is.
+-- Milliseconds until the next due job; -1 when there is none.
 local function next_in_ms()
   if may_reap() then
     return 0
@@ -187,8 +187,8 @@ local function has_work(suspects, queues)
 end
 
 -- Read a plan from the arguments: "1" or "0" for suspects, the number of queues, of shares and of
--- labels, the queues, for each share its first queue, how many there are and their turns, the labels.
--- Gives the first two, and where the next argument is.
+-- labels, the queues, for each share its first queue, their number and their turns, the labels. Returns
+-- the first two, and the position of the next argument.
 local function read_plan(at)
   local queues, seen = {}, {}
   local last = at + 3 + tonumber(ARGV[at + 1])

@@ -1,13 +1,13 @@
--- The index of lines: `lines` has one entry for each line that has something ready, but for those of
--- paused queues, so that a claim finds the best line without looking at the others. An entry is the mark
--- of suspects, the labels that the line requires, a zero, the name of a group, a zero, rank and place of
--- the first job in line, and the queue. Queues that age alike are a group: their ages differ by what
--- never changes, and by that much their ranks are set right. Others are the group "".
--- A call that changes `ready` touches the line first; `flush` brings the entry up to date.
+-- The index of lines: `lines` has one entry for each line with ready jobs, except those of paused queues,
+-- so that a claim finds the best line without reading the others. An entry is the mark of suspects, the
+-- labels that the line requires, a zero, the name of a group, a zero, rank and place of the first job in
+-- line, and the queue. Queues that age at the same rate are a group: the difference of their ages is
+-- constant, and ranks are adjusted by it. Other queues are the group "".
+-- A call that changes `ready` touches the line first; `flush` updates the entry.
 -- KEYS: ready lines
 --@include meta
 --@include records
-local RANK_BIAS = 4294967296  -- ranks that were set right may be below zero
+local RANK_BIAS = 4294967296  -- adjusted ranks may be below zero
 
 -- The first member of `ready` of a line, given with its mark of suspects; false when there is none.
 local function first_of(mark)
@@ -15,7 +15,7 @@ local function first_of(mark)
 end
 
 --@seldom age_of_group entry_of send_entries
--- The group of a queue with these settings, and by how much it is older than its group.
+-- The group of a queue with these settings, and how much older than its group it is.
 local function group_of(own)
   local period_ms = own[QUEUE_AGEING_MS]
   if period_ms == 0 then
@@ -25,13 +25,13 @@ local function group_of(own)
   return text_of(period_ms) .. ' ' .. text_of(phase_ms), own[QUEUE_AGE] - (own[QUEUE_SINCE_MS] - phase_ms) / period_ms
 end
 
--- How old a group is by now.
+-- The current age of a group.
 local function age_of_group(group)
   local period_ms, phase_ms = string.match(group, '^(%d+) (%d+)$')
   return period_ms and math.floor((now_ms - phase_ms) / period_ms) or 0
 end
 
--- The entry of a line whose first member is this one; nil while its queue is paused.
+-- The entry of a line with this first member; nil while its queue is paused.
 local function entry_of(mark, member)
   local plus = string.find(mark, '+', 1, true) or #mark + 1
   local queue, group, age = sub(mark, 2, plus - 1), '', 0
@@ -43,7 +43,7 @@ local function entry_of(mark, member)
     group, age = group_of(own)
   end
   local rank, place = 0, 0
-  if #member >= #mark + 12 then  -- otherwise it is no member, and dropped when it is its turn
+  if #member >= #mark + 12 then  -- otherwise it is no member, and a claim drops it
     rank, place = struct.unpack('>I4I7', member, #mark + 2)
   end
   return sub(mark, 1, 1) .. sub(mark, plus) .. '\0' .. group .. '\0'
@@ -61,7 +61,7 @@ end
 -- mark -> rank of the first job in line as new ones arrive; false once the line was changed otherwise.
 local first_rank = {}
 
--- Before a line is changed.
+-- Call this before a line is changed.
 local function touch(mark)
   first_rank[mark] = false
   if touched[mark] == nil then
@@ -69,8 +69,8 @@ local function touch(mark)
   end
 end
 
--- The same before a new job takes its place: behind all others of its rank, so that the entry stays as
--- it is unless the rank is better than that of the first one.
+-- The same before a new job takes its place: it comes after all others of its rank, so that the entry
+-- stays the same unless the rank is better than that of the first job.
 local function arrive(mark, rank)
   local known = first_rank[mark]
   if known == nil then
@@ -86,7 +86,7 @@ local function arrive(mark, rank)
   first_rank[mark] = math.min(known, rank)
 end
 
--- Bring the entries of changed lines up to date.
+-- Update the entries of changed lines.
 function update_lines()
   local old, new = {}, {}
   for mark, before in pairs(touched) do

@@ -1,4 +1,4 @@
--- What a partition knows of itself: the sequence, signs of life, the settings of queues.
+-- The state of a partition: the sequence, signs of life, the settings of queues.
 -- KEYS: meta
 --@include clock
 local stored = call('HMGET', key.meta, 'sequence', 'last_seen', 'reap_after', 'queues', 'enqueued', 'leases', 'large',
@@ -6,11 +6,11 @@ local stored = call('HMGET', key.meta, 'sequence', 'last_seen', 'reap_after', 'q
 local stored_sequence, stored_last_seen_ms = tonumber(stored[1] or 0), tonumber(stored[2] or -1)
 local stored_reap_after_ms, stored_enqueued = tonumber(stored[3] or 0), tonumber(stored[5] or 0)
 local sequence, last_seen_ms, reap_after_ms = stored_sequence, stored_last_seen_ms, stored_reap_after_ms
--- The longest lease of those that were heard of lately, read and changed by `notice` alone.
+-- The longest lease of recent callers, which only `notice` reads and changes.
 local stored_leases = stored[6] or '0 0 0'
 local leases = stored_leases
--- Of queues that have others than the usual ones: queue -> settings, read when they are asked for. The
--- others have false or nil. `queues` is how many there are.
+-- Queues with settings other than the default: queue -> settings, read at the first use. Other queues
+-- have false or nil. `queues` is the number of queues with settings.
 local has_settings = stored[4]
 local settings = {}
 if has_settings then
@@ -21,12 +21,12 @@ if has_settings then
     return own
   end })
 end
--- Whether a body of more than SMALL_BODY bytes was ever stored here: otherwise claims measure none.
+-- Whether a body of more than SMALL_BODY bytes was ever stored here: otherwise claims measure no bodies.
 local has_large = stored[7]
 local QUEUE_PAUSED, QUEUE_AGEING_MS, QUEUE_AGE, QUEUE_SINCE_MS = 1, 2, 3, 4
 local QUEUE_BOUND, QUEUE_BOUND_HERE = 5, 6  -- of the whole queue, and of this partition
 
--- While the counters are counted anew, the id up to which records were counted: see `repair`.
+-- While the counters are recounted, the id up to which records were counted: see `repair`.
 local recounted = stored[8]
 
 local function note_size(body)

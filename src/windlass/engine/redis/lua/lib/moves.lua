@@ -1,8 +1,8 @@
--- The one move through which a job changes its state, as windlass.core.states says; only a claim and a
+-- The one move that changes the state of a job, as windlass.core.states defines; only a claim and a
 -- success have their own, in claiming and finishing, because they happen to every job.
--- Where a job stands in an index follows from its record alone: `leave` takes it out of every index
--- that its record names, `enter` puts it in again after the record was changed; one that has ended
--- with the instant at which the purge visits it, which the index alone remembers.
+-- The record alone decides the index entries of a job: `leave` removes the job from every index that
+-- its record names, `enter` adds it again after the record was changed. For a job that has ended, only
+-- the index stores the instant at which the purge visits it.
 -- KEYS: ready due parked held asked keep dead extra
 --@include bookkeeping
 --@include watchers
@@ -37,7 +37,7 @@ local COUNTED = {
   unroutable = 'unroutable',
 }
 
--- What stands for a job in an index.
+-- The member of a job in an index.
 local function member_of(index, id, record)
   if index == 'ready' then
     local standing = struct.pack('>I4I7', 100 - record[PRIORITY] + record[AGE], record[PLACE])
@@ -96,7 +96,7 @@ local function enter(id, record, keep_ms)
   save(id)
 end
 
--- One more entry in the history; the oldest one makes room.
+-- Add an entry to the history; the oldest one is dropped if the history is full.
 local function remember(id, record, event, cause)
   local head = cmsgpack.pack({ now_ms, event, record[ATTEMPT], record[SESSION], record[STARTED_MS] })
   local field = 'f:' .. (record[FAILURES] % MAX_FAILURES) .. ':' .. id
@@ -123,8 +123,8 @@ local function finish_record(record, event, target, reason)
   total(target)
 end
 
--- Let an event happen to a job in a state that allows it. `given` may hold: unstarted, cause (text
--- for the history), delay_ms, reason, alone (it must run alone from now on).
+-- Apply an event to a job in a state that allows it. `given` may hold: unstarted, cause (text for the
+-- history), delay_ms, reason, alone (the job must run alone from now on).
 local function move(id, record, event, given)
   given = given or {}
   leave(id, record)
@@ -166,7 +166,7 @@ local function move(id, record, event, given)
   enter(id, record, now_ms + math.max(dead_ttl_ms, MIN_RECORD_MS))
 end
 
--- End the hold of a job that no worker knew: it is still in its old place.
+-- End the hold of an unroutable job, which is still in its old place.
 local function offer_again(id, record)
   leave(id, record)
   record[HOLD], record[DUE_MS] = 'none', -1

@@ -1,8 +1,8 @@
--- Which nonce of a session is the latest: under that, or an earlier one, nothing new is leased.
+-- The latest nonce of a session: it and earlier ones lease nothing new.
 -- KEYS: sessions
 --@include clock
 
--- Bytes decide, not the server's locale as with the operator <.
+-- Compare bytes: the operator < depends on the server's locale.
 local function is_before(one, other)
   for at = 1, math.min(#one, #other) do
     local a, b = string.byte(one, at), string.byte(other, at)

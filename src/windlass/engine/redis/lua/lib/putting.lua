@@ -1,4 +1,4 @@
--- Storing new jobs: what `put`, `put_unique` and `fire` share.
+-- Store new jobs: the common part of `put`, `put_unique` and `fire`.
 -- KEYS: body ids ready due keys key_expiry extra
 --@include bookkeeping
 --@include handoff
@@ -10,7 +10,7 @@ local function key_field(head)
   return #head[2] .. ':' .. head[2] .. head[9]
 end
 
--- The job that an idempotency key belongs to, while it is remembered.
+-- The job that an idempotency key belongs to, while the key is remembered.
 local function find_key(field)
   if bound[field] then
     return bound[field]
@@ -60,7 +60,7 @@ local function store(head, body, unique)
   enqueued = enqueued + 1
 end
 
--- The answer to a job that was stored before, or whose idempotency key is known.
+-- The reply for a job that was stored before, or whose idempotency key is known.
 local function find_known(head)
   if bytes_of(head[1]) then
     return head[1], 'created'
@@ -74,7 +74,7 @@ end
 local waiting = {}  -- line -> how many waited before this call
 
 --@seldom is_full
--- Whether as many jobs wait in a line as may.
+-- Whether a line has reached its limit of waiting jobs.
 local function is_full(line)
   local own = settings[base_of(line)]
   if not own or own[QUEUE_BOUND] == 0 then
@@ -96,8 +96,7 @@ local function is_full(line)
 end
 --@end
 
--- Store a job that is not known, if there is room; `unique` is what its record says of its unique
--- key.
+-- Store an unknown job, if there is room; `unique` is the part of its record about its unique key.
 local function add_job(head, body, unique)
   if has_settings and is_full(head[3]) then
     return head[1], 'full'
@@ -111,11 +110,11 @@ local function add_job(head, body, unique)
   return head[1], 'created'
 end
 
--- One job: what it writes need not be gathered.
+-- A single job: its writes need not be gathered.
 local function put_one(put)
   local head = cmsgpack.unpack(ARGV[4])
   is_single, write = true, call
-  -- One without keys, for a queue without settings, meets nothing but itself, as it is written.
+  -- A job without keys, for a queue without settings, can only meet itself, as it is written.
   packed[head[1]] = (head[9] or head[11] or has_settings) and call('HGET', key.job, head[1]) or false
   return { put(head, ARGV[5]) }
 end
@@ -135,7 +134,7 @@ local function put_many(put)
   return reply
 end
 
--- Let `put` answer for every job: from ARGV 4 on, each has its head and its body.
+-- Call `put` for every job: from ARGV 4 on, each has its head and its body.
 local function put_all(put)
   local reply = #ARGV == 5 and put_one(put) or put_many(put)
   settle()

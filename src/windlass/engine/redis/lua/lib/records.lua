@@ -1,16 +1,16 @@
 -- Records of jobs, read once and written once per call; writes are gathered and sent in chunks. A record
--- is a table here, and what `layout` says in the store.
+-- is a table here, and stored as `layout` defines.
 -- KEYS: job
 --@include constants
 --@include clock
 --@include layout
-local records = {}  -- id -> record, false when there is none, nil when it was not taken apart
+local records = {}  -- id -> record, false when there is none, nil when it was not decoded
 local packed = {}   -- id -> the record as it is stored, or false
 local changed = {}  -- id -> true when its table was changed since it was packed
 local pending, order = {}, {}
 local touched = {}  -- suspects and line -> its first member of `ready` before it was changed, or false
 local update_lines
-local note_change  -- set while counters are counted anew: id, bytes before, bytes now; false for none
+local note_change  -- set while counters are recounted: id, bytes before, bytes now; false for none
 
 --@seldom pack take_apart
 local function pack(record)
@@ -27,7 +27,7 @@ end
 
 local function take_apart(bytes)
   local record = { unpack_numbers(NUMBERS, bytes) }
-  local at = record[33]  -- behind the numbers
+  local at = record[33]  -- after the numbers
   for number, size in ipairs({ 30, 31, 32, 10, 11, 12, 13, 14, 15, 16 }) do
     local after = at + record[size]
     record[QUEUE + number - 1] = sub(bytes, at, after - 1)
@@ -50,7 +50,7 @@ local function counter_of(bytes)
   return queue_of(bytes) .. '\0' .. sub(bytes, -texts, state_size - texts - 1)
 end
 
--- The list to which the words of a command on a key are added; it is sent by flush.
+-- The list that gathers the words of a command on a key; flush sends it.
 local function gather(command, name)
   local by_name = pending[command]
   if not by_name then
@@ -74,12 +74,12 @@ local function write(command, name, one, two)
   arguments[last + 2] = two
 end
 
--- The table of a record was changed.
+-- Note that the table of a record was changed.
 local function save(id)
   changed[id] = true
 end
 
--- The bytes of a record were changed.
+-- Store the changed bytes of a record.
 local function save_bytes(id, bytes)
   if note_change then
     note_change(id, packed[id], bytes)
@@ -97,7 +97,7 @@ local function pack_again(id)
   write('HSET', key.job, id, packed[id])
 end
 
--- Send what was gathered. An index must not be read between a write to it and this.
+-- Send gathered writes. An index must not be read between a write to it and this.
 local function flush()
   for id in pairs(changed) do
     pack_again(id)
@@ -139,7 +139,7 @@ local function fetch(ids)
   local found = read_fields(key.job, missing)
   for number, id in ipairs(missing) do
     local bytes = found[number]
-    packed[id] = bytes and #bytes >= QUEUE_AT and bytes  -- otherwise it is no record
+    packed[id] = bytes and #bytes >= QUEUE_AT and bytes  -- shorter bytes are no record
   end
 end
 
@@ -156,7 +156,7 @@ local function load(id)
   return record
 end
 
--- The bytes of a record as it is now, or false.
+-- The current bytes of a record, or false.
 local function bytes_of(id)
   if changed[id] then
     pack_again(id)

@@ -1,9 +1,9 @@
--- Taking a job out for good.
+-- Remove a job.
 -- KEYS: body ids keys key_expiry
 --@include unique
 
--- Of a job whose callers must not be sent to it any more. While it waited its key may have been
--- forgotten, and be that of another job by now.
+-- Free the idempotency key of a removed job. While the job waited, its key may have expired, and belong
+-- to another job by now.
 local function free_key(id)
   local field = call('HGET', key.extra, 'k:' .. id)
   local found = field and call('HGET', key.keys, field)
@@ -13,7 +13,7 @@ local function free_key(id)
   end
 end
 
--- Its unique key leads nowhere, unless it leads to another job by now.
+-- Free its unique key, unless the key points to another job by now.
 local function forget_unique(id, record)
   local _, _, name = read_unique(record)
   call('ZREM', key.unique, unique_prefix(record[TASK], name) .. id)

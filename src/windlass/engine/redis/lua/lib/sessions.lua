@@ -1,9 +1,9 @@
--- Sessions: who lives, who is dead, what each holds, and taking back what the silent ones held.
+-- Sessions: which are alive, which are dead, what each holds, and taking back the jobs of expired ones.
 -- KEYS: lease forget
 --@include moves
 --@include nonces
 
--- The ids that a session holds, at most so many; with a nonce, those under it alone.
+-- The ids that a session holds, up to a limit; with a nonce, only those under it.
 local function held_ids(session, nonce, limit)
   local prefix = session .. '\0'
   if nonce then
@@ -22,8 +22,7 @@ local function held_ids(session, nonce, limit)
   return ids, members
 end
 
--- The same, without entries of jobs that are not held, which are dropped; and how many entries there
--- were.
+-- The same, and drop entries of jobs that are not held; also return the number of entries.
 local function sound_ids(session, nonce, limit)
   local ids, members = held_ids(session, nonce, limit)
   local sound = {}
@@ -39,8 +38,8 @@ local function sound_ids(session, nonce, limit)
   return sound, #ids
 end
 
--- A session whose lease ran out, or a dead one that still holds jobs; nil when there is none among
--- the first of them.
+-- A session whose lease ran out, or a dead one that still holds jobs; nil when there is none among the
+-- first of them.
 local function first_silent()
   for _ = 1, BITE do
     local session = call('ZRANGEBYSCORE', key.lease, '-inf', now_ms, 'LIMIT', 0, 1)[1]
@@ -60,8 +59,7 @@ local function may_reap()
 end
 
 --@seldom use_up end_session reap clamp_leases
--- A claim under this nonce that is still on its way must find nothing, even where nothing was known
--- of its session.
+-- A claim under this nonce that arrives later must find nothing, even if its session was unknown.
 local function use_up(session, nonce)
   local is_known, is_gone, latest = find_session(session)
   if is_before(latest, nonce) then
@@ -72,7 +70,7 @@ local function use_up(session, nonce)
   end
 end
 
--- Dead for good. While it may hold jobs it stays in `lease`, as one whose lease ran out.
+-- Declare a session dead. While it may hold jobs it stays in `lease`, as one whose lease ran out.
 local function end_session(session, may_hold_jobs)
   local _, _, nonce = find_session(session)
   call('HSET', key.sessions, session, '1' .. nonce)
@@ -85,8 +83,8 @@ local function end_session(session, may_hold_jobs)
   end
 end
 
--- Take back the jobs of silent sessions, a bounded number; how many, and whether there may be more.
--- The first bite declares a session dead in the same step, so that it cannot be revived.
+-- Take back the jobs of expired sessions, a bounded number; return how many, and whether there may be
+-- more. The first batch declares a session dead in the same step, so that it cannot be revived.
 local function reap()
   local reaped, seen = 0, 0
   if now_ms < reap_after_ms then
@@ -112,7 +110,7 @@ local function reap()
   return reaped, true
 end
 
--- After the clock went back: no lease may reach further than the longest one.
+-- After the clock was set back: no lease may reach further than the longest one.
 local function clamp_leases(longest_ms)
   local last = now_ms + longest_ms
   local range = { '(' .. string.format('%.0f', last), '(+inf', 'LIMIT', 0, CHUNK }
@@ -128,13 +126,13 @@ local function clamp_leases(longest_ms)
 end
 --@end
 
--- Note the caller's lease, and give the longest one, as windlass.core.longest_lease says: `at_ms` is
--- now, or after a silence of all its beginning.
+-- Note the caller's lease, and return the longest one, as windlass.core.longest_lease defines: `at_ms`
+-- is now or, after a silence of all workers, its beginning.
 local function note_lease(at_ms, is_silence)
   local longest, until_ms, next_ms = string.match(leases, '^(%d+) (%d+) (%d+)$')
   longest, until_ms, next_ms = tonumber(longest), tonumber(until_ms), tonumber(next_ms)
   if not is_silence and longest == lease_ms and until_ms - now_ms > lease_ms + math.floor(lease_ms / 2) then
-    return longest  -- most calls
+    return longest  -- in most calls
   end
   if until_ms <= at_ms then
     longest, until_ms, next_ms = next_ms, at_ms + 2 * next_ms, 0
@@ -151,8 +149,8 @@ local function note_lease(at_ms, is_silence)
   return longest
 end
 
--- A worker calls. After a silence of all, all workers are given time to beat again: then the server
--- was away, and not the workers.
+-- A worker calls. After a silence of all workers, give all of them time for a heartbeat: then the server
+-- was down, and not the workers.
 local function notice()
   local last_ms = last_seen_ms
   last_seen_ms = now_ms

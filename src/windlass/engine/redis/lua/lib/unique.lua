@@ -1,6 +1,6 @@
--- Unique keys. `unique` leads from a key to the job that was stored last under it, which holds the
--- key for as long as its state, or its period, says so: claims and ends of jobs do nothing for it.
--- A record says of its key "until period_until_ms key".
+-- Unique keys. `unique` maps a key to the latest job under it, which holds the key as long as its state
+-- or its period says so: claims and ends of jobs need no work for it. A record stores the key as
+-- "until period_until_ms key".
 -- KEYS: unique
 --@include moves
 local QUEUED = { waiting = true, scheduled = true, ready = true, retrying = true }
@@ -22,7 +22,7 @@ local function unique_prefix(task, name)
   return #task .. ':' .. task .. name .. '\0'
 end
 
--- The id of the job that a key leads to; nil when there is none.
+-- The id of the job that a key points to; nil when there is none.
 local function last_stored(task, name)
   local prefix = unique_prefix(task, name)
   local last = sub(prefix, 1, -2) .. '\1'
@@ -30,8 +30,8 @@ local function last_stored(task, name)
   return member and sub(member, #prefix + 1)
 end
 
--- The job that holds a key, and its record; nil when nobody does. Entries that lead to no job, or to one
--- with another key, are passed over.
+-- The job that holds a key, and its record; nil when no job does. Entries that point to no job, or to a
+-- job with another key, are skipped.
 local function find_holder(task, name)
   local prefix = unique_prefix(task, name)
   local last = sub(prefix, 1, -2) .. '\1'
@@ -47,7 +47,7 @@ local function find_holder(task, name)
   end
 end
 
--- From now on a key leads to this job.
+-- Point a key to this job.
 local function lead(task, name, id)
   local prefix, before = unique_prefix(task, name), last_stored(task, name)
   if before ~= id then
@@ -58,8 +58,8 @@ local function lead(task, name, id)
   end
 end
 
--- Fresh budgets, and no progress.
-local function begin_anew(id, record)
+-- Give a job fresh budgets, and remove its progress.
+local function reset_budgets(id, record)
   for _, field in ipairs({ ATTEMPT, STARTS, CRASHES, LOSSES, INTERRUPTIONS, SNOOZES, STRAYS }) do
     record[field] = 0
   end

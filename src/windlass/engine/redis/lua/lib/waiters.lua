@@ -1,25 +1,25 @@
 -- Idle sessions that wait for work, and how they are woken.
--- `waiters` maps the name of a registration (the channel of a worker, a zero, the number of a plan) to what
--- waits there. `idle` finds registrations by what they serve: "1" for jobs that must run alone or "0",
+-- `waiters` maps the name of a registration (the channel of a worker, a zero, the number of a plan) to its
+-- waiting sessions. `idle` finds registrations by what they serve: "1" for jobs that must run alone or "0",
 -- the queue ("" = every queue), for jobs that require labels a "+" and a label, a zero, the name.
--- A worker that is woken for some of its sessions no longer waits for these, so that two calls never
--- spend their wake-ups on the same session.
+-- A registration loses the sessions that are woken, so that two calls never spend their wake-ups on the
+-- same session.
 -- KEYS: idle waiters
 --@include clock
 local UNTIL_MS, SERVES_SUSPECTS, WAITS_IN, WAITS_WITH, WAITING = 1, 2, 3, 4, 5
-local MOST_NAMES = 16  -- registrations are looked at a few at a time
-local MOST_PAGES = 32  -- and those beyond so many times as many are left to their own renewals
+local MOST_NAMES = 16  -- registrations are read in pages of this size
+local MOST_PAGES = 32  -- after this many pages, the others are left to their own renewals
 local MOST_ENTRIES = 500
 local LOOK, RENEW = '?', '~'
-local nobody_waits = false  -- for the one job of this call
+local has_no_waiters = false  -- for the one job of this call
 local all_names = {}  -- suspects -> every index entry, where they are few
 
 local function names_from(from, to, offset)
   return call('ZRANGEBYLEX', key.idle, from, to, 'LIMIT', offset, MOST_NAMES)
 end
 
--- Registrations that serve a line, behind so many others, whether there may be more, and their entries in
--- the index: those of its queue and those of every queue. Of a line that requires labels the first one decides here.
+-- Registrations that serve a line, after an offset, whether there may be more, and their entries in the
+-- index: those of its queue and those of every queue. For a line with labels, the first label decides.
 local function waiting_for(suspects, line, offset)
   local entries = all_names[suspects]
   if not entries then
@@ -93,14 +93,14 @@ local function has_labels(waiter, line)
 end
 --@end
 
--- What waits under a name; nil when that has ended, and then nothing is left of it.
+-- The registration under a name; nil when it has expired, and then it is removed.
 local function read_waiter(name)
   local packed = call('HGET', key.waiters, name)
   local waiter = packed and packed ~= '' and cmsgpack.unpack(packed)
   return waiter and waiter[UNTIL_MS] > server_ms and waiter, waiter
 end
 
--- Store what still waits under a name.
+-- Store the sessions that still wait under a name.
 local function keep_waiter(name, waiter)
   if #waiter[WAITING] == 0 then
     drop_waiter(name, waiter)
@@ -114,10 +114,10 @@ local function channel_of(name)
 end
 
 --@seldom wake
--- Take up to `number` sessions from a registration and tell their worker to have them look: how many.
--- With none, the worker only learns when the next thing is due. A worker that does not listen at this
--- server is taken off the list.
-local function tell(name, waiter, number)
+-- Take up to `number` sessions from a registration and wake them; return their number. With 0, the worker
+-- only learns when the next job is due. A registration is removed if its worker does not listen at this
+-- server.
+local function wake_sessions(name, waiter, number)
   local woken, sessions = {}, waiter[WAITING]
   while #woken < number and #sessions > 0 do
     table.remove(sessions)
@@ -134,8 +134,8 @@ local function tell(name, waiter, number)
   return number == 0 and 1 or #woken
 end
 
--- Wake up to `number` sessions that may claim from a line; with `is_due` one worker learns instead that a
--- job of the line is due soon. Without the right to publish, looking by itself remains.
+-- Wake up to `number` sessions that may claim from a line; with `is_due`, one worker learns instead that a
+-- job of the line is due soon. Without the permission to publish, workers only poll.
 local function wake(suspects, line, number, is_due)
   local offset = 0
   while number > 0 and offset <= MOST_PAGES * MOST_NAMES do
@@ -154,15 +154,15 @@ local function wake(suspects, line, number, is_due)
         end
         before = nil
       elseif number > 0 and has_labels(waiter, line) then
-        local told = tell(name, waiter, is_due and 0 or number)
-        number = number - told
-        before = told > 0 and before or nil
+        local woken = wake_sessions(name, waiter, is_due and 0 or number)
+        number = number - woken
+        before = woken > 0 and before or nil
       end
     end
     if not is_cut then
       return
     end
-    offset = before == number and offset + MOST_NAMES or 0  -- what was dropped or told is not there any more
+    offset = before == number and offset + MOST_NAMES or 0  -- dropped or woken entries are gone
   end
 end
 --@end

@@ -1,9 +1,9 @@
--- Callers that wait for the end of a job: each is told once, on its channel, by the call that ends the job.
+-- Callers that wait for the end of a job: the call that ends the job notifies each once, on its channel.
 -- KEYS: watch
 --@include bookkeeping
 
--- Without the right to publish, looking from time to time remains.
-function tell_ends()
+-- Without the permission to publish, callers only poll.
+function publish_ends()
   if call('HLEN', key.watch) == 1 then
     return
   end
