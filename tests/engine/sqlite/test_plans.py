@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import re
-from importlib.resources import files
 
 import apsw
 import pytest
 
-from windlass.engine.sqlite.statements import migrations, sql
+from tests.docs.pages import PROJECT
+from windlass.engine.sqlite.statements import migrations, sql, statements
 
-COMMANDS = sorted(
-    file.name.removesuffix(".sql")
-    for file in files("windlass.engine.sqlite").joinpath("sql").iterdir()
-)
+SQL = PROJECT / "src" / "windlass" / "engine" / "sqlite" / "sql"
+STATEMENTS = sorted(statements())
 #: Statements that read a whole small table, or a whole partial index that is almost always empty.
 WHOLE = {
     "list_counters",
@@ -40,7 +38,7 @@ def bindings_of(text: str) -> int:
     return max(numbered) if numbered else text.count("?")
 
 
-@pytest.mark.parametrize("name", COMMANDS)
+@pytest.mark.parametrize("name", STATEMENTS)
 def test_no_statement_scans(connection: apsw.Connection, name: str) -> None:
     text = sql(name)
     plan = connection.execute(f"EXPLAIN QUERY PLAN {text}", (None,) * bindings_of(text))
@@ -69,7 +67,10 @@ def test_no_statement_on_a_hot_path_sorts(connection: apsw.Connection, name: str
     assert not any("TEMP B-TREE" in str(row[3]) for row in plan)
 
 
-def test_every_command_has_a_header() -> None:
-    folder = files("windlass.engine.sqlite").joinpath("sql")
-    for name in COMMANDS:
-        assert folder.joinpath(f"{name}.sql").read_text().startswith("-- "), name
+def test_every_statement_says_what_it_is_for() -> None:
+    for file in SQL.glob("*.sql"):
+        text = file.read_text()
+        assert text.startswith("-- ")
+        assert text.count("-- name: ") == len(
+            re.findall(r"^-- name: \w+\n-- \w", text, re.MULTILINE)
+        )

@@ -1,7 +1,11 @@
-"""The SQL of this engine: every statement is a file in `sql/`, named after its purpose."""
+"""The SQL of this engine: `sql/` has one file for each group of verbs.
+
+A statement begins with its name (`-- name: insert_job`), then says what it is for.
+"""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from functools import cache
 from pathlib import Path
@@ -13,14 +17,26 @@ import msgspec
 Row = tuple[Any, ...]
 
 _PACKAGE: Final = Path(__file__).parent
+_NAME: Final = re.compile(r"^-- name: (\w+)\n", re.MULTILINE)
+
+
+def sql(name: str) -> str:
+    """The text of a statement, without its comments."""
+    return statements()[name]
 
 
 @cache
-def sql(name: str) -> str:
-    """The text of `sql/<name>.sql`, without its header."""
-    text = _PACKAGE.joinpath("sql", f"{name}.sql").read_text(encoding="utf-8")
-    lines = [line for line in text.splitlines() if not line.startswith("--")]
-    return "\n".join(lines).strip()
+def statements() -> dict[str, str]:
+    """Every statement by its name."""
+    found: dict[str, str] = {}
+    for file in _PACKAGE.joinpath("sql").glob("*.sql"):
+        _, *blocks = _NAME.split(file.read_text(encoding="utf-8"))
+        for name, text in zip(blocks[::2], blocks[1::2], strict=True):
+            if name in found:
+                raise ValueError(f"two statements have the name {name}")
+            lines = [line for line in text.splitlines() if not line.startswith("--")]
+            found[name] = "\n".join(lines).strip()
+    return found
 
 
 def migrations() -> Iterator[tuple[int, str]]:

@@ -1,0 +1,54 @@
+-- What operators and maintenance do to jobs.
+
+-- name: any_unroutable
+-- Whether a job of one of these tasks, given as an array, is held because some worker did not know it.
+SELECT EXISTS (
+    SELECT 1 FROM jobs WHERE hold = 'unroutable' AND task IN (SELECT value FROM json_each(?1)))
+
+-- name: drop_keep
+-- A job that has not ended is not visited by the purge.
+UPDATE jobs SET keep_until_ms = NULL WHERE row = ?
+
+-- name: drop_result
+-- Drop a result whose time has passed; the record is kept a while longer.
+UPDATE jobs SET result = NULL, keep_until_ms = ?2 WHERE row = ?1
+
+-- name: forget_empty_counters
+-- Forget queues that have nothing in a state any more.
+DELETE FROM counters WHERE number = 0
+
+-- name: forget_key
+-- Forget the idempotency key of a job that an operator removed.
+DELETE FROM idempotency WHERE id = ?
+
+-- name: forget_keys
+-- Forget idempotency keys that ran out, a bounded number.
+DELETE FROM idempotency
+WHERE (task, key) IN (SELECT task, key FROM idempotency WHERE expires_ms <= ? LIMIT ?)
+
+-- name: forget_replaced_puts
+-- Forget puts that were remembered long enough, a bounded number.
+DELETE FROM replaced_puts WHERE id IN (SELECT id FROM replaced_puts WHERE expires_ms <= ? LIMIT ?)
+
+-- name: forget_sessions
+-- Forget dead sessions that were kept long enough.
+DELETE FROM sessions WHERE gone = 2 AND expires_ms <= ?1
+
+-- name: keep_longer
+-- The purge comes again when the period of a unique key is over.
+UPDATE jobs SET keep_until_ms = ?2 WHERE row = ?1
+
+-- name: list_kept_too_long
+-- Finished jobs that the purge should visit, and how many bytes each has.
+SELECT row, id, queue, state, finished_ms, result IS NOT NULL, unique_key, period_until_ms,
+       coalesce((SELECT length(body) FROM payloads WHERE job = jobs.row), 0)
+           + coalesce(length(result), 0) + coalesce(length(progress), 0)
+           + (SELECT coalesce(sum(length(error)), 0) FROM failures WHERE job = jobs.row)
+FROM jobs WHERE keep_until_ms <= ? ORDER BY keep_until_ms LIMIT ?
+
+-- name: load_unroutable
+-- Jobs of one task that were held because no worker knew it, a bounded number.
+SELECT row, id, task, queue, place, state, hold, reason, suspect, cancel_requested, attempt, starts, crashes, losses,
+       interruptions, snoozes, strays, ready_ms, due_ms, expires_ms, finished_ms, keep_until_ms, result_until_ms, session, token,
+       last_token, last_event, progress, result
+FROM jobs WHERE hold = 'unroutable' AND task = ? ORDER BY row LIMIT ?

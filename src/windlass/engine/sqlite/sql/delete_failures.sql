@@ -1,2 +1,0 @@
--- Remove the history of a removed job.
-DELETE FROM failures WHERE job = ?

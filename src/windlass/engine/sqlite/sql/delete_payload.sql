@@ -1,2 +1,0 @@
--- Remove the envelope of a removed job.
-DELETE FROM payloads WHERE job = ?

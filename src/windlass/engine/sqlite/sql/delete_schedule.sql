@@ -1,2 +1,0 @@
--- Remove a schedule.
-DELETE FROM schedules WHERE row = ?

@@ -1,2 +1,0 @@
--- Remove the body of a schedule.
-DELETE FROM schedule_bodies WHERE schedule = ?

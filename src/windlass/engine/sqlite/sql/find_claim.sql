@@ -1,2 +1,0 @@
--- How the last claim of a job was ended by its own holder.
-SELECT last_token, last_event FROM jobs WHERE id = ?

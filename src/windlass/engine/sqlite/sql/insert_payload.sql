@@ -1,2 +1,0 @@
--- Store the envelope of a new job.
-INSERT INTO payloads (job, body) VALUES (?, ?)

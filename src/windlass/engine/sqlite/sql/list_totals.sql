@@ -1,2 +1,0 @@
--- The totals of events.
-SELECT name, number FROM totals

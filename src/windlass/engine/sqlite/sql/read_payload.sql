@@ -1,2 +1,0 @@
--- The envelope of one job.
-SELECT body FROM payloads WHERE job = ?

@@ -1,2 +1,0 @@
--- The stored result of one job.
-SELECT result FROM jobs WHERE row = ?

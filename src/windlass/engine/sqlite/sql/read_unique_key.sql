@@ -1,2 +1,0 @@
--- The unique key of one job.
-SELECT unique_key FROM jobs WHERE id = ?

@@ -1,0 +1,52 @@
+-- Schedules.
+
+-- name: delete_schedule
+-- Remove a schedule.
+DELETE FROM schedules WHERE row = ?
+
+-- name: delete_schedule_body
+-- Remove the body of a schedule.
+DELETE FROM schedule_bodies WHERE schedule = ?
+
+-- name: find_schedule
+-- Which schedule has a name, and in which revision it is.
+SELECT row, revision FROM schedules WHERE name = ?
+
+-- name: list_due_schedules
+-- Due schedules, the earliest first.
+SELECT name, revision, due_ms, body, note, watched
+FROM schedules JOIN schedule_bodies ON schedule = row
+WHERE due_ms <= ?1 AND name NOT IN (SELECT value FROM json_each(?2))
+ORDER BY due_ms, name LIMIT ?3
+
+-- name: list_schedules
+-- The next schedules by name.
+SELECT name, revision, due_ms, body, note, watched
+FROM schedules JOIN schedule_bodies ON schedule = row
+WHERE name > ? ORDER BY name LIMIT ?
+
+-- name: list_unfinished
+-- Which of these jobs exist and have not ended.
+SELECT jobs.id FROM json_each(?) AS given JOIN jobs ON jobs.id = given.value
+WHERE state NOT IN ('succeeded', 'dead', 'cancelled')
+
+-- name: next_schedule
+-- When the next schedule is due that is not yet.
+SELECT min(due_ms) FROM schedules WHERE due_ms > ?
+
+-- name: read_schedules
+-- The schedules that have these names.
+SELECT name, revision, due_ms, body, note, watched
+FROM json_each(?) AS given JOIN schedules ON name = given.value
+JOIN schedule_bodies ON schedule = row
+
+-- name: save_schedule
+-- Store a changed schedule; without a body, the stored one stays.
+INSERT INTO schedules (name, revision, due_ms, note, watched) VALUES (?1, ?2, ?3, ?4, ?5)
+ON CONFLICT (name) DO UPDATE SET revision = ?2, due_ms = ?3, note = ?4, watched = ?5
+RETURNING row
+
+-- name: save_schedule_body
+-- Store when a schedule runs, and what.
+INSERT INTO schedule_bodies (schedule, body) VALUES (?1, ?2)
+ON CONFLICT (schedule) DO UPDATE SET body = ?2

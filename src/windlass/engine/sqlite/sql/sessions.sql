@@ -1,0 +1,51 @@
+-- Sessions and what they hold.
+
+-- name: end_session
+-- Declare a session dead (1), or that it holds nothing more either (2); the row is kept until an
+-- instant, so that its beats are answered.
+INSERT INTO sessions (session, expires_ms, gone) VALUES (?1, ?2, ?3)
+ON CONFLICT (session) DO UPDATE SET expires_ms = excluded.expires_ms, gone = excluded.gone, info = x''
+
+-- name: find_session
+-- Whether a session was declared dead, and the latest nonce under which it leased jobs.
+SELECT gone, last_nonce FROM sessions WHERE session = ?
+
+-- name: introduce_session
+-- Store the info of a session; a new session lives from now on, until an instant.
+INSERT INTO sessions (session, expires_ms, info) VALUES (?1, ?2, ?3)
+ON CONFLICT (session) DO UPDATE SET info = excluded.info
+
+-- name: keep_session
+-- Let a session live until an instant; one that was declared dead stays dead.
+UPDATE sessions SET expires_ms = ?2 WHERE session = ?1 AND gone = 0
+
+-- name: list_cancel_requests
+-- Jobs of a session whose cancellation was requested.
+SELECT id FROM jobs WHERE state = 'running' AND session = ? AND cancel_requested = 1 ORDER BY id
+
+-- name: load_held
+-- Jobs that a session holds.
+SELECT row, id, task, queue, place, state, hold, reason, suspect, cancel_requested, attempt, starts, crashes, losses,
+       interruptions, snoozes, strays, ready_ms, due_ms, expires_ms, finished_ms, keep_until_ms, result_until_ms, session, token,
+       last_token, last_event, progress, result
+FROM jobs WHERE state = 'running' AND session = ? ORDER BY row LIMIT ?
+
+-- name: load_held_under
+-- Jobs that a session holds under one token.
+SELECT row, id, task, queue, place, state, hold, reason, suspect, cancel_requested, attempt, starts, crashes, losses,
+       interruptions, snoozes, strays, ready_ms, due_ms, expires_ms, finished_ms, keep_until_ms, result_until_ms, session, token,
+       last_token, last_event, progress, result
+FROM jobs WHERE state = 'running' AND session = ? AND token = ? ORDER BY row
+
+-- name: load_unknown_nonces
+-- Jobs that a session has held for a while under any token. A start in the future counts as old:
+-- the clock was set back since.
+SELECT row, id, task, queue, place, state, hold, reason, suspect, cancel_requested, attempt, starts, crashes, losses,
+       interruptions, snoozes, strays, ready_ms, due_ms, expires_ms, finished_ms, keep_until_ms, result_until_ms, session, token,
+       last_token, last_event, progress, result
+FROM jobs WHERE state = 'running' AND session = ?1 AND (started_ms <= ?2 OR started_ms > ?3) ORDER BY row
+
+-- name: use_up_nonce
+-- A claim under this nonce that is still on its way must find nothing.
+INSERT INTO sessions (session, expires_ms, last_nonce) VALUES (?1, ?2, ?3)
+ON CONFLICT (session) DO UPDATE SET last_nonce = max(last_nonce, excluded.last_nonce)

@@ -1,2 +1,0 @@
--- Write the settings of queues back.
-UPDATE meta SET queues = ?
