@@ -247,7 +247,7 @@ async def async_generator() -> AsyncIterator[int]:
 
 @pytest.mark.parametrize("function", [generator, async_generator])
 def test_a_generator_is_refused(app: Windlass, function: Any) -> None:
-    with pytest.raises(InvalidTask, match="is a generator, whose values nobody would take"):
+    with pytest.raises(InvalidTask, match="is a generator, and a job has one result"):
         app.task(function)
 
 

@@ -433,7 +433,7 @@ def test_a_drain_ends(app: Windlass, box: Sandbox) -> None:
         again.enqueue()
 
     again.enqueue()
-    with pytest.raises(EndlessDrain, match="after 20 of them one of task again"):
+    with pytest.raises(EndlessDrain, match="after 20 jobs one of task again"):
         box.drain(limit=20)
     assert [job.state for job in box.jobs()].count(State.SUCCEEDED) == 20
     assert box.jobs()[-1].state is State.READY

@@ -21,7 +21,7 @@ from windlass.core.queues.labels import queue_of
 from windlass.engine.contract import NewJob, Placed, PutCode
 from windlass.errors import DuplicateJob, EngineUnavailable, IdempotencyConflict, QueueFull
 from windlass.job import Job
-from windlass.middleware import Outgoing, Surrounded
+from windlass.middleware import EnqueueCall, MiddlewareStack
 
 if TYPE_CHECKING:
     from windlass.app import Windlass
@@ -36,9 +36,9 @@ _REFUSED: Final = (PutCode.CONFLICT, PutCode.DUPLICATE, PutCode.FULL)
 class Prepared(Protocol):
     """A call that is encoded: `windlass.task` makes it."""
 
-    def outgoing(self) -> Outgoing: ...
+    def enqueue_call(self) -> EnqueueCall: ...
 
-    def new_job(self, outgoing: Outgoing | None = None) -> NewJob: ...
+    def new_job(self, enqueue_call: EnqueueCall | None = None) -> NewJob: ...
 
 
 # --------------------------------------------------------------------------------------------- one
@@ -73,7 +73,7 @@ def store_many(app: Windlass, chunks: Iterable[Sequence[Prepared]]) -> list[Job[
     handles: list[Job[Any]] = []
     with _counting(handles):
         for chunk in chunks:
-            with _surrounding(app, chunk) as (jobs, stored):
+            with _with_middleware(app, chunk) as (jobs, stored):
                 first = app.engine.put(jobs)
                 with _following():
                     placed = _pursue(app, jobs, first)
@@ -85,24 +85,27 @@ async def astore_many(app: Windlass, chunks: Iterable[Sequence[Prepared]]) -> li
     handles: list[Job[Any]] = []
     with _counting(handles):
         for chunk in chunks:
-            with _surrounding(app, chunk) as (jobs, stored):
+            with _with_middleware(app, chunk) as (jobs, stored):
                 _collect(app, jobs, await _aput_many(app, jobs), handles, stored)
     return handles
 
 
 @contextmanager
-def _surrounding(
+def _with_middleware(
     app: Windlass, chunk: Sequence[Prepared]
-) -> Iterator[tuple[list[NewJob], Sequence[Outgoing]]]:
+) -> Iterator[tuple[list[NewJob], Sequence[EnqueueCall]]]:
     """The jobs of a chunk, inside the middleware of each, and what that was told of them."""
     if not app.enqueue_middleware:
         yield [call.new_job() for call in chunk], ()
         return
-    outgoing = [call.outgoing() for call in chunk]
+    enqueue_call = [call.enqueue_call() for call in chunk]
     with ExitStack() as stack:
-        for one in outgoing:
-            stack.enter_context(Surrounded(app.enqueue_middleware, one, ENQUEUE))
-        yield [call.new_job(one) for call, one in zip(chunk, outgoing, strict=True)], outgoing
+        for one in enqueue_call:
+            stack.enter_context(MiddlewareStack(app.enqueue_middleware, one, ENQUEUE))
+        yield (
+            [call.new_job(one) for call, one in zip(chunk, enqueue_call, strict=True)],
+            enqueue_call,
+        )
 
 
 def _collect(
@@ -110,15 +113,15 @@ def _collect(
     jobs: Sequence[NewJob],
     placed: Sequence[Placed],
     handles: list[Job[Any]],
-    outgoing: Sequence[Outgoing],
+    enqueue_call: Sequence[EnqueueCall],
 ) -> None:
     pairs = list(enumerate(zip(jobs, placed, strict=True)))
     # Conflicts come last: what was stored is counted before the first of them is raised.
     for at, (job, one) in sorted(pairs, key=lambda pair: pair[1][1].code in _REFUSED):
         handle = _to_handle(app, job, one)
         handles.append(handle)
-        if outgoing:
-            outgoing[at].job = handle
+        if enqueue_call:
+            enqueue_call[at].job = handle
 
 
 @contextmanager

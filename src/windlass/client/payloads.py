@@ -27,7 +27,7 @@ from windlass.core.serialization.seals import Seal, describe_sealed
 from windlass.core.serialization.wire import to_plain_json
 from windlass.core.states import Event
 from windlass.engine.contract import Failure, JobRecord
-from windlass.errors import DecodeError, UnreadableHere
+from windlass.errors import DecodeError, MissingDecoder
 from windlass.settings import Settings
 
 if TYPE_CHECKING:
@@ -162,7 +162,7 @@ class Packing:
         try:
             envelope = self.unpack_call(payload, task)
             return _as_json(envelope.codec, bytes(envelope.call)).decode()
-        except UnreadableHere as error:
+        except MissingDecoder as error:
             return f"({error})"
         except DecodeError as error:
             return f"(undecodable: {error})"
@@ -232,7 +232,7 @@ class Packing:
 
     def _open(self, seal: str, key: str, sealed: bytes, bound: bytes) -> bytes:
         if self._ring is None:
-            raise UnreadableHere(
+            raise MissingDecoder(
                 f"{describe_sealed(seal, key)}, and this app has no secret: give it that one with "
                 "Windlass(secret=...) or WINDLASS_SECRET"
             )
@@ -243,7 +243,7 @@ class Packing:
         if codec != "pickle":
             return
         if self._codec != "pickle":
-            raise UnreadableHere(
+            raise MissingDecoder(
                 'a pickle, which only an app with codec="pickle" reads, and this one has '
                 f'codec="{self._codec}": let an app with that codec run it'
             )
@@ -289,7 +289,7 @@ def _as_json(codec: str, body: bytes) -> bytes:
     if codec == "msgpack":
         decode_plain(body, codec)
         return to_plain_json(body)
-    raise UnreadableHere(f"written by the codec {codec}")
+    raise MissingDecoder(f"written by the codec {codec}")
 
 
 def _bound(kind: str, line: bytes, *owner: Any) -> bytes:

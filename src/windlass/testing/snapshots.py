@@ -12,7 +12,7 @@ from windlass.app import Windlass
 from windlass.core.serialization.codec import decode_plain
 from windlass.core.states import State
 from windlass.engine.contract import Engine, Filter, JobRecord
-from windlass.errors import DecodeError, UnreadableHere
+from windlass.errors import DecodeError, MissingDecoder
 from windlass.job import JobInfo
 
 R_co = TypeVar("R_co", covariant=True)
@@ -85,7 +85,7 @@ def _arguments(app: Windlass, record: JobRecord) -> dict[str, Any]:
             plain: dict[str, Any] = decode_plain(bytes(envelope.call), envelope.codec)
             return plain
         args, kwargs = task.codecs[envelope.codec].decode(bytes(envelope.call))
-    except (DecodeError, UnreadableHere):
+    except (DecodeError, MissingDecoder):
         return {}
     signature = inspect.signature(task.function)
     first = (None,) if task.takes_context else ()

@@ -19,7 +19,7 @@ from windlass.cli.support.output import say
 from windlass.cli.support.wording import sentence
 from windlass.core.serialization.envelope import unpack
 from windlass.engine.contract import JobRecord
-from windlass.errors import DecodeError, EncodeError, UnreadableHere
+from windlass.errors import DecodeError, EncodeError, MissingDecoder
 from windlass.task import Task
 
 
@@ -49,7 +49,7 @@ def _require_readable(app: Windlass, record: JobRecord, *, is_whole: bool) -> No
     """Refuse a call that is there and cannot be read. One that is damaged is no loss."""
     try:
         codec = app.packing.unpack_call(record.payload, record.task).codec
-    except UnreadableHere as error:
+    except MissingDecoder as error:
         raise click.ClickException(
             f"The stored call of job {record.id} cannot be read here, so it cannot be changed: "
             f"{error}."

@@ -10,7 +10,7 @@ from typing import Any, Final, Protocol, get_args
 
 from windlass.core.serialization.codec import CallCodec, CodecName
 from windlass.core.serialization.wire import JSON, MSGPACK
-from windlass.errors import UnreadableHere
+from windlass.errors import MissingDecoder
 
 CODECS: Final[tuple[CodecName, ...]] = get_args(CodecName)
 
@@ -54,4 +54,4 @@ class Codecs(dict[str, "Codec"]):
             )
 
             return PickleCodec(function, skip_first, name=name)
-        raise UnreadableHere(f"written by the codec {mark!r}, which this windlass does not know")
+        raise MissingDecoder(f"written by the codec {mark!r}, which this windlass does not know")

@@ -22,7 +22,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
 from windlass.core.serialization.seals import Seal, describe_sealed, why_not_encrypting
-from windlass.errors import DecodeError, UnreadableHere
+from windlass.errors import DecodeError, MissingDecoder
 
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.ciphers.aead import ChaCha20Poly1305
@@ -99,7 +99,7 @@ class Keyring:
         """The body; a DecodeError if it was changed, or sealed for something else."""
         key = self._keys.get(name)
         if key is None:
-            raise UnreadableHere(
+            raise MissingDecoder(
                 f"{describe_sealed(seal, name)}, which this app does not have: give it that secret "
                 "too, after its own, with Windlass(secret=[...]) or in WINDLASS_SECRET"
             )
@@ -107,7 +107,7 @@ class Keyring:
             return _verified(key, sealed, bound)
         if seal == Seal.ENCRYPTED:
             return _decrypted(key, sealed, bound)
-        raise UnreadableHere(f"sealed in a way that this windlass does not know: {seal}")
+        raise MissingDecoder(f"sealed in a way that this windlass does not know: {seal}")
 
 
 def _verified(key: Key, sealed: bytes, bound: bytes) -> bytes:
@@ -120,7 +120,7 @@ def _verified(key: Key, sealed: bytes, bound: bytes) -> bytes:
 def _decrypted(key: Key, sealed: bytes, bound: bytes) -> bytes:
     missing = why_not_encrypting()
     if missing:
-        raise UnreadableHere(missing)
+        raise MissingDecoder(missing)
     from cryptography.exceptions import InvalidTag
 
     nonce, ciphertext = sealed[:_NONCE_BYTES], sealed[_NONCE_BYTES:]
