@@ -1,8 +1,8 @@
 """Groups of tasks that are declared without an app and included in one later: `Tasks`.
 
 A library, or a part of a large program, declares its tasks in a group, and the app includes it. A
-group belongs to one app, because `task.enqueue()` needs the engine of that app. Tasks declared after
-the include join the app at once, so the order of imports does not matter.
+group belongs to one app, because `task.enqueue()` needs the engine of that app. Tasks declared
+after the include join the app at once, so the order of imports does not matter.
 """
 
 from __future__ import annotations

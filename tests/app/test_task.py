@@ -262,7 +262,7 @@ def test_a_task_that_takes_the_context_has_a_place_for_it(app: Windlass) -> None
     def work() -> None: ...
 
     function: Any = work
-    with pytest.raises(TypeError, match="its first parameter must be for it"):
+    with pytest.raises(TypeError, match="its first parameter must be the context"):
         app.task(takes_context=True)(function)
 
 

@@ -156,4 +156,4 @@ def test_another_program_that_holds_the_file_is_named(shell: Shell, app: Windlas
     other.close()
     assert (ran.code, ran.out) == (3, "")
     assert re.search(r"could not be used within \d\.\d s \(.*\): another program holds", ran.err)
-    assert re.search("Job [0-9a-z]{26} was not stored, and the call may be repeated", ran.err)
+    assert re.search("Job [0-9a-z]{26} was not stored. The call can be repeated", ran.err)

@@ -19,7 +19,7 @@ def test_a_value_is_never_changed(value: Any) -> None:
         with pytest.raises(AttributeError, match=f"{name} cannot be set: .* Make another one"):
             setattr(value, name, 1)
     for name in vars(value):
-        with pytest.raises(AttributeError, match=f"{name} cannot be taken away"):
+        with pytest.raises(AttributeError, match=f"{name} cannot be deleted"):
             delattr(value, name)
     assert repr(value) == before
 

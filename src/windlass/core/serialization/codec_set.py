@@ -1,6 +1,6 @@
-"""The codecs of one function, by the mark that stored bytes bear: each is made when it is needed.
+"""The codecs of one function, by the name in stored bytes, made on first use.
 
-A task writes by one of them and reads by all, so that a setting can change while jobs wait.
+A task writes with one codec and reads with all, so that the setting can change while jobs wait.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ CODECS: Final[tuple[CodecName, ...]] = get_args(CodecName)
 
 
 class Codec(Protocol):
-    """What a task asks of a codec; each method says more in `windlass.core.serialization.codec`."""
+    """The interface of a codec; `windlass.core.serialization.codec` documents the methods."""
 
     mark: CodecName
 
@@ -31,7 +31,7 @@ class Codec(Protocol):
 
 
 class Codecs(dict[str, "Codec"]):
-    """Of one function, by the mark of the codec; one that was not asked for before is made."""
+    """The codecs of one function by name, each made on first use."""
 
     def __init__(self, function: Callable[..., object], skip_first: bool, *, name: str) -> None:
         self._function = function
@@ -50,7 +50,7 @@ class Codecs(dict[str, "Codec"]):
             return CallCodec.of(function, skip_first, name=name, wire=MSGPACK)
         if mark == "pickle":
             from windlass.core.serialization.pickle_codec import (
-                PickleCodec,  # only for those who asked for it
+                PickleCodec,  # loaded only by apps that use it
             )
 
             return PickleCodec(function, skip_first, name=name)
