@@ -108,7 +108,7 @@ def test_only_workers_and_jobs_set_a_server_up(shell: Shell) -> None:
         ran = shell.type(*arguments, "--url", url)
         if arguments != ("doctor",):
             assert (ran.code, ran.out) == (1, "")
-            assert f"Nobody has used windlass at redis 127.0.0.1:{server.port}/3" in ran.err
+            assert f"windlass was never used at redis 127.0.0.1:{server.port}/3" in ran.err
         else:
             assert "none was ever stored here" in ran.out
         assert b"keys=" not in server.tell("INFO", "keyspace")

@@ -123,7 +123,7 @@ def test_a_job_that_is_held_for_want_of_a_key_says_so(
     job = app.tasks["tasks.add"].enqueue(b"canary")
     let_hold(shell, job)
     app.engine.beat([Beat(session="h.7.x", info=Introduction(worker=7, keys=("other",)).pack())])
-    why = f"it is {sealed} with key {KEY}, which no worker has: start one with the secret"
+    why = f"it is {sealed} with key {KEY}, which no worker has: start a worker with that secret"
     for secret in ({}, {"WINDLASS_SECRET": SECRET}):  # whoever asks may have it
         shown = type_here(shell, "job", "show", job.id, **secret).out
         assert f"held      unroutable: {why}" in shown
@@ -141,7 +141,7 @@ def test_a_job_that_is_held_for_another_reason_is_not_said_to_want_a_key(shell: 
     let_hold(shell, job)
     app.engine.beat([Beat(session="h.7.x", info=Introduction(worker=7, keys=("a", KEY)).pack())])
     shown = type_here(shell, "job", "show", job.id).out
-    assert "held      unroutable: no worker that claimed it knows its task" in shown
+    assert "held      unroutable: no worker that claimed it has its task" in shown
 
 
 def test_what_is_not_held_has_no_reason_for_it(shell: Shell) -> None:

@@ -236,7 +236,7 @@ class Packing:
     def _open(self, seal: str, key: str, sealed: bytes, bound: bytes) -> bytes:
         if self._ring is None:
             raise MissingDecoder(
-                f"{describe_sealed(seal, key)}, and this app has no secret: give it the secret with "
+                f"{describe_sealed(seal, key)}, and this app has no secret: give the secret with "
                 "Windlass(secret=...) or WINDLASS_SECRET"
             )
         return self._ring.open(seal, key, sealed, bound)

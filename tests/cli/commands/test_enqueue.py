@@ -125,7 +125,7 @@ def place(order: Order, more: dict[str, Any] = {}) -> None: ...
         ('{"itemCount": 1, "shipTo": {}, "notes": {"any": 1}}', ""),
         (
             '{"itmCount": {"all": 2}, "shipTo": {"cty": "Bern"}}',
-            "itmCount or cty: it was left out.",
+            "itmCount or cty: it was ignored.",
         ),
     ],
     ids=["as it should be", "misspelt"],
@@ -217,11 +217,11 @@ def test_waiting_can_be_given_up_and_the_job_stays(shell: Shell) -> None:
     assert command.stdout is not None
     assert command.stderr is not None
     job_id = command.stdout.readline().strip()
-    assert "No worker was seen" in command.stderr.readline()
+    assert "No worker is running" in command.stderr.readline()
     command.send_signal(signal.SIGINT)
     _, err = command.communicate(timeout=DEADLINE_S)
     assert command.returncode == 1
-    assert "Stopped waiting; the job goes on." in err
+    assert "Stopped waiting; the job continues." in err
     assert "ready" in shell.type("job", "show", job_id, "--url", shell.url).out
 
 

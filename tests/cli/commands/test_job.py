@@ -138,7 +138,7 @@ def test_a_cause_without_a_type_has_no_stray_colon(shell: Shell, hand: Hand, job
     hand.app.engine.close(hand.session, [job_id], "signal 9 (SIGKILL)")
     ran = shell.type("job", "show", job_id, "--url", shell.url)
     assert " on hand.1.0000: signal 9 (SIGKILL)\n" in ran.out
-    assert "alone       yes: in a process of its own" in ran.out
+    assert "alone       yes: in its own process" in ran.out
 
 
 def test_a_call_that_cannot_be_read_is_said_to_be_such(shell: Shell, app: Windlass) -> None:
@@ -176,7 +176,7 @@ def test_a_running_job_is_not_said_to_have_been_stopped(
     hand.take()
     ran = shell.type("job", "cancel", job_id, "--url", shell.url)
     assert (ran.code, ran.out.split()[-1]) == (0, "requested")
-    assert "1 job ran, and will end as cancelled unless the run succeeds." in ran.err
+    assert "1 job running: will end as cancelled unless the run succeeds." in ran.err
     shown = shell.type("job", "show", job_id, "--url", shell.url).out
     assert "cancel    requested: it ends as cancelled unless it succeeds" in shown
     assert "unless it succeeds" in shell.type("job", "cancel", "--help").out
@@ -197,7 +197,7 @@ def test_a_job_whose_unique_key_is_taken_stays_as_it_is(shell: Shell, app: Windl
     task.enqueue()
     ran = shell.type("job", "retry", one.id, "--url", shell.url)
     assert (ran.code, ran.out.split()[-1]) == (1, "duplicate")
-    assert f"Job {one.id} was left as it is: another job holds its unique key." in ran.err
+    assert f"Job {one.id} was not changed: another job holds its unique key." in ran.err
     shown = shell.type("job", "show", one.id, "--url", shell.url).out
     assert f"unique    {one.info().unique_key}\n" in shown
 

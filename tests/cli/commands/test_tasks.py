@@ -97,7 +97,7 @@ def test_an_app_without_tasks_says_so(shop: Shell) -> None:
     name_modules(shop)
     ran = shop.type("tasks", "--app", "shop.app:app")
     assert (ran.code, ran.out) == (0, "")
-    assert "The app knows no task. Name the modules" in ran.err
+    assert "The app has no tasks. Name the modules" in ran.err
 
 
 # --------------------------------------------------------------------------------------- including
