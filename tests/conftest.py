@@ -1,4 +1,4 @@
-"""What every test stands on.
+"""Fixtures and settings for all tests.
 
 Keeps the settings of the person running the tests out of them, gives hypothesis its profiles, and
 takes the tests themselves out of what the garbage collector visits. `app` is an app on a SQLite

@@ -5,13 +5,13 @@ that it serves every engine. What can be done, from any other thread:
 
 1. `refuse`, `freeze`, `vanish`: connections are refused, are accepted and get no byte through, or
    are not even answered when they knock; `heal` ends that.
-2. `delay`: every byte arrives later; `drip`: replies arrive in pieces, one after the other;
-   `throttle`: a link of so many bytes a second in each direction, shared by all connections.
+2. `delay`: every byte arrives later; `drip`: replies arrive in pieces; `throttle`: a link with a
+   limit of bytes per second in each direction, shared by all connections.
 3. `reset`: all living connections end, for the client with an RST; `wear_out`: each one ends so
    after a number of bytes.
-4. `cut`: so many more bytes pass in one direction, over all connections; the next one ends its
-   connection, or holds it. `swallow_reply` is a cut before the first byte of the next reply: then
-   the server has done what it was asked, and nobody is told.
+4. `cut`: a given number of bytes passes in one direction, over all connections; the next byte
+   ends its connection, or holds it. `swallow_reply` is a cut before the first byte of the next
+   reply: then the server has executed the request, and the client does not know.
 
 Every method returns when it is done.
 """
@@ -32,7 +32,7 @@ from typing import Final, Self
 
 _HOST: Final = "127.0.0.1"
 _CHUNK: Final = 65536
-#: So many connections may knock before they are accepted.
+#: The largest number of connections that wait to be accepted.
 _BACKLOG: Final = 128
 _PATIENCE_S: Final = 5.0
 #: A throttled link reads no more than this ahead of its speed, so that its clients feel it.
@@ -111,20 +111,20 @@ class Proxy:
         self._do(lambda: setattr(self, "_delay_s", seconds))
 
     def drip(self, piece_bytes: int, every_s: float) -> None:
-        """Let replies arrive in pieces of so many bytes, each so much later than the last one."""
+        """Let replies arrive in pieces of this size, with this pause between two pieces."""
         self._do(lambda: setattr(self, "_drip", (piece_bytes, every_s)))
 
     def throttle(self, bytes_per_s: float) -> None:
-        """Pass on no more than so many bytes a second in each direction, all connections together.
-        Ends of a connection that is made later have small buffers, as on a real link."""
+        """Pass on at most this many bytes per second in each direction, for all connections
+        together. Later connections have small buffers, as on a real link."""
         self._do(lambda: self._throttle(bytes_per_s))
 
     def wear_out(self, after_bytes: int) -> None:
-        """End each connection with an RST once it has passed on so many bytes of requests."""
+        """End each connection with an RST after this many bytes of requests."""
         self._do(lambda: setattr(self, "_most_bytes", after_bytes))
 
     def cut(self, side: Side, after_bytes: int, then: Then = Then.RESET) -> None:
-        """Once so many bytes have passed in one direction, let the next one end its connection."""
+        """After this many bytes in one direction, let the next byte end its connection."""
         self._do(lambda: setattr(self, "_cut", _Cut(side, after_bytes, then)))
 
     def swallow_reply(self, then: Then = Then.RESET) -> None:
@@ -254,14 +254,14 @@ class Proxy:
         try:
             server = socket.create_connection(self._target, timeout=_PATIENCE_S)
         except OSError:
-            _close(client, with_reset=True)  # nobody is there to pass anything on to
+            _close(client, with_reset=True)  # no server to pass anything on to
             return
         pair = _Pair(client, server)
         self._pairs.append(pair)
         self._watch(pair)
 
     def _watch(self, pair: _Pair) -> None:
-        """Ask to be told of what can be done now."""
+        """Register the events that the pair waits for."""
         for end in pair.ends:
             mask = 0
             if not self._is_frozen and not pair.is_held:
@@ -342,7 +342,7 @@ class Proxy:
         return max(0.0, min(dues) - time.monotonic()) if dues else None
 
     def _send(self, pair: _Pair) -> None:
-        """Pass on what is due, then what is to be said of the end."""
+        """Pass on the due bytes, then the end of the connection."""
         if self._is_frozen or pair.is_held or pair not in self._pairs:
             return
         try:

@@ -3,8 +3,8 @@
 It is started at the first use and ended with the tests. Where there is none, tests that need it are
 left out on a laptop, and fail in continuous integration.
 
-Urls of a server log in as a user that has the rights which the documentation tells of, and no
-others; what the tests themselves do to a server, they do as its administrator.
+Urls of a server log in as a user with exactly the documented rights; the tests themselves act as
+administrator.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ class RedisServer:
         self._find_port()
 
     def _find_port(self) -> None:
-        """Between the choice of a port and its use somebody else may take it."""
+        """Find a free port. Another process may take it between its choice and its use."""
         while True:
             self.port = free_port()
             try:

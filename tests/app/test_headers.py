@@ -1,4 +1,4 @@
-"""What travels beside the arguments: headers, and the middleware that adds some at enqueue."""
+"""Headers of jobs, and the middleware that adds some at enqueue."""
 
 from __future__ import annotations
 

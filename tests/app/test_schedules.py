@@ -243,7 +243,7 @@ def test_one_that_a_worker_may_declare_again_is_not_removed(app: Windlass) -> No
 
 
 def test_one_that_no_worker_is_left_to_declare_is_removed_at_once(app: Windlass) -> None:
-    """As by somebody who takes back a change, and then starts a worker with the code as it was."""
+    """As when a user reverts a change, and then starts a worker with the old code."""
     app.task(name="t", schedule=Every("1h"))(nothing)
     keeper = Timekeeper(app.engine, declarations(app))
     other = Windlass("sqlite:///:memory:")

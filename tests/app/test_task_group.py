@@ -1,4 +1,4 @@
-"""Tasks without an app at hand: groups, tasks by name, former names, and routes to queues."""
+"""Tasks without an app: groups, tasks by name, aliases, and routes to queues."""
 
 from __future__ import annotations
 

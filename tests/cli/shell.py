@@ -103,9 +103,9 @@ class Shell:
     def start(
         self, *arguments: str, script: Sequence[str | Path] = (SCRIPT,), **environment: str
     ) -> subprocess.Popen[str]:
-        """The same for a command that goes on; whoever starts it ends it.
+        """Start a command that keeps running; the caller ends it.
 
-        It heeds Ctrl-C, as at a shell, even where the tests run in the background and ignore it."""
+        It handles Ctrl-C as at a shell, even if the tests run in the background and ignore it."""
         before = signal.signal(signal.SIGINT, signal.default_int_handler)
         try:
             return subprocess.Popen(

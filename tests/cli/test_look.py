@@ -27,7 +27,7 @@ def commands(command: click.Command, path: str) -> Iterator[tuple[str, click.Com
 
 
 ALL = dict(commands(root.windlass, "windlass"))
-#: They print words to act on, or go on until they are stopped, and no data.
+#: Commands that print instructions, or run until they are stopped, and print no data.
 WITHOUT_DATA = {"demo", "worker", "completion", "schedule remove"}
 
 

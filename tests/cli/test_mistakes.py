@@ -44,23 +44,23 @@ AT_ONCE = {
     "number that is none": Mistake(
         ("job", "list", "--limit", "abc"), "'abc' is not a valid whole number"
     ),
-    "habit for the app": Mistake(("worker", "-A", "tasks"), "Write --app MODULE:ATTR"),
-    "habit before the command": Mistake(("-A", "tasks", "worker"), "Write --app MODULE:ATTR"),
+    "other name for the app": Mistake(("worker", "-A", "tasks"), "Write --app MODULE:ATTR"),
+    "other name before the command": Mistake(("-A", "tasks", "worker"), "Write --app MODULE:ATTR"),
     "option before the command": Mistake(
         ("--app", "tasks:app", "status"), "--app after the command."
     ),
     "option before its command": Mistake(("job", "--json", "list"), "--json after the command."),
-    "habit for queues": Mistake(("worker", "tasks:app", "-Q", "mail"), "Write -q"),
-    "habit for slots": Mistake(("worker", "tasks:app", "--concurrency", "4"), "Write -c"),
-    "habit for logs": Mistake(("worker", "tasks:app", "-l", "info"), "Set WINDLASS_LOG_LEVEL"),
-    "habit for schedules": Mistake(("beat",), "'beat'. Every worker runs schedules"),
-    "habit for workers": Mistake(("inspect", "active"), "`windlass workers` shows"),
-    "habit for queues that are full": Mistake(("purge",), "`windlass queue purge` removes"),
-    "habit for dead jobs": Mistake(("dead", "purge"), "`windlass dead discard` dead jobs."),
+    "other name for queues": Mistake(("worker", "tasks:app", "-Q", "mail"), "Write -q"),
+    "other name for slots": Mistake(("worker", "tasks:app", "--concurrency", "4"), "Write -c"),
+    "other name for logs": Mistake(("worker", "tasks:app", "-l", "info"), "Set WINDLASS_LOG_LEVEL"),
+    "other name for schedules": Mistake(("beat",), "'beat'. Every worker runs schedules"),
+    "other name for workers": Mistake(("inspect", "active"), "`windlass workers` shows"),
+    "other name for queues that are full": Mistake(("purge",), "`windlass queue purge` removes"),
+    "other name for dead jobs": Mistake(("dead", "purge"), "`windlass dead discard` dead jobs."),
     "url of nothing": Mistake(("status", "--url", "jobs.db"), "such as 'sqlite:///jobs.db'"),
     "url of another engine": Mistake(("status", "--url", "mysql://x"), "begins with sqlite:///"),
     "url without its slashes": Mistake(("status", "--url", "sqlite://jobs.db"), "Three slashes"),
-    "url that is none": Mistake(("status", "--url", "sqlite://[x"), "The url is invalid"),
+    "url that is none": Mistake(("status", "--url", "sqlite://[x"), "The url cannot be read"),
     "url with a wrong port": Mistake(
         ("status", "--url", "redis://localhost:notaport"), "a port that is no number"
     ),

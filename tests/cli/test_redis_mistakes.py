@@ -85,7 +85,7 @@ def test_a_full_server_has_stored_nothing(shell: Shell, locked: RedisServer) -> 
 def enqueue_during(
     shell: Shell, locked: RedisServer, begin: tuple[str, ...], end: tuple[str, ...]
 ) -> Ran:
-    """What is said of a job that is enqueued between these two commands."""
+    """The output of an enqueue between these two commands."""
     url = f"redis://:right@127.0.0.1:{locked.port}/0"
     told = {"WINDLASS_APP": "tasks:app", "WINDLASS_URL": url, "WINDLASS_ENQUEUE_TIMEOUT": "500ms"}
     assert shell.type("enqueue", "tasks.nothing", **told).code == 0
@@ -147,7 +147,7 @@ def test_the_rest_works_without_a_driver(shell: Shell) -> None:
 @pytest.mark.parametrize(
     ("scheme", "hint"),
     [("redis", "Check that it runs"), ("rediss", "write redis:// in the url")],
-    ids=["nobody there", "TLS to a plain port"],
+    ids=["no server", "TLS to a plain port"],
 )
 def test_no_answer(shell: Shell, scheme: str, hint: str) -> None:
     port = free_port() if scheme == "redis" else shared_server().port
@@ -161,7 +161,7 @@ def test_no_answer(shell: Shell, scheme: str, hint: str) -> None:
 
 @pytest.mark.slow
 def test_a_worker_waits_for_a_server_and_says_so(shell: Shell) -> None:
-    """Slow: it tries for five seconds before it says that nobody is there."""
+    """Slow: it retries for five seconds before it reports that no server answers."""
     port = free_port()
     url = f"redis://127.0.0.1:{port}/0"
     worker = shell.start("worker", "tasks:app", "-p", "1", "--url", url)
@@ -170,6 +170,6 @@ def test_a_worker_waits_for_a_server_and_says_so(shell: Shell) -> None:
     worker.kill()  # its children end with it
     lines += worker.communicate()[1].splitlines()
     said = ("waiting for the engine", "the engine is away; trying", "cannot reach the engine")
-    assert any(words in lines[2] for words in said)  # whoever met it first
+    assert any(words in lines[2] for words in said)  # the part that noticed it first
     assert f"127.0.0.1:{port}/0 did not answer" in lines[2]
     assert not any("Traceback" in line for line in lines)

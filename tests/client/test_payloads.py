@@ -57,7 +57,7 @@ class Tree:
 
 
 class Bomb:
-    """Whoever unpickles it makes a folder."""
+    """Unpickling it makes a folder."""
 
     def __init__(self, folder: str) -> None:
         self.folder = folder

@@ -14,7 +14,7 @@ from tests.docs.pages import DOCS, blocks
 from windlass.testing.contract import suite
 
 GUIDE = DOCS / "guides" / "testing.md"
-#: An engine of somebody else: the SQLite engine, in memory, under another name.
+#: A third-party engine: the SQLite engine, in memory, under another name.
 ENGINE = """
 from windlass.engine.contract import EngineOptions
 from windlass.engine.sqlite.engine import SQLiteEngine

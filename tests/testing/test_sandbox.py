@@ -507,7 +507,7 @@ def test_schedules_fire(app: Windlass) -> None:
             assert [job.task for job in box.drain()] == ["tick"]
         box.advance("14h")
         assert {job.task for job in box.drain()} == {"report", "tick"}
-        box.advance("3d")  # nobody has declared them for longer than a day
+        box.advance("3d")  # no worker has declared them for longer than a day
         assert {job.task for job in box.drain()} == {"report", "tick"}
 
 
@@ -521,7 +521,7 @@ def test_a_job_may_move_the_clock(app: Windlass, box: Sandbox) -> None:
 
 
 def test_a_drain_whose_session_was_lost_goes_on_with_another(app: Windlass, box: Sandbox) -> None:
-    """Others are heard of, and it is not: then its job is given to whoever comes next."""
+    """Other sessions send heartbeats and this one does not: the next worker gets its job."""
     workers: list[str | None] = []
 
     @app.task(name="lose")

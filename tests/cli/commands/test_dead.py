@@ -145,7 +145,7 @@ def test_one_wrong_id_and_nothing_is_changed(shell: Shell, app: Windlass, dead: 
 # -------------------------------------------------------------------------------------- discarding
 
 
-@pytest.mark.parametrize("answer", ["n\n", "", "\n"], ids=["no", "nobody", "nothing"])
+@pytest.mark.parametrize("answer", ["n\n", "", "\n"], ids=["no", "no terminal", "nothing"])
 def test_without_a_yes_nothing_is_discarded(
     shell: Shell, app: Windlass, dead: list[str], answer: str
 ) -> None:

@@ -47,7 +47,7 @@ def test_a_key_leads_to_the_job_that_exists(shell: Shell) -> None:
     document = shell.type_with_app(*command, "--json").json
     assert (first.code, again.code, first.err) == (0, 0, "")
     assert again.out == first.out
-    assert "existed already" in again.err
+    assert "already exists" in again.err
     job_id = first.out.strip()
     assert document == {"id": job_id, "task": "tasks.add", "created": False}
     other = shell.type_with_app("enqueue", "tasks.add", "--args", "[2]", "--idempotency-key", "k")
@@ -142,7 +142,7 @@ def test_a_field_that_nobody_reads_is_told_of(
 
 @pytest.fixture(scope="module")
 def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Shell]:
-    """A shell with a worker beside it."""
+    """A shell with a running worker."""
     shell = Shell(tmp_path_factory.mktemp("served"))
     worker = Worker(f"{SCRIPT} worker tasks:app -p 1", shell.folder, shell.environment({}))
     worker.await_lines(2)
@@ -186,7 +186,7 @@ def test_wait_for_a_crash_promises_no_traceback(
     app.engine.finish([crash])
     ran = type_here(*typed, "--wait", WINDLASS_APP="tasks:app")
     assert ran.code == 1
-    assert f"dead show {job_id}` has its history; when" in ran.err
+    assert f"dead show {job_id}` has its history; after" in ran.err
 
 
 def test_options_that_do_not_go_with_those_of_the_task_are_refused(

@@ -187,7 +187,7 @@ def test_what_cannot_be_done_fails(shell: Shell, job_id: str) -> None:
     assert ran.code == 1
     assert ran.out.split()[2:] == [job_id, "refused", UNKNOWN, "unknown"]
     assert f"There is no job {UNKNOWN} in sqlite {shell.database}." in ran.err
-    assert "Left unchanged: 2 of 2." in ran.err
+    assert "Not changed: 2 of 2." in ran.err
 
 
 def test_a_job_whose_unique_key_is_taken_stays_as_it_is(shell: Shell, app: Windlass) -> None:

@@ -81,7 +81,7 @@ def test_tasks_are_listed_with_what_is_said_of_them(shop: Shell) -> None:
     }
     assert (close["runner"], len(close["schedule"])) == ("process", 2)
     assert (send["runner"], send["queue"], send["requires"]) == ("loop", "mail", ["smtp"])
-    assert not shop.database.exists()  # nobody was asked
+    assert not shop.database.exists()  # the engine was not opened
 
 
 def test_tasks_for_people(shop: Shell) -> None:

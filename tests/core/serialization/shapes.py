@@ -127,7 +127,7 @@ class Example(NamedTuple):
 _ID = UUID("12345678-1234-5678-1234-567812345678")
 _MOMENT = datetime(2024, 2, 29, 12, 30, 15, 250_000, tzinfo=UTC)
 
-#: Each has a file of its own in golden/. What is stored there has to be read for ever.
+#: Each has a file in golden/, which must stay readable forever.
 EXAMPLES: dict[str, Example] = {
     "none": Example(None, None),
     "bool": Example(bool, True),

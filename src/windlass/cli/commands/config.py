@@ -68,7 +68,7 @@ def config(app_path: str | None, url: str | None, as_json: bool) -> None:
         ((row.name, _near(row.source), _text(row.value)) for row in rows),
     )
     for name, variable in overruled.items():
-        say(f"{variable} is ignored: overridden in code by {name}.")
+        say(f"{variable} ignored: overridden in code by {name}.")
 
 
 def _settle(path: AppPath | None, url: str | None) -> Settings:

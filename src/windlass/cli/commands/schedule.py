@@ -29,7 +29,7 @@ def name_argument(command: F) -> F:
 
 @click.group(cls=SuggestingGroup)
 def schedule() -> None:
-    """List schedules and their next runs; pause, run or remove them.
+    """List schedules; pause, resume, run or remove them.
 
     \b
     windlass schedule list --app shop.tasks:app

@@ -53,7 +53,7 @@ def examine_program(app: Windlass, name: str) -> Iterator[Finding]:
         yield Finding(Grade.ADVICE, "app", text)
     overruled = find_overruled(app.settings, os.environ) if name else {}
     for setting, variable in overruled.items():
-        text = f"{variable} is ignored: overridden in code by {setting}"
+        text = f"{variable} ignored: overridden in code by {setting}"
         yield Finding(Grade.ADVICE, "settings", f"{text}. Remove one of them")
     if not overruled:
         yield Finding(Grade.OK, "settings", "none is ignored; `windlass config` shows them")

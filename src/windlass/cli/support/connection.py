@@ -201,7 +201,7 @@ def _tell_overruled(app: Windlass) -> None:
     """Report an ignored WINDLASS_URL. Other settings do not lead a command to another engine."""
     if "url" in find_overruled(app.settings, os.environ):
         url = without_secrets(app.settings.url)
-        say(f"WINDLASS_URL is ignored: overridden in code by {url}. --url overrides both.")
+        say(f"WINDLASS_URL ignored: overridden in code by {url}. --url overrides both.")
 
 
 def _require_engine(app: Windlass) -> None:
@@ -212,7 +212,7 @@ def _require_engine(app: Windlass) -> None:
         raise click.UsageError(str(error)) from error
     except ValueError as error:
         raise click.UsageError(
-            f"The url is invalid: {error}. Write for example sqlite:///jobs.db."
+            f"The url cannot be read: {error}. Write for example sqlite:///jobs.db."
         ) from error
     if Capability.MANY_PROCESSES not in engine.capabilities:
         raise click.UsageError(
