@@ -200,7 +200,7 @@ def _clash(name: str, task: Task[..., Any], other: Task[..., Any]) -> str:
     places = f"{_place_of(other.function)} and {_place_of(task.function)}"
     if name == task.name == other.name:
         return (
-            f"Two functions are named as the task {name}: {places}. Rename one, or give it "
+            f"Two functions have the same task name {name}: {places}. Rename one, or give it "
             "@app.task(name=...)."
         )
     return (

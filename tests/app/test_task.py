@@ -121,7 +121,7 @@ def test_two_functions_cannot_share_a_name(app: Windlass) -> None:
 
     def other() -> None: ...
 
-    with pytest.raises(InvalidTask, match=r"the task shop\.work: .*work \(.* and .*other \("):
+    with pytest.raises(InvalidTask, match=r"same task name shop\.work: .*work \(.* and .*other \("):
         app.task(name="shop.work")(other)
     assert app.tasks["shop.work"] is work
 
