@@ -1,10 +1,10 @@
-"""A TCP proxy for tests: it stands before any server and does to its connections what networks do.
+"""A TCP proxy for tests: it injects network faults into the connections to any server.
 
-It runs in a thread of its own, on plain sockets, and knows nothing of what is said through it, so
-that it serves every engine. What can be done, from any other thread:
+It runs in its own thread, on plain sockets, and does not parse the protocol, so it serves every
+engine. Other threads can call:
 
-1. `refuse`, `freeze`, `vanish`: connections are refused, are accepted and get no byte through, or
-   are not even answered when they knock; `heal` ends that.
+1. `refuse`, `freeze`, `vanish`: connections are refused, are accepted without passing any byte, or
+   get no answer to their SYN; `heal` ends that.
 2. `delay`: every byte arrives later; `drip`: replies arrive in pieces; `throttle`: a link with a
    limit of bytes per second in each direction, shared by all connections.
 3. `reset`: all living connections end, for the client with an RST; `wear_out`: each one ends so
@@ -35,7 +35,7 @@ _CHUNK: Final = 65536
 #: The largest number of connections that wait to be accepted.
 _BACKLOG: Final = 128
 _PATIENCE_S: Final = 5.0
-#: A throttled link reads no more than this ahead of its speed, so that its clients feel it.
+#: A throttled link reads at most this far ahead of its speed, so that its clients notice it.
 _LINK_BUFFER: Final = 65536
 #: A socket that is closed with this option sends an RST.
 _NO_LINGER: Final = struct.pack("ii", 1, 0)
@@ -47,10 +47,10 @@ class Side(Enum):
 
 
 class Then(Enum):
-    """What becomes of a connection that was cut."""
+    """The effect of a cut on its connection."""
 
     RESET = "reset"
-    HOLD = "hold"  # it stands, and no byte passes in either direction any more
+    HOLD = "hold"  # it stays open, and no byte passes in either direction
     FREEZE = "freeze"  # no byte passes on any connection until the proxy is healed
 
 
@@ -58,9 +58,9 @@ class Proxy:
     """A server at `port` that passes everything on to another one."""
 
     def __init__(self, target_port: int, target_host: str = _HOST) -> None:
-        self.passed = dict.fromkeys(Side, 0)  # bytes that came, since the beginning
+        self.passed = dict.fromkeys(Side, 0)  # received bytes in total
         self.accepted = 0
-        self.cuts = 0  # how many were carried out
+        self.cuts = 0  # the number of completed cuts
         self.target_port = target_port
         self._target = (target_host, target_port)
         self._pairs: list[_Pair] = []
@@ -77,7 +77,7 @@ class Proxy:
         self._is_closed = False
         self._selector = DefaultSelector()
         self._wake_in, self._wake_out = socket.socketpair()
-        self._selector.register(self._wake_out, EVENT_READ, self._heed)
+        self._selector.register(self._wake_out, EVENT_READ, self._run_actions)
         self._listener = _bound(0)
         self.port: int = self._listener.getsockname()[1]
         self._listen()
@@ -87,7 +87,7 @@ class Proxy:
     # ------------------------------------------------------------------------ what can be done
 
     def heal(self) -> None:
-        """Pass everything on again, beginning with what was frozen. What is held stays held."""
+        """Pass everything on again, starting with frozen bytes. Held connections stay held."""
         self._do(self._heal)
 
     def freeze(self) -> None:
@@ -99,7 +99,7 @@ class Proxy:
         self._do(self._refuse)
 
     def vanish(self) -> None:
-        """Be as a host behind a broken cable: who knocks gets no answer, who is inside neither."""
+        """Act like a host behind a broken cable: neither new nor open connections get an answer."""
         self._do(self._vanish)
 
     def reset(self) -> None:
@@ -107,7 +107,7 @@ class Proxy:
         self._do(self._reset_all)
 
     def delay(self, seconds: float) -> None:
-        """Let all that comes from now on arrive so much later."""
+        """Delay all bytes from now on by this time."""
         self._do(lambda: setattr(self, "_delay_s", seconds))
 
     def drip(self, piece_bytes: int, every_s: float) -> None:
@@ -133,7 +133,7 @@ class Proxy:
 
     @property
     def living(self) -> int:
-        """How many connections there are."""
+        """The number of open connections."""
         return len(self._pairs)
 
     def close(self) -> None:
@@ -159,7 +159,7 @@ class Proxy:
         self._wake_in.send(b"1")
         done.result(_PATIENCE_S)
 
-    def _heed(self, _mask: int) -> None:
+    def _run_actions(self, _mask: int) -> None:
         self._wake_out.recv(_CHUNK)
         while self._actions:
             action, done = self._actions.popleft()
@@ -204,10 +204,10 @@ class Proxy:
     def _refuse(self) -> None:
         self._reset_all()
         self._close_listener()
-        self._listener = _bound(self.port)  # it does not listen: the port stays ours, and refuses
+        self._listener = _bound(self.port)  # bound without listening: the port refuses connections
 
     def _vanish(self) -> None:
-        """A listener whose queue is full does not answer: the system drops who knocks."""
+        """Fill the queue of the listener: the system then drops new connections unanswered."""
         self._freeze()
         self._close_listener()
         self._listener = _bound(self.port)
@@ -249,7 +249,7 @@ class Proxy:
         try:
             client = self._listener.accept()[0]
         except OSError:
-            return  # it has gone away before
+            return  # the client has closed it already
         self.accepted += 1
         try:
             server = socket.create_connection(self._target, timeout=_PATIENCE_S)
@@ -311,7 +311,7 @@ class Proxy:
             begins_at = max(time.monotonic(), self._free_at[flow.side])
             due = self._free_at[flow.side] = begins_at + len(data) / self._bytes_per_s
             flow.pending.append((due, data))
-            self._watch(pair)  # nothing more is read before this has passed
+            self._watch(pair)  # read no more until these bytes have passed
         else:
             flow.pending.append((time.monotonic() + self._delay_s, data))
 
@@ -357,7 +357,7 @@ class Proxy:
             self._watch(pair)
 
     def _end(self, pair: _Pair, *, with_reset: bool) -> None:
-        """The server hears of an ordinary end, which does not overtake what was passed on to it."""
+        """End a connection. The server gets a normal end, after all bytes that were passed on."""
         self._pairs.remove(pair)
         for end in pair.ends:
             self._select(pair, end, 0)
@@ -381,9 +381,9 @@ class _Flow:
         self.source = source
         self.sink = sink
         self.pending: deque[tuple[float, bytes]] = deque()  # when each is due
-        self.passed = 0  # bytes that came
-        self.is_ended = False  # the source says no more
-        self.is_closed = False  # and the sink was told
+        self.passed = 0  # received bytes
+        self.is_ended = False  # the source has closed its side
+        self.is_closed = False  # the close was passed on to the sink
         self.is_blocked = False
 
     def drip(self, data: bytes, piece_bytes: int, every_s: float) -> None:
@@ -407,7 +407,7 @@ class _Flow:
 
 
 class _Pair:
-    """A client's connection, and ours to the server on its behalf."""
+    """The connection of a client, and the proxy's connection to the server for it."""
 
     def __init__(self, client: socket.socket, server: socket.socket) -> None:
         self.ends = (client, server)

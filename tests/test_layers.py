@@ -1,4 +1,4 @@
-"""The directions of imports, and that each contract about them bites.
+"""The import contracts, and that each contract finds violations.
 
 A contract that names the wrong modules always passes. So each contract must find a violation that
 is planted in a copy of the package.

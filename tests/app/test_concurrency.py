@@ -1,4 +1,4 @@
-"""Enqueueing from where programs do it: hundreds of coroutines, many threads, processes that are
+"""Concurrent enqueues: hundreds of coroutines, many threads, processes that are
 forked by a server, and the last moments of an interpreter. On both engines, in real processes."""
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What people write who come from another task queue: each message says what is written here."""
+"""Names from other task queues: each error names the equivalent."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What needs a process of its own: forks, the end of a process, and names that are imported."""
+"""Tests that need a separate process: forks, process exit, and imports."""
 
 from __future__ import annotations
 

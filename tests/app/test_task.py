@@ -1,4 +1,4 @@
-"""Making tasks of functions: what is refused, what they are called, and calling them plainly."""
+"""Turning functions into tasks: refused functions, names, and plain calls."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Unique tasks as callers meet them, and the recipes of the guide under a clock that is moved."""
+"""Unique tasks for callers, and the recipes of the guide under a clock that tests move."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One look of all commands: examples, colours on terminals only, exit codes, completion."""
+"""Rules for all commands: examples, colours on terminals only, exit codes, completion."""
 
 from __future__ import annotations
 

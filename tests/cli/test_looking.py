@@ -1,4 +1,4 @@
-"""Commands that look: `status` and `check`, and that none of them makes a database."""
+"""Read-only commands: `status` and `check`, and that none of them creates a database."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a new user of Redis meets: each mistake gets a sentence and an exit code, no traceback."""
+"""Mistakes of new users of Redis: each gets a message and an exit code, no traceback."""
 
 from __future__ import annotations
 

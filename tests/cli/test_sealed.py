@@ -1,4 +1,4 @@
-"""What the command line shows of calls, results and failures that are not plain JSON."""
+"""The command line with calls, results and failures that are not plain JSON."""
 
 from __future__ import annotations
 

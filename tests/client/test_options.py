@@ -1,4 +1,4 @@
-"""Options: what is taken where, and what is refused in which words."""
+"""Options of tasks and calls, and the errors for invalid ones."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Values: never changed, and equal to others that say the same."""
+"""Values: immutable, and equal if their fields are equal."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The contract suite, as the author of an engine meets it: in a project of its own."""
+"""The contract suite in a third-party project, as the author of an engine uses it."""
 
 from __future__ import annotations
 

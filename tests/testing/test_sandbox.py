@@ -1,4 +1,4 @@
-"""A sandbox runs jobs as a worker does, at the moment and at the time that the test says."""
+"""A sandbox runs jobs like a worker, when the test drains and at the time of the test's clock."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`windlass job`: everything that is known of a job, and what can be done about it."""
+"""`windlass job`: list, show, cancel and retry."""
 
 from __future__ import annotations
 

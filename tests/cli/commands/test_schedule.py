@@ -1,4 +1,4 @@
-"""`windlass schedule`: what a person sees of schedules, and does about them."""
+"""`windlass schedule`: list, next, run, pause, resume, remove."""
 
 from __future__ import annotations
 

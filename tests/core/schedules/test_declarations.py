@@ -1,4 +1,4 @@
-"""Whose declaration of a schedule counts while old and new workers are mixed."""
+"""Which declaration of a schedule wins while old and new workers are mixed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is due after how long an absence, the ids of occurrences, and jitter."""
+"""Due occurrences after an outage, the ids of occurrences, and jitter."""
 
 from __future__ import annotations
 

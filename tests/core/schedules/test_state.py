@@ -1,4 +1,4 @@
-"""What is stored of a schedule, and what becomes of it: exact counts for every policy."""
+"""The stored state of a schedule and its decisions: exact counts for every policy."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Classes of every kind that the codec carries, and one stored example of each type."""
+"""Classes of every kind that the codec supports, and one stored example of each type."""
 
 from __future__ import annotations
 
@@ -112,7 +112,7 @@ def codec_for(annotation: Any) -> CallCodec:
 
 
 def there_and_back(annotation: Any, value: Any) -> Any:
-    """What the worker is given when this value is passed."""
+    """The value that the worker gets when this value is passed."""
     codec = codec_for(annotation)
     args, kwargs = codec.decode(codec.encode((value,), {}))
     assert not kwargs

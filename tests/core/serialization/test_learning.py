@@ -1,4 +1,4 @@
-"""msgspec learns a class when it first meets it, and crashes when two threads meet it at once."""
+"""msgspec inspects a class at its first use, and crashes when two threads do so at once."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The rule of what is carried: the worker is given what a plain call would have given."""
+"""The rule for supported values: the worker passes what a plain call passes."""
 
 from __future__ import annotations
 
