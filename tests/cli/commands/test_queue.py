@@ -109,7 +109,7 @@ def test_a_queue_that_nothing_is_known_of_is_left_alone(
     ran = filled.type_with_app("queue", *arguments, answer="y\n")
     assert (ran.code, ran.out) == (1, "")
     assert "Unknown queue mial" in ran.err
-    assert "Did you mean mail? With --yes" in ran.err
+    assert "Did you mean mail? Give --yes" in ran.err
     assert "mial" not in filled.type_with_app("queue", "list").out
     assert filled.type_with_app("queue", *arguments, "--yes").code == 0
 
