@@ -1,8 +1,7 @@
-"""What every test stands on.
+"""Fixtures and settings for all tests.
 
-Keeps the settings of the person running the tests out of them, gives hypothesis its profiles, and
-takes the tests themselves out of what the garbage collector visits. `app` is an app on a SQLite
-file, and `hand` plays its worker.
+Removes the user's own settings, gives hypothesis its profiles, and excludes the tests themselves
+from garbage collection. `app` is an app on a SQLite file, and `hand` acts as its worker.
 """
 
 import gc
@@ -16,8 +15,8 @@ from hypothesis import settings
 from tests.app.hand import Hand
 from windlass import Windlass
 
-# No deadline: a shared machine stalls for longer than any example takes, and a hang is caught by
-# the timeout of the test itself. The slow tests take the other profile.
+# No deadline: a shared machine stalls for longer than any example takes, and the timeout of the
+# test catches a hang. The slow tests use the other profile.
 settings.register_profile("windlass", deadline=None, print_blob=True, max_examples=40)
 settings.register_profile("thorough", parent=settings.get_profile("windlass"), max_examples=200)
 settings.load_profile("windlass")
@@ -32,7 +31,8 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_collection_finish() -> None:
-    """Thousands of tests are there to the end; tests that collect would wait for them each time."""
+    """Freeze the garbage collector: thousands of tests live to the end, and would slow down every
+    collection."""
     gc.collect()
     gc.freeze()
 

@@ -1,17 +1,17 @@
-"""A TCP proxy for tests: it stands before any server and does to its connections what networks do.
+"""A TCP proxy for tests: it injects network faults into the connections to any server.
 
-It runs in a thread of its own, on plain sockets, and knows nothing of what is said through it, so
-that it serves every engine. What can be done, from any other thread:
+It runs in its own thread, on plain sockets, and does not parse the protocol, so it serves every
+engine. Other threads can call:
 
-1. `refuse`, `freeze`, `vanish`: connections are refused, are accepted and get no byte through, or
-   are not even answered when they knock; `heal` ends that.
-2. `delay`: every byte arrives later; `drip`: replies arrive in pieces, one after the other;
-   `throttle`: a link of so many bytes a second in each direction, shared by all connections.
+1. `refuse`, `freeze`, `vanish`: connections are refused, are accepted without passing any byte, or
+   get no answer to their SYN; `heal` ends that.
+2. `delay`: every byte arrives later; `drip`: replies arrive in pieces; `throttle`: a link with a
+   limit of bytes per second in each direction, shared by all connections.
 3. `reset`: all living connections end, for the client with an RST; `wear_out`: each one ends so
    after a number of bytes.
-4. `cut`: so many more bytes pass in one direction, over all connections; the next one ends its
-   connection, or holds it. `swallow_reply` is a cut before the first byte of the next reply: then
-   the server has done what it was asked, and nobody is told.
+4. `cut`: a given number of bytes passes in one direction, over all connections; the next byte
+   ends its connection, or holds it. `swallow_reply` is a cut before the first byte of the next
+   reply: then the server has executed the request, and the client does not know.
 
 Every method returns when it is done.
 """
@@ -32,10 +32,10 @@ from typing import Final, Self
 
 _HOST: Final = "127.0.0.1"
 _CHUNK: Final = 65536
-#: So many connections may knock before they are accepted.
+#: The largest number of connections that wait to be accepted.
 _BACKLOG: Final = 128
 _PATIENCE_S: Final = 5.0
-#: A throttled link reads no more than this ahead of its speed, so that its clients feel it.
+#: A throttled link reads at most this far ahead of its speed, so that its clients notice it.
 _LINK_BUFFER: Final = 65536
 #: A socket that is closed with this option sends an RST.
 _NO_LINGER: Final = struct.pack("ii", 1, 0)
@@ -47,10 +47,10 @@ class Side(Enum):
 
 
 class Then(Enum):
-    """What becomes of a connection that was cut."""
+    """The effect of a cut on its connection."""
 
     RESET = "reset"
-    HOLD = "hold"  # it stands, and no byte passes in either direction any more
+    HOLD = "hold"  # it stays open, and no byte passes in either direction
     FREEZE = "freeze"  # no byte passes on any connection until the proxy is healed
 
 
@@ -58,9 +58,9 @@ class Proxy:
     """A server at `port` that passes everything on to another one."""
 
     def __init__(self, target_port: int, target_host: str = _HOST) -> None:
-        self.passed = dict.fromkeys(Side, 0)  # bytes that came, since the beginning
+        self.passed = dict.fromkeys(Side, 0)  # received bytes in total
         self.accepted = 0
-        self.cuts = 0  # how many were carried out
+        self.cuts = 0  # the number of completed cuts
         self.target_port = target_port
         self._target = (target_host, target_port)
         self._pairs: list[_Pair] = []
@@ -77,7 +77,7 @@ class Proxy:
         self._is_closed = False
         self._selector = DefaultSelector()
         self._wake_in, self._wake_out = socket.socketpair()
-        self._selector.register(self._wake_out, EVENT_READ, self._heed)
+        self._selector.register(self._wake_out, EVENT_READ, self._run_actions)
         self._listener = _bound(0)
         self.port: int = self._listener.getsockname()[1]
         self._listen()
@@ -87,7 +87,7 @@ class Proxy:
     # ------------------------------------------------------------------------ what can be done
 
     def heal(self) -> None:
-        """Pass everything on again, beginning with what was frozen. What is held stays held."""
+        """Pass everything on again, starting with frozen bytes. Held connections stay held."""
         self._do(self._heal)
 
     def freeze(self) -> None:
@@ -99,7 +99,7 @@ class Proxy:
         self._do(self._refuse)
 
     def vanish(self) -> None:
-        """Be as a host behind a broken cable: who knocks gets no answer, who is inside neither."""
+        """Act like a host behind a broken cable: neither new nor open connections get an answer."""
         self._do(self._vanish)
 
     def reset(self) -> None:
@@ -107,24 +107,24 @@ class Proxy:
         self._do(self._reset_all)
 
     def delay(self, seconds: float) -> None:
-        """Let all that comes from now on arrive so much later."""
+        """Delay all bytes from now on by this time."""
         self._do(lambda: setattr(self, "_delay_s", seconds))
 
     def drip(self, piece_bytes: int, every_s: float) -> None:
-        """Let replies arrive in pieces of so many bytes, each so much later than the last one."""
+        """Let replies arrive in pieces of this size, with this pause between two pieces."""
         self._do(lambda: setattr(self, "_drip", (piece_bytes, every_s)))
 
     def throttle(self, bytes_per_s: float) -> None:
-        """Pass on no more than so many bytes a second in each direction, all connections together.
-        Ends of a connection that is made later have small buffers, as on a real link."""
+        """Pass on at most this many bytes per second in each direction, for all connections
+        together. Later connections have small buffers, as on a real link."""
         self._do(lambda: self._throttle(bytes_per_s))
 
     def wear_out(self, after_bytes: int) -> None:
-        """End each connection with an RST once it has passed on so many bytes of requests."""
+        """End each connection with an RST after this many bytes of requests."""
         self._do(lambda: setattr(self, "_most_bytes", after_bytes))
 
     def cut(self, side: Side, after_bytes: int, then: Then = Then.RESET) -> None:
-        """Once so many bytes have passed in one direction, let the next one end its connection."""
+        """After this many bytes in one direction, let the next byte end its connection."""
         self._do(lambda: setattr(self, "_cut", _Cut(side, after_bytes, then)))
 
     def swallow_reply(self, then: Then = Then.RESET) -> None:
@@ -133,7 +133,7 @@ class Proxy:
 
     @property
     def living(self) -> int:
-        """How many connections there are."""
+        """The number of open connections."""
         return len(self._pairs)
 
     def close(self) -> None:
@@ -159,7 +159,7 @@ class Proxy:
         self._wake_in.send(b"1")
         done.result(_PATIENCE_S)
 
-    def _heed(self, _mask: int) -> None:
+    def _run_actions(self, _mask: int) -> None:
         self._wake_out.recv(_CHUNK)
         while self._actions:
             action, done = self._actions.popleft()
@@ -204,10 +204,10 @@ class Proxy:
     def _refuse(self) -> None:
         self._reset_all()
         self._close_listener()
-        self._listener = _bound(self.port)  # it does not listen: the port stays ours, and refuses
+        self._listener = _bound(self.port)  # bound without listening: the port refuses connections
 
     def _vanish(self) -> None:
-        """A listener whose queue is full does not answer: the system drops who knocks."""
+        """Fill the queue of the listener: the system then drops new connections unanswered."""
         self._freeze()
         self._close_listener()
         self._listener = _bound(self.port)
@@ -249,19 +249,19 @@ class Proxy:
         try:
             client = self._listener.accept()[0]
         except OSError:
-            return  # it has gone away before
+            return  # the client has closed it already
         self.accepted += 1
         try:
             server = socket.create_connection(self._target, timeout=_PATIENCE_S)
         except OSError:
-            _close(client, with_reset=True)  # nobody is there to pass anything on to
+            _close(client, with_reset=True)  # no server to pass anything on to
             return
         pair = _Pair(client, server)
         self._pairs.append(pair)
         self._watch(pair)
 
     def _watch(self, pair: _Pair) -> None:
-        """Ask to be told of what can be done now."""
+        """Register the events that the pair waits for."""
         for end in pair.ends:
             mask = 0
             if not self._is_frozen and not pair.is_held:
@@ -311,7 +311,7 @@ class Proxy:
             begins_at = max(time.monotonic(), self._free_at[flow.side])
             due = self._free_at[flow.side] = begins_at + len(data) / self._bytes_per_s
             flow.pending.append((due, data))
-            self._watch(pair)  # nothing more is read before this has passed
+            self._watch(pair)  # read no more until these bytes have passed
         else:
             flow.pending.append((time.monotonic() + self._delay_s, data))
 
@@ -342,7 +342,7 @@ class Proxy:
         return max(0.0, min(dues) - time.monotonic()) if dues else None
 
     def _send(self, pair: _Pair) -> None:
-        """Pass on what is due, then what is to be said of the end."""
+        """Pass on the due bytes, then the end of the connection."""
         if self._is_frozen or pair.is_held or pair not in self._pairs:
             return
         try:
@@ -357,7 +357,7 @@ class Proxy:
             self._watch(pair)
 
     def _end(self, pair: _Pair, *, with_reset: bool) -> None:
-        """The server hears of an ordinary end, which does not overtake what was passed on to it."""
+        """End a connection. The server gets a normal end, after all bytes that were passed on."""
         self._pairs.remove(pair)
         for end in pair.ends:
             self._select(pair, end, 0)
@@ -381,9 +381,9 @@ class _Flow:
         self.source = source
         self.sink = sink
         self.pending: deque[tuple[float, bytes]] = deque()  # when each is due
-        self.passed = 0  # bytes that came
-        self.is_ended = False  # the source says no more
-        self.is_closed = False  # and the sink was told
+        self.passed = 0  # received bytes
+        self.is_ended = False  # the source has closed its side
+        self.is_closed = False  # the close was passed on to the sink
         self.is_blocked = False
 
     def drip(self, data: bytes, piece_bytes: int, every_s: float) -> None:
@@ -407,7 +407,7 @@ class _Flow:
 
 
 class _Pair:
-    """A client's connection, and ours to the server on its behalf."""
+    """The connection of a client, and the proxy's connection to the server for it."""
 
     def __init__(self, client: socket.socket, server: socket.socket) -> None:
         self.ends = (client, server)

@@ -1,10 +1,10 @@
-"""A private redis-server for the tests: a free port, a folder of its own, an append-only file.
+"""A private redis-server for the tests: a free port, its own folder, an append-only file.
 
-It is started at the first use and ended with the tests. Where there is none, tests that need it are
-left out on a laptop, and fail in continuous integration.
+It starts at the first use and ends with the tests. Without a redis-server, tests that need it are
+skipped on a laptop, and fail in continuous integration.
 
-Urls of a server log in as a user that has the rights which the documentation tells of, and no
-others; what the tests themselves do to a server, they do as its administrator.
+Urls of a server log in as a user with exactly the documented rights; the tests themselves act as
+administrator.
 """
 
 from __future__ import annotations
@@ -32,12 +32,12 @@ ABSENT = (
 )
 
 
-#: The page with the rule for a user of its own.
+#: The page with the ACL rule for a separate user.
 RIGHTS_PAGE = Path(__file__).parent.parent / "docs" / "internals" / "redis.md"
 
 
 def documented_rights(namespace: str) -> list[str]:
-    """The rule that the documentation gives for the namespace `windlass`, for another one."""
+    """The documented ACL rule of the namespace `windlass`, for another namespace."""
     return _documented_rule().replace("windlass", namespace).split()
 
 
@@ -50,7 +50,7 @@ def _documented_rule() -> str:
 
 
 class RedisServer:
-    """One server process, and what the tests do to it."""
+    """One server process, with actions for tests."""
 
     def __init__(self, *settings: str) -> None:
         executable = shutil.which("redis-server")
@@ -69,7 +69,7 @@ class RedisServer:
         self._find_port()
 
     def _find_port(self) -> None:
-        """Between the choice of a port and its use somebody else may take it."""
+        """Find a free port. Another process may take it between its choice and its use."""
         while True:
             self.port = free_port()
             try:
@@ -90,26 +90,26 @@ class RedisServer:
             time.sleep(0.01)
 
     def url(self, *, port: int | None = None, **options: object) -> str:
-        """A place of its own on this server, unless the options name one, for a user who has the
-        documented rights to it; the port may be that of a proxy before it."""
+        """The url of a new namespace, unless the options name one, for a user with the documented
+        rights; the port may be that of a proxy."""
         namespace = str(options.setdefault("namespace", f"test-{secrets.token_hex(6)}"))
         self.add_user(namespace, *documented_rights(namespace))
         query = "&".join(f"{name}={value}" for name, value in options.items())
         return f"redis://{namespace}:secret@127.0.0.1:{port or self.port}/0?{query}"
 
     def url_for(self, user: str, database: int = 0) -> str:
-        """For a user whose password is "secret", in the usual namespace."""
+        """The url for a user with the password "secret", in the default namespace."""
         return f"redis://{user}:secret@127.0.0.1:{self.port}/{database}"
 
     def add_user(self, name: str, *rights: str) -> None:
-        """Or give a known one other rights, at once and after a restart."""
+        """Add a user, or change the rights of one; they also apply after a restart."""
         if self._rights.get(name) == rights:
             return
         self._rights[name] = rights
         assert self.tell("ACL", "SETUSER", name, "reset", *rights) == b"+OK\r\n"
 
     def tell(self, *words: str) -> bytes:
-        """One command on a connection of its own, and the beginning of the reply."""
+        """Send one command on a new connection, and return the start of the reply."""
         with socket.create_connection(("127.0.0.1", self.port), timeout=5) as connection:
             connection.sendall(" ".join(words).encode() + b"\r\n")
             return connection.recv(65536)
@@ -125,7 +125,7 @@ class RedisServer:
         self._process.wait()
 
     def restart_empty(self) -> None:
-        """As one does that kept nothing: its users are all that is left."""
+        """Restart without data; only the users are kept."""
         self.kill()
         for kept in self.folder.iterdir():
             if kept.is_dir():
@@ -140,7 +140,7 @@ class RedisServer:
         shutil.rmtree(self.folder, ignore_errors=True)
 
     def _answers(self) -> bool:
-        """This one, and not another that has taken its port."""
+        """Whether this server answers, and not another one that has taken its port."""
         own = f"process_id:{self._process.pid}\r\n".encode()
         try:
             return self.tell("PING") == b"+PONG\r\n" and own in self.tell("INFO", "server")
@@ -150,14 +150,14 @@ class RedisServer:
 
 @cache
 def shared_server() -> RedisServer:
-    """The server of all tests that leave it as it is."""
+    """The server of all tests that do not change it."""
     server = private_server("--appendfsync", "everysec")
     atexit.register(server.end)
     return server
 
 
 def private_server(*settings: str) -> RedisServer:
-    """A server for a test that does something to it; the test ends it."""
+    """A server for a test that changes it; the test ends it."""
     try:
         return RedisServer("--appendfsync", "always", *settings)
     except FileNotFoundError:
@@ -167,7 +167,7 @@ def private_server(*settings: str) -> RedisServer:
 
 
 def free_port() -> int:
-    """In cluster mode a server also listens 10,000 above its port, where there has to be one."""
+    """A free port below 55,000: in cluster mode a server also listens on its port plus 10,000."""
     while True:
         with socket.socket() as probe:
             probe.bind(("127.0.0.1", 0))

@@ -1,7 +1,7 @@
-"""Bounds in real time, on machines that may be busy.
+"""Time limits in tests, on machines that may be busy.
 
-Whatever is asked for, a machine that does something else meanwhile makes it late now and then. What
-is late each time is late by itself.
+A busy machine makes any action late now and then. An action that is late at every try is slow by
+itself.
 """
 
 from __future__ import annotations
@@ -12,5 +12,5 @@ TRIES = 5
 
 
 def is_once(attempt: Callable[[], bool], tries: int = TRIES) -> bool:
-    """Whether it is so at one of several tries; the first one ends it."""
+    """Whether one of several tries succeeds; stops at the first success."""
     return any(attempt() for _ in range(tries))

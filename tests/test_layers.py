@@ -1,7 +1,7 @@
-"""The directions of imports, and that each contract about them bites.
+"""The import contracts, and that each contract finds violations.
 
-A contract that names the wrong modules passes for ever. So each one is shown an offence against
-it, planted in a copy of the package, and has to find it.
+A contract that names the wrong modules always passes. So each contract must find a violation that
+is planted in a copy of the package.
 """
 
 import shutil

@@ -22,13 +22,14 @@ from windlass.errors import (
     FormatTooNew,
     IdempotencyConflict,
     IncludeFailed,
+    InvalidMiddleware,
     InvalidSchedule,
-    InvalidSurroundings,
     InvalidTask,
     JobCancelled,
     JobError,
     JobFailed,
     JobNotFound,
+    MissingDecoder,
     NewerFormat,
     NoContext,
     NotDead,
@@ -39,11 +40,10 @@ from windlass.errors import (
     SettingError,
     TaskNotIncluded,
     TimedOut,
-    UnreadableHere,
     WindlassError,
 )
 from windlass.job import Job, JobInfo
-from windlass.middleware import Outgoing
+from windlass.middleware import EnqueueCall
 from windlass.settings import Settings
 from windlass.task import Call, Task
 from windlass.task_group import Tasks
@@ -71,6 +71,7 @@ __all__ = [
     "EndlessDrain",
     "EngineError",
     "EngineUnavailable",
+    "EnqueueCall",
     "Every",
     "FailureText",
     "FormatTooNew",
@@ -78,8 +79,8 @@ __all__ = [
     "IdempotencyConflict",
     "IncludeFailed",
     "Interrupted",
+    "InvalidMiddleware",
     "InvalidSchedule",
-    "InvalidSurroundings",
     "InvalidTask",
     "Job",
     "JobCancelled",
@@ -88,10 +89,10 @@ __all__ = [
     "JobInfo",
     "JobNotFound",
     "LogLine",
+    "MissingDecoder",
     "NewerFormat",
     "NoContext",
     "NotDead",
-    "Outgoing",
     "PayloadTooLarge",
     "Progress",
     "Queue",
@@ -113,7 +114,6 @@ __all__ = [
     "Tasks",
     "TimedOut",
     "Unique",
-    "UnreadableHere",
     "Windlass",
     "WindlassError",
     "current_context",
@@ -121,8 +121,9 @@ __all__ = [
 
 
 def __getattr__(name: str) -> object:
-    """What schedules are made of is loaded when it is first asked for: it takes a tenth of the time
-    that all the rest takes, and most programs have none."""
+    """Import rarely used names on first access.
+
+    Schedules alone take a tenth of the time of `import windlass`, and most programs use none."""
     if name in ("All", "Cron", "Every", "ScheduleInfo"):
         from windlass import schedules
 

@@ -3,9 +3,9 @@
 1. `Windlass` reads the settings, keeps the tasks by name, and opens the engine when it is first
    needed: making an app touches neither disk nor network.
 2. `@app.task` registers a function, `include` a group of tasks; `task_named` needs neither.
-3. `lifespan`, `@app.around_run` and `@app.around_enqueue` are what surrounds jobs.
+3. `lifespan`, `@app.around_run` and `@app.around_enqueue` register lifespan and middleware.
 
-After a fork the child has an app of its own: the engine and the I/O thread see to their own
+After a fork the child can use its copy of the app: the engine and the I/O thread replace their
 connections, locks and queues.
 """
 
@@ -29,7 +29,7 @@ from windlass.core.plurals import count
 from windlass.core.serialization.codec import decode_plain
 from windlass.engine.fork_safety import opening
 from windlass.engine.url import check_url, open_engine
-from windlass.errors import UnreadableHere
+from windlass.errors import MissingDecoder
 from windlass.job import Job
 from windlass.middleware import (
     AroundEnqueue,
@@ -82,8 +82,8 @@ class Windlass(Registrar):
     environment instead, as `WINDLASS_URL`, `WINDLASS_LEASE` and so on.
 
     `lifespan` is a function that yields once, written with def or async def, or one that gives a
-    context manager: entered by each child of a worker before its first job and left after its last
-    one. What it yields is the `state` of every context."""
+    context manager. Each child of a worker enters it before its first job and leaves it after its
+    last one. The yielded value is the `state` of every context."""
 
     def __init__(
         self,
@@ -102,7 +102,7 @@ class Windlass(Registrar):
         self._lifespan = None if lifespan is None else read_lifespan(lifespan)
         self._declared: dict[str, tuple[Task[..., Any], Cron | Every]] = {}
         self._middleware: list[Middleware] = []
-        #: What surrounds every enqueue, the outermost first.
+        #: Middleware around every enqueue, the outermost first.
         self.enqueue_middleware: tuple[Middleware, ...] = ()
         self._alert_hooks: list[AlertHook] = []
         self._unnamed_url = _unnamed(self.settings)
@@ -119,82 +119,82 @@ class Windlass(Registrar):
 
     @property
     def known_tasks(self) -> Mapping[str, Task[..., Any]]:
-        """The same tasks, also by the names that they had before: whose jobs can be run."""
+        """The same tasks by name and by alias: a worker can run jobs stored under these names."""
         return MappingProxyType(self._registry.known)
 
     @property
     def lifespan(self) -> Lifespan | None:
-        """What a worker's child lives in."""
+        """The lifespan that each child of a worker enters."""
         return self._lifespan
 
     @property
     def middleware(self) -> Sequence[Middleware]:
-        """What surrounds every run of a job, the outermost first."""
+        """The middleware around every run of a job, the outermost first."""
         return tuple(self._middleware)
 
     @property
     def alert_hooks(self) -> Sequence[AlertHook]:
-        """What a worker calls when dead jobs pile up."""
+        """The functions that a worker calls when dead jobs pile up."""
         return tuple(self._alert_hooks)
 
     @property
     def engine(self) -> Engine:
-        """Where the jobs live; opened at the first use."""
+        """The storage of the jobs; opened at the first use."""
         engine = self._engine
         return engine if engine is not None else self._open_engine()
 
     @property
     def batcher(self) -> Batcher:
-        """What talks to the engine for coroutines; made at the first use."""
+        """Calls the engine for coroutines; made at the first use."""
         batcher = self._batcher
         return batcher if batcher is not None else self._make_batcher()
 
     @property
     def schedules(self) -> Schedules:
-        """What runs again and again: to be saved, seen, paused and removed while workers run."""
+        """Periodic jobs: save, list, pause and remove schedules while workers run."""
         from windlass.schedules import Schedules  # costs a tenth of the import of windlass
 
         return Schedules(self)
 
     @property
     def dead(self) -> DeadLetters:
-        """The dead letters: to be seen, grouped, retried and discarded."""
+        """The dead letters: list, group, retry and discard them."""
         from windlass.dead_letters import DeadLetters  # needed by few
 
         return DeadLetters(self)
 
     def job(self, id: str) -> Job[Any]:
-        """A handle on any job. Asks nobody whether there is one."""
+        """A handle on any job. Does not check that the job exists."""
         return Job(self, check_id(id), None)
 
     def queue(self, name: str) -> Queue:
-        """A handle on a queue, to pause, resume or empty it. Asks nobody whether there is one."""
+        """A handle on a queue, to pause, resume or purge it. Does not check that it exists."""
         from windlass.queue import Queue  # needed by few
 
         return Queue(self, read_queue(name))
 
     def decode_result(self, task: str, job_id: str, result: bytes) -> Any:
-        """A stored result, rebuilt by the annotations of its task; as plain data if that is
-        unknown."""
+        """Rebuild a stored result by the annotations of its task; an unknown task gives plain
+        data."""
         known = self._registry.known.get(task)
         codec, encoded = self.packing.unpack_result(result, task, job_id)
         if known is not None:
             return known.codecs[codec].decode_result(encoded)
         if codec == "pickle":
-            raise UnreadableHere(f"a pickle of the task {task}, which this app does not know")
+            raise MissingDecoder(f"a pickle of the task {task}, which this app does not know")
         return decode_plain(encoded, codec)
 
     def wrap_engine(self, wrap: Callable[[Engine], Engine]) -> None:
-        """Put something around the engine; for a worker, which must not leave calls half done."""
+        """Wrap the engine; for a worker, which must not abandon a call half way."""
         with opening:
             self._wrap = wrap
             if self._engine is not None and self._engine is not self._stand_in:
                 self._engine = wrap(self._engine)
 
     def close(self) -> None:
-        """Send what coroutines have handed over, for at most 2 s, and let go of the engine.
+        """Send the pending calls of coroutines, for at most 2 s, and close the engine.
 
-        The app can be used again afterwards; jobs that were kept in memory are gone."""
+        The app can be used again afterwards. Jobs of an in-memory engine are lost."""
         self._flush()
         with opening:
             engine, self._engine = self._engine, self._stand_in
@@ -203,8 +203,9 @@ class Windlass(Registrar):
 
     @contextmanager
     def replace_engine(self, engine: Engine) -> Iterator[None]:
-        """Inside the block all goes to another engine, for a test; even after `close`, and from
-        all threads. What coroutines had handed over goes where it was meant to go."""
+        """Use another engine inside the block, for a test: in all threads, and even after `close`.
+
+        Pending calls of coroutines are sent to the engine that they were made for."""
         self._flush()
         with opening:
             own, self._engine, self._stand_in = self._engine, engine, engine
@@ -218,7 +219,7 @@ class Windlass(Registrar):
 
     @property
     def is_in_sandbox(self) -> bool:
-        """Whether another engine stands in for its own."""
+        """Whether `replace_engine` is active."""
         return self._stand_in is not None
 
     def _flush(self) -> None:
@@ -243,7 +244,7 @@ class Windlass(Registrar):
     if not TYPE_CHECKING:  # for a checker there is no such attribute
 
         def __getattr__(self, name: str) -> NoReturn:
-            """Called only for what is not there."""
+            """Called only for missing attributes."""
             raise foreign_words.missing_attribute(self, name, "An app", foreign_words.OF_APPS)
 
     # -------------------------------------------------------------------------------- running
@@ -253,12 +254,13 @@ class Windlass(Registrar):
     ) -> AbstractContextManager[object]:
         """A worker inside this process: `with app.worker(): ...`. For development and scripts.
 
-        Serves every queue, or the ones named, with so many jobs at a time: each text is a tier that
-        is served before the next, `"critical"`, or queues by weight, `"default:5,low:1"`. With
-        labels it takes jobs that require them. At the
-        end of the block it claims nothing more and lets running jobs end within `shutdown_grace`.
-        It has no process of its own, so a task that kills it, or holds up all of its threads for a
-        lease, takes its beats along: in production run `windlass worker`."""
+        Serves all queues, or the given ones, and runs at most `slots` jobs at a time. Each text in
+        `queues` is a tier, served before the next one: a queue, `"critical"`, or queues by weight,
+        `"default:5,low:1"`. With `labels` it also claims jobs that require them. At the end of the
+        block it stops claiming and gives running jobs `shutdown_grace` to end.
+
+        The worker shares the process with its tasks. A task that kills the process, or blocks all
+        threads for a lease, stops the heartbeats: in production run `windlass worker`."""
         from windlass.worker.embedded import InsideWorker  # imports asyncio, which is slow
 
         for name, given in (("queues", queues), ("labels", labels)):
@@ -281,7 +283,7 @@ class Windlass(Registrar):
             group.join(self)
 
     def add_tasks(self, tasks: Sequence[Task[..., Any]]) -> None:
-        """Let these tasks, which have no app yet, belong to this one: all of them or none."""
+        """Register tasks that have no app yet: all of them or none."""
         for task in tasks:
             self._registry.check(task)
         for task in tasks:
@@ -291,10 +293,10 @@ class Windlass(Registrar):
             self._declare(task)
 
     def task_named(self, name: str, *, queue: str | None = None) -> Task[..., Any]:
-        """A task by its name, to be enqueued where its code is not.
+        """A task by its name, for a producer that does not have its code.
 
-        Without the code nothing is known of its parameters: arguments are JSON types, and checked
-        by the worker. `queue` is needed unless a route is for it, or `default` is meant."""
+        Its parameters are unknown here: arguments are JSON types, and the worker checks them. Give
+        `queue` unless a route matches the name or the queue is `default`."""
         known = self._registry.known.get(checked_name(name))
         task = task_without_code(self, name) if known is None else known
         return task if queue is None else task.using(queue=queue)
@@ -302,10 +304,9 @@ class Windlass(Registrar):
     def enqueue_many(self, calls: Iterable[Call[R]]) -> list[Job[R]]:
         """Store calls of several tasks, made by `bind`, 500 or 3 MB at a time in the order given.
 
-        Each chunk is stored in one step, as a whole or not at all; where the engine has several
-        partitions, that holds for the part of the chunk in each of them, and over a connection that
-        breaks again and again for halves of it. When a chunk fails, the error has a note that says
-        how many jobs were stored before it."""
+        Each chunk is stored atomically. With several partitions, the part of the chunk in each
+        partition is atomic. Over a connection that breaks repeatedly, halves of the chunk are
+        atomic. When a chunk fails, a note on the error says how many jobs were stored before it."""
         return store_many(self, self._chunks(calls))
 
     async def aenqueue_many(self, calls: Iterable[Call[R]]) -> list[Job[R]]:
@@ -316,13 +317,13 @@ class Windlass(Registrar):
         return chunks_of(calls, partial(read_call, self), "task.bind(...)")
 
     def queue_for(self, name: str, otherwise: str = DEFAULT_QUEUE) -> str:
-        """The queue for jobs of a task for which neither caller nor decorator chose one."""
+        """The queue for jobs of a task when neither the caller nor the decorator names one."""
         routes = self.settings.routes
         pattern = first_match(routes, name) if routes else None
         return otherwise if pattern is None else routes[pattern]
 
     def name_of(self, stored: str) -> str:
-        """The name of a task by a name under which jobs of it are stored."""
+        """The current name of the task whose jobs are stored under this name or alias."""
         known = self._registry.known.get(stored)
         return stored if known is None else known.name
 
@@ -340,7 +341,7 @@ class Windlass(Registrar):
         try:
             self._declared.update(dict(read_declared(task, task.declared_schedule)))
         except BaseException:
-            self._registry.remove(task)  # there is no such task: its declaration is wrong
+            self._registry.remove(task)  # an invalid declaration registers nothing
             raise
 
     def declared_schedules(self) -> Iterator[tuple[str, Entry]]:
@@ -353,25 +354,27 @@ class Windlass(Registrar):
     def around_run(self, function: Around) -> Around:
         """Run this around every job: a function that takes the context and yields once.
 
-        It may see what the task raises, or raise something itself, which is then the failure of the
-        attempt; the rules of retries stay. The first one declared is the outermost."""
+        The function sees the error of the task, and may raise another one, which becomes the
+        failure of the attempt. The retry policy still applies. The first middleware declared is
+        the outermost."""
         self._middleware.append(read_middleware(function))
         return function
 
     def around_enqueue(self, function: AroundSend) -> AroundSend:
-        """Run this around every enqueue of this app: a function that takes the `Outgoing` call and
+        """Run this around every enqueue of this app: a function that takes an `EnqueueCall` and
         yields once, where the call is stored.
 
-        It may add headers. What it raises before the yield reaches the caller, and nothing is
-        stored. The first one declared is the outermost. Jobs of schedules are made by workers, and
-        pass no middleware."""
-        found = read_middleware(function, "around_enqueue", "the outgoing call")
+        The function may add headers. An error before the yield reaches the caller, and nothing is
+        stored. The first middleware declared is the outermost. Workers make the jobs of schedules,
+        and those pass no middleware."""
+        found = read_middleware(function, "around_enqueue", "the call")
         self.enqueue_middleware = (*self.enqueue_middleware, found)
         return function
 
     def on_dead_alert(self, hook: Hook) -> Hook:
-        """Call this function when dead jobs pile up, in one child of one worker: it takes a
-        `DeadAlert`. When that is, the settings `dead_alert` and `dead_alert_growth` say."""
+        """Call this function with a `DeadAlert` when dead jobs pile up, in one child of one worker.
+
+        The settings `dead_alert` and `dead_alert_growth` are the thresholds."""
         self._alert_hooks.append(hook)
         return hook
 
@@ -402,13 +405,13 @@ class Windlass(Registrar):
             from windlass.client.async_batcher import Batcher  # imports asyncio, which is slow
 
             if self._batcher is None:
-                stand_in = self._stand_in  # what is late goes there too, and nowhere else
+                stand_in = self._stand_in  # late calls go to the same engine
                 self._batcher = Batcher(lambda: stand_in or self.engine)
             return self._batcher
 
 
 def _unnamed(settings: Settings) -> str | None:
-    """The url, if nobody chose it."""
+    """The url, if it is the default."""
     return settings.url if settings.sources["url"] is Source.DEFAULT else None
 
 

@@ -1,8 +1,8 @@
-"""What is imported for workers and commands: the app, and the modules with its tasks.
+"""Import the app, and the modules with its tasks, for workers and commands.
 
 1. `load_app` goes from `module:attribute`, as written on a command line, to the app that it names.
-2. `load_tasks` imports what the setting `include` names. Producers need not do so: they import the
-   tasks that they enqueue.
+2. `load_tasks` imports the modules of the setting `include`. Producers need not do so: they import
+   the tasks that they enqueue.
 """
 
 from __future__ import annotations
@@ -28,10 +28,10 @@ _MADE: Final = re.compile(r"^(\w+)\b[^=\n]*= *(?:windlass\.)?Windlass\(", re.MUL
 
 
 def load_app(target: str) -> Windlass:
-    """Import the module and give its app.
+    """Import the module and return its app.
 
-    Raises `AppNotFound` when there is no such module or attribute, or when it is no app. An error
-    raised by the module itself comes through as it is: its traceback says what to mend."""
+    Raises `AppNotFound` when the module or the attribute does not exist, or is no app. An error
+    raised by the module itself passes unchanged: its traceback says what to fix."""
     module_name, colon, attribute = target.partition(":")
     if not (module_name and colon and attribute) or module_name.startswith("."):
         advice = (
@@ -59,7 +59,7 @@ def _import(name: str) -> ModuleType:
         missing = error.name or ""
         if name != missing and not name.startswith(f"{missing}."):
             _advise_folder_above(name, error)
-            raise  # the module is there; something that it imports is not
+            raise  # the module exists; one of its imports does not
         raise AppNotFound(
             f"There is no module {missing}.{_modules_like(missing)} Looked in {os.getcwd()} and on "
             "the path of Python. Give the module as Python imports it (shop.tasks, not "
@@ -68,7 +68,7 @@ def _import(name: str) -> ModuleType:
 
 
 def _advise_folder_above(name: str, error: ModuleNotFoundError) -> None:
-    """Where the current folder is the package that is missing, it was entered by mistake."""
+    """Add a note if the current folder is the missing package."""
     here = Path.cwd().name
     if error.name and error.name.partition(".")[0] == here:
         error.add_note(
@@ -78,7 +78,7 @@ def _advise_folder_above(name: str, error: ModuleNotFoundError) -> None:
 
 
 def _modules_like(name: str) -> str:
-    """A question about a module that is there, in the current folder or in a package below it."""
+    """Suggest an existing module, in the current folder or in a package below it."""
     *packages, _ = name.split(".")
     prefix = "".join(f"{package}." for package in packages)
     found = pkgutil.iter_modules([os.path.join(os.getcwd(), *packages)], prefix)
@@ -103,7 +103,7 @@ def _instead(module: ModuleType, name: str) -> str:
 
 
 def _app_of(name: str) -> str:
-    """What to write for a module that was named alone. One that cannot be imported may be none."""
+    """Suggest the app of a module that was given without an attribute, if it can be imported."""
     if not _MODULE.fullmatch(name):
         return ""
     with suppress(Exception, SystemExit):  # a module can raise anything
@@ -116,10 +116,12 @@ def _app_of(name: str) -> str:
 
 
 def _app_below(package: ModuleType) -> str:
-    """An app in a module of the package. They are read and not imported: that may do anything."""
+    """Suggest an app in a module of the package.
+
+    Reads the modules and does not import them: an import can have side effects."""
     for folder in getattr(package, "__path__", ()):
         for file in sorted(Path(folder).glob("*.py")):
-            with suppress(OSError):  # it may not be ours to read
+            with suppress(OSError):  # the file may be unreadable
                 if made := _MADE.search(file.read_text(encoding="utf-8", errors="replace")):
                     name = f"{package.__name__}.{file.stem}"
                     return f" {name} makes an app: write {name}:{made[1]}."
@@ -132,13 +134,13 @@ def _app_below(package: ModuleType) -> str:
 def load_tasks(app: Windlass) -> None:
     """Import the modules that the setting `include` of the app names.
 
-    Raises `IncludeFailed` when one is not there, or raises an error itself, and when a pattern fits
-    none."""
+    Raises `IncludeFailed` when a module does not exist or raises an error, and when a pattern
+    matches no module."""
     for pattern in app.settings.include:
         names = list(_modules_for(pattern))
         if not names:
             raise IncludeFailed(
-                f"include={pattern!r} fits no module. A * stands for one name below a package: "
+                f"include={pattern!r} matches no module. A * stands for one name below a package: "
                 "'billing.*' is every module in billing, 'billing.*.tasks' the module tasks of "
                 "every package in it.",
                 module=pattern,
@@ -160,18 +162,18 @@ def _modules_for(pattern: str) -> Iterator[str]:
 
 
 def _names_in(package: ModuleType, *, only_packages: bool) -> list[str]:
-    """In the same order everywhere, without what is run and not imported."""
+    """The modules of the package except `__main__`, sorted: the same order on every machine."""
     found = pkgutil.iter_modules(getattr(package, "__path__", ()))
     fit = [module.name for module in found if module.ispkg or not only_packages]
     return sorted(name for name in fit if name != "__main__")
 
 
 def _is_there(name: str, pattern: str) -> bool:
-    """Its packages are imported: they alone know where their modules are."""
+    """Find a module. Imports its packages: only they know where their modules are."""
     try:
         return importlib.util.find_spec(name) is not None
     except ModuleNotFoundError:
-        return False  # what stands before it is a plain module
+        return False  # its parent is a plain module, not a package
     except (Exception, SystemExit) as error:  # a package can raise anything
         parent = name.rpartition(".")[0]
         raise IncludeFailed(_why_not_included(parent, pattern, error), module=parent) from error
@@ -181,17 +183,17 @@ def _include(name: str, pattern: str) -> ModuleType:
     try:
         return importlib.import_module(name)
     except WindlassError:
-        raise  # says what to do
+        raise  # its message says how to fix it
     except (Exception, SystemExit) as error:  # a module can raise anything
         raise IncludeFailed(_why_not_included(name, pattern, error), module=name) from error
 
 
 def _why_not_included(name: str, pattern: str, error: BaseException) -> str:
-    named = f"The module {name}, which include={pattern!r} of the app names,"
+    named = f"The module {name} (from include={pattern!r})"
     if isinstance(error, ModuleNotFoundError) and f"{name}.".startswith(f"{error.name}."):
         return (
-            f"{named} is not there: no module {error.name} can be imported from here. Write it as "
-            "Python imports it, and start from the folder that contains it."
+            f"{named} does not exist: no module {error.name} can be imported from here. Write it "
+            "as Python imports it, and start from the folder that contains it."
         )
     cause = ": ".join(part for part in (type(error).__name__, str(error)) if part)
-    return f"{named} cannot be imported: {cause}. Mend it, or take it out of include."
+    return f"{named} cannot be imported: {cause}. Fix the error, or remove it from include."

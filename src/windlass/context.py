@@ -1,11 +1,11 @@
-"""What a running task knows about its job.
+"""The context of a running job: its id, attempt, headers, progress and log.
 
-What it tells of itself (`progress`, `log`) is stored with the job as one report; a worker passes on
-the newest one, a few times a second at most.
+Progress and log lines are stored with the job as one report. The worker sends the newest report to
+the engine, at most a few times per second.
 
-A worker sets `running` around every job; `current_context` reads it anywhere below the task, in
-coroutines and in `asyncio.to_thread` too. A task declared with `takes_context=True` is handed the
-same object as its first argument.
+A worker sets `running` around every job. `current_context` reads it anywhere below the task, also
+in coroutines and in `asyncio.to_thread`. A task declared with `takes_context=True` gets the same
+object as its first argument.
 """
 
 from __future__ import annotations
@@ -24,30 +24,30 @@ from windlass.errors import NoContext
 
 #: A longer progress message is cut to this many characters.
 MAX_PROGRESS_MESSAGE: Final = 1_000
-#: So many lines of an attempt are kept, the newest ones,
+#: An attempt keeps this many log lines, the newest ones.
 MAX_LOG_LINES: Final = 50
-#: and of each so many characters.
+#: A longer log line is cut to this many characters.
 MAX_LOG_LINE: Final = 500
 
 _NO_HEADERS: Final[Mapping[str, str]] = {}
 
 
 class Progress(msgspec.Struct, frozen=True):
-    """How far a job is: a share from 0 to 1, and a word about it."""
+    """The progress of a job: a fraction from 0 to 1, and a message."""
 
     value: float
     message: str = ""
 
 
 class LogLine(msgspec.Struct, frozen=True):
-    """What a task said of its run, and when, by the clock of its worker."""
+    """A line that a task kept with `ctx.log`, timed by the clock of its worker."""
 
     at: datetime
     message: str
 
 
 class Report(msgspec.Struct, frozen=True, omit_defaults=True):
-    """All that an attempt told of itself, as it is stored: each report replaces the one before."""
+    """Progress and log lines of an attempt, as stored: each report replaces the one before."""
 
     value: float | None = None
     message: str = ""
@@ -55,8 +55,8 @@ class Report(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Context:
-    """The job that is running. `attempt` is 1 for the first try; `headers` are what its caller sent
-    along; `state` is what the lifespan of the app gave to this process, or None."""
+    """The running job. `attempt` starts at 1; `headers` come from the caller; `state` is the value
+    that the lifespan of the app yielded in this process, or None."""
 
     __slots__ = (
         "_report",
@@ -90,35 +90,35 @@ class Context:
         self.max_attempts = max_attempts
         self.state = state
         self.headers = headers
-        self.interruption: Interruption | None = None  # set by the worker, and by nobody else
+        self.interruption: Interruption | None = None  # set by the worker only
         self._sink = sink
         self._report = _NO_REPORT
 
     @property
     def cancelled(self) -> bool:
-        """Whether to stop: the job was cancelled, its time is over, or another worker has it.
+        """Whether to stop: the job was cancelled, timed out, or was reassigned to another worker.
 
         Always False in a plain call."""
         return self.interruption is not None
 
     def progress(self, value: float, message: str = "") -> None:
-        """Tell how far the job is, from 0 to 1. Seen in `job.info().progress` a moment later."""
+        """Report progress from 0 to 1. It appears in `job.info().progress` a moment later."""
         message = _storable(message, MAX_PROGRESS_MESSAGE)
-        self._tell(Report(_share(value), message, self._report.log))
+        self._send(Report(_fraction(value), message, self._report.log))
 
     def log(self, message: str) -> None:
-        """Keep a line with the job: seen in `job.info().log` and `windlass job show` soon after.
+        """Keep a line with the job. It appears in `job.info().log` and `windlass job show`.
 
-        Of each attempt the newest 50 lines are kept, and those of the latest attempt are shown. For
-        what happened to one job; what happens in a program belongs into its own log."""
+        The job keeps the newest 50 lines of its latest attempt. Use it for facts about one job;
+        for the program use `logging`."""
         if not isinstance(message, str):
             raise TypeError(f"ctx.log takes text, found {message!r}: write f'...' or str(...)")
         before = self._report
         line = LogLine(datetime.now(UTC), _storable(message, MAX_LOG_LINE))
         lines = (*before.log[1 - MAX_LOG_LINES :], line)
-        self._tell(Report(before.value, before.message, lines))
+        self._send(Report(before.value, before.message, lines))
 
-    def _tell(self, report: Report) -> None:
+    def _send(self, report: Report) -> None:
         self._report = report
         self._sink(msgspec.json.encode(report))
 
@@ -131,7 +131,7 @@ class Context:
     if not TYPE_CHECKING:  # for a checker there is no such attribute
 
         def __getattr__(self, name: str) -> NoReturn:
-            """Called only for what is not there."""
+            """Called only for missing attributes."""
             raise foreign_words.missing_attribute(
                 self, name, "A context", foreign_words.OF_CONTEXTS
             )
@@ -139,12 +139,12 @@ class Context:
 
 _NO_REPORT: Final = Report()
 
-#: The context of the job that runs here; set by a worker, unset elsewhere.
+#: The context of the current job; set by a worker, unset elsewhere.
 running: ContextVar[Context] = ContextVar("running")
 
 
 def current_context() -> Context:
-    """The context of the job that is running here; raises `NoContext` outside of one."""
+    """The context of the current job; raises `NoContext` outside of a job."""
     try:
         return running.get()
     except LookupError:
@@ -152,12 +152,12 @@ def current_context() -> Context:
 
 
 def _storable(text: str, limit: int) -> str:
-    """Cut, and without what UTF-8 cannot carry."""
+    """Cut the text, and escape characters that UTF-8 cannot encode."""
     return text[:limit].encode("utf-8", "backslashreplace").decode()
 
 
-def _share(value: float) -> float:
-    share = float(value)
-    if math.isnan(share) or not 0.0 <= share <= 1.0:
-        raise ValueError(f"progress is a share from 0 to 1, found {value!r}: divide by the total")
-    return share
+def _fraction(value: float) -> float:
+    fraction = float(value)
+    if math.isnan(fraction) or not 0.0 <= fraction <= 1.0:
+        raise ValueError(f"progress must be from 0 to 1, found {value!r}: divide by the total")
+    return fraction

@@ -1,5 +1,9 @@
-"""What is kept of a dead job, as it is shown: the whole letter, groups of those that are alike, and
-the line that is logged before one is gone. And how records are read of which one may be damaged."""
+"""Dead letters as the app shows them.
+
+1. `DeadLetter` is a dead job with its history, `DeadGroup` dead jobs that failed alike.
+2. `log_summary` is the log line that is written before a dead job is removed.
+3. `read_each` reads records even if one of them is damaged.
+"""
 
 from __future__ import annotations
 
@@ -20,14 +24,14 @@ from windlass.engine.contract import Engine, Failure, JobRecord
 from windlass.errors import DecodeError, EngineError
 from windlass.job import instant, latest_error
 
-#: So much of a call is logged before a letter is gone, in characters. Workers write these lines
-#: unasked, hundreds at a time: arguments are personal data more often than not, and log collectors
+#: At most this many characters of a call are logged before its dead letter is removed. Workers
+#: write hundreds of these lines at a time. Arguments are often personal data, and log collectors
 #: cut long lines.
 MAX_LOGGED: Final = 1024
 
 
 class Attempt(msgspec.Struct, frozen=True, kw_only=True):
-    """One entry of a history: how an attempt ended that did not succeed, or a changed call."""
+    """One entry of a history: a failed attempt, or a call that was edited."""
 
     number: int
     event: str  # retry, bury, crash, suspect or lose; revive: the call was changed by hand
@@ -63,7 +67,7 @@ class DeadLetter(msgspec.Struct, frozen=True, kw_only=True):
     enqueued_at: datetime
     started_at: datetime | None  # the latest start
     died_at: datetime
-    worker: str | None  # who ran it last
+    worker: str | None  # the worker of the last attempt
     call: str  # the stored arguments as JSON, or why they cannot be read
     error: FailureText | None  # the latest one
     history: tuple[Attempt, ...]  # oldest first
@@ -94,22 +98,22 @@ class DeadGroup(msgspec.Struct, frozen=True, kw_only=True):
     fingerprint: str
     task: str
     count: int
-    first_at: datetime  # when the first of them died that is still kept
+    first_at: datetime  # when the oldest stored one died
     last_at: datetime
     example: str  # the id of the newest one
-    reason: Reason | None  # and how that one ended
+    reason: Reason | None  # why the newest one died
     error: FailureText | None
 
 
 def fingerprint_of(record: JobRecord) -> str:
-    """Of the latest error; a job that has none goes by its reason."""
+    """The fingerprint of the latest error; without an error, of the reason."""
     error = latest_error(record) or FailureText(message=str(record.reason))
     return error.fingerprint
 
 
-def last_words(record: JobRecord) -> tuple[str, str, str, str]:
-    """Id, task, reason and call of a job that is about to be gone, for one line of a log: after
-    that nobody can look them up. What is encrypted stays so, whoever has the key."""
+def log_summary(record: JobRecord) -> tuple[str, str, str, str]:
+    """Id, task, reason and call of a job that is about to be removed, for the last log line about
+    it. An encrypted call stays encrypted, even if this app has the key."""
     call = _loggable_call(record).replace("\n", "\\n")
     if len(call) > MAX_LOGGED:
         call = f"{call[:MAX_LOGGED]}... ({len(call):,} characters)"
@@ -117,21 +121,20 @@ def last_words(record: JobRecord) -> tuple[str, str, str, str]:
 
 
 class Unreadable(msgspec.Struct, frozen=True):
-    """A job that is there, and whose record says nothing to us: it is damaged, or a newer version
-    wrote it."""
+    """A job whose record cannot be read: it is damaged, or written by a newer version."""
 
     id: str
     why: str
 
 
 def read_each(engine: Engine, ids: Sequence[str]) -> list[JobRecord | Unreadable | None]:
-    """Records read so that one which cannot be read keeps nobody from the others. An engine that
-    does not answer, or refuses, says nothing of any record: its errors are raised."""
+    """Read records, with `Unreadable` in place of each damaged one. Errors of the engine itself are
+    raised: they say nothing about a record."""
     try:
         return list(engine.get(ids))
     except EngineError:
         raise
-    except Exception:  # noqa: BLE001  # whatever a decoder says of damaged bytes
+    except Exception:  # noqa: BLE001  # a decoder can raise anything on damaged bytes
         return [_read(engine, job_id) for job_id in ids]
 
 
@@ -153,12 +156,12 @@ def _loggable_call(record: JobRecord) -> str:
 
 
 class DeadAlert(msgspec.Struct, frozen=True, kw_only=True):
-    """Dead jobs pile up: what `@app.on_dead_alert` is told."""
+    """The argument of `@app.on_dead_alert`: dead jobs pile up."""
 
-    kind: str  # "depth": there are too many; "growth": they become more too fast
-    dead: int  # how many there are
+    kind: str  # "depth": too many dead jobs; "growth": too many died in a short time
+    dead: int  # the number of dead jobs
     grown: int  # how many died within the last five minutes
-    threshold: int  # what one of the two has gone beyond
+    threshold: int  # the limit that `dead` or `grown` exceeds
 
 
 AlertHook = Callable[[DeadAlert], object]

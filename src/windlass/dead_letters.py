@@ -1,12 +1,12 @@
-"""The dead letters of an app, which is `app.dead`: look, group, retry, edit, discard.
+"""The dead letters of an app, `app.dead`: list, group, retry, edit, discard.
 
-1. `Selection` says which dead jobs are meant. Ages are by the engine's clock.
+1. `Selection` is a filter of dead jobs. Ages are by the engine's clock.
 2. `DeadLetters` reads them newest first, a bounded page at a time, and changes them in bounded
-   steps. The cursor is the id of the last one seen and only goes down: whatever dies or leaves
-   meanwhile, none is met twice, and none is passed over that was dead all the time. A job is
-   retried only if it is still the death that was read, so never twice for one selection.
+   steps. The cursor is the id of the last job read and only decreases. While jobs die or leave,
+   no job is read twice, and no job that stays dead is skipped. A retry names the death that was
+   read, so one selection never retries a job twice.
 
-Every verb has a twin for coroutines, whose calls of the engine go through the app's I/O thread.
+Every method has an async twin, which calls the engine through the app's I/O thread.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from windlass.dead_letter import (
     DeadLetter,
     Unreadable,
     fingerprint_of,
-    last_words,
+    log_summary,
     read_each,
 )
 from windlass.engine.contract import (
@@ -39,12 +39,12 @@ from windlass.engine.contract import (
     JobRecord,
     Revival,
 )
-from windlass.errors import DecodeError, DuplicateJob, JobNotFound, NotDead, UnreadableHere
+from windlass.errors import DecodeError, DuplicateJob, JobNotFound, MissingDecoder, NotDead
 
 if TYPE_CHECKING:
     from windlass.app import Windlass
 
-#: So many records are looked up at a time, and so many with their payloads and histories.
+#: Records per page, without and with payloads and histories.
 PAGE: Final = 200
 WHOLE_PAGE: Final = 50
 
@@ -55,7 +55,7 @@ log: Final = logging.getLogger("windlass.dead_letters")
 
 
 class Choice(TypedDict, total=False):
-    """Which dead jobs are meant: every part that is given must hold."""
+    """Filter of dead jobs: a job must match all given parts."""
 
     task: str
     fingerprint: str
@@ -64,13 +64,13 @@ class Choice(TypedDict, total=False):
 
 
 class Target(Choice, total=False):
-    """The same for what is to be changed: that all are meant has to be said."""
+    """Filter of the dead jobs to change. Changing all of them needs `everything=True`."""
 
     everything: bool
 
 
 class Selection(msgspec.Struct, frozen=True, kw_only=True):
-    """Which dead jobs are meant, and where to read on. Given ids, only those."""
+    """Filter of dead jobs, and the cursor of the next page. With `ids`, only those jobs."""
 
     ids: tuple[str, ...] = ()
     task: str | None = None
@@ -80,7 +80,7 @@ class Selection(msgspec.Struct, frozen=True, kw_only=True):
     whole: bool = False  # with payloads and histories
     now_ms: int | None = None  # of the engine's clock, when the reading began
     cursor: str | None = None
-    packing: Packing = PLAIN  # what reads the failures
+    packing: Packing = PLAIN  # reads the failures
 
     def fits_age(self, record: JobRecord, now_ms: int) -> bool:
         age_ms = now_ms - (record.finished_ms or 0)
@@ -89,13 +89,14 @@ class Selection(msgspec.Struct, frozen=True, kw_only=True):
         )
 
     def fits_failure(self, record: JobRecord) -> bool:
-        """Never one that cannot be decrypted here: such failures need not be alike."""
+        """Whether the failure has this fingerprint. Failures that this app cannot decrypt never
+        match: their texts are unknown."""
         found = fingerprint_of(self.packing.reveal_failures(record))
         return found != "" and found == self.fingerprint
 
 
 def target(*ids: str, **choice: Unpack[Target]) -> Selection:
-    """Check what is to be changed: ids, or a choice, or everything."""
+    """Check which jobs to change: ids, or a filter, or everything."""
     everything = choice.pop("everything", False)
     if bool(ids) + bool(choice) + everything != 1:
         raise TypeError(
@@ -119,11 +120,11 @@ def select(choice: Choice, *, whole: bool = False) -> Selection:
 
 class _Page(msgspec.Struct, frozen=True):
     records: tuple[JobRecord, ...]
-    rest: Selection | None  # None when all was seen
+    rest: Selection | None  # None after the last page
 
 
 def _read(engine: Engine, chosen: Selection) -> _Page:
-    """The next page; it may be empty although there are more."""
+    """Read the next page. An empty page need not be the last one."""
     if chosen.ids:
         return _read_ids(engine, chosen)
     needs_whole = chosen.whole or chosen.fingerprint is not None
@@ -148,18 +149,18 @@ def _read_ids(engine: Engine, chosen: Selection) -> _Page:
 
 
 def _dead(engine: Engine, ids: Sequence[str]) -> list[JobRecord]:
-    """Those that are still dead, and can be read."""
+    """The records of jobs that are still dead and readable."""
     dead = []
     for record in read_each(engine, ids):
         if isinstance(record, Unreadable):
-            log.error("passing over dead job %s, which cannot be read: %s", record.id, record.why)
+            log.error("skipping unreadable dead job %s: %s", record.id, record.why)
         elif record is not None and record.state is State.DEAD:
             dead.append(record)
     return dead
 
 
 def require_dead(engine: Engine, ids: Sequence[str]) -> None:
-    """All of them, or none: a wrong id is found before anything is changed."""
+    """Raise if an id is not a dead job, before anything is changed."""
     for at in range(0, len(ids), WHOLE_PAGE):
         some = ids[at : at + WHOLE_PAGE]
         for job_id, record in zip(some, engine.get(some), strict=True):
@@ -173,11 +174,11 @@ def require_dead(engine: Engine, ids: Sequence[str]) -> None:
 
 
 class Changed(msgspec.Struct, frozen=True, kw_only=True):
-    """What became of the chosen jobs."""
+    """How many jobs a retry or discard changed, and how many it left."""
 
     done: int = 0
-    duplicates: int = 0  # left as they were: another job holds their unique key
-    left: int = 0  # no longer dead, or dead once more, when their turn came
+    duplicates: int = 0  # not changed: another job holds their unique key
+    left: int = 0  # not changed: no longer dead, or dead again, since they were read
 
     def plus(self, codes: Sequence[ChangeCode]) -> Changed:
         done, duplicates = codes.count(ChangeCode.DONE), codes.count(ChangeCode.DUPLICATE)
@@ -189,7 +190,7 @@ class Changed(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Step(msgspec.Struct, frozen=True):
-    """What was done so far, and how long to wait before going on."""
+    """The result so far, and the pause before the next step."""
 
     changed: Changed
     pause_s: float
@@ -200,9 +201,9 @@ def _revive(engine: Engine, records: Sequence[JobRecord]) -> list[ChangeCode]:
 
 
 def _discard(engine: Engine, records: Sequence[JobRecord]) -> list[ChangeCode]:
-    """The line comes first: a process that dies in between has said too much, never too little."""
+    """Log, then discard: a process that dies in between never loses a line."""
     for record in records:
-        log.warning("discarding %s %s %s %s", *last_words(record))
+        log.warning("discarding %s %s %s %s", *log_summary(record))
     seen = {record.id: record.finished_ms or 0 for record in records}
     return engine.discard([record.id for record in records], seen)
 
@@ -224,7 +225,7 @@ class DeadLetters:
         return self._letter(self._own(id, await self._app.batcher.call(_get, id)))
 
     def list(self, **choice: Unpack[Choice]) -> Iterator[DeadLetter]:
-        """Dead jobs, newest first, read a page at a time as they are asked for."""
+        """Dead jobs, newest first, read lazily a page at a time."""
         for records in self._pages(select(choice, whole=True)):
             yield from map(self._letter, records)
 
@@ -235,7 +236,7 @@ class DeadLetters:
                 yield self._letter(record)
 
     def groups(self, **choice: Unpack[Choice]) -> tuple[DeadGroup, ...]:
-        """Dead jobs summed up by task and fingerprint, the largest group first."""
+        """Dead jobs grouped by task and fingerprint, the largest group first."""
         groups: dict[tuple[str, str], DeadGroup] = {}
         for letter in self.list(**choice):
             _add(groups, letter)
@@ -249,7 +250,8 @@ class DeadLetters:
         return _sorted(groups)
 
     def count(self, **choice: Unpack[Choice]) -> int:
-        """How many there are now. Without a choice it is read and not counted."""
+        """The number of dead jobs. Without a filter the engine knows it; with one, jobs are read
+        and counted."""
         if not choice:
             queues = self._app.engine.stats().queues.values()
             return sum(states.get(State.DEAD, 0) for states in queues)
@@ -260,11 +262,11 @@ class DeadLetters:
     def retry(
         self, *ids: str, rate: str | float | None = None, **choice: Unpack[Target]
     ) -> Changed:
-        """Make dead jobs ready again with fresh attempts: these ids, or those that are chosen, or,
-        with `everything=True`, all.
+        """Make dead jobs ready again with fresh attempts: by id, by filter, or all of them with
+        `everything=True`.
 
-        With a `rate` such as "100/s", no faster than that. Raises `JobNotFound` or `NotDead` for an
-        id, and then nothing was changed."""
+        A `rate` such as "100/s" limits the speed. Raises `JobNotFound` or `NotDead` for an id;
+        then nothing was changed."""
         chosen, changed = target(*ids, **choice), Changed()
         require_dead(self._app.engine, ids)
         for step in self.retrying(chosen, rate):
@@ -276,7 +278,7 @@ class DeadLetters:
         self, *ids: str, rate: str | float | None = None, **choice: Unpack[Target]
     ) -> Changed:
         """`retry`, for coroutines."""
-        from asyncio import sleep  # slow to import, and here it is there already
+        from asyncio import sleep  # slow to import, and the caller has imported it already
 
         chosen, changed, pace = target(*ids, **choice), Changed(), _pace(rate)
         await self._app.batcher.call(_require, ids)
@@ -287,7 +289,7 @@ class DeadLetters:
         return changed
 
     def retrying(self, chosen: Selection, rate: str | float | None = None) -> Iterator[Step]:
-        """`retry` step by step, for whoever wants to watch it, or to stop in between."""
+        """`retry` step by step, for a caller that shows progress or stops in between."""
         changed, pace = Changed(), _pace(rate)
         for records in self._pages(chosen):
             for some in _steps(records, pace.size):
@@ -297,8 +299,8 @@ class DeadLetters:
     def retry_with(self, id: str, *args: Any, **kwargs: Any) -> None:
         """Retry one dead job with other arguments, which are checked as at an enqueue.
 
-        The call that it had becomes an entry of its history. Raises `JobNotFound`, `NotDead` and
-        `DuplicateJob`; then the job is as it was."""
+        The old call becomes an entry of the history. Raises `JobNotFound`, `NotDead` and
+        `DuplicateJob`; then the job is unchanged."""
         record = self._own(id, self._app.engine.get([id])[0])
         code = self._app.engine.revive([self._revival(record, args, kwargs)])[0]
         (holder,) = self._app.engine.holders([_key_of(record)]) if _is_taken(code) else [None]
@@ -314,8 +316,8 @@ class DeadLetters:
         self._check_edited(record, code, holder)
 
     def discard(self, *ids: str, **choice: Unpack[Target]) -> Changed:
-        """Remove dead jobs for good, chosen as for `retry`. Of each a line with its call and reason
-        goes to the logger `windlass.dead_letters` first."""
+        """Remove dead jobs, chosen as for `retry`. The logger `windlass.dead_letters` first gets a
+        line with the call and the reason of each job."""
         chosen, changed = target(*ids, **choice), Changed()
         require_dead(self._app.engine, ids)
         for step in self.discarding(chosen):
@@ -366,7 +368,7 @@ class DeadLetters:
         return record
 
     def _revival(self, record: JobRecord, args: Sequence[Any], kwargs: dict[str, Any]) -> Revival:
-        """The envelope stays as it was but for the call; one that cannot be read is made anew."""
+        """Replace the call in the envelope. An unreadable envelope is replaced by a new one."""
         task = self._app.known_tasks.get(record.task)
         if task is None:
             codec, call = "json", encode_plain(record.task, args, kwargs)
@@ -375,8 +377,8 @@ class DeadLetters:
         envelope = Envelope(task=record.task, call=msgspec.Raw(call), codec=codec)
         try:
             old = self._app.packing.unpack_call(record.payload, record.task)
-        except UnreadableHere:
-            raise  # its headers and options may be forged, and would be signed anew
+        except MissingDecoder:
+            raise  # its headers and options may be forged: do not sign them
         except DecodeError as error:
             log.warning("job %s loses its headers and options: %s", record.id, error)
         else:
@@ -384,7 +386,7 @@ class DeadLetters:
             envelope = replace(envelope, headers=old.headers, options=old.options)
         payload = self._app.packing.pack_changed_call(envelope, record.payload)
         check_size(payload, self._app.settings.max_payload, f"The call of {record.task}")
-        log.warning("changing the arguments of %s %s %s %s", *last_words(record))
+        log.warning("changing the arguments of %s %s %s %s", *log_summary(record))
         return Revival(id=record.id, finished_ms=record.finished_ms, payload=payload)
 
     def _check_edited(self, record: JobRecord, code: ChangeCode, holder: str | None) -> None:
@@ -414,7 +416,7 @@ def _steps(records: Sequence[JobRecord], size: int) -> Iterator[Sequence[JobReco
 
 
 def _add(groups: dict[tuple[str, str], DeadGroup], letter: DeadLetter) -> None:
-    """Letters come newest first by id, which says nothing of when they died."""
+    """Add a letter to its group. Letters come in the order of ids, not of deaths."""
     known = groups.get((letter.task, letter.fingerprint))
     if known is None:
         groups[letter.task, letter.fingerprint] = DeadGroup(

@@ -1,36 +1,36 @@
-"""Every error that windlass raises on purpose.
+"""The errors that windlass raises.
 
-Each message says what was expected, what was found and what to do; the facts in it are attributes
-too. All of them can be copied and pickled.
+Each message says what was expected, what was found and how to fix it. The facts in it are also
+attributes. All errors can be copied and pickled.
 
     WindlassError
-    ├── SettingError            a setting is unknown or has a value that makes no sense
+    ├── SettingError            a setting is unknown or has an invalid value
     ├── AppNotFound             `module:attribute` names no app
     ├── IncludeFailed           a module that `include` names cannot be imported
     ├── InvalidTask             a function or a name that cannot become a task
     ├── TaskNotIncluded         a task of a group that no app includes yet
     ├── InvalidSchedule         a schedule that a task cannot have, or a name that is taken
-    ├── InvalidSurroundings     what was given as middleware or lifespan cannot be one
+    ├── InvalidMiddleware       an invalid middleware or lifespan
     ├── NoContext               no job is running here
     ├── AnnotationError         a type that a task's annotation names cannot be stored
     ├── EncodeError             a value cannot be stored
     │   └── PayloadTooLarge     ... because it is too large
-    ├── DecodeError             stored bytes make no value
-    │   ├── ArgumentMismatch    ... that the function of this version takes
-    │   ├── UnreadableHere      ... that an app with these keys and this codec may read
+    ├── DecodeError             stored bytes cannot be decoded
+    │   ├── ArgumentMismatch    ... to arguments that the function takes
+    │   ├── MissingDecoder      ... because this app lacks the key or the codec
     │   └── NewerFormat         ... because a newer windlass wrote them
-    ├── EngineError             the engine refused or is not usable as it is
+    ├── EngineError             the engine refused, or cannot be used
     │   ├── EngineUnavailable   the engine did not answer in time: repeat later
     │   └── FormatTooNew        the stored format was written by a newer windlass
     ├── TimedOut                a job ran for longer than its time-out
     ├── IdempotencyConflict     the key belongs to a job with other arguments
     ├── DuplicateJob            another job holds the unique key
-    ├── QueueFull               as many jobs wait in the queue as may
+    ├── QueueFull               the queue has reached its bound
     ├── JobNotFound             no such job
     ├── NotDead                 the job is in another state than dead
     ├── ScheduleNotFound        no such schedule
-    ├── EndlessDrain            in a test: as many jobs ran as may, and more are due
-    └── JobError                the job has no result to give
+    ├── EndlessDrain            in a test: a drain reached its limit, and more jobs are due
+    └── JobError                the job has no result
         ├── JobFailed           it ended as dead
         ├── JobCancelled        it was cancelled, or expired before it started
         └── ResultExpired       it succeeded, but its result is not stored any more
@@ -40,11 +40,11 @@ from __future__ import annotations
 
 
 class WindlassError(Exception):
-    """The root: catch this to catch all of them."""
+    """The base class of all errors of windlass."""
 
 
 class SettingError(WindlassError, ValueError):
-    """A setting is unknown, or has a value that makes no sense."""
+    """A setting is unknown, or has an invalid value."""
 
 
 class AppNotFound(WindlassError):
@@ -52,9 +52,9 @@ class AppNotFound(WindlassError):
 
 
 class IncludeFailed(WindlassError):
-    """A module that `include` names is not there or cannot be imported, or a pattern fits none.
+    """A module of `include` cannot be imported, or a pattern matches no module.
 
-    `module` is the one that was to be imported, or the pattern."""
+    `module` is the name of the module, or the pattern."""
 
     def __init__(self, message: str, *, module: str = "") -> None:
         super().__init__(message)
@@ -66,7 +66,7 @@ class InvalidTask(WindlassError, TypeError):
 
 
 class TaskNotIncluded(WindlassError, RuntimeError):
-    """A task of a group was used before an app has included the group."""
+    """A task of a group was used before an app included the group."""
 
     def __init__(self, task: str, group: str) -> None:
         super().__init__(task, group)
@@ -75,8 +75,8 @@ class TaskNotIncluded(WindlassError, RuntimeError):
 
     def __str__(self) -> str:
         return (
-            f"The task {self.task} belongs to {self.group}, and no app has included that group: "
-            "nobody knows where its jobs go. Call app.include(...) with the group where the app is "
+            f"The task {self.task} belongs to {self.group}, and no app has included that group, "
+            "so its jobs have no engine. Call app.include(...) with the group where the app is "
             "made, and import that module before anything is enqueued."
         )
 
@@ -85,8 +85,8 @@ class InvalidSchedule(WindlassError, ValueError):
     """A schedule that a task cannot have, or whose name is taken."""
 
 
-class InvalidSurroundings(WindlassError, TypeError):
-    """What was given as middleware or as lifespan cannot be one."""
+class InvalidMiddleware(WindlassError, TypeError):
+    """An invalid middleware or lifespan."""
 
 
 class NoContext(WindlassError, RuntimeError):
@@ -95,8 +95,8 @@ class NoContext(WindlassError, RuntimeError):
     def __str__(self) -> str:
         return (
             "current_context() was called where no job is running. It works in a task that a "
-            "worker runs and in all that the task calls. For a function that is also called "
-            "plainly, use @app.task(takes_context=True)."
+            "worker runs, and in all functions that the task calls. For a function that is also "
+            "called plainly, use @app.task(takes_context=True)."
         )
 
 
@@ -137,7 +137,7 @@ class PayloadTooLarge(EncodeError):
 
 
 class DecodeError(WindlassError):
-    """Stored bytes make no value."""
+    """Stored bytes cannot be decoded."""
 
     def __init__(
         self, message: str, *, task: str = "", parameter: str = "", path: str = ""
@@ -152,8 +152,8 @@ class ArgumentMismatch(DecodeError):
     """A stored call was made for another version of its task, which takes other arguments."""
 
 
-class UnreadableHere(DecodeError):
-    """Stored bytes are sealed with a key, or written by a codec, that this app does not have."""
+class MissingDecoder(DecodeError):
+    """This app lacks the key or the codec that reads the stored bytes."""
 
 
 class NewerFormat(DecodeError):
@@ -169,7 +169,7 @@ class NewerFormat(DecodeError):
 
 
 class EngineError(WindlassError):
-    """The engine cannot be used as it is; repeating will not help."""
+    """The engine cannot be used; repeating the call does not help."""
 
     def __init__(self, message: str, *, location: str = "") -> None:
         super().__init__(message)
@@ -177,8 +177,8 @@ class EngineError(WindlassError):
 
 
 class EngineUnavailable(EngineError):
-    """The engine did not answer in time. Whether the call took effect is unknown, unless it is
-    `unsent`, or was refused, which is the same; repeating it with the same id is harmless."""
+    """The engine did not answer in time. `unsent` is True if the call was not sent or was refused,
+    and had no effect. Otherwise its effect is unknown. Repeating it with the same id is safe."""
 
     def __init__(
         self,
@@ -194,14 +194,14 @@ class EngineUnavailable(EngineError):
 
 
 class FormatTooNew(EngineError):
-    """What is stored was written by a newer windlass than this one."""
+    """The stored format was written by a newer windlass than this one."""
 
 
 # --------------------------------------------------------------------------------------------- jobs
 
 
 class TimedOut(WindlassError, TimeoutError):
-    """What a retry policy is shown, and history keeps, of an attempt that ran into its time-out."""
+    """The error of an attempt that timed out, for the retry policy and the history."""
 
     def __init__(self, message: str, *, timeout_ms: int = 0) -> None:
         super().__init__(message)
@@ -221,13 +221,13 @@ class IdempotencyConflict(WindlassError):
         return (
             f"The idempotency key {self.key!r} of task {self.task} belongs to job {self.job_id}, "
             "which has other arguments; this call was not enqueued. One key stands for one call: "
-            "make it from everything that tells this call from others."
+            "make the key from everything that distinguishes this call from others."
         )
 
 
 class DuplicateJob(WindlassError):
-    """Another job of the task holds the unique key. `job_id` is that job; `retried` is the job that
-    was to be made ready again, or empty for a call that was to be enqueued."""
+    """Another job of the task holds the unique key. `job_id` is that job. `retried` is the job that
+    was not retried, or empty for a call that was not enqueued."""
 
     def __init__(self, task: str, job_id: str, retried: str = "") -> None:
         super().__init__(task, job_id, retried)
@@ -239,8 +239,8 @@ class DuplicateJob(WindlassError):
         holder = f"Job {self.job_id} of task {self.task} holds the unique key"
         if self.retried:
             return (
-                f"{holder} of job {self.retried}, which was left as it is. Wait until the other "
-                "has ended, or cancel it, and retry this one then."
+                f"{holder} of job {self.retried}, which was not changed. Wait until the other job "
+                "has ended, or cancel it; then retry this one."
             )
         return (
             f"{holder} of this call, which was not enqueued. Wait until that job has ended, or let "
@@ -250,7 +250,7 @@ class DuplicateJob(WindlassError):
 
 
 class QueueFull(WindlassError):
-    """As many jobs wait in the queue as may; this one was not enqueued."""
+    """The queue has reached its bound; this call was not enqueued."""
 
     def __init__(self, queue: str, task: str, seconds: float = 0.0) -> None:
         super().__init__(queue, task, seconds)
@@ -260,7 +260,7 @@ class QueueFull(WindlassError):
 
     def __str__(self) -> str:
         waited = f" and no room was made within {self.seconds:g} s" if self.seconds else ""
-        patience = (
+        hint = (
             "With a larger enqueue_timeout an enqueue waits longer."
             if self.seconds
             else "With when_full='block' an enqueue waits for room."
@@ -268,7 +268,7 @@ class QueueFull(WindlassError):
         return (
             f"The queue {self.queue} is full{waited}: this call of {self.task} was not enqueued. "
             "Try again later, start more workers, or raise the bound with `windlass queue set "
-            f"{self.queue} --max-waiting`. {patience}"
+            f"{self.queue} --max-waiting`. {hint}"
         )
 
 
@@ -283,13 +283,13 @@ class JobNotFound(WindlassError):
     def __str__(self) -> str:
         place = f" in {self.location}" if self.location else ""
         return (
-            f"There is no job {self.job_id}{place}. Check the id and the url; a job that ended is "
-            "kept only for as long as the settings say."
+            f"There is no job {self.job_id}{place}. Check the id and the url; a job that has ended "
+            "is removed after its result_ttl or dead_ttl."
         )
 
 
 class NotDead(WindlassError):
-    """The job is no dead letter, or not the one that was looked at."""
+    """The job is not dead, or has died again since it was read."""
 
     def __init__(self, job_id: str, state: str) -> None:
         super().__init__(job_id, state)
@@ -299,7 +299,7 @@ class NotDead(WindlassError):
     def __str__(self) -> str:
         return (
             f"Job {self.job_id} is {self.state}, not dead. Look at it with `windlass job show "
-            f"{self.job_id}`: somebody may have retried it already."
+            f"{self.job_id}`: it may have been retried already."
         )
 
 
@@ -317,12 +317,12 @@ class ScheduleNotFound(WindlassError):
         meant = f" Did you mean {self.nearest}?" if self.nearest else ""
         return (
             f"There is no schedule {self.name}{place}.{meant} `windlass schedule list` shows all; "
-            "one that is declared in code is there as soon as a worker has started with it."
+            "a schedule declared in code exists once a worker with that code has started."
         )
 
 
 class EndlessDrain(WindlassError, RuntimeError):
-    """In a test: a drain has run as many jobs as it may, and more are due. `task` is the next."""
+    """In a test: a drain reached its limit, and more jobs are due. `task` is the next one."""
 
     def __init__(self, task: str, limit: int) -> None:
         super().__init__(task, limit)
@@ -331,14 +331,15 @@ class EndlessDrain(WindlassError, RuntimeError):
 
     def __str__(self) -> str:
         return (
-            f"Expected to run out of jobs, but after {self.limit} of them one of task {self.task} "
-            "is due. If it enqueues itself, or fails without a delay, this has no end: give it a "
-            "run_after and advance() the clock. If there are so many, call drain(limit=...)."
+            f"Expected drain() to run out of jobs, but after {self.limit} jobs one of task "
+            f"{self.task} is due. If it enqueues itself, or fails without a delay, the drain never "
+            "ends: give it a run_after and advance() the clock. If the test needs more jobs, call "
+            "drain(limit=...)."
         )
 
 
 class JobError(WindlassError):
-    """The job has no result to give."""
+    """The job has no result."""
 
     job_id: str
     task: str
@@ -362,7 +363,7 @@ class JobFailed(JobError):
         head = f"Job {self.job_id} of task {self.task} is dead ({self.reason})"
         cause = ": ".join(part for part in (self.type, self.message) if part)
         trace = f"\n\nOn the worker:\n{self.traceback}" if self.traceback else ""
-        advice = "Mend the cause, then retry() makes it ready again."
+        advice = "Fix the cause, then call retry() to make it ready again."
         return f"{head}: {cause}\n{advice}{trace}" if cause else f"{head}. {advice}{trace}"
 
 
@@ -378,7 +379,7 @@ class JobCancelled(JobError):
     def __str__(self) -> str:
         return (
             f"Job {self.job_id} of task {self.task} has no result: it ended as cancelled "
-            f"({self.reason}). Its retry() makes it ready again."
+            f"({self.reason}). Call retry() to make it ready again."
         )
 
 
@@ -393,5 +394,5 @@ class ResultExpired(JobError):
     def __str__(self) -> str:
         return (
             f"Job {self.job_id} of task {self.task} succeeded, but its result is not stored, or "
-            "not any more. Ask sooner, or give the task a longer result_ttl."
+            "has expired. Read it sooner, or give the task a longer result_ttl."
         )

@@ -1,13 +1,12 @@
-"""A handle on one job, and what can be seen of it.
+"""A handle on one job, and a snapshot of its state.
 
-1. `JobInfo` is a snapshot: nothing in it changes when the job does.
-2. `Job` is a plain id with verbs. Making one asks nobody; `info`, `result`, `cancel` and `retry`
-   ask the engine, each with a twin for coroutines that does the same on the app's I/O thread.
+1. `JobInfo` is a snapshot: it does not change when the job does.
+2. `Job` is an id with methods. Making one does not call the engine; `info`, `result`, `cancel` and
+   `retry` do. Each has an async twin, which calls the engine on the app's I/O thread.
 
-Waiting for a result is looking, for the first time 3 ms after the enqueue at the earliest, and then
-being woken by the engine when the job has ended (`result_waiters`). A wake-up is a hint: the caller
-looks by itself after 50 ms, then ever later, up to every second. A look reads how far the job has
-come and its result, never its arguments.
+`result` polls the job, for the first time at least 3 ms after the enqueue. The engine wakes it when
+the job has ended (`result_waiters`). A wake-up can be lost, so `result` also polls after 50 ms and
+then at growing intervals up to one second. A poll reads state and result, never the arguments.
 """
 
 from __future__ import annotations
@@ -43,10 +42,9 @@ if TYPE_CHECKING:
 
 R_co = TypeVar("R_co", covariant=True)
 
-#: How long a job that was enqueued by this handle is left alone before the first look at it.
+#: The earliest first poll after an enqueue by this handle.
 START_MS: Final = 3
-#: How long to wait, unless woken, between two looks at a job whose result is awaited: first,
-#: growth, most.
+#: Intervals between polls for a result without a wake-up: first, growth, longest.
 FIRST_LOOK_MS: Final = 50
 LOOK_GROWTH: Final = 2
 LAST_LOOK_MS: Final = 1000
@@ -64,7 +62,7 @@ class JobInfo(msgspec.Struct, frozen=True, kw_only=True):
     requires: tuple[str, ...]  # labels that its worker must have
     priority: int
     state: State
-    hold: Hold  # why it is not run although it is ready
+    hold: Hold  # why a ready job does not run
     reason: Reason | None  # why it ended as dead or cancelled
     attempts: int  # the one under way included
     crashes: int
@@ -74,12 +72,12 @@ class JobInfo(msgspec.Struct, frozen=True, kw_only=True):
     expires_at: datetime | None
     started_at: datetime | None  # the latest start
     finished_at: datetime | None
-    worker: str | None  # who runs it, or ran it last
+    worker: str | None  # the worker that runs it, or ran it last
     cancel_requested: bool
     progress: Progress | None
-    log: tuple[LogLine, ...]  # what the latest attempt said with ctx.log
-    error: FailureText | None  # the latest one, also when a later attempt went well
-    headers: Mapping[str, str]  # what the caller sent along; empty in lists of jobs
+    log: tuple[LogLine, ...]  # the lines of ctx.log in the latest attempt
+    error: FailureText | None  # the latest one, also when a later attempt succeeded
+    headers: Mapping[str, str]  # from the caller; empty in lists of jobs
     unique_key: str | None = None  # of a task with unique=...: a digest of what makes the key
 
     @classmethod
@@ -113,9 +111,9 @@ class JobInfo(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Job(Generic[R_co]):
-    """One enqueued call. `created` tells whether the enqueue that gave this handle stored the job:
-    it is False when an idempotency key or a unique key led to an earlier one, and for a handle made
-    of an id."""
+    """One enqueued call. `created` is True if the enqueue that returned this handle stored the job.
+    It is False when an idempotency key or a unique key led to an earlier job, and for a handle made
+    from an id."""
 
     __slots__ = ("_app", "_since", "created", "id", "task")
 
@@ -135,61 +133,61 @@ class Job(Generic[R_co]):
         return JobInfo.of(await self._aread())
 
     def result(self, timeout: Duration | None = None) -> R_co:
-        """Wait for the job to end, and give what its function returned.
+        """Wait for the job to end, and return the result of its function.
 
         Raises `JobFailed`, `JobCancelled`, `ResultExpired` or `JobNotFound`, and the builtin
         `TimeoutError` if the job has not ended within `timeout`."""
-        patience, app = _Patience(timeout), self._app
-        if (early_s := self._early_s(patience)) > 0:
+        timer, app = _PollTimer(timeout), self._app
+        if (early_s := self._early_s(timer)) > 0:
             time.sleep(early_s)
         end = self._own_end(app.engine.ends([self.id])[0])
         if end.state.is_final:
             return self._result_of(end)
-        self._check_that_somebody_works()
-        patience.check(end, app.engine)
+        self._refuse_to_wait_in_sandbox()
+        timer.check(end, app.engine)
         with app.result_waiters.in_thread(self.id) as waiter:
             while True:
                 waiter.listen()
                 end = self._own_end(app.result_waiters.watch(app.engine, [self.id])[0])
                 if end.state.is_final:
                     return self._result_of(end)
-                patience.check(end, app.engine)
-                waiter.wait(patience.pause_s())
+                timer.check(end, app.engine)
+                waiter.wait(timer.pause_s())
 
     async def aresult(
         self,
         timeout: Duration | None = None,  # noqa: ASYNC109  # the same parameters as its twin
     ) -> R_co:
         """`result`, for coroutines."""
-        import asyncio  # slow to import, and here already loaded by whoever awaits
+        import asyncio  # slow to import, and the caller has imported it already
 
-        patience, app = _Patience(timeout), self._app
-        if (early_s := self._early_s(patience)) > 0:
+        timer, app = _PollTimer(timeout), self._app
+        if (early_s := self._early_s(timer)) > 0:
             await asyncio.sleep(early_s)
         end = self._own_end(await app.batcher.call(_ends, self.id))
         if end.state.is_final:
             return self._result_of(end)
-        self._check_that_somebody_works()
-        patience.check(end, app.engine)
+        self._refuse_to_wait_in_sandbox()
+        timer.check(end, app.engine)
         with app.result_waiters.in_loop(self.id) as waiter:
             while True:
                 waiter.listen()
                 end = self._own_end(await app.batcher.call(app.result_waiters.watch, self.id))
                 if end.state.is_final:
                     return self._result_of(end)
-                patience.check(end, app.engine)
-                await waiter.wait(patience.pause_s())
+                timer.check(end, app.engine)
+                await waiter.wait(timer.pause_s())
 
-    def _early_s(self, patience: _Patience) -> float:
-        """For how long there is no use in a look: a job that was just enqueued has not ended."""
-        return min(self._since + START_MS / 1000 - time.monotonic(), patience.left_s())
+    def _early_s(self, timer: _PollTimer) -> float:
+        """The delay before the first poll: a job that was just enqueued has not ended."""
+        return min(self._since + START_MS / 1000 - time.monotonic(), timer.left_s())
 
     def cancel(self) -> bool:
         """Keep the job from running, or from running again.
 
-        One that runs is interrupted by its worker, a third of a lease later at most. It ends as
-        cancelled unless it succeeds, and until then `info().cancel_requested` is true. False if it
-        had ended already, else True. Raises `JobNotFound`."""
+        The worker interrupts a running job within a third of a lease. The job ends as cancelled
+        unless it succeeds; until then `info().cancel_requested` is true. Returns False if the job
+        had ended already. Raises `JobNotFound`."""
         return self._was_cancelled(self._app.engine.cancel([self.id])[0])
 
     async def acancel(self) -> bool:
@@ -199,13 +197,13 @@ class Job(Generic[R_co]):
     def retry(self) -> bool:
         """Make a dead or cancelled job ready again, with all its attempts.
 
-        False if the job is neither. Raises `JobNotFound`, and `DuplicateJob` while another job
-        holds its unique key."""
+        Returns False if the job is neither. Raises `JobNotFound`, and `DuplicateJob` while another
+        job holds its unique key."""
         code = self._app.engine.retry([self.id])[0]
         if code is ChangeCode.DUPLICATE:
             record = self._read()
             holder = self._app.engine.holders([_key_of(record)])[0]
-            # Nobody: the other has ended since.
+            # No holder: the other job has ended since.
             return self.retry() if holder is None else _refuse(record, holder)
         return self._was_changed(code)
 
@@ -227,15 +225,15 @@ class Job(Generic[R_co]):
     def __hash__(self) -> int:
         return hash(self.id)
 
-    if not TYPE_CHECKING:  # for a checker there is nothing of this
+    if not TYPE_CHECKING:  # hidden from type checkers
 
         def __getattr__(self, name: str) -> NoReturn:
-            """Called only for what is not there."""
+            """Called only for missing attributes."""
             raise foreign_words.missing_attribute(self, name, "A job", foreign_words.OF_JOBS)
 
         def __await__(self) -> NoReturn:
             raise TypeError(
-                f"{self!r} is enqueued already, and nothing to await: in a coroutine write `await "
+                f"{self!r} is enqueued already, and cannot be awaited: in a coroutine write `await "
                 "task.aenqueue(...)`, and `await job.aresult()` for its result."
             )
 
@@ -262,12 +260,12 @@ class Job(Generic[R_co]):
     def _check_task(self, found: str) -> None:
         if self.task not in (None, found) and not self._is_renamed(found):
             raise TypeError(
-                f"Job {self.id} belongs to task {found}, not to {self.task}: its result is "
-                f"of another type. Get it from {found}.job(id) or app.job(id)."
+                f"Job {self.id} belongs to task {found}, not to {self.task}: its result has "
+                f"another type. Get it from {found}.job(id) or app.job(id)."
             )
 
     def _is_renamed(self, found: str) -> bool:
-        """Whether it is stored under a former name of the same task."""
+        """Whether the job is stored under an alias of the same task."""
         name = self._app.name_of
         return self.task is not None and name(found) == name(self.task)
 
@@ -293,12 +291,12 @@ class Job(Generic[R_co]):
             raise self._not_found()
         return code is not CancelCode.FINAL
 
-    def _check_that_somebody_works(self) -> None:
-        """In a sandbox nothing runs by itself, and a test would wait for ever."""
+    def _refuse_to_wait_in_sandbox(self) -> None:
+        """Raise in a sandbox, where no worker runs: the test would wait forever."""
         if self._app.is_in_sandbox and not self._app.engine.sessions():
             raise TimeoutError(
-                f"Job {self.id} waits in a sandbox, where nothing runs by itself: call drain() of "
-                "the sandbox, and then result()."
+                f"Job {self.id} waits in a sandbox, where no worker runs: call drain() of the "
+                "sandbox, then result()."
             )
 
     def _was_changed(self, code: ChangeCode) -> bool:
@@ -310,8 +308,8 @@ class Job(Generic[R_co]):
         return JobNotFound(self.id, self._app.engine.location)
 
 
-class _Patience:
-    """How long to wait before the next look, and when to give up."""
+class _PollTimer:
+    """The intervals between polls for a result, and the time-out."""
 
     def __init__(self, timeout: Duration | None) -> None:
         self._timeout_ms = None if timeout is None else to_ms(timeout, name="timeout")
@@ -324,16 +322,16 @@ class _Patience:
         return self._begin + self._timeout_ms / 1000 - time.monotonic()
 
     def check(self, end: JobEnd, engine: Engine) -> None:
-        """Give up when the time is over."""
+        """Raise `TimeoutError` after the time-out."""
         if self._timeout_ms is not None and self.left_s() <= 0:
             raise TimeoutError(
                 f"Job {end.id} has not ended within {describe_ms(self._timeout_ms)}: it is "
-                f"{end.state} in {engine.location}. It goes on without you: ask again later, or "
-                "look at info() and whether workers serve that place."
+                f"{end.state} in {engine.location}. The job continues: call result() again later, "
+                "or check info() and whether workers serve that location."
             )
 
     def pause_s(self) -> float:
-        """How long to wait before the next look, unless woken."""
+        """The interval to the next poll without a wake-up."""
         pause_ms, self._pause_ms = self._pause_ms, min(self._pause_ms * LOOK_GROWTH, LAST_LOOK_MS)
         return max(0.0, min(pause_ms / 1000, self.left_s()))
 
@@ -341,13 +339,13 @@ class _Patience:
 def latest_error(record: JobRecord) -> FailureText | None:
     """The newest error in a job's history."""
     for failure in reversed(record.failures):
-        if failure.event != Event.REVIVE:  # that entry keeps the call that was replaced
+        if failure.event != Event.REVIVE:  # a REVIVE entry holds the replaced call, no error
             return FailureText.unpack(failure.error)
     return None
 
 
 def headers_of(record: JobRecord) -> Mapping[str, str]:
-    """What is stored beside the arguments; nothing where that cannot be read."""
+    """The headers in the envelope; empty if the envelope cannot be read."""
     if b'"headers"' not in record.payload:
         return {}
     try:
@@ -366,7 +364,7 @@ def _progress_in(report: Report) -> Progress | None:
 
 
 def instant(at_ms: int) -> datetime:
-    """An instant of an engine's clock."""
+    """Convert milliseconds of the engine's clock."""
     return _EPOCH + timedelta(milliseconds=at_ms)
 
 

@@ -1,15 +1,12 @@
-"""What surrounds jobs: middleware around every run and every enqueue, and the lifespan of the
-process they run in.
+"""Middleware around every run and every enqueue, and the lifespan of a worker's child process.
 
-1. `Outgoing` is what middleware is told of a call that is enqueued.
-2. `read_middleware` and `read_lifespan` check what an app was given, where it was given.
-3. `Surrounded` is one run, or one enqueue, inside all middleware of an app. The first one declared
-   is the outermost. Each may see the error of what is inside, or replace it by its own; none can
-   make it unseen, because a job that has no value has not succeeded, and a call that was not stored
-   has no job.
+1. `EnqueueCall` is the argument of middleware around an enqueue.
+2. `read_middleware` and `read_lifespan` check the functions when they are declared.
+3. `MiddlewareStack` enters all middleware of an app around one run or one enqueue. The first one
+   declared is the outermost. Each sees the error from inside, and may replace it. None can
+   suppress it: a job without a value has not succeeded, and a call that was not stored has no job.
 
-A generator function that yields once is a context manager in its shortest form; anything else that
-is called and gives one will do.
+Middleware is a generator function that yields once, or any callable that returns a context manager.
 """
 
 from __future__ import annotations
@@ -28,15 +25,15 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 import msgspec
 
 from windlass.context import Context
-from windlass.errors import InvalidSurroundings
+from windlass.errors import InvalidMiddleware
 
 if TYPE_CHECKING:
     from windlass.job import Job
 
 
-class Outgoing:
-    """A call on its way into its queue. `headers` may be changed until it is stored; `job` is the
-    handle on it afterwards."""
+class EnqueueCall:
+    """A call that is being enqueued. Middleware may change `headers` until the call is stored;
+    afterwards `job` is the handle on its job."""
 
     __slots__ = ("headers", "job", "priority", "queue", "task")
 
@@ -48,16 +45,16 @@ class Outgoing:
         self.job: Job[Any] | None = None
 
     def __repr__(self) -> str:
-        return f"<Outgoing call of {self.task} to {self.queue}>"
+        return f"<EnqueueCall of {self.task} to {self.queue}>"
 
 
-#: What a run is called in the notes of middleware.
+#: The name of a run in notes on errors.
 RUN: Final = "the task"
 
 #: What `@app.around_run` decorates.
 AroundRun: TypeAlias = Callable[[Context], Iterator[None] | AbstractContextManager[Any]]
 #: What `@app.around_enqueue` decorates.
-AroundEnqueue: TypeAlias = Callable[[Outgoing], Iterator[None] | AbstractContextManager[Any]]
+AroundEnqueue: TypeAlias = Callable[[EnqueueCall], Iterator[None] | AbstractContextManager[Any]]
 #: What `Windlass(lifespan=...)` takes.
 LifespanFunction: TypeAlias = Callable[
     [],
@@ -90,13 +87,13 @@ def read_middleware(
 ) -> Middleware:
     name = _name_of(function)
     if not callable(function):
-        raise InvalidSurroundings(
+        raise InvalidMiddleware(
             f"@app.{decorator} is for a function that takes {takes} and yields once, found "
             f"{function!r}."
         )
     if _is_async(function):
         place = "the task runs" if decorator == "around_run" else "the call is stored"
-        raise InvalidSurroundings(
+        raise InvalidMiddleware(
             f"The middleware {name} is written with async def. One form serves plain functions and "
             f"coroutines alike: write it with def, and yield where {place}."
         )
@@ -106,7 +103,7 @@ def read_middleware(
 def read_lifespan(function: object) -> Lifespan:
     name = _name_of(function)
     if not callable(function) or inspect.iscoroutinefunction(function):
-        raise InvalidSurroundings(
+        raise InvalidMiddleware(
             f"lifespan must be a function that yields once, written with def or async def, or one "
             f"that gives a context manager, found {function!r}."
         )
@@ -123,7 +120,7 @@ def _as_manager(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _is_async(function: Callable[..., Any]) -> bool:
-    """Also below `asynccontextmanager`."""
+    """Whether the function is async, also below `asynccontextmanager`."""
     plain = inspect.unwrap(function)
     return inspect.isasyncgenfunction(plain) or inspect.iscoroutinefunction(plain)
 
@@ -137,14 +134,14 @@ def _name_of(function: object) -> str:
 # ---------------------------------------------------------------------------------------- running
 
 
-class Surrounded:
-    """A context manager for one run. A class and no generator: it is made for every job. `what` it
-    surrounds is for the notes on errors."""
+class MiddlewareStack:
+    """The middleware around one run or one enqueue, as a context manager. `what` names the inside
+    in notes on errors. It is a class and not a generator for speed: every job makes one."""
 
     __slots__ = ("_entered", "_middleware", "_subject", "_what")
 
     def __init__(
-        self, middleware: Sequence[Middleware], subject: Context | Outgoing, what: str = RUN
+        self, middleware: Sequence[Middleware], subject: Context | EnqueueCall, what: str = RUN
     ) -> None:
         self._middleware = middleware
         self._subject = subject
@@ -171,13 +168,13 @@ class Surrounded:
         try:
             self._leave(error)
         except BaseException as raised:
-            # An interruption may have met the loop itself, between two of them.
+            # An interruption can hit the loop itself, between two middlewares.
             self._leave(raised)
             raise
 
     def _leave(self, error: BaseException | None) -> None:
-        """The innermost first. Each is shown the error as those inside it have left it; that it
-        wants to hide it (by returning True) is not heeded."""
+        """Leave the middleware, the innermost first. Each gets the error that the inner ones left.
+        A True from `__exit__` is ignored: no middleware can suppress the error."""
         came = error
         while self._entered:
             name, manager = self._entered.pop()
@@ -186,7 +183,7 @@ class Surrounded:
                     manager.__exit__(None, None, None)
                 else:
                     manager.__exit__(type(error), error, error.__traceback__)
-            except BaseException as raised:  # noqa: BLE001  # the next one is left all the same
+            except BaseException as raised:  # noqa: BLE001  # the outer ones must be left too
                 if raised is not error:
                     raised.add_note(f"Raised by the middleware {name}, after {self._what}.")
                     error = raised

@@ -1,7 +1,7 @@
-"""A queue as operators see it: pause it, resume it, change its settings, empty it.
+"""A handle on a queue for operators: pause, resume, change settings, purge.
 
-`Queue` is a handle, made by `app.queue(name)`; making one asks nobody. Its settings live in the
-engine, so they count for all producers and workers, and stay when nobody is there.
+`app.queue(name)` makes a `Queue` without a call to the engine. The engine stores the settings of a
+queue, so they apply to all producers and workers, and remain when none is running.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ class QueueInfo(msgspec.Struct, frozen=True, kw_only=True):
 
     name: str
     paused: bool
-    ageing: timedelta | None  # so much waiting is worth a level of priority
-    max_waiting: int | None  # with so many that wait, no more are taken in
-    jobs: Mapping[State, int]  # how many are in which state; those with none are left out
+    ageing: timedelta | None  # waiting this long is worth one level of priority
+    max_waiting: int | None  # the bound: no enqueue while this many jobs wait
+    jobs: Mapping[State, int]  # the number of jobs by state, without zeros
 
 
 class Queue:
@@ -42,7 +42,7 @@ class Queue:
         self.name = name
 
     def info(self) -> QueueInfo:
-        """Its settings, and how many jobs it has."""
+        """The settings of the queue, and its number of jobs."""
         engine = self._app.engine
         found = [record for record in engine.queues() if record.queue == self.name]
         record = found[0] if found else QueueRecord(queue=self.name)
@@ -61,22 +61,22 @@ class Queue:
         )
 
     def pause(self) -> None:
-        """Let no worker claim anything from it. What runs goes on; what waits keeps its place."""
+        """Stop all claims from the queue. Running jobs continue; waiting jobs keep their place."""
         self._change(QueueChange(paused=True))
 
     def resume(self) -> None:
-        """Let workers claim from it again; those that wait are woken."""
+        """Allow claims from the queue again, and wake idle workers."""
         self._change(QueueChange(paused=False))
 
     def set(self, *, ageing: Duration | None = None, max_waiting: int | None = None) -> None:
-        """Change its settings; what is not given stays as it is, and 0 takes a setting away.
+        """Change the settings of the queue. Settings that are not given stay; 0 removes a setting.
 
-        With `ageing` a level of priority is worth so much waiting, for what becomes ready from now
-        on: a job is overtaken by those only that were enqueued at most so many times `ageing` after
-        it as their priority is higher.
+        `ageing` is the waiting time that is worth one level of priority, for jobs that become ready
+        from now on. A job with a priority higher by n levels overtakes another one only if it was
+        enqueued at most n times `ageing` after it.
 
-        With `max_waiting` an enqueue is refused, or waits (`when_full`), while so many jobs wait:
-        ready, scheduled and retrying ones."""
+        `max_waiting` is the bound of the queue. While this many jobs wait (ready, scheduled or
+        retrying), an enqueue is refused or waits, as `when_full` says."""
         if max_waiting is not None and (isinstance(max_waiting, bool) or max_waiting < 0):
             raise ValueError(f"max_waiting must be a whole number, found {max_waiting!r}")
         ageing_ms = None if ageing is None else to_ms(ageing, name="ageing")
@@ -88,10 +88,10 @@ class Queue:
         self._change(QueueChange(ageing_ms=ageing_ms, max_waiting=max_waiting))
 
     def purge(self, progress: Callable[[int], object] = lambda number: None) -> int:
-        """Remove what waits in it for good, not what runs; how many jobs that was.
+        """Remove all waiting jobs, not the running ones; return their number.
 
-        It is done in bounded bites, so others go on meanwhile, and what they enqueue may stay.
-        `progress` is called with the number of each bite."""
+        The engine removes them in bounded batches and serves other calls in between. Jobs that are
+        enqueued meanwhile may stay. `progress` gets the number of jobs in each batch."""
         removed, cursor = 0, None
         while True:
             emptied = self._app.engine.purge(self.name, cursor)
@@ -114,5 +114,5 @@ def _log_purge(queue: str, removed: int) -> None:
     import logging  # slow to import, and seldom needed
 
     logging.getLogger("windlass").warning(
-        "queue %s was purged: %s removed", queue, count(removed, "job")
+        "purged queue %s: %s removed", queue, count(removed, "job")
     )

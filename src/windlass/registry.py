@@ -1,9 +1,9 @@
-"""From a function to a task, for an app and for a group of tasks alike.
+"""Turn functions into tasks, for an app and for a group of tasks.
 
-1. `Registrar` is what has `@....task(...)`: it reads the options and leaves the rest to the app or
-   the group, as a `Declaration`.
-2. `Registry` keeps tasks by name, and by the names that they had before.
-3. `read_function` and `default_name` say what can be a task, and how it is called.
+1. `Registrar` has the decorator `task(...)`: it reads the options and passes a `Declaration` to the
+   app or the group.
+2. `Registry` keeps tasks by name and by alias.
+3. `read_function` and `default_name` check the function and name the task.
 """
 
 from __future__ import annotations
@@ -44,12 +44,12 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 _TASK_NAME: Final = re.compile(r"[^\s\x00-\x1f]{1,200}")
-#: How a module is called that a process was started with, or a child of `multiprocessing`.
+#: The name of the main module of a process, or of a child of `multiprocessing`.
 _MAIN: Final = ("__main__", "__mp_main__")
 
 
 class Decorator(Protocol):
-    """What `@app.task(...)` gives: makes a task of a function."""
+    """The decorator that `@app.task(...)` returns: turns a function into a task."""
 
     @overload
     def __call__(  # type: ignore[overload-overlap]  # the more special one comes first
@@ -71,7 +71,7 @@ class ContextDecorator(Protocol):
 
 
 class Declaration(msgspec.Struct, frozen=True, kw_only=True):
-    """A function, and all that was said of it where it was declared."""
+    """A function and the options of its decorator."""
 
     function: Any  # a FunctionType, which a checker takes for a method here
     name: str | None
@@ -84,7 +84,7 @@ class Declaration(msgspec.Struct, frozen=True, kw_only=True):
 
     def to_task(self, name: str, home: Home) -> Task[..., Any]:
         if name in self.aliases:
-            raise InvalidTask(f"{name} is the name of the task, and no alias: leave it out.")
+            raise InvalidTask(f"{name} is the name of the task, not an alias: leave it out.")
         kind = AsyncTask if inspect.iscoroutinefunction(self.function) else SyncTask
         task: Task[..., Any] = kind(
             home,
@@ -101,7 +101,7 @@ class Declaration(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Registrar:
-    """Has the decorator that makes tasks."""
+    """The base class of apps and groups: has the decorator that makes tasks."""
 
     @overload
     def task(  # type: ignore[overload-overlap]  # the more special one comes first
@@ -172,14 +172,14 @@ class Registrar:
 
 
 class Registry:
-    """Tasks by name; and by every name under which jobs of them may be stored, which is more."""
+    """Tasks by name (`tasks`), and by name and alias (`known`)."""
 
     def __init__(self) -> None:
         self.tasks: dict[str, Task[..., Any]] = {}
         self.known: dict[str, Task[..., Any]] = {}
 
     def check(self, task: Task[..., Any]) -> None:
-        """Refuse a task of which a name is taken."""
+        """Raise if the name or an alias of the task is taken."""
         for name in (task.name, *task.aliases):
             other = self.known.get(name)
             if other is not None:
@@ -200,12 +200,12 @@ def _clash(name: str, task: Task[..., Any], other: Task[..., Any]) -> str:
     places = f"{_place_of(other.function)} and {_place_of(task.function)}"
     if name == task.name == other.name:
         return (
-            f"Two functions want to be the task {name}: {places}. Rename one, or give it "
+            f"Two functions have the same task name {name}: {places}. Rename one, or give it "
             "@app.task(name=...)."
         )
     return (
         f"Jobs stored as {name} could belong to two tasks: {places}. Each name and each alias "
-        "belongs to one task: take it out of the aliases of the other."
+        "belongs to one task: remove it from the aliases of the other."
     )
 
 
@@ -222,8 +222,8 @@ def read_function(function: object, takes_context: bool) -> FunctionType:
         raise InvalidTask(f"The lambda at {_place_of(function)} has no name: write it with def.")
     if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
         raise InvalidTask(
-            f"{_place_of(function)} is a generator, whose values nobody would take: return a "
-            "list, or enqueue a job for each value."
+            f"{_place_of(function)} is a generator, and a job has one result: return a list, or "
+            "enqueue a job for each value."
         )
     if not takes_context and _begins_with_context(function):
         raise InvalidTask(
@@ -283,7 +283,7 @@ def local_name(function: FunctionType) -> str:
 
 
 def _name_of_main(function: FunctionType) -> str:
-    """The name under which a worker imports what this process runs as `__main__`."""
+    """The name under which a worker imports the `__main__` module of this process."""
     spec, file = function.__globals__.get("__spec__"), function.__globals__.get("__file__")
     if spec is not None and spec.name not in _MAIN:  # python -m package.module
         return str(spec.name)
@@ -299,8 +299,8 @@ def _name_of_main(function: FunctionType) -> str:
 
 
 def _packages_of(file: str) -> list[str]:
-    """The packages that a file is in, the innermost first. A folder without `__init__.py` is taken
-    for the place where modules are imported from, which it is for a script."""
+    """The packages that contain a file, the innermost first. A folder without `__init__.py` counts
+    as the import root, which it is for a script."""
     packages = []
     outer, folder = os.path.split(os.path.dirname(file))
     while folder and os.path.isfile(os.path.join(outer, folder, "__init__.py")):

@@ -1,11 +1,11 @@
-"""Schedules as an app sees them: those of its code, and those that are saved while workers run.
+"""The schedules of an app: those declared in code, and those saved while workers run.
 
-1. `read_declared` checks what `@app.task(schedule=...)` was given, and names each of its schedules.
+1. `read_declared` checks `@app.task(schedule=...)`, and names each of its schedules.
 2. `Schedules`, which is `app.schedules`, saves, shows, pauses, resumes, runs and removes.
 3. `ScheduleInfo` is a schedule at one instant.
 
-What is changed here is read, changed and written back; when somebody else was faster, as a worker
-is with every run, it is read again.
+A change is read, modified and written with a version check (optimistic locking). When another
+process wrote first, as a worker does with every run, the change is retried.
 """
 
 from __future__ import annotations
@@ -42,9 +42,9 @@ __all__ = ["All", "Cron", "Every", "ScheduleInfo", "Schedules"]
 
 T = TypeVar("T")
 
-#: How often a change is tried that others were faster with.
+#: How often a conflicting change is tried.
 TRIES: Final = 50
-#: How many are read at once.
+#: Schedules per page.
 PAGE: Final = 100
 
 _NAME: Final = re.compile(r"[^\s\x00-\x1f]{1,200}")
@@ -52,21 +52,21 @@ _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 class ScheduleInfo(msgspec.Struct, frozen=True, kw_only=True):
-    """What is known of a schedule at one instant."""
+    """A schedule at one instant."""
 
     name: str
-    schedule: Cron | Every | None  # None for one that this version cannot read
+    schedule: Cron | Every | None  # None if this version cannot read it
     task: str
     queue: str
     state: str  # active, paused, abandoned (no worker declares it any more), over, unreadable
-    is_declared: bool  # in code, and not saved at run time
+    is_declared: bool  # in code, not saved at run time
     next_at: datetime | None  # the next occurrence
-    last_at: datetime | None  # the last one of which a job was made
-    skipped: int  # how many occurrences were left out
-    unfinished: tuple[str, ...]  # jobs of earlier runs, where overlap asks for them
+    last_at: datetime | None  # the last occurrence that made a job
+    skipped: int  # the number of skipped occurrences
+    unfinished: tuple[str, ...]  # unfinished jobs of earlier runs, if overlap needs them
 
     def upcoming(self, number: int) -> list[datetime]:
-        """The next occurrences, as if it was not paused."""
+        """The next occurrences, as if the schedule was not paused."""
         if self.next_at is None or self.schedule is None:
             return []
         first_ms = (self.next_at - _EPOCH) // timedelta(milliseconds=1)
@@ -83,10 +83,10 @@ class Schedules:
         self._app = app
 
     def save(self, name: str, call: Call[Any], schedule: Cron | Every) -> None:
-        """Make this call again and again: `save("digest-42", digest.bind(42), Every("1h"))`.
+        """Make this call periodically: `save("digest-42", digest.bind(42), Every("1h"))`.
 
-        A schedule of this name is replaced and goes on from where it was; saving the same again
-        changes nothing. One that is paused stays paused."""
+        Replaces a schedule of this name, which continues from its last occurrence and stays paused
+        if it was. Saving the same schedule again changes nothing."""
         self._call(self._saving(name, call, schedule))
 
     async def asave(self, name: str, call: Call[Any], schedule: Cron | Every) -> None:
@@ -110,7 +110,7 @@ class Schedules:
         return await self._acall(lambda engine: _get(engine, name))
 
     def pause(self, name: str) -> None:
-        """Make no more jobs of it until it is resumed; those that there are stay."""
+        """Make no more jobs until `resume`; existing jobs stay."""
         self._call(lambda engine: _pause(engine, name))
 
     async def apause(self, name: str) -> None:
@@ -118,7 +118,7 @@ class Schedules:
         await self._acall(lambda engine: _pause(engine, name))
 
     def resume(self, name: str) -> None:
-        """Go on with the next occurrence; those that came meanwhile are left out."""
+        """Continue with the next occurrence; occurrences during the pause are skipped."""
         self._call(lambda engine: _resume(engine, name))
 
     async def aresume(self, name: str) -> None:
@@ -126,7 +126,7 @@ class Schedules:
         await self._acall(lambda engine: _resume(engine, name))
 
     def run_now(self, name: str) -> Job[Any]:
-        """Enqueue a run at once, beside those of the schedule, also while it is paused."""
+        """Enqueue an additional run now, even while the schedule is paused."""
         return self._to_job(self._call(lambda engine: _run_now(engine, name)))
 
     async def arun_now(self, name: str) -> Job[Any]:
@@ -134,8 +134,8 @@ class Schedules:
         return self._to_job(await self._acall(lambda engine: _run_now(engine, name)))
 
     def remove(self, name: str) -> None:
-        """Forget it; jobs that there are stay. One that workers declare is refused: they would
-        declare it again."""
+        """Remove the schedule; existing jobs stay. Refuses a schedule that running workers declare:
+        they would declare it again."""
         self._call(lambda engine: _remove(engine, name))
 
     async def aremove(self, name: str) -> None:
@@ -157,7 +157,7 @@ class Schedules:
     def _saving(
         self, name: str, call: Call[Any], schedule: Cron | Every
     ) -> Callable[[Engine], None]:
-        """Checked and encoded in the thread of the caller."""
+        """Check and encode in the thread of the caller."""
         _check_name(name)
         _check_timing(schedule)
         _check_call(call, self._app)
@@ -176,7 +176,7 @@ class Schedules:
 def read_declared(
     task: Task[..., Any], schedule: object
 ) -> Iterator[tuple[str, tuple[Task[..., Any], Cron | Every]]]:
-    """Each schedule of a task by its name: that of the task, and with several of them a number."""
+    """The schedules of a task with their names: the name of the task, numbered if several."""
     timings = [schedule] if isinstance(schedule, Schedule) else schedule
     if not isinstance(timings, list | tuple) or not timings:
         instead = f": write Cron({schedule!r})" if isinstance(schedule, str) else ""
@@ -206,7 +206,7 @@ def _refuse_arguments(task: Task[..., Any]) -> None:
         is_many = parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD)
         if parameter.default is parameter.empty and not is_many:
             raise InvalidSchedule(
-                f"A task with a schedule must need no arguments, and {task.name} needs "
+                f"A task with a schedule must not require arguments, and {task.name} requires "
                 f"{parameter.name}. Give it a default, or save the schedule with its arguments: "
                 f"app.schedules.save(name, {task.__name__}.bind(...), ...)."
             )
@@ -215,9 +215,7 @@ def _refuse_arguments(task: Task[..., Any]) -> None:
 def _check_options(task: Task[..., Any]) -> None:
     unfit = task.unfit_for_schedules()
     if unfit is not None:
-        raise InvalidSchedule(
-            f"A schedule makes a call of {task.name} again and again, and {unfit}: leave it out."
-        )
+        raise InvalidSchedule(f"{task.name} cannot have a schedule: {unfit}. Remove that option.")
 
 
 def _check_call(call: object, app: Windlass) -> None:
@@ -242,7 +240,8 @@ def _check_name(name: object) -> None:
 def _each(
     engine: Engine, actions: Sequence[Callable[[Engine], Any]]
 ) -> Sequence[tuple[Any, WindlassError | None]]:
-    """What each gave or raised: of several that are done together none is repeated for another."""
+    """Run each action and return its result or its error: one failure must not repeat the others
+    in the batch."""
     return [_attempt(engine, action) for action in actions]
 
 
@@ -318,8 +317,8 @@ def _resume(engine: Engine, name: str) -> None:
         entry, note = schedule_changes.read(record)
         if note.declared is not None and is_abandoned(note.declared, now_ms):
             raise InvalidSchedule(
-                f"No worker has declared the schedule {name} for a day. Start one whose code "
-                "declares it, and it goes on by itself; or remove it."
+                f"No worker has declared the schedule {name} for a day. Start a worker whose code "
+                "declares it, and it continues; or remove it."
             )
         if not note.paused:
             return None
@@ -349,16 +348,16 @@ def _remove(engine: Engine, name: str) -> None:
     if age_ms < REMOVABLE_MS and _has_workers(engine):
         free_at = _moment(now_ms - age_ms + REMOVABLE_MS)
         raise InvalidSchedule(
-            f"The schedule {name} was declared by a worker {age_ms // 1000} s ago, whose code has "
-            "it: if that one still runs, it declares it again within a minute, and it would be "
-            "back. Stop the workers with that code; then it can be removed from "
-            f"{free_at:%H:%M:%S} UTC on, or at once when no worker runs at all. Or pause it."
+            f"The schedule {name} was declared by a worker {age_ms // 1000} s ago. A worker with "
+            "that code declares it again within a minute, so removing it has no effect. Stop the "
+            "workers with that code; then remove the schedule after "
+            f"{free_at:%H:%M:%S} UTC, or at once when no worker runs at all. Or pause it."
         )
     engine.remove_schedule(name)
 
 
 def _declared_ms(record: ScheduleRecord) -> int | None:
-    """When workers last declared it. One that cannot be read is nobody's here."""
+    """When a worker last declared it; None also for a record that cannot be read."""
     try:
         declared = Note.unpack(record.note).declared
     except DecodeError:
@@ -384,14 +383,14 @@ def _persist(
     name: str,
     change: Callable[[ScheduleRecord | None, int], ScheduleChange | None],
 ) -> None:
-    """Until the change was made of what was there."""
+    """Retry the change until no other process wrote in between."""
     for _ in range(TRIES):
         (record,) = engine.get_schedules([name])
         wanted = change(record, _now_ms(engine))
         if wanted is None or engine.change_schedules([wanted])[0]:
             return
     raise EngineUnavailable(
-        f"The schedule {name} was changed by others {TRIES} times while it was to be changed here. "
+        f"The schedule {name} was not changed: {TRIES} tries conflicted with other writers. "
         "Try again."
     )
 
@@ -401,7 +400,7 @@ def _now_ms(engine: Engine) -> int:
 
 
 def _to_info_if_readable(record: ScheduleRecord, now_ms: int) -> ScheduleInfo:
-    """One that cannot be read must not hide the others."""
+    """The info of a record; an unreadable record must not hide the others."""
     try:
         return _to_info(record, now_ms)
     except DecodeError:

@@ -1,9 +1,9 @@
-"""The settings of an app: by argument of `Windlass(...)`, else by `WINDLASS_*`, else the default.
+"""The settings of an app: from `Windlass(...)`, else from `WINDLASS_*`, else the default.
 
-1. `SettingArguments` names what `Windlass(...)` takes.
-2. `Settings` is what an app runs with: durations in milliseconds, and where each value is from.
-3. `read_settings` makes one of the other; what it does not know is refused with the nearest match.
-4. `without_secrets` and `mask_urls` are for whatever is shown of a url.
+1. `SettingArguments` lists the arguments of `Windlass(...)`.
+2. `Settings` holds the values, with durations in milliseconds, and the source of each value.
+3. `read_settings` makes `Settings`; it refuses an unknown name and suggests the nearest one.
+4. `without_secrets` and `mask_urls` hide passwords in urls.
 """
 
 from __future__ import annotations
@@ -31,24 +31,24 @@ if TYPE_CHECKING:
 PREFIX: Final = "WINDLASS_"
 #: Variables with our prefix that are not settings: the command line's own.
 OTHER_VARIABLES: Final = frozenset({"WINDLASS_APP", "WINDLASS_RUNTIME_DIR"})
-#: What Kubernetes adds to every container beside a service that is called windlass.
+#: Kubernetes adds these variables to every container in the namespace of a service `windlass`.
 _OF_KUBERNETES: Final = r"WINDLASS_(SERVICE_(HOST|PORT.*)|PORT(_\d+_.*)?)"
 
 LOG_LEVELS: Final = ("debug", "info", "warning", "error", "critical")
 WHEN_FULL: Final = ("reject", "block")
 LOG_FORMATS: Final = ("text", "json")
 
-#: The name of a module, in which parts may be `*`.
+#: The name of a module, with optional `*` parts.
 _MODULE: Final = r"[^\W\d]\w*(\.([^\W\d]\w*|\*))*"
-#: Up to the last @ of an authority; with a colon or another @ before it, up to the last one of all:
-#: then it is a password that was not quoted.
+#: Matches up to the last @ of the authority. With a colon or another @ before it, matches up to the
+#: last @ of the url: the password is not quoted.
 _LOGIN: Final = r"^([^:/?#]+://)(?:[^/?#]*[:@].*|[^/?#]*)@"
-#: The same in any text, where PASSWORD stands for one.
+#: The same pattern in any text, except for the placeholder PASSWORD.
 _SECRET: Final = r"""://(?!\w*:PASSWORD@)(?:[^\s/"]*|[^\s/"@]*:[^\s"]*)@"""
 
 
 class SettingArguments(TypedDict, total=False):
-    """The settings that `Windlass(...)` takes beside the url."""
+    """The settings that `Windlass(...)` takes in addition to the url."""
 
     lease: Duration
     shutdown_grace: Duration
@@ -75,7 +75,7 @@ class SettingArguments(TypedDict, total=False):
 
 
 class Source(StrEnum):
-    """Where a value is from."""
+    """The source of a value."""
 
     OPTION = "option"  # of the command line
     ARGUMENT = "argument"
@@ -84,7 +84,7 @@ class Source(StrEnum):
 
 
 class Secrets:
-    """The secrets of an app. They are shown by the names of their keys only."""
+    """The secrets of an app. The repr shows only the names of their keys."""
 
     __slots__ = ("ring",)
 
@@ -116,29 +116,29 @@ def _ring_of(secrets: Sequence[str]) -> Keyring:
 
 
 class Settings(msgspec.Struct, frozen=True, kw_only=True):
-    """What an app runs with. `sources` tells for each setting, by its name, where it is from."""
+    """The values of all settings. `sources` has the source of each setting by name."""
 
     url: str
-    lease_ms: int  # a worker silent for so long is taken for dead
+    lease_ms: int  # a worker without a heartbeat for this long counts as dead
     shutdown_grace_ms: int  # how long a stopping worker lets its jobs run on
-    kill_after_ms: int  # how long past its time-out, or its cancellation, a job is ended by force
-    retry: Retry  # for tasks that have no policy of their own
-    timeout_ms: int  # how long a job may run if its task says nothing; 0 is without end
+    kill_after_ms: int  # a job still running this long after time-out or cancellation is killed
+    retry: Retry  # for tasks without their own policy
+    timeout_ms: int  # how long a job may run if its task sets no time-out; 0 is no limit
     result_ttl_ms: int  # how long results are kept; 0 stores none
     dead_ttl_ms: int  # how long dead jobs are kept
-    dead_alert: int  # with more dead jobs than this a worker alerts; 0 never
-    dead_alert_growth: int  # the same when more than this died within five minutes
+    dead_alert: int  # a worker alerts at more dead jobs than this; 0 is never
+    dead_alert_growth: int  # a worker alerts if more than this died within five minutes
     max_payload: int  # the largest call or result, in bytes
-    max_crashes: int  # so many deaths of its process bury a job
-    max_snoozes: int  # so often a job may put itself off
+    max_crashes: int  # a job is dead after this many crashes of its process
+    max_snoozes: int  # how often a job may snooze
     enqueue_timeout_ms: int  # a call of the engine that takes longer fails
-    when_full: str  # what an enqueue does about a full queue: one of WHEN_FULL
-    timezone: str  # of a Cron that names none
+    when_full: str  # what an enqueue does at a full queue: one of WHEN_FULL
+    timezone: str  # for a Cron without tz
     log_level: str  # what `windlass worker` shows: one of LOG_LEVELS
-    log_format: str  # and how: one of LOG_FORMATS
-    include: tuple[str, ...]  # modules with tasks, for workers and commands to import
-    routes: Mapping[str, str]  # queues for tasks that name none, by patterns of their names
-    codec: str  # what calls and results are written by: one of CODECS
+    log_format: str  # the format of its log: one of LOG_FORMATS
+    include: tuple[str, ...]  # modules with tasks, imported by workers and commands
+    routes: Mapping[str, str]  # from patterns of task names to queues, for tasks without a queue
+    codec: str  # encodes calls and results: one of CODECS
     secret: Secrets  # signs and encrypts: the first one writes, all of them read
     encrypt: bool  # whether calls, results and the texts of failures are encrypted
     sources: Mapping[str, Source]
@@ -149,7 +149,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class _Setting(msgspec.Struct, frozen=True):
-    """How one setting is read. Without `from_text` it cannot come from the environment."""
+    """How to read one setting. Without `from_text` it cannot come from the environment."""
 
     field: str
     default: object
@@ -194,7 +194,7 @@ def _retry(name: str, value: Any) -> Retry:
 
 def _zone(name: str, value: Any) -> str:
     if value == "UTC":
-        return "UTC"  # as nearly always, and without the tables of all zones
+        return "UTC"  # the usual case, without loading the time zone database
     from windlass.core.schedules.time_zones import zone_named
 
     if not isinstance(value, str):
@@ -250,7 +250,8 @@ def _list_from_text(text: str) -> list[str]:
 
 
 def _routes_from_text(text: str) -> object:
-    """`billing.*=billing,reports.*=slow`; text that is none is left to be refused."""
+    """Parse `billing.*=billing,reports.*=slow`. Returns other text unchanged: `_routes` refuses
+    it."""
     pairs = [part.partition("=") for part in _list_from_text(text)]
     if not all(pattern and queue for pattern, _, queue in pairs):
         return text
@@ -258,11 +259,11 @@ def _routes_from_text(text: str) -> object:
 
 
 def _secret(name: str, value: Any) -> Secrets:
-    """Never with the value in the message."""
+    """Read the secrets. No message contains the value."""
     parts = value.split(",") if isinstance(value, str) else value
     if not isinstance(parts, list | tuple) or not all(isinstance(part, str) for part in parts):
         raise ValueError(
-            f"{name} must be text, or a list of texts of which the first one writes, found "
+            f"{name} must be text or a list of texts (the first one encrypts and signs), found "
             f"{type(value).__name__}"
         )
     secrets = [part.strip() for part in parts if part.strip()]
@@ -286,7 +287,7 @@ def _switch_from_text(text: str) -> object:
 
 
 def _whole_from_text(text: str) -> object:
-    """The number; text that is none is left to be refused in the words of the setting."""
+    """Parse a number. Returns other text unchanged: the setting refuses it."""
     return int(text) if text.strip().isdecimal() else text
 
 
@@ -318,7 +319,7 @@ SETTINGS: Final[Mapping[str, _Setting]] = {
 
 
 def read_settings(arguments: Mapping[str, object], environment: Mapping[str, str]) -> Settings:
-    """Settle every setting: an argument wins over the environment, and that over the default."""
+    """Read all settings: an argument overrides the environment, which overrides the default."""
     _refuse_unknown_arguments(arguments)
     variables = _own_variables(environment)
     fields: dict[str, Any] = {}
@@ -339,7 +340,7 @@ def read_settings(arguments: Mapping[str, object], environment: Mapping[str, str
 
 
 def _check_sealing(codec: str, secret: Secrets, encrypt: bool) -> None:
-    """What asks for a secret, or for a package, has it."""
+    """Raise if `codec` or `encrypt` lacks its secret or its package."""
     wanting = 'codec="pickle", which is never stored unsigned,' if codec == "pickle" else ""
     wanting = "encrypt" if encrypt else wanting
     if wanting and not secret:
@@ -349,16 +350,16 @@ def _check_sealing(codec: str, secret: Secrets, encrypt: bool) -> None:
         )
     missing = why_not_encrypting() if encrypt else ""
     if missing:
-        raise SettingError(f"The setting encrypt cannot be kept: {missing}.")
+        raise SettingError(f"The setting encrypt cannot be used: {missing}.")
 
 
 def without_secrets(url: str) -> str:
-    """The url as it may be shown: without the part that may be a password."""
+    """The url for display, without its password."""
     return re.sub(_LOGIN, r"\1***@", url)
 
 
 def describe_unusual(settings: Settings) -> dict[str, str]:
-    """Every setting but the url that is not as it would be by default, as text."""
+    """All settings except the url that differ from their defaults, as text."""
     unusual = {}
     for name, setting in SETTINGS.items():
         value = getattr(settings, setting.field)
@@ -374,8 +375,8 @@ def _text(value: object) -> str:
 
 
 def find_overruled(settings: Settings, environment: Mapping[str, str]) -> dict[str, str]:
-    """Settings whose variable says something else than the code, which comes first: their names,
-    and the names of the variables."""
+    """Settings whose environment variable is overridden in code by another value: from the name to
+    the variable."""
     overruled = {}
     for name, setting in SETTINGS.items():
         text = environment.get(variable := PREFIX + name.upper())
@@ -394,12 +395,12 @@ def _says_the_same(setting: _Setting, name: str, text: str, value: object) -> bo
 
 
 def mask_urls(text: str) -> str:
-    """Any text without the passwords of the urls in it."""
+    """Mask the passwords of urls in a text."""
     return re.sub(_SECRET, "://***@", text) if "://" in text and "@" in text else text
 
 
 def nearest(name: str, known: Iterable[str], prefix: str = "", *, alike: float = 0.6) -> str:
-    """A question about the known name that looks most like `name`, or nothing."""
+    """Suggest the known name most similar to `name`, or nothing."""
     import difflib  # slow to import, and needed only after a mistake
 
     matches = difflib.get_close_matches(name, list(known), n=1, cutoff=alike)
@@ -435,8 +436,8 @@ def _refuse_unknown_arguments(arguments: Mapping[str, object]) -> None:
 
 
 def _own_variables(environment: Mapping[str, str]) -> dict[str, str]:
-    """The settings in the environment by name; one that is unknown is refused, lest a slip of the
-    pen be a setting that nobody notices is missing."""
+    """The settings in the environment by name. Refuses an unknown variable: a typo would otherwise
+    pass unnoticed."""
     known = {name.upper(): name for name in SETTINGS}
     found = {}
     for variable, text in environment.items():
@@ -447,7 +448,7 @@ def _own_variables(environment: Mapping[str, str]) -> dict[str, str]:
         name = variable.removeprefix(PREFIX)
         if name not in known:
             raise SettingError(
-                f"The environment variable {variable} is no setting of windlass."
+                f"The environment variable {variable} is not a setting of windlass."
                 f"{nearest(name, known, PREFIX)} Unset it, or write after {PREFIX} one of "
                 f"{', '.join(name for name in known if name != 'RETRY')}."
             )

@@ -1,15 +1,14 @@
 """A task: a function whose calls can be enqueued, typed like the function itself.
 
-1. `Home` is where a task belongs: its app, or the group that no app includes yet.
-2. `Task` encodes a call, has it stored and gives back a `Job`. It is never changed: `using` gives
-   another one with options of its own.
+1. `Home` is the owner of a task: its app, or the group that no app includes yet.
+2. `Task` encodes a call, stores it and returns a `Job`. A task is immutable: `using` returns a copy
+   with other options.
 3. `SyncTask` and `AsyncTask` differ only in the type of a plain call.
 4. `Call` is a call with its arguments, made by `bind` and enqueued by `enqueue_many`; `chunks_of`
-   takes many of them apart.
+   splits many calls into chunks.
 
-A job stores only what its caller chose. The retry policy, the time-out and the lifetime of results
-that the decorator names are read by the worker when the job runs, so that a deploy mends queued
-jobs too.
+A job stores only the options of its caller. The worker reads the retry policy, the time-out and the
+result lifetime of the decorator when the job runs, so a deploy changes them for queued jobs too.
 """
 
 from __future__ import annotations
@@ -48,7 +47,7 @@ from windlass.core.unique import Unique
 from windlass.engine.contract import BATCH, BATCH_BYTES, NewJob, UniqueKey
 from windlass.errors import InvalidTask, TaskNotIncluded
 from windlass.job import Job
-from windlass.middleware import Outgoing, Surrounded
+from windlass.middleware import EnqueueCall, MiddlewareStack
 
 if TYPE_CHECKING:
     from windlass.app import Windlass
@@ -58,8 +57,8 @@ if TYPE_CHECKING:
 P = ParamSpec("P")
 R_co = TypeVar("R_co", covariant=True)
 
-#: `enqueue_many` stores at most `BATCH` jobs, whose calls have so many bytes, at a time: all of
-#: them, or none. It leaves room for what is stored around each call.
+#: `enqueue_many` stores at most `BATCH` jobs, with calls of at most this many bytes, in one atomic
+#: chunk. The limit leaves room for the envelope of each call.
 CHUNK_BYTES: Final = BATCH_BYTES * 3 // 4
 DEFAULT_QUEUE: Final = "default"
 DEFAULT_PRIORITY: Final = 0
@@ -69,25 +68,25 @@ _NO_HEADERS: Final[Mapping[str, str]] = {}
 
 
 class Home:
-    """Where a task belongs, and the queue for its jobs when neither caller nor decorator names one.
+    """The owner of a task, and the queue for its jobs if neither caller nor decorator names one.
 
-    Shared by all that `using` makes of the task, because a group may be included after that."""
+    All copies that `using` makes share it, because an app may include the group after that."""
 
     __slots__ = ("app", "codec", "group", "queue")
 
-    codec: Codec  # what writes its calls
+    codec: Codec  # encodes the calls of the task
 
     def __init__(self, app: Windlass | None, queue: str, group: str = "") -> None:
         self.app = app
         self.queue = queue
-        self.group = group  # as code, for a task of one
+        self.group = group  # the repr of the group, for errors
 
 
 class Task(Generic[P, R_co]):
     """A function whose calls can be enqueued. Made by `@app.task`.
 
-    Called plainly it runs here, without a queue; with `takes_context` it is then given a context
-    whose `progress` goes nowhere."""
+    A plain call runs the function here, without a queue. With `takes_context` the function then
+    gets a context that drops its progress."""
 
     __name__: str
     __wrapped__: Callable[..., Any]
@@ -108,23 +107,23 @@ class Task(Generic[P, R_co]):
         functools.update_wrapper(self, function)
         self.home = home
         self.name = name
-        self.aliases = aliases  # names that it had before: jobs stored under them are run by it
+        self.aliases = aliases  # former names: the task also runs jobs stored under them
         self.function = function
         self.takes_context = takes_context
         self.runs_alone = runs_alone  # run_in="process": in a process of its own
         self.is_async = inspect.iscoroutinefunction(function)
-        self.codecs = Codecs(function, takes_context, name=name)  # what reads its calls
+        self.codecs = Codecs(function, takes_context, name=name)  # decode its calls
         home.codec = self.codecs["json" if home.app is None else home.app.settings.codec]
         self.unique = _checked_unique(unique, home.codec)
         self.declared_schedule = schedule
-        self._chosen = NO_CHOICES  # by callers, with using()
-        self._choices = declared  # those, over the declared ones
+        self._chosen = NO_CHOICES  # the options of using()
+        self._choices = declared  # the options of using() over those of the decorator
 
     # -------------------------------------------------------------------------------- options
 
     @property
     def app(self) -> Windlass:
-        """The app that it belongs to; raises `TaskNotIncluded` while there is none."""
+        """The app of the task; raises `TaskNotIncluded` while it has none."""
         app = self.home.app
         if app is None:
             raise TaskNotIncluded(self.name, self.home.group)
@@ -132,7 +131,7 @@ class Task(Generic[P, R_co]):
 
     @property
     def codec(self) -> Codec:
-        """What writes its calls."""
+        """Encodes the calls of the task."""
         return self.home.codec
 
     @property
@@ -141,12 +140,12 @@ class Task(Generic[P, R_co]):
 
     @property
     def declared_queue(self) -> str | None:
-        """The queue that caller or decorator chose, and that no route changes."""
+        """The queue that the caller or the decorator names; routes do not change it."""
         return self._choices.queue
 
     @property
     def headers(self) -> Mapping[str, str]:
-        """What travels with each job of it."""
+        """The headers of each job of this task."""
         return self._choices.headers or _NO_HEADERS
 
     @property
@@ -165,16 +164,16 @@ class Task(Generic[P, R_co]):
 
     @property
     def timeout_ms(self) -> int | None:
-        """How long a job may run, 0 for without end, or None for as long as the app says."""
+        """How long a job may run, 0 for no limit, or None for the setting of the app."""
         return self._choices.timeout_ms
 
     @property
     def result_ttl_ms(self) -> int | None:
-        """How long results are kept, or None for as long as the app says."""
+        """How long results are kept, or None for the setting of the app."""
         return self._choices.result_ttl_ms
 
     def using(self, **options: Unpack[CallOptions]) -> Self:
-        """This task with options of the caller's choice; what is not given stays as it is."""
+        """A copy of this task with other options; options that are not given stay."""
         return self._with(read_call_options(options))
 
     # -------------------------------------------------------------------------------- calling
@@ -193,33 +192,33 @@ class Task(Generic[P, R_co]):
         app, call = home.app or self.app, home.codec.encode(args, kwargs)
         if not app.enqueue_middleware:
             return store(app, self._new_job(call))
-        outgoing = self._outgoing()
-        with Surrounded(app.enqueue_middleware, outgoing, ENQUEUE):
-            job = outgoing.job = store(app, self._new_job(call, outgoing))
+        enqueue_call = self._enqueue_call()
+        with MiddlewareStack(app.enqueue_middleware, enqueue_call, ENQUEUE):
+            job = enqueue_call.job = store(app, self._new_job(call, enqueue_call))
         return job
 
     async def aenqueue(self, *args: P.args, **kwargs: P.kwargs) -> Job[R_co]:
-        """`enqueue`, for coroutines. Calls under way at the same time share a round trip.
+        """`enqueue`, for coroutines. Concurrent calls share a round trip.
 
         A call that is cancelled while it is awaited may or may not have been enqueued."""
         app, call = self.app, self.codec.encode(args, kwargs)
         if not app.enqueue_middleware:
             return await astore(app, self._new_job(call))
-        outgoing = self._outgoing()
-        with Surrounded(app.enqueue_middleware, outgoing, ENQUEUE):
-            job = outgoing.job = await astore(app, self._new_job(call, outgoing))
+        enqueue_call = self._enqueue_call()
+        with MiddlewareStack(app.enqueue_middleware, enqueue_call, ENQUEUE):
+            job = enqueue_call.job = await astore(app, self._new_job(call, enqueue_call))
         return job
 
     def bind(self, *args: P.args, **kwargs: P.kwargs) -> Call[R_co]:
-        """A call for `enqueue_many`. Its arguments are encoded now, with the options of now."""
+        """A call for `enqueue_many`. Its arguments are encoded now, with the current options."""
         return Call(self, self.codec.encode(args, kwargs))
 
     def enqueue_many(self, calls: Iterable[Call[R_co] | tuple[Any, ...]]) -> list[Job[R_co]]:
-        """Store many calls, 500 or 3 MB at a time; in each partition each chunk as a whole or not
-        at all, unless the connection breaks again and again: then in halves.
+        """Store many calls, in chunks of at most 500 calls or 3 MB.
 
-        A call comes from `bind`, or is a tuple of positional arguments. What `bind` was told by
-        `using` comes before what this task was told. When a chunk fails, the error has a note that
+        Each chunk is atomic in each partition. Over a connection that breaks repeatedly, halves of
+        the chunk are atomic. A call comes from `bind`, or is a tuple of positional arguments. The
+        options of a bound call override those of this task. When a chunk fails, a note on the error
         says how many jobs were stored before it. `app.enqueue_many` mixes tasks."""
         return store_many(self.app, self._chunks(calls))
 
@@ -228,7 +227,7 @@ class Task(Generic[P, R_co]):
         return await astore_many(self.app, self._chunks(calls))
 
     def job(self, id: str) -> Job[R_co]:
-        """A handle on a job of this task. Asks nobody whether there is one."""
+        """A handle on a job of this task. Does not check that the job exists."""
         return Job(self.app, check_id(id), self.name)
 
     def __repr__(self) -> str:
@@ -257,22 +256,22 @@ class Task(Generic[P, R_co]):
         return other
 
     def _line(self) -> str:
-        """Where its jobs stand: in their queue, or beside it when they require labels."""
+        """The line of its jobs: their queue, or a separate line if they require labels."""
         choices = self._choices
         queue = choices.queue or self.home.queue
         return line_of(queue, choices.requires) if choices.requires else queue
 
-    def _outgoing(self) -> Outgoing:
-        return Outgoing(self.name, self.queue, self.priority, dict(self.headers))
+    def _enqueue_call(self) -> EnqueueCall:
+        return EnqueueCall(self.name, self.queue, self.priority, dict(self.headers))
 
-    def _new_job(self, call: bytes, outgoing: Outgoing | None = None) -> NewJob:
+    def _new_job(self, call: bytes, enqueue_call: EnqueueCall | None = None) -> NewJob:
         home, choices = self.home, self._choices
         app, codec = home.app or self.app, home.codec
         unique = None if self.unique is None else self._unique_key(call, self.unique)
-        headers = choices.headers if outgoing is None else read_headers(outgoing.headers)
+        headers = choices.headers if enqueue_call is None else read_headers(enqueue_call.headers)
         packing, limit = app.packing, app.settings.max_payload
         if packing.is_plain and not headers and self._chosen is NO_CHOICES:
-            payload = head_of(self.name) + call + TAIL  # what pack_call gives, in less time
+            payload = head_of(self.name) + call + TAIL  # equal to pack_call, but faster
         else:
             envelope = _envelope(self.name, codec.mark, call, self._chosen, headers)
             payload = packing.pack_call(envelope)
@@ -307,12 +306,12 @@ class Task(Generic[P, R_co]):
         )
 
     def entry(self, call: bytes, schedule: Cron | Every) -> Entry:
-        """What is stored of a schedule that makes this call."""
+        """The stored entry of a schedule that makes this call."""
         from windlass.core.schedules.state import Entry
 
         choices, expires = self._choices, self._choices.expires or _NO_MOMENT
         chosen = _envelope(self.name, self.codec.mark, call, self._chosen, choices.headers)
-        # The same each time: a schedule that is declared again is not a new one.
+        # Deterministic bytes: declaring the same schedule again must not change it.
         envelope = self.app.packing.pack_call(chosen, repeatable=True)
         check_size(envelope, self.app.settings.max_payload, f"The call of {self.name}")
         return Entry(
@@ -325,15 +324,15 @@ class Task(Generic[P, R_co]):
         )
 
     def unfit_for_schedules(self) -> str | None:
-        """What of its options has no place in a call that is made again and again."""
+        """Why the options of this task cannot be used in a schedule, or None."""
         choices = self._choices
         if self.unique is not None:
-            return "its unique key is not kept by schedules, which have overlap for that"
+            return "schedules do not support unique keys, use overlap instead"
         if choices.expires is not None and choices.expires.at_ms is not None:
-            return "expires, as a datetime, is for one call alone"
+            return "expires, as a datetime, is for a single call"
         given = {"run_after": choices.run_after, "idempotency_key": choices.idempotency_key}
         chosen = next((name for name, value in given.items() if value is not None), None)
-        return None if chosen is None else f"{chosen} is for one call alone"
+        return None if chosen is None else f"{chosen} is for a single call"
 
     def _chunks(self, calls: object) -> Iterator[list[Call[Any]]]:
         if self._chosen.idempotency_key is not None:
@@ -358,7 +357,7 @@ class Task(Generic[P, R_co]):
     if not TYPE_CHECKING:  # for a checker there is no such attribute
 
         def __getattr__(self, name: str) -> NoReturn:
-            """Called only for what is not there."""
+            """Called only for missing attributes."""
             raise foreign_words.missing_attribute(self, name)
 
 
@@ -366,7 +365,7 @@ class SyncTask(Task[P, R_co]):
     """A task made of a plain function."""
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R_co:
-        """Run the function here and give its result."""
+        """Run the function here and return its result."""
         return cast(R_co, super().__call__(*args, **kwargs))
 
 
@@ -390,19 +389,19 @@ class Call(Generic[R_co]):
 
     @property
     def encoded(self) -> bytes:
-        """By the codec of the app: one that was bound before its group was included may be by
-        another one."""
+        """The arguments by the codec of the app. A call that was bound before an app included its
+        group may have been encoded by another codec."""
         codec = self.task.codec
         if codec is not self._codec:
             args, kwargs = self._codec.decode(self._encoded)
             self._codec, self._encoded = codec, codec.encode(args, kwargs)
         return self._encoded
 
-    def outgoing(self) -> Outgoing:
-        return self.task._outgoing()
+    def enqueue_call(self) -> EnqueueCall:
+        return self.task._enqueue_call()
 
-    def new_job(self, outgoing: Outgoing | None = None) -> NewJob:
-        return self.task._new_job(self.encoded, outgoing)
+    def new_job(self, enqueue_call: EnqueueCall | None = None) -> NewJob:
+        return self.task._new_job(self.encoded, enqueue_call)
 
     def __repr__(self) -> str:
         shown = self.encoded[:200].decode("utf-8", "replace")
@@ -414,7 +413,7 @@ class Call(Generic[R_co]):
 def chunks_of(
     calls: object, read: Callable[[object], Call[Any]], expected: str
 ) -> Iterator[list[Call[Any]]]:
-    """What `enqueue_many` was given, as calls, a chunk at a time."""
+    """Split the calls of `enqueue_many` into chunks."""
     if isinstance(calls, str | bytes | Mapping | Call) or not isinstance(calls, Iterable):
         _refuse_all(calls, expected)
     chunk: list[Call[Any]] = []
@@ -436,8 +435,8 @@ def chunks_of(
 def _refuse_all(calls: object, expected: str) -> NoReturn:
     advice = "put the calls into a list"
     if inspect.iscoroutine(calls):
-        calls.close()  # or Python would say that nobody has awaited it
-        advice = "collect them first, [call async for call in ...], or await what gives them"
+        calls.close()  # or Python warns that it was never awaited
+        advice = "collect them first, [call async for call in ...], or await the coroutine"
     elif hasattr(calls, "__aiter__"):
         advice = "collect them first, [call async for call in ...]"
     raise TypeError(
@@ -449,10 +448,10 @@ def _refuse_all(calls: object, expected: str) -> NoReturn:
 def _refuse_call(call: object, expected: str, instead: str) -> NoReturn:
     advice = f"write {instead}"
     if inspect.iscoroutine(call):
-        call.close()  # or Python would say that nobody has awaited it
-        advice = "a call of aenqueue enqueues by itself; write task.bind(...) in its place"
+        call.close()  # or Python warns that it was never awaited
+        advice = "aenqueue(...) already enqueues; write task.bind(...) instead"
     elif isinstance(call, Job):
-        advice = "what enqueue gives is enqueued already; write task.bind(...) in its place"
+        advice = "this job is enqueued already; write task.bind(...) instead"
     raise TypeError(f"enqueue_many expects calls made by {expected}, found {call!r}: {advice}.")
 
 
@@ -463,16 +462,16 @@ def read_call(app: Windlass, call: object) -> Call[Any]:
     if call.task.app is not app:
         raise TypeError(
             f"enqueue_many found a call of {call.task.name}, which is a task of another app: "
-            "enqueue it with that one."
+            "enqueue it with that app."
         )
     return call
 
 
 def _checked_unique(unique: Unique | None, codec: Codec) -> Unique | None:
-    """The same, if its key can be made."""
+    """Check that the key can be made from the parameters of the task."""
     mismatch = codec.check_names(unique.by) if unique is not None and unique.by else ""
     if mismatch:
-        raise InvalidTask(f"The unique key cannot be made: {mismatch}. Mend Unique(by=...).")
+        raise InvalidTask(f"The unique key cannot be made: {mismatch}. Fix Unique(by=...).")
     return unique
 
 
@@ -481,7 +480,7 @@ def _envelope(
 ) -> Envelope:
     raw = msgspec.Raw(call)
     if headers:
-        check_bounds(headers)  # of the task and of the caller together
+        check_bounds(headers)  # headers of the task and of the caller together
     elif chosen.retry is None and chosen.result_ttl_ms is None and chosen.timeout_ms is None:
         return Envelope(version=VERSION, task=task, call=raw, codec=codec)
     overrides = Overrides(
@@ -494,11 +493,11 @@ def _envelope(
 
 
 def task_without_code(app: Windlass, name: str) -> Task[..., Any]:
-    """A task of which only the name is known here: its arguments are JSON types."""
+    """A task that is known by name only: its arguments are JSON types."""
 
     def absent(*args: Any, **kwargs: Any) -> Any:  # noqa: ARG001  # as every function takes some
         raise InvalidTask(
-            f"The code of {name} is not here: only its name is known. Enqueue it for a worker that "
+            f"{name} cannot be called here: only its name is known. Enqueue it for a worker that "
             "has the code."
         )
 
@@ -506,4 +505,4 @@ def task_without_code(app: Windlass, name: str) -> Task[..., Any]:
 
 
 def _nowhere(progress: bytes) -> None:
-    """Where the progress of a plain call goes."""
+    """Drop the progress of a plain call."""

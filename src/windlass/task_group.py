@@ -1,9 +1,8 @@
-"""Tasks that are declared without an app, to be included in one later: `Tasks`.
+"""Groups of tasks that are declared without an app and included in one later: `Tasks`.
 
-A library, or a part of a large program, declares its tasks in a group; whoever makes the app
-includes it. A group belongs to one app, because `task.enqueue()` must know where its jobs go. Tasks
-that are declared after the group was included are included at once, so the order of imports does
-not matter.
+A library, or a part of a large program, declares its tasks in a group, and the app includes it. A
+group belongs to one app, because `task.enqueue()` needs the engine of that app. Tasks declared
+after the include join the app at once, so the order of imports does not matter.
 """
 
 from __future__ import annotations
@@ -23,9 +22,9 @@ if TYPE_CHECKING:
 class Tasks(Registrar):
     """A group of tasks: `tasks = Tasks(prefix="billing", queue="billing")`, `@tasks.task`.
 
-    With a `prefix` the names of its tasks are `prefix.function`, whatever their module; without one
-    they are `module.function`, as those of an app are. `queue` is for tasks that say nothing else,
-    and that no route of the app is for."""
+    With a `prefix` the names of its tasks are `prefix.function`, in any module; without one they
+    are `module.function`, as in an app. `queue` is for tasks that name no queue and match no route
+    of the app."""
 
     def __init__(self, *, prefix: str | None = None, queue: str | None = None) -> None:
         self.prefix = None if prefix is None else checked(prefix)
@@ -34,13 +33,13 @@ class Tasks(Registrar):
         self._app: Windlass | None = None
 
     def join(self, app: Windlass) -> None:
-        """Belong to this app from now on; `app.include(tasks)` calls it."""
+        """Join this app; `app.include(tasks)` calls it."""
         if self._app is app:
             return
         if self._app is not None:
             raise InvalidTask(
                 f"{self!r} is included in {self._app!r} already, and cannot be included in {app!r} "
-                "too: a task belongs to one app, because enqueue() must know where its jobs go. "
+                "too: a task belongs to one app, because enqueue() needs the engine of that app. "
                 "Make a group for each app, for example in a function that declares the tasks; to "
                 "enqueue elsewhere, use that app's task_named(...)."
             )

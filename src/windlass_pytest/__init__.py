@@ -1,7 +1,7 @@
-"""The plugin for pytest, found by its entry point: the fixture `windlass_sandbox`.
+"""The pytest plugin with the fixture `windlass_sandbox`, found by its entry point.
 
-Every run of pytest in an environment with windlass imports this, whether its tests use it or not.
-So it stands beside the library, and nothing of it is loaded before a test asks for the fixture.
+Every run of pytest in an environment with windlass imports this module. So it is a separate
+package, and loads the library only when a test uses the fixture.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 @pytest.fixture
 def windlass_app() -> Windlass:
-    """The app under test. To be overridden by a fixture of the same name that returns it."""
+    """The app under test. Override it by a fixture of the same name that returns the app."""
     pytest.fail(
         "windlass_sandbox does not know your app. Write a fixture that returns it into "
         "conftest.py:\n\n"

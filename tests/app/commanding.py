@@ -1,5 +1,5 @@
-"""Every command that only looks, and those that operate on nothing, one after the other in this
-process. WINDLASS_URL says where the jobs are."""
+"""Run all read-only commands, and commands without effect, in this process. WINDLASS_URL is the
+engine."""
 
 from __future__ import annotations
 

@@ -1,12 +1,12 @@
-"""`python -m tests.app.elsewhere MODULE [ARGUMENT ...]`: run a module as on a system that does not
-have what Windows does not have.
+"""`python -m tests.app.elsewhere MODULE [ARGUMENT ...]`: run a module without the parts of the
+system that Windows lacks.
 
-1. What is not ours is imported first, and stays as it is on this system.
-2. Modules, functions, signals and kinds of sockets that Windows does not have are taken away, and
-   what it refuses (waiting for a pipe, reading a socket as a file) is refused.
-3. The module is run. Whatever of windlass it imports sees nothing of all that.
+1. Import third-party modules, which keep the features of this system.
+2. Remove modules, functions, signals and kinds of sockets that Windows lacks, and refuse what it
+   refuses (waiting for a pipe, reading a socket as a file).
+3. Run the module. The windlass that it imports sees the reduced system.
 
-It is no Windows: file locks, paths and event loops are still those of this system.
+It is not Windows: file locks, paths and event loops are still those of this system.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from collections.abc import Sequence
 from types import ModuleType
 from typing import Any, Final
 
-#: Of others: they choose their code by the system when they are imported.
+#: Third-party modules: they choose their code by the system when they are imported.
 OF_OTHERS: Final = (
     *("asyncio", "concurrent.futures", "ctypes", "importlib.metadata", "inspect", "json"),
     *("logging", "mmap", "multiprocessing", "random", "secrets", "selectors", "shutil", "ssl"),
@@ -49,7 +49,7 @@ MISSING: Final[dict[ModuleType, tuple[str, ...]]] = {
 
 
 class Missing:
-    """Finds the modules that are not there, and says so."""
+    """An import hook that makes modules missing."""
 
     def find_spec(self, name: str, path: Sequence[str] | None, target: object = None) -> None:
         if name in MODULES:
@@ -75,7 +75,7 @@ def take_away() -> None:
 
 
 def _pair() -> tuple[socket.socket, socket.socket]:
-    """As there: over the loopback, because there are no others."""
+    """A pair of sockets over the loopback, as on Windows."""
     with socket.socket(socket.AF_INET) as listener:
         listener.bind(("127.0.0.1", 0))
         listener.listen(1)

@@ -1,4 +1,4 @@
-"""A hand that plays the worker: takes one job and ends it as the test says."""
+"""A manual worker for tests: claims one job and ends it with the outcome of the test."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from windlass.engine.contract import (
 
 
 class Hand:
-    """Speaks to the engine of an app as a worker would."""
+    """Calls the engine of an app like a worker."""
 
     def __init__(self, app: Windlass) -> None:
         self.app = app
@@ -31,7 +31,7 @@ class Hand:
         return claim
 
     def find(self) -> tuple[Claim, ...]:
-        """Take one job, if there is one."""
+        """Claim one job, if there is one."""
         return self.app.engine.claim(self.session, new_nonce(next(self._claims)), Plan(), 1).claims
 
     def succeed(self, value: object, ttl_ms: int = 60_000) -> None:

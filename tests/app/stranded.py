@@ -1,4 +1,4 @@
-"""What `elsewhere` takes away is gone, for whoever looks for it in any way."""
+"""Check that the names removed by `elsewhere` are missing for every kind of lookup."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Enqueueing from where programs do it: hundreds of coroutines, many threads, processes that are
+"""Concurrent enqueues: hundreds of coroutines, many threads, processes that are
 forked by a server, and the last moments of an interpreter. On both engines, in real processes."""
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from tests.redis_server import shared_server
-from windlass import Outgoing, State, Task, Windlass
+from windlass import EnqueueCall, State, Task, Windlass
 from windlass.engine.contract import Filter, NewJob, Placed
 
 PRELUDE = """
@@ -88,7 +88,7 @@ def test_hundreds_of_coroutines_share_few_round_trips(
     monkeypatch.setattr(here.engine, "put", noting_put)
 
     @here.around_enqueue
-    def trace(call: Outgoing) -> Iterator[None]:
+    def trace(call: EnqueueCall) -> Iterator[None]:
         task = asyncio.current_task()
         call.headers["task"] = task.get_name() if task else "none"
         yield

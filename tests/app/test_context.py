@@ -56,7 +56,7 @@ def test_any_share_is_progress(value: float) -> None:
 @pytest.mark.parametrize("value", [-0.01, 1.01, 50, float("nan"), float("inf")])
 def test_what_is_no_share_is_refused(value: float) -> None:
     told: list[bytes] = []
-    with pytest.raises(ValueError, match="a share from 0 to 1"):
+    with pytest.raises(ValueError, match="must be from 0 to 1"):
         make_context(told).progress(value)
     assert told == []
 

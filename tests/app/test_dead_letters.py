@@ -19,11 +19,11 @@ from windlass import (
     EncodeError,
     JobFailed,
     JobNotFound,
+    MissingDecoder,
     NotDead,
     Retry,
     State,
     Unique,
-    UnreadableHere,
     Windlass,
 )
 from windlass.core.serialization.encryption import Keyring
@@ -268,7 +268,7 @@ def test_what_cannot_be_verified_is_not_signed_anew(tmp_path: Path) -> None:
         hand = Hand(app)
         id = app.tasks["charge"].using(headers={"tenant": "a"}).enqueue(17).id
         hand.bury(ValueError("no such order"))
-        with pytest.raises(UnreadableHere):
+        with pytest.raises(MissingDecoder):
             stranger.dead.retry_with(id, 18)
         assert state(app, id) is State.DEAD
         assert app.dead.get(id).call == '{"args":[17]}'
@@ -342,7 +342,7 @@ def test_a_damaged_letter_keeps_nobody_from_the_others(caplog: pytest.LogCapture
         entry = f"f:0:{ids[1]}"
         assert server.tell("HSET", key("damaged-letter", 0, "extra"), entry, "?") == b":0\r\n"
         assert [letter.id for letter in app.dead.list()] == [ids[2], ids[0]]
-        assert f"passing over dead job {ids[1]}, which cannot be read: DecodeError" in caplog.text
+        assert f"skipping unreadable dead job {ids[1]}: DecodeError" in caplog.text
         assert app.dead.discard(everything=True) == Changed(done=2)
         app.engine.clock_offset_ms = 14 * DAY_MS
         sweep(app.engine, app.engine.tend(()).doomed)

@@ -1,4 +1,4 @@
-"""What `import windlass` gives, and what it does not drag in."""
+"""The names of `import windlass`, and the modules that it must not load."""
 
 import ast
 import subprocess

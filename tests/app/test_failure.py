@@ -90,7 +90,7 @@ def test_any_exception_becomes_text(error: BaseException) -> None:
 def test_an_exception_whose_text_fails_says_so() -> None:
     assert text_of(Unprintable()).message == "<no message: its __str__ raised ValueError>"
     assert text_of(Leaving()).message == "<no message: its __str__ raised SystemExit>"
-    assert text_of(Hidden()).message == "<no text: the exception cannot be looked at>"
+    assert text_of(Hidden()).message == "<no text: the exception cannot be inspected>"
 
 
 def test_long_text_is_cut_in_the_middle() -> None:

@@ -1,4 +1,4 @@
-"""What people write who come from another task queue: each message says what is written here."""
+"""Names from other task queues: each error names the equivalent."""
 
 from __future__ import annotations
 
@@ -47,10 +47,16 @@ def test_none_of_them_hides_one_of_ours(resize: Task[..., None]) -> None:
 @pytest.mark.parametrize(
     ("keywords", "said"),
     [
-        ({"countdown": 5}, r"countdown'\. An option is no argument: write task\.using\(run_after="),
-        ({"eta": 5}, r"'eta'\. An option is no argument: write task\.using\(run_after="),
-        ({"run_after": 5}, r"An option is no argument: write task\.using\(run_after=\.\.\.\)\."),
-        ({"queue": "mail"}, r"An option is no argument: write task\.using\(queue=\.\.\.\)\."),
+        (
+            {"countdown": 5},
+            r"countdown'\. An option is not an argument: write task\.using\(run_after=",
+        ),
+        ({"eta": 5}, r"'eta'\. An option is not an argument: write task\.using\(run_after="),
+        (
+            {"run_after": 5},
+            r"An option is not an argument: write task\.using\(run_after=\.\.\.\)\.",
+        ),
+        ({"queue": "mail"}, r"An option is not an argument: write task\.using\(queue=\.\.\.\)\."),
         ({"sharpn": True}, r"unexpected keyword argument 'sharpn'\. Did you mean sharpen\?"),
         ({"zzz": True}, r"unexpected keyword argument 'zzz'$"),
     ],
@@ -83,7 +89,7 @@ def test_all_options_of_a_call_are_known_as_options() -> None:
     [
         ("countdown", r"using\(\.\.\.\) takes no option countdown: write task\.using\(run_after="),
         ("max_retries", r"write @app\.task\(retry=Retry\(\.\.\.\)\)"),
-        ("acks_late", "acknowledged when it has ended, always"),
+        ("acks_late", "always acknowledged when it has ended"),
     ],
 )
 def test_options_of_other_libraries(resize: Any, option: str, said: str) -> None:

@@ -1,4 +1,4 @@
-"""What travels beside the arguments: headers, and the middleware that adds some at enqueue."""
+"""Headers of jobs, and the middleware that adds some at enqueue."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from tests.app.hand import Hand
 from windlass import (
     Context,
     DuplicateJob,
+    EnqueueCall,
     Every,
-    InvalidSurroundings,
-    Outgoing,
+    InvalidMiddleware,
     Task,
     Unique,
     Windlass,
@@ -93,9 +93,9 @@ def test_schedules_keep_the_headers_of_their_task(app: Windlass) -> None:
         ({"a b": "a"}, ValueError, "a name must be 1 to 64 characters"),
         ({"": "a"}, ValueError, "a name must be 1 to 64 characters"),
         ({"Windlass-Codec": "a"}, ValueError, "that begin with 'windlass' are reserved"),
-        ({"a": "\ud800"}, ValueError, "text that UTF-8 can carry"),
+        ({"a": "\ud800"}, ValueError, "text that UTF-8 can encode"),
         ({"a": "x" * MAX_HEADER_BYTES}, ValueError, "take 8,193 bytes, and the limit is 8,192"),
-        ({f"h{n}": "" for n in range(MAX_HEADERS + 1)}, ValueError, "33 were given"),
+        ({f"h{n}": "" for n in range(MAX_HEADERS + 1)}, ValueError, "found 33"),
     ],
 )
 def test_headers_that_cannot_be_stored_are_refused(
@@ -126,7 +126,7 @@ def seen(app: Windlass) -> list[object]:
     seen: list[object] = []
 
     @app.around_enqueue
-    def outer(call: Outgoing) -> Iterator[None]:
+    def outer(call: EnqueueCall) -> Iterator[None]:
         seen.append(("outer", call.task, call.queue, call.priority, dict(call.headers)))
         call.headers["trace"] = "1"
         try:
@@ -138,7 +138,7 @@ def seen(app: Windlass) -> list[object]:
 
     @app.around_enqueue
     @contextmanager
-    def inner(call: Outgoing) -> Iterator[None]:
+    def inner(call: EnqueueCall) -> Iterator[None]:
         seen.append(("inner", call.headers["trace"]))
         yield
 
@@ -177,7 +177,7 @@ def test_what_it_raises_keeps_the_call_from_being_stored(
     app: Windlass, work: Task[..., None], seen: list[object], many: bool
 ) -> None:
     @app.around_enqueue
-    def refuse(call: Outgoing) -> Iterator[None]:
+    def refuse(call: EnqueueCall) -> Iterator[None]:
         if call.headers["trace"] == "1":
             raise PermissionError("not you")
         yield
@@ -201,7 +201,7 @@ def test_it_sees_why_a_call_was_not_stored(app: Windlass, seen: list[object]) ->
 
 def test_headers_that_it_makes_are_checked(app: Windlass, plain: Task[..., None]) -> None:
     @app.around_enqueue
-    def wrong(call: Outgoing) -> Iterator[None]:
+    def wrong(call: EnqueueCall) -> Iterator[None]:
         call.headers["user"] = 7  # type: ignore[assignment]  # the subject
         yield
 
@@ -210,9 +210,9 @@ def test_headers_that_it_makes_are_checked(app: Windlass, plain: Task[..., None]
 
 
 def test_middleware_is_written_with_def(app: Windlass) -> None:
-    async def wrong(call: Outgoing) -> None: ...
+    async def wrong(call: EnqueueCall) -> None: ...
 
-    with pytest.raises(InvalidSurroundings, match=r"async def\. .* yield where the call is stored"):
+    with pytest.raises(InvalidMiddleware, match=r"async def\. .* yield where the call is stored"):
         app.around_enqueue(wrong)  # type: ignore[type-var]  # the subject
-    with pytest.raises(InvalidSurroundings, match=r"@app\.around_enqueue is for a function"):
+    with pytest.raises(InvalidMiddleware, match=r"@app\.around_enqueue is for a function"):
         app.around_enqueue(7)  # type: ignore[type-var]  # the subject

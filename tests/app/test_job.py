@@ -76,8 +76,8 @@ def test_what_is_no_id_is_refused(app: Windlass, next_day: Task[..., date], wron
 
 @pytest.mark.parametrize("verb", ["info", "result", "cancel", "retry"])
 def test_a_job_that_is_not_there(app: Windlass, ask: Callable[..., Any], verb: str) -> None:
-    with pytest.raises(JobNotFound, match=r"There is no job nobody in sqlite .*jobs\.db"):
-        ask(app.job("nobody"), verb)
+    with pytest.raises(JobNotFound, match=r"There is no job missing in sqlite .*jobs\.db"):
+        ask(app.job("missing"), verb)
 
 
 @pytest.mark.parametrize("verb", ["info", "result"])

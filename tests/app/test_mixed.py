@@ -83,8 +83,8 @@ def test_what_are_no_calls_is_told_what_to_do(
         (7, "found one int"),
         (stream(), r"found one async_generator: collect them first, \[call async for"),
         (resize.aenqueue(1), "found one coroutine: collect them first"),
-        ([resize.aenqueue(1)], r"aenqueue enqueues by itself; write task\.bind\(\.\.\.\)"),
-        ([resize.enqueue(1)], r"is enqueued already; write task\.bind\(\.\.\.\) in its place"),
+        ([resize.aenqueue(1)], r"aenqueue\(\.\.\.\) already enqueues; write task\.bind\(\.\.\.\)"),
+        ([resize.enqueue(1)], r"is enqueued already; write task\.bind\(\.\.\.\) instead"),
         (["resize"], r"found 'resize': write "),
     ):
         with pytest.raises(TypeError, match=said):

@@ -1,4 +1,4 @@
-"""Without what Windows does not have: producing, a worker inside a program, and clear refusals."""
+"""Without the parts that Windows lacks: producers, embedded workers, and clear errors."""
 
 from __future__ import annotations
 

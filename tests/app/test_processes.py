@@ -1,4 +1,4 @@
-"""What needs a process of its own: forks, the end of a process, and names that are imported."""
+"""Tests that need a separate process: forks, process exit, and imports."""
 
 from __future__ import annotations
 
@@ -107,7 +107,7 @@ print(made + 10)
 
 
 def test_a_fork_waits_for_an_import_under_way(tmp_path: Path) -> None:
-    """The child would wait for it for ever: the thread that imports is not there."""
+    """Otherwise the child waits forever: the importing thread does not exist in it."""
     run_script(
         tmp_path,
         """
@@ -138,7 +138,7 @@ thread.join()
 @pytest.mark.parametrize(
     "lock",
     [
-        # A fork waits for whoever opens an engine, for ten seconds.
+        # A fork waits for a thread that opens an engine, for ten seconds.
         pytest.param("windlass.engine.fork_safety.opening", marks=pytest.mark.slow),
         "app.batcher._changed",
     ],
@@ -171,8 +171,8 @@ thread.join()
 
 
 def test_a_parent_that_closes_leaves_its_child_alone(tmp_path: Path) -> None:
-    """Closing the last connection that a database knows of removes its log: a child that was forked
-    with the connections of its parent would go on writing to nowhere."""
+    """Closing the last connection that SQLite knows removes the write-ahead log: a child that
+    inherited the connections of its parent would continue to write to a removed file."""
     run_script(
         tmp_path,
         """

@@ -41,7 +41,7 @@ def test_a_purge_removes_what_waits_and_logs_it(
     with caplog.at_level(logging.WARNING, "windlass"):
         assert app.queue("mail").purge(bites.append) == 451
     assert sum(bites) == 451
-    assert caplog.messages == ["queue mail was purged: 451 jobs removed"]
+    assert caplog.messages == ["purged queue mail: 451 jobs removed"]
     assert app.queue("mail").info().jobs == {}
 
 

@@ -124,7 +124,7 @@ def test_a_slip_in_a_name_is_told_the_right_one(name: str) -> None:
         read_settings({slip: 1}, {})
     variable = f"WINDLASS_{slip.upper()}"
     right = f"WINDLASS_{name.upper()}"
-    with pytest.raises(SettingError, match=rf"{variable} is no setting .* you mean {right}\?"):
+    with pytest.raises(SettingError, match=rf"{variable} is not a setting .* you mean {right}\?"):
         read_settings({}, {variable: "1"})
 
 
@@ -134,7 +134,7 @@ def test_a_name_like_no_other_is_told_them_all() -> None:
 
 
 def test_names_in_the_environment_are_upper_case() -> None:
-    with pytest.raises(SettingError, match="WINDLASS_lease is no setting"):
+    with pytest.raises(SettingError, match="WINDLASS_lease is not a setting"):
         read_settings({}, {"WINDLASS_lease": "1"})
 
 

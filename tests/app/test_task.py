@@ -1,4 +1,4 @@
-"""Making tasks of functions: what is refused, what they are called, and calling them plainly."""
+"""Turning functions into tasks: refused functions, names, and plain calls."""
 
 from __future__ import annotations
 
@@ -121,7 +121,7 @@ def test_two_functions_cannot_share_a_name(app: Windlass) -> None:
 
     def other() -> None: ...
 
-    with pytest.raises(InvalidTask, match=r"the task shop\.work: .*work \(.* and .*other \("):
+    with pytest.raises(InvalidTask, match=r"same task name shop\.work: .*work \(.* and .*other \("):
         app.task(name="shop.work")(other)
     assert app.tasks["shop.work"] is work
 
@@ -247,7 +247,7 @@ async def async_generator() -> AsyncIterator[int]:
 
 @pytest.mark.parametrize("function", [generator, async_generator])
 def test_a_generator_is_refused(app: Windlass, function: Any) -> None:
-    with pytest.raises(InvalidTask, match="is a generator, whose values nobody would take"):
+    with pytest.raises(InvalidTask, match="is a generator, and a job has one result"):
         app.task(function)
 
 
@@ -262,7 +262,7 @@ def test_a_task_that_takes_the_context_has_a_place_for_it(app: Windlass) -> None
     def work() -> None: ...
 
     function: Any = work
-    with pytest.raises(TypeError, match="its first parameter must be for it"):
+    with pytest.raises(TypeError, match="its first parameter must be the context"):
         app.task(takes_context=True)(function)
 
 

@@ -1,4 +1,4 @@
-"""Unique tasks as callers meet them, and the recipes of the guide under a clock that is moved."""
+"""Unique tasks for callers, and the recipes of the guide under a clock that tests move."""
 
 from __future__ import annotations
 
@@ -128,7 +128,7 @@ def test_a_retry_is_refused_while_another_holds_the_key(app: Windlass, hand: Han
     dead = work.enqueue(1)
     hand.bury(ValueError("no"))
     other = work.enqueue(1)
-    with pytest.raises(DuplicateJob, match="was left as it is") as caught:
+    with pytest.raises(DuplicateJob, match="was not changed") as caught:
         dead.retry()
     assert (caught.value.job_id, caught.value.retried) == (other.id, dead.id)
     with pytest.raises(DuplicateJob, match=other.id):

@@ -1,5 +1,5 @@
-"""A program that does what is promised everywhere: `produce` enqueues, `work` runs jobs by a worker
-inside itself. WINDLASS_URL says where the jobs are."""
+"""A program with the features that work on every system: `produce` enqueues, `work` runs jobs with
+an embedded worker. WINDLASS_URL is the engine."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A shell in an empty folder, the app whose database it uses, and a hand that plays the worker."""
+"""A shell in an empty folder, the app of its database, and a manual worker."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def shell(tmp_path: Path) -> Shell:
 def type_here(
     shell: Shell, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> Typing:
-    """`shell.type` in this process, which takes a tenth of the time: what it raises here would be a
+    """`shell.type` in this process, which takes a tenth of the time: an exception here would be a
     traceback there."""
 
     def type_(*arguments: str, **environment: str) -> Ran:
@@ -48,7 +48,7 @@ def type_here(
 
 @pytest.fixture
 def app(shell: Shell) -> Iterator[Windlass]:
-    """The same tasks in this process, on the same database, which is made by its first use."""
+    """The same tasks in this process, on the same database, which the first use creates."""
     with Windlass(f"{shell.url}?durability=normal") as app:
         app.task(name="tasks.add")(add)
         yield app

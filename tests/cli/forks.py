@@ -1,14 +1,14 @@
-"""Processes for the `windlass` command that have loaded it already.
+"""Processes for the `windlass` command with its imports already loaded.
 
-A fresh interpreter takes most of the time of a short command, for imports that are the same each
-time. So one process loads them, once, and is forked for each command:
+A new interpreter spends most of the time of a short command on imports. So one process loads them
+once, and forks for each command:
 
-1. `Forks` starts it, hands it the arguments, folder, environment and standard streams of a command,
-   and gives its exit code.
-2. Run as a program, this file is that process. Each fork takes what it was handed and runs the
-   console script, from its first line to the end of its interpreter.
+1. `Forks` starts it, passes the arguments, folder, environment and standard streams of a command,
+   and returns its exit code.
+2. Run as a program, this file is that process. Each fork takes over the passed streams and runs the
+   console script, from its first line to the exit of its interpreter.
 
-Variables that an interpreter reads at its start, such as PYTHONPATH, come too late in a fork.
+Variables that an interpreter reads at its start, such as PYTHONPATH, have no effect in a fork.
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ from pathlib import Path
 from typing import Final
 
 SCRIPT: Final = Path(sys.executable).parent / "windlass"
-#: Longer than any command needs; nothing waits for it unless something is broken.
+#: Longer than any command needs; only a broken command takes this long.
 DEADLINE_S: Final = 60.0
-#: More than all arguments and the environment of a command take, in bytes.
+#: More than the size of all arguments and the environment of a command, in bytes.
 MOST_BYTES: Final = 200_000
-#: What commands import, some of it not before they need it.
+#: The imports of commands, including the lazy ones.
 LOADED: Final = (
     *("importlib.metadata", "platform", "rich.live", "rich.progress", "rich.table", "tomllib"),
     *("windlass.cli.root", "windlass.engine.redis.engine", "windlass.engine.sqlite.engine"),
@@ -43,7 +43,7 @@ LOADED: Final = (
 
 
 class Forks:
-    """The process that has loaded the command; it ends with this one."""
+    """The process with the loaded command; it ends with this process."""
 
     def __init__(self) -> None:
         self._connection, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
@@ -69,7 +69,7 @@ class Forks:
 
     def end(self) -> None:
         self._connection.close()
-        os.killpg(self._process.pid, signal.SIGKILL)  # a command that hangs would be left behind
+        os.killpg(self._process.pid, signal.SIGKILL)  # a hanging command would remain
         self._process.wait()
 
 
@@ -84,7 +84,7 @@ def shared_forks() -> Forks:
 
 
 def fork_for_requests(connection: socket.socket) -> None:
-    """Returns in a fork, when that has become what was asked for."""
+    """Fork for each request. Returns in a fork that is set up for its command."""
     while True:
         request, streams, _, _ = socket.recv_fds(connection, MOST_BYTES, 3)
         if not request:
@@ -117,6 +117,6 @@ def become(
 if __name__ == "__main__":
     for module in LOADED:
         importlib.import_module(module)
-    gc.freeze()  # the end of a fork would visit, and so copy, all of it
+    gc.freeze()  # the collection at the exit of a fork would copy all pages
     fork_for_requests(socket.socket(fileno=int(sys.argv[1])))
     runpy.run_path(sys.argv[0], run_name="__main__")

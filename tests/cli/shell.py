@@ -1,8 +1,8 @@
-"""A person at a shell: types `windlass ...` in a folder of their own and reads what comes back.
+"""A shell for tests: runs `windlass ...` in a folder and returns its output.
 
-The real console script is run, in a process of its own, so that exit codes and what is printed are
-those that a person gets. `type` saves its imports (see `tests.cli.forks`), and `type_afresh` makes
-them; `type_on_terminal` runs it on a terminal.
+It runs the real console script in a separate process, so that exit codes and output are those of a
+user. `type` avoids the imports (see `tests.cli.forks`), and `type_afresh` runs them;
+`type_on_terminal` runs the command on a terminal.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ def forget() -> int:
 
 
 class Ran(NamedTuple):
-    """What a command left behind."""
+    """The exit code and the output of a command."""
 
     code: int
     out: str
@@ -84,7 +84,7 @@ class Shell:
             return Ran(code, out.read(), err.read())
 
     def type_afresh(self, *arguments: str, **environment: str) -> Ran:
-        """The same in an interpreter of its own, through pipes."""
+        """Run `windlass` in a new interpreter, through pipes."""
         ran = subprocess.run(
             [SCRIPT, *arguments],
             cwd=self.folder,
@@ -103,9 +103,9 @@ class Shell:
     def start(
         self, *arguments: str, script: Sequence[str | Path] = (SCRIPT,), **environment: str
     ) -> subprocess.Popen[str]:
-        """The same for a command that goes on; whoever starts it ends it.
+        """Start a command that keeps running; the caller ends it.
 
-        It heeds Ctrl-C, as at a shell, even where the tests run in the background and ignore it."""
+        It handles Ctrl-C as at a shell, even if the tests run in the background and ignore it."""
         before = signal.signal(signal.SIGINT, signal.default_int_handler)
         try:
             return subprocess.Popen(
@@ -121,7 +121,7 @@ class Shell:
             signal.signal(signal.SIGINT, before)
 
     def type_on_terminal(self, *arguments: str, columns: int) -> str:
-        """What a terminal of this width is sent, both streams together."""
+        """The output on a terminal of this width, both streams together."""
         ours, theirs = pty.openpty()
         fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
         with subprocess.Popen(
@@ -138,7 +138,7 @@ class Shell:
         return sent.replace("\r\n", "\n")
 
     def environment(self, more: dict[str, str]) -> dict[str, str]:
-        """Ours, without the size of whatever terminal the tests were started on."""
+        """The environment of the tests, without the size of their terminal."""
         ours = {**os.environ, "WINDLASS_ENQUEUE_TIMEOUT": "1s", **more}
         return {name: value for name, value in ours.items() if name not in ("COLUMNS", "LINES")}
 

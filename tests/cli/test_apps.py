@@ -70,6 +70,6 @@ def test_the_module_is_the_same_command(shell: Shell) -> None:
 def test_a_fork_says_what_a_fresh_process_says(
     shell: Shell, app: Windlass, typed: tuple[str, ...]
 ) -> None:
-    """What most tests of the command line stand on."""
+    """Check the fixtures that most tests of the command line use."""
     app.tasks["tasks.add"].enqueue(1)
     assert shell.type(*typed) == shell.type_afresh(*typed)

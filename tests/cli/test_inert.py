@@ -1,4 +1,4 @@
-"""What others stored cannot speak to the terminal: no colours, no markup, no forged lines."""
+"""Stored text cannot control the terminal: no colours, no markup, no forged lines."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One look of all commands: examples, colours on terminals only, exit codes, completion."""
+"""Rules for all commands: examples, colours on terminals only, exit codes, completion."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def commands(command: click.Command, path: str) -> Iterator[tuple[str, click.Com
 
 
 ALL = dict(commands(root.windlass, "windlass"))
-#: They print words to act on, or go on until they are stopped, and no data.
+#: Commands that print instructions, or run until they are stopped, and print no data.
 WITHOUT_DATA = {"demo", "worker", "completion", "schedule remove"}
 
 

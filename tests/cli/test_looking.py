@@ -1,4 +1,4 @@
-"""Commands that look: `status` and `check`, and that none of them makes a database."""
+"""Read-only commands: `status` and `check`, and that none of them creates a database."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def test_no_database_is_made(
     """In this process, to save time."""
     assert exit_code_of([*command, "--url", shell.url]) == 1
     out, err = capsys.readouterr()
-    assert f"There is no database {shell.database}, and none was made." in err
+    assert f"There is no database {shell.database}, and none was created." in err
     assert out == ""
     assert [path.name for path in shell.folder.iterdir()] == ["tasks.py"]
 
@@ -45,7 +45,7 @@ def test_no_database_is_made(
 def test_no_database_is_made_for_an_app(shell: Shell) -> None:
     ran = shell.type_with_app("status")
     assert ran.code == 1
-    assert f"There is no database {shell.database}, and none was made." in ran.err
+    assert f"There is no database {shell.database}, and none was created." in ran.err
     assert not list(shell.folder.glob("jobs.db*"))
 
 
@@ -70,8 +70,8 @@ def test_status_of_an_empty_database(shell: Shell, app: Windlass) -> None:
     app.engine.migrate()
     ran = shell.type("status", "--url", shell.url)
     assert (ran.code, ran.out) == (0, "")
-    assert "No jobs; none was ever stored here: if there should be some, look at" in ran.err
-    assert "Sessions at work: none." in ran.err
+    assert "No jobs; none was ever stored here: if there should be some, check" in ran.err
+    assert "Active sessions: none." in ran.err
 
 
 def test_status_of_a_database_that_was_emptied(shell: Shell, app: Windlass) -> None:
@@ -89,7 +89,7 @@ def test_status_counts(shell: Shell, app: Windlass, hand: Hand) -> None:
     rows = [line.split() for line in ran.out.splitlines()]
     assert rows[0] == ["queue", "ready", "running", "next", "waits"]
     assert [row[:3] for row in rows[1:]] == [["default", "1", "1"], ["slow", "1", "0"]]
-    assert "Sessions at work: 1, holding 1 job.\n" in ran.err
+    assert "Active sessions: 1, holding 1 job.\n" in ran.err
 
 
 def test_status_as_json(shell: Shell, app: Windlass) -> None:
@@ -108,7 +108,7 @@ def test_a_session_whose_lease_is_over_is_not_at_work(
     with apsw.Connection(str(shell.database)) as vandal:
         vandal.execute("UPDATE sessions SET expires_ms = expires_ms - 3600000")
     ran = shell.type("status", "--url", shell.url)
-    assert "Sessions at work: none.\n" in ran.err
+    assert "Active sessions: none.\n" in ran.err
     assert "Silent sessions: 1, holding 1 job." in ran.err
 
 
@@ -156,4 +156,4 @@ def test_another_program_that_holds_the_file_is_named(shell: Shell, app: Windlas
     other.close()
     assert (ran.code, ran.out) == (3, "")
     assert re.search(r"could not be used within \d\.\d s \(.*\): another program holds", ran.err)
-    assert re.search("Job [0-9a-z]{26} was not stored, and the call may be repeated", ran.err)
+    assert re.search("Job [0-9a-z]{26} was not stored. The call can be repeated", ran.err)

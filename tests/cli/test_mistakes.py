@@ -44,19 +44,19 @@ AT_ONCE = {
     "number that is none": Mistake(
         ("job", "list", "--limit", "abc"), "'abc' is not a valid whole number"
     ),
-    "habit for the app": Mistake(("worker", "-A", "tasks"), "Write --app MODULE:ATTR"),
-    "habit before the command": Mistake(("-A", "tasks", "worker"), "Write --app MODULE:ATTR"),
+    "other name for the app": Mistake(("worker", "-A", "tasks"), "Write --app MODULE:ATTR"),
+    "other name before the command": Mistake(("-A", "tasks", "worker"), "Write --app MODULE:ATTR"),
     "option before the command": Mistake(
         ("--app", "tasks:app", "status"), "--app after the command."
     ),
     "option before its command": Mistake(("job", "--json", "list"), "--json after the command."),
-    "habit for queues": Mistake(("worker", "tasks:app", "-Q", "mail"), "Write -q"),
-    "habit for slots": Mistake(("worker", "tasks:app", "--concurrency", "4"), "Write -c"),
-    "habit for logs": Mistake(("worker", "tasks:app", "-l", "info"), "Set WINDLASS_LOG_LEVEL"),
-    "habit for schedules": Mistake(("beat",), "'beat'. Every worker looks after schedules"),
-    "habit for workers": Mistake(("inspect", "active"), "`windlass workers` shows"),
-    "habit for queues that are full": Mistake(("purge",), "`windlass queue purge` removes"),
-    "habit for dead jobs": Mistake(("dead", "purge"), "`windlass dead discard` dead jobs."),
+    "other name for queues": Mistake(("worker", "tasks:app", "-Q", "mail"), "Write -q"),
+    "other name for slots": Mistake(("worker", "tasks:app", "--concurrency", "4"), "Write -c"),
+    "other name for logs": Mistake(("worker", "tasks:app", "-l", "info"), "Set WINDLASS_LOG_LEVEL"),
+    "other name for schedules": Mistake(("beat",), "'beat'. Every worker runs schedules"),
+    "other name for workers": Mistake(("inspect", "active"), "`windlass workers` shows"),
+    "other name for queues that are full": Mistake(("purge",), "`windlass queue purge` removes"),
+    "other name for dead jobs": Mistake(("dead", "purge"), "`windlass dead discard` dead jobs."),
     "url of nothing": Mistake(("status", "--url", "jobs.db"), "such as 'sqlite:///jobs.db'"),
     "url of another engine": Mistake(("status", "--url", "mysql://x"), "begins with sqlite:///"),
     "url without its slashes": Mistake(("status", "--url", "sqlite://jobs.db"), "Three slashes"),
@@ -65,7 +65,9 @@ AT_ONCE = {
         ("status", "--url", "redis://localhost:notaport"), "a port that is no number"
     ),
     "url with an unknown option": Mistake(("check", "--url", "sqlite:///j.db?x=1"), "durability"),
-    "url of a memory": Mistake(("status", "--url", "sqlite:///:memory:"), "kept by one process"),
+    "url of a memory": Mistake(
+        ("status", "--url", "sqlite:///:memory:"), "exist only in the process"
+    ),
     "delay that is none": Mistake(("enqueue", "t", "--in", "5x"), "such as 90s, 10m or 1h30m"),
     "negative delay": Mistake(("enqueue", "t", "--in", "-5s"), "found '-5s'"),
     "delay without an end": Mistake(("enqueue", "t", "--in", "999999999d"), "at most 365000d"),
@@ -94,8 +96,8 @@ AT_ONCE = {
     ),
     "no id": Mistake(("job", "show"), "Missing argument"),
     "id that is none": Mistake(("job", "cancel", "a b"), "an id must be 1 to 64 characters"),
-    "no selection": Mistake(("dead", "retry"), "one of the three"),
-    "two selections": Mistake(("dead", "discard", JOB, "--all"), "one of the three"),
+    "no selection": Mistake(("dead", "retry"), "exactly one of these"),
+    "two selections": Mistake(("dead", "discard", JOB, "--all"), "exactly one of these"),
     "limit of nothing": Mistake(("dead", "list", "--limit", "0"), "x>=1"),
     "no app": Mistake(("enqueue", "tasks.add"), NO_APP),
     "two apps": Mistake(("worker", "a:app", "--app", "b:app"), "Expected one app, found a:app"),
@@ -122,7 +124,7 @@ LATER = {
     "worker of an unknown module": Mistake(("worker", "taks:app"), "There is no module taks."),
     "url of a memory to enqueue": Mistake(
         ("enqueue", "tasks.add", "--args", "[1]", "--url", "sqlite:///:memory:"),
-        "kept by one process",
+        "exist only in the process",
         2,
         APP,
     ),
@@ -264,7 +266,7 @@ def forget_package() -> None:
 @pytest.mark.parametrize(
     ("text", "answer"),
     [
-        ("[tool.windlass", "cannot be read as TOML"),
+        ("[tool.windlass", "is not valid TOML"),
         ("[tool.windlass]\napp = 5", "$.tool.windlass.app"),
         ("[tool.windlass]\nap = 'tasks:app'", "Did you mean app?"),
         ("[tool.windlass]\nurl = 'sqlite:///jobs.db'", "unknown field `url`"),

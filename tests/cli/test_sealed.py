@@ -1,4 +1,4 @@
-"""What the command line shows of calls, results and failures that are not plain JSON."""
+"""The command line with calls, results and failures that are not plain JSON."""
 
 from __future__ import annotations
 
@@ -102,11 +102,11 @@ def test_a_call_given_as_json_is_stored_by_the_codec_of_the_app(shell: Shell) ->
     assert b'"codec":"pickle"' in claim.payload
 
 
-# --------------------------------------------------------------- jobs that nobody has the key for
+# ------------------------------------------------------------------ jobs without a worker's key
 
 
 def let_hold(shell: Shell, job: Job[bytes]) -> None:
-    """By a worker that has no secret and leaves: nobody claims it again meanwhile."""
+    """Let a worker without the secret hold the job, and end: no worker claims it again."""
     with make(shell).worker():
         until(lambda: job.info().hold is Hold.UNROUTABLE, "it to be put aside")
 
@@ -123,8 +123,8 @@ def test_a_job_that_is_held_for_want_of_a_key_says_so(
     job = app.tasks["tasks.add"].enqueue(b"canary")
     let_hold(shell, job)
     app.engine.beat([Beat(session="h.7.x", info=Introduction(worker=7, keys=("other",)).pack())])
-    why = f"it is {sealed} with key {KEY}, which no worker has: start one with the secret"
-    for secret in ({}, {"WINDLASS_SECRET": SECRET}):  # whoever asks may have it
+    why = f"it is {sealed} with key {KEY}, which no worker has: start a worker with that secret"
+    for secret in ({}, {"WINDLASS_SECRET": SECRET}):  # the reader may have the secret or not
         shown = type_here(shell, "job", "show", job.id, **secret).out
         assert f"held      unroutable: {why}" in shown
     [described] = type_here(shell, "job", "show", job.id, "--json").json
@@ -141,7 +141,7 @@ def test_a_job_that_is_held_for_another_reason_is_not_said_to_want_a_key(shell: 
     let_hold(shell, job)
     app.engine.beat([Beat(session="h.7.x", info=Introduction(worker=7, keys=("a", KEY)).pack())])
     shown = type_here(shell, "job", "show", job.id).out
-    assert "held      unroutable: no worker that claimed it knows its task" in shown
+    assert "held      unroutable: no worker that claimed it has its task" in shown
 
 
 def test_what_is_not_held_has_no_reason_for_it(shell: Shell) -> None:

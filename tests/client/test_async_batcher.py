@@ -1,4 +1,4 @@
-"""The thread that talks to the engine for coroutines: batches, bounds, errors and ends."""
+"""The thread that calls the engine for coroutines: batches, bounds, errors and shutdown."""
 
 from __future__ import annotations
 

@@ -352,7 +352,7 @@ def test_an_engine_that_does_not_answer_is_an_error_in_time(tmp_path: Path) -> N
                     attempt()
                 assert 0.25 < time.monotonic() - begin < 2
             (note,) = caught.value.__notes__
-            assert "was not stored, and the call may be repeated" in note
+            assert "was not stored. The call can be repeated" in note
         assert work.enqueue().created
         assert asyncio.run(work.aenqueue()).created
 

@@ -1,4 +1,4 @@
-"""Options: what is taken where, and what is refused in which words."""
+"""Options of tasks and calls, and the errors for invalid ones."""
 
 from __future__ import annotations
 
@@ -104,7 +104,7 @@ def test_an_instant_that_not_every_engine_can_store_is_refused(name: str) -> Non
     latest = datetime(LATEST_YEAR, 1, 1, tzinfo=UTC) - timedelta(milliseconds=1)
     assert read_call_options({name: latest}) != read_call_options({})
     for found in (latest + timedelta(milliseconds=1), datetime.max.replace(tzinfo=UTC)):
-        with pytest.raises(ValueError, match=rf"^{name} must lie before the year 5000, found "):
+        with pytest.raises(ValueError, match=rf"^{name} must be before the year 5000, found "):
             read_call_options({name: found})
 
 

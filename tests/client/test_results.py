@@ -84,7 +84,7 @@ def only_woken(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def await_waiter(app: Windlass, job: Job[Any], number: int = 1) -> None:
-    """Until so many callers wait, and have looked once while they did."""
+    """Wait until this many callers wait, and have polled once while waiting."""
     waiters = app.result_waiters
 
     def are_there() -> bool:
@@ -192,7 +192,7 @@ def wait_in_child(app: Windlass, job: Job[Any], ready: int) -> int:
     threading.Thread(target=tell, daemon=True).start()
     try:
         return 0 if job.result(20) == "done" else 1
-    except BaseException:  # noqa: BLE001  # the test runner must not go on in the child
+    except BaseException:  # noqa: BLE001  # the test runner must not continue in the child
         return 2
 
 

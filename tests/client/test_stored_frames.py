@@ -1,4 +1,4 @@
-"""What is stored beside plain JSON: golden bytes, which have to be read for ever."""
+"""Stored bytes that are not plain JSON: golden files, which must stay readable forever."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which failures are alike: the same type, place and words; never the values in them."""
+"""Fingerprints of failures: by type, place and message, never by values."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""That equal values are stored, and compared, alike: whoever made them, from whatever text."""
+"""Equal values are stored and compared alike, in any form and from any producer."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How many of what."""
+"""Numbers with their nouns."""
 
 from __future__ import annotations
 

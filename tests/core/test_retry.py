@@ -310,7 +310,7 @@ async def asynchronous(error: BaseException) -> bool:
         ({"factor": float("nan")}, ValueError, "found nan"),
         ({"factor": True}, ValueError, "found True"),
         ({"factor": "2"}, TypeError, "factor must be a number .*found '2'"),
-        ({"jitter": 1.01}, ValueError, "jitter must be a share .*from 0 to 1.*found 1.01"),
+        ({"jitter": 1.01}, ValueError, "jitter must be a fraction .*from 0 to 1.*found 1.01"),
         ({"jitter": -0.1}, ValueError, "found -0.1"),
         ({"jitter": float("nan")}, ValueError, "found nan"),
         ({"jitter": True}, ValueError, "found True"),
@@ -325,10 +325,10 @@ async def asynchronous(error: BaseException) -> bool:
         (
             {"delays": [1], "max_attempts": 5},
             ValueError,
-            "disagree: so many delays make 2 attempts",
+            "disagree: with 1 delay there are 2 attempts",
         ),
-        ({"delays": [1], "base": 10}, ValueError, "found base beside it"),
-        ({"delays": [1], "factor": 2, "cap": 9}, ValueError, "found factor and cap beside it"),
+        ({"delays": [1], "base": 10}, ValueError, "found base too"),
+        ({"delays": [1], "factor": 2, "cap": 9}, ValueError, "found factor and cap too"),
         ({"retry_on": "OSError"}, TypeError, "retry_on must be an exception class.*'OSError'"),
         ({"retry_on": int}, TypeError, "retry_on must be an exception class .*int"),
         ({"reject_on": [OSError, 5]}, TypeError, "reject_on must be an exception class .*5"),
@@ -436,7 +436,7 @@ def test_the_stored_form_stays_readable(policy: Retry, data: dict[str, object]) 
     ids=repr,
 )
 def test_classification_does_not_travel(policy: Retry, names: Sequence[str]) -> None:
-    with pytest.raises(TypeError, match=f"found {' and '.join(names)} too"):
+    with pytest.raises(TypeError, match=f"found {' and '.join(names)}:"):
         policy.to_data()
 
 

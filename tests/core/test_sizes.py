@@ -1,4 +1,4 @@
-"""Amounts of memory, read and told."""
+"""Sizes of memory, parsed and formatted."""
 
 from __future__ import annotations
 

@@ -45,7 +45,7 @@ def test_what_is_declared() -> None:
         ({"until": "never"}, r"until .* one of 'start', 'end', 'success', found 'never'"),
         ({"until": None}, "found None"),
         ({"on_conflict": "skip"}, r"on_conflict .* 'return', 'replace', 'raise', found 'skip'"),
-        ({"period": 0}, "longer than nothing, found 0"),
+        ({"period": 0}, "longer than 0, found 0"),
         ({"period": "soon"}, "period"),
         ({"period": -1}, "period must not be negative"),
         ({"by": []}, r"by .* found \[\]"),

@@ -1,4 +1,4 @@
-"""Values: never changed, and equal to others that say the same."""
+"""Values: immutable, and equal if their fields are equal."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def test_a_value_is_never_changed(value: Any) -> None:
         with pytest.raises(AttributeError, match=f"{name} cannot be set: .* Make another one"):
             setattr(value, name, 1)
     for name in vars(value):
-        with pytest.raises(AttributeError, match=f"{name} cannot be taken away"):
+        with pytest.raises(AttributeError, match=f"{name} cannot be deleted"):
             delattr(value, name)
     assert repr(value) == before
 

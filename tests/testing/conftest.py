@@ -12,7 +12,7 @@ from windlass.testing import Sandbox
 
 @pytest.fixture
 def app() -> Windlass:
-    """Its own engine must not be touched: there is no such folder."""
+    """An app whose own engine cannot be opened: its folder does not exist."""
     return Windlass("sqlite:////there/is/no/such/folder/jobs.db")
 
 

@@ -1,4 +1,4 @@
-"""The contract suite, as the author of an engine meets it: in a project of its own."""
+"""The contract suite in a third-party project, as the author of an engine uses it."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.docs.pages import DOCS, blocks
 from windlass.testing.contract import suite
 
 GUIDE = DOCS / "guides" / "testing.md"
-#: An engine of somebody else: the SQLite engine, in memory, under another name.
+#: A third-party engine: the SQLite engine, in memory, under another name.
 ENGINE = """
 from windlass.engine.contract import EngineOptions
 from windlass.engine.sqlite.engine import SQLiteEngine

@@ -1,4 +1,4 @@
-"""The plugin, as projects meet it: found by its entry point, and not in the way."""
+"""The pytest plugin: found by its entry point, and without effect unless it is used."""
 
 from __future__ import annotations
 

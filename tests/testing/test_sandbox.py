@@ -1,4 +1,4 @@
-"""A sandbox runs jobs as a worker does, at the moment and at the time that the test says."""
+"""A sandbox runs jobs like a worker, when the test drains and at the time of the test's clock."""
 
 from __future__ import annotations
 
@@ -433,7 +433,7 @@ def test_a_drain_ends(app: Windlass, box: Sandbox) -> None:
         again.enqueue()
 
     again.enqueue()
-    with pytest.raises(EndlessDrain, match="after 20 of them one of task again"):
+    with pytest.raises(EndlessDrain, match="after 20 jobs one of task again"):
         box.drain(limit=20)
     assert [job.state for job in box.jobs()].count(State.SUCCEEDED) == 20
     assert box.jobs()[-1].state is State.READY
@@ -446,7 +446,7 @@ def test_a_task_cannot_drain(app: Windlass, box: Sandbox) -> None:
         box.drain()
 
     drain.enqueue()
-    with pytest.raises(RuntimeError, match="is under way"):
+    with pytest.raises(RuntimeError, match="is already running"):
         box.drain()
 
 
@@ -460,7 +460,7 @@ def test_a_job_of_an_unknown_task_waits_for_one_who_knows_it(app: Windlass, box:
     assert (job.hold, job.arguments) == ("unroutable", {})
     app.task(name="nothing")(nothing)
     assert len(box.drain().succeeded) == 1
-    with pytest.raises(ValueError, match="no task of"):
+    with pytest.raises(ValueError, match="not a task of"):
         box.jobs(other.task(name="else")(nothing))
 
 
@@ -507,7 +507,7 @@ def test_schedules_fire(app: Windlass) -> None:
             assert [job.task for job in box.drain()] == ["tick"]
         box.advance("14h")
         assert {job.task for job in box.drain()} == {"report", "tick"}
-        box.advance("3d")  # nobody has declared them for longer than a day
+        box.advance("3d")  # no worker has declared them for longer than a day
         assert {job.task for job in box.drain()} == {"report", "tick"}
 
 
@@ -521,7 +521,7 @@ def test_a_job_may_move_the_clock(app: Windlass, box: Sandbox) -> None:
 
 
 def test_a_drain_whose_session_was_lost_goes_on_with_another(app: Windlass, box: Sandbox) -> None:
-    """Others are heard of, and it is not: then its job is given to whoever comes next."""
+    """Other sessions send heartbeats and this one does not: the next worker gets its job."""
     workers: list[str | None] = []
 
     @app.task(name="lose")

@@ -14,11 +14,11 @@ from windlass import (
     Call,
     Context,
     Cron,
+    EnqueueCall,
     Every,
     Job,
     JobInfo,
     LogLine,
-    Outgoing,
     Progress,
     Reject,
     Retry,
@@ -158,7 +158,7 @@ shop.include(billing)
 
 
 @shop.around_enqueue
-def add_trace(call: Outgoing) -> Iterator[None]:
+def add_trace(call: EnqueueCall) -> Iterator[None]:
     call.headers["trace"] = f"{call.task} {call.queue}"
     yield
     assert_type(call.job, Job[Any] | None)

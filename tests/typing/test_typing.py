@@ -1,4 +1,4 @@
-"""The face is typed: what is right is accepted and what is wrong is refused, line by line."""
+"""The public API is typed: checkers accept correct lines and refuse wrong ones."""
 
 from __future__ import annotations
 

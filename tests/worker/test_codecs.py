@@ -78,7 +78,7 @@ def test_each_way_reads_its_own_results_and_failures(url: str) -> None:
 @pytest.mark.parametrize(
     ("stranger_has", "advice"),
     [
-        ({}, "this app has no secret: give it that one"),
+        ({}, "this app has no secret: give the secret"),
         ({"secret": OLD}, "this app does not have: give it that secret too"),
     ],
 )

@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from windlass import Context, InvalidSurroundings, Retry, RetryLater, Snooze, Windlass
+from windlass import Context, InvalidMiddleware, Retry, RetryLater, Snooze, Windlass
 from windlass.core.failures import FailureText
 from windlass.core.serialization.envelope import Envelope, pack
 from windlass.core.states import Counters
@@ -239,12 +239,12 @@ async def written_with_async(ctx: Context) -> Any:
 
 @pytest.mark.parametrize("wrong", [written_with_async, coroutine, "text"])
 def test_what_cannot_serve_both_kinds_is_refused(app: Windlass, wrong: Any) -> None:
-    with pytest.raises(InvalidSurroundings, match=r"around_run|written with async def"):
+    with pytest.raises(InvalidMiddleware, match=r"around_run|written with async def"):
         app.around_run(wrong)
     assert app.middleware == ()
 
 
 @pytest.mark.parametrize("wrong", ["text", coroutine])
 def test_a_lifespan_that_is_none_is_refused(wrong: Any) -> None:
-    with pytest.raises(InvalidSurroundings, match="lifespan must be"):
+    with pytest.raises(InvalidMiddleware, match="lifespan must be"):
         Windlass("sqlite:///:memory:", lifespan=wrong)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 
 def main() -> None:
-    """The console script. What it needs is imported here, so that the library never loads it."""
+    """The console script. Imports inside, so that the library never loads the command line."""
     from windlass.cli.root import run
 
     run()

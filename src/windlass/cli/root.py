@@ -1,6 +1,6 @@
-"""The command group, and the one place where errors become sentences and exit codes.
+"""The command group, and the one place where errors become messages and exit codes.
 
-Exit codes: 0 ok, 1 failed, 2 usage or import, 3 engine away.
+Exit codes: 0 ok, 1 failed, 2 usage or import, 3 engine unavailable.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ _USAGE_ERRORS: Final = (
 @click.group(
     cls=SuggestingGroup,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
-    epilog="Exit codes: 0 ok, 1 failed, 2 usage or import, 3 engine away.",
+    epilog="Exit codes: 0 ok, 1 failed, 2 usage or import, 3 engine unavailable.",
 )
 @click.version_option(package_name=DISTRIBUTION, message="windlass %(version)s")
 def windlass() -> None:
@@ -81,7 +81,7 @@ def run() -> None:
 
 
 def exit_code_of(arguments: Sequence[str]) -> int:
-    """Run a command, and turn what it raises into a sentence and an exit code."""
+    """Run a command, and turn its errors into a message and an exit code."""
     try:
         _require_place()
         _refuse_broken_text(arguments)
@@ -113,7 +113,7 @@ def _require_place() -> None:
 
 
 def _refuse_broken_text(arguments: Sequence[str]) -> None:
-    """Bytes that are not text in the encoding of the system cannot be stored or looked up."""
+    """Refuse bytes that are not text in the encoding of the system: they cannot be stored."""
     for argument in arguments:
         try:
             argument.encode()

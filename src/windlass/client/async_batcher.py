@@ -1,11 +1,11 @@
-"""One thread that talks to the engine for all coroutines of a process.
+"""One thread that calls the engine for all coroutines of a process.
 
-Engines are synchronous and take many at once. So a coroutine hands a single value to the `Batcher`
-of its app and awaits the answer to it, while a thread calls the engine with all values that piled
-up meanwhile, and wakes each event loop once per batch.
+Engines are synchronous and take batches. A coroutine gives a single value to the `Batcher` of its
+app and awaits the answer. A thread calls the engine with all pending values as one batch, and wakes
+each event loop once per batch.
 
-In order: what a coroutine does, closing, waiting for room, the thread, and the fork. The child of a
-fork starts with nothing pending: what the parent had accepted is the parent's to send.
+In order: the calls of coroutines, closing, back-pressure, the thread, and the fork. The child of a
+fork starts with nothing pending: the parent sends the values that it accepted.
 """
 
 from __future__ import annotations
@@ -29,21 +29,21 @@ from windlass.errors import EngineUnavailable
 
 Value = TypeVar("Value")
 Answer = TypeVar("Answer")
-#: A verb of the engine that gives one answer for each value, in their order.
+#: A function of the engine that returns one answer for each value, in order.
 Verb = Callable[[Engine, Sequence[Value]], Sequence[Answer]]
 
-#: Beyond so many values or bytes accepted and not yet answered, callers wait for room.
+#: Callers wait for room while this many values or bytes are pending.
 MAX_PENDING: Final = 10_000
 MAX_PENDING_BYTES: Final = 16 * 1024 * 1024
 #: At most this many values, and bytes of them, go into one call of the engine.
 MAX_BATCH: Final = BATCH
 MAX_BATCH_BYTES: Final = BATCH_BYTES
-#: How long the end of a process, or of an app, waits for what was accepted, in seconds.
+#: How long the exit of a process, or closing an app, waits for pending values, in seconds.
 FLUSH_SECONDS: Final = 2.0
 
 
 class _Ticket(msgspec.Struct, eq=False):
-    """A future that a coroutine awaits, and the loop that alone may touch it."""
+    """A future that a coroutine awaits, and its event loop: only that loop may touch the future."""
 
     loop: asyncio.AbstractEventLoop
     future: asyncio.Future[Any]
@@ -64,7 +64,7 @@ class _Reply(msgspec.Struct):
 
 
 class Batcher:
-    """Turns the calls of many coroutines into few calls of one engine."""
+    """Batches the calls of many coroutines into few calls of one engine."""
 
     def __init__(self, engine: Callable[[], Engine]) -> None:
         self._engine = engine
@@ -81,10 +81,10 @@ class Batcher:
         self._thread: threading.Thread | None = None
 
     async def call(self, verb: Verb[Value, Answer], value: Value, size: int = 0) -> Answer:
-        """The engine's answer to `value`.
+        """Send `value` to the engine and return its answer.
 
-        With a `size` in bytes, the call first waits until there is room. From then on a cancelled
-        await leaves the value on its way to the engine."""
+        With a `size` in bytes, the call first waits for room. After that, cancelling the await does
+        not stop the value: the engine still gets it."""
         if size:
             await self._room()
         loop = asyncio.get_running_loop()
@@ -96,14 +96,13 @@ class Batcher:
             has_thread = self._start_thread()
             self._changed.notify_all()
         if not has_thread:
-            self._run()  # until nothing is pending, because it is closing
+            self._run()  # returns when nothing is pending, because the batcher is closing
         answer: Answer = await call.future
         return answer
 
     def close(self, seconds: float = FLUSH_SECONDS) -> bool:
-        """Send what was accepted and end the thread; False if that took longer than `seconds`.
-
-        It can be used again afterwards."""
+        """Send the pending values and end the thread; return False if that takes longer than
+        `seconds`. The batcher can be used again afterwards."""
         deadline = time.monotonic() + seconds
         with self._changed:
             while self._thread is not None and (left := deadline - time.monotonic()) > 0:
@@ -115,15 +114,15 @@ class Batcher:
     # ----------------------------------------------------------------------- waiting for room
 
     async def _room(self) -> None:
-        while (ticket := self._queue_up()) is not None:
+        while (ticket := self._wait_ticket()) is not None:
             try:
                 await ticket.future
             except asyncio.CancelledError:
                 self._leave(ticket)
                 raise
 
-    def _queue_up(self) -> _Ticket | None:
-        """None when there is room, else a place among those who wait for it."""
+    def _wait_ticket(self) -> _Ticket | None:
+        """None if there is room, else a ticket in the list of waiting callers."""
         with self._changed:
             if not self._is_full():
                 return None
@@ -133,18 +132,18 @@ class Batcher:
             return ticket
 
     def _leave(self, ticket: _Ticket) -> None:
-        """Wait no longer. One who was let in meanwhile gives the place to the next."""
+        """Stop waiting for room. A ticket that was already admitted passes its room on."""
         with self._changed:
             if ticket in self._waiting:
                 self._waiting.remove(ticket)
                 return
-        self._let_in()
+        self._admit()
 
     def _is_full(self) -> bool:
         return self._count >= MAX_PENDING or self._bytes >= MAX_PENDING_BYTES
 
-    def _let_in(self) -> None:
-        """Wake as many of those who wait as there is room for; each looks again by itself."""
+    def _admit(self) -> None:
+        """Wake as many waiting callers as there is room for; each checks again."""
         with self._changed:
             free = 0 if self._is_full() else MAX_PENDING - self._count
             woken = [self._waiting.popleft() for _ in range(min(free, len(self._waiting)))]
@@ -153,8 +152,8 @@ class Batcher:
     # ------------------------------------------------------------------------------ the thread
 
     def _start_thread(self) -> bool:
-        """False where none can be started any more, as newer versions of Python have it at the end
-        of the interpreter: then whoever calls does the work."""
+        """Start the thread. Returns False at interpreter shutdown, where newer versions of Python
+        refuse to start threads: then the caller runs the batches itself."""
         if self._thread is not None and self._thread.is_alive():
             return True
         thread = threading.Thread(target=self._run, name="windlass-io", daemon=True)
@@ -171,17 +170,17 @@ class Batcher:
             try:
                 replies = self._send(calls)
             except EngineUnavailable as error:
-                # The others have waited along with these: the engine is away for them as well.
-                # Each raises its own copy, or their tracebacks would grow into one another.
+                # All pending calls fail: the engine is unavailable for them as well. Each raises
+                # its own copy, or their tracebacks would accumulate in one exception.
                 calls += self._take_all()
-                tickets = [*calls, *self._turn_away()]
+                tickets = [*calls, *self._reject_waiting()]
                 replies = [_Reply(ticket, error=copy.copy(error)) for ticket in tickets]
-            self._count_off(calls)
+            self._release_room(calls)
             _deliver(replies)
-            self._let_in()
+            self._admit()
 
     def _take(self) -> list[_Call]:
-        """The next calls of one verb; none when closing, and then there is no thread any more."""
+        """The next calls of one verb. Empty when closing: the thread then ends."""
         with self._changed:
             while not self._pending and not self._closing:
                 self._changed.wait()
@@ -206,13 +205,13 @@ class Batcher:
             self._pending.clear()
             return calls
 
-    def _turn_away(self) -> list[_Ticket]:
+    def _reject_waiting(self) -> list[_Ticket]:
         with self._changed:
             tickets = list(self._waiting)
             self._waiting.clear()
             return tickets
 
-    def _count_off(self, calls: Sequence[_Call]) -> None:
+    def _release_room(self, calls: Sequence[_Call]) -> None:
         with self._changed:
             self._count -= len(calls)
             self._bytes -= sum(call.size for call in calls)
@@ -227,13 +226,13 @@ class Batcher:
         except Exception as error:  # noqa: BLE001  # handed to the coroutine whose value caused it
             if len(calls) == 1:
                 return [_Reply(calls[0], error=error)]
-        # Repeating is harmless: sent one by one, only the culprit's value fails again.
+        # Repeating is safe. Sent one by one, only the value that caused the error fails again.
         replies: list[_Reply] = []
         for number, call in enumerate(calls):
             try:
                 replies += self._send([call])
             except EngineUnavailable as error:
-                error.unsent = False  # when all were sent together, some of it may have been done
+                error.unsent = False  # the batch may have been stored in part
                 left = calls[number:]
                 return replies + [_Reply(one, error=copy.copy(error)) for one in left]
         return replies
@@ -243,12 +242,12 @@ _BATCHERS: Final[weakref.WeakSet[Batcher]] = weakref.WeakSet()
 
 
 def _deliver(replies: Sequence[_Reply]) -> None:
-    """Hand replies to their coroutines, waking each loop once."""
+    """Pass replies to their coroutines, waking each loop once."""
     by_loop: dict[asyncio.AbstractEventLoop, list[_Reply]] = {}
     for reply in replies:
         by_loop.setdefault(reply.ticket.loop, []).append(reply)
     for loop, some in by_loop.items():
-        # A loop that is closed has nobody left who awaits anything.
+        # A closed loop has no coroutine left.
         with contextlib.suppress(RuntimeError):
             loop.call_soon_threadsafe(_settle, some)
 

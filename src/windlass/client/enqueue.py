@@ -1,10 +1,10 @@
-"""From new jobs to handles: what every enqueue does once the call is encoded.
+"""Store encoded calls as jobs and return their handles.
 
-1. `store` and `astore` hand one job to the engine and say what became of it.
-2. `store_many` and `astore_many` do so for many, a chunk at a time, inside the middleware of the
-   app if it has some.
+1. `store` and `astore` put one job and return its handle or raise.
+2. `store_many` and `astore_many` do so for many jobs, a chunk at a time, inside the middleware of
+   the app.
 
-Where a queue is full, a job is put again, elsewhere or for as long as the settings say.
+If a queue is full, the job is put into another partition or retried, as `when_full` says.
 """
 
 from __future__ import annotations
@@ -21,24 +21,24 @@ from windlass.core.queues.labels import queue_of
 from windlass.engine.contract import NewJob, Placed, PutCode
 from windlass.errors import DuplicateJob, EngineUnavailable, IdempotencyConflict, QueueFull
 from windlass.job import Job
-from windlass.middleware import Outgoing, Surrounded
+from windlass.middleware import EnqueueCall, MiddlewareStack
 
 if TYPE_CHECKING:
     from windlass.app import Windlass
     from windlass.engine.contract import Engine
 
-#: What the middleware of an enqueue surrounds, in the words of its notes.
+#: The name of an enqueue in notes on errors.
 ENQUEUE: Final = "the enqueue"
 
 _REFUSED: Final = (PutCode.CONFLICT, PutCode.DUPLICATE, PutCode.FULL)
 
 
 class Prepared(Protocol):
-    """A call that is encoded: `windlass.task` makes it."""
+    """An encoded call, made by `windlass.task`."""
 
-    def outgoing(self) -> Outgoing: ...
+    def enqueue_call(self) -> EnqueueCall: ...
 
-    def new_job(self, outgoing: Outgoing | None = None) -> NewJob: ...
+    def new_job(self, enqueue_call: EnqueueCall | None = None) -> NewJob: ...
 
 
 # --------------------------------------------------------------------------------------------- one
@@ -49,9 +49,9 @@ def store(app: Windlass, job: NewJob) -> Job[Any]:
     try:
         placed = app.engine.put(jobs)[0]
         if placed.code is not PutCode.CREATED:
-            placed = _pursue(app, jobs, [placed])[0]
+            placed = _retry_refused(app, jobs, [placed])[0]
     except EngineUnavailable as error:
-        error.add_note(_became_of(jobs[0], error))
+        error.add_note(_delivery_note(jobs[0], error))
         raise
     return _to_handle(app, job, placed)
 
@@ -61,7 +61,7 @@ async def astore(app: Windlass, job: NewJob) -> Job[Any]:
     try:
         placed = await _aput(app, jobs)
     except EngineUnavailable as error:
-        error.add_note(_became_of(jobs[0], error))
+        error.add_note(_delivery_note(jobs[0], error))
         raise
     return _to_handle(app, job, placed)
 
@@ -71,38 +71,41 @@ async def astore(app: Windlass, job: NewJob) -> Job[Any]:
 
 def store_many(app: Windlass, chunks: Iterable[Sequence[Prepared]]) -> list[Job[Any]]:
     handles: list[Job[Any]] = []
-    with _counting(handles):
+    with _note_stored_count(handles):
         for chunk in chunks:
-            with _surrounding(app, chunk) as (jobs, stored):
+            with _with_middleware(app, chunk) as (jobs, stored):
                 first = app.engine.put(jobs)
-                with _following():
-                    placed = _pursue(app, jobs, first)
+                with _maybe_stored():
+                    placed = _retry_refused(app, jobs, first)
                 _collect(app, jobs, placed, handles, stored)
     return handles
 
 
 async def astore_many(app: Windlass, chunks: Iterable[Sequence[Prepared]]) -> list[Job[Any]]:
     handles: list[Job[Any]] = []
-    with _counting(handles):
+    with _note_stored_count(handles):
         for chunk in chunks:
-            with _surrounding(app, chunk) as (jobs, stored):
+            with _with_middleware(app, chunk) as (jobs, stored):
                 _collect(app, jobs, await _aput_many(app, jobs), handles, stored)
     return handles
 
 
 @contextmanager
-def _surrounding(
+def _with_middleware(
     app: Windlass, chunk: Sequence[Prepared]
-) -> Iterator[tuple[list[NewJob], Sequence[Outgoing]]]:
-    """The jobs of a chunk, inside the middleware of each, and what that was told of them."""
+) -> Iterator[tuple[list[NewJob], Sequence[EnqueueCall]]]:
+    """Enter the middleware for each call of a chunk; yield the jobs and their `EnqueueCall`s."""
     if not app.enqueue_middleware:
         yield [call.new_job() for call in chunk], ()
         return
-    outgoing = [call.outgoing() for call in chunk]
+    enqueue_call = [call.enqueue_call() for call in chunk]
     with ExitStack() as stack:
-        for one in outgoing:
-            stack.enter_context(Surrounded(app.enqueue_middleware, one, ENQUEUE))
-        yield [call.new_job(one) for call, one in zip(chunk, outgoing, strict=True)], outgoing
+        for one in enqueue_call:
+            stack.enter_context(MiddlewareStack(app.enqueue_middleware, one, ENQUEUE))
+        yield (
+            [call.new_job(one) for call, one in zip(chunk, enqueue_call, strict=True)],
+            enqueue_call,
+        )
 
 
 def _collect(
@@ -110,20 +113,20 @@ def _collect(
     jobs: Sequence[NewJob],
     placed: Sequence[Placed],
     handles: list[Job[Any]],
-    outgoing: Sequence[Outgoing],
+    enqueue_call: Sequence[EnqueueCall],
 ) -> None:
     pairs = list(enumerate(zip(jobs, placed, strict=True)))
-    # Conflicts come last: what was stored is counted before the first of them is raised.
+    # Conflicts are raised last: the note on the error must count all stored jobs.
     for at, (job, one) in sorted(pairs, key=lambda pair: pair[1][1].code in _REFUSED):
         handle = _to_handle(app, job, one)
         handles.append(handle)
-        if outgoing:
-            outgoing[at].job = handle
+        if enqueue_call:
+            enqueue_call[at].job = handle
 
 
 @contextmanager
-def _counting(handles: Sequence[object]) -> Iterator[None]:
-    """Tell with an error how many jobs were stored before it."""
+def _note_stored_count(handles: Sequence[object]) -> Iterator[None]:
+    """Add a note to an error: how many jobs were stored before it."""
     try:
         yield
     except Exception as error:
@@ -134,9 +137,8 @@ def _counting(handles: Sequence[object]) -> Iterator[None]:
 
 
 @contextmanager
-def _following() -> Iterator[None]:
-    """Of calls that store jobs together, those after the first: if one of them could not be sent,
-    it is still not so that nothing was stored."""
+def _maybe_stored() -> Iterator[None]:
+    """Clear `unsent` on errors of the calls after the first: some jobs may already be stored."""
     try:
         yield
     except EngineUnavailable as error:
@@ -147,9 +149,9 @@ def _following() -> Iterator[None]:
 # -------------------------------------------------------------------------------- with the engine
 
 
-def _pursue(app: Windlass, jobs: list[NewJob], placed: Sequence[Placed]) -> Sequence[Placed]:
-    """The last word on jobs that were put: those whose queue is full are tried again as long as the
-    settings say."""
+def _retry_refused(app: Windlass, jobs: list[NewJob], placed: Sequence[Placed]) -> Sequence[Placed]:
+    """Retry the jobs whose queue is full, for as long as the settings allow; return the final
+    answers."""
     if app.packing.older_digests:
         placed = [_settle(app, *pair) for pair in zip(jobs, placed, strict=True)]
     if all(one.code is not PutCode.FULL for one in placed):
@@ -177,7 +179,7 @@ async def _aput(app: Windlass, jobs: list[NewJob]) -> Placed:
 async def _aput_many(app: Windlass, jobs: list[NewJob]) -> Sequence[Placed]:
     batcher, size = app.batcher, sum(len(job.payload) for job in jobs)
     answers = zip(jobs, await batcher.call(_put_chunks, jobs, size), strict=True)
-    with _following():
+    with _maybe_stored():
         attempts = Attempts(app.engine, jobs, [await _asettle(app, *pair) for pair in answers])
         for pause_s in attempts.pauses(app.settings):
             await _sleep(pause_s)
@@ -186,8 +188,8 @@ async def _aput_many(app: Windlass, jobs: list[NewJob]) -> Sequence[Placed]:
 
 
 def _under_older_keys(app: Windlass, job: NewJob, placed: Placed) -> Iterator[NewJob]:
-    """A job that is in conflict, with the digests that secrets before this one made: the call that
-    it is compared with may be the same."""
+    """A conflicting job with the digests of older secrets: the stored call may be the same one,
+    with a digest by an older secret."""
     packing = app.packing
     if placed.code is PutCode.CONFLICT and packing.older_digests:
         call = bytes(packing.unpack_call(job.payload, job.task).call)
@@ -219,13 +221,13 @@ def _put_all(engine: Engine, jobs: Sequence[NewJob]) -> Sequence[Placed]:
 def _put_chunks(engine: Engine, chunks: Sequence[Sequence[NewJob]]) -> Sequence[Sequence[Placed]]:
     first, *others = chunks
     placed = [engine.put(first)]
-    with _following():
+    with _maybe_stored():
         placed += [engine.put(chunk) for chunk in others]
     return placed
 
 
 async def _sleep(seconds: float) -> None:
-    from asyncio import sleep  # slow to import, and here it is there already
+    from asyncio import sleep  # slow to import, and the caller has imported it already
 
     await sleep(seconds)
 
@@ -245,10 +247,10 @@ def _to_handle(app: Windlass, job: NewJob, placed: Placed) -> Job[Any]:
     return Job(app, placed.id, job.task, created=placed.code is PutCode.CREATED)
 
 
-def _became_of(job: NewJob, error: EngineUnavailable) -> str:
+def _delivery_note(job: NewJob, error: EngineUnavailable) -> str:
     if error.unsent:
-        return f"Job {job.id} was not stored, and the call may be repeated."
+        return f"Job {job.id} was not stored. The call can be repeated."
     return (
-        f"Whether job {job.id} was stored is not known. To repeat the call without running it "
+        f"Job {job.id} may or may not have been stored. To repeat the call without running it "
         "twice, enqueue it with using(idempotency_key=...)."
     )

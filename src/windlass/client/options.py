@@ -1,9 +1,9 @@
-"""The options of a task and of a call: what may be chosen where, checked at once.
+"""The options of a task and of a call, checked when they are given.
 
-1. `TaskOptions` and `CallOptions` name what `@app.task(...)` and `using(...)` take.
-2. `Choices` is what was chosen, in the units of the engine.
-3. `read_task_options` and `read_call_options` make one of the other. Nothing is accepted and
-   ignored: an option in the wrong place is told the right one, an unknown one the nearest match.
+1. `TaskOptions` and `CallOptions` list the options of `@app.task(...)` and `using(...)`.
+2. `Choices` holds the given options in the units of the engine.
+3. `read_task_options` and `read_call_options` make `Choices`. No option is silently ignored: the
+   error for a misplaced option names the right place, for an unknown one the nearest match.
 """
 
 from __future__ import annotations
@@ -37,8 +37,8 @@ MAX_KEY_LENGTH: Final = 256
 
 
 class TaskOptions(TypedDict, total=False):
-    """What `@app.task(...)` takes beside `name`, `aliases`, `takes_context`, `run_in`, `schedule`
-    and `unique`."""
+    """The options of `@app.task(...)` in addition to `name`, `aliases`, `takes_context`, `run_in`,
+    `schedule` and `unique`."""
 
     queue: str
     requires: str | Sequence[str]
@@ -58,7 +58,7 @@ class CallOptions(TaskOptions, total=False):
 
 
 class Moment(msgspec.Struct, frozen=True):
-    """An instant, or a distance that the engine resolves by its own clock: one of the two."""
+    """Either an instant, or a delay that the engine adds to its own clock."""
 
     at_ms: int | None = None
     in_ms: int | None = None
@@ -70,7 +70,7 @@ class Moment(msgspec.Struct, frozen=True):
 
 
 class Choices(msgspec.Struct, frozen=True, kw_only=True):
-    """What was chosen; None where nothing was."""
+    """The given options; None for an option that was not given."""
 
     queue: str | None = None
     requires: tuple[str, ...] | None = None
@@ -84,7 +84,7 @@ class Choices(msgspec.Struct, frozen=True, kw_only=True):
     idempotency_key: str | None = None
 
     def over(self, others: Choices) -> Choices:
-        """These choices, and the others where these have none; headers are put together.
+        """Merge two sets of options: these override the others; headers are joined.
 
         Raises `ValueError` for a job that would expire before it may start."""
         chosen = {name: value for name, value in self._items() if value is not None}
@@ -109,7 +109,8 @@ NO_CHOICES: Final = Choices()
 
 
 def _is_over_before(run_after: Moment, expires: Moment) -> bool:
-    """An instant and a distance cannot be compared here: the clock is the engine's."""
+    """Whether `expires` is before `run_after`. An instant and a delay cannot be compared: only the
+    engine knows its clock."""
     if run_after.in_ms is not None and expires.in_ms is not None:
         return expires.in_ms <= run_after.in_ms
     if run_after.at_ms is not None and expires.at_ms is not None:
@@ -118,15 +119,15 @@ def _is_over_before(run_after: Moment, expires: Moment) -> bool:
 
 
 def read_task_options(options: Mapping[str, Any]) -> Choices:
-    """The choices in what `@app.task(...)` was given, beside what tasks alone are given."""
+    """Read the options of `@app.task(...)`, except those that only a task takes."""
     return _read(options, _FOR_BOTH, "@app.task(...)", [*_FOR_BOTH, *_TASK_ONLY])
 
 
 def read_call_options(options: Mapping[str, Any]) -> Choices:
-    """The choices in what `using(...)` was given."""
+    """Read the options of `using(...)`."""
     choices = _read(options, _FOR_CALLS, "using(...)", _FOR_CALLS)
     if choices.retry is not None:
-        choices.retry.to_data()  # a policy that cannot travel with a job is refused here
+        choices.retry.to_data()  # raises if the policy cannot be stored with a job
     return choices
 
 
@@ -151,7 +152,7 @@ def _misplaced(name: str, place: str, known: Iterable[str]) -> TypeError:
         return TypeError(f"{place} takes no option {name}: write {foreign_words.OPTIONS[name]}.")
     return TypeError(
         f"{place} takes no option {name}.{nearest(name, known)} It takes "
-        f"{', '.join(known)}. What the function takes is passed to enqueue(...)."
+        f"{', '.join(known)}. Arguments of the function go to enqueue(...)."
     )
 
 
@@ -202,8 +203,8 @@ def _read_moment(name: str, value: Any) -> Moment:
         at_ms = instant_ms(value, name=name)
         if at_ms > LATEST_MS:
             raise ValueError(
-                f"{name} must lie before the year {LATEST_YEAR}, found {value.isoformat()}: leave "
-                "it out if there is no such bound"
+                f"{name} must be before the year {LATEST_YEAR}, found {value.isoformat()}: leave "
+                "it out for no limit"
             )
         return Moment(at_ms=at_ms)
     return Moment(in_ms=to_ms(value, name=name))
@@ -224,7 +225,7 @@ def _read_headers(_name: str, value: object) -> dict[str, str]:
 
 
 def _wrong(name: str, expected: str, found: object) -> TypeError | ValueError:
-    """A `ValueError` for text and numbers, which may have been the right kind of thing."""
+    """A `ValueError` for text and numbers, a `TypeError` for other types."""
     kind = ValueError if isinstance(found, str | int) else TypeError
     return kind(f"{name} must be {expected}, found {found!r}")
 

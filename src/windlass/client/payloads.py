@@ -1,15 +1,15 @@
-"""How an app stores calls, results and the texts of failures, and reads them back.
+"""Pack and unpack calls, results and the texts of failures.
 
-1. The codec's bytes are sealed if the settings say so: signed for pickle, encrypted with `encrypt`.
-   What follows from a call that is encrypted is encrypted too, whatever the settings say. JSON that
-   nobody sealed is stored as it is, all else in a frame that says how to read it.
-2. What is read is opened first: the seal is checked before anything is decoded, against the name of
-   the task and, for results and failures, the id of the job.
-3. `digest` tells calls apart without giving away what they hold.
+1. Encoded bytes are sealed if the settings ask for it: signed for pickle, encrypted with `encrypt`.
+   Results and failures of an encrypted call are always encrypted. Plain JSON is stored unchanged,
+   everything else in a frame that names the codec and the seal.
+2. Reading checks the seal before it decodes anything, against the name of the task and, for results
+   and failures, the id of the job.
+3. `digest` distinguishes calls without revealing their arguments.
 4. `reveal` makes a record readable for people, as far as this app has the keys.
 
-An app reads what any codec wrote, whatever it writes by itself, but for pickle: that is read only
-by an app that chose it, and only signed.
+An app reads the bytes of any codec. The exception is pickle: only an app with `codec="pickle"`
+reads it, and only if it is signed.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from windlass.core.serialization.seals import Seal, describe_sealed
 from windlass.core.serialization.wire import to_plain_json
 from windlass.core.states import Event
 from windlass.engine.contract import Failure, JobRecord
-from windlass.errors import DecodeError, UnreadableHere
+from windlass.errors import DecodeError, MissingDecoder
 from windlass.settings import Settings
 
 if TYPE_CHECKING:
@@ -46,12 +46,12 @@ class Packing:
         self._ring = ring
         self._encrypts = encrypts
         self._seals = encrypts or codec == "pickle"
-        #: Whether the envelope of a call is JSON, and the call in it as the codec wrote it.
+        #: Whether calls are stored as plain JSON, without a frame or a seal.
         self.is_plain = codec == "json" and not encrypts
-        #: Tells one call from another: two share it only if they are the same.
+        #: The digest of a call: equal only for equal calls.
         self.digest: Callable[[bytes], str] = fingerprint
-        #: What else may have told them apart: before the secret was replaced, or encryption was
-        #: turned on or off.
+        #: The digests of former settings: before the secret was replaced, or encryption was turned
+        #: on or off.
         self.older_digests: tuple[Callable[[bytes], str], ...] = ()
         if ring is not None:
             keyed = tuple(key.digest for key in (ring.writing, *ring.reading))
@@ -66,17 +66,17 @@ class Packing:
     # ------------------------------------------------------------------------------------ calls
 
     def pack_call(self, envelope: Envelope, *, repeatable: bool = False) -> bytes:
-        """The envelope as it is stored. With `repeatable` the same one always gives the same."""
+        """The stored bytes of an envelope. With `repeatable` they are deterministic."""
         if not self._seals:
             return pack(envelope)
         return self._seal_call(envelope, self._seal_of(envelope.codec), repeatable=repeatable)
 
     def pack_changed_call(self, envelope: Envelope, old: bytes) -> bytes:
-        """The same for one that takes the place of the old payload of a job."""
+        """The stored bytes of an envelope that replaces the payload of a job."""
         return self._seal_call(envelope, self._seal_of(envelope.codec, old))
 
     def unpack_call(self, payload: bytes, task: str) -> Envelope:
-        """The envelope of a job of this task, with the call as its codec wrote it."""
+        """The envelope of a job of this task, with the call still encoded by its codec."""
         envelope = unpack(payload)
         if not envelope.seal and envelope.codec == "json":
             return envelope
@@ -92,7 +92,7 @@ class Packing:
     def pack_result(
         self, codec: str, result: bytes, task: str, job_id: str, payload: bytes = b""
     ) -> bytes:
-        """What came of the call that is stored as `payload`."""
+        """The stored bytes of the result of the call in `payload`."""
         if codec == "json" and self._ring is None:
             return result
         seal = self._seal_of(codec, payload)
@@ -109,16 +109,17 @@ class Packing:
     def pack_failure(
         self, text: FailureText, task: str, job_id: str, payload: bytes = b""
     ) -> bytes:
-        """Only the type of the error stays readable: messages and tracebacks hold values."""
+        """Seal a failure. Only the type of the error stays readable: messages and tracebacks can
+        contain values."""
         if not self._encrypts and not self._follows_encrypted(payload):
             return text.pack()
-        from base64 import b64encode  # only where failures are encrypted
+        from base64 import b64encode  # needed only for encrypted failures
 
         sealed = self._pack("failure", "json", Seal.ENCRYPTED, text.pack(), task, job_id)
         return FailureText(type=text.type, sealed=b64encode(sealed).decode()).pack()
 
     def reveal_failures(self, record: JobRecord) -> JobRecord:
-        """The record with its failures in plain text, as far as the keys are here."""
+        """Decrypt the failures of a record, as far as this app has the keys."""
         if not any(map(_is_sealed, record.failures)):
             return record
         revealed = tuple(
@@ -128,7 +129,7 @@ class Packing:
         return msgspec.structs.replace(record, failures=revealed)
 
     def open_failure(self, text: FailureText, task: str, job_id: str) -> FailureText:
-        """The text in plain; without the key, its type and why there is no more."""
+        """Decrypt a failure. Without the key, its type and the reason."""
         if not text.sealed:
             return text
         from base64 import b64decode
@@ -146,7 +147,8 @@ class Packing:
     # ------------------------------------------------------------------------------- for people
 
     def reveal(self, record: JobRecord) -> JobRecord:
-        """The record with call, result and failures as JSON; what cannot be read stays as it is."""
+        """Convert call, result and failures of a record to JSON; unreadable parts stay as they
+        are."""
         record = self.reveal_failures(record)
         failures = tuple(
             msgspec.structs.replace(one, error=self._readable(one.error, record.task))
@@ -158,11 +160,11 @@ class Packing:
         return msgspec.structs.replace(record, payload=payload, result=result, failures=failures)
 
     def call_text(self, payload: bytes, task: str) -> str:
-        """A stored call as JSON; of one that cannot be read, why not."""
+        """A stored call as JSON, or the reason why it cannot be read."""
         try:
             envelope = self.unpack_call(payload, task)
             return _as_json(envelope.codec, bytes(envelope.call)).decode()
-        except UnreadableHere as error:
+        except MissingDecoder as error:
             return f"({error})"
         except DecodeError as error:
             return f"(undecodable: {error})"
@@ -197,7 +199,8 @@ class Packing:
         return Seal.SIGNED if codec == "pickle" else Seal.NONE
 
     def _follows_encrypted(self, payload: bytes) -> bool:
-        """Whether a stored call is encrypted. Without a secret nothing of it can have been read."""
+        """Whether a stored call is encrypted. Always False without a secret: the call could not
+        have been read."""
         if self._ring is None or not is_framed(payload):
             return False
         try:
@@ -232,23 +235,23 @@ class Packing:
 
     def _open(self, seal: str, key: str, sealed: bytes, bound: bytes) -> bytes:
         if self._ring is None:
-            raise UnreadableHere(
-                f"{describe_sealed(seal, key)}, and this app has no secret: give it that one with "
+            raise MissingDecoder(
+                f"{describe_sealed(seal, key)}, and this app has no secret: give the secret with "
                 "Windlass(secret=...) or WINDLASS_SECRET"
             )
         return self._ring.open(seal, key, sealed, bound)
 
     def _require_codec(self, codec: str, seal: str) -> None:
-        """Pickles are for those who chose them, and never unsigned."""
+        """Refuse a pickle unless this app has `codec="pickle"` and the pickle is signed."""
         if codec != "pickle":
             return
         if self._codec != "pickle":
-            raise UnreadableHere(
+            raise MissingDecoder(
                 'a pickle, which only an app with codec="pickle" reads, and this one has '
-                f'codec="{self._codec}": let an app with that codec run it'
+                f'codec="{self._codec}": run the job in an app with codec="pickle"'
             )
         if not seal:
-            raise DecodeError("a pickle that is not signed, which is never read")
+            raise DecodeError("an unsigned pickle, which is never read")
 
     def _require_ring(self) -> Keyring:
         assert self._ring is not None, "settings that seal have a secret"
@@ -256,16 +259,16 @@ class Packing:
 
 
 def _is_sealed(failure: Failure) -> bool:
-    """An entry of a changed call holds that call, and no failure."""
+    """Whether the failure is sealed. An entry of a changed call holds a call, not a failure."""
     return b'"sealed":"' in failure.error and failure.event != Event.REVIVE
 
 
-#: What stores JSON as it is.
+#: Stores JSON unchanged.
 PLAIN: Final = Packing()
 
 
 def describe_unreadable(payload: bytes) -> str:
-    """Why a stored call cannot be shown, or "" for one that can be."""
+    """Why a stored call cannot be shown, or "" if it can be."""
     envelope = unpack(payload)
     return _describe(envelope.codec, envelope.seal, envelope.key)
 
@@ -282,16 +285,16 @@ def _describe(codec: str, seal: str, key: str) -> str:
 
 
 def _as_json(codec: str, body: bytes) -> bytes:
-    """For people; a pickle is not opened for that."""
+    """Convert to JSON for display. A pickle is never loaded for display."""
     if codec == "json":
         decode_plain(body, codec)
         return body
     if codec == "msgpack":
         decode_plain(body, codec)
         return to_plain_json(body)
-    raise UnreadableHere(f"written by the codec {codec}")
+    raise MissingDecoder(f"written by the codec {codec}")
 
 
 def _bound(kind: str, line: bytes, *owner: Any) -> bytes:
-    """What sealed bytes belong to. None of the parts holds a zero."""
+    """The associated data of a seal: the owner of the bytes. No part contains a zero byte."""
     return b"\0".join([b"windlass", kind.encode(), *(part.encode() for part in owner), line])

@@ -1,8 +1,9 @@
-"""What an enqueue does about a full queue.
+"""Retry an enqueue at a full queue.
 
-1. A job that no key binds to a partition is tried in others, whose part of the bound may not be
-   used up.
-2. Then nothing, or it is tried again until its time is over: as the settings say.
+1. A job that no key binds to a partition is tried in other partitions: their share of the bound
+   may have room.
+2. With `when_full="block"` the job is then retried until `enqueue_timeout`; otherwise it is
+   refused.
 """
 
 from __future__ import annotations
@@ -20,39 +21,39 @@ from windlass.settings import Settings
 if TYPE_CHECKING:
     from windlass.engine.contract import Engine
 
-#: At most so many other partitions are tried at once: producers that are refused must not become
-#: the load of a server with hundreds of them.
+#: At most this many other partitions are tried at once: refused producers must not overload a
+#: server with hundreds of partitions.
 MOST_PARTITIONS: Final = 7
-#: The first pause before another try, how it grows, and the longest one, in seconds.
+#: Back-off between tries: first pause, growth, longest pause, in seconds.
 FIRST_S: Final = 0.02
 GROWTH: Final = 1.5
 LONGEST_S: Final = 0.25
 
 
 class Attempts:
-    """The verdicts on some jobs, of which those that found no room are put again."""
+    """The answers to some jobs; the jobs that found no room are put again."""
 
     def __init__(self, engine: Engine, jobs: list[NewJob], placed: Sequence[Placed]) -> None:
         self._engine = engine
-        self._jobs = jobs  # those that are moved are replaced in it: the caller names them by id
+        self._jobs = jobs  # changed in place: a job in another partition has another id
         self.placed = list(placed)
 
     def pauses(self, settings: Settings) -> Iterator[float]:
-        """How long to wait before each further try, in seconds, while there is one to make."""
+        """The pause before each further try, in seconds, while there is one to make."""
         for pause_s in chain(self._partition_by_partition(), _in_time(settings)):
             if not self._refused():
                 return
             yield pause_s
 
     def refused(self) -> list[NewJob]:
-        """The jobs to be put again, each in the partition after that which had no room."""
+        """The jobs to put again, each moved to the partition after the full one."""
         for at in self._refused():
             if _is_unbound(job := self._jobs[at]):
                 self._jobs[at] = replace(job, id=next(iter(self._engine.elsewhere(job.id)), job.id))
         return [self._jobs[at] for at in self._refused()]
 
     def note(self, placed: Sequence[Placed]) -> None:
-        """The verdicts on those that were refused before."""
+        """Record the answers to the jobs that were put again."""
         for at, one in zip(self._refused(), placed, strict=True):
             self.placed[at] = one
 
@@ -66,7 +67,7 @@ class Attempts:
 
 
 def _in_time(settings: Settings) -> Iterator[float]:
-    """None when a full queue is an answer."""
+    """The pauses until `enqueue_timeout`; none with `when_full="reject"`."""
     if settings.when_full == "reject":
         return
     end, pause = time.monotonic() + settings.enqueue_timeout_ms / 1000, FIRST_S

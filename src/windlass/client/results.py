@@ -1,8 +1,8 @@
-"""The callers of one app that wait for jobs to end.
+"""Wake-ups for callers that wait for results.
 
-`Job.result` and its twin for coroutines enter a `ThreadWaiter` or a `LoopWaiter` here, look at the
-job through `watch`, and wait to be woken. The engine calls `notify` with the id of a job that may
-have ended, which wakes all callers that wait for it: they look again.
+`Job.result` and `Job.aresult` enter a `ThreadWaiter` or a `LoopWaiter`, poll the job through
+`watch`, and wait. The engine calls `notify` with the id of a job that may have ended, which wakes
+all callers that wait for it: they poll again.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ from windlass.engine import fork_safety
 if TYPE_CHECKING:
     from windlass.engine.contract import Engine, JobEnd
 
-#: A thread that waits runs a step of Python at least this often, in seconds: an interruption of the
-#: task that waits arrives between two steps.
+#: A waiting thread runs Python bytecode at least this often, in seconds: an interruption of the
+#: task arrives only between two bytecodes.
 STEP_S: Final = 0.1
 
 
 class ResultWaiters:
-    """Safe to use from many threads and loops. A forked child begins without waiters."""
+    """The waiting callers by job id. Safe for threads and event loops; empty in a forked child."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -32,11 +32,11 @@ class ResultWaiters:
         fork_safety.watch(self)
 
     def watch(self, engine: Engine, ids: Sequence[str]) -> Sequence[JobEnd | None]:
-        """Look at jobs, and hear of their ends from then on."""
+        """Read the state of jobs, and subscribe to their ends."""
         return engine.watch(ids, self.notify)
 
     def notify(self, job_id: str) -> None:
-        """A job may have ended."""
+        """Wake the callers of a job that may have ended."""
         if job_id in self._wakers:
             with self._lock:
                 wakers = list(self._wakers.get(job_id, ()))
@@ -62,7 +62,7 @@ class ResultWaiters:
                 self._wakers.pop(job_id, None)
 
     def before_fork(self) -> None:
-        """Nothing: what is under way is the parent's."""
+        """Do nothing: calls in flight belong to the parent."""
 
     def after_fork_in_parent(self) -> None:
         """Nothing has changed."""
@@ -88,11 +88,11 @@ class ThreadWaiter:
         self._waiters.remove(self._job_id, self._woken.set)
 
     def listen(self) -> None:
-        """From now on be woken: called before a look, so that no end falls in between."""
+        """Start to receive wake-ups: call it before a poll, or an end in between is missed."""
         self._woken.clear()
 
     def wait(self, seconds: float) -> None:
-        """Until woken, or for so long."""
+        """Wait for a wake-up, at most this long."""
         end = time.monotonic() + seconds
         while (left := end - time.monotonic()) > 0 and not self._woken.wait(min(left, STEP_S)):
             continue
@@ -102,7 +102,7 @@ class LoopWaiter:
     """A context manager: one coroutine that waits for one job."""
 
     def __init__(self, waiters: ResultWaiters, job_id: str) -> None:
-        import asyncio  # slow to import, and here already loaded by the coroutine that waits
+        import asyncio  # slow to import, and the caller has imported it already
 
         self._waiters = waiters
         self._job_id = job_id
@@ -117,15 +117,15 @@ class LoopWaiter:
         self._waiters.remove(self._job_id, self._wake)
 
     def _wake(self) -> None:
-        with suppress(RuntimeError):  # a loop that is closed has no coroutine left
+        with suppress(RuntimeError):  # a closed loop has no coroutine left
             self._loop.call_soon_threadsafe(self._woken.set)
 
     def listen(self) -> None:
-        """From now on be woken: called before a look, so that no end falls in between."""
+        """Start to receive wake-ups: call it before a poll, or an end in between is missed."""
         self._woken.clear()
 
     async def wait(self, seconds: float) -> None:
-        """Until woken, or for so long."""
+        """Wait for a wake-up, at most this long."""
         import asyncio  # as above
 
         with suppress(TimeoutError):

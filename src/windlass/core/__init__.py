@@ -1,5 +1,5 @@
 """The pure core: no input or output, no clock, no threads.
 
-What is decided here is decided the same way in every engine and every worker: states and what may
-happen to a job, how calls and results are stored, ids, durations.
+Rules that all engines and workers share: the states of a job, the stored form of calls and
+results, ids, durations.
 """

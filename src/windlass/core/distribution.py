@@ -1,4 +1,4 @@
-"""The distribution: what `pip install` is told. It is not named like the import package, because an
+"""The name of the distribution for `pip install`. It differs from the import package, because an
 unrelated project on the package index has that name."""
 
 from __future__ import annotations

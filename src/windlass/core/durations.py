@@ -1,10 +1,10 @@
-"""Durations and instants as users write them, in whole milliseconds as windlass keeps them.
+"""Parse durations and instants into whole milliseconds.
 
 1. `to_ms` reads a duration: a number of seconds, text such as "1h30m", or a timedelta.
-2. `instant_ms` reads a point in time, which must know its time zone.
+2. `instant_ms` reads a point in time, which must have a time zone.
 3. `describe_ms` writes a duration so that `to_ms` reads the same one.
 
-A fraction of a millisecond is rounded up: nothing is due before the moment that was asked for.
+A fraction of a millisecond is rounded up: nothing is due before the requested instant.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _EXPECTED: Final = 'seconds as a number, text such as "90s", "10m" or "1h30m", o
 
 
 def to_ms(value: Duration, *, name: str) -> int:
-    """The duration in milliseconds; `name` is the option that an error message speaks of."""
+    """The duration in milliseconds; `name` is the option for error messages."""
     microseconds = _microseconds(value, name)
     if microseconds < 0:
         raise ValueError(f"{name} must not be negative, found {value!r}: give 0 or more")
@@ -84,7 +84,7 @@ def _seconds(value: float, name: str) -> int:
     if not math.isfinite(value):
         raise ValueError(f"{name} must be {_EXPECTED}, found {value!r}")
     try:
-        # A timedelta rounds to microseconds, which takes the noise out of sums such as 0.1 + 0.2.
+        # A timedelta rounds to microseconds, which removes float noise such as that of 0.1 + 0.2.
         return timedelta(seconds=value) // _MICROSECOND
     except OverflowError:
         raise _out_of_range(value, name) from None

@@ -1,12 +1,11 @@
-"""An exception as text, as it is stored with a job.
+"""An exception as text, as stored with a job.
 
-Exceptions cross processes only as data: the type, the message and the traceback are turned into
-text where the exception was caught, cut to a bounded size, and never rebuilt. Whatever a task
-raises, making and reading that text does not fail: code of its class that runs here (`__str__`, a
-property, a metaclass) may raise anything, even what is no `Exception`.
+Exceptions cross processes only as data. Type, message and traceback become text where the exception
+was caught, are cut to a bounded size, and are never rebuilt. Making and reading that text never
+fails: code of the exception class (`__str__`, a property, a metaclass) may raise anything, even a
+`BaseException`.
 
-`traceback` is imported where it is used: whoever runs jobs has it loaded, and who only reads what
-became of them needs no such thing.
+`traceback` is imported on use: workers have it loaded, and readers do not need it.
 """
 
 from __future__ import annotations
@@ -17,17 +16,17 @@ import msgspec
 
 from windlass.core.fingerprint import fingerprint, place_of
 
-#: The most that is kept of each part, in bytes.
+#: The size limit of each part, in bytes.
 MAX_TYPE: Final = 256
 MAX_PLACE: Final = 512
 MAX_MESSAGE: Final = 8 * 1024
 MAX_TRACEBACK: Final = 32 * 1024
-#: The message of one that nobody has decrypted yet.
+#: The message of an encrypted failure.
 ENCRYPTED: Final = "(encrypted)"
-#: The type of an exception that does not even tell its name.
+#: The type of an exception whose name cannot be read.
 UNKNOWN: Final = "BaseException"
 
-# Past the code of a class that does not let itself be looked at.
+# Bypasses the code of an exception class that raises on attribute access.
 _TRACEBACK: Final = vars(BaseException)["__traceback__"].__get__
 _CAUSE: Final = vars(BaseException)["__cause__"].__get__
 _CONTEXT: Final = vars(BaseException)["__context__"].__get__
@@ -35,30 +34,30 @@ _EXCEPTIONS: Final = vars(BaseExceptionGroup)["exceptions"].__get__
 
 
 class FailureText(msgspec.Struct, frozen=True):
-    """What is known of an exception: `type` is its full name, or "" for a cause found outside."""
+    """An exception as text: `type` is its full name, or "" for a cause outside of Python."""
 
     type: str = ""
     message: str = ""
     traceback: str = ""
-    #: Message and traceback, encrypted, in base64; "" where the key for them is not here.
+    #: Message and traceback, encrypted, in base64; "" if this app does not have the key.
     sealed: str | msgspec.UnsetType = msgspec.UNSET
-    place: str = ""  # the innermost function of neither Python nor windlass that it came through
+    place: str = ""  # the innermost function of the traceback outside of Python and windlass
 
     @property
     def name(self) -> str:
-        """The type; of our own as they are imported, not where they are written."""
+        """The type; for errors of windlass the public import path."""
         return self.type.rpartition(".")[2] if self.type.startswith("windlass.") else self.type
 
     @property
     def fingerprint(self) -> str:
-        """The same for failures that are alike: see `core.fingerprint`. "" where it was not
-        decrypted: then nobody knows."""
+        """Equal for similar failures: see `core.fingerprint`. "" if the failure is not
+        decrypted."""
         is_read = self.sealed is msgspec.UNSET
         return fingerprint(self.type, self.place, self.message) if is_read else ""
 
     @classmethod
     def of(cls, error: BaseException) -> FailureText:
-        """The text of `error`. The frames it came through are cleared, so that it keeps nothing of
+        """The text of `error`. Clears the frames of its traceback, so that it keeps no objects of
         the job alive."""
         try:
             text = cls(
@@ -68,7 +67,7 @@ class FailureText(msgspec.Struct, frozen=True):
                 place=_cut(place_of(_TRACEBACK(error)), MAX_PLACE),
             )
         except BaseException:  # noqa: BLE001  # a class that makes nothing of itself known
-            text = cls(type=UNKNOWN, message="<no text: the exception cannot be looked at>")
+            text = cls(type=UNKNOWN, message="<no text: the exception cannot be inspected>")
         clear_frames(error)
         return text
 
@@ -77,7 +76,7 @@ class FailureText(msgspec.Struct, frozen=True):
 
     @classmethod
     def unpack(cls, data: bytes) -> FailureText:
-        """Stored bytes as text again; bytes that are none of ours are shown as they are."""
+        """Read stored bytes; foreign bytes become the message."""
         try:
             text = msgspec.json.decode(data, type=cls)
             return msgspec.structs.replace(text, message=ENCRYPTED) if text.sealed else text
@@ -107,8 +106,8 @@ def _traceback_of(error: BaseException) -> str:
 
 
 def clear_frames(error: BaseException) -> None:
-    """Drop the local variables of all frames that `error`, and what led to it, came through: one of
-    them may hold the error, and so everything, until the collector of cycles comes by."""
+    """Drop the local variables of all frames of `error` and its causes. A frame that holds the
+    error is a cycle, and keeps all its objects alive until the garbage collector runs."""
     import traceback
 
     seen: set[int] = set()
@@ -125,7 +124,7 @@ def clear_frames(error: BaseException) -> None:
 
 
 def _cut(text: str, limit: int) -> str:
-    """At most `limit` bytes of valid UTF-8: the beginning and the end, where the news is."""
+    """At most `limit` bytes of valid UTF-8: the beginning and the end of the text."""
     data = text.encode("utf-8", "backslashreplace")
     if len(data) <= limit:
         return data.decode()

@@ -1,11 +1,10 @@
-"""Which failures are alike: the type of the error, the place in the code, and what the message says
-apart from values.
+"""Group similar failures: by the type of the error, the place in the code, and the message without
+its values.
 
-1. `place_of` finds the innermost function on the way of an error that belongs neither to Python
-   nor to windlass. It is a name and not a line: it stays when the lines above it change.
-2. `without_values` takes out of a message what differs from job to job: numbers, quoted text,
-   identifiers.
-3. `fingerprint` is a short text made of all three. The arguments of the job are no part of it.
+1. `place_of` finds the innermost function of a traceback outside of Python and windlass. It is a
+   name and not a line number, so it survives changes above it.
+2. `without_values` replaces values in a message: numbers, quoted text, identifiers.
+3. `fingerprint` is a short digest of all three. The arguments of the job are not part of it.
 """
 
 from __future__ import annotations
@@ -15,13 +14,13 @@ import sys
 from types import TracebackType
 from typing import Final
 
-#: So much of a message counts, in characters.
+#: The part of a message that counts, in characters.
 MAX_MESSAGE: Final = 500
-#: The size of a fingerprint, in bytes; it is shown with two digits for each.
+#: The size of a fingerprint in bytes; shown as hexadecimal digits.
 SIZE: Final = 6
 
 _NOT_OURS: Final = sys.stdlib_module_names | {"windlass"}
-#: What is replaced by which word, in this order. Compiled, and kept by `re`, at the first use.
+#: Patterns and their replacements, in this order. `re` compiles and caches them at the first use.
 _VALUES: Final = (
     (r"[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}", "<id>"),
     (r"(?<!\w)'[^'\n]*'(?!\w)|(?<!\w)\"[^\"\n]*\"(?!\w)", "<text>"),
@@ -32,7 +31,7 @@ _VALUES: Final = (
 
 
 def place_of(traceback: TracebackType | None) -> str:
-    """`module.function` of the innermost frame that is neither Python's nor ours, or nothing."""
+    """`module.function` of the innermost frame outside of Python and windlass, or ""."""
     place = ""
     while traceback is not None:
         frame = traceback.tb_frame
@@ -44,7 +43,7 @@ def place_of(traceback: TracebackType | None) -> str:
 
 
 def without_values(message: str) -> str:
-    """The beginning of a message, with a word in the place of each value."""
+    """The beginning of a message, with a placeholder for each value."""
     text = message[:MAX_MESSAGE]
     for values, word in _VALUES:
         text = re.sub(values, word, text)
@@ -52,8 +51,8 @@ def without_values(message: str) -> str:
 
 
 def fingerprint(kind: str, place: str, message: str) -> str:
-    """The same for failures that are alike, on every machine and in every process."""
-    from hashlib import blake2s  # needed only by whoever looks at failures
+    """Equal for similar failures, on every machine and in every process."""
+    from hashlib import blake2s  # slow to import, and needed only to show failures
 
     parts = "\0".join((kind, place, without_values(message)))
     return blake2s(parts.encode("utf-8", "replace"), digest_size=SIZE).hexdigest()

@@ -1,7 +1,7 @@
-"""Words of other task queues, and what is written here instead.
+"""Names from other task queues, and their equivalents in windlass.
 
-Whoever comes from another library writes `task.delay(...)` or `countdown=5` first. A message that
-names our word is worth more than one that says only what is not there.
+Users of other libraries first write `task.delay(...)` or `countdown=5`. An error that names the
+equivalent helps more than one that says only that the name is missing.
 """
 
 from __future__ import annotations
@@ -68,8 +68,8 @@ OPTIONS: Final[Mapping[str, str]] = {
     "retry_kwargs": _RETRY,
     "autoretry_for": "@app.task(retry=Retry(retry_on=...))",
     "default_retry_delay": _RETRY,
-    "acks_late": "nothing: a job is acknowledged when it has ended, always",
-    "reject_on_worker_lost": "nothing: a job whose worker is lost is run again, always",
+    "acks_late": "nothing: a job is always acknowledged when it has ended",
+    "reject_on_worker_lost": "nothing: a job whose worker is lost always runs again",
 }
 
 _RESULT: Final = "job.result(timeout=...), in coroutines await job.aresult(timeout=...)"
@@ -172,15 +172,15 @@ OF_SETTINGS: Final[Mapping[str, str]] = {
     "visibility_timeout": "nothing: a job may run for as long as it needs",
 }
 
-#: What Python says of something raised that is no exception.
+#: Python's message for `raise` of something that is not an exception.
 _NO_EXCEPTION: Final = "exceptions must derive from BaseException"
 
 
 def missing_attribute(
     owner: object, name: str, kind: str = "A task", words: Mapping[str, str] = ATTRIBUTES
 ) -> AttributeError:
-    """What to raise for an attribute that an object of ours does not have."""
-    if name.startswith("_"):  # asked for by Python itself, often, and in vain
+    """The error for a missing attribute of an object of windlass."""
+    if name.startswith("_"):  # Python itself probes these names often
         return AttributeError(name, name=name, obj=owner)
     if name in words:
         said = f"{kind} has no {name}: write {words[name]}."
@@ -190,10 +190,10 @@ def missing_attribute(
     return AttributeError(said, name=name, obj=owner)
 
 
-def in_our_words(
+def refuse_foreign_arguments(
     kind: str, words: Mapping[str, str]
 ) -> Callable[[Callable[P, None]], Callable[P, None]]:
-    """For an `__init__`: refuses arguments that have another name here."""
+    """Decorator of an `__init__`: refuses arguments that have another name in windlass."""
 
     def explain(function: Callable[P, None]) -> Callable[P, None]:
         @wraps(function)
@@ -209,27 +209,29 @@ def in_our_words(
 
 
 def instead_of_number(found: object) -> str:
-    """What to write where a number stands for a policy."""
+    """The `Retry` that replaces a number given as a policy."""
     if isinstance(found, bool) or not isinstance(found, int):
         return ""
     return f", such as Retry(max_attempts={found})"
 
 
 def unexpected_keyword(name: str, known: Iterable[str], options: Iterable[str]) -> str:
-    """What to do about a keyword that the function does not take, behind a message about it."""
+    """The hint after a message about a keyword that the function does not take."""
     near = _nearest(name, known)
     if near:
         return f".{near}"
     if name in OPTIONS:
-        return f". An option is no argument: write {OPTIONS[name]}."
-    return f". An option is no argument: write task.using({name}=...)." if name in options else ""
+        return f". An option is not an argument: write {OPTIONS[name]}."
+    return (
+        f". An option is not an argument: write task.using({name}=...)." if name in options else ""
+    )
 
 
 def explain_raise(error: BaseException) -> None:
-    """Add what to write to the error that Python makes of `raise Retry(...)`."""
+    """Add a hint to the error that Python makes of `raise Retry(...)`."""
     if type(error) is TypeError and error.args == (_NO_EXCEPTION,):
         error.add_note(
-            "Something was raised that is no exception. Retry(...) is a policy, for "
+            "The task raised something that is not an exception. Retry(...) is a policy, for "
             "@app.task(retry=...): a task that wants another try raises RetryLater(60), and one "
             "that wants none raises Reject(...)."
         )

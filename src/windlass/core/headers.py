@@ -1,7 +1,7 @@
-"""Headers of a job: a small map of text that travels beside its arguments.
+"""Headers of a job: a small map of text, stored next to its arguments.
 
-For what belongs to a call and not to the function: the id of a request, a trace, who asked for it.
-They are stored as they are and read by everybody who can read the job.
+They hold metadata of a call: the id of a request, a trace, the user. They are stored in plain text:
+every reader of the job can read them.
 """
 
 from __future__ import annotations
@@ -10,18 +10,18 @@ import re
 from collections.abc import Mapping
 from typing import Final
 
-#: At most so many headers has a job,
+#: The largest number of headers of a job.
 MAX_HEADERS: Final = 32
-#: and together, names and values, at most so many bytes.
+#: The largest size of all names and values together, in bytes.
 MAX_HEADER_BYTES: Final = 8 * 1024
-#: Names that begin like this, in any case, are kept for windlass itself.
+#: Names with this prefix, in any case, are reserved for windlass.
 RESERVED: Final = "windlass"
 
 _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
 
 
 def read_headers(headers: object) -> dict[str, str]:
-    """The headers, if they can be stored; else a TypeError or a ValueError."""
+    """Check headers; raise a TypeError or a ValueError if they cannot be stored."""
     if not isinstance(headers, Mapping):
         raise TypeError(f"headers must be a dict of text to text, found {headers!r}")
     for name, value in headers.items():
@@ -33,10 +33,10 @@ def read_headers(headers: object) -> dict[str, str]:
 
 
 def check_bounds(headers: Mapping[str, str]) -> None:
-    """Also for several maps that were put together."""
+    """Check number and size of headers, also of several merged maps."""
     if len(headers) > MAX_HEADERS:
         raise ValueError(
-            f"headers: {len(headers)} were given, and a job can have {MAX_HEADERS}. Data belongs "
+            f"headers: found {len(headers)}, and a job can have {MAX_HEADERS}. Data belongs "
             "into the arguments."
         )
     size = sum(len(_encoded(text)) for pair in headers.items() for text in pair)
@@ -64,4 +64,4 @@ def _encoded(text: str) -> bytes:
     try:
         return text.encode()
     except UnicodeEncodeError:
-        raise ValueError(f"headers: expected text that UTF-8 can carry, found {text!r}") from None
+        raise ValueError(f"headers: expected text that UTF-8 can encode, found {text!r}") from None

@@ -1,15 +1,15 @@
-"""Names that nobody hands out centrally: job ids, nonces and session names.
+"""Job ids, nonces and session names, generated without a central service.
 
-A job id has 26 characters of lower-case Crockford base32, which sort as they were made:
+A job id has 26 characters of lower-case Crockford base32, and sorts by creation time:
 
     01jd3v7k2q 0a 9f2m4x8k1c7q3z
     time in ms | partition, 0 to 1023 | 70 random bits
 
-What follows from something else, as an occurrence follows from its schedule, has a digest of that
-in place of the random bits: whoever derives it, and however often, it is the same job.
+A derived id has a digest of its origin in place of the random bits, as an occurrence of a schedule
+has: every worker derives the same id.
 
-Any node finds a job's partition from its id alone. The time in it is only a hint of when the job
-was made: the order inside a queue is the engine's.
+The id alone gives the partition of a job. Its time is only a hint: the engine decides the order in
+a queue.
 """
 
 from __future__ import annotations
@@ -22,12 +22,13 @@ from windlass.core.digest import blake2b
 
 #: One more than the highest partition an id can carry.
 PARTITIONS: Final = 1024
-#: The longest id, in characters; ids that callers choose are held to it as well.
+#: The longest id, in characters, also for ids that callers choose.
 MAX_ID_LENGTH: Final = 64
 
 _DIGITS: Final = "0123456789abcdefghjkmnpqrstvwxyz"
 _PAIRS: Final = tuple(high + low for high in _DIGITS for low in _DIGITS)
-#: Five bits of every random byte become a digit; 256 is a multiple of 32, so all are as likely.
+#: Five bits of every random byte become a digit. 256 is a multiple of 32, so all are equally
+#: likely.
 _NOISE: Final = (_DIGITS * 8).encode("ascii")
 _VALUES: Final = {digit: value for value, digit in enumerate(_DIGITS)}
 _TIME_BITS: Final = 50
@@ -37,12 +38,12 @@ _UNSAFE_IN_HOST: Final = r"[^A-Za-z0-9-]+"
 
 
 def new_id(wall_ms: int, partition: int = 0) -> str:
-    """A fresh job id. The random part is read from the system each time, so a fork is harmless."""
+    """A new job id. The random part comes from the system each time, so a fork is safe."""
     if wall_ms >> _TIME_BITS or not 0 <= partition < PARTITIONS:
         raise _unfit(wall_ms, partition)
     pairs = _PAIRS
     noise = os.urandom(14).translate(_NOISE).decode("ascii")
-    # Written out pair by pair: this runs for every job that is enqueued.
+    # Unrolled for speed: this runs for every enqueued job.
     return (
         f"{pairs[wall_ms >> 40]}{pairs[wall_ms >> 30 & 1023]}{pairs[wall_ms >> 20 & 1023]}"
         f"{pairs[wall_ms >> 10 & 1023]}{pairs[wall_ms & 1023]}{pairs[partition]}{noise}"
@@ -50,15 +51,15 @@ def new_id(wall_ms: int, partition: int = 0) -> str:
 
 
 def derived_id(wall_ms: int, origin: str, partition: int = 0) -> str:
-    """The id of the job that follows from `origin` at `wall_ms`: always the same one."""
+    """The id of the job that is derived from `origin` at `wall_ms`: always the same one."""
     if wall_ms >> _TIME_BITS or not 0 <= partition < PARTITIONS:
         raise _unfit(wall_ms, partition)
     return f"{_digits(wall_ms, 10)}{_PAIRS[partition]}{derived_digits(wall_ms, origin)}"
 
 
 def derived_digits(wall_ms: int, origin: str) -> str:
-    """What stands in a derived id for the random part: 70 bits of a digest of all the rest, save
-    for the partition, which may be chosen later."""
+    """The digest part of a derived id: 70 bits over time and origin, without the partition, which
+    may be chosen later."""
     digest = blake2b(f"{wall_ms}:{origin}".encode(), digest_size=9).digest()
     return _digits(int.from_bytes(digest) >> 2, 14)
 
@@ -79,7 +80,7 @@ def created_ms_of(job_id: str) -> int:
 
 
 def check_id(text: str) -> str:
-    """The id itself if it may be stored and put into a URL; otherwise a ValueError."""
+    """Check that an id can be stored and put into a URL; otherwise raise a ValueError."""
     if not re.fullmatch(_ALLOWED, text):
         raise ValueError(
             f"an id must be 1 to {MAX_ID_LENGTH} characters out of letters, digits, '-', '_', '.' "
@@ -90,13 +91,13 @@ def check_id(text: str) -> str:
 
 
 def new_nonce(number: int) -> str:
-    """A token that nobody can guess: 8 hexadecimal characters of the number of the claim in its
-    session, so that later ones sort after earlier ones, and 32 of randomness (128 bits)."""
+    """An unguessable token: 8 hexadecimal characters with the number of the claim in its session,
+    so that nonces sort by time, and 32 random ones (128 bits)."""
     return f"{number:08x}{os.urandom(16).hex()}"
 
 
 def new_session(host: str, pid: int) -> str:
-    """The name of one start of one child: readable, and never the same twice."""
+    """The name of one start of one child: readable and unique."""
     return f"{session_prefix(host)}{pid}.{os.urandom(8).hex()}"
 
 

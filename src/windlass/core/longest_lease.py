@@ -1,15 +1,15 @@
-"""The longest lease of the workers that were heard of lately.
+"""The longest lease of the recently active workers.
 
-Workers of one place may have different leases, at least while a deployment changes the setting.
-After a silence of all each worker needs time to beat again, and the worker with the longest lease
-needs most of it.
+Workers of one engine may have different leases, at least while a deployment changes the setting.
+After an outage each worker needs time for its next heartbeat, and the worker with the longest lease
+needs the most.
 
-1. `LongestLease.heard` notes a caller. A caller with the longest lease renews the entry at most
-   once in half its lease, so that most calls write nothing.
+1. `LongestLease.heard` records a caller. A caller with the longest lease renews the entry at most
+   once in half its lease, so most calls write nothing.
 2. An entry that is not renewed ends after two leases. Then the longest of the other leases counts:
-   each worker beats three times in a lease, so all others were heard of meanwhile.
-3. `LongestLease.after_silence` does the same after a silence of all, in which no worker was heard:
-   that time does not count.
+   each worker sends three heartbeats per lease, so all others have called meanwhile.
+3. `LongestLease.after_silence` does the same after an outage in which no worker called: that time
+   does not count.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ from typing import NamedTuple
 
 
 class LongestLease(NamedTuple):
-    """What a partition remembers."""
+    """The entry of a partition."""
 
     lease_ms: int = 0
-    until_ms: int = 0  # the entry counts until then, if it is not renewed
+    until_ms: int = 0  # when the entry ends if it is not renewed
     next_ms: int = 0  # the longest other lease since the entry was renewed
 
     def heard(self, lease_ms: int, now_ms: int) -> LongestLease:
@@ -29,7 +29,7 @@ class LongestLease(NamedTuple):
         return self._at(now_ms)._with(lease_ms, now_ms)
 
     def after_silence(self, lease_ms: int, last_ms: int, now_ms: int) -> LongestLease:
-        """The same when no worker was heard since `last_ms`, or the clock went back."""
+        """The entry when no worker has called since `last_ms`, or the clock went back."""
         known = self._at(last_ms)
         lasting = LongestLease(known.lease_ms, now_ms + 2 * known.lease_ms, known.next_ms)
         return lasting._with(lease_ms, now_ms)

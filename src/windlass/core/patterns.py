@@ -1,7 +1,6 @@
-"""Names that are meant by a pattern, in which `*` stands for any text: `billing.*`.
+"""Patterns of names, with `*` for any text: `billing.*`.
 
-`check_pattern` says what is wrong with one. `match` is asked when tasks are declared, and not for
-every job.
+`match` runs when tasks are declared, not for every job.
 """
 
 from __future__ import annotations

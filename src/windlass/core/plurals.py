@@ -1,4 +1,4 @@
-"""How many of what, as people say it: "1 task", "2 tasks", "1,000 tasks"."""
+"""Numbers with their nouns: "1 task", "2 tasks", "1,000 tasks"."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Self
 
 
 class Count(int):
-    """A number that is shown with its noun; for log lines, whose fields stay numbers."""
+    """A number that formats with its noun, for log lines: the field stays a number."""
 
     _words: str
 
@@ -20,5 +20,5 @@ class Count(int):
 
 
 def count(number: int, noun: str, plural: str = "") -> str:
-    """`plural` is for a noun that takes more than an "s"."""
+    """The number with its noun; `plural` is for an irregular one."""
     return f"{number:,} {noun if number == 1 else plural or f'{noun}s'}"

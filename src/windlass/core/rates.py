@@ -1,8 +1,7 @@
-"""A rate as users write it, and steps that keep to it.
+"""Parse a rate, and pace steps by it.
 
-1. `per_second` reads a rate: "500/s", "30/m", "10/h", or a number a second.
-2. `Pace` says how many things make one step, and how long to wait before the next. It is told the
-   time and reads no clock.
+1. `per_second` reads a rate: "500/s", "30/m", "10/h", or a number per second.
+2. `Pace` gives the size of a step and the pause before the next one. The caller passes the time.
 """
 
 from __future__ import annotations
@@ -11,11 +10,11 @@ import math
 import re
 from typing import Final
 
-#: The most that is done in one step.
+#: The largest step.
 MAX_STEP: Final = 200
-#: So many steps are made in a second, if the rate is high enough.
+#: The steps per second, if the rate is high enough.
 STEPS_PER_S: Final = 20
-#: What was held up is made up for only so far, in seconds: a rate is there to spare somebody.
+#: The longest delay that is caught up, in seconds: a rate protects a server from bursts.
 MAX_DEBT_S: Final = 1.0
 
 _RATE: Final = re.compile(r"\s*([0-9]+(?:\.[0-9]+)?)\s*/\s*(s|m|h)\s*")
@@ -23,7 +22,7 @@ _SECONDS: Final = {"s": 1, "m": 60, "h": 3600}
 
 
 def per_second(rate: str | float, *, name: str) -> float:
-    """The rate as a number a second; `name` is the option that an error message speaks of."""
+    """The rate per second; `name` is the option for error messages."""
     number = 0.0
     if isinstance(rate, str):
         if match := _RATE.fullmatch(rate):
@@ -36,7 +35,7 @@ def per_second(rate: str | float, *, name: str) -> float:
 
 
 class Pace:
-    """Steps of `size` at a steady rate, or without pauses when there is none."""
+    """Steps of `size` at a steady rate; without a rate there are no pauses."""
 
     def __init__(self, per_s: float | None, now_s: float) -> None:
         self._per_s = per_s
@@ -44,7 +43,7 @@ class Pace:
         self.size = MAX_STEP if per_s is None else max(1, min(MAX_STEP, int(per_s / STEPS_PER_S)))
 
     def pause_s(self, done: int, now_s: float) -> float:
-        """How long to wait after a step in which so many were done."""
+        """The pause after a step that did this many."""
         if self._per_s is None:
             return 0.0
         self._due_s = max(self._due_s + done / self._per_s, now_s - MAX_DEBT_S)

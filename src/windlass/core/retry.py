@@ -1,11 +1,11 @@
-"""When a failed job is tried again, and when it is given up.
+"""Retry policies: when a failed job is retried, and when it is given up.
 
-1. `Retry` is the policy: how often, how far apart, and which errors are worth repeating. It is a
-   value: checked when it is made, never changed, equal to another that says the same.
-2. `Retry.decide` gives the verdict on one failed attempt: `RetryIn` or `GiveUp`.
-3. `Retry.to_data` and `Retry.from_data` carry a policy along with a job as plain data.
+1. `Retry` is the policy: attempts, delays, and the errors that are retried. It is an immutable
+   value, checked when it is made.
+2. `Retry.decide` returns the decision for one failed attempt: `RetryIn` or `GiveUp`.
+3. `Retry.to_data` and `Retry.from_data` store a policy with a job as plain data.
 
-Chance comes in as an argument, so that the same input gives the same verdict.
+The random generator is an argument, so the same input gives the same decision.
 """
 
 from __future__ import annotations
@@ -29,14 +29,14 @@ from windlass.core.value_type import Value
 if TYPE_CHECKING:
     from random import Random
 
-#: A share of the delay from 0 to 1, or a span of time as text with a unit or as a timedelta.
+#: A fraction of the delay from 0 to 1, or a duration as text with a unit or as a timedelta.
 Jitter = float | str | timedelta
 ErrorTypes = type[BaseException] | Sequence[type[BaseException]]
-#: Asked about an error that the types let through. `Any`, because after `retry_on` a predicate may
-#: rightly expect just those types.
+#: Called for an error that the types do not decide. `Any`, because after `retry_on` a predicate may
+#: expect just those types.
 Predicate = Callable[[Any], bool]
 
-#: Delays that grow faster than this have reached any cap at the second attempt.
+#: Delays that grow faster reach any cap at the second attempt.
 MAX_FACTOR: Final = 1_000
 
 _DEFAULT_ATTEMPTS: Final = 5
@@ -72,7 +72,7 @@ class Growing(msgspec.Struct, frozen=True):
         try:
             grown = self.base_ms * self.factor ** (attempt - 1)
         except OverflowError:
-            grown = math.inf if self.base_ms else 0  # nothing stays nothing, whatever the factor
+            grown = math.inf if self.base_ms else 0  # a base of 0 stays 0 with any factor
         return round(min(grown, self.cap_ms))
 
     def to_data(self) -> dict[str, object]:
@@ -93,24 +93,23 @@ class Listed(msgspec.Struct, frozen=True):
 
 @final
 class Retry(Value):
-    """How often a task is tried, how far apart, and for which errors.
+    """A retry policy: attempts, delays, and the errors that are retried.
 
-    `max_attempts` counts the first try too. After failure n the job waits
+    `max_attempts` includes the first try. After failure n the job waits
     `min(base * factor ** (n - 1), cap)`, or `delays[n - 1]` of an explicit list, which sets
     `max_attempts` by its length.
 
-    `jitter` keeps jobs that failed together from coming back together. A number from 0 to 1 is a
-    share: 0.25 spreads evenly from three to five quarters of the delay. Text or a timedelta adds
-    evenly from nothing up to that span. It is 0.25 by default, and 0 for an explicit list, which
-    means what it says.
+    `jitter` spreads jobs that failed together. A number from 0 to 1 is a fraction: 0.25 spreads
+    evenly from three to five quarters of the delay. Text or a timedelta adds evenly from zero up to
+    that duration. The default is 0.25, and 0 for an explicit list.
 
-    The first rule that fits an error decides: `Reject` is given up; `RetryLater` is a failed
-    attempt with its own delay; `reject_on` types are given up; when `retry_on` names types, all
-    others are given up; and so is what `retry_if` says no to. A `retry_if` that raises counts as a
-    yes, because a slip in it must not cost a job, and a note on the error tells of it. What is
-    left is tried again while there are attempts.
+    The first matching rule decides. `Reject` is given up. `RetryLater` is a failed attempt with its
+    own delay. `reject_on` types are given up. With `retry_on`, all other types are given up. An
+    error for which `retry_if` returns False is given up. A `retry_if` that raises counts as True,
+    because a bug in it must not cost a job, and a note on the error reports it. All other errors
+    are retried while attempts are left.
 
-    This is not an exception: a task that wants another try raises `RetryLater`.
+    `Retry` is not an exception: a task that asks for another try raises `RetryLater`.
     """
 
     max_attempts: int
@@ -148,7 +147,7 @@ class Retry(Value):
         retry_if: Predicate | None = None,
     ) -> None: ...
 
-    @foreign_words.in_our_words("Retry", foreign_words.OF_RETRY)
+    @foreign_words.refuse_foreign_arguments("Retry", foreign_words.OF_RETRY)
     def __init__(
         self,
         max_attempts: int | UnsetType = UNSET,
@@ -182,13 +181,13 @@ class Retry(Value):
     def decide(
         self, error: BaseException, attempt: int, random: Random, *, ask: bool = True
     ) -> Decision:
-        """The verdict on failed attempt number `attempt`, the first being 1.
+        """The decision for failed attempt number `attempt`, starting at 1.
 
-        To be asked before `error` is turned into text, because it may add a note to it. `Snooze`
-        is no failure and is not for this method. Without `ask` no predicate is called.
+        Call it before `error` becomes text, because it may add a note to the error. `Snooze` is no
+        failure, and not for this method. Without `ask` no predicate is called.
         """
         if attempt < 1:
-            raise ValueError(f"attempt must be 1 for the first try and grow, found {attempt}")
+            raise ValueError(f"attempt must be 1 or more, found {attempt}")
         if self._is_pointless(error, ask):
             return GiveUp(Reason.REJECTED)
         if attempt >= self.max_attempts:
@@ -211,14 +210,14 @@ class Retry(Value):
     def _spread_ms(self, delay_ms: int, random: Random) -> int:
         if self.jitter_ms:
             return delay_ms + random.randint(0, self.jitter_ms)
-        # Rounded inwards, so that whole milliseconds never leave the promised range.
+        # Rounded inwards, so that whole milliseconds stay in the documented range.
         lowest = math.ceil(delay_ms * (1 - self.jitter_share))
         highest = math.floor(delay_ms * (1 + self.jitter_share))
         return random.randint(lowest, highest)
 
     def paced_by(self, numbers: Retry) -> Retry:
-        """The verdicts of this policy at the pace of another one: what a job's own numbers mean to
-        a task that classifies its errors."""
+        """This policy with the attempts and delays of another one: for a job with its own numbers
+        whose task classifies errors."""
         paced = object.__new__(Retry)
         pace = ("max_attempts", "backoff", "jitter_share", "jitter_ms")
         paced._set(**{name: getattr(numbers, name) for name in pace})
@@ -231,15 +230,15 @@ class Retry(Value):
         unportable = [name for name in ("retry_on", "reject_on", "retry_if") if getattr(self, name)]
         if unportable:
             raise TypeError(
-                "a retry policy that travels with a job is made of numbers alone, found "
-                f"{' and '.join(unportable)} too: give this policy to the task instead"
+                "a retry policy that is stored with a job can have only numbers, found "
+                f"{' and '.join(unportable)}: give this policy to the task instead"
             )
         spread = {"jitter_ms": self.jitter_ms} if self.jitter_ms else {"jitter": self.jitter_share}
         return {"max_attempts": self.max_attempts, **self.backoff.to_data(), **spread}
 
     @staticmethod
     def from_data(data: object) -> Retry:
-        """The policy that `to_data` wrote; `ValueError` when it wrote no such thing."""
+        """The policy that `to_data` wrote; `ValueError` for other data."""
         try:
             return msgspec.convert(data, _Stored).policy()
         except ValueError as error:
@@ -249,7 +248,7 @@ class Retry(Value):
         return f"Retry({', '.join(self._described())})"
 
     def _described(self) -> Iterator[str]:
-        """The arguments that make this policy, without those that say nothing."""
+        """The arguments that make this policy, without defaults."""
         match self.backoff:
             case Listed(delays_ms=delays_ms):
                 yield f"delays={[describe_ms(delay_ms) for delay_ms in delays_ms]!r}"
@@ -280,9 +279,9 @@ def _attempts(value: object) -> int:
 def _listed_attempts(max_attempts: object, delays: int) -> int:
     if max_attempts is not UNSET and _attempts(max_attempts) != delays + 1:
         raise ValueError(
-            f"max_attempts={max_attempts} and delays disagree: so many delays make "
-            f"{count(delays + 1, 'attempt')}. Give one of the two, or as many delays as there are "
-            "retries."
+            f"max_attempts={max_attempts} and delays disagree: with {count(delays, 'delay')} there "
+            f"are {count(delays + 1, 'attempt')}. Give one of the two, or as many delays as "
+            "there are retries."
         )
     return delays + 1
 
@@ -314,20 +313,20 @@ def _listed(delays: object, **growth: Duration | UnsetType) -> Listed:
     given = [name for name, value in growth.items() if value is not UNSET]
     if given:
         raise ValueError(
-            f"delays says how long every wait is, found {' and '.join(given)} beside it: give "
-            "either a list of delays or base, factor and cap"
+            f"delays excludes base, factor and cap, found {' and '.join(given)} too: give either a "
+            "list of delays or base, factor and cap"
         )
     return Listed(tuple(to_ms(delay, name=f"delays[{n}]") for n, delay in enumerate(delays)))
 
 
 def _jitter(value: object) -> tuple[float, int]:
-    """The share of the delay and the span in milliseconds, of which one is 0."""
-    # Text without a unit is refused: "0.25" could be meant as a share or as seconds.
+    """The fraction of the delay and the duration in milliseconds; one of them is 0."""
+    # Text without a unit is refused: "0.25" could be a fraction or seconds.
     if isinstance(value, timedelta) or (isinstance(value, str) and value.strip()[-1:].isalpha()):
         return 0.0, to_ms(value, name="jitter")
     if _is_number(value) and 0 <= value <= 1:
         return float(value), 0
-    expected = 'a share of the delay from 0 to 1, text with a unit such as "30s", or a timedelta'
+    expected = 'a fraction of the delay from 0 to 1, text with a unit such as "30s", or a timedelta'
     raise _wrong("jitter", expected, value, int, float, str)
 
 
@@ -349,8 +348,8 @@ def _check_overlap(
     if covered:
         raise ValueError(
             f"retry_on and reject_on disagree about {_names(covered)}: "
-            f"reject_on=[{_names(reject_on)}] is asked first and covers it. "
-            "Take it out of one of the two, or narrow reject_on."
+            f"reject_on=[{_names(reject_on)}] is checked first and covers it. "
+            "Remove it from one of the two, or narrow reject_on."
         )
 
 
@@ -359,7 +358,7 @@ def _predicate(value: object) -> Predicate | None:
         return None
     if callable(value) and not inspect.iscoroutinefunction(value):
         return value
-    raise _wrong("retry_if", "a plain function of the error that answers True or False", value)
+    raise _wrong("retry_if", "a plain function of the error that returns True or False", value)
 
 
 def _is_number(value: object) -> TypeGuard[int | float]:
@@ -379,10 +378,10 @@ def _is_worth_it(predicate: Predicate, error: BaseException) -> bool:
     try:
         return bool(predicate(error))
     except Exception as slip:  # noqa: BLE001  # a slip in a predicate must not cost the job
-        import traceback  # only for a slip
+        import traceback  # needed only for a broken predicate
 
         summary = traceback.format_exception_only(slip)[-1].strip()
-        error.add_note(f"retry_if could not classify this error ({summary}): it counts as a yes")
+        error.add_note(f"retry_if raised for this error ({summary}): the error is retried")
         return True
 
 
@@ -390,7 +389,7 @@ _Milliseconds = Annotated[int, msgspec.Meta(ge=0, le=MAX_DURATION_MS)]
 
 
 class _Stored(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
-    """A policy as it travels: either the three parts of `Growing`, or `delays_ms`."""
+    """A stored policy: either the three parts of `Growing`, or `delays_ms`."""
 
     max_attempts: int
     base_ms: _Milliseconds | None = None
@@ -415,7 +414,7 @@ class _Stored(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
                 raise ValueError("expected base_ms, factor and cap_ms together, or delays_ms alone")
 
 
-#: Learnt here and now: two threads that meet a class for the first time at once would crash in it.
+#: Built at import: msgspec crashes when two threads inspect a class for the first time at once.
 msgspec.json.Decoder(_Stored)
 
 

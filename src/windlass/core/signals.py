@@ -1,13 +1,12 @@
-"""What a task raises to say what should become of its job, and what is raised in it.
+"""Exceptions that a task raises to control its job, and the one that a worker raises in a task.
 
-1. `Reject`: repeating is pointless; the job is dead now.
-2. `RetryLater`: an ordinary failed attempt that chooses its own delay.
-3. `Snooze`: not a failure; the job puts itself off and no attempt is charged.
-4. `Interrupted`: raised by the worker in a plain function whose time is over; `Interruption` says
-   why it is.
+1. `Reject`: a retry is pointless; the job is dead now.
+2. `RetryLater`: a failed attempt that chooses its own delay.
+3. `Snooze`: not a failure; the job runs again later and no attempt is charged.
+4. `Interrupted`: the worker raises it in a plain function that must stop; `Interruption` is the
+   reason.
 
-Each of the first three can be raised as it stands or `from` the error behind it, and can be copied
-and pickled.
+The first three can be raised alone or `from` another error, and can be copied and pickled.
 """
 
 from __future__ import annotations
@@ -18,9 +17,9 @@ from windlass.core.durations import Duration, describe_ms, to_ms
 
 
 class Reject(Exception):
-    """Repeating is pointless: the job becomes a dead letter now, whatever attempts are left.
+    """A retry is pointless: the job becomes a dead letter now, even if attempts are left.
 
-    The message may be anything that has a text, so that `raise Reject(error)` works as well.
+    The message may be any object with a text, so `raise Reject(error)` works as well.
     """
 
     def __init__(self, message: object = "") -> None:
@@ -32,7 +31,7 @@ class Reject(Exception):
 
 
 class RetryLater(Exception):
-    """An ordinary failed attempt with its own delay, kept exactly: no jitter and no cap.
+    """A failed attempt with its own, exact delay: no jitter and no cap.
 
     The delay is seconds as a number, text such as "10m", or a timedelta.
     """
@@ -47,7 +46,7 @@ class RetryLater(Exception):
 
 
 class Snooze(Exception):
-    """Not a failure: the job comes back after the delay, and no attempt is charged for it.
+    """Not a failure: the job runs again after the delay, and no attempt is charged.
 
     The delay is seconds as a number, text such as "10m", or a timedelta.
     """
@@ -61,14 +60,14 @@ class Snooze(Exception):
 
 
 class Interrupted(BaseException):
-    """Raised in the midst of a plain function whose time is over or whose job was cancelled, as
-    `asyncio.CancelledError` is in a coroutine. Not an `Exception`, so that code which catches those
-    does not take it for a failure of its own."""
+    """Raised inside a plain function that timed out or whose job was cancelled, as
+    `asyncio.CancelledError` is in a coroutine. Not an `Exception`, so that `except Exception` in a
+    task does not catch it."""
 
 
 class Interruption(StrEnum):
-    """Why nobody waits for a run any more."""
+    """Why a run is interrupted."""
 
     TIMED_OUT = "timed out"
     CANCELLED = "cancelled"
-    LOST = "lost"  # its worker was silent for a lease: another one has the job
+    LOST = "lost"  # its worker sent no heartbeat for a lease: the job was reassigned

@@ -1,4 +1,4 @@
-"""Amounts of memory: as users write them, and in words for people."""
+"""Parse and format sizes of memory."""
 
 from __future__ import annotations
 
@@ -11,8 +11,7 @@ _TEXT: Final = re.compile(r"([0-9]+(?:\.[0-9]+)?)\s*([kmgt]?)b?", re.IGNORECASE)
 
 
 def to_bytes(text: str, *, name: str) -> int:
-    """The number of bytes, of a text such as "512MB". `name` is the option that an error message
-    speaks of."""
+    """The number of bytes in a text such as "512MB"; `name` is the option for error messages."""
     match = _TEXT.fullmatch(text.strip())
     if match is None:
         raise ValueError(f'{name} must be a size such as "512MB" or "2GB", found {text!r}')
@@ -20,7 +19,7 @@ def to_bytes(text: str, *, name: str) -> int:
 
 
 def describe_bytes(number: float) -> str:
-    """`512 B`, `1.5 kB`, `20 MB`: two digits that count, in steps of a thousand."""
+    """`512 B`, `1.5 kB`, `20 MB`: two significant digits, in steps of a thousand."""
     if number < 1000:
         return f"{number:.0f} B"
     for unit in _UNITS:

@@ -1,10 +1,10 @@
-"""The one state machine of windlass: states, holds, reasons, events and the table between them.
+"""The state machine of jobs: states, holds, reasons, events and the transition table.
 
-Everything here is pure. Engines express the same moves in SQL or Lua; the tests of every engine are
-generated from `TABLE`, `AFTER_CANCEL_REQUEST` and `charge`: this module is the specification.
+This module is pure, and the specification: engines implement the same transitions in SQL or Lua,
+and the tests of every engine are generated from `TABLE`, `AFTER_CANCEL_REQUEST` and `charge`.
 
-In order: the vocabulary, the table of moves, the rule for a requested cancellation, and what each
-event does to the counters of a job.
+In order: the vocabulary, the transition table, the rule for a requested cancellation, and the
+effect of each event on the counters of a job.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import msgspec
 
 
 class State(StrEnum):
-    """Where a job is. The last three are final."""
+    """The state of a job. The last three are final."""
 
     WAITING = "waiting"
     SCHEDULED = "scheduled"
@@ -36,12 +36,12 @@ class State(StrEnum):
 FINAL: Final = frozenset({State.SUCCEEDED, State.DEAD, State.CANCELLED})
 
 
-#: States of jobs that are still to be run.
+#: States of jobs that have yet to run.
 WAITING: Final = (State.WAITING, State.SCHEDULED, State.READY, State.RETRYING)
 
 
 class Hold(StrEnum):
-    """Why a job that is otherwise ready may not be claimed."""
+    """Why a ready job cannot be claimed."""
 
     NONE = "none"
     LIMIT = "limit"
@@ -54,19 +54,19 @@ class Reason(StrEnum):
     """Why a job ended as `dead` or `cancelled`."""
 
     EXHAUSTED = "exhausted"  # every attempt failed
-    REJECTED = "rejected"  # the task said that repeating is pointless
-    CRASHED = "crashed"  # it took its process down too often
-    LOST = "lost"  # its workers fell silent too often
-    SNOOZED_OUT = "snoozed_out"  # it put itself off too often
+    REJECTED = "rejected"  # the task raised Reject, or its policy rejects the error
+    CRASHED = "crashed"  # it crashed its process too often
+    LOST = "lost"  # its workers lost their lease too often
+    SNOOZED_OUT = "snoozed_out"  # it snoozed too often
     TIMED_OUT = "timed_out"
     EXPIRED = "expired"  # its `expires` passed before it started
-    UNDECODABLE = "undecodable"  # its stored bytes or arguments make no call
+    UNDECODABLE = "undecodable"  # its stored bytes or arguments cannot be decoded
     BAD_RESULT = "bad_result"  # it ran, but its result cannot be stored
-    CANCELLED = "cancelled"  # somebody cancelled it
+    CANCELLED = "cancelled"  # a caller or an operator cancelled it
 
 
 class Event(StrEnum):
-    """What can happen to a job."""
+    """The events of a job."""
 
     DUE = "due"
     CLAIM = "claim"
@@ -84,11 +84,11 @@ class Event(StrEnum):
     EXPIRE = "expire"
     REVIVE = "revive"  # an operator retries it, with fresh budgets
     DISCARD = "discard"  # an operator removes it
-    PURGE = "purge"  # its time to be kept has passed
+    PURGE = "purge"  # its retention time is over
     CLEAR = "clear"  # an operator empties its queue
 
 
-#: Events that present a claim's token and change nothing when it is not the current one.
+#: Events that carry the token of a claim. With a stale token they change nothing.
 FENCED: Final = frozenset(
     {
         Event.SUCCEED,
@@ -101,12 +101,12 @@ FENCED: Final = frozenset(
     }
 )
 
-#: A state and an event give the next state; `None` means that the record is gone.
-#: A pair that is absent is refused and changes nothing.
+#: A state and an event give the next state; `None` removes the record.
+#: An absent pair is refused and changes nothing.
 TABLE: Final[dict[tuple[State, Event], State | None]] = {
     (State.SCHEDULED, Event.DUE): State.READY,
     (State.RETRYING, Event.DUE): State.READY,
-    (State.READY, Event.DUE): State.READY,  # ends the rest of a job that was held as unroutable
+    (State.READY, Event.DUE): State.READY,  # ends the delay of a job that was held as unroutable
     (State.READY, Event.CLAIM): State.RUNNING,
     (State.READY, Event.EXPIRE): State.CANCELLED,
     (State.RUNNING, Event.SUCCEED): State.SUCCEEDED,
@@ -137,7 +137,7 @@ TABLE: Final[dict[tuple[State, Event], State | None]] = {
     (State.RETRYING, Event.CLEAR): None,
 }
 
-#: Once a cancellation was requested of a running job, these end it as cancelled; a success wins.
+#: These events end a running job as cancelled after a requested cancellation; a success wins.
 AFTER_CANCEL_REQUEST: Final = frozenset(
     {
         Event.RETRY,
@@ -157,7 +157,7 @@ def is_allowed(state: State, event: Event) -> bool:
 
 
 def next_state(state: State, event: Event, *, cancel_requested: bool = False) -> State | None:
-    """The state after `event`; raises `KeyError` for a move that the table refuses."""
+    """The state after `event`; raises `KeyError` for a transition that the table refuses."""
     target = TABLE[state, event]
     if cancel_requested and event in AFTER_CANCEL_REQUEST:
         return State.CANCELLED
@@ -165,11 +165,11 @@ def next_state(state: State, event: Event, *, cancel_requested: bool = False) ->
 
 
 class Counters(msgspec.Struct, frozen=True, gc=False):
-    """How often a job was begun, and which budget each beginning was charged to.
+    """The number of starts of a job, by the budget that each was charged to.
 
-    `attempt` counts the claim under way too, so that a job which never reports back is counted.
-    Every start ends in exactly one budget: a crash, a loss, an interruption or a snooze gives the
-    attempt back and is counted for itself.
+    `attempt` includes the current claim, so a job that never reports back is counted. Every start
+    is charged to exactly one budget: a crash, a loss, an interruption or a snooze returns the
+    attempt and has its own counter.
     """
 
     attempt: int = 0
@@ -191,7 +191,7 @@ _CHARGES: Final[dict[Event, dict[str, int]]] = {
     Event.LOSE: {"attempt": -1, "losses": 1},
     Event.CRASH: {"attempt": -1, "crashes": 1},
 }
-#: The same for a claim that was given back, or buried, before user code ran.
+#: The same for a claim that was released, or ended as dead, before user code ran.
 _UNSTARTED: Final[dict[Event, dict[str, int]]] = {
     Event.RELEASE: {"attempt": -1, "starts": -1},
     Event.BURY: {"attempt": -1, "starts": -1},
@@ -208,11 +208,11 @@ def charge(counters: Counters, event: Event, *, started: bool = True) -> Counter
     )
 
 
-#: From this number of losses on a job runs alone, so that a further death can be laid to it.
+#: From this number of losses on a job runs alone, so that a further crash is certainly its own.
 SUSPECT_AFTER_LOSSES: Final = 2
-#: A job whose workers fell silent this often is buried by the worker that claims it next.
+#: A job that was lost this often is ended as dead by the worker that claims it next.
 MAX_LOSSES: Final = 10
-#: A job whose worker was stopped under it this often is buried by the worker that claims it next.
+#: A job that was interrupted this often is ended as dead by the worker that claims it next.
 MAX_INTERRUPTIONS: Final = 100
 
 _STRAY_BASE_MS: Final = 1_000
@@ -220,16 +220,16 @@ _STRAY_CAP_MS: Final = 60_000
 
 
 def stray_delay_ms(strays: int) -> int:
-    """How long a job that nobody here knows rests before it is offered again."""
+    """The delay before a job of an unknown task can be claimed again."""
     return int(min(_STRAY_BASE_MS * 2 ** min(strays, 10), _STRAY_CAP_MS))
 
 
-#: A call that fits no worker's version of its task is buried after it has rested for a day.
+#: A call that matches no worker's version of its task is ended as dead after a day of delays.
 MAX_MISMATCHED_MS: Final = 24 * 60 * 60 * 1_000
 
 
 def is_mismatched_for_good(strays: int) -> bool:
-    """Whether the rests of a job that was handed back so often make up a day."""
+    """Whether the delays after this many releases add up to a day."""
     return strays >= _strays_in(MAX_MISMATCHED_MS)
 
 

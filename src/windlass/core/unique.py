@@ -1,11 +1,11 @@
-"""Unique jobs: which state of a job holds its key, and what a task declares.
+"""Unique jobs: which states of a job hold its key, and the option of a task.
 
-1. `Until` and `OnConflict` are what engines know: how far into its life a job holds its key, and
-   what becomes of a call that finds the key held.
-2. `is_held` is the whole rule. Nobody takes a key away or gives it back: the last job that was
-   stored under it holds it for as long as its state, or the period, says so. So a key changes
-   hands in the same step in which a job changes its state.
-3. `Unique` is what `@app.task(unique=...)` takes: a value, checked when it is made.
+1. `Until` and `OnConflict` are the rules for engines: when a job releases its key, and what a call
+   does while the key is held.
+2. `is_held` is the whole rule. No verb acquires or releases a key: the last job stored under a key
+   holds it while its state or the period says so. So the key is released in the same transaction
+   in which the job changes its state.
+3. `Unique` is the value of `@app.task(unique=...)`, checked when it is made.
 """
 
 from __future__ import annotations
@@ -22,24 +22,24 @@ Choice = TypeVar("Choice", bound=StrEnum)
 
 
 class Until(StrEnum):
-    """What ends the hold of a job on its unique key."""
+    """When a job releases its unique key."""
 
-    START = "start"  # it waits no more; one that comes back to its queue holds the key again
-    END = "end"  # it has ended, in whatever way
+    START = "start"  # at its start; a job that returns to its queue holds the key again
+    END = "end"  # at its end in any state
     SUCCESS = "success"  # it has succeeded or was cancelled; a dead one still holds the key
 
 
 class OnConflict(StrEnum):
-    """What becomes of a call whose key is held by an earlier job."""
+    """What a call does while an earlier job holds its key."""
 
     RETURN = "return"  # the caller gets the earlier job
-    REPLACE = "replace"  # the call takes the place of the earlier one, if that still waits
-    RAISE = "raise"  # it is refused
+    REPLACE = "replace"  # the call replaces the earlier one, if that job still waits
+    RAISE = "raise"  # the call is refused
 
 
-#: Those that have not started, or have come back to their queue.
+#: The states of jobs that have not started, or have returned to their queue.
 QUEUED: Final = frozenset({State.WAITING, State.SCHEDULED, State.READY, State.RETRYING})
-#: In which states a job holds its key.
+#: The states in which a job holds its key.
 HOLDING: Final = {
     Until.START: QUEUED,
     Until.END: QUEUED | {State.RUNNING},
@@ -48,7 +48,7 @@ HOLDING: Final = {
 
 
 def is_held(until: Until, state: State, period_until_ms: int, now_ms: int) -> bool:
-    """Whether the last job that was stored under a key holds it."""
+    """Whether the last job stored under a key holds it."""
     return state in HOLDING[until] or period_until_ms > now_ms
 
 
@@ -57,16 +57,16 @@ class Unique(Value):
     """At most one job of a task for each key.
 
     `until` says how long a job holds its key: to its `"start"` (while it waits in its queue), to
-    its `"end"` (while it waits or runs), or to its `"success"`: then a dead job holds it until
-    somebody retries or discards it. With `period` the key is held for at least so long after the
-    enqueue, whatever becomes of the job.
+    its `"end"` (while it waits or runs), or to its `"success"` (a dead job holds the key until it
+    is retried or discarded). With `period` the key is held for at least this long after the
+    enqueue, in any state of the job.
 
-    The key is made of all arguments, or of the parameters that `by` names.
+    The key is made of all arguments, or of the parameters in `by`.
 
-    `on_conflict` says what `enqueue` does while the key is held. `"return"` gives the job that
-    holds it. `"replace"` gives that job the new arguments, time, priority and options as long as it
-    waits; one that runs or has ended cannot be replaced, which raises `DuplicateJob`. `"raise"`
-    always raises that.
+    `on_conflict` says what `enqueue` does while the key is held. `"return"` returns the job that
+    holds it. `"replace"` gives that job the new arguments, time, priority and options while it
+    waits; for a job that runs or has ended it raises `DuplicateJob`. `"raise"` always raises
+    `DuplicateJob`.
     """
 
     until: Until
@@ -99,7 +99,7 @@ def _period_ms(period: Duration) -> int:
     milliseconds = to_ms(period, name="period")
     if milliseconds > 0:
         return milliseconds
-    raise ValueError(f"period must be longer than nothing, found {period!r}: leave it out for none")
+    raise ValueError(f"period must be longer than 0, found {period!r}: leave it out for none")
 
 
 def _choice(name: str, choices: type[Choice], value: object) -> Choice:

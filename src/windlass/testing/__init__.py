@@ -1,7 +1,7 @@
-"""Testing code that enqueues: the real engine in memory, a clock that can be moved, and faults.
+"""Test code that enqueues: the real engine in memory, a clock that tests can move, and faults.
 
-Nothing else of windlass imports this package. `windlass.testing.contract` is for those who write an
-engine of their own.
+No other package of windlass imports this one. `windlass.testing.contract` is for authors of
+engines.
 """
 
 from windlass.testing.faults import Faults

@@ -1,12 +1,12 @@
-"""One drain: a worker that starts, runs what is due, one job at a time, and ends.
+"""One drain: start a worker, run the due jobs one at a time, and end.
 
 1. Enter the lifespan of the app, as every child of a worker does.
-2. Tell the engine of the schedules that the app declares, and let it tidy up.
-3. Fire schedules, claim one job, run it, report it; until nothing is due.
+2. Declare the schedules of the app, and run maintenance.
+3. Fire schedules, claim one job, run it, report it, until no job is due.
 4. Leave the lifespan and close the session.
 
 The engine, the execution of a job, the guards, the lifespan and the schedules are those of a
-worker. What is not there: processes, slots, beats, a line. So nothing is interrupted by `cancel`,
+worker. A drain has no processes, slots, heartbeats or prefetching. So `cancel` interrupts nothing,
 and a job of a task with `run_in="process"` runs like any other.
 """
 
@@ -44,9 +44,9 @@ from windlass.worker.fetch.adoption import Adoption
 from windlass.worker.maintenance.schedules import ON_S, Timekeeper
 from windlass.worker.run.pipeline import Execution, Run
 
-#: How often at most a claim that found nothing is repeated because the engine has more to do.
+#: The largest number of repeats of an empty claim while the engine has more maintenance to do.
 MAX_LOOKS: Final = 1_000
-#: What a job may raise, beside any `Exception`, without ending whoever drains.
+#: A job may raise these, in addition to any `Exception`, without ending the drain.
 _OF_JOBS: Final = (Exception, Interrupted, CancelledError, SystemExit, GeneratorExit)
 
 
@@ -55,11 +55,11 @@ class Ended(NamedTuple):
 
     claim: Claim
     outcome: Outcome
-    error: BaseException | None  # what the job raised, if it did
-    text: FailureText | None  # what is stored of that, or of why it was not run
+    error: BaseException | None  # the error of the job, if it raised one
+    text: FailureText | None  # the stored text of the error, or why the job did not run
 
     def failure(self) -> BaseException | None:
-        """What to raise for it: the error itself, or what is known of it."""
+        """The exception to raise: the error itself, or one with its stored text."""
         if self.text is None:
             return None
         reason = self.outcome.reason if isinstance(self.outcome, Buried) else Reason.EXHAUSTED
@@ -69,18 +69,18 @@ class Ended(NamedTuple):
         )
         error.add_note(
             f"Raised by job {claim.id} of task {claim.task} in attempt {claim.counters.attempt}. "
-            "With drain(raise_errors=False) it is seen in the job alone."
+            "With drain(raise_errors=False) only the job shows it."
         )
         return error
 
 
 class _Observed(Execution):
-    """Keeps the latest error, which otherwise is only text when the job has ended."""
+    """Keeps the latest error as an exception: the outcome has only its text."""
 
     error: BaseException | None = None
 
     def text_of(self, claim: Claim, outcome: Outcome) -> FailureText | None:
-        """What an outcome tells of a failure."""
+        """The text of the failure in an outcome."""
         if not isinstance(outcome, Retried | Buried):
             return None
         text = FailureText.unpack(outcome.error)
@@ -99,7 +99,7 @@ class _Observed(Execution):
 
 
 class Drain:
-    """To be run once."""
+    """One drain; run it once."""
 
     def __init__(self, app: Windlass, engine: Engine, stage: Stage, limit: int) -> None:
         self._app = app
@@ -157,7 +157,7 @@ class Drain:
         self._engine.finish([outcome])
         self.ended.append(Ended(claim, outcome, execution.error, execution.text_of(claim, outcome)))
         if execution.error is not None and not isinstance(execution.error, _OF_JOBS):
-            raise execution.error  # somebody interrupts the test
+            raise execution.error  # the test is interrupted, for example by Ctrl-C
 
     def _report_progress(self, claim: Claim, progress: bytes) -> None:
         self._engine.finish([Progressed(id=claim.id, token=claim.token, progress=progress)])
@@ -170,7 +170,7 @@ class Drain:
     # --------------------------------------------------------------------------------- claiming
 
     def _claim(self) -> Claim | None:
-        """The next job, or None when nothing is due."""
+        """The next job, or None when no job is due."""
         for _ in range(MAX_LOOKS):
             is_more = self._timekeeper.look() <= ON_S
             batch = self._ask(Plan(labels=self._labels()))
@@ -184,24 +184,24 @@ class Drain:
 
     def _ask(self, plan: Plan) -> Batch:
         batch = self._engine.claim(self._session, new_nonce(next(self._numbers)), plan, 1)
-        if batch.gone:  # the clock was moved by more than a lease while a job ran
+        if batch.gone:  # a job moved the clock by more than a lease
             self._begin_session()
             return self._ask(plan)
         return batch
 
     def _labels(self) -> tuple[str, ...]:
-        """Those that any job requires: this worker has them all."""
+        """All labels that jobs require: this worker has them all."""
         lines = self._engine.stats().queues
         return tuple(sorted({label for line in lines for label in labels_of(line)}))
 
 
 def raise_first(ended: Iterable[Ended]) -> None:
-    """The first failure, if there is one."""
+    """Raise the first failure, if there is one."""
     errors = [error for one in ended if (error := one.failure()) is not None]
     if not errors:
         return
     first, *others = errors
     if others:
         kinds = ", ".join(sorted({type(error).__name__ for error in others}))
-        first.add_note(f"Beside this {len(others)} more runs failed: {kinds}.")
+        first.add_note(f"{len(others)} more runs failed: {kinds}.")
     raise first

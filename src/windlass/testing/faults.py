@@ -1,9 +1,9 @@
-"""An engine that fails when it is told to, around any other.
+"""A wrapper that injects faults into any engine.
 
-What an engine can do to its callers is little, and all of it is in the contract: it is away, so
-that nothing happened; its reply is lost, so that all happened and nobody knows; it is slow. The
-caller sees `EngineUnavailable` in the first two, and cannot tell them apart. Whatever is not asked
-to fail goes to the real engine unchanged.
+The contract allows an engine three faults. It is unavailable, and the call has no effect. Its reply
+is lost, and the call has its effect without the caller's knowledge. It is slow. In the first two
+cases the caller gets `EngineUnavailable`, and cannot distinguish them. All other calls go to the
+real engine unchanged.
 """
 
 from __future__ import annotations
@@ -34,10 +34,10 @@ class _Fault(NamedTuple):
 
 
 class Faults:
-    """What is to go wrong with the next calls of `engine`, which is the given one with a wrapping.
+    """The faults of the next calls of `engine`, which wraps the given one.
 
-    Each fault meets one call, or as many as `times` says; those of one verb come in the order in
-    which they were asked for. Safe to use from many threads."""
+    Each fault applies to one call, or to `times` calls; faults of one verb apply in the order in
+    which they were added. Thread-safe."""
 
     def __init__(self, engine: Engine) -> None:
         self._lock = Lock()
@@ -45,25 +45,25 @@ class Faults:
         self.engine: Engine = cast(Engine, _FaultyEngine(engine, self._take))
 
     def refuse(self, verb: str = "put", *, times: int = 1) -> None:
-        """The next call of a verb raises `EngineUnavailable`, and nothing has happened."""
+        """The next call of a verb raises `EngineUnavailable`, without effect."""
         self._add(verb, _Fault(is_refused=True), times)
 
     def lose_reply(self, verb: str = "put", *, times: int = 1) -> None:
-        """The next call of a verb does what it does, and raises `EngineUnavailable`."""
+        """The next call of a verb takes effect, and raises `EngineUnavailable`."""
         self._add(verb, _Fault(is_reply_lost=True), times)
 
     def delay(self, by: Duration, verb: str = "put", *, times: int = 1) -> None:
-        """The next call of a verb takes so much longer, by a real clock."""
+        """The next call of a verb takes this much longer, by the real clock."""
         self._add(verb, _Fault(delay_ms=to_ms(by, name="by")), times)
 
     def clear(self) -> None:
-        """Forget what was asked for and has not happened yet."""
+        """Remove the pending faults."""
         with self._lock:
             self._faults.clear()
 
     @property
     def pending(self) -> int:
-        """How many faults have not met a call yet."""
+        """The number of pending faults."""
         with self._lock:
             return sum(map(len, self._faults.values()))
 
@@ -79,7 +79,7 @@ class Faults:
             self._faults.setdefault(verb, deque()).extend([fault] * times)
 
     def _take(self, verb: str) -> _Fault | None:
-        """What is to go wrong with a call that begins now."""
+        """The fault of a call that starts now."""
         if not self._faults:
             return None
         with self._lock:
@@ -93,7 +93,7 @@ class Faults:
 
 
 class _FaultyEngine:
-    """The verbs of an engine, each of which asks first what is to go wrong."""
+    """An engine whose verbs apply pending faults first."""
 
     def __init__(self, engine: Engine, take: Callable[[str], _Fault | None]) -> None:
         self._engine = engine
@@ -129,7 +129,7 @@ class _FaultyEngine:
     def _unavailable(self, verb: str) -> EngineUnavailable:
         location = self._engine.location
         return EngineUnavailable(
-            f"The engine at {location} did not answer to {verb}: the test has asked for this. "
-            "Whether the call took effect is not known to its caller.",
+            f"The engine at {location} did not answer to {verb}: the test injected this fault. "
+            "The caller cannot know whether the call took effect.",
             location=location,
         )

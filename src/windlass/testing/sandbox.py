@@ -1,17 +1,17 @@
-"""The sandbox: an app whose jobs live in memory and run when a test says so.
+"""The sandbox: an app whose jobs are in memory and run when a test drains them.
 
-`with Sandbox(app) as box:` gives the app an engine of its own, the SQLite engine on a private
-database in memory, and gives the old one back at the end. Whatever enqueues through the app is met
-by the real thing: arguments are encoded, keys are unique, delays are kept.
+`with Sandbox(app) as box:` gives the app the SQLite engine on a private database in memory, and
+restores its own engine at the end. The code under test uses the real engine: arguments are encoded,
+keys are unique, delays apply.
 
-1. `drain` and `adrain` run what is due, as a worker would, and give the jobs that ran.
-2. `jobs` shows them all.
-3. `now` and `advance` are the clock of the engine. It runs on by itself, so that a moment which the
-   code under test has computed from its own clock is still ahead by as much as it meant.
-4. `faults` lets the engine fail under the app; the sandbox's own calls go past them.
+1. `drain` and `adrain` run the due jobs like a worker, and return the jobs that ran.
+2. `jobs` returns all jobs.
+3. `now` and `advance` are the clock of the engine. The clock also runs in real time, so that an
+   instant computed by the code under test keeps its distance.
+4. `faults` injects faults into the engine of the app; the sandbox's own calls bypass them.
 
 An app is in one sandbox at a time, for the whole process: threads share it, and tests in several
-processes have one each. One drain at a time.
+processes have one each. One drain runs at a time.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ __all__ = ["Drained", "Sandbox", "SandboxJob"]
 
 R = TypeVar("R")
 
-#: A drain runs at most so many jobs, unless it is told otherwise.
+#: The default limit of jobs in a drain.
 LIMIT: Final = 10_000
 
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
@@ -52,8 +52,8 @@ _IN_USE: Final[WeakSet[Windlass]] = WeakSet()
 
 
 class _InOrder:
-    """An engine whose ids sort as they were made, also within a millisecond: a test is told of jobs
-    in the order in which its code has enqueued them."""
+    """An engine whose ids sort by creation, also within a millisecond: a test sees jobs in the
+    order in which its code enqueued them."""
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
@@ -73,7 +73,8 @@ class _InOrder:
 
 
 class Sandbox:
-    """A context manager, to be entered once. The clock begins at `now`, else at the real time."""
+    """A sandbox as a context manager; enter it once. The clock starts at `now`, or at the real
+    time."""
 
     def __init__(self, app: Windlass, *, now: datetime | None = None) -> None:
         self.app = app
@@ -97,7 +98,7 @@ class Sandbox:
         engine = self._opened = open_engine("sqlite:///:memory:", options)
         if self._begin_ms is not None:
             engine.clock_offset_ms = self._begin_ms - self._now_ms()
-        Timekeeper(engine, declarations(self.app)).declare()  # what recurs counts from here on
+        Timekeeper(engine, declarations(self.app)).declare()  # schedules start now
         self.faults = Faults(cast(Engine, _InOrder(engine)))
         # Shielded, as in a worker: a time-out may interrupt a task, but not an enqueue of it.
         self._stack.enter_context(self.app.replace_engine(shield_engine(self.faults.engine)))
@@ -124,12 +125,12 @@ class Sandbox:
 
     @property
     def now(self) -> datetime:
-        """What the engine takes for the time, in UTC."""
+        """The time of the engine's clock, in UTC."""
         return _EPOCH + timedelta(milliseconds=self._now_ms())
 
     def advance(self, by: Duration) -> datetime:
-        """Move the clock; the time it is then. Nothing runs by this: to what is due it looks as if
-        no worker had been there meanwhile."""
+        """Move the clock, and return the new time. This runs no jobs: for due jobs it is as if no
+        worker had run meanwhile."""
         self._engine.clock_offset_ms += to_ms(by, name="by")
         return self.now
 
@@ -139,11 +140,12 @@ class Sandbox:
     # ---------------------------------------------------------------------------------- running
 
     def drain(self, *, raise_errors: bool = True, limit: int = LIMIT) -> Drained:
-        """Run what is due, and what that enqueues, until nothing is due; the jobs that ran.
+        """Run due jobs, and the jobs that they enqueue, until none is due; return the jobs that
+        ran.
 
         Each runs as in a worker: plain functions in this thread, coroutines on an event loop of the
-        drain, inside lifespan and middleware. When all are done, the first error that a job raised
-        is raised here, unless `raise_errors` is false; a `Snooze` is none. Raises `EndlessDrain`
+        drain, inside lifespan and middleware. After the last job, the first error of a job is
+        raised here, unless `raise_errors` is false; a `Snooze` is no error. Raises `EndlessDrain`
         when more than `limit` jobs are due."""
         _refuse_running_loop()
         stage = HereStage()
@@ -167,8 +169,8 @@ class Sandbox:
     def _draining(self) -> Iterator[None]:
         if self._is_draining:
             raise RuntimeError(
-                "A drain of this sandbox is under way. What a job enqueues is run by that one: a "
-                "task need not, and cannot, drain."
+                "A drain of this sandbox is already running. It also runs the jobs that a job "
+                "enqueues: a task cannot call drain()."
             )
         self._is_draining = True
         try:
@@ -189,16 +191,16 @@ class Sandbox:
     @overload
     def jobs(self, task: Task[..., R]) -> list[SandboxJob[R]]: ...
     def jobs(self, task: Task[..., Any] | None = None) -> list[SandboxJob[Any]]:
-        """The jobs of a task, or of all, whatever has become of them; the oldest first."""
+        """The jobs of one task, or of all tasks, in any state, the oldest first."""
         if not isinstance(task, Task | None):
             raise TypeError(
-                f"jobs takes a task, as in jobs(resize), found {task!r}. One that is known by its "
-                "name only is app.task_named(name)."
+                f"jobs takes a task, as in jobs(resize), found {task!r}. For a task known by name "
+                "only, use app.task_named(name)."
             )
         if task is not None and task.app is not self.app:
             raise ValueError(
-                f"{task!r} is no task of {self.app!r}, the app of this sandbox: its jobs are "
-                "elsewhere. Make a sandbox of its own app."
+                f"{task!r} is not a task of {self.app!r}, the app of this sandbox. Make a sandbox "
+                "of the app of that task."
             )
         return see_all(self.app, self._engine, None if task is None else task.name)
 
@@ -209,6 +211,6 @@ def _refuse_running_loop() -> None:
     except RuntimeError:
         return
     raise RuntimeError(
-        "drain() was called in a coroutine, whose event loop it would hold up: write "
+        "drain() was called in a coroutine, and would block its event loop: write "
         "`await box.adrain()`."
     )

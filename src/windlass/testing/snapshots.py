@@ -1,4 +1,4 @@
-"""What a test sees of jobs: their snapshots, with arguments and result as Python values."""
+"""Snapshots of jobs for tests, with arguments and result as Python values."""
 
 from __future__ import annotations
 
@@ -12,21 +12,21 @@ from windlass.app import Windlass
 from windlass.core.serialization.codec import decode_plain
 from windlass.core.states import State
 from windlass.engine.contract import Engine, Filter, JobRecord
-from windlass.errors import DecodeError, UnreadableHere
+from windlass.errors import DecodeError, MissingDecoder
 from windlass.job import JobInfo
 
 R_co = TypeVar("R_co", covariant=True)
 
 
 class SandboxJob(JobInfo, Generic[R_co], frozen=True, kw_only=True):
-    """A job at one instant: all of `JobInfo`, and these."""
+    """A job at one instant: `JobInfo` with arguments and result."""
 
-    arguments: Mapping[str, Any]  # by parameter, as its caller gave them; {} if they make no call
-    result: R_co | None  # what it returned; None also as long as it has not succeeded
+    arguments: Mapping[str, Any]  # by parameter, as the caller passed them; {} if undecodable
+    result: R_co | None  # the return value; None until the job has succeeded
 
 
 class Drained(tuple[SandboxJob[Any], ...]):
-    """The jobs that a drain has run, in the order of their first run, as they are after it."""
+    """The jobs that a drain ran, in the order of their first run, in their state after it."""
 
     __slots__ = ()
 
@@ -36,7 +36,7 @@ class Drained(tuple[SandboxJob[Any], ...]):
 
     @property
     def failed(self) -> tuple[SandboxJob[Any], ...]:
-        """Those that will be tried again, and those that are dead."""
+        """The jobs that will be retried, and the dead ones."""
         return self._in(State.RETRYING, State.DEAD)
 
     @property
@@ -48,13 +48,13 @@ class Drained(tuple[SandboxJob[Any], ...]):
 
 
 def see_all(app: Windlass, engine: Engine, task: str | None) -> list[SandboxJob[Any]]:
-    """The jobs of a task, or of all, the oldest first."""
+    """The jobs of one task, or of all tasks, the oldest first."""
     records = sorted(_find(engine, Filter(task=task)), key=lambda one: (one.created_ms, one.id))
     return see(app, engine, [record.id for record in records])
 
 
 def see(app: Windlass, engine: Engine, ids: Sequence[str]) -> list[SandboxJob[Any]]:
-    """Those of these jobs that are still there."""
+    """The snapshots of these jobs, without removed ones."""
     return [_see(app, record) for record in engine.get(ids) if record is not None]
 
 
@@ -85,7 +85,7 @@ def _arguments(app: Windlass, record: JobRecord) -> dict[str, Any]:
             plain: dict[str, Any] = decode_plain(bytes(envelope.call), envelope.codec)
             return plain
         args, kwargs = task.codecs[envelope.codec].decode(bytes(envelope.call))
-    except (DecodeError, UnreadableHere):
+    except (DecodeError, MissingDecoder):
         return {}
     signature = inspect.signature(task.function)
     first = (None,) if task.takes_context else ()

@@ -1,17 +1,16 @@
-"""Where jobs run that are drained: here, or on the event loop that is running.
+"""Where a drain runs jobs: in the calling thread, or on the running event loop.
 
-Both take the same steps as the runners of a worker (an empty set of context variables, a guard that
-the time-out goes through, the execution itself) and differ in what a worker has for each kind of
-task, a thread or an event loop:
+Both take the same steps as the runners of a worker: an empty set of context variables, a guard for
+the time-out, the execution itself. They differ in the thread or event loop of each kind of task:
 
-1. `HereStage`, for `drain`: plain functions run in the calling thread, where a test has what
-   belongs to a thread, as the connection of its database; coroutines on a loop of its own. No loop
-   runs around a plain function, as none does in a worker.
-2. `LoopStage`, for `adrain`: coroutines run on the loop of the test, where its connections are;
-   plain functions in a thread, for no function may see a running loop around it.
+1. `HereStage`, for `drain`: plain functions run in the calling thread, which has the thread-local
+   objects of the test, such as its database connection. Coroutines run on a new loop. As in a
+   worker, no loop runs around a plain function.
+2. `LoopStage`, for `adrain`: coroutines run on the loop of the test, which has its connections.
+   Plain functions run in a thread, because no loop may run around them.
 
-The work between two jobs is written once, as a coroutine. On a `HereStage` it never waits, and
-`complete` runs it to its end without a loop.
+The work between two jobs is one coroutine for both. On a `HereStage` it never waits, and `complete`
+runs it to its end without a loop.
 """
 
 from __future__ import annotations
@@ -35,14 +34,14 @@ T = TypeVar("T")
 
 class Stage(Protocol):
     async def call(self, coroutine: Coroutine[Any, Any, T]) -> T:
-        """Something that needs the event loop."""
+        """Await a coroutine on the event loop."""
 
     async def run(self, execution: Execution, claim: Claim, task: Task[..., Any]) -> Outcome:
         """A job."""
 
 
 class HereStage:
-    """To be closed at the end."""
+    """Runs jobs in the calling thread. Close it at the end."""
 
     def __init__(self) -> None:
         self._runner = asyncio.Runner(loop_factory=asyncio.new_event_loop)
@@ -73,8 +72,8 @@ class LoopStage:
         try:
             await asyncio.wait([run])
         finally:
-            # Not awaited directly: a job that is cancelled ends in an outcome like any other, and
-            # then nobody would know that whoever drains was cancelled.
+            # Not awaited directly: a cancelled job ends with an outcome like any other, which would
+            # swallow a cancellation of the drain itself.
             if not run.done():
                 run.cancel()
                 await asyncio.wait([run])
@@ -82,7 +81,7 @@ class LoopStage:
 
 
 def complete(coroutine: Coroutine[Any, Any, T]) -> T:
-    """What a coroutine gives that waits for nothing."""
+    """Run a coroutine that never waits, and return its result."""
     try:
         coroutine.send(None)
     except StopIteration as end:
@@ -119,7 +118,7 @@ def _start(
 
 @contextmanager
 def _limited(run: Run, guard: Guard) -> Iterator[None]:
-    """Interrupt the run when its time is over, by a real clock."""
+    """Interrupt the run at its time-out, by the real clock."""
     if not run.timeout_ms:
         yield
         return

@@ -1,4 +1,4 @@
-"""`windlass config`, and what is said when the environment is not heeded."""
+"""`windlass config`, and the messages about ignored environment variables."""
 
 from __future__ import annotations
 
@@ -97,16 +97,16 @@ def test_a_url_that_is_not_heeded_is_told_of(
     environment = {"WINDLASS_APP": "tasks:app", "WINDLASS_URL": "redis://:hunter2@host/0"}
     told = type_here(*command, **environment)
     assert told.code == 0
-    assert "WINDLASS_URL is not heeded: the code of the app says sqlite:///" in told.err
+    assert "WINDLASS_URL ignored: overridden in code by sqlite:///" in told.err
     assert "hunter2" not in told.err
     same = {**environment, "WINDLASS_URL": "sqlite:///jobs.db?durability=normal"}
-    assert "not heeded" not in type_here(*command, **same).err
-    assert "not heeded" not in type_here(*command, "--url", shell.url, **environment).err
+    assert "overridden in code" not in type_here(*command, **same).err
+    assert "overridden in code" not in type_here(*command, "--url", shell.url, **environment).err
 
 
 def test_a_worker_tells_of_it_too(shell: Shell) -> None:
     command = ("worker", "tasks:app", "-p", "1", "--burst")
     told = shell.type(*command, WINDLASS_URL="sqlite:///other.db")
     assert told.code == 0
-    assert "WINDLASS_URL is not heeded: the code of the app says url" in told.err
+    assert "WINDLASS_URL ignored: overridden in code by url" in told.err
     assert not (shell.folder / "other.db").exists()

@@ -123,7 +123,7 @@ def test_those_whose_unique_key_is_taken_are_left(shell: Shell, app: Windlass, h
         hand.bury(ValueError("bang"))
     ran = shell.type("dead", "retry", "--all", "--url", shell.url)
     assert (ran.code, ran.out) == (0, "1 dead job retried.\n")
-    assert ran.err == "1 dead job left as it was: another job holds its unique key.\n"
+    assert ran.err == "1 dead job not changed: another job holds its unique key.\n"
     assert sorted(states(app, jobs)) == [State.DEAD, State.READY]
 
 
@@ -145,14 +145,14 @@ def test_one_wrong_id_and_nothing_is_changed(shell: Shell, app: Windlass, dead: 
 # -------------------------------------------------------------------------------------- discarding
 
 
-@pytest.mark.parametrize("answer", ["n\n", "", "\n"], ids=["no", "nobody", "nothing"])
+@pytest.mark.parametrize("answer", ["n\n", "", "\n"], ids=["no", "no terminal", "nothing"])
 def test_without_a_yes_nothing_is_discarded(
     shell: Shell, app: Windlass, dead: list[str], answer: str
 ) -> None:
     ran = shell.type("dead", "discard", "--all", "--url", shell.url, answer=answer)
     assert (ran.code, ran.out) == (1, "")
-    assert f"Remove all 3 dead jobs of sqlite {shell.database} for good? [y/N]" in ran.err
-    assert "Error: Nothing was discarded. With --yes nobody is asked.\n" in ran.err
+    assert f"Remove all 3 dead jobs of sqlite {shell.database} permanently? [y/N]" in ran.err
+    assert "Error: Nothing was discarded. Give --yes to skip the prompt.\n" in ran.err
     assert states(app, dead) == [State.DEAD] * 3
 
 
@@ -215,7 +215,7 @@ def test_choices_are_shown_before_they_are_used(
     assert states(app, dead) == [State.DEAD] * 3
     ran = shell.type("dead", "retry", dead[0], "--all", "--url", shell.url)
     assert ran.code == 2
-    assert "one of the three" in ran.err
+    assert "exactly one of these" in ran.err
 
 
 def test_a_rate_that_is_none_is_refused(shell: Shell, dead: list[str]) -> None:
@@ -233,7 +233,7 @@ def test_ctrl_c_stops_between_two_steps(shell: Shell, app: Windlass, dead: list[
     assert process.returncode == 1
     assert out == "1 dead job retried.\n"
     assert err == (
-        "Error: Stopped: the others are as they were. The same command goes on with them.\n"
+        "Error: Stopped: the other jobs are unchanged. Run the same command to continue.\n"
     )
     assert sorted(states(app, dead)) == [State.DEAD, State.DEAD, State.READY]
 
@@ -274,7 +274,7 @@ def test_arguments_that_do_not_fit_are_refused(
     ran = shell.type_with_app("dead", "retry", dead[0], "--args", "{")
     assert (ran.code, "--args expects a JSON array" in ran.err) == (2, True)
     ran = shell.type_with_app("dead", "retry", "--all", "--args", "[1]")
-    assert (ran.code, "are for one job" in ran.err) == (2, True)
+    assert (ran.code, "need exactly one job" in ran.err) == (2, True)
     assert states(app, dead) == [State.DEAD] * 3
 
 

@@ -13,7 +13,7 @@ from tests.cli.shell import Shell
 from tests.redis_server import free_port, private_server
 from windlass import Windlass
 from windlass.cli.commands.demo.proof import Proof, prove
-from windlass.cli.commands.demo.show import choose_url, farewell, removals
+from windlass.cli.commands.demo.show import choose_url, describe_exit, removals
 from windlass.core.ids import new_nonce
 from windlass.engine.contract import Plan, Succeeded
 from windlass.engine.redis.keys import KINDS
@@ -149,5 +149,5 @@ def test_a_worker_that_ended_badly_fails_the_proof(
     hand.succeed(3)
     proof = proof_of(app, job_id, ledger, "ID start 1\nID end 1\n", exit_code=1)
     assert not proof.holds
-    assert "cleanly" in farewell(0, ledger)
-    assert "did not end cleanly: its exit code is 1" in farewell(1, ledger)
+    assert "cleanly" in describe_exit(0, ledger)
+    assert "did not end cleanly: its exit code is 1" in describe_exit(1, ledger)

@@ -81,7 +81,7 @@ def test_a_server_that_is_away_is_a_finding(shell: Shell, options: tuple[str, ..
 
 
 def test_a_wrong_password_is_a_finding(shell: Shell) -> None:
-    ran = shell.type("doctor", "--url", shared_server().url_for("nobody"))
+    ran = shell.type("doctor", "--url", shared_server().url_for("unknown"))
     assert ran.code == 1
     assert "problem  connection" in ran.out
     assert "refused the login" in ran.out
@@ -105,7 +105,7 @@ def test_the_program_is_looked_at(app: Windlass, type_here: Typing) -> None:
     assert found["program"][1].startswith("Python 3.")
     assert found["app"] == ("ok", "tasks:app, 4 tasks")
     assert found["settings"][0] == "advice"
-    assert "WINDLASS_URL is not heeded" in found["settings"][1]
+    assert "WINDLASS_URL ignored" in found["settings"][1]
     assert found["format"][0] == "ok"
     assert found["round trip"][0] == "ok"
 
@@ -161,7 +161,7 @@ def test_jobs_that_nobody_knows_and_dead_ones(app: Windlass) -> None:
     assert found["unknown tasks"].grade is Grade.ADVICE
     text = found["unknown tasks"].text
     assert "no worker can run 1 job of tasks.add" in text
-    assert "Jobs of a task that no worker knows are kept until then" in text
+    assert "Jobs of an unknown task are kept until then" in text
     assert found["dead letters"].grade is Grade.OK
     assert "jobs" not in found
     assert dead_letters(MANY_DEAD).grade is Grade.OK

@@ -47,7 +47,7 @@ def test_a_key_leads_to_the_job_that_exists(shell: Shell) -> None:
     document = shell.type_with_app(*command, "--json").json
     assert (first.code, again.code, first.err) == (0, 0, "")
     assert again.out == first.out
-    assert "existed already" in again.err
+    assert "already exists" in again.err
     job_id = first.out.strip()
     assert document == {"id": job_id, "task": "tasks.add", "created": False}
     other = shell.type_with_app("enqueue", "tasks.add", "--args", "[2]", "--idempotency-key", "k")
@@ -125,7 +125,7 @@ def place(order: Order, more: dict[str, Any] = {}) -> None: ...
         ('{"itemCount": 1, "shipTo": {}, "notes": {"any": 1}}', ""),
         (
             '{"itmCount": {"all": 2}, "shipTo": {"cty": "Bern"}}',
-            "itmCount or cty: it was left out.",
+            "itmCount or cty: it was ignored.",
         ),
     ],
     ids=["as it should be", "misspelt"],
@@ -142,7 +142,7 @@ def test_a_field_that_nobody_reads_is_told_of(
 
 @pytest.fixture(scope="module")
 def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Shell]:
-    """A shell with a worker beside it."""
+    """A shell with a running worker."""
     shell = Shell(tmp_path_factory.mktemp("served"))
     worker = Worker(f"{SCRIPT} worker tasks:app -p 1", shell.folder, shell.environment({}))
     worker.await_lines(2)
@@ -186,7 +186,7 @@ def test_wait_for_a_crash_promises_no_traceback(
     app.engine.finish([crash])
     ran = type_here(*typed, "--wait", WINDLASS_APP="tasks:app")
     assert ran.code == 1
-    assert f"dead show {job_id}` has its history; when" in ran.err
+    assert f"dead show {job_id}` has its history; after" in ran.err
 
 
 def test_options_that_do_not_go_with_those_of_the_task_are_refused(
@@ -217,11 +217,11 @@ def test_waiting_can_be_given_up_and_the_job_stays(shell: Shell) -> None:
     assert command.stdout is not None
     assert command.stderr is not None
     job_id = command.stdout.readline().strip()
-    assert "No worker was seen" in command.stderr.readline()
+    assert "No worker is running" in command.stderr.readline()
     command.send_signal(signal.SIGINT)
     _, err = command.communicate(timeout=DEADLINE_S)
     assert command.returncode == 1
-    assert "Stopped waiting; the job goes on." in err
+    assert "Stopped waiting; the job continues." in err
     assert "ready" in shell.type("job", "show", job_id, "--url", shell.url).out
 
 

@@ -1,4 +1,4 @@
-"""`windlass job`: everything that is known of a job, and what can be done about it."""
+"""`windlass job`: list, show, cancel and retry."""
 
 from __future__ import annotations
 
@@ -138,7 +138,7 @@ def test_a_cause_without_a_type_has_no_stray_colon(shell: Shell, hand: Hand, job
     hand.app.engine.close(hand.session, [job_id], "signal 9 (SIGKILL)")
     ran = shell.type("job", "show", job_id, "--url", shell.url)
     assert " on hand.1.0000: signal 9 (SIGKILL)\n" in ran.out
-    assert "alone       yes: in a process of its own" in ran.out
+    assert "alone       yes: in its own process" in ran.out
 
 
 def test_a_call_that_cannot_be_read_is_said_to_be_such(shell: Shell, app: Windlass) -> None:
@@ -176,7 +176,7 @@ def test_a_running_job_is_not_said_to_have_been_stopped(
     hand.take()
     ran = shell.type("job", "cancel", job_id, "--url", shell.url)
     assert (ran.code, ran.out.split()[-1]) == (0, "requested")
-    assert "1 job ran, and will end as cancelled unless the run succeeds." in ran.err
+    assert "1 job running: will end as cancelled unless the run succeeds." in ran.err
     shown = shell.type("job", "show", job_id, "--url", shell.url).out
     assert "cancel    requested: it ends as cancelled unless it succeeds" in shown
     assert "unless it succeeds" in shell.type("job", "cancel", "--help").out
@@ -187,7 +187,7 @@ def test_what_cannot_be_done_fails(shell: Shell, job_id: str) -> None:
     assert ran.code == 1
     assert ran.out.split()[2:] == [job_id, "refused", UNKNOWN, "unknown"]
     assert f"There is no job {UNKNOWN} in sqlite {shell.database}." in ran.err
-    assert "Left unchanged: 2 of 2." in ran.err
+    assert "Not changed: 2 of 2." in ran.err
 
 
 def test_a_job_whose_unique_key_is_taken_stays_as_it_is(shell: Shell, app: Windlass) -> None:
@@ -197,7 +197,7 @@ def test_a_job_whose_unique_key_is_taken_stays_as_it_is(shell: Shell, app: Windl
     task.enqueue()
     ran = shell.type("job", "retry", one.id, "--url", shell.url)
     assert (ran.code, ran.out.split()[-1]) == (1, "duplicate")
-    assert f"Job {one.id} was left as it is: another job holds its unique key." in ran.err
+    assert f"Job {one.id} was not changed: another job holds its unique key." in ran.err
     shown = shell.type("job", "show", one.id, "--url", shell.url).out
     assert f"unique    {one.info().unique_key}\n" in shown
 

@@ -74,7 +74,7 @@ def test_ageing_is_set_and_shown(filled: Shell) -> None:
     assert (ran.code, ran.out) == (0, "The queue default: ages by 1m30s.\n")
     assert "ages by 1m30s" in filled.type_with_app("queue", "list").out
     ran = filled.type_with_app("queue", "set", "default", "--ageing", "off")
-    assert ran.out == "The queue default: as usual.\n"
+    assert ran.out == "The queue default: default settings.\n"
     assert filled.type_with_app("queue", "set", "default", "--ageing", "0.1").code == 2
     ran = filled.type_with_app("queue", "set", "default", "--max-waiting", "1")
     assert ran.out == "The queue default: at most 1 wait.\n"
@@ -94,7 +94,7 @@ def test_jobs_whose_labels_nobody_has_are_told_of(shell: Shell) -> None:
         add.enqueue(1)
     ran = shell.type_with_app("status")
     assert "default+big+gpu" in ran.out
-    assert "In the queue default wait for big and gpu, which no worker has: 1 job." in ran.err
+    assert "In the queue default, waiting for big and gpu, which no worker has: 1 job." in ran.err
     assert "--label big --label gpu" in ran.err
     found = shell.type_with_app("queue", "list", "--json").json
     assert [queue["name"] for queue in found] == ["default"]
@@ -108,8 +108,8 @@ def test_a_queue_that_nothing_is_known_of_is_left_alone(
 ) -> None:
     ran = filled.type_with_app("queue", *arguments, answer="y\n")
     assert (ran.code, ran.out) == (1, "")
-    assert "No job is in a queue mial" in ran.err
-    assert "Did you mean mail? With --yes" in ran.err
+    assert "Unknown queue mial" in ran.err
+    assert "Did you mean mail? Give --yes" in ran.err
     assert "mial" not in filled.type_with_app("queue", "list").out
     assert filled.type_with_app("queue", *arguments, "--yes").code == 0
 
@@ -126,7 +126,7 @@ def test_a_queue_that_nothing_is_known_of_is_not_purged(
 ) -> None:
     ran = filled.type_with_app("queue", "purge", "mial", *options, answer="y\n")
     assert (ran.code, ran.out) == (1, "")
-    assert "No job is in a queue mial" in ran.err
+    assert "Unknown queue mial" in ran.err
     assert "Did you mean mail? Nothing was removed." in ran.err
     ran = filled.type_with_app("queue", "purge", "mail", *options, answer="y\n")
     assert (ran.code, ran.out) == (0, "1 job removed from the queue mail.\n")

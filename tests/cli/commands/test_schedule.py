@@ -1,4 +1,4 @@
-"""`windlass schedule`: what a person sees of schedules, and does about them."""
+"""`windlass schedule`: list, next, run, pause, resume, remove."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def test_run_pause_resume_and_remove(shell: Shell, app: Windlass, nightly: str) 
 
     assert "is paused" in shell.type("schedule", "pause", nightly, "--url", shell.url).err
     assert app.schedules.get(nightly).state == "paused"
-    assert "until it is resumed" in shell.type("schedule", "next", nightly, "--url", shell.url).err
+    assert "only after a resume" in shell.type("schedule", "next", nightly, "--url", shell.url).err
     assert "next run is in" in shell.type("schedule", "resume", nightly, "--url", shell.url).err
     assert app.schedules.get(nightly).state == "active"
 

@@ -81,7 +81,7 @@ def test_tasks_are_listed_with_what_is_said_of_them(shop: Shell) -> None:
     }
     assert (close["runner"], len(close["schedule"])) == ("process", 2)
     assert (send["runner"], send["queue"], send["requires"]) == ("loop", "mail", ["smtp"])
-    assert not shop.database.exists()  # nobody was asked
+    assert not shop.database.exists()  # the engine was not opened
 
 
 def test_tasks_for_people(shop: Shell) -> None:
@@ -97,7 +97,7 @@ def test_an_app_without_tasks_says_so(shop: Shell) -> None:
     name_modules(shop)
     ran = shop.type("tasks", "--app", "shop.app:app")
     assert (ran.code, ran.out) == (0, "")
-    assert "The app knows no task. Name the modules" in ran.err
+    assert "The app has no tasks. Name the modules" in ran.err
 
 
 # --------------------------------------------------------------------------------------- including
@@ -121,11 +121,11 @@ def test_patterns_match_the_modules_of_a_package(
 @pytest.mark.parametrize(
     ("pattern", "said"),
     [
-        ("shop.nothing", "The module shop.nothing, which include='shop.nothing' of the app names"),
+        ("shop.nothing", "The module shop.nothing (from include='shop.nothing')"),
         ("nothing.*", "no module nothing can be imported from here"),
-        ("shop.parts.billing.*", "include='shop.parts.billing.*' fits no module"),
-        ("shop.*.nothing", "include='shop.*.nothing' fits no module"),
-        ("shop.parts.*", "broken, which include='shop.parts.*' of the app names, cannot be import"),
+        ("shop.parts.billing.*", "include='shop.parts.billing.*' matches no module"),
+        ("shop.*.nothing", "include='shop.*.nothing' matches no module"),
+        ("shop.parts.*", "broken (from include='shop.parts.*') cannot be import"),
     ],
 )
 def test_what_cannot_be_included_is_named(shop: Shell, pattern: str, said: str) -> None:
@@ -182,4 +182,4 @@ def test_a_worker_that_cannot_include_a_module_ends_with_its_traceback(shop: She
     ran = shop.type("worker", "shop.app:app", "-p", "1")
     assert ran.code == 2
     assert "ZeroDivisionError: division by zero" in ran.err
-    assert "The module shop.parts.broken, which include='shop.parts.*' of the app names" in ran.err
+    assert "The module shop.parts.broken (from include='shop.parts.*')" in ran.err

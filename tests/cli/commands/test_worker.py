@@ -1,4 +1,4 @@
-"""What the options of `windlass worker` become, and how it ends before it has begun."""
+"""The options of `windlass worker`, and errors at its start."""
 
 from __future__ import annotations
 

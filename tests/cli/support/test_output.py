@@ -1,4 +1,4 @@
-"""The words and the looks that all commands share."""
+"""The output and the help texts that all commands share."""
 
 from __future__ import annotations
 

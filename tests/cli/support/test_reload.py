@@ -61,11 +61,11 @@ def test_a_change_counts_and_a_mistake_waits_for_its_repair(shell: Shell) -> Non
         listener.start()
         assert ask(shell) == "first"
         source.write_text(TASKS.format("second, and longer"))
-        await_words(heard, "tasks.py changed: starting anew.")
+        await_words(heard, "tasks.py changed: restarting.")
         until(lambda: ask(shell) == "second, and longer")
         await_words(heard, "stopping on SIGUSR1: jobs have 2 s to finish")
         source.write_text("this is no Python")
-        await_words(heard, "The worker cannot run")
+        await_words(heard, "The worker failed to start")
         source.write_text(TASKS.format("third"))
         until(lambda: ask(shell) == "third")
         worker.send_signal(signal.SIGTERM)

@@ -59,7 +59,7 @@ def test_every_queue_is_within_one_of_its_share_after_every_start(
 def test_it_does_not_matter_how_many_are_claimed_at_a_time(
     weights: list[int], rooms: list[int]
 ) -> None:
-    """What is asked for is there: the turns go on where they were."""
+    """The queues give all jobs that were asked for: the turns continue."""
     turns, got = Turns(weights), b""
     for room in rooms:
         asked = Counter(turns.ahead(room))

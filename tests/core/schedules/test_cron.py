@@ -128,10 +128,10 @@ def test_every_second_is_the_next_second() -> None:
         ("1,,2 * * * *", "the minute of .*; found ''"),
         ("-1 * * * *", "the minute of .*; found '-1'"),
         ("٣ * * * *", "the minute of .*; found '٣'"),
-        ("0 0 31 2 *", r"must match some day, and '0 0 31 2 \*' never does"),
-        ("0 0 30-31 FEB *", "never does"),
-        ("0 0 31 4,6,9,11 *", "never does"),
-        ("0 0 */20 * MONL", "never does"),  # neither the 1st nor the 21st is a last Monday
+        ("0 0 31 2 *", r"must match some day, and '0 0 31 2 \*' matches no day"),
+        ("0 0 30-31 FEB *", "matches no day"),
+        ("0 0 31 4,6,9,11 *", "matches no day"),
+        ("0 0 */20 * MONL", "matches no day"),  # neither the 1st nor the 21st is a last Monday
         ("@reboot", "a nickname is one of @yearly, .*; found '@reboot'"),
         ("@every 5m", r'found \'@every 5m\'. For intervals use Every\("10m"\)'),
     ],

@@ -1,4 +1,4 @@
-"""Whose declaration of a schedule counts while old and new workers are mixed."""
+"""Which declaration of a schedule wins while old and new workers are mixed."""
 
 from __future__ import annotations
 
@@ -109,7 +109,7 @@ def test_another_declaration_has_another_fingerprint(schedule: Schedule, call: b
 
 
 def test_a_fingerprint_never_changes() -> None:
-    """Or else every upgrade of windlass would declare every schedule anew."""
+    """Otherwise every upgrade of windlass would replace every schedule."""
     assert fingerprint(Cron("0  3 * * *"), CALL) == "31bbac99214b94402e322e9fe900e9f0"
     assert (
         fingerprint(Schedule.from_data(Cron("0 3 * * *").to_data()), CALL)

@@ -1,4 +1,4 @@
-"""What is due after how long an absence, the ids of occurrences, and jitter."""
+"""Due occurrences after an outage, the ids of occurrences, and jitter."""
 
 from __future__ import annotations
 
@@ -198,7 +198,7 @@ def test_a_changed_schedule_begins_now() -> None:
 
 
 def test_a_change_at_the_last_moment_loses_nothing() -> None:
-    """Noon was due, and nobody had come to it when the schedule was changed a moment later."""
+    """Noon was due and not yet enqueued when the schedule was changed a moment later."""
     assert next_after_change(Every("10m"), NOON_MS, NOON_MS + 200) == NOON_MS
     assert next_after_change(Every("10m"), NOON_MS, NOON_MS - 200) == NOON_MS
 

@@ -1,4 +1,4 @@
-"""What is stored of a schedule, and what becomes of it: exact counts for every policy."""
+"""The stored state of a schedule and its decisions: exact counts for every policy."""
 
 from __future__ import annotations
 
@@ -219,7 +219,7 @@ def test_a_paused_schedule_is_not_due_and_what_came_meanwhile_is_not_missed() ->
 
 
 def test_another_schedule_goes_on_from_where_the_first_was() -> None:
-    """At the very moment at which both were due, and nobody had come to it."""
+    """At the moment at which both were due and not yet enqueued."""
     note = made(HOURLY, START_MS)
     assert replaced(note, Every("30m"), hours(1)[0] + 5).next_ms == hours(1)[0]
     assert replaced(note, Every("30m"), START_MS + 5).next_ms == START_MS + HOUR_MS // 2

@@ -116,7 +116,7 @@ def test_time_is_finite(schedule: Schedule) -> None:
     [
         ({"start": NAIVE}, "start must be a datetime with a time zone, found the naive"),
         ({"end": NAIVE}, "end must be a datetime with a time zone, found the naive"),
-        ({"end": EARLY}, "end must lie between 1970 and 9998, found 1960"),
+        ({"end": EARLY}, "end must be between 1970 and 9998, found 1960"),
         ({"start": NOON, "end": NOON - SECOND}, "an occurrence between its start and its end"),
         ({"start": NOON + SECOND, "end": NOON + 2 * SECOND}, "found none in Cron"),
         ({"jitter": "-1s"}, "jitter must be seconds as a number"),

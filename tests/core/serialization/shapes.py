@@ -1,4 +1,4 @@
-"""Classes of every kind that the codec carries, and one stored example of each type."""
+"""Classes of every kind that the codec supports, and one stored example of each type."""
 
 from __future__ import annotations
 
@@ -112,7 +112,7 @@ def codec_for(annotation: Any) -> CallCodec:
 
 
 def there_and_back(annotation: Any, value: Any) -> Any:
-    """What the worker is given when this value is passed."""
+    """The value that the worker gets when this value is passed."""
     codec = codec_for(annotation)
     args, kwargs = codec.decode(codec.encode((value,), {}))
     assert not kwargs
@@ -127,7 +127,7 @@ class Example(NamedTuple):
 _ID = UUID("12345678-1234-5678-1234-567812345678")
 _MOMENT = datetime(2024, 2, 29, 12, 30, 15, 250_000, tzinfo=UTC)
 
-#: Each has a file of its own in golden/. What is stored there has to be read for ever.
+#: Each has a file in golden/, which must stay readable forever.
 EXAMPLES: dict[str, Example] = {
     "none": Example(None, None),
     "bool": Example(bool, True),

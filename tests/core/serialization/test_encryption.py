@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from windlass.core.serialization.encryption import Keyring
 from windlass.core.serialization.seals import Seal
-from windlass.errors import DecodeError, UnreadableHere
+from windlass.errors import DecodeError, MissingDecoder
 
 OLD, NEW = "old-" + "o" * 40, "new-" + "n" * 40
 SEALS = [Seal.SIGNED, Seal.ENCRYPTED]
@@ -62,7 +62,7 @@ def test_a_secret_is_replaced(seal: Seal) -> None:
     assert between.open(seal, before.writing.name, old, b"") == b"old"
     assert between.open(seal, after.writing.name, new, b"") == b"new"
     assert after.open(seal, after.writing.name, new, b"") == b"new"
-    with pytest.raises(UnreadableHere, match=f"with key {before.writing.name}, which this app"):
+    with pytest.raises(MissingDecoder, match=f"with key {before.writing.name}, which this app"):
         after.open(seal, before.writing.name, old, b"")
     assert [key.name for key in between.reading] == [before.writing.name]
 
@@ -97,5 +97,5 @@ def test_purposes_have_keys_of_their_own() -> None:
 
 def test_a_seal_that_is_not_known_is_left_to_others() -> None:
     ring = Keyring([NEW])
-    with pytest.raises(UnreadableHere, match="rot13"):
+    with pytest.raises(MissingDecoder, match="rot13"):
         ring.open("rot13", ring.writing.name, b"body", b"")

@@ -27,7 +27,7 @@ def envelope(call: bytes = CALL, task: str = "media.resize", **fields: Any) -> E
     return Envelope(task=task, call=msgspec.Raw(call), **fields)
 
 
-#: Each has a file of its own in golden/. What is stored there has to be read for ever.
+#: Each has a file in golden/, which must stay readable forever.
 SHAPES = {
     "plain": envelope(),
     "no-arguments": envelope(b"{}", task="clean_up"),

@@ -1,4 +1,4 @@
-"""msgspec learns a class when it first meets it, and crashes when two threads meet it at once."""
+"""msgspec inspects a class at its first use, and crashes when two threads do so at once."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ import signal
 import subprocess
 import sys
 
-#: A class of which msgspec has learnt a part when the other thread comes: the annotation in
-#: the inner one is evaluated half way, and waits there until the other thread is done or stuck.
+#: A class that msgspec has inspected in part when the other thread uses it: evaluating the
+#: annotation in the inner one waits half way, until the other thread is done or stuck.
 TWO_THREADS_MEET_A_CLASS = """
 import threading
 import msgspec

@@ -1,4 +1,4 @@
-"""The rule of what is carried: the worker is given what a plain call would have given."""
+"""The rule for supported values: the worker passes what a plain call passes."""
 
 from __future__ import annotations
 
@@ -229,7 +229,7 @@ def test_a_union_that_json_cannot_tell_apart_is_refused(annotation: Any) -> None
         AnnotationError, match=r"task\(value=\.\.\.\): values of .* cannot be rebuilt"
     ):
         codec_for(annotation).resolve()
-    with pytest.raises(EncodeError, match="Annotate with one type whose JSON form is its own"):
+    with pytest.raises(EncodeError, match="Annotate with one type with a distinct JSON form"):
         codec_for(annotation).encode(("2020-01-01",), {})
 
 

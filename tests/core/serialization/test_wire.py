@@ -26,7 +26,7 @@ from windlass.core.serialization.depth_limit import MAX_DEPTH, too_deep_msgpack
 from windlass.core.serialization.wire import MSGPACK
 from windlass.errors import DecodeError, EncodeError
 
-#: By the names of the examples, in hexadecimal. What is stored there has to be read for ever.
+#: By the names of the examples, in hexadecimal. These bytes must stay readable forever.
 GOLDEN = Path(__file__).parent / "golden" / "msgpack.json"
 TOO_LARGE = "int-beyond-64-bits"
 

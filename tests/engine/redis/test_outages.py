@@ -68,7 +68,7 @@ def test_a_call_in_an_outage_fails_in_its_time(
     ("outage", "is_warm", "note"),
     [
         (Proxy.refuse, False, "Job {id} was not stored"),
-        (Proxy.freeze, True, "Whether job {id} was stored is not known"),
+        (Proxy.freeze, True, "Job {id} may or may not have been stored"),
     ],
     ids=["never sent", "sent"],
 )

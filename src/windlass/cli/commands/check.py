@@ -1,4 +1,4 @@
-"""`windlass check`: prove that what is stored is sound, and repair it where it is not."""
+"""`windlass check`: verify the stored data of the engine, and repair it."""
 
 from __future__ import annotations
 
@@ -61,8 +61,8 @@ def _summary(location: str, problems: int) -> str:
     if not problems:
         return f"{location}: records, indexes and counters agree."
     return (
-        f"{location}: {count(problems, 'problem')}. Keep a copy of what is stored, and report this "
-        f"as a bug with the lines above. `{program()} check --repair` shows what can be repaired."
+        f"{location}: {count(problems, 'problem')}. Keep a copy of the data, and report this as a "
+        f"bug with the lines above. `{program()} check --repair` shows what can be repaired."
     )
 
 
@@ -87,7 +87,7 @@ def _repair(engine: Engine, *, dry_run: bool, yes: bool, as_json: bool) -> bool:
 
 
 def repair_all(engine: Engine, *, change: bool) -> Repaired:
-    """Every bite of a repair, or of what it would do."""
+    """All batches of a repair, or of a dry run."""
     bite = engine.repair(change=change)
     fixed, left = [*bite.fixed], [*bite.left]
     while bite.cursor is not None:
@@ -114,16 +114,16 @@ def _report(engine: Engine, done: Repaired, would: tuple[str, ...], as_json: boo
     elif done.fixed:
         say(f"{location}: {count(len(done.fixed), 'problem')} repaired.")
     elif not done.left:
-        say(f"{location}: there is nothing to repair.")
+        say(f"{location}: nothing to repair.")
     if done.left and not as_json:
-        say(f"{location}: {count(len(done.left), 'problem')} beyond repair.")
+        say(f"{location}: {count(len(done.left), 'problem')} cannot be repaired.")
 
 
 def _ask(question: str) -> None:
     try:
         agreed = click.confirm(printable(question), err=True)
-    except click.Abort:  # there is no terminal
+    except click.Abort:  # no terminal
         agreed = False
         click.echo(err=True)
     if not agreed:
-        raise click.ClickException("Nothing was changed. Give --yes to repair without a question.")
+        raise click.ClickException("Nothing was changed. Give --yes to repair without a prompt.")

@@ -1,6 +1,6 @@
-"""`windlass completion`: what makes a shell complete commands and options.
+"""`windlass completion`: shell completion of commands and options.
 
-The machinery is that of click: the script asks this program, by a variable, what could follow.
+It uses click: the script calls this program with a variable set, and gets the candidates.
 """
 
 from __future__ import annotations
@@ -8,7 +8,7 @@ from __future__ import annotations
 import click
 from click.shell_completion import get_completion_class
 
-#: How the script asks.
+#: The variable that the script sets.
 VARIABLE = "_WINDLASS_COMPLETE"
 
 

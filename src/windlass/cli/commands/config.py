@@ -1,6 +1,6 @@
-"""`windlass config`: every setting, its value, and where it is from.
+"""`windlass config`: all settings, their values and sources.
 
-The app is imported, because its code may say something; the engine is not needed.
+It imports the app, because its code may set some; it needs no engine.
 """
 
 from __future__ import annotations
@@ -27,29 +27,29 @@ from windlass.settings import (
     read_settings,
 )
 
-#: What a setting is as JSON.
+#: The value of a setting as JSON.
 JsonValue = str | int | bool | list[str] | dict[str, str] | None
-#: Shown as set or not, and never as they are.
+#: Shown as set or not set, never by value.
 _SECRETS: Final = frozenset({"secret"})
 
 
 class Row(msgspec.Struct, frozen=True, kw_only=True):
-    """One setting as it is shown."""
+    """One row of the table."""
 
     name: str
-    value: JsonValue  # of its own type; a duration, a policy and what is secret as text
+    value: JsonValue  # of its own type; durations, policies and secrets as text
     source: str
-    overruled: str = ""  # a variable that says something else and is not heeded
+    overruled: str = ""  # an environment variable that the code overrides with another value
 
 
-@click.command(short_help="Show every setting, its value and where it is from.")
+@click.command(short_help="Show all settings, their values and sources.")
 @connection_options
 @json_option
 def config(app_path: str | None, url: str | None, as_json: bool) -> None:
-    """Show every setting, its value, and where it is from. The engine is not asked.
+    """Show all settings, their values and sources. It does not connect to the engine.
 
-    An option comes before the code of the app, that before the environment, and that before the
-    default. Passwords and secrets are shown as ***.
+    An option overrides the code of the app, the code overrides the environment, and the environment
+    overrides the default. Passwords and secrets are shown as ***.
 
     \b
     windlass config --app shop.tasks:app
@@ -62,22 +62,22 @@ def config(app_path: str | None, url: str | None, as_json: bool) -> None:
     if as_json:
         print_json(rows)
         return
-    # What may be long comes last: that column is wrapped.
+    # Long values come last: only that column is wrapped.
     print_table(
         ["setting", "source", "value"],
         ((row.name, _near(row.source), _text(row.value)) for row in rows),
     )
     for name, variable in overruled.items():
-        say(f"{variable} is not heeded: the code of the app says {name}, which comes first.")
+        say(f"{variable} ignored: overridden in code by {name}.")
 
 
 def _settle(path: AppPath | None, url: str | None) -> Settings:
-    """With an option for the url, as a worker with the same options would run."""
-    url = url and absolute_url(url)  # before the app is imported, which may change the folder
+    """The settings of a worker with the same options."""
+    url = url and absolute_url(url)  # before importing the app, which may change the folder
     settings = read_settings({}, os.environ) if path is None else import_app(path).settings
     if url is None:
         return settings
-    read_settings({"url": url}, {})  # refused if it is none
+    read_settings({"url": url}, {})  # raises for an invalid url
     sources = {**settings.sources, "url": Source.OPTION}
     return msgspec.structs.replace(settings, url=url, sources=sources)
 
@@ -98,7 +98,7 @@ def _row(settings: Settings, name: str, overruled: dict[str, str]) -> Row:
 
 
 def _near(source: str) -> str:
-    """A file below this folder as it is found from here, which is shorter."""
+    """A file below the current folder as a relative path, which is shorter."""
     below = os.getcwd() + os.sep
     return source.removeprefix(below) if os.path.isabs(source) else source
 
@@ -121,7 +121,7 @@ def _shown(name: str, value: object, field: str) -> JsonValue:
     if field.endswith("_ms"):
         return describe_ms(int(str(value)))
     match value:
-        case int():  # a bool too
+        case int():  # bool as well
             return value
         case tuple():
             return [str(part) for part in value]
@@ -132,7 +132,7 @@ def _shown(name: str, value: object, field: str) -> JsonValue:
 
 
 def _text(value: JsonValue) -> str:
-    """As it is written in the environment."""
+    """The value as written in the environment."""
     match value:
         case None:
             return ""

@@ -1,6 +1,6 @@
-"""`windlass dead`: the dead letters: look, group, retry, edit, discard.
+"""`windlass dead`: list, group, retry, edit and discard dead letters.
 
-All of it stands on `app.dead`; here is only how it is asked for and shown.
+It uses `app.dead`; this module has only the options and the output.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 @click.group(cls=SuggestingGroup)
 def dead() -> None:
-    """Look at dead jobs, retry them, or discard them.
+    """List, show, retry or discard dead jobs.
 
     \b
     windlass dead list --group
@@ -55,7 +55,7 @@ def dead() -> None:
 
 
 def choice_options(command: F) -> F:
-    """The options by which dead jobs are chosen; every one that is given must hold."""
+    """The options that filter dead jobs; a job must match all given ones."""
     for option in (
         click.option(
             "--newer-than", type=duration, metavar="TIME", help="Only dead for no longer than 1h."
@@ -63,7 +63,7 @@ def choice_options(command: F) -> F:
         click.option(
             "--older-than", type=duration, metavar="TIME", help="Only dead for longer than 7d."
         ),
-        click.option("--fingerprint", metavar="TEXT", help="Only failures that are alike."),
+        click.option("--fingerprint", metavar="TEXT", help="Only failures with this fingerprint."),
         click.option("--task", metavar="NAME", help="Only dead jobs of this task."),
     ):
         command = option(command)
@@ -89,7 +89,7 @@ def _choice(
 
 
 class _Target(msgspec.Struct, frozen=True):
-    """Which dead jobs to change: these ids, those of a choice, or all."""
+    """Which dead jobs to change: by id, by filter, or all."""
 
     ids: tuple[str, ...]
     choice: Choice
@@ -102,7 +102,7 @@ class _Target(msgspec.Struct, frozen=True):
         return len(self.ids) if self.ids else app.dead.count(**self.choice)
 
     def words(self, number: int) -> str:
-        """What is meant, for a question."""
+        """The chosen jobs in words, for a prompt."""
         if self.ids:
             return count(number, "dead job")
         if not self.choice:
@@ -131,13 +131,13 @@ def _target(ids: Sequence[str], everything: bool, choice: Choice) -> _Target:
     if bool(ids) + bool(choice) + everything != 1:
         raise click.UsageError(
             "Choose jobs by ID, or by --task, --fingerprint, --older-than and --newer-than, or "
-            "with --all: one of the three."
+            "with --all: exactly one of these three ways."
         )
     return _Target(tuple(ids), choice)
 
 
 def _require_match(app: Windlass, chosen: _Target, verb: str) -> int:
-    """How many are meant. That a sweep by age, or of all, meets none is no mistake."""
+    """The number of chosen jobs. Zero is an error, except for a filter by age or --all."""
     number = chosen.count(app)
     if not number and chosen.choice and chosen.choice.keys() <= {"task", "fingerprint"}:
         raise click.ClickException(f"{_none(app, chosen.choice)} Nothing was {verb}.")
@@ -149,7 +149,7 @@ def _require_match(app: Windlass, chosen: _Target, verb: str) -> int:
 
 @dead.command("list")
 @choice_options
-@click.option("--group", is_flag=True, help="One line for all failures that are alike.")
+@click.option("--group", is_flag=True, help="One line per group of similar failures.")
 @limit_option
 @connection_options
 @json_option
@@ -218,13 +218,13 @@ def _group_row(group: DeadGroup) -> tuple[object, ...]:
 
 
 def _none(app: Windlass, choice: Choice) -> str:
-    """That there are none, and which ones were perhaps meant."""
+    """The message for no matching jobs, with a suggestion."""
     if not choice:
         return "No dead jobs."
     task, known = choice.get("task", ""), {*app.tasks, *(one.task for one in app.dead.groups())}
     hint = nearest(task, known) if task and task not in known else ""
     if "fingerprint" in choice and not hint:
-        hint = f" `{program()} dead list --group` shows which there are."
+        hint = f" `{program()} dead list --group` shows all groups."
     return f"No dead jobs {_said(choice)}.{hint}"
 
 
@@ -254,7 +254,7 @@ def show(job_id: str, app_path: str | None, url: str | None, as_json: bool) -> N
 def _one(app: Windlass, job_id: str) -> JobRecord:
     require_dead(app.engine, [job_id])
     (record,) = app.engine.get([job_id])
-    assert record is not None, "it was there a moment ago"
+    assert record is not None, "the dead letter was just read"
     return app.packing.reveal(record)
 
 
@@ -272,9 +272,9 @@ def _rate(value: str) -> float:
 
 @dead.command()
 @target_options
-@click.option("--rate", type=_rate, metavar="N/s", help="No faster than 500/s, 30/m or 10/h.")
+@click.option("--rate", type=_rate, metavar="N/s", help="At most 500/s, 30/m or 10/h.")
 @click.option("--args", "args_text", metavar="JSON", help="Retry one job with these arguments.")
-@click.option("--kwargs", "kwargs_text", metavar="JSON", help="The same for those by name.")
+@click.option("--kwargs", "kwargs_text", metavar="JSON", help="The same for keyword arguments.")
 @click.option("--dry-run", is_flag=True, help="Only say how many there are.")
 @click.option("--yes", is_flag=True, help="Do not ask.")
 @connection_options
@@ -297,9 +297,9 @@ def retry(
 ) -> None:
     """Make dead jobs ready again, with fresh attempts.
 
-    More than one that is not named is asked for on a terminal. With --args or --kwargs one job is
-    retried with other arguments; what is not given stays as it was, and the old call in its
-    history.
+    Asks for confirmation on a terminal when a filter matches more than one job. With --args or
+    --kwargs one job is retried with other arguments; arguments that are not given stay, and the
+    history keeps the old call.
 
     \b
     windlass dead retry 01m7gk6tx900smjc57av0rnpgb
@@ -310,7 +310,7 @@ def retry(
     chosen = _target(ids, everything, _choice(task, fingerprint, older_than, newer_than))
     is_edit = args_text is not None or kwargs_text is not None
     if is_edit and (len(ids) != 1 or rate is not None or dry_run):
-        raise click.UsageError("--args and --kwargs are for one job, given by its ID, alone.")
+        raise click.UsageError("--args and --kwargs need exactly one job, given by its ID.")
     with connect(app_path, url) as app:
         require_dead(app.engine, ids)
         if is_edit:
@@ -318,7 +318,7 @@ def retry(
             return _report(Changed(done=1), "retried", as_json)
         number = _require_match(app, chosen, "retried")
         if dry_run:
-            return _foretell(chosen, number, "retried", as_json)
+            return _report_dry_run(chosen, number, "retried", as_json)
         if chosen.is_bulk and number > 1 and not yes and sys.stdin.isatty():
             _ask(f"Retry {chosen.words(number)} of {app.engine.location}?", "retried")
         selection = _select(chosen)
@@ -337,7 +337,7 @@ def _select(chosen: _Target) -> Selection:
 # -------------------------------------------------------------------------------------- discarding
 
 
-@dead.command(short_help="Remove dead jobs for good.")
+@dead.command(short_help="Remove dead jobs permanently.")
 @target_options
 @click.option("--dry-run", is_flag=True, help="Only say how many there are.")
 @click.option("--yes", is_flag=True, help="Do not ask.")
@@ -356,7 +356,7 @@ def discard(
     url: str | None,
     as_json: bool,
 ) -> None:
-    """Remove dead jobs for good. Each one is printed with its call and reason as it goes.
+    """Remove dead jobs permanently. Prints the call and the reason of each job before that.
 
     \b
     windlass dead discard 01m7gk6tx900smjc57av0rnpgb
@@ -367,17 +367,17 @@ def discard(
         require_dead(app.engine, ids)
         number = _require_match(app, chosen, "discarded")
         if dry_run:
-            return _foretell(chosen, number, "discarded", as_json)
+            return _report_dry_run(chosen, number, "discarded", as_json)
         if not yes:
             words = chosen.words(number)
-            _ask(f"Remove {words} of {app.engine.location} for good?", "discarded")
+            _ask(f"Remove {words} of {app.engine.location} permanently?", "discarded")
         steps = app.dead.discarding(_select(chosen))
         ended = bulk.run("discarded", steps, lambda _changed: None)
     return _conclude(ended, "discarded", as_json)
 
 
 class _Printer(logging.Handler):
-    """Prints what is logged: here the lines on what is discarded are the output."""
+    """Prints log lines: the lines about discarded jobs are the output of the command."""
 
     def __init__(self, err: bool) -> None:
         super().__init__()
@@ -405,14 +405,14 @@ def _log_printed(err: bool) -> Iterator[None]:
 def _ask(question: str, verb: str) -> None:
     try:
         agreed = click.confirm(printable(question), err=True)
-    except click.Abort:  # nobody there to answer
+    except click.Abort:  # no terminal
         agreed = False
         click.echo(err=True)
     if not agreed:
-        raise click.ClickException(f"Nothing was {verb}. With --yes nobody is asked.")
+        raise click.ClickException(f"Nothing was {verb}. Give --yes to skip the prompt.")
 
 
-def _foretell(chosen: _Target, number: int, verb: str, as_json: bool) -> None:
+def _report_dry_run(chosen: _Target, number: int, verb: str, as_json: bool) -> None:
     if as_json:
         print_json({f"would_be_{verb}": number})
     else:
@@ -425,12 +425,12 @@ def _conclude(ended: bulk.Ended, verb: str, as_json: bool) -> None:
     _report(changed, verb, as_json)
     if changed.duplicates:
         number = count(changed.duplicates, "dead job")
-        say(f"{number} left as it was: another job holds its unique key.")
+        say(f"{number} not changed: another job holds its unique key.")
     if changed.left:
-        say(f"{count(changed.left, 'job')} left alone: no longer dead when its turn came.")
+        say(f"{count(changed.left, 'job')} skipped: no longer dead.")
     if ended.was_stopped:
         raise click.ClickException(
-            "Stopped: the others are as they were. The same command goes on with them."
+            "Stopped: the other jobs are unchanged. Run the same command to continue."
         )
 
 

@@ -1,8 +1,8 @@
-"""`windlass dead retry ID --args`: one dead job with other arguments.
+"""`windlass dead retry ID --args`: retry one dead job with other arguments.
 
-1. The old call must be readable: what is not given stays as it was.
-2. What is given takes its place in it.
-3. The whole is checked as at an enqueue, if the task is known here, and stored by `app.dead`.
+1. Read the old call: arguments that are not given stay.
+2. Replace the given arguments.
+3. Check the call as at an enqueue, if the task is known here, and store it by `app.dead`.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ from windlass.cli.support.output import say
 from windlass.cli.support.wording import sentence
 from windlass.core.serialization.envelope import unpack
 from windlass.engine.contract import JobRecord
-from windlass.errors import DecodeError, EncodeError, UnreadableHere
+from windlass.errors import DecodeError, EncodeError, MissingDecoder
 from windlass.task import Task
 
 
 def retry_with(
     app: Windlass, record: JobRecord, args_text: str | None, kwargs_text: str | None
 ) -> None:
-    """Retry a job, whose record was made readable, with the arguments that were typed."""
+    """Retry a job with the given arguments. Its record is already decrypted."""
     _require_readable(app, record, is_whole=None not in (args_text, kwargs_text))
     call = _stored_call(record)
     if args_text is not None:
@@ -46,10 +46,10 @@ def retry_with(
 
 
 def _require_readable(app: Windlass, record: JobRecord, *, is_whole: bool) -> None:
-    """Refuse a call that is there and cannot be read. One that is damaged is no loss."""
+    """Refuse an intact call that this app cannot read. A damaged call may be replaced."""
     try:
         codec = app.packing.unpack_call(record.payload, record.task).codec
-    except UnreadableHere as error:
+    except MissingDecoder as error:
         raise click.ClickException(
             f"The stored call of job {record.id} cannot be read here, so it cannot be changed: "
             f"{error}."
@@ -58,13 +58,13 @@ def _require_readable(app: Windlass, record: JobRecord, *, is_whole: bool) -> No
         return
     if codec == "pickle" and not is_whole:
         raise click.UsageError(
-            f"The stored call of job {record.id} is a pickle, of which nothing can be kept: give "
+            f"The stored call of job {record.id} is a pickle, and cannot be changed in part: give "
             "both --args and --kwargs, [] or {} for none."
         )
 
 
 def _stored_call(record: JobRecord) -> dict[str, Any]:
-    """What is there already; of bytes that make no call, nothing."""
+    """The stored call; empty for bytes that are not a call."""
     try:
         return msgspec.json.decode(unpack(record.payload).call, type=dict[str, Any])
     except (DecodeError, msgspec.DecodeError):
@@ -81,7 +81,7 @@ def _parse(option: str, text: str, shape: str, kind: Any) -> Any:
 
 
 def _name_positional(call: dict[str, Any], task: Task[..., Any]) -> None:
-    """Stored arguments by their names, so that those that are given take their places."""
+    """Convert stored positional arguments to keywords, so that given keywords replace them."""
     parameters = list(inspect.signature(task.function).parameters.values())
     stored = call.get("args", [])
     taken = parameters[1 if task.takes_context else 0 :][: len(stored)]

@@ -1,9 +1,8 @@
-"""`windlass doctor`: are jobs safe where they live, and will somebody run them?
+"""`windlass doctor`: check that jobs are stored safely, and that workers run them.
 
-1. The program and its app, then the engine, which says by itself what it looks at, then the jobs:
-   `examination` has all but the engine's own.
-2. What keeps one of them from answering is a finding too, so that a program which reads the JSON
-   always gets some.
+1. It checks the program and its app, then the engine, then the jobs. `support/checks.py` has all
+   checks except those of the engine, which has its own.
+2. An error during a check is a finding too, so that a reader of the JSON always gets findings.
 """
 
 from __future__ import annotations
@@ -32,21 +31,21 @@ from windlass.errors import (
     SettingError,
 )
 
-#: The exit codes of every command: 1 failed, 2 usage or import, 3 engine away.
+#: The exit codes of every command: 1 failed, 2 usage or import, 3 engine unavailable.
 _FAILED: Final = 1
 _USAGE: Final = 2
 _ENGINE_AWAY: Final = 3
 _NOT_LOADED: Final = (AnnotationError, AppNotFound, IncludeFailed, InvalidTask, SettingError)
 
 
-@click.command(short_help="Look at app, engine, workers and jobs, and advise.")
+@click.command(short_help="Check app, engine, workers and jobs, and give advice.")
 @connection_options
 @json_option
 @click.pass_context
 def doctor(ctx: click.Context, app_path: str | None, url: str | None, as_json: bool) -> None:
-    """Look at the app, the engine, the workers and the queues. Exits with 1 if there is a problem.
+    """Check the app, the engine, the workers and the queues. Exits with 1 if there is a problem.
 
-    It changes nothing, and may run beside workers. `windlass check` compares what is stored.
+    It changes nothing, and may run while workers run. `windlass check` verifies the stored data.
 
     \b
     windlass doctor --app shop.tasks:app
@@ -75,13 +74,13 @@ def doctor(ctx: click.Context, app_path: str | None, url: str | None, as_json: b
 
 
 def _examine(app: Windlass, name: str) -> tuple[Sequence[Finding], int]:
-    """The findings, and the exit code that they make."""
+    """The findings, and their exit code."""
     findings, code = list(examine_program(app, name)), 0
     try:
         findings.extend(_examine_place(app.engine))
     except EngineError as error:
         has_cause = any(finding.grade is Grade.PROBLEM for finding in findings)
-        if not has_cause:  # else it is told already why jobs cannot be looked at
+        if not has_cause:  # else a finding already says why jobs cannot be read
             findings.append(Finding(Grade.PROBLEM, "connection", str(error)))
         code = _ENGINE_AWAY if isinstance(error, EngineUnavailable) else _FAILED
     has_problem = any(finding.grade is Grade.PROBLEM for finding in findings)

@@ -1,9 +1,9 @@
-"""`windlass enqueue`: put one job in line by hand.
+"""`windlass enqueue`: enqueue one job by hand.
 
-1. The call is read by the annotations of the task, so that a date given as text becomes a date.
-   What does not fit is wrong usage, and a field that nobody reads is told of.
-2. The job is stored, and its id printed.
-3. With `--wait`, its end is awaited and its result printed.
+1. Read the call by the annotations of the task, so that a date given as text becomes a date. A
+   value that does not fit is a usage error; a field without effect is reported.
+2. Store the job, and print its id.
+3. With `--wait`, wait for its end and print its result.
 """
 
 from __future__ import annotations
@@ -41,12 +41,12 @@ from windlass.task import Task
 
 T = TypeVar("T")
 
-#: So much of a text that is refused is shown, in characters.
+#: An error shows at most this many characters of the refused text.
 _SHOWN: Final = 200
-#: What to write instead, quoted for a shell.
+#: Examples for errors, quoted for a shell.
 _ARGS: Final = """--args '["cat.jpg", 100]'"""
 _KWARGS: Final = """--kwargs '{"path": "cat.jpg"}'"""
-#: How it is said in Python that a call may be repeated.
+#: The advice for Python, which is replaced by the option.
 _KEY: Final = "using(idempotency_key=...)"
 
 
@@ -61,7 +61,7 @@ _KEY: Final = "using(idempotency_key=...)"
     "delay",
     type=parameters.duration,
     metavar="DURATION",
-    help="Run it this much later, such as 10m.",
+    help="Run it after this delay, such as 10m.",
 )
 @click.option(
     "--at",
@@ -77,12 +77,12 @@ _KEY: Final = "using(idempotency_key=...)"
     help="Higher runs first.",
 )
 @click.option(
-    "--queue", type=parameters.queue_name, metavar="NAME", help="Another queue than the task's own."
+    "--queue", type=parameters.queue_name, metavar="NAME", help="Override the queue of the task."
 )
 @click.option(
     "--idempotency-key",
     metavar="KEY",
-    help="Enqueue it once: the same key leads to the same job for a day.",
+    help="Enqueue it once: for a day the same key returns the same job.",
 )
 @click.option("--wait", is_flag=True, help="Wait for the job to end and print its result.")
 @json_option
@@ -117,7 +117,7 @@ def enqueue(
         if not as_json:
             click.echo(job.id)
         if not job.created:
-            say(f"Job {job.id} existed already and stands for this call: no other was enqueued.")
+            say(f"Job {job.id} already exists for this call: no new job was enqueued.")
         if wait:
             _wait(app, job, as_json)
         elif as_json:
@@ -127,7 +127,7 @@ def enqueue(
 def _enqueue(task: Task[..., Any], positional: tuple[Any, ...], named: dict[str, Any]) -> Job[Any]:
     try:
         return task.enqueue(*positional, **named)
-    except EngineUnavailable as error:  # its advice is for Python
+    except EngineUnavailable as error:  # its advice is Python code
         notes = getattr(error, "__notes__", [])
         error.__notes__ = [note.replace(_KEY, "--idempotency-key KEY") for note in notes]
         raise
@@ -159,7 +159,7 @@ def _options(
 
 
 def _parse(option: str, text: str, shape: str, kind: type[T], example: str) -> T:
-    """The outermost level only: what is inside is read by the annotations."""
+    """Parse the outermost level only: the annotations decode the values inside."""
     try:
         return msgspec.json.decode(text, type=kind)
     except (msgspec.DecodeError, RecursionError) as error:
@@ -175,14 +175,14 @@ def _find_task(app: Windlass, name: str) -> Task[..., Any]:
         near = difflib.get_close_matches(name, app.tasks, n=1, cutoff=0.4)
         hint = f" Did you mean {near[0]!r}?" if near else ""
         known = ", ".join(sorted(app.tasks)) or "none"
-        raise InvalidTask(f"The app knows no task {name!r}.{hint} It knows: {known}.")
+        raise InvalidTask(f"The app has no task {name!r}.{hint} It has: {known}.")
     return task
 
 
 def _choose(task: Task[..., Any], options: CallOptions) -> Task[..., Any]:
     try:
         return task.using(**options)
-    except ValueError as error:  # what the task itself says does not go with them
+    except ValueError as error:  # the options conflict with those of the task
         raise click.UsageError(f"The options do not fit: {sentence(error)}") from error
 
 
@@ -199,14 +199,14 @@ def _decode_call(
     except (TypeError, ValueError, DecodeError) as error:
         raise click.UsageError(f"The arguments do not fit: {sentence(error)}") from error
     if unread:
-        say(f"No argument of {task.name} has a field {' or '.join(unread)}: it was left out.")
+        say(f"No argument of {task.name} has a field {' or '.join(unread)}: it was ignored.")
     return positional, named
 
 
 def require_fit(task: Task[..., Any], count: int, kwargs: Collection[str]) -> None:
     """Raise Python's own TypeError if a parameter is missing, unknown or given twice.
 
-    None stands for every value: whether it could be one is not asked yet."""
+    Checks names and number only: None stands for every value."""
     with suppress(EncodeError):
         task.codec.encode([None] * count, dict.fromkeys(kwargs))
 
@@ -215,12 +215,12 @@ def require_fit(task: Task[..., Any], count: int, kwargs: Collection[str]) -> No
 
 
 def _wait(app: Windlass, job: Job[Any], as_json: bool) -> None:
-    """Wait for the end, print what came of it, and fail if the job did."""
+    """Wait for the end, print the result, and fail if the job failed."""
     try:
         state, result, problem = _await_end(app, job)
     except KeyboardInterrupt:
         raise click.ClickException(
-            f"Stopped waiting; the job goes on. `{program()} job show {job.id}` tells how."
+            f"Stopped waiting; the job continues. `{program()} job show {job.id}` shows its state."
         ) from None
     if as_json:
         about = {"id": job.id, "task": job.task, "created": job.created}
@@ -234,25 +234,25 @@ def _wait(app: Windlass, job: Job[Any], as_json: bool) -> None:
 
 
 def _await_end(app: Windlass, job: Job[Any]) -> tuple[State, object, str]:
-    """How it ended, its result, and what is to be said about it."""
+    """The final state, the result, and a message."""
     if not any(session.expires_in_ms >= 0 for session in app.engine.sessions()):
-        say(f"No worker was seen at {app.engine.location} yet; the job waits for one.")
+        say(f"No worker is running at {app.engine.location}; the job waits for one.")
     try:
         return State.SUCCEEDED, job.result(), ""
     except ResultExpired:
         return State.SUCCEEDED, None, "The job succeeded; its result is not stored."
     except JobFailed as error:
-        return State.DEAD, None, _obituary(error)
+        return State.DEAD, None, _describe_death(error)
     except JobCancelled as error:
         return State.CANCELLED, None, f"Job {job.id} ended as cancelled ({error.reason})."
 
 
-def _obituary(error: JobFailed) -> str:
+def _describe_death(error: JobFailed) -> str:
     cause = summary_of(FailureText(error.type, error.message, error.traceback))
-    # What ended it from outside, such as a crash of its process, leaves none.
+    # A job that ended outside of its code, such as by a crash of its process, has no traceback.
     shown = "the traceback" if error.traceback else "its history"
     return (
         f"Job {error.job_id} of task {error.task} is dead ({error.reason}): {cause}\n"
-        f"`{program()} dead show {error.job_id}` has {shown}; when the cause is mended, "
+        f"`{program()} dead show {error.job_id}` has {shown}; after fixing the cause, "
         f"`{program()} dead retry {error.job_id}` makes the job ready again."
     )

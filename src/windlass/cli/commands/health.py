@@ -1,6 +1,6 @@
-"""`windlass health`: do the workers of this machine live, and are they ready?
+"""`windlass health`: liveness and readiness of the workers of this machine.
 
-The console script answers the usual calls without this file, which would take longer to load.
+The console script answers the usual calls without this module, which takes longer to load.
 """
 
 from __future__ import annotations
@@ -11,22 +11,22 @@ from windlass.cli.support.parameters import json_option
 from windlass_probe import check
 
 
-@click.command(short_help="Ask the workers of this machine whether they are ready.")
+@click.command(short_help="Check whether the workers of this machine are ready.")
 @click.option(
     "--app",
     "app_path",
     metavar="MODULE:ATTR",
     help="Only workers of this app. [default: WINDLASS_APP, then every app]",
 )
-@click.option("--live", is_flag=True, help="Ask only whether they live.")
+@click.option("--live", is_flag=True, help="Check liveness only.")
 @json_option
 @click.pass_context
 def health(ctx: click.Context, app_path: str | None, live: bool, as_json: bool) -> None:
-    """Ask the workers of this user on this machine whether they are ready.
+    """Check whether the workers of this user on this machine are ready.
 
-    Ready: the engine has answered within the last 15 seconds. Live: the supervisor answers, also
-    while the engine is away. Exits with 1 if one of them is not, or if there is none. Neither the
-    app nor the engine is needed.
+    Ready: the engine has answered within the last 15 seconds. Live: the supervisor answers, even
+    while the engine is unavailable. Exits with 1 if a worker is not, or if there is none. Needs
+    neither the app nor the engine.
 
     \b
     windlass health

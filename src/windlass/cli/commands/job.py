@@ -1,4 +1,4 @@
-"""`windlass job`: look at jobs and act on them."""
+"""`windlass job`: list, show, cancel and retry jobs."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def list_(
     url: str | None,
     as_json: bool,
 ) -> None:
-    """List jobs, the one enqueued last first.
+    """List jobs, newest first.
 
     \b
     windlass job list --state retrying
@@ -81,7 +81,7 @@ def list_(
 
 
 def _ask_after(app: Windlass, task: str | None, queue: str | None) -> str:
-    """What was perhaps meant by a name that is not known."""
+    """Suggest a known name for an unknown task or queue."""
     queues = {queue_of(line) for line in app.engine.stats().queues}
     asked = nearest(task, app.tasks) if task and task not in app.tasks else ""
     return asked or (nearest(queue, queues) if queue and queue not in queues else "")
@@ -102,7 +102,7 @@ def _row(record: JobRecord) -> tuple[object, ...]:
 def show(
     ctx: click.Context, ids: Sequence[str], app_path: str | None, url: str | None, as_json: bool
 ) -> None:
-    """Show everything that is known of jobs.
+    """Show all details of jobs.
 
     \b
     windlass job show 01m7gk6tx900smjc57av0rnpgb
@@ -147,8 +147,8 @@ def cancel(
 ) -> None:
     """Cancel jobs that have not ended.
 
-    A job that waits is cancelled at once. One that runs is interrupted by its worker a moment
-    later, and ends as cancelled unless it succeeds.
+    A waiting job is cancelled at once. The worker interrupts a running job a moment later, and the
+    job ends as cancelled unless it succeeds.
 
     \b
     windlass job cancel 01m7gk6tx900smjc57av0rnpgb
@@ -156,7 +156,7 @@ def cancel(
     codes = _act(ids, app_path, url, as_json, lambda engine: engine.cancel(ids))
     running = codes.count(CancelCode.REQUESTED)
     if running:
-        say(f"{count(running, 'job')} ran, and will end as cancelled unless the run succeeds.")
+        say(f"{count(running, 'job')} running: will end as cancelled unless the run succeeds.")
     ctx.exit(_exit_code(codes, {CancelCode.CANCELLED, CancelCode.REQUESTED}))
 
 
@@ -187,7 +187,7 @@ def _act(
     as_json: bool,
     act: Callable[[Engine], _Codes],
 ) -> _Codes:
-    """Do it, and print a verdict for each id."""
+    """Run the action, and print the outcome for each id."""
     with connect(app_path, url) as app:
         codes = act(app.engine)
         location = app.engine.location
@@ -200,14 +200,14 @@ def _act(
         if code in (CancelCode.UNKNOWN, ChangeCode.UNKNOWN):
             say(f"Error: {JobNotFound(job_id, location)}")
         if code is ChangeCode.REFUSED:
-            say(f"Job {job_id} was left as it is: only dead and cancelled jobs can be retried.")
+            say(f"Job {job_id} was not changed: only dead and cancelled jobs can be retried.")
         if code is ChangeCode.DUPLICATE:
-            say(f"Job {job_id} was left as it is: another job holds its unique key.")
+            say(f"Job {job_id} was not changed: another job holds its unique key.")
     return codes
 
 
 def _exit_code(codes: _Codes, successes: set[CancelCode] | set[ChangeCode]) -> int:
     failed = sum(code not in successes for code in codes)
     if failed:
-        say(f"Left unchanged: {failed} of {len(codes)}.")
+        say(f"Not changed: {failed} of {len(codes)}.")
     return 1 if failed else 0

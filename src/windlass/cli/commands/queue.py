@@ -1,4 +1,4 @@
-"""`windlass queue`: look at queues, pause and resume them, change their settings, empty them."""
+"""`windlass queue`: list, pause, resume, configure and purge queues."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ from windlass.queue import QueueInfo
 from windlass.settings import nearest
 
 
-@click.group(cls=SuggestingGroup, short_help="Look at queues, pause, change or empty them.")
+@click.group(cls=SuggestingGroup, short_help="List, pause, configure or purge queues.")
 def queue() -> None:
-    """Look at queues, pause them, resume them, change their settings, or empty them.
+    """List, pause, resume, configure or purge queues.
 
     \b
     windlass queue list --app shop.tasks:app
@@ -39,14 +39,14 @@ def queue() -> None:
 
 
 _name = click.argument("name", type=queue_name)
-_consent = click.option("--yes", is_flag=True, help="Also if nothing is known of the queue.")
+_consent = click.option("--yes", is_flag=True, help="Also if the queue is unknown.")
 
 
 @queue.command("list")
 @connection_options
 @json_option
 def list_(app_path: str | None, url: str | None, as_json: bool) -> None:
-    """List queues with their settings and how many jobs they have.
+    """List queues with their settings and their number of jobs.
 
     \b
     windlass queue list --app shop.tasks:app
@@ -79,7 +79,7 @@ def _print(found: list[QueueInfo]) -> None:
 
 
 def settings_of(info: QueueInfo) -> str:
-    """What is not as usual, in words."""
+    """The settings that are not default, in words."""
     words = ["paused"] if info.paused else []
     if info.ageing:
         words.append(f"ages by {describe_ms(info.ageing // timedelta(milliseconds=1))}")
@@ -94,7 +94,7 @@ def settings_of(info: QueueInfo) -> str:
 @connection_options
 @json_option
 def pause(name: str, yes: bool, app_path: str | None, url: str | None, as_json: bool) -> None:
-    """Let no worker claim from a queue. What runs goes on, what waits keeps its place.
+    """Stop all claims from a queue. Running jobs continue; waiting jobs keep their place.
 
     \b
     windlass queue pause mail
@@ -118,7 +118,7 @@ def resume(name: str, app_path: str | None, url: str | None, as_json: bool) -> N
     windlass queue resume mail
     """
     with connect(app_path, url) as app:
-        _require_known(name, app, yes=True)  # it is open anyway
+        _require_known(name, app, yes=True)  # an unknown queue is not paused
         app.queue(name).resume()
         info = app.queue(name).info()
     _report(info, f"The queue {name} is open.", as_json)
@@ -132,21 +132,21 @@ def _report(info: QueueInfo, sentence: str, as_json: bool) -> None:
 
 
 def _require_known(name: str, app: Windlass, yes: bool) -> None:
-    """A queue may be changed before its first job; one that nothing is known of is more likely a
-    slip of the pen."""
+    """Refuse an unknown queue unless `yes`: it is probably a typo, but a queue may be changed
+    before its first job."""
     unknown, question = _why_unknown(name, app)
     if unknown and not yes:
-        raise click.ClickException(f"{unknown}{question} With --yes it is changed all the same.")
+        raise click.ClickException(f"{unknown}{question} Give --yes to change it anyway.")
     if question:
         say(f"{unknown}{question}")
 
 
 def _why_unknown(name: str, app: Windlass) -> tuple[str, str]:
-    """A sentence, and the question whether another one was meant; both empty if it is known."""
+    """A message and a suggestion; both empty for a known queue."""
     known = {*_names(app.engine), *(task.queue for task in app.tasks.values())}
     if name in known:
         return "", ""
-    unknown = f"No job is in a queue {name}, and no task that is known here goes to it."
+    unknown = f"Unknown queue {name}: it has no jobs, and no known task uses it."
     return unknown, nearest(name, known)
 
 
@@ -156,13 +156,13 @@ def _why_unknown(name: str, app: Windlass) -> tuple[str, str]:
     "--ageing",
     type=duration_or_off,
     metavar="DURATION|off",
-    help="So much waiting is worth a level of priority, for example 1m.",
+    help="Waiting time worth one level of priority, for example 1m.",
 )
 @click.option(
     "--max-waiting",
     type=number_or_off,
     metavar="N|off",
-    help="Refuse to enqueue more while so many wait.",
+    help="Refuse new jobs while this many wait.",
 )
 @_consent
 @connection_options
@@ -176,7 +176,7 @@ def set_(
     url: str | None,
     as_json: bool,
 ) -> None:
-    """Change the settings of a queue; what is not given stays as it is.
+    """Change the settings of a queue. Settings that are not given stay.
 
     \b
     windlass queue set default --ageing 1m
@@ -191,16 +191,17 @@ def set_(
         except ValueError as error:
             raise click.UsageError(f"{error}.") from error
         info = app.queue(name).info()
-    _report(info, f"The queue {name}: {settings_of(info) or 'as usual'}.", as_json)
+    _report(info, f"The queue {name}: {settings_of(info) or 'default settings'}.", as_json)
 
 
-@queue.command(short_help="Remove what waits in a queue for good.")
+@queue.command(short_help="Remove all waiting jobs of a queue permanently.")
 @_name
 @click.option("--yes", is_flag=True, help="Do not ask.")
 @connection_options
 @json_option
 def purge(name: str, yes: bool, app_path: str | None, url: str | None, as_json: bool) -> None:
-    """Remove what waits in a queue for good: ready, scheduled and retrying jobs. What runs goes on.
+    """Remove all waiting jobs of a queue permanently: ready, scheduled and retrying ones. Running
+    jobs continue.
 
     \b
     windlass queue purge mail
@@ -208,11 +209,11 @@ def purge(name: str, yes: bool, app_path: str | None, url: str | None, as_json: 
     """
     with connect(app_path, url) as app:
         unknown, question = _why_unknown(name, app)
-        if unknown and (question or not yes):  # scripts may empty what is empty
+        if unknown and (question or not yes):  # a script may purge an empty queue
             raise click.ClickException(f"{unknown}{question} Nothing was removed.")
         if not yes:
             _confirm(app.queue(name).info(), app.engine.location)
-        # Said below; without a handler Python would print the line of the log too.
+        # Printed below; without a handler Python would print the log line as well.
         logging.getLogger("windlass").addHandler(logging.NullHandler())
         with progress(f"Purging {name}") as advance:
             removed = app.queue(name).purge(advance)
@@ -225,11 +226,11 @@ def purge(name: str, yes: bool, app_path: str | None, url: str | None, as_json: 
 def _confirm(info: QueueInfo, location: str) -> None:
     waiting = sum(info.jobs.get(state, 0) for state in WAITING)
     what_waits = count(waiting, "job that waits", "jobs that wait")
-    question = f"Remove {what_waits} in {info.name} of {location} for good?"
+    question = f"Remove {what_waits} in {info.name} of {location} permanently?"
     try:
         agreed = click.confirm(printable(question), err=True)
-    except click.Abort:  # nobody there to answer
+    except click.Abort:  # no terminal
         agreed = False
         click.echo(err=True)
     if not agreed:
-        raise click.ClickException("Nothing was removed. With --yes nobody is asked.")
+        raise click.ClickException("Nothing was removed. Give --yes to skip the prompt.")

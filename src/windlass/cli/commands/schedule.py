@@ -1,4 +1,4 @@
-"""`windlass schedule`: what runs again and again, when it does so next, and what can be done."""
+"""`windlass schedule`: list, pause, resume, run and remove schedules."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def name_argument(command: F) -> F:
 
 @click.group(cls=SuggestingGroup)
 def schedule() -> None:
-    """Show schedules and their next runs; pause or run them.
+    """List schedules; pause, resume, run or remove them.
 
     \b
     windlass schedule list --app shop.tasks:app
@@ -113,8 +113,8 @@ def next_(name: str, number: int, app_path: str | None, url: str | None, as_json
 
 
 _WHY = {
-    "paused": "nothing of this runs until it is resumed",
-    "abandoned": "no worker has declared it for a day, and nothing of this runs until one does",
+    "paused": "these runs start only after a resume",
+    "abandoned": "no worker has declared it for a day, and these runs start only after one does",
     "over": "there are no more runs",
 }
 
@@ -130,12 +130,12 @@ def _clock(moment: datetime) -> str:
     return moment.strftime("%a %Y-%m-%d %H:%M:%S")
 
 
-@schedule.command(short_help="Enqueue a run at once.")
+@schedule.command(short_help="Enqueue an additional run now.")
 @name_argument
 @connection_options
 @json_option
 def run(name: str, app_path: str | None, url: str | None, as_json: bool) -> None:
-    """Enqueue a run at once, beside those of the schedule. Prints the id of the job.
+    """Enqueue an additional run now. Prints the id of the job.
 
     \b
     windlass schedule run nightly
@@ -148,12 +148,12 @@ def run(name: str, app_path: str | None, url: str | None, as_json: bool) -> None
         tell(job.id)
 
 
-@schedule.command(short_help="Make no more jobs of a schedule.")
+@schedule.command(short_help="Pause a schedule.")
 @name_argument
 @connection_options
 @json_option
 def pause(name: str, app_path: str | None, url: str | None, as_json: bool) -> None:
-    """Make no more jobs of a schedule until it is resumed. Jobs that there are stay.
+    """Pause a schedule: it makes no jobs until it is resumed. Existing jobs stay.
 
     \b
     windlass schedule pause nightly
@@ -171,12 +171,12 @@ def _report(info: ScheduleInfo, sentence: str, as_json: bool) -> None:
         say(sentence)
 
 
-@schedule.command(short_help="Go on with a schedule that was paused.")
+@schedule.command(short_help="Resume a paused schedule.")
 @name_argument
 @connection_options
 @json_option
 def resume(name: str, app_path: str | None, url: str | None, as_json: bool) -> None:
-    """Go on with the next run. Those that came while it was paused are left out.
+    """Resume a paused schedule with its next run. Runs during the pause are skipped.
 
     \b
     windlass schedule resume nightly
@@ -193,15 +193,15 @@ def resume(name: str, app_path: str | None, url: str | None, as_json: bool) -> N
 @click.option("--yes", is_flag=True, help="Do not ask.")
 @connection_options
 def remove(name: str, yes: bool, app_path: str | None, url: str | None) -> None:
-    """Forget a schedule. Its jobs stay. One that workers declare in code is refused.
+    """Remove a schedule. Its jobs stay. A schedule that running workers declare is refused.
 
     \b
     windlass schedule remove nightly --yes
     """
     with connect(app_path, url) as app:
-        with suppress(DecodeError):  # what cannot be read can be removed
+        with suppress(DecodeError):  # an unreadable schedule can be removed
             app.schedules.get(name)
         if not yes:
-            click.confirm(f"Remove the schedule {name} for good?", abort=True, err=True)
+            click.confirm(f"Remove the schedule {name} permanently?", abort=True, err=True)
         app.schedules.remove(name)
     say(f"The schedule {name} is removed.")

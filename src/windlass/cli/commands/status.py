@@ -1,4 +1,4 @@
-"""`windlass status`: what is in the queues, at a glance."""
+"""`windlass status`: the number of jobs by queue and state."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from windlass.engine.contract import QueueRecord, SessionRecord, Stats
 from windlass.worker.ipc.session_info import Introduction
 
 
-@click.command(short_help="Show how many jobs are in which state.")
+@click.command(short_help="Show the number of jobs by queue and state.")
 @connection_options
 @json_option
 def status(app_path: str | None, url: str | None, as_json: bool) -> None:
-    """Show how many jobs each queue has in each state, and who is working.
+    """Show the number of jobs by queue and state, and the active sessions.
 
     \b
     windlass status --app shop.tasks:app
@@ -46,7 +46,7 @@ def _print_orphans(stats: Stats) -> None:
     if dropped:
         entries = count(dropped, "entry", "entries")
         say(
-            f"Dropped from indexes so far, for leading to no job: {entries}. "
+            f"Dropped from indexes so far, because their jobs are missing: {entries}. "
             f"`{program()} check --repair` shows what is left to repair."
         )
 
@@ -75,18 +75,18 @@ def _why_empty(stats: Stats) -> str:
 def _print_paused(queues: Sequence[QueueRecord]) -> None:
     paused = [record.queue for record in queues if record.paused]
     if paused:
-        say(f"Paused: {', '.join(paused)}. `{program()} queue resume NAME` opens a queue again.")
+        say(f"Paused: {', '.join(paused)}. `{program()} queue resume NAME` resumes a queue.")
 
 
 def _print_unserved(stats: Stats, sessions: Sequence[SessionRecord]) -> None:
-    """Jobs that no live worker may take, for want of labels."""
+    """Report jobs that no live worker may claim because it lacks their labels."""
     known = [Introduction.unpack(one.info) for one in sessions if one.expires_in_ms >= 0]
     for line, counts in sorted(stats.queues.items()):
         labels, waiting = labels_of(line), sum(counts.get(state, 0) for state in WAITING)
         if labels and waiting and not any(may_take(line, one.labels) for one in known):
             say(
-                f"In the queue {queue_of(line)} wait for {' and '.join(labels)}, which no worker "
-                f"has: {count(waiting, 'job')}. Start a worker with "
+                f"In the queue {queue_of(line)}, waiting for {' and '.join(labels)}, which no "
+                f"worker has: {count(waiting, 'job')}. Start a worker with "
                 f"{' '.join(f'--label {label}' for label in labels)}."
             )
 
@@ -97,13 +97,13 @@ def _age(stats: Stats, queue: str) -> str:
 
 
 def _print_sessions(sessions: Sequence[SessionRecord]) -> None:
-    """Those whose lease has run out are told apart: nobody works there any more, perhaps."""
+    """Print active sessions, and separately sessions with an expired lease: perhaps dead."""
     silent = [session for session in sessions if session.expires_in_ms < 0]
     at_work = [session for session in sessions if session.expires_in_ms >= 0]
-    say(f"Sessions at work: {_holding(at_work)}.")
+    say(f"Active sessions: {_holding(at_work)}.")
     if silent:
         say(
-            f"Silent sessions: {_holding(silent)}. Their lease has run out; a worker gives their "
+            f"Silent sessions: {_holding(silent)}. Their lease has expired; a worker gives their "
             "jobs to others."
         )
 

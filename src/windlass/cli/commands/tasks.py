@@ -1,4 +1,4 @@
-"""`windlass tasks`: what an app knows how to run."""
+"""`windlass tasks`: the tasks of an app."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ from windlass.task import Task
 @app_option
 @json_option
 def tasks(app_path: str | None, as_json: bool) -> None:
-    """List the tasks of an app, as a worker would know them. No engine is asked.
+    """List the tasks of an app, as a worker knows them. It does not connect to the engine.
 
-    The runner is where a job runs: a thread, the event loop, or a process of its own.
+    The runner is where a job runs: a thread, the event loop, or its own process.
 
     \b
     windlass tasks --app shop.tasks:app
@@ -36,8 +36,8 @@ def tasks(app_path: str | None, as_json: bool) -> None:
         print_table(list(found[0]), ([_cell(value) for value in one.values()] for one in found))
     else:
         say(
-            "The app knows no task. Name the modules that declare them with "
-            "Windlass(include=[...]), or import them where it is made."
+            "The app has no tasks. Name the modules that declare them with "
+            "Windlass(include=[...]), or import them where the app is made."
         )
 
 

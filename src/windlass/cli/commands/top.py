@@ -1,7 +1,7 @@
-"""`windlass top`: queues, rates, workers and running jobs, renewed while one watches.
+"""`windlass top`: a live view of queues, rates, workers and running jobs.
 
-One look reads counters and sessions; it does not grow with the number of jobs. Rates are the
-difference of two looks.
+A snapshot reads counters and sessions; its cost does not grow with the number of jobs. Rates are
+the difference of two snapshots.
 """
 
 from __future__ import annotations
@@ -38,21 +38,21 @@ if TYPE_CHECKING:
     from rich.console import Group, RenderableType
     from rich.table import Table
 
-#: What is shown as so many a second.
+#: The counters that are shown as rates per second.
 RATES: Final = ("enqueued", "succeeded", "retried", "dead", "cancelled", "crashed", "lost")
-#: So many workers, and so many running jobs, are shown.
+#: The largest number of workers, and of running jobs, on the screen.
 SHOWN_WORKERS: Final = 20
 SHOWN_JOBS: Final = 20
-#: In a pipe nothing is cut: no line is as wide as this.
+#: The width in a pipe, where nothing is cut.
 _WHOLE_LINES: Final = 10_000
 
 
 class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
-    """All that is shown at one moment."""
+    """The data of one screen."""
 
     engine: str
     stats: Stats
-    rates: Mapping[str, float]  # a second
+    rates: Mapping[str, float]  # per second
     workers: Sequence[WorkerView]
 
 
@@ -64,9 +64,9 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
     default="1s",
     show_default=True,
     metavar="DURATION",
-    help="How often to look.",
+    help="Refresh interval.",
 )
-@click.option("--once", is_flag=True, help="Look twice, print, and end.")
+@click.option("--once", is_flag=True, help="Take two snapshots, print, and exit.")
 @json_option
 def top(
     app_path: str | None, url: str | None, interval: timedelta, once: bool, as_json: bool
@@ -91,7 +91,7 @@ def top(
 
 
 class Looks:
-    """One look after the other."""
+    """Takes snapshots, with the rates since the one before."""
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
@@ -121,7 +121,7 @@ def _print_once(snapshot: Snapshot, *, as_json: bool) -> None:
 
 
 def _watch(app: Windlass, looks: Looks, interval_s: float) -> None:
-    """Until Ctrl-C. An engine that is away costs time only."""
+    """Refresh until Ctrl-C. While the engine is unavailable, keep trying."""
     from rich.console import Console
     from rich.live import Live
 
@@ -171,7 +171,7 @@ def _others(number: int) -> list[RenderableType]:
 
 
 def _is_shown(snapshot: Snapshot, name: str) -> bool:
-    """What happens always, and what has happened at all."""
+    """Whether to show a counter: always the main ones, others only if they are not zero."""
     return name in ("enqueued", "succeeded") or snapshot.stats.totals.get(name, 0) > 0
 
 
@@ -186,7 +186,7 @@ def _queues(stats: Stats) -> Table:
 
 
 def _workers(fleet: Sequence[WorkerView]) -> list[RenderableType]:
-    """The busiest first, if there are more than a screen has room for."""
+    """The workers, the busiest first if the screen has no room for all."""
     if not fleet:
         return [_text("No workers.")]
     if len(fleet) > SHOWN_WORKERS:

@@ -1,4 +1,4 @@
-"""`windlass worker`: run jobs until told to stop."""
+"""`windlass worker`: run jobs until a signal stops it."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ from windlass.core.queues.plans import read_tiers
     multiple=True,
     type=tier,
     metavar="NAME[:WEIGHT],...",
-    help="Queues to serve side by side, by weight; repeated, each -q is served before the next. "
+    help="Queues to serve, by weight; if repeated, each -q is served before the next. "
     "[default: every queue]",
 )
 @click.option(
@@ -43,7 +43,7 @@ from windlass.core.queues.plans import read_tiers
     multiple=True,
     type=label,
     metavar="NAME",
-    help="Take jobs that require this label, too; repeat it for more.",
+    help="Also claim jobs that require this label; can be repeated.",
 )
 @click.option(
     "-p",
@@ -65,13 +65,13 @@ from windlass.core.queues.plans import read_tiers
     "--max-jobs",
     type=WholeNumber(1),
     metavar="N",
-    help="Replace a child that has ended about so many jobs. [default: never]",
+    help="Replace a child after about this many jobs. [default: never]",
 )
 @click.option(
     "--max-age",
     type=duration,
     metavar="DURATION",
-    help="Replace a child that is about so old, for example 6h. [default: never]",
+    help="Replace a child after about this time, for example 6h. [default: never]",
 )
 @click.option(
     "--max-memory",
@@ -79,8 +79,8 @@ from windlass.core.queues.plans import read_tiers
     metavar="SIZE",
     help="Replace a child that uses more memory, for example 512MB. [default: never]",
 )
-@click.option("--burst", is_flag=True, help="End when nothing is left to do.")
-@click.option("--reload", is_flag=True, help="Start anew when a source file changes.")
+@click.option("--burst", is_flag=True, help="Exit when no job is left to run.")
+@click.option("--reload", is_flag=True, help="Restart when a source file changes.")
 @click.pass_context
 def worker(
     ctx: click.Context,
@@ -99,7 +99,7 @@ def worker(
 ) -> None:
     """Run the jobs of an app.
 
-    SIGTERM or Ctrl-C lets running jobs end first; a second one hands them back at once.
+    SIGTERM or Ctrl-C lets running jobs end first; a second one returns them to the queue at once.
 
     \b
     windlass worker shop.tasks:app
@@ -113,7 +113,7 @@ def worker(
     let_children_import(path)
     if reload:
         if burst:
-            raise click.UsageError("Expected --burst or --reload, found both: one ends by itself.")
+            raise click.UsageError("Expected --burst or --reload, found both.")
         ctx.exit(_reloader(ctx, path).run())
     options = WorkerOptions(
         app=path.target,
@@ -155,5 +155,5 @@ def _apart(queues: Sequence[str]) -> tuple[str, ...]:
     try:
         read_tiers(queues)
     except ValueError as error:
-        raise click.UsageError(f"Of all that -q names, {error}.") from error
+        raise click.UsageError(f"Invalid value for -q: {error}.") from error
     return tuple(queues)

@@ -1,4 +1,4 @@
-"""`windlass workers`: who is at work, where, and on what."""
+"""`windlass workers`: the live workers and their running jobs."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from windlass.cli.support.output import print_json, print_table, say
 from windlass.cli.support.parameters import connection_options, json_option
 from windlass.cli.support.wording import age, count
 
-#: So many running jobs are listed.
+#: At most this many running jobs are listed.
 LISTED: Final = 50
 
 
-@click.command(short_help="Show which workers live, and what they run.")
+@click.command(short_help="List live workers and their running jobs.")
 @connection_options
 @json_option
 def workers(app_path: str | None, url: str | None, as_json: bool) -> None:
-    """Show the workers that live, and what they run. One that ended or died is not shown.
+    """List live workers and their running jobs. Stopped and dead workers are not shown.
 
     \b
     windlass workers --app shop.tasks:app
@@ -71,7 +71,7 @@ def _print_running(fleet: Sequence[WorkerView]) -> None:
 
 
 def running_jobs(fleet: Sequence[WorkerView]) -> Iterator[tuple[object, ...]]:
-    """The one that has been running for longest first."""
+    """The running jobs, the longest-running first."""
     found = [
         (job.started_at, job, f"{worker.host} {child.pid}")
         for worker in fleet

@@ -1,1 +1,1 @@
-"""What commands share: connection, options, output, tables of jobs and workers."""
+"""Code that commands share: connection, options, output, tables of jobs and workers."""

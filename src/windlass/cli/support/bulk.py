@@ -1,7 +1,7 @@
-"""Changing many jobs one step after the other: shown as it goes, and stopped cleanly.
+"""Change many jobs step by step, with progress and a clean stop.
 
-On a terminal there is a bar, elsewhere a line now and then. The first Ctrl-C lets the step under
-way end, so that what was done is known to the job; the second one ends the program as usual.
+On a terminal there is a progress bar, elsewhere a line every few seconds. The first Ctrl-C lets the
+current step end, so that the number of changed jobs is exact; the second one ends the program.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import Final, NamedTuple
 from windlass.cli.support.output import say
 from windlass.dead_letters import Changed, Step
 
-#: How often a line is printed where there is no terminal, in seconds.
+#: How often a line is printed without a terminal, in seconds.
 LINE_S: Final = 5.0
 
 Show = Callable[[Changed], None]
@@ -29,7 +29,7 @@ class Ended(NamedTuple):
 
 
 def run(verb: str, steps: Iterable[Step], show: Show) -> Ended:
-    """Take all steps, with the pauses that they ask for; what was done is told in any case."""
+    """Run all steps with their pauses. After an error, print how many jobs were changed."""
     changed = Changed()
     with _stopping() as stop:
         try:
@@ -39,7 +39,7 @@ def run(verb: str, steps: Iterable[Step], show: Show) -> Ended:
                 if stop.wait(step.pause_s):
                     return Ended(changed, True)
         except BaseException:
-            say(f"{changed.done:,} were {verb} before this.")
+            say(f"{changed.done:,} were {verb} before this error.")
             raise
     return Ended(changed, False)
 
@@ -61,7 +61,7 @@ def _stopping() -> Iterator[Event]:
 
 @contextmanager
 def showing(doing: str, total: int) -> Iterator[Show]:
-    """How far it is: a bar on a terminal, else a line every few seconds."""
+    """Show progress: a bar on a terminal, else a line every few seconds."""
     from rich.console import Console
     from rich.progress import Progress
 

@@ -1,11 +1,11 @@
-"""What `windlass doctor` looks at beside the engine: this program, its app, its jobs and workers.
+"""The checks of `windlass doctor` in addition to those of the engine.
 
-1. Of the program: versions, the app and its tasks, settings that are not heeded.
-2. Of the place: how long an answer takes, where the engine does not measure that itself.
-3. Of the jobs: whether there ever was one, workers that live, queues that none of them serves,
-   what is paused, what no worker knows, and dead letters.
+1. The program: versions, the app and its tasks, ignored settings.
+2. The round trip to the engine, if the engine does not measure it itself.
+3. The jobs: whether the engine was ever used, live workers, queues that no worker serves, paused
+   queues, jobs of unknown tasks, and dead letters.
 
-Counters are read, and at most `LOOKED_AT` jobs: this may be run beside workers.
+The checks read counters and at most `LOOKED_AT` jobs: they may run while workers run.
 """
 
 from __future__ import annotations
@@ -29,34 +29,34 @@ from windlass.core.states import WAITING, State
 from windlass.engine.contract import Engine, Filter, Finding, Grade, JobRecord, Stats
 from windlass.settings import find_overruled
 
-#: So many dead letters are worth a look.
+#: From this number of dead letters on the doctor gives advice.
 MANY_DEAD: Final = 1_000
-#: So many ready jobs are looked at for those that no worker knows.
+#: At most this many ready jobs are read to find jobs of unknown tasks.
 LOOKED_AT: Final = 1_000
-#: An answer that takes longer than this, in milliseconds, slows everything down.
+#: The doctor gives advice if a round trip takes longer, in milliseconds.
 SLOW_MS: Final = 50.0
 _ROUNDS: Final = 5
 
 
 def examine_program(app: Windlass, name: str) -> Iterator[Finding]:
-    """`name` is that of the app, empty if there is only a url."""
+    """Check the program. `name` is the name of the app, empty with only a url."""
     import platform  # slow to import
 
     python = f"Python {platform.python_version()}, windlass {installed_version()}"
     yield Finding(Grade.OK, "program", python)
     if not name:
-        yield Finding(Grade.OK, "app", "none is named: only the engine is looked at")
+        yield Finding(Grade.OK, "app", "no app was given: only the engine is checked")
     elif app.tasks:
         yield Finding(Grade.OK, "app", f"{name}, {count(len(app.tasks), 'task')}")
     else:
-        text = f"{name} knows no task: where it is made, import the modules that declare them"
+        text = f"{name} has no tasks: import the modules that declare them where the app is made"
         yield Finding(Grade.ADVICE, "app", text)
     overruled = find_overruled(app.settings, os.environ) if name else {}
     for setting, variable in overruled.items():
-        text = f"{variable} is not heeded: the code of the app says {setting}, which comes first"
-        yield Finding(Grade.ADVICE, "settings", f"{text}. Take one of them away")
+        text = f"{variable} ignored: overridden in code by {setting}"
+        yield Finding(Grade.ADVICE, "settings", f"{text}. Remove one of them")
     if not overruled:
-        yield Finding(Grade.OK, "settings", "all are heeded; `windlass config` shows them")
+        yield Finding(Grade.OK, "settings", "none is ignored; `windlass config` shows them")
 
 
 def examine_answers(engine: Engine) -> Finding:
@@ -68,7 +68,7 @@ def examine_answers(engine: Engine) -> Finding:
     usual_ms = sorted(took_ms)[_ROUNDS // 2]
     text = f"{usual_ms:.2f} ms, the median of {_ROUNDS}"
     if usual_ms > SLOW_MS:
-        return Finding(Grade.ADVICE, "round trip", f"{text}: look at the disk, or at who is busy")
+        return Finding(Grade.ADVICE, "round trip", f"{text}: check the disk and other load")
     return Finding(Grade.OK, "round trip", text)
 
 
@@ -76,7 +76,7 @@ def examine_answers(engine: Engine) -> Finding:
 
 
 def examine_jobs(engine: Engine) -> Iterator[Finding]:
-    if not engine.is_used():  # to look further would set it up
+    if not engine.is_used():  # further calls would set it up
         yield Finding(Grade.ADVICE, "jobs", NEVER_STORED)
         return
     stats, fleet = engine.stats(), read_fleet(engine)
@@ -100,13 +100,13 @@ def _workers(fleet: Sequence[WorkerView], ready: int) -> Finding:
         text = f"{count(len(fleet), 'worker')} with {count(children, 'child', 'children')}"
         return Finding(Grade.OK, "workers", text)
     if ready:
-        text = f"there is none, and {count(ready, 'ready job')} will wait until one is started"
+        text = f"no worker is running, and {count(ready, 'ready job')} will wait until one starts"
         return Finding(Grade.PROBLEM, "workers", f"{text}: windlass worker MODULE:ATTR")
-    return Finding(Grade.ADVICE, "workers", "there is none: nothing runs until one is started")
+    return Finding(Grade.ADVICE, "workers", "no worker is running: jobs wait until one starts")
 
 
 def _served(stats: Stats, fleet: Sequence[WorkerView]) -> Iterator[Finding]:
-    """Ready jobs that no worker may take, for want of the queue or of labels."""
+    """Find ready jobs that no worker may claim because it lacks their queue or labels."""
     alone = {
         line: number
         for line, counts in sorted(stats.queues.items())
@@ -117,7 +117,7 @@ def _served(stats: Stats, fleet: Sequence[WorkerView]) -> Iterator[Finding]:
         text = f"{line} has {count(number, 'ready job')}, and no worker serves it"
         yield Finding(Grade.PROBLEM, "queues", f"{text}: start one with -q {queue_of(line)}")
     if not alone:
-        yield Finding(Grade.OK, "queues", "each one with ready jobs is served")
+        yield Finding(Grade.OK, "queues", "all queues with ready jobs are served")
 
 
 def _serves(worker: WorkerView, line: str) -> bool:
@@ -132,7 +132,7 @@ def _paused(engine: Engine, stats: Stats) -> Iterator[Finding]:
             jobs_wait = count(waiting[record.queue], "job waits", "jobs wait")
             text = f"{record.queue} is paused, and {jobs_wait} there"
             yield Finding(
-                Grade.ADVICE, "queues", f"{text}: windlass queue resume {record.queue} opens it"
+                Grade.ADVICE, "queues", f"{text}: windlass queue resume {record.queue} resumes it"
             )
 
 
@@ -151,13 +151,13 @@ def _unroutable(engine: Engine, stats: Stats, fleet: Sequence[WorkerView]) -> Fi
             text = f"{count(len(held), 'job')} of {_names_of(held)}"
             advice = (
                 "start a worker whose app declares them, in the version and with the secret that "
-                "they were made with. Jobs of a task that no worker knows are kept until then; a "
-                "call that does not fit its function, or that none can read, is dead after a day"
+                "they were enqueued with. Jobs of an unknown task are kept until then; a call that "
+                "does not fit its function, or that no worker can read, is dead after a day"
             )
             example = f"{held[0].id}: {_why_held(engine, held[0], fleet)}"
             text = f"no worker can run {text}: {advice}. The newest is {example}"
             return Finding(Grade.ADVICE, "unknown tasks", text)
-    return Finding(Grade.OK, "unknown tasks", "no job waits for a worker that knows its task")
+    return Finding(Grade.OK, "unknown tasks", "no job waits for a worker that has its task")
 
 
 def _names_of(held: Sequence[JobRecord]) -> str:
@@ -165,15 +165,15 @@ def _names_of(held: Sequence[JobRecord]) -> str:
 
 
 def _why_held(engine: Engine, job: JobRecord, fleet: Sequence[WorkerView]) -> str:
-    """Of one: what they are sealed with stands in their calls, which are not read for a list."""
+    """Why one job is held. Reads its call, which names the key: lists do not include calls."""
     record = engine.get([job.id])[0]
     why = None if record is None else why_held(record, fleet)
-    return why or "it was taken meanwhile"
+    return why or "it was claimed meanwhile"
 
 
 def dead_letters(number: int) -> Finding:
     text = count(number, "dead letter")
     if number > MANY_DEAD:
-        text = f"{text}: look with windlass dead list, then retry or discard them"
+        text = f"{text}: see windlass dead list, then retry or discard them"
         return Finding(Grade.ADVICE, "dead letters", text)
     return Finding(Grade.OK, "dead letters", text)

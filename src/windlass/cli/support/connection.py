@@ -1,16 +1,16 @@
-"""Which app and which engine a command speaks to.
+"""Find the app and the engine of a command.
 
 1. The app is `--app module:attr`, else `WINDLASS_APP`, else `[tool.windlass] app` of the nearest
-   pyproject.toml. A url is never read from there: it may hold a password.
-2. `connect` is for commands that look at what is stored or change it. They need no app: a `--url`,
-   or `WINDLASS_URL`, is enough. They never make a database: where a path is mistyped, an empty one
-   would say that all is well.
-3. `connect_to_enqueue` imports the app, and may make a database.
-4. The url is `--url`, else what the code of the app says, else `WINDLASS_URL`. Where that one is
-   set and not heeded, a sentence says so.
+   pyproject.toml. A url is never read from that file: it may contain a password.
+2. `connect` is for commands that read or change stored data. They need no app: `--url` or
+   `WINDLASS_URL` is enough. They never create a database: with a mistyped path, an empty database
+   would report that all is well.
+3. `connect_to_enqueue` imports the app, and may create a database.
+4. The url is `--url`, else that of the code of the app, else `WINDLASS_URL`. A message reports an
+   ignored `WINDLASS_URL`.
 
-After an error nothing is closed: the process ends anyway, and to take leave of an engine that is
-away would be to wait for it.
+After an error nothing is closed: the process ends anyway, and closing an unavailable engine would
+wait for it.
 """
 
 from __future__ import annotations
@@ -37,11 +37,11 @@ from windlass.settings import Source, find_overruled, nearest, without_secrets
 
 
 class AppPath(NamedTuple):
-    """How an app is named, and the folder of whoever named it."""
+    """The name of an app, and the folder of the file or shell that names it."""
 
     target: str  # module:attribute
     folder: Path
-    source: str  # where the name is from
+    source: str  # the option, variable or file with the name
 
 
 # ----------------------------------------------------------------------------------------- the app
@@ -66,28 +66,28 @@ def require_app_path(given: str | None) -> AppPath:
 
 
 def import_app(path: AppPath) -> Windlass:
-    """Import the app as `python -m` would: modules in the current folder are found, and those
-    beside a pyproject.toml that names the app."""
+    """Import the app like `python -m`: from the current folder, and from the folder of the
+    pyproject.toml that names the app."""
     for folder in (path.folder, Path.cwd()):
         if str(folder) not in sys.path:
             sys.path.insert(0, str(folder))
     try:
         return load_app(path.target)
     except WindlassError:
-        raise  # says what to do
+        raise  # its message says how to fix it
     except (Exception, SystemExit) as error:  # a module can raise anything
         raise AppNotFound(_why_not_imported(path, error)) from error
 
 
 def import_app_and_tasks(path: AppPath) -> Windlass:
-    """The app with the modules that its setting `include` names."""
+    """Import the app and the modules of its setting `include`."""
     app = import_app(path)
     load_tasks(app)
     return app
 
 
 def let_children_import(path: AppPath) -> None:
-    """The same for the children of a worker, which put the current folder first by themselves."""
+    """Do the same for the children of a worker, which add the current folder themselves."""
     if path.folder != Path.cwd():
         known = os.environ.get("PYTHONPATH")
         os.environ["PYTHONPATH"] = os.pathsep.join([str(path.folder), *([known] if known else [])])
@@ -96,15 +96,15 @@ def let_children_import(path: AppPath) -> None:
 def _why_not_imported(path: AppPath, error: BaseException) -> str:
     module = path.target.partition(":")[0]
     cause = ": ".join(part for part in (type(error).__name__, str(error)) if part)
-    advice = f"Mend it; `python -c 'import {module}'` shows the whole way there."
+    advice = f"Fix the error; `python -c 'import {module}'` shows the full traceback."
     said = " ".join(getattr(error, "__notes__", ())) or advice
     return f"Importing {module} failed with {cause}{_place_of(error, path.folder)}. {said}"
 
 
 def _place_of(error: BaseException, folder: Path) -> str:
-    """The innermost line inside the folder of the app: that is where mending begins."""
+    """The innermost line of the traceback inside the folder of the app."""
     if isinstance(error, SyntaxError):
-        return ""  # its message names the place
+        return ""  # its message has the line
     import traceback  # slow to import, and needed only here
 
     frames = traceback.extract_tb(error.__traceback__)
@@ -118,7 +118,7 @@ def _place_of(error: BaseException, folder: Path) -> str:
 
 
 class _Table(msgspec.Struct, forbid_unknown_fields=True):
-    """What [tool.windlass] may contain."""
+    """The content of [tool.windlass]."""
 
     app: str | None = None
 
@@ -147,13 +147,13 @@ def _read_project(file: Path) -> _Project:
         data = tomllib.loads(file.read_text(encoding="utf-8"))
         return msgspec.convert(data, _Project)
     except (OSError, tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise click.UsageError(f"{file} cannot be read as TOML ({error}). Mend it.") from error
+        raise click.UsageError(f"{file} is not valid TOML ({error}). Fix the file.") from error
     except msgspec.ValidationError as error:
         unknown = re.search("unknown field `([^`]*)`", str(error))
         question = nearest(unknown[1], _Table.__struct_fields__) if unknown else ""
         raise click.UsageError(
             f'Expected in {file} under [tool.windlass] only app = "module:attribute", found '
-            f"something else: {error}.{question} Take it away: settings belong into the code of "
+            f"something else: {error}.{question} Remove it: settings belong into the code of "
             "the app, or into WINDLASS_* in the environment."
         ) from error
 
@@ -165,8 +165,8 @@ def _read_project(file: Path) -> _Project:
 def connect(
     app_path: str | None, url: str | None, *, or_its_server: bool = False
 ) -> Iterator[Windlass]:
-    """The app whose jobs a command looks at; with only a url, one that knows no tasks. A place that
-    nobody has used is refused, unless there is a server to look at."""
+    """Connect to the engine of a command; with only a url, by an app without tasks. Refuses an
+    engine that was never used, unless the command may look at an empty server."""
     path = None if url is not None else find_app_path(app_path)
     app = Windlass(url) if path is None else import_app(path)
     if path is not None:
@@ -174,9 +174,9 @@ def connect(
     _require_engine(app)
     file = _sqlite_file(app.settings.url)
     if not (or_its_server and file is None) and not app.engine.is_used():
-        nobody_said = path is None and app.settings.sources["url"] is Source.DEFAULT
+        is_default_url = path is None and app.settings.sources["url"] is Source.DEFAULT
         location = app.engine.location
-        told = _no_database(file, nobody_said=nobody_said) if file else _not_set_up(location)
+        told = _no_database(file, is_default_url=is_default_url) if file else _not_set_up(location)
         raise EngineError(told, location=str(file or location))
     yield app
     app.close()
@@ -184,11 +184,11 @@ def connect(
 
 @contextmanager
 def connect_to_enqueue(app_path: str | None, url: str | None) -> Iterator[Windlass]:
-    """The app that has the tasks; a url takes the place of its own."""
-    url = url and absolute_url(url)  # before the app is imported, which may change the folder
+    """Import the app with its tasks; a url replaces its own."""
+    url = url and absolute_url(url)  # before importing the app, which may change the folder
     app = import_app_and_tasks(require_app_path(app_path))
     if url is not None:
-        app.close()  # its module may have used the engine already
+        app.close()  # its module may have opened the engine
         sources = {**app.settings.sources, "url": Source.OPTION}
         app.settings = msgspec.structs.replace(app.settings, url=url, sources=sources)
     _tell_overruled(app)
@@ -198,17 +198,14 @@ def connect_to_enqueue(app_path: str | None, url: str | None) -> Iterator[Windla
 
 
 def _tell_overruled(app: Windlass) -> None:
-    """The url only: the others do not lead a command to the wrong place."""
+    """Report an ignored WINDLASS_URL. Other settings do not lead a command to another engine."""
     if "url" in find_overruled(app.settings, os.environ):
         url = without_secrets(app.settings.url)
-        say(
-            f"WINDLASS_URL is not heeded: the code of the app says {url}, which comes first. "
-            "--url comes before both."
-        )
+        say(f"WINDLASS_URL ignored: overridden in code by {url}. --url overrides both.")
 
 
 def _require_engine(app: Windlass) -> None:
-    """An engine connects at its first use: only a wrong url is refused here."""
+    """Refuse an invalid url. An engine connects at its first use, not here."""
     try:
         engine = app.engine
     except EngineError as error:
@@ -219,8 +216,8 @@ def _require_engine(app: Windlass) -> None:
         ) from error
     if Capability.MANY_PROCESSES not in engine.capabilities:
         raise click.UsageError(
-            f"Jobs at {engine.location} are kept by one process for itself, and this is another. "
-            "Give a url that several can use, such as sqlite:///jobs.db."
+            f"Jobs at {engine.location} exist only in the process that enqueued them, and this is "
+            "another process. Give a url that several processes can use, such as sqlite:///jobs.db."
         )
 
 
@@ -231,18 +228,18 @@ def _sqlite_file(url: str) -> Path | None:
 
 def _not_set_up(location: str) -> str:
     return (
-        f"Nobody has used windlass at {location}, and nothing was set up there. Check the url: "
-        "host, port, number of the database, namespace. The first worker or job there sets it up."
+        f"windlass was never used at {location}, and this command does not set it up. Check the "
+        "url: host, port, number of the database, namespace. The first worker or job sets it up."
     )
 
 
-def _no_database(file: Path, *, nobody_said: bool) -> str:
-    if nobody_said:
+def _no_database(file: Path, *, is_default_url: bool) -> str:
+    if is_default_url:
         return (
             f"Neither an app nor a url was given, and there is no database {file}. Name the app "
             "with --app or WINDLASS_APP, or the engine with --url or WINDLASS_URL."
         )
     return (
-        f"There is no database {file}, and none was made. Check the url, and the folder from which "
-        "a relative path starts. The first job that is enqueued there makes it."
+        f"There is no database {file}, and none was created. Check the url, and the folder from "
+        "which a relative path starts. The first enqueued job creates it."
     )

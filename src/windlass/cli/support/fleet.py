@@ -1,7 +1,7 @@
-"""The workers that an engine knows of, put together from their sessions.
+"""The live workers of an engine, assembled from their sessions.
 
-A worker is a supervisor with its children; each child has a session. Sessions whose lease has run
-out are not there any more, as far as anybody can tell.
+A worker is a supervisor with its children; each child has a session. Sessions with an expired lease
+count as dead.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from windlass.core.states import State
 from windlass.engine.contract import Engine, SessionRecord
 from windlass.worker.ipc.session_info import Introduction
 
-#: So many running jobs are looked up.
+#: At most this many running jobs are read.
 MAX_RUNNING: Final = 500
 
 
@@ -37,7 +37,7 @@ class Child(msgspec.Struct, frozen=True, kw_only=True):
     slots: int
     is_solo: bool
     expires_in_ms: int
-    jobs: int  # that it holds; a few of them may not have started
+    jobs: int  # the claimed jobs; a few of them may not have started
     running: tuple[RunningJob, ...]
 
 
@@ -48,7 +48,7 @@ class WorkerView(msgspec.Struct, frozen=True, kw_only=True):
     version: str
     queues: tuple[str, ...]
     labels: tuple[str, ...]
-    keys: tuple[str, ...]  # names of those that it reads sealed calls with
+    keys: tuple[str, ...]  # the names of its keys for sealed calls
     started_at: datetime | None
     children: tuple[Child, ...]
 
@@ -74,7 +74,7 @@ def read_fleet(engine: Engine) -> list[WorkerView]:
 
 
 def _introduction(record: SessionRecord) -> Introduction:
-    """What it said; a session that says nothing has at least a name, host.pid.random."""
+    """The introduction of a session; without one, host and pid of its name, host.pid.random."""
     known = Introduction.unpack(record.info)
     if known.worker:
         return known

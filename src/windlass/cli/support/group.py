@@ -1,8 +1,8 @@
-"""What was probably meant by a command, an option or an argument that is not known.
+"""Suggestions for unknown commands, options and arguments.
 
-1. A habit from other task queues is answered by what to write here.
-2. Else a name that looks much like the one typed is asked after, whatever the version of click. A
-   short word looks a little like many others: a wrong question misleads more than none.
+1. A command or option of another task queue gets its equivalent in windlass.
+2. Otherwise the most similar name is suggested, independent of the version of click. A short word
+   is slightly similar to many others: a wrong suggestion misleads more than none.
 """
 
 from __future__ import annotations
@@ -16,23 +16,23 @@ import click
 
 from windlass.settings import nearest
 
-#: How much alike a command or an option must be: "beat" is not "health", "--reason" not "--json".
+#: The required similarity of a suggestion: "beat" is not "health", "--reason" is not "--json".
 _ALIKE_COMMANDS: Final = 0.65
 _ALIKE_OPTIONS: Final = 0.75
 _APP: Final = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_][\w.]*")
 _EXTRA: Final = re.compile(r"Got unexpected extra arguments? \((.*)\)", re.DOTALL)
 
-#: command -> what does the same here
+#: command of another task queue -> equivalent
 _COMMANDS: Final = {
-    "beat": "Every worker looks after schedules: `windlass schedule list` shows them.",
+    "beat": "Every worker runs schedules: `windlass schedule list` shows them.",
     "version": "Write `windlass --version`.",
     "flower": "`windlass top` shows queues, workers and running jobs.",
-    "inspect": "`windlass workers` shows which workers live, and what they run.",
-    "purge": "`windlass queue purge` removes what waits in a queue, `windlass dead discard` "
+    "inspect": "`windlass workers` shows live workers and their running jobs.",
+    "purge": "`windlass queue purge` removes the waiting jobs of a queue, `windlass dead discard` "
     "dead jobs.",
 }
 _LOG_LEVEL: Final = "Set WINDLASS_LOG_LEVEL, or log_level in the code of the app."
-#: option -> what to write here
+#: option of another task queue -> equivalent
 _OPTIONS: Final = {
     "-A": "Write --app MODULE:ATTR after the command, for example --app shop.tasks:app.",
     "-B": _COMMANDS["beat"],
@@ -45,7 +45,7 @@ _OPTIONS: Final = {
 
 
 class SuggestingGroup(click.Group):
-    """Says of a command that it does not know which one was probably meant."""
+    """A group that suggests a name for an unknown command."""
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
@@ -61,7 +61,7 @@ class SuggestingGroup(click.Group):
 
 
 def explain(error: click.UsageError) -> click.UsageError:
-    """The same error with what was probably meant."""
+    """Add a suggestion to a usage error."""
     if isinstance(error, click.NoSuchOption):
         known = [name for one in _parameters(error) for name in one.opts]
         near = nearest(error.option_name, known, alike=_ALIKE_OPTIONS)
@@ -77,7 +77,7 @@ def explain(error: click.UsageError) -> click.UsageError:
 
 
 def _of_a_command(error: click.NoSuchOption) -> str:
-    """Said of an option that stands before the command whose it is."""
+    """The hint for an option that is given before its command."""
     group = None if error.ctx is None else error.ctx.command
     commands = group.commands.values() if isinstance(group, click.Group) else ()
     if any(error.option_name in one.opts for command in commands for one in command.params):
@@ -86,7 +86,7 @@ def _of_a_command(error: click.NoSuchOption) -> str:
 
 
 def _as_args(words: str) -> str:
-    """Arguments as they are written on a command line, as one JSON array, quoted for a shell."""
+    """Command-line words as one JSON array, quoted for a shell."""
     values = [word if _is_json(word) else json.dumps(word) for word in words.split(" ")]
     return shlex.quote(f"[{', '.join(values)}]")
 
@@ -103,5 +103,5 @@ def _parameters(error: click.UsageError) -> list[click.Parameter]:
     return [] if error.ctx is None else error.ctx.command.get_params(error.ctx)
 
 
-def _hint(habits: dict[str, str], name: str) -> str:
-    return f" {habits[name]}" if name in habits else ""
+def _hint(hints: dict[str, str], name: str) -> str:
+    return f" {hints[name]}" if name in hints else ""

@@ -1,8 +1,7 @@
-"""Why a ready job is held, as far as the engine knows of it and of the workers.
+"""Why a ready job is held, as far as the data of the engine shows it.
 
-What a call is sealed with stands in front of it, for all to read; which keys a worker has, it says
-of itself. That a worker does not know the task, or that a call does not fit its function, only its
-log tells.
+A sealed call names its key in plain text, and a worker reports the names of its keys. Only the log
+of a worker says whether it lacks the task, or the call does not fit its function.
 """
 
 from __future__ import annotations
@@ -18,8 +17,8 @@ from windlass.engine.contract import JobRecord
 from windlass.errors import DecodeError
 
 _NOT_UNDERSTOOD: Final = (
-    "no worker that claimed it knows its task, takes its arguments and reads its codec; their logs "
-    "say which it is"
+    "no worker that claimed it has its task, accepts its arguments and reads its codec; their logs "
+    "say which one is missing"
 )
 
 
@@ -28,7 +27,7 @@ def is_unroutable(record: JobRecord) -> bool:
 
 
 def why_held(record: JobRecord, fleet: Sequence[WorkerView]) -> str | None:
-    """In words that end a sentence; the record as it is stored, with its payload."""
+    """The reason as the end of a sentence. The record must have its stored payload."""
     if not is_unroutable(record):
         return None
     return _why_sealed(record.payload, fleet) or _NOT_UNDERSTOOD
@@ -42,4 +41,4 @@ def _why_sealed(payload: bytes, fleet: Iterable[WorkerView]) -> str:
     if not envelope.seal or any(envelope.key in worker.keys for worker in fleet):
         return ""
     sealed = describe_sealed(envelope.seal, envelope.key)
-    return f"it is {sealed}, which no worker has: start one with the secret that it was made with"
+    return f"it is {sealed}, which no worker has: start a worker with that secret"

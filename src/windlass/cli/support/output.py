@@ -1,11 +1,10 @@
-"""How the command line prints: tables for people, JSON for programs, one look for all commands.
+"""The output of commands: tables for people, JSON for programs.
 
 Data goes to standard output, everything else to standard error, so that pipes stay clean. Colours
-appear on terminals only. What is stored was written by others: it is never taken for markup, and
-characters that a terminal would obey are shown by their number.
+appear on terminals only. Stored text is untrusted: it is never interpreted as markup, and control
+characters are escaped.
 
-The library for tables is imported where it is needed: it takes longer to load than most commands
-take to run.
+rich is imported on use: it takes longer to load than most commands take to run.
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ if TYPE_CHECKING:
     from rich.console import Console, RenderableType
     from rich.text import Text
 
-#: One colour per state, everywhere.
+#: One colour per state, in all commands.
 STATE_STYLES: Final = {
     State.WAITING: "dim",
     State.SCHEDULED: "cyan",
@@ -39,46 +38,46 @@ STATE_STYLES: Final = {
     State.CANCELLED: "dim",
 }
 GRADE_STYLES: Final = {Grade.OK: "green", Grade.ADVICE: "yellow", Grade.PROBLEM: "bold red"}
-#: The last column of a table is wrapped on a terminal, but not to less than this.
+#: The smallest width of the last column, which is wrapped on a terminal.
 _LEAST_WIDTH: Final = 24
 #: Between two columns.
 _GAP: Final = 2
 
 
 def console() -> Console:
-    """Made anew for every use, because tests and pipes replace standard output."""
+    """A new console for every use, because tests and pipes replace standard output."""
     from rich.console import Console
 
     return Console(file=sys.stdout, highlight=False, soft_wrap=True)
 
 
 def is_on_terminal(out: Console) -> bool:
-    """Whether lines have to fit. Not asked of the console, which takes a wish for colours for a
-    terminal."""
+    """Whether lines must fit a terminal. The console itself also says yes when colours are
+    forced."""
     return out.file.isatty()
 
 
 def tell(text: str, *, err: bool = False) -> None:
-    """A line of data."""
+    """Print a line of data."""
     click.echo(printable(text), err=err)
 
 
 def say(text: str) -> None:
-    """A sentence for people, beside the data."""
+    """Print a message to standard error."""
     tell(text, err=True)
 
 
 def print_json(value: Any) -> None:
-    """One JSON document; text that is not ASCII stays readable."""
+    """Print one JSON document; non-ASCII text stays readable."""
     encoded = msgspec.json.encode(value, enc_hook=str)
     text = msgspec.json.format(encoded, indent=2).decode()
     click.echo("".join(char if _is_harmless(char) else _escaped(char) for char in text))
 
 
 def print_table(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
-    """A line for each row; a name with `>` before it stands over a column of numbers.
+    """Print a line for each row; a column name with the prefix `>` is for numbers.
 
-    Nothing is ever cut. On a terminal the last column is wrapped, where that makes the rest fit."""
+    Nothing is ever cut. On a terminal the last column is wrapped if that makes the rest fit."""
     from rich.table import Table
 
     cells = [[_one_line(value) for value in row] for row in rows]
@@ -109,7 +108,7 @@ def _width(out: Console, columns: Sequence[str], cells: Sequence[Sequence[Text]]
 
 
 def print_trimmed(out: Console, table: RenderableType) -> None:
-    """Without the blanks that fill up the last column."""
+    """Print without the trailing blanks of the last column."""
     with out.capture() as captured:
         out.print(table)
     for line in captured.get().splitlines():
@@ -117,8 +116,7 @@ def print_trimmed(out: Console, table: RenderableType) -> None:
 
 
 def print_fields(fields: Iterable[tuple[str, object]], now: datetime | None = None) -> None:
-    """Names and values of one thing, one a line; what is not known is left out. Ages are those of
-    `now`."""
+    """Print names and values, one per line, without empty ones. Ages are relative to `now`."""
     from rich.text import Text
 
     known = [(name, value) for name, value in fields if value not in (None, "")]
@@ -133,7 +131,7 @@ def print_fields(fields: Iterable[tuple[str, object]], now: datetime | None = No
 
 @contextmanager
 def progress(doing: str) -> Iterator[Callable[[int], None]]:
-    """Shows on a terminal that something is done; elsewhere nothing. For what prints no lines."""
+    """Show progress on a terminal, and nothing elsewhere. For actions that print no lines."""
     from rich.console import Console
     from rich.progress import Progress
 
@@ -150,7 +148,8 @@ def progress(doing: str) -> Iterator[Callable[[int], None]]:
 
 
 def printable(text: str) -> str:
-    """Stored text that cannot move the cursor, colour the terminal or forge a line."""
+    """Escape stored text, so that it cannot move the cursor, colour the terminal or forge a
+    line."""
     return "".join(
         char if _is_harmless(char) else char.encode("unicode_escape").decode() for char in text
     )
@@ -161,7 +160,7 @@ def _is_harmless(char: str) -> bool:
 
 
 def _escaped(char: str) -> str:
-    """A character as JSON writes it by number; one beyond 16 bits takes two."""
+    """A character as a JSON escape; one beyond 16 bits takes two."""
     units = char.encode("utf-16-be").hex()
     return "".join(f"\\u{units[start : start + 4]}" for start in range(0, len(units), 4))
 

@@ -1,6 +1,6 @@
-"""The options and arguments that commands share, and the kinds of values that they take.
+"""The options and arguments that commands share, and the types of their values.
 
-A value that makes no sense is refused here, before anything is imported or opened.
+An invalid value is refused here, before anything is imported or opened.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ from windlass.core.queues.labels import read_labels
 from windlass.core.queues.plans import read_tiers
 from windlass.core.sizes import describe_bytes, to_bytes
 
-#: No child is as small as this, in bytes.
+#: The smallest memory limit of a child, in bytes.
 LEAST_MEMORY = 16 * 10**6
 
 F = TypeVar("F", bound=Callable[..., Any])
 
 
 class WholeNumber(click.IntRange):
-    """With a name that is no word of programmers."""
+    """A whole number; shown as NUMBER in the help."""
 
     name = "whole number"
 
@@ -61,7 +61,7 @@ def limit_option(command: F) -> F:
         show_default=True,
         type=WholeNumber(1),
         metavar="N",
-        help="List at most so many.",
+        help="List at most this many.",
     )(command)
 
 
@@ -70,7 +70,7 @@ def connection_options(command: F) -> F:
 
 
 def ids_argument(*, required: bool) -> Callable[[F], F]:
-    """Any number of ids, each of them once."""
+    """Any number of ids, without duplicates."""
     return click.argument(
         "ids",
         nargs=-1,
@@ -104,7 +104,7 @@ def queue_name(value: str) -> str:
 
 
 def tier(value: str) -> str:
-    """Queues that a worker serves side by side."""
+    """A tier of queues."""
     try:
         read_tiers([value])
     except ValueError as error:
@@ -158,7 +158,7 @@ def memory_size(value: str) -> int:
 
 
 def instant(value: str) -> datetime:
-    """A point in time with its offset: what it means must not depend on the machine."""
+    """A point in time with its offset: its meaning must not depend on the machine."""
     try:
         moment = datetime.fromisoformat(value)
     except ValueError as error:

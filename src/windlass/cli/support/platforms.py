@@ -1,4 +1,4 @@
-"""Which commands need a system that not everybody has."""
+"""Commands that do not run on all operating systems."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ _PLATFORM: str = sys.platform
 
 
 def require_processes(command: str) -> None:
-    """Supervisors and their children talk over sockets and signals that Windows does not have."""
+    """Refuse Windows: supervisors and their children need sockets and signals that it lacks."""
     if _PLATFORM == "win32":
         raise click.UsageError(
-            f"Expected Linux or macOS for `{command}`, found Windows. Run jobs there inside a "
-            "program of yours, in `with app.worker():`."
+            f"Expected Linux or macOS for `{command}`, found Windows. On Windows run jobs inside "
+            "your own program, in `with app.worker():`."
         )

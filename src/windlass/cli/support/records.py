@@ -1,4 +1,4 @@
-"""How one job is shown, to people and to programs."""
+"""Show one job, as text or as JSON."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ from windlass.engine.contract import Engine, Failure, Filter, JobRecord
 from windlass.errors import DecodeError
 from windlass.job import JobInfo, instant
 
-#: So many jobs are looked up, and changed, at a time.
+#: Jobs are read and changed in pages of this size.
 PAGE: Final = 200
-#: What happened, in the words of a history; an event that is not here has its own.
+#: The events of a history in words; other events are shown by name.
 _PAST: Final = {
     Event.RETRY: "failed",
     Event.BURY: "failed for good",
@@ -33,7 +33,7 @@ _PAST: Final = {
 
 
 def find_all(engine: Engine, filter: Filter) -> Iterator[JobRecord]:
-    """Every job that fits, newest first, read a page at a time as they are asked for."""
+    """All matching jobs, newest first, read lazily a page at a time."""
     cursor: str | None = None
     while True:
         page = engine.find(filter, cursor, PAGE)
@@ -44,7 +44,7 @@ def find_all(engine: Engine, filter: Filter) -> Iterator[JobRecord]:
 
 
 def describe(record: JobRecord, why_held: str | None = None) -> dict[str, Any]:
-    """A job as plain data for `--json`: call and result as the JSON that is stored."""
+    """A job as plain data for `--json`, with call and result as stored JSON."""
     info = msgspec.to_builtins(JobInfo.of(record), builtin_types=())
     call, problem = _call_of(record)
     result, bad_result = _result_of(record)
@@ -75,7 +75,7 @@ def print_record(record: JobRecord, why_held: str | None = None) -> None:
             ("fingerprint", fingerprint_of(record) if info.state is State.DEAD else None),
             ("cancel", _cancel_words(record)),
             ("held", _held_words(info, why_held)),
-            ("alone", "yes: in a process of its own" if record.suspect else None),
+            ("alone", "yes: in its own process" if record.suspect else None),
             ("queue", info.queue),
             ("requires", ", ".join(info.requires)),
             ("priority", info.priority),
@@ -100,14 +100,14 @@ def print_record(record: JobRecord, why_held: str | None = None) -> None:
 
 
 def call_text(record: JobRecord) -> str:
-    """The stored call; of bytes that make none, why not."""
+    """The stored call, or the reason why it cannot be read."""
     call, problem = _call_of(record)
     return f"({problem})" if call is None else bytes(call).decode()
 
 
 def _call_of(record: JobRecord) -> tuple[msgspec.Raw | None, str | None]:
     try:
-        payload = PLAIN.reveal(record).payload  # whoever has the keys has done so before
+        payload = PLAIN.reveal(record).payload  # an app with the keys has decrypted it before
         problem = describe_unreadable(payload)
         return (None, problem) if problem else (unpack(payload).call, None)
     except DecodeError as error:
@@ -196,7 +196,7 @@ def _instant(failure: Failure) -> datetime:
 
 
 def _error_of(failure: Failure) -> FailureText | None:
-    """A worker's report, or a cause found outside, which has no type."""
+    """The error of a failure. A cause outside of the task has no type."""
     if not failure.error or failure.event == Event.REVIVE:
         return None
     return FailureText.unpack(failure.error)

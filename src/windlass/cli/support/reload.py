@@ -1,8 +1,8 @@
-"""`windlass worker --reload`: a worker for development, started anew when a source file changes.
+"""`windlass worker --reload`: restart a worker when a source file changes, for development.
 
-The whole worker is started anew, supervisor and all, so that changed settings count too. Files are
-looked at twice a second: every .py below the current folder and the folder of the app, but not in
-environments, caches and hidden folders. A worker that cannot start is started again after the next
+The whole worker restarts, with its supervisor, so that changed settings apply too. Files are polled
+twice a second: every .py below the current folder and the folder of the app, except in virtual
+environments, caches and hidden folders. A worker that cannot start is restarted after the next
 change.
 """
 
@@ -21,9 +21,9 @@ from typing import Final
 
 from windlass.cli.support.output import say
 
-#: How often to look, in seconds.
+#: The polling interval, in seconds.
 LOOK_S: Final = 0.5
-#: How long a worker that is replaced may take to end, in seconds; its jobs have a short grace.
+#: How long a replaced worker may take to end, in seconds; its jobs have a short grace period.
 END_S: Final = 17.0
 _SKIPPED: Final = frozenset({"__pycache__", "node_modules", "site-packages"})
 
@@ -31,7 +31,7 @@ Snapshot = Mapping[str, tuple[int, int]]
 
 
 def snapshot(folders: Iterable[Path]) -> Snapshot:
-    """When each source file was changed last, and how large it is."""
+    """Modification time and size of each source file."""
     return {path: stamp for folder in folders for path, stamp in _sources(folder)}
 
 
@@ -46,7 +46,7 @@ def _sources(folder: Path) -> Iterator[tuple[str, tuple[int, int]]]:
                 try:
                     found = os.stat(path := os.path.join(place, name))
                 except OSError:
-                    continue  # an editor replaces it at this moment
+                    continue  # an editor is replacing it
                 yield path, (found.st_mtime_ns, found.st_size)
 
 
@@ -56,17 +56,17 @@ def changed(before: Snapshot, after: Snapshot) -> list[str]:
 
 
 class Reloader:
-    """Runs `windlass` with these arguments again and again; `run` gives the last exit code."""
+    """Restarts `windlass` with these arguments; `run` returns the last exit code."""
 
     def __init__(self, arguments: Sequence[str], folders: Sequence[Path]) -> None:
         self._command = [sys.executable, "-m", "windlass", *arguments]
         self._folders = folders
         self._is_stopping = False
         self._worker: subprocess.Popen[bytes] | None = None
-        self._told: subprocess.Popen[bytes] | None = None  # who has heard of the stop
+        self._signalled: subprocess.Popen[bytes] | None = None  # the worker that got the signal
 
     def run(self) -> int:
-        with _heeding(self._stop):
+        with _handling_signals(self._stop):
             while True:
                 before = snapshot(self._folders)
                 worker = self._worker = subprocess.Popen(self._command)
@@ -74,18 +74,18 @@ class Reloader:
                 code = self._replace(worker) if change else self._end(worker)
                 if not change or self._is_stopping:
                     return code
-                say(f"{_named(change)} changed: starting anew.")
+                say(f"{_named(change)} changed: restarting.")
 
     def _stop(self, number: int, frame: FrameType | None) -> None:
-        """Passed on at once. A worker that heard it too, from the terminal, takes it for an echo;
-        a moment later it would be the second signal, which hands back what runs."""
+        """Forward the signal at once. A worker that also got it from the terminal treats it as an
+        echo; later it would count as the second signal, which aborts the running jobs."""
         self._is_stopping = True
         if self._worker is not None:
-            self._told = self._worker
+            self._signalled = self._worker
             self._worker.send_signal(number)
 
     def _watch(self, worker: subprocess.Popen[bytes], before: Snapshot) -> list[str]:
-        """What has changed; nothing when it is time to end."""
+        """Wait for changed files; empty when the worker must end."""
         is_told = False
         while not self._is_stopping:
             code = _wait(worker, LOOK_S)
@@ -93,7 +93,7 @@ class Reloader:
                 return []
             if code is not None:
                 if not is_told:
-                    say("The worker cannot run; it is started again when a file has changed.")
+                    say("The worker failed to start; it is restarted after the next change.")
                 is_told = True
                 time.sleep(LOOK_S)
             if change := changed(before, snapshot(self._folders)):
@@ -101,8 +101,8 @@ class Reloader:
         return []
 
     def _end(self, worker: subprocess.Popen[bytes]) -> int:
-        """As long as it takes."""
-        if self._told is not worker:
+        """Wait for the end of the worker, without a limit."""
+        if self._signalled is not worker:
             worker.send_signal(signal.SIGTERM)
         return worker.wait()
 
@@ -121,7 +121,7 @@ def _wait(worker: subprocess.Popen[bytes], seconds: float) -> int | None:
 
 
 @contextmanager
-def _heeding(stop: Callable[[int, FrameType | None], None]) -> Iterator[None]:
+def _handling_signals(stop: Callable[[int, FrameType | None], None]) -> Iterator[None]:
     handlers = {number: signal.signal(number, stop) for number in (signal.SIGTERM, signal.SIGINT)}
     try:
         yield

@@ -1,8 +1,8 @@
-"""Fields in arguments typed by hand that no class reads: most likely a slip of the pen.
+"""Find fields in typed arguments that no class reads: probably typos.
 
-Dataclasses, structs and models pass over what they do not know, each in its own way, and names may
-be changed on the way. So each field is put to the test: if the call comes out the same with
-nonsense in its place, nobody reads it.
+Dataclasses, structs and models ignore unknown fields, each in its own way, and may rename fields.
+So each field is tested: if the decoded call is the same with nonsense as its value, no class reads
+it.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ import msgspec
 from windlass.errors import WindlassError
 from windlass.task import Task
 
-#: A call that takes more bytes than this was not typed by hand, and would take long to look at.
+#: A larger call, in bytes, was not typed by hand, and would take long to test.
 MOST: Final = 10_000
-#: No value that a field would take for the one it has.
-_NONSENSE: Final = "\x00 nobody reads this"
+#: A value that no field accepts as its own.
+_NONSENSE: Final = "\x00 not a real value"
 
 
 def unread_fields(task: Task[..., Any], written: bytes) -> list[str]:
-    """The fields of a call, written as JSON, that have no effect; nothing of what is in them."""
+    """The fields without effect in a call in JSON, without fields nested in them."""
     if len(written) > MOST:
         return []
     call = msgspec.json.decode(written)
@@ -33,7 +33,7 @@ def unread_fields(task: Task[..., Any], written: bytes) -> list[str]:
         try:
             return _rebuilt(task, call) == before
         except (WindlassError, TypeError, ValueError):
-            return False  # somebody stumbled over it
+            return False  # a class reads it, and refuses the nonsense
         finally:
             holder[name] = value
 

@@ -1,4 +1,4 @@
-"""Words that every command uses alike: ages, counts, names of errors, and how it was called."""
+"""Texts that commands share: ages, counts, names of errors, and the name of the program."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ from windlass.core.durations import describe_ms
 from windlass.core.failures import FailureText
 from windlass.core.plurals import count as count
 
-#: Of jobs: an empty place looks like the right one, unless it is said that it was never used.
+#: A hint for an engine that was never used: without it an empty engine looks like the right one.
 NEVER_STORED: Final = (
-    "none was ever stored here: if there should be some, look at the url, and on Redis at its "
+    "none was ever stored here: if there should be some, check the url, and on Redis its "
     "database and namespace"
 )
 _UNITS_MS: Final = (86_400_000, 3_600_000, 60_000, 1_000)
 
 
 def age(instant: datetime | None, now: datetime | None = None) -> str:
-    """How long ago, or how far ahead; ages that are compared are given the same `now`."""
+    """The distance of an instant from now. Ages that are compared need the same `now`."""
     if instant is None:
         return ""
     distance_ms = int(((now or datetime.now(UTC)) - instant).total_seconds() * 1000)
@@ -32,7 +32,7 @@ def age(instant: datetime | None, now: datetime | None = None) -> str:
 
 
 def span(ms: int) -> str:
-    """A duration in its two largest units; milliseconds only where there is nothing larger."""
+    """A duration in its two largest units; milliseconds only for short ones."""
     for unit_ms, smaller_ms in pairwise(_UNITS_MS):
         if ms >= unit_ms:
             return describe_ms(ms // smaller_ms * smaller_ms)
@@ -40,7 +40,7 @@ def span(ms: int) -> str:
 
 
 def sentence(text: object) -> str:
-    """With a mark at its end, if it has none."""
+    """The text with a full stop, if it has no mark at its end."""
     return str(text) if str(text).endswith((".", "?", "!")) else f"{text}."
 
 
@@ -50,15 +50,15 @@ def more_than(limit: int) -> str:
 
 
 def summary_of(error: FailureText) -> str:
-    """The kind of an error and the first line of its message."""
+    """The type of an error and the first line of its message."""
     kind = error.name
     first, *others = error.message.splitlines() or [""]
     return ": ".join(part for part in (kind, first) if part) + (" ..." if others else "")
 
 
 def program() -> str:
-    """This command as it was typed, so that a hint can be copied: its bare name only where the
-    shell finds this one by it."""
+    """This command as it was typed, so that a hint can be copied: the bare name only if the shell
+    finds this program by it."""
     script = Path(sys.argv[0])
     if script.name == "__main__.py":
         return f"{_typed(Path(sys.executable))} -m windlass"

@@ -1,8 +1,8 @@
-"""Lines: where jobs of one queue that any worker may run stand apart from those that not all may.
+"""Lines: the parts of a queue, by the labels that its jobs require.
 
-The jobs of a queue stand in one line, named like the queue. Those that need a worker with certain
-labels stand in a line of their own beside it, `default+gpu` or `default+gpu+large`, so that nobody
-has to look past jobs that he cannot take. Engines see lines; people see queues and labels.
+Jobs without labels are in a line named like the queue. Jobs that require labels are in a separate
+line, `default+gpu` or `default+gpu+large`, so that a worker never scans jobs that it cannot claim.
+Engines see lines; users see queues and labels.
 """
 
 from __future__ import annotations
@@ -11,19 +11,19 @@ import re
 from collections.abc import Collection, Iterable, Sequence
 from typing import Final
 
-#: How a label is written.
+#: The form of a label.
 LABEL: Final = r"[A-Za-z0-9][A-Za-z0-9_.-]{0,31}"
-#: A job requires at most so many.
+#: The largest number of labels that a job requires.
 MAX_LABELS: Final = 4
 
-#: A worker has at most so many.
+#: The largest number of labels of a worker.
 MAX_WORKER_LABELS: Final = 32
 
 _MARK: Final = "+"
 
 
 def read_labels(given: Sequence[object], *, most: int = MAX_LABELS) -> tuple[str, ...]:
-    """The same labels, each once and in order. Raises `ValueError` with a sentence."""
+    """Check labels; return them sorted and without duplicates. Raises `ValueError`."""
     labels: set[str] = set()
     for label in given:
         if not isinstance(label, str) or not re.fullmatch(LABEL, label):
@@ -38,7 +38,7 @@ def read_labels(given: Sequence[object], *, most: int = MAX_LABELS) -> tuple[str
 
 
 def line_of(queue: str, requires: Iterable[str] = ()) -> str:
-    """Where jobs of a queue stand that require these labels."""
+    """The line for jobs of a queue that require these labels."""
     return _MARK.join([queue, *sorted(set(requires))])
 
 
@@ -47,23 +47,23 @@ def queue_of(line: str) -> str:
 
 
 def labels_of(line: str) -> tuple[str, ...]:
-    """The labels that a worker must have to take jobs from this line."""
+    """The labels that a worker must have to claim from this line."""
     return tuple(line.split(_MARK)[1:])
 
 
 def may_take(line: str, labels: Collection[str]) -> bool:
-    """Whether a worker with these labels may take jobs from a line."""
+    """Whether a worker with these labels may claim from a line."""
     return _MARK not in line or set(labels_of(line)) <= set(labels)
 
 
 def required_text(line: str) -> str:
-    """The labels that a line requires, each with a plus before it; "" where it requires none."""
+    """The label part of a line, each label with a plus before it; "" without labels."""
     return line.removeprefix(queue_of(line))
 
 
 def skip_labels(required: str, labels: Collection[str]) -> str | None:
-    """In the order of such texts, where those go on that a worker with these labels may take from,
-    behind one that it may not; None when it may."""
+    """Where a scan in sorted order continues after a line that a worker with these labels cannot
+    claim from: the next text that can match. None if the worker can claim from the line."""
     known = required.split(_MARK)[1:]
     for number, label in enumerate(known):
         if label not in labels:

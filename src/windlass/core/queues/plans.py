@@ -1,10 +1,10 @@
 """Queue plans: which queues a worker serves, in strict tiers, and by weight inside a tier.
 
 1. `read_tiers` reads the notation: each text is a tier, `critical` or `default:5,low:1`.
-2. `Turns` says whose turn it is inside a tier. It keeps, for each queue, how far it is behind its
-   share of what was started. The next one is the queue whose share is fulfilled first among those
-   that are not ahead of theirs: so every queue is within one job of its share after every start,
-   and the turns of a light queue stand evenly between those of a heavy one.
+2. `Turns` picks the next queue inside a tier (weighted fair queueing). For each queue it keeps the
+   lag behind its share of the started jobs. The next queue is the one whose share is due first
+   among the queues that are not ahead of theirs. So every queue is within one job of its share
+   after every start, and the turns of a light queue are spread evenly between those of a heavy one.
 """
 
 from __future__ import annotations
@@ -16,20 +16,20 @@ from typing import Final
 
 import msgspec
 
-#: At most so many queues share a tier: a turn is stored in one byte.
+#: The largest number of queues in a tier: a turn is stored in one byte.
 MAX_QUEUES: Final = 100
 #: The largest weight.
 MAX_WEIGHT: Final = 1000
 
 QUEUE_NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
-#: A queue that found nobody else to serve is never further ahead or behind than this.
+#: The limit of the lag of a queue, in both directions, in jobs.
 _MAX_LAG: Final = 16.0
-#: What adding up fractions may be wrong by.
+#: The tolerance for rounding errors in sums of fractions.
 _SLIGHTLY: Final = 1e-9
 
 
 class Tier(msgspec.Struct, frozen=True):
-    """Queues that are served side by side, each by its weight."""
+    """Queues that share the slots of a worker by their weights."""
 
     queues: tuple[str, ...]
     weights: tuple[int, ...]
@@ -40,9 +40,9 @@ class Tier(msgspec.Struct, frozen=True):
 
 
 def read_tiers(texts: Sequence[str]) -> tuple[Tier, ...]:
-    """The tiers in a notation such as ["critical", "default:5,low:1"], the first one served first.
+    """Parse tiers such as ["critical", "default:5,low:1"], the first one served first.
 
-    Raises `ValueError` with a sentence."""
+    Raises `ValueError`."""
     tiers = tuple(_read_tier(text) for text in texts)
     named = Counter(queue for tier in tiers for queue in tier.queues)
     for queue, number in named.items():
@@ -76,8 +76,10 @@ def _read_queue(text: str) -> tuple[str, int]:
 
 
 def allot(turns: bytes, waiting: Sequence[int], room: int) -> list[int]:
-    """How many to take of each queue of a tier, of which so many wait: first as many as each has
-    turns among the first for which there is room, then what is left in their order."""
+    """How many jobs to claim from each queue of a tier, given the number of waiting jobs in each.
+
+    Each queue first gets its turns among the next `room` turns. The rest of the room goes to the
+    queues in their order."""
     asked = Counter(turns[:room])
     taken = [min(asked[queue], number) for queue, number in enumerate(waiting)]
     for queue, number in enumerate(waiting):
@@ -86,22 +88,22 @@ def allot(turns: bytes, waiting: Sequence[int], room: int) -> list[int]:
 
 
 class Turns:
-    """Whose turn it is among the queues of one tier, which are known here by their positions."""
+    """The turns of the queues of one tier. Queues are known by their positions."""
 
     def __init__(self, weights: Sequence[int]) -> None:
         self._weights = tuple(weights)
         self._lags = [0.0] * len(weights)  # how far each is behind its share
 
     def ahead(self, number: int) -> bytes:
-        """The next turns, as they come while no queue is empty: one position for each."""
-        lags, everybody = list(self._lags), range(len(self._weights))
-        return bytes(self._step(lags, everybody, everybody) for _ in range(number))
+        """The next turns if no queue is empty: one position for each turn."""
+        lags, every = list(self._lags), range(len(self._weights))
+        return bytes(self._step(lags, every, every) for _ in range(number))
 
     def take(self, taken: Sequence[int], asked: Sequence[int]) -> bytes:
-        """Note what was really taken of each queue, and say in which order to start it.
+        """Record how many jobs each queue gave, and return the order in which to start them.
 
-        A queue that gave less than it was asked for is empty: the others share its turns, and it is
-        not owed anything for them."""
+        A queue that gave fewer jobs than asked is empty. The others share its turns, and it gets no
+        credit for them."""
         left = list(taken)
         turns = bytearray()
         for _ in range(sum(taken)):
@@ -118,8 +120,8 @@ class Turns:
         return bytes(turns)
 
     def _step(self, lags: list[float], served: Sequence[int], here: Sequence[int]) -> int:
-        """One start: everybody who is served is owed his share of it, and one of those here gets
-        it."""
+        """One start: each served queue earns its share, and one of the queues in `here` gets the
+        turn."""
         weights = self._weights
         total = sum(weights[queue] for queue in served)
         for queue in served:

@@ -1,13 +1,13 @@
-"""The settings of a queue that its engine keeps: the same for all who put jobs into it or claim.
+"""The settings of a queue in the engine: they apply to all producers and workers.
 
-An engine stores them for those queues only that have others than the usual ones, all together in
-one value, which it reads along with what it reads anyway.
+An engine stores only the settings of queues that differ from the defaults, together in one value,
+which it reads with other data.
 
-Ageing: the age of a queue grows by one with every period. A job notes the age when it takes its
-place, and jobs stand in the order of that age less their priority: so a level of priority is worth
-one period of waiting, and nothing that waits is ever rewritten. Without ageing the age stands
-still, and priority alone decides. It never goes back, whatever the clock does and however ageing is
-switched on and off: of equal priority, who came first stands first.
+Ageing: the age of a queue grows by one with every period. A job records the age when it is stored,
+and jobs are ordered by that age minus their priority. So a level of priority is worth one period of
+waiting, and a waiting job is never rewritten. Without ageing the age is constant, and priority
+alone decides. The age never decreases, even if the clock goes back or ageing is switched on and
+off: jobs of equal priority keep FIFO order.
 """
 
 from __future__ import annotations
@@ -22,16 +22,16 @@ LEAST_AGEING_MS: Final = 1_000
 
 
 class QueueSettings(msgspec.Struct, frozen=True, array_like=True):
-    """Of one queue. Stored as an array: fields are only ever added at the end."""
+    """The settings of one queue. Stored as an array: add new fields only at the end."""
 
     paused: bool = False
-    ageing_ms: int = 0  # the period; 0 while it does not age
+    ageing_ms: int = 0  # the period; 0 is no ageing
     age: int = 0
     since_ms: int = 0  # when it reached this age
-    max_waiting: int = 0  # with so many that wait, no more are taken in; 0: there is no bound
+    max_waiting: int = 0  # the bound on waiting jobs; 0 is no bound
 
     def aged(self, now_ms: int) -> QueueSettings:
-        """With the age of an instant."""
+        """The settings with the age at an instant."""
         if not self.ageing_ms or now_ms < self.since_ms + self.ageing_ms:
             return self
         by = (now_ms - self.since_ms) // self.ageing_ms
@@ -39,20 +39,20 @@ class QueueSettings(msgspec.Struct, frozen=True, array_like=True):
 
     @property
     def cohort(self) -> tuple[str, int]:
-        """Queues that grow older at the same instants are a cohort, named by period and phase; ""
-        for those that do not age. And by how much this one is older than its cohort, which never
-        changes."""
+        """The cohort of the queue and its offset. Queues that age at the same instants are a
+        cohort, named by period and phase; "" without ageing. The offset is by how much this queue
+        is older than its cohort, and is constant."""
         if not self.ageing_ms:
             return "", self.age
         phase_ms = self.since_ms % self.ageing_ms
         return f"{self.ageing_ms} {phase_ms}", self.age - self.since_ms // self.ageing_ms
 
     def with_ageing(self, ageing_ms: int, now_ms: int) -> QueueSettings:
-        """With another period from now on. All queues that have the same one grow older at the same
-        instants: then their jobs can be compared without asking how old each queue is."""
+        """The settings with another period. All queues with the same period age at the same
+        instants, so their jobs can be compared without reading the age of each queue."""
         since_ms = now_ms - now_ms % ageing_ms if ageing_ms else now_ms
         return replace(self.aged(now_ms), ageing_ms=ageing_ms, since_ms=since_ms)
 
 
-#: Of a queue that nobody has changed.
+#: The defaults.
 USUAL: Final = QueueSettings()

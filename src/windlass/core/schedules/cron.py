@@ -1,7 +1,7 @@
-"""Cron expressions, and the instants at which the clock of a time zone meets them.
+"""Cron expressions, and the instants at which the clock of a time zone matches them.
 
-1. `read_expression` reads five fields, six with seconds first, or a nickname such as `@daily`. What
-   it cannot read, and what no calendar ever meets (31 February), is refused with a sentence.
+1. `read_expression` reads five fields, six with seconds first, or a nickname such as `@daily`. It
+   refuses invalid expressions, and those that never match (31 February).
 2. `Days` and `Times` say which days, and which times of a day, an expression matches, and find the
    next and the previous of them.
 3. `first_after` and `last_until` find the instants, with the clock of a zone.
@@ -18,9 +18,9 @@ The hour field decides what that means:
 - An expression that names hours (`30 2 * * *`, `0 */2 * * *`, `*/10 1-5 * * *`) runs once for each
   local time. A skipped time runs at the first instant after the gap, and all that were skipped
   together run once. A repeated time runs when it is first shown, and not again.
-- One that lets every hour through (`*/30 * * * *`, `15 * * * *`) follows the passing hours. It runs
-  whenever the clock shows a matching time: both times when that is repeated, and not for one that
-  is skipped. So `*/30 * * * *` runs every real half hour, with no hole and none twice.
+- An expression with `*` as hour (`*/30 * * * *`, `15 * * * *`) follows elapsed time. It runs each
+  time when the clock shows a matching time: twice for a repeated time, never for a skipped one. So
+  `*/30 * * * *` runs every real half hour, without gaps or duplicates.
 
 No instant ever occurs twice.
 """
@@ -60,7 +60,7 @@ _NUMBER: Final = re.compile(r"[0-9]{1,4}")
 
 
 class _Field(msgspec.Struct, frozen=True):
-    """One place of an expression: what it is called, and what may stand there."""
+    """One field of an expression: its name and its range."""
 
     name: str
     low: int
@@ -182,22 +182,22 @@ def _month_end(day: date) -> date:
 
 @final
 class Expression(msgspec.Struct, frozen=True):
-    """What an expression means."""
+    """A parsed expression."""
 
     days: Days
     times: Times
-    every_hour: bool  # no hour is named: the runs follow the passing hours
+    every_hour: bool  # the hour is `*`: the runs follow elapsed time
 
 
 def normal_text(text: str) -> str:
-    """The expression without what makes no difference: spaces and the case of its letters."""
+    """The expression with normal spaces and upper-case letters."""
     words = text.split()
     return words[0].lower() if text.lstrip().startswith("@") else " ".join(words).upper()
 
 
 @lru_cache(maxsize=256)
 def read_expression(text: str) -> Expression:
-    """What the expression means; a ValueError that says what is wrong with it."""
+    """Parse the expression; raise a ValueError if it is invalid."""
     second, minute, hour, monthday, month, weekday = _fields(text)
     seconds = _numbers(_SECOND, second, text)
     minutes = _numbers(_MINUTE, minute, text)
@@ -279,14 +279,14 @@ def _parts(field: _Field, parts: list[str], text: str) -> frozenset[int]:
 
 
 def _part(field: _Field, part: str, text: str) -> range:
-    """What one member of a list stands for: `*`, a number or a range, with a step or without."""
+    """The numbers of one member of a list: `*`, a number or a range, with an optional step."""
     span, slash, step_text = part.partition("/")
     step = _step(field, step_text, part, text) if slash else 1
     if span == "*":
         return range(field.low, field.high + 1, step)
     first_text, dash, last_text = span.partition("-")
     first = _number(field, first_text, part, text)
-    open_end = field.high if slash else first  # 5/15 goes on to the end of the field
+    open_end = field.high if slash else first  # 5/15 runs to the end of the field
     last = _number(field, last_text, part, text) if dash else open_end
     if field is _WEEKDAY and last == 0 < first:
         last = 7
@@ -300,7 +300,7 @@ def _step(field: _Field, step: str, part: str, text: str) -> int:
     longest = field.high - field.low
     if _NUMBER.fullmatch(step) and 1 <= int(step) <= longest:
         return int(step)
-    advice = f"a step is 1 to {longest}: it counts within the {field.name} and starts anew with it"
+    advice = f"a step is 1 to {longest}, counted from the start of its range each time"
     raise _wrong(field, part, text, advice)
 
 
@@ -312,7 +312,7 @@ def _number(field: _Field, value: str, part: str, text: str) -> int:
     raise _wrong(field, part, text, _ADVICE.get(value, ""))
 
 
-#: What was probably meant by what other crons take.
+#: Hints for the syntax of other crons.
 _ADVICE: Final = {
     "?": "write * instead of ?",
     "L": "name the day, as in FRIL for the last Friday of the month",
@@ -330,8 +330,8 @@ def _refuse_impossible(days: Days, text: str) -> None:
     # These 28 years have every calendar that a year can have.
     if days.first_from(date(2000, 1, 1), last_year=2027) is None:
         raise ValueError(
-            f"a cron expression must match some day, and {text!r} never does: no year has such a "
-            "day. Check the day of the month against the month and the day of the week."
+            f"a cron expression must match some day, and {text!r} matches no day of any year. "
+            "Check the day of the month against the month and the day of the week."
         )
 
 
@@ -340,7 +340,7 @@ def _refuse_impossible(days: Days, text: str) -> None:
 
 def first_after(expression: Expression, zone: ZoneInfo, after_s: int) -> int | None:
     """The first matching instant later than this one, both in seconds since 1970."""
-    # The day before as well: a clock put back at midnight shows the end of it again.
+    # Check the day before as well: a clock put back at midnight repeats its end.
     day = expression.days.first_from(day_of(after_s + offset_s(zone, after_s)) - _DAY)
     while day is not None:
         found = _first_of_day(expression, zone, day, after_s)

@@ -1,17 +1,16 @@
-"""Schedules that are declared in code: which declaration counts while versions of it are mixed.
+"""Schedules declared in code: which declaration wins while versions of the code are mixed.
 
-1. `fingerprint` is the same for two declarations only if they say the same.
-2. `declare` compares what a worker declares with what is known, and says which of them counts.
-3. `is_abandoned` says whether nobody declares a schedule any more.
+1. `fingerprint` is equal only for equal declarations.
+2. `declare` compares the declaration of a worker with the known one, and decides which wins.
+3. `is_abandoned` says whether workers have stopped declaring a schedule.
 
 During a rolling deploy old and new workers start in any order, and both declare a schedule of the
-same name. The higher version wins. Among equal versions, and that is all there is unless somebody
-numbers them, a declaration that was never seen before is the newer one; one that it replaced is
-known as outdated and changes nothing. So an old worker that is started again does not turn the
-clock back.
+same name. The higher version wins. Versions are equal unless the code numbers them. Among equal
+versions, a declaration that was never seen before is the newer one. The one that it replaces
+becomes outdated and changes nothing any more. So a restarted old worker does not undo the change.
 
-Workers declare again every `RENEWAL_MS`. A declaration that fell silent no longer stands in the way
-of an outdated one: that is how a rollback takes effect.
+Workers renew their declarations every `RENEWAL_MS`. When the current declaration is no longer
+renewed, an outdated one wins again: that is how a rollback takes effect.
 """
 
 from __future__ import annotations
@@ -24,38 +23,38 @@ import msgspec
 from windlass.core.digest import blake2b
 from windlass.core.schedules.triggers import Schedule
 
-#: How often a worker says again what it declares.
+#: How often a worker renews its declarations.
 RENEWAL_MS: Final = 60_000
-#: A declaration that nobody renewed for this long gives way to an outdated one.
+#: A declaration that no worker renewed for this long gives way to an outdated one.
 SILENT_MS: Final = 5 * RENEWAL_MS
-#: Whoever runs and declares a schedule has done so within this time: after it nobody is left who
-#: would bring back what is removed.
+#: A running worker renews its declarations within this time. After it, no worker is left that would
+#: declare a removed schedule again.
 REMOVABLE_MS: Final = 2 * RENEWAL_MS
-#: A schedule that nobody declared for this long is paused, and shown as abandoned.
+#: A schedule that no worker declared for this long is paused, and shown as abandoned.
 ABANDONED_MS: Final = 24 * 60 * 60 * 1000
-#: At most this many outdated declarations are remembered, the newest ones.
+#: At most this many outdated declarations are stored, the newest ones.
 MAX_OUTDATED: Final = 20
 
 _canonical: Final = msgspec.json.Encoder(order="sorted").encode
 
 
 class Declared(msgspec.Struct, frozen=True, kw_only=True):
-    """What is known of the declarations of one schedule."""
+    """The known declarations of one schedule."""
 
     fingerprint: str
     version: int
-    declared_ms: int  # when somebody last declared it like this
-    outdated: tuple[str, ...] = ()  # fingerprints of what it replaced, the newest last
+    declared_ms: int  # when a worker last renewed the current declaration
+    outdated: tuple[str, ...] = ()  # fingerprints of replaced declarations, the newest last
 
 
 class Standing(StrEnum):
-    NEW = "new"  # it counts from now on: store it, and what comes next of it
-    CURRENT = "current"  # it is what counts already
-    OUTDATED = "outdated"  # something newer counts: leave it alone
+    NEW = "new"  # it wins: store it and its next occurrence
+    CURRENT = "current"  # it is the current declaration
+    OUTDATED = "outdated"  # a newer declaration wins: change nothing
 
 
 def fingerprint(schedule: Schedule, call: bytes) -> str:
-    """32 hexadecimal characters; `call` is all that the schedule enqueues, as it is stored."""
+    """32 hexadecimal characters; `call` is the stored call that the schedule enqueues."""
     timing = _canonical(schedule.to_data())
     return blake2b(timing + b"\0" + call, digest_size=16).hexdigest()
 
@@ -63,7 +62,7 @@ def fingerprint(schedule: Schedule, call: bytes) -> str:
 def declare(
     known: Declared | None, fingerprint: str, now_ms: int, *, version: int = 0
 ) -> tuple[Standing, Declared]:
-    """What becomes of a declaration, and what is known afterwards."""
+    """Decide on a declaration; return its standing and the updated state."""
     if known is None:
         return Standing.NEW, Declared(fingerprint=fingerprint, version=version, declared_ms=now_ms)
     if (known.version, known.fingerprint) == (version, fingerprint):

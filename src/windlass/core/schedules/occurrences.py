@@ -1,14 +1,14 @@
-"""Which occurrences of a schedule become jobs now, under which ids, and when they start.
+"""Which occurrences of a schedule become jobs now, with which ids, and when they start.
 
-1. `due` looks at a schedule whose next occurrence was noted down, and says what to enqueue and what
-   to note down next. It does a bounded amount of work however much time has passed.
-2. `occurrence_id` names the job of an occurrence. The name is derived, so that two workers, or one
-   that does it again after a crash, make one job.
+1. `due` returns the occurrences to enqueue and the next stored occurrence. Its work is bounded,
+   even after a long outage.
+2. `occurrence_id` derives the job id of an occurrence, so that two workers, or a repeat after a
+   crash, make one job.
 3. `run_ms` adds the jitter.
-4. `next_after_change` says what to note down when a schedule is replaced by another one.
+4. `next_after_change` returns the next stored occurrence when a schedule is replaced.
 
-Every instant here is the occurrence itself, in UTC milliseconds by the engine's clock. Jitter only
-delays the start of the job: it changes neither the order of occurrences nor their ids.
+All instants are occurrences in UTC milliseconds by the engine's clock. Jitter only delays the start
+of the job: it changes neither the order of occurrences nor their ids.
 """
 
 from __future__ import annotations
@@ -21,27 +21,27 @@ from windlass.core.digest import blake2b
 from windlass.core.ids import derived_id
 from windlass.core.schedules.triggers import All, Schedule
 
-#: An occurrence that is noticed within this time was not missed. So a worker that was killed, or
-#: that paused for a moment, does not cost a schedule of one second any of its runs.
+#: An occurrence within this delay is not missed. So a worker that was killed or paused for a moment
+#: does not cost a schedule of one second any of its runs.
 ON_TIME_MS: Final = 10_000
 
 
 class Due(msgspec.Struct, frozen=True, kw_only=True):
-    """What follows from the time being what it is."""
+    """The due occurrences of a schedule at an instant."""
 
-    occurrences: tuple[int, ...] = ()  # to be enqueued now, in their order
-    next_ms: int | None  # the occurrence to wait for; None when the schedule is over
-    skipped_ms: tuple[int, int] | None = None  # first and last of those that were left out
+    occurrences: tuple[int, ...] = ()  # to enqueue now, in order
+    next_ms: int | None  # the next occurrence; None when the schedule is over
+    skipped_ms: tuple[int, int] | None = None  # the first and the last skipped occurrence
 
 
 def due(schedule: Schedule, next_ms: int, now_ms: int) -> Due:
-    """What to do at `now_ms` about a schedule of which `next_ms` was noted down.
+    """The due occurrences at `now_ms` of a schedule whose stored next occurrence is `next_ms`.
 
-    When all that is outstanding is on time, all of it is run. Otherwise `missed` decides about all
-    of it: "skip" runs the newest occurrence if that one is on time, "once" runs it in any case, and
-    `All` as many of the newest as it says. What is left out is older than what is run.
+    When all due occurrences are on time, all of them run. Otherwise `missed` decides: "skip" runs
+    the newest occurrence if it is on time, "once" runs it in any case, and `All` runs its limit of
+    the newest ones. Skipped occurrences are older than those that run.
     """
-    first_ms = schedule.next_after(next_ms - 1)  # which is `next_ms`, unless the schedule changed
+    first_ms = schedule.next_after(next_ms - 1)  # `next_ms`, unless the schedule changed
     if first_ms is None or first_ms > now_ms:
         return Due(next_ms=first_ms)
     kept = _kept(schedule, first_ms, now_ms)
@@ -65,7 +65,7 @@ def _kept(schedule: Schedule, first_ms: int, now_ms: int) -> tuple[int, ...]:
 
 
 def _newest(schedule: Schedule, first_ms: int, now_ms: int, limit: int) -> tuple[int, ...]:
-    """At most so many of the newest occurrences between two instants, in their order."""
+    """At most `limit` of the newest occurrences between two instants, in order."""
     found: list[int] = []
     at_ms = schedule.last_until(now_ms)
     while at_ms is not None and at_ms >= first_ms and len(found) < limit:
@@ -80,10 +80,10 @@ def _skipped(schedule: Schedule, first_ms: int, end_ms: int) -> tuple[int, int] 
 
 
 def next_after_change(schedule: Schedule, next_ms: int | None, now_ms: int) -> int | None:
-    """What to note down for a schedule that takes the place of one with `next_ms` noted down.
+    """The next occurrence of a schedule that replaces one whose stored next is `next_ms`.
 
-    When that was due already, and nobody had come to it yet, the new schedule takes over from
-    there: an occurrence that both have is not lost by a change that was made just then.
+    When `next_ms` was due and not yet enqueued, the new schedule continues from there: the change
+    must not lose an occurrence that both schedules have.
     """
     outstanding_ms = now_ms if next_ms is None else min(next_ms - 1, now_ms)
     return schedule.next_after(outstanding_ms)

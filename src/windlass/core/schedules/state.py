@@ -1,12 +1,12 @@
-"""What is stored of a schedule, and what becomes of it when its time has come.
+"""The stored state of a schedule, and the decision when it is due.
 
-1. `Entry` is when it runs and what it enqueues, and changes only when somebody changes it.
-2. `Note` is how far it has come, and is written with every occurrence.
-3. `decide` says what to do now: which occurrences to enqueue, which to leave out and why, and what
-   to note down. It reads no clock and asks nobody: `missed` and `overlap` are kept here.
-4. The other functions give the note after a schedule was made, replaced, paused or resumed.
+1. `Entry` holds the schedule and its call. It changes only when a user or a deploy changes it.
+2. `Note` holds the progress of the schedule. Every occurrence rewrites it.
+3. `decide` returns the occurrences to enqueue, those to skip and why, and the next note. It is
+   pure: it applies `missed` and `overlap` to its arguments.
+4. The other functions return the note after a schedule was made, replaced, paused or resumed.
 
-Both are bytes to an engine, versioned JSON; a newer version is refused with a sentence.
+Both are bytes to an engine: versioned JSON. A newer version is refused.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ from windlass.errors import DecodeError
 
 #: The format of entries whose envelope is in a frame.
 VERSION: Final = 2
-#: The format of all else.
+#: The format of all other entries and notes.
 _PLAIN_VERSION: Final = 1
-#: How often to look whether an earlier run has ended, while one waits for that.
+#: How often to check whether an earlier run has ended, while an occurrence waits for it.
 WAITING_MS: Final = 1_000
-#: More occurrences that were left out are not counted one by one.
+#: Skipped occurrences are counted one by one only up to this number.
 MOST_COUNTED: Final = 10_000
 
 T = TypeVar("T")
@@ -35,7 +35,7 @@ Pause = Literal["", "paused", "abandoned"]
 
 
 class Entry(msgspec.Struct, frozen=True, kw_only=True):
-    """When, and what: the fields of the job but for its id."""
+    """The schedule and the fields of its jobs, except their ids."""
 
     schedule: Cron | Every
     task: str
@@ -60,7 +60,7 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True):
 
     @classmethod
     def unpack(cls, data: bytes) -> Entry:
-        """A `DecodeError`, or a `NewerFormat`, if there is none to be read."""
+        """Read an entry; raise a `DecodeError`, or a `NewerFormat`."""
         stored = _decode(_entry_decoder, data, VERSION)
         return cls(
             schedule=Schedule.from_data(stored.schedule),
@@ -77,14 +77,14 @@ def _version() -> int:
 
 
 class Note(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    # A default made by a function is written even when unchanged: stored bytes always say theirs.
+    # msgspec always writes a field with a default factory: stored bytes always have a version.
     version: int = msgspec.field(default_factory=_version)
-    next_ms: int | None = None  # the occurrence to come; None when there is none
-    waiting_ms: int | None = None  # one that was due, and waits for the end of an earlier run
-    last_ms: int | None = None  # the last one of which a job was made
+    next_ms: int | None = None  # the next occurrence; None when there is none
+    waiting_ms: int | None = None  # a due occurrence that waits for the end of an earlier run
+    last_ms: int | None = None  # the last occurrence that made a job
     paused: Pause = ""
-    skipped: int = 0  # how many were left out
-    declared: Declared | None = None  # of one that is declared in code
+    skipped: int = 0  # the number of skipped occurrences
+    declared: Declared | None = None  # for a schedule declared in code
 
     def pack(self) -> bytes:
         return _encode(self)
@@ -94,7 +94,7 @@ class Note(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         return _decode(_note_decoder, data, _PLAIN_VERSION)
 
     def due_ms(self, now_ms: int) -> int | None:
-        """When to look at it again."""
+        """When to check the schedule again."""
         if self.paused:
             return None
         waiting_ms = None if self.waiting_ms is None else now_ms + WAITING_MS
@@ -102,7 +102,7 @@ class Note(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class LeftOut(msgspec.Struct, frozen=True, kw_only=True):
-    """Occurrences of which no job is made."""
+    """Skipped occurrences: no job is made for them."""
 
     why: Literal["missed", "overlap"]
     first_ms: int
@@ -111,16 +111,16 @@ class LeftOut(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Step(msgspec.Struct, frozen=True, kw_only=True):
-    """What is to be done about a schedule now."""
+    """The decision for a schedule that is due."""
 
     note: Note
-    run: tuple[int, ...] = ()  # occurrences to be enqueued, in their order
+    run: tuple[int, ...] = ()  # occurrences to enqueue, in order
     cancels: bool = False  # cancel earlier runs that have not ended
     left_out: tuple[LeftOut, ...] = ()
 
 
 def decide(schedule: Schedule, note: Note, now_ms: int, *, is_unfinished: bool) -> Step:
-    """What to do at `now_ms`; `is_unfinished` says whether an earlier run has not ended."""
+    """The decision at `now_ms`; `is_unfinished` says whether an earlier run has not ended."""
     if note.declared is not None and is_abandoned(note.declared, now_ms):
         return Step(note=msgspec.structs.replace(note, paused="abandoned"))
     if note.next_ms is None:
@@ -147,7 +147,7 @@ def decide(schedule: Schedule, note: Note, now_ms: int, *, is_unfinished: bool) 
 def _sort(
     schedule: Schedule, waiting_ms: int | None, occurrences: list[int], is_unfinished: bool
 ) -> tuple[list[int], int | None, list[int]]:
-    """What runs, what waits and what is left out: as if each of them came by itself."""
+    """Sort occurrences into those that run, wait and are skipped, as if each came alone."""
     line = occurrences if waiting_ms is None else [waiting_ms, *occurrences]
     free = 0 if is_unfinished else 1
     match schedule.overlap:
@@ -184,7 +184,8 @@ def made(schedule: Schedule, now_ms: int) -> Note:
 
 
 def replaced(note: Note, schedule: Schedule, now_ms: int) -> Note:
-    """Another schedule takes its place, and goes on from where it was; a pause stays."""
+    """The note after another schedule replaced this one: it continues from the same occurrence, and
+    a pause stays."""
     next_ms = next_after_change(schedule, note.next_ms, now_ms)
     waiting_ms = note.waiting_ms if schedule.overlap == "queue_one" else None
     return msgspec.structs.replace(note, next_ms=next_ms, waiting_ms=waiting_ms)
@@ -195,15 +196,15 @@ def paused(note: Note) -> Note:
 
 
 def resumed(note: Note, schedule: Schedule, now_ms: int) -> Note:
-    """What came while it was paused was not missed: it was not wanted."""
+    """The note after a pause. Occurrences during the pause do not count as missed."""
     if note.paused == "paused":
         note = msgspec.structs.replace(note, next_ms=schedule.next_after(now_ms))
     return msgspec.structs.replace(note, paused="")
 
 
 def declared_again(note: Note, declared: Declared) -> Note:
-    """Somebody declares it; that ends a pause for want of that, and what was due meanwhile was
-    missed."""
+    """The note after a worker declared the schedule again. That ends the pause of an abandoned
+    schedule; occurrences during that pause count as missed."""
     is_back = note.paused == "abandoned"
     return msgspec.structs.replace(note, declared=declared, paused="" if is_back else note.paused)
 
@@ -222,7 +223,7 @@ class _StoredEntry(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
 
 
 def _to_json(envelope: bytes) -> msgspec.Raw:
-    """JSON as it is, and a frame as text in base64."""
+    """JSON unchanged, and a frame as base64 text."""
     return msgspec.Raw(_encode(envelope) if is_framed(envelope) else envelope)
 
 
@@ -241,7 +242,7 @@ class _Version(msgspec.Struct):
 
 
 _encode: Final = msgspec.json.Encoder(order="deterministic").encode
-#: Learnt here and now: two threads that meet a class for the first time at once would crash in it.
+#: Built at import: msgspec crashes when two threads inspect a class for the first time at once.
 _entry_decoder: Final = msgspec.json.Decoder(_StoredEntry)
 _note_decoder: Final = msgspec.json.Decoder(Note)
 _version_decoder: Final = msgspec.json.Decoder(_Version)
@@ -259,5 +260,5 @@ def _refuse_newer(data: bytes, newest: int) -> None:
     try:
         found = _version_decoder.decode(data).version
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        return  # the next to read it says what is wrong
+        return  # the full decoder reports the error
     check_version(found, newest)

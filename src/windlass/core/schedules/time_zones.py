@@ -1,12 +1,11 @@
-"""Time zones: their names, and which instants a day of the local clock is made of.
+"""Time zones: their names, and the instants of a local day.
 
-1. `zone_named` gives the zone of a name; one that does not exist is refused with the nearest match.
-2. `local_day` takes a day apart into stretches over which the clock runs evenly. A day on which the
-   clock is put forward or back has several of them, and it is here that it is decided what becomes
-   of times that are skipped or repeated.
+1. `zone_named` returns the zone of a name; for an unknown name the error suggests the nearest one.
+2. `local_day` splits a day into stretches with a constant offset. A day on which the clock is put
+   forward or back has several of them. It decides how skipped and repeated times are treated.
 
-Local times are seconds since 1970 as the clock on the wall counts them, and instants are seconds
-since 1970 in UTC. The tables of the zones are the operating system's.
+Local times are seconds since 1970 on the local clock, and instants are seconds since 1970 in UTC.
+The time zone database is the operating system's.
 """
 
 from __future__ import annotations
@@ -57,7 +56,7 @@ class Stretch(msgspec.Struct, frozen=True):
 
 @lru_cache(maxsize=256)
 def zone_named(name: str) -> ZoneInfo:
-    """The zone; a ValueError with the nearest match when there is none."""
+    """The zone; a ValueError with the nearest name if it is unknown."""
     from zoneinfo import ZoneInfo  # costs a quarter of the import of windlass
 
     if not name.startswith(_NOT_ZONES):
@@ -78,8 +77,8 @@ def _nearest(name: str) -> str:
     zones = (zone for zone in available_timezones() if not zone.startswith(_NOT_ZONES))
     known = {zone.lower(): zone for zone in zones}
     if not known:
-        return " This machine has no table of time zones: install the package tzdata."
-    # The last part first: "Paris" is meant as often as "Europe/Pris".
+        return " This machine has no time zone database: install the package tzdata."
+    # The last part first: users write "Paris" as often as "Europe/Pris".
     wanted = name.lower().replace(" ", "_")
     by_city = {zone.rpartition("/")[2]: zone for zone in sorted(known)}
     match = by_city.get(wanted) or next(iter(difflib.get_close_matches(wanted, known, n=1)), None)
@@ -91,7 +90,7 @@ def day_of(local_s: int) -> date:
 
 
 def start_of(day: date) -> int:
-    """The local second with which the day begins."""
+    """The first local second of the day."""
     return (day.toordinal() - _EPOCH_DAY) * DAY_S
 
 
@@ -101,14 +100,14 @@ def offset_s(zone: ZoneInfo, instant_s: int) -> int:
     return (local.replace(tzinfo=UTC) - _EPOCH) // _SECOND - instant_s
 
 
-# Asked for the same days again and again; one on which the clock changes costs a search.
+# Cached: callers ask for the same days repeatedly, and a day with a clock change costs a search.
 @lru_cache(maxsize=1024)
 def local_day(zone: ZoneInfo, day: date, *, repeat: bool) -> tuple[Stretch, ...]:
     """The stretches of a day, in the order of their instants.
 
-    With `repeat` the day is what the clock really shows: repeated times are there twice and skipped
-    ones not at all. Without it every local time is there once: a repeated one when it is first
-    shown, and a skipped one at the first instant after the gap.
+    With `repeat` the day follows the clock: it has repeated times twice and skipped times never.
+    Without it the day has every local time once: a repeated time at its first instant, and a
+    skipped time at the first instant after the gap.
     """
     first_s = start_of(day)
     end_s = first_s + DAY_S

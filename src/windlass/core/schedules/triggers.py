@@ -1,15 +1,14 @@
-"""Schedules as values: `Cron` and `Every`, with what happens to runs that were missed or overlap.
+"""Schedules as values: `Cron` and `Every`, with their rules for missed and overlapping runs.
 
-1. `Cron` runs by the clock of a time zone; what daylight saving time does to it is told in
-   `core/schedules/cron.py`.
-2. `Every` runs at a distance in real time, counted from a fixed instant: `start`, or else 1970 in
-   UTC. So every process finds the same instants, however often it is started, and an interval that
-   is longer than the time between two deploys is not put off by them.
-3. `next_after` and `last_until` give the occurrences around an instant, in UTC milliseconds. Which
-   of them are to be run now is for `core/schedules/occurrences.py`.
-4. `to_data` and `from_data` carry a schedule into an engine and back, with a version.
+1. `Cron` runs by the clock of a time zone; `core/schedules/cron.py` documents daylight saving time.
+2. `Every` runs at fixed intervals of real time, counted from `start`, or else from 1970 in UTC. So
+   all processes compute the same instants, and restarts do not delay an interval that is longer
+   than the time between two deploys.
+3. `next_after` and `last_until` return the occurrences around an instant, in UTC milliseconds.
+   `core/schedules/occurrences.py` decides which of them run.
+4. `to_data` and `from_data` store a schedule, with a version.
 
-A schedule is checked when it is made, never changed, and equal to another one that says the same.
+A schedule is an immutable value, checked when it is made.
 """
 
 from __future__ import annotations
@@ -40,9 +39,9 @@ if TYPE_CHECKING:
 
 #: The format that `to_data` writes, and the newest that `from_data` reads.
 VERSION: Final = 1
-#: The shortest interval: a schedule is no way to write a loop.
+#: The shortest interval: a schedule does not replace a loop.
 MIN_INTERVAL_MS: Final = 1_000
-#: The most that `All` lets through at once.
+#: The largest limit of `All`.
 MAX_CATCH_UP: Final = 1_000
 #: There is no occurrence after this instant.
 LAST_MS: Final = int(datetime(LAST_YEAR, 12, 31, tzinfo=UTC).timestamp()) * 1_000
@@ -51,7 +50,7 @@ _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 class All(msgspec.Struct, frozen=True):
-    """For `missed`: run all that were missed, or the newest of them when there are more."""
+    """For `missed`: run all missed occurrences, at most the `limit` newest ones."""
 
     limit: int
 
@@ -67,20 +66,20 @@ _OVERLAPS: Final = ("allow", "skip", "cancel_previous", "queue_one")
 
 
 class Schedule(Value, ABC):
-    """What `Cron` and `Every` have in common.
+    """The base class of `Cron` and `Every`.
 
-    `start` and `end` are datetimes with a time zone: no occurrence lies before or after them.
+    `start` and `end` are datetimes with a time zone: no occurrence is before or after them.
 
-    `jitter` starts each run up to so much later. How much later is derived from the name of the
+    `jitter` delays each run by up to this duration. The delay is derived from the name of the
     schedule and the occurrence, so that all processes agree and runs of several schedules spread.
 
-    `missed` is for occurrences whose time has passed when no worker was there: "skip" leaves them
-    out, "once" runs the newest of them, and `All(10)` runs the ten newest.
+    `missed` is for occurrences that passed while no worker ran: "skip" skips them, "once" runs the
+    newest of them, and `All(10)` runs the ten newest.
 
-    `overlap` is for an occurrence that is due while an earlier one is not finished. "allow" makes a
-    job of it all the same: this is the default, because it leaves nothing out and a run that hangs
-    cannot stop the schedule without a word. "skip" leaves it out, "cancel_previous" cancels the
-    earlier one, and "queue_one" lets one wait, and leaves it out when one waits already.
+    `overlap` is for an occurrence that is due while an earlier run is not finished. "allow" runs it
+    all the same: this is the default, because it skips nothing, and a run that hangs cannot
+    silently stop the schedule. "skip" skips it, "cancel_previous" cancels the earlier run, and
+    "queue_one" lets one occurrence wait and skips the others.
     """
 
     start_ms: int | None
@@ -106,7 +105,7 @@ class Schedule(Value, ABC):
         )
 
     def _refuse_never(self) -> None:
-        """To be called last: `end` may leave nothing of what the rest describes."""
+        """Raise if `start` and `end` leave no occurrence. Call it last."""
         if self.next_after(-1) is None:
             raise ValueError(
                 f"a schedule must have an occurrence between its start and its end, found none in "
@@ -128,15 +127,15 @@ class Schedule(Value, ABC):
         return None if found_ms is None or found_ms < first_ms else found_ms
 
     def upcoming(self, instant_ms: int) -> Iterator[int]:
-        """The occurrences later than this instant, one after the other."""
+        """The occurrences later than this instant, in order."""
         found_ms = self.next_after(instant_ms)
         while found_ms is not None:
             yield found_ms
             found_ms = self.next_after(found_ms)
 
     def count_between(self, first_ms: int, last_ms: int, most: int) -> int:
-        """How many occurrences there are from one instant to another; `most` when there are more,
-        and counting them would take long."""
+        """The number of occurrences between two instants; at most `most`, because counting many
+        takes long."""
         later = self.upcoming(first_ms - 1)
         return sum(1 for _ in takewhile(lambda at_ms: at_ms <= last_ms, islice(later, most)))
 
@@ -153,7 +152,7 @@ class Schedule(Value, ABC):
 
     @abstractmethod
     def _arguments(self) -> Iterator[str]:
-        """The arguments that make this timing, as they are written."""
+        """The arguments of this timing, as source code."""
 
     @abstractmethod
     def _timing(self) -> str:
@@ -173,8 +172,8 @@ class Schedule(Value, ABC):
 
     @staticmethod
     def from_data(data: object) -> Cron | Every:
-        """The schedule that `to_data` wrote; a `DecodeError` when it wrote no such thing, and a
-        `NewerFormat` when a newer windlass did."""
+        """The schedule that `to_data` wrote; a `DecodeError` for other data, a `NewerFormat` for
+        data of a newer windlass."""
         _refuse_newer(data)
         try:
             return msgspec.convert(data, _Stored).schedule()
@@ -182,7 +181,7 @@ class Schedule(Value, ABC):
             raise DecodeError(f"this is not a stored schedule: {error}") from error
 
     def describe(self) -> str:
-        """The schedule in words, for those who look after it."""
+        """The schedule in words, for operators."""
         return ", ".join((self._timing(), *self._described_options()))
 
     def _described_options(self) -> Iterator[str]:
@@ -288,15 +287,15 @@ class Cron(Schedule):
 
 @final
 class Every(Schedule):
-    """Runs at a distance in real time, whatever the clocks on the wall do.
+    """Runs at fixed intervals of real time, independent of local clocks.
 
     `Every("10m")` is every ten minutes. The intervals are counted from `start`, which is then the
-    first occurrence, or else from the beginning of 1970 in UTC: `Every("1h")` is on the hour.
+    first occurrence, or else from the start of 1970 in UTC: `Every("1h")` is on the hour.
     """
 
     interval_ms: int
 
-    @foreign_words.in_our_words("Every", foreign_words.OF_EVERY)
+    @foreign_words.refuse_foreign_arguments("Every", foreign_words.OF_EVERY)
     def __init__(
         self,
         interval: Duration,
@@ -312,12 +311,12 @@ class Every(Schedule):
         if self.jitter_ms > self.interval_ms:
             raise ValueError(
                 f"jitter must be at most the interval, {describe_ms(self.interval_ms)}, found "
-                f"{describe_ms(self.jitter_ms)}: a run would come after the one that follows it"
+                f"{describe_ms(self.jitter_ms)}: a run could start after the next one"
             )
         self._refuse_never()
 
     def count_between(self, first_ms: int, last_ms: int, most: int) -> int:
-        """Counted without looking at each."""
+        """Computed without iteration."""
         first, last = self.next_after(first_ms - 1), self.last_until(last_ms)
         if first is None or last is None or last < first:
             return 0
@@ -376,8 +375,8 @@ def _bound_ms(value: datetime, name: str) -> int:
     at_ms = instant_ms(value, name=name)
     if not 0 <= at_ms <= LAST_MS:
         raise ValueError(
-            f"{name} must lie between 1970 and {LAST_YEAR}, found {value.isoformat()}: leave it "
-            "out if there is no such bound"
+            f"{name} must be between 1970 and {LAST_YEAR}, found {value.isoformat()}: leave it "
+            "out for no bound"
         )
     return at_ms
 
@@ -441,7 +440,7 @@ class _Version(msgspec.Struct):
     version: int
 
 
-#: Learnt here and now: two threads that meet a class for the first time at once would crash in it.
+#: Built at import: msgspec crashes when two threads inspect a class for the first time at once.
 msgspec.json.Decoder(_Stored)
 msgspec.json.Decoder(_Version)
 
@@ -450,12 +449,12 @@ def _refuse_newer(data: object) -> None:
     try:
         found = msgspec.convert(data, _Version).version
     except msgspec.ValidationError:
-        return  # the next to read it says what is wrong
+        return  # the full decoder reports the error
     check_version(found, VERSION)
 
 
 def check_version(found: int, supported: int) -> None:
-    """Refuse what a newer windlass stored of a schedule."""
+    """Refuse a schedule that a newer windlass stored."""
     if found > supported:
         raise NewerFormat(
             f"the stored schedule was written by a newer windlass, in format {found}; this one "

@@ -1,11 +1,11 @@
-"""What an annotation says about the values it takes.
+"""Read annotations of tasks.
 
-1. `resolve` turns an annotation as written, perhaps as text, into a type.
-2. `traits_of` finds what in that type decides how values are compared, and refuses what cannot be
-   rebuilt from JSON at all.
-3. `describe` writes it as the user would.
+1. `resolve` turns an annotation, also one given as text, into a type.
+2. `traits_of` finds the properties of that type that decide how values are compared, and refuses
+   types that cannot be rebuilt from JSON.
+3. `describe` formats it like source code.
 
-Rebuilding is msgspec's; beyond what it knows, paths and pydantic models are carried. Those are told
+msgspec rebuilds values. In addition, paths and pydantic models are supported. Models are recognised
 by their methods, so that pydantic is never imported here.
 """
 
@@ -30,7 +30,7 @@ _SETS: Final = (described.SetType, described.FrozenSetType)
 
 
 def resolve(annotation: object, function: Callable[..., object]) -> Any:
-    """The type that an annotation of this function means; without an annotation, `Any`."""
+    """The type of an annotation of this function; without an annotation, `Any`."""
     if annotation is inspect.Parameter.empty:
         return Any
     holder = types.SimpleNamespace(__annotations__={"annotation": annotation})
@@ -48,7 +48,7 @@ def resolve(annotation: object, function: Callable[..., object]) -> Any:
 
 
 def traits_of(annotation: Any) -> Traits:
-    """What the annotation holds; an AnnotationError if JSON cannot carry one of its types."""
+    """The traits of an annotation; an AnnotationError if JSON cannot represent one of its types."""
     nodes = list(_nodes(described.type_info(annotation)))
     custom = {node.cls for node in nodes if isinstance(node, described.CustomType)}
     for kind in custom - {object}:
@@ -68,8 +68,8 @@ def traits_of(annotation: Any) -> Traits:
 
 
 def is_path(kind: type) -> bool:
-    """Whether instances are paths. Whoever has one has loaded pathlib, which is slow and therefore
-    not imported here; while another thread loads it, nobody has one."""
+    """Whether instances are paths. Does not import pathlib, which is slow: if it is not loaded, no
+    path exists. While another thread loads it, no path exists either."""
     path = getattr(sys.modules.get("pathlib"), "PurePath", None)
     return path is not None and issubclass(kind, path)
 
@@ -80,8 +80,8 @@ def is_model(kind: type) -> bool:
 
 
 def _has_plain_defaults(node: described.Type) -> bool:
-    """Whether it is a dataclass whose instances may find the value of a field in their class. With
-    slots, and in attrs, all fields are set."""
+    """Whether it is a dataclass whose class attributes are defaults of its fields. With slots, and
+    in attrs, instances have all fields."""
     if not isinstance(node, described.DataclassType) or not node.cls.__dictoffset__:
         return False
     has_defaults = any(field.default is not msgspec.NODEFAULT for field in node.fields)
@@ -89,7 +89,7 @@ def _has_plain_defaults(node: described.Type) -> bool:
 
 
 def describe(annotation: object) -> str:
-    """The annotation in the words of the source, without the names of modules."""
+    """The annotation as source code, without the names of modules."""
     if isinstance(annotation, str):
         return annotation
     if isinstance(annotation, type) and not isinstance(annotation, types.GenericAlias):
@@ -98,7 +98,7 @@ def describe(annotation: object) -> str:
 
 
 def _nodes(root: described.Type) -> Iterator[described.Type]:
-    """Every type inside a type, each once: a class may hold itself."""
+    """Every type inside a type, each once: a class may contain itself."""
     pending: list[object] = [root]
     seen: set[int] = set()
     while pending:

@@ -9,17 +9,17 @@ are applied when the function runs) and no spaces, so that the same call gives t
 every process. A result is stored as its JSON alone. With msgpack both have the same shape there.
 
 - `encode` / `decode`: a call; wrong arguments are a TypeError as in Python, values that cannot be
-  carried an EncodeError, and stored bytes that make no call a DecodeError.
-- `encode_result` / `decode_result`: what the function returned. Where the annotation leaves the
-  type open, and without one, a result is kept in its JSON form: a datetime comes back as text.
-- `encode_plain`, `decode_plain`: without the function at hand, the types of the wire only.
-- `plain`: the call in JSON, whatever it is stored as, with its values in one form: the same bytes
-  for calls that pass equal values in the same way.
-- `identity`: the same bytes for calls that pass equal values, in whatever way.
-- `fingerprint`: tells one call from another. `check_size`: refuses what is too large.
+  stored an EncodeError, and stored bytes that cannot be decoded a DecodeError.
+- `encode_result` / `decode_result`: a return value. Where the annotation leaves the type open, and
+  without one, a result has its JSON form: a datetime comes back as text.
+- `encode_plain`, `decode_plain`: without the function, the types of the wire only.
+- `plain`: the call in JSON with normalized values, for any codec: the same bytes for calls that
+  pass equal values in the same way.
+- `identity`: the same bytes for calls that pass equal values in any way.
+- `fingerprint`: a digest of a call. `check_size`: refuses large payloads.
 
-Which values are carried and which are refused is said in `windlass.core.serialization.values` and
-`windlass.core.serialization.round_trip`.
+`windlass.core.serialization.values` and `windlass.core.serialization.round_trip` document which
+values are supported.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ from windlass.errors import ArgumentMismatch, DecodeError, PayloadTooLarge
 
 CodecName = Literal["json", "msgpack", "pickle"]
 
-#: An argument stands inside the object of the call and its list, or object, of arguments.
+#: An argument is nested in the object of the call and in its list, or object, of arguments.
 _CALL_DEPTH: Final = MAX_DEPTH + 2
 
 
@@ -64,7 +64,7 @@ class CallCodec:
         self._read_call = _read_json_call if wire is JSON else _read_msgpack_call
         self._join = _join if wire is JSON else _join_msgpack
         self._nothing = self._join([], ())  # a call without arguments
-        #: How what is stored says that it was written by this.
+        #: The name of this codec in stored bytes.
         self.mark: CodecName = "json" if wire is JSON else "msgpack"
 
     @classmethod
@@ -76,13 +76,13 @@ class CallCodec:
         name: str | None = None,
         wire: Wire = JSON,
     ) -> CallCodec:
-        """The codec of a function; `skip_first` leaves out the parameter for the context."""
+        """The codec of a function; `skip_first` skips the parameter for the context."""
         label = name or str(getattr(function, "__qualname__", type(function).__qualname__))
         slot = Slot if wire is JSON else partial(Slot, wire=wire)
         return cls(label, Signature(label, function, skip_first=skip_first, slot=slot), wire)
 
     def resolve(self) -> None:
-        """Raise an AnnotationError if a call of this function could never be carried."""
+        """Raise an AnnotationError if a call of this function can never be stored."""
         for slot in self._signature.required:
             slot.resolve()
 
@@ -102,7 +102,7 @@ class CallCodec:
         return self._join(encoded, self._encode_keywords(kwargs) if kwargs else ())
 
     def decode(self, encoded: bytes) -> tuple[tuple[Any, ...], dict[str, Any]]:
-        """The arguments to call the function with; a DecodeError if the bytes make no call."""
+        """The arguments of the function; a DecodeError if the bytes are not a call."""
         call, signature = self._read(encoded), self._signature
         if not (call.args or call.kwargs or signature.required):
             return (), {}
@@ -119,16 +119,16 @@ class CallCodec:
         return tuple(args), self._decode_keywords(call.kwargs) if call.kwargs else {}
 
     def plain(self, encoded: bytes) -> bytes:
-        """An encoded call as it was made, with its values in one form, in JSON."""
+        """An encoded call in JSON, with normalized values."""
         return _canonical(self._read_normal(encoded))
 
     def identity(self, encoded: bytes, names: Sequence[str] | None) -> bytes:
-        """What an encoded call passes: to the parameters named, or to all. It makes no difference
-        whether a value is passed by position, by keyword or as the default, nor on which wire."""
+        """The values of an encoded call, for the named parameters or for all. Equal for a value
+        passed by position, by keyword or as the default, and on every wire."""
         call = self._read_normal(encoded)
         signature = self._signature
         names_of_args = [slot.name for slot in signature.positional]
-        # A keyword of ** may have the name of a parameter that takes none.
+        # A keyword of ** may have the name of a positional-only parameter.
         known = signature.by_keyword
         named = {n if n in known else f"**{n}": value for n, value in call.kwargs.items()}
         passed = {**dict(zip(names_of_args, call.args, strict=False)), **named}
@@ -140,7 +140,7 @@ class CallCodec:
         return _canonical([sorted(values.items()), call.args[len(names_of_args) :]])
 
     def check_names(self, names: Sequence[str]) -> str:
-        """Why these names are not all parameters that a call can pass a value to, or ""."""
+        """Why one of these names is not a parameter that a call can pass, or ""."""
         known = self._signature.names
         unknown = [name for name in names if name not in known]
         if not unknown:
@@ -148,7 +148,7 @@ class CallCodec:
         return f"{self._name} has no parameter {unknown[0]!r}, only {', '.join(known) or 'none'}"
 
     def encode_result(self, value: object) -> bytes:
-        """What the function returned, as bytes; an EncodeError if it cannot be stored."""
+        """A return value as bytes; an EncodeError if it cannot be stored."""
         return self._result.encode(value)
 
     def decode_result(self, encoded: bytes) -> Any:
@@ -187,7 +187,7 @@ class CallCodec:
         return decoded
 
     def _read_normal(self, encoded: bytes) -> _Call:
-        """A call that fits the function, with every value in the form that equal ones share."""
+        """A call that fits the function, with normalized values."""
         call, signature = self._read(encoded), self._signature
         slots = chain(signature.positional, repeat(signature.extra_positional))
         args = [_slot(slot).normal(raw) for slot, raw in zip(slots, call.args, strict=False)]
@@ -197,7 +197,7 @@ class CallCodec:
         return _Call(args, kwargs)
 
     def _read(self, encoded: bytes) -> _Call:
-        if len(encoded) > _CALL_DEPTH:  # shorter ones cannot be
+        if len(encoded) > _CALL_DEPTH:  # shorter bytes cannot be nested too deep
             self._check_depth(encoded, _CALL_DEPTH)
         try:
             return self._read_call(encoded)
@@ -216,17 +216,17 @@ class CallCodec:
 
 
 def encode_plain(name: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> bytes:
-    """A call of a task whose function is not at hand: JSON types only."""
+    """A call of a task whose function is not available: JSON types only."""
     return _untyped(name).encode(args, kwargs)
 
 
 def decode_json(encoded: bytes) -> Any:
-    """What is stored, as JSON types; a DecodeError if it is not JSON."""
+    """The stored value as JSON types; a DecodeError if it is not JSON."""
     return decode_plain(encoded, "json")
 
 
 def decode_plain(encoded: bytes, mark: str) -> Any:
-    """What is stored, as the types of its codec; a DecodeError if it holds none."""
+    """The stored value as the types of its codec; a DecodeError for other bytes."""
     wire = MSGPACK if mark == "msgpack" else JSON
     try:
         return read_plain(encoded, wire)
@@ -235,7 +235,7 @@ def decode_plain(encoded: bytes, mark: str) -> Any:
 
 
 def fingerprint(encoded: bytes) -> str:
-    """32 hexadecimal characters that two calls share only if their bytes are the same."""
+    """32 hexadecimal characters, equal only for equal bytes."""
     return blake2b(encoded, digest_size=16).hexdigest()
 
 

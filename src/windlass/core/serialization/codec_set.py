@@ -1,6 +1,6 @@
-"""The codecs of one function, by the mark that stored bytes bear: each is made when it is needed.
+"""The codecs of one function, by the name in stored bytes, made on first use.
 
-A task writes by one of them and reads by all, so that a setting can change while jobs wait.
+A task writes with one codec and reads with all, so that the setting can change while jobs wait.
 """
 
 from __future__ import annotations
@@ -10,13 +10,13 @@ from typing import Any, Final, Protocol, get_args
 
 from windlass.core.serialization.codec import CallCodec, CodecName
 from windlass.core.serialization.wire import JSON, MSGPACK
-from windlass.errors import UnreadableHere
+from windlass.errors import MissingDecoder
 
 CODECS: Final[tuple[CodecName, ...]] = get_args(CodecName)
 
 
 class Codec(Protocol):
-    """What a task asks of a codec; each method says more in `windlass.core.serialization.codec`."""
+    """The interface of a codec; `windlass.core.serialization.codec` documents the methods."""
 
     mark: CodecName
 
@@ -31,7 +31,7 @@ class Codec(Protocol):
 
 
 class Codecs(dict[str, "Codec"]):
-    """Of one function, by the mark of the codec; one that was not asked for before is made."""
+    """The codecs of one function by name, each made on first use."""
 
     def __init__(self, function: Callable[..., object], skip_first: bool, *, name: str) -> None:
         self._function = function
@@ -50,8 +50,8 @@ class Codecs(dict[str, "Codec"]):
             return CallCodec.of(function, skip_first, name=name, wire=MSGPACK)
         if mark == "pickle":
             from windlass.core.serialization.pickle_codec import (
-                PickleCodec,  # only for those who asked for it
+                PickleCodec,  # loaded only by apps that use it
             )
 
             return PickleCodec(function, skip_first, name=name)
-        raise UnreadableHere(f"written by the codec {mark!r}, which this windlass does not know")
+        raise MissingDecoder(f"written by the codec {mark!r}, which this windlass does not know")

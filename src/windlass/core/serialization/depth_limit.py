@@ -1,8 +1,8 @@
-"""How deep stored values may be nested.
+"""The depth limit of stored values.
 
-The decoder recurses in C, so the depth of JSON is checked on the bytes, and every step below is one
-call into C: a payload of a mebibyte takes milliseconds at worst, and a short or flat one next to
-nothing.
+The decoder recurses in C, so the depth of JSON is checked on the bytes. Every step below is one
+call into C: a payload of a mebibyte takes milliseconds at worst, and a short or flat one almost no
+time.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Any, Final
 
 import msgspec
 
-#: How many lists and objects may enclose one another in an argument or a result.
+#: How deep lists and objects may be nested in an argument or a result.
 MAX_DEPTH: Final = 64
 
 _ESCAPE: Final = re.compile(rb"\\.", re.DOTALL)
@@ -27,12 +27,12 @@ _NO_OPENINGS: Final = bytes(set(range(256)) - set(range(0x80, 0xA0)) - set(range
 
 
 def too_deep(encoded: bytes, limit: int = MAX_DEPTH) -> bool:
-    """Whether brackets nest deeper than `limit`; text that never closes them counts as too deep."""
+    """Whether brackets nest deeper than `limit`; unclosed brackets count as too deep."""
     if len(encoded) <= 2 * limit or encoded.count(b"[") + encoded.count(b"{") <= limit:
         return False
     skeleton = _outside_strings(encoded).translate(_SQUARE, _NOT_BRACKETS)
     for _ in range(limit):
-        # Each pass takes the innermost pairs away, so the passes needed are the depth.
+        # Each pass removes the innermost pairs, so the number of passes is the depth.
         peeled = skeleton.replace(b"[]", b"")
         if len(peeled) == len(skeleton):
             break
@@ -41,9 +41,9 @@ def too_deep(encoded: bytes, limit: int = MAX_DEPTH) -> bool:
 
 
 def too_deep_msgpack(encoded: bytes, limit: int = MAX_DEPTH) -> bool:
-    """The same for msgpack. Where brackets begin cannot be seen from the bytes alone, but there are
-    at most as many as there are bytes that can mean one; only with more of those are they built,
-    which the decoder bounds by itself."""
+    """The same for msgpack. The bytes alone do not show where containers start, but there are at
+    most as many as bytes that can start one. Only if these exceed the limit, the value is decoded;
+    the decoder has its own depth limit."""
     if len(encoded) <= limit or len(encoded.translate(None, _NO_OPENINGS)) <= limit:
         return False
     try:
@@ -51,7 +51,7 @@ def too_deep_msgpack(encoded: bytes, limit: int = MAX_DEPTH) -> bool:
     except RecursionError:
         return True
     except (msgspec.DecodeError, UnicodeDecodeError):
-        return False  # whoever reads it says what is wrong with it
+        return False  # the full decoder reports the error
     for _ in range(limit):
         level = [part for value in level for part in _parts(value) if isinstance(part, _CONTAINERS)]
         if not level:

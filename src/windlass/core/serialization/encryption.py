@@ -1,16 +1,16 @@
-"""Secrets, and what is made with them: signatures, ciphertexts and digests.
+"""Signatures, encryption and keyed digests from the secrets of an app.
 
 1. A `Key` derives three keys from one secret by HKDF with SHA-256, one for each purpose, and a name
-   that tells it from others and gives nothing of it away.
-2. A `Keyring` holds the secrets of an app. The first one writes and all of them read, so that a
-   secret is replaced by putting the new one before it.
-3. `seal` and `open` sign, or encrypt, bytes together with what they belong to: bytes that are moved
-   elsewhere, or changed, do not open.
+   that identifies the secret without revealing it.
+2. A `Keyring` holds the secrets of an app. The first one writes and all of them read, so a secret
+   is replaced by putting the new one before it.
+3. `seal` and `open` sign or encrypt bytes together with their owner: bytes that were changed, or
+   moved to another owner, do not open.
 
 Signatures are HMAC with SHA-256, compared in constant time. Encryption is ChaCha20-Poly1305 of the
-package `cryptography`, imported when it is needed, with a random nonce of 96 bits. Where the same
-value must give the same bytes (a schedule that is declared again), the nonce is a keyed digest of
-what is encrypted, so that it repeats only with the whole message.
+package `cryptography`, imported on use, with a random nonce of 96 bits. Where the same value must
+give the same bytes (a schedule that is declared again), the nonce is a keyed digest of the
+plaintext, so it repeats only with the whole message.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
 from windlass.core.serialization.seals import Seal, describe_sealed, why_not_encrypting
-from windlass.errors import DecodeError, UnreadableHere
+from windlass.errors import DecodeError, MissingDecoder
 
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.ciphers.aead import ChaCha20Poly1305
@@ -33,7 +33,7 @@ _TAG_BYTES: Final = 32
 
 
 class Key:
-    """What follows from one secret."""
+    """The keys derived from one secret."""
 
     __slots__ = ("_cipher", "_digesting", "_encrypting", "_signing", "name")
 
@@ -52,7 +52,7 @@ class Key:
         return hmac.digest(self._signing, _joined(bound, body), "sha256")
 
     def digest(self, data: bytes) -> str:
-        """32 hexadecimal characters that nobody without the secret can make."""
+        """32 hexadecimal characters that cannot be computed without the secret."""
         return hashlib.blake2b(data, digest_size=16, key=self._digesting).hexdigest()
 
     def nonce_for(self, body: bytes, bound: bytes) -> bytes:
@@ -88,7 +88,7 @@ class Keyring:
         return tuple(self._keys.values())[1:]
 
     def seal(self, seal: Seal, body: bytes, bound: bytes, *, repeatable: bool = False) -> bytes:
-        """The body, sealed by the first key and for nothing but what it is bound to."""
+        """Seal the body with the first key, bound to its owner."""
         key = self._writing
         if seal is Seal.SIGNED:
             return key.sign(body, bound) + body
@@ -96,10 +96,10 @@ class Keyring:
         return nonce + key.cipher.encrypt(nonce, body, bound)
 
     def open(self, seal: str, name: str, sealed: bytes, bound: bytes) -> bytes:
-        """The body; a DecodeError if it was changed, or sealed for something else."""
+        """Open the body; a DecodeError if it was changed, or sealed for another owner."""
         key = self._keys.get(name)
         if key is None:
-            raise UnreadableHere(
+            raise MissingDecoder(
                 f"{describe_sealed(seal, name)}, which this app does not have: give it that secret "
                 "too, after its own, with Windlass(secret=[...]) or in WINDLASS_SECRET"
             )
@@ -107,7 +107,7 @@ class Keyring:
             return _verified(key, sealed, bound)
         if seal == Seal.ENCRYPTED:
             return _decrypted(key, sealed, bound)
-        raise UnreadableHere(f"sealed in a way that this windlass does not know: {seal}")
+        raise MissingDecoder(f"sealed by a method that this windlass does not know: {seal}")
 
 
 def _verified(key: Key, sealed: bytes, bound: bytes) -> bytes:
@@ -120,7 +120,7 @@ def _verified(key: Key, sealed: bytes, bound: bytes) -> bytes:
 def _decrypted(key: Key, sealed: bytes, bound: bytes) -> bytes:
     missing = why_not_encrypting()
     if missing:
-        raise UnreadableHere(missing)
+        raise MissingDecoder(missing)
     from cryptography.exceptions import InvalidTag
 
     nonce, ciphertext = sealed[:_NONCE_BYTES], sealed[_NONCE_BYTES:]
@@ -131,12 +131,12 @@ def _decrypted(key: Key, sealed: bytes, bound: bytes) -> bytes:
 
 
 _NOT_GENUINE: Final = (
-    "the {} by key {} does not fit: the stored bytes were changed, or belong to another task or job"
+    "the {} by key {} is invalid: the stored bytes were changed, or belong to another task or job"
 )
 
 
 def _joined(bound: bytes, body: bytes) -> bytes:
-    """With its length first: no other pair of the two gives the same bytes."""
+    """Join with the length first: no other pair gives the same bytes."""
     return len(bound).to_bytes(8, "big") + bound + body
 
 

@@ -1,18 +1,16 @@
-"""What a job stores about its call: opaque to engines, versioned, JSON.
+"""The envelope of a stored call: versioned JSON, opaque to engines.
 
     {"version":1,"task":"media.resize","call":{"args":["cat.jpg",[100]]}}
 
-`headers` and `options` follow when the caller chose some. `pack` writes it, `unpack` reads it.
-Where nothing follows, only the call differs from job to job: it stands between `head_of` its task
-and `TAIL`.
+`headers` and `options` follow if the caller gave some. `pack` writes it, `unpack` reads it. Without
+them only the call differs from job to job: it is between `head_of` its task and `TAIL`.
 
 A call that is not JSON, or is signed or encrypted, follows the envelope in a frame (`frame.py`):
-the envelope is the line, says null for the call, and names codec, seal and key.
+the envelope is the line, has null for the call, and names codec, seal and key.
 
-A reader ignores fields that it does not know, so a field may be added within a version as long as
-an old worker that ignores it still runs the job as the caller meant. Any other change takes a new
-version, which an older worker refuses with a sentence. Bytes that say no version are read
-as the first.
+A reader ignores unknown fields. So a version may add a field if an old worker that ignores it still
+runs the job as intended. Any other change needs a new version, which an older worker refuses. Bytes
+without a version have version 1.
 """
 
 from __future__ import annotations
@@ -29,7 +27,7 @@ from windlass.errors import DecodeError, NewerFormat
 #: The format that this windlass writes outside of frames, and the newest that it reads there.
 VERSION: Final = 1
 
-#: An argument stands inside the envelope, the call and its list, or object, of arguments.
+#: An argument is nested in the envelope, the call and its list, or object, of arguments.
 _DEPTH: Final = MAX_DEPTH + 3
 
 
@@ -38,7 +36,7 @@ def _version() -> int:
 
 
 class Overrides(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What the caller chose for this job in place of the task's own options."""
+    """Options of the caller that override those of the task."""
 
     retry: dict[str, object] | None = None
     result_ttl_ms: int | None = None
@@ -47,14 +45,14 @@ class Overrides(msgspec.Struct, frozen=True, omit_defaults=True):
 
 NO_OVERRIDES: Final = Overrides()
 _NO_CALL: Final = msgspec.Raw(b"null")
-#: What stands behind a call that nothing follows.
+#: The bytes after a call without headers and options.
 TAIL: Final = b"}"
 
 
 class Envelope(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
-    """One call of a task, with what came along with it."""
+    """One call of a task, with its headers and options."""
 
-    # A default made by a function is written even when unchanged: stored bytes always say theirs.
+    # msgspec always writes a field with a default factory: stored bytes always have a version.
     version: int = msgspec.field(default_factory=_version)
     task: str
     call: msgspec.Raw
@@ -85,19 +83,18 @@ def pack(envelope: Envelope) -> bytes:
 
 @lru_cache(maxsize=1024)
 def head_of(task: str) -> bytes:
-    """What stands before the call in a JSON envelope of this task."""
+    """The bytes before the call in a JSON envelope of this task."""
     return pack(Envelope(task=task, call=_NO_CALL)).removesuffix(bytes(_NO_CALL) + TAIL)
 
 
 def pack_line(envelope: Envelope) -> bytes:
-    """All but the call."""
+    """The envelope without its call."""
     replace = msgspec.structs.replace
     return _encode(replace(envelope, version=frame.VERSION, call=_NO_CALL))
 
 
 def unpack(packed: bytes) -> Envelope:
-    """The envelope in the bytes; a DecodeError, or a NewerFormat, if there is none to be read. A
-    call that is sealed is given as it is stored."""
+    """Read an envelope; raise a DecodeError, or a NewerFormat. A sealed call stays sealed."""
     if len(packed) > 2 * _DEPTH and too_deep(packed, _DEPTH):
         if frame.is_framed(packed):
             return _unpack_framed(packed)
@@ -105,7 +102,7 @@ def unpack(packed: bytes) -> Envelope:
     try:
         envelope = _decode(packed)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        if frame.is_framed(packed):  # looked at last: most are JSON
+        if frame.is_framed(packed):  # checked last: most envelopes are JSON
             return _unpack_framed(packed)
         _refuse_newer(_version_of(packed))
         raise DecodeError(f"the stored job is not an envelope of windlass: {error}") from error

@@ -1,9 +1,9 @@
-"""Stored bytes that are not JSON: a byte that no JSON begins with, a line of JSON, and a body.
+"""Frames for stored bytes that are not JSON: a byte that never starts JSON, a line of JSON, a body.
 
     \\x02 {"version":2,"codec":"msgpack"} \\n body
 
-The line says how to read the body: the codec that wrote it, and whether it is signed or encrypted,
-with which key. Whoever reads it needs no setting to know that.
+The line describes the body: its codec, and whether it is signed or encrypted, with which key. A
+reader needs no setting to know that.
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ import msgspec
 from windlass.core.serialization.depth_limit import too_deep
 from windlass.errors import DecodeError, NewerFormat
 
-#: The format of frames, and the byte they begin with.
+#: The format of frames, and their first byte.
 VERSION: Final = 2
 _BEGIN: Final = bytes([VERSION])
-#: The line is written by windlass, and flat but for the options of a job.
+#: windlass writes the line; only the options of a job are nested in it.
 _DEPTH: Final = 10
 
 
@@ -50,20 +50,19 @@ def split(data: bytes) -> tuple[bytes, bytes]:
     """The line and the body."""
     line, end, body = data[1:].partition(b"\n")
     if not end or too_deep(line, _DEPTH):
-        raise DecodeError("the stored bytes are cut off before what they hold begins")
+        raise DecodeError("the stored bytes are cut off before their body")
     return line, body
 
 
 def read_label(data: bytes) -> tuple[Label, bytes, bytes]:
-    """What stands before the body, as text and as it is stored, and the body. Without a frame, JSON
-    that nobody sealed."""
+    """The label, its stored bytes, and the body. Bytes without a frame are plain JSON."""
     if not is_framed(data):
         return _JSON, b"", data
     line, body = split(data)
     try:
         label = _decode_label(line)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        raise DecodeError(f"the stored bytes do not say how to read them: {error}") from error
+        raise DecodeError(f"the stored bytes have no readable label: {error}") from error
     refuse_other_version(label.version)
     return label, line, body
 
@@ -77,7 +76,7 @@ def refuse_other_version(found: int) -> None:
             supported=VERSION,
         )
     if found < VERSION:
-        raise DecodeError(f"the stored bytes say format {found}, which has no frame")
+        raise DecodeError(f"the stored bytes have format {found}, which has no frame")
 
 
 _JSON: Final = Label()

@@ -1,11 +1,11 @@
-"""Calls and results as pickles: any picklable value, for those who asked for it.
+"""Calls and results as pickles: any picklable value, for apps with `codec="pickle"`.
 
-Unpickling runs whatever the bytes say. So a pickle is read only after its signature was found good,
-by a `Packing` whose app chose this codec; nothing here checks that again.
+Unpickling can run any code. So a `Packing` verifies the signature before it passes a pickle to this
+codec; nothing here checks it again.
 
-Values are compared (unique keys, idempotency) by their JSON, as with every other codec; one that
-JSON cannot carry by its pickle, which is the same for equal values only as far as their classes see
-to that.
+Values are compared (unique keys, idempotency) by their JSON, as with every other codec. A value
+without a JSON form is compared by its pickle, which is equal for equal values only if its class
+ensures that.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ from windlass.core.serialization.signature import Signature, Slot
 from windlass.core.serialization.wire import to_json
 from windlass.errors import ArgumentMismatch, DecodeError, EncodeError
 
-#: Read by every Python that windlass runs on.
+#: All supported versions of Python read it.
 PROTOCOL: Final = 5
-#: How the JSON begins that stands for a value which JSON cannot carry.
+#: The prefix of the placeholder for a value without a JSON form.
 _STAND_IN: Final = b'{"pickle":'
-#: What says that a pickle fits no code here. Anything else comes from code that a pickle calls.
+#: Errors for a pickle that does not fit the code. Other errors come from code that a pickle calls.
 _BAD_PICKLE: Final = (
     pickle.PickleError,
     AttributeError,
@@ -40,7 +40,7 @@ _BAD_PICKLE: Final = (
 
 
 class _ForgivingSlot(Slot):
-    """Takes for a value that JSON cannot carry something that stands for it."""
+    """Encodes a placeholder for a value without a JSON form."""
 
     def encode(self, value: object, key: str = "") -> bytes:
         try:
@@ -49,7 +49,7 @@ class _ForgivingSlot(Slot):
             return to_json({"pickle": hashlib.sha256(_dumps(value)).hexdigest()})
 
     def normal(self, encoded: bytes | msgspec.Raw) -> msgspec.Raw:
-        """A stand-in stays: the class of the value may read it as something else."""
+        """A placeholder stays: the class of the value could misread it."""
         if bytes(encoded).startswith(_STAND_IN):
             return msgspec.Raw(encoded)
         return super().normal(encoded)
@@ -66,7 +66,7 @@ class PickleCodec:
         self._comparable = CallCodec(name, self._signature)
 
     def resolve(self) -> None:
-        """Nothing is rebuilt by annotations, so none of them is wrong."""
+        """Do nothing: a pickle does not use annotations."""
 
     def encode(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> bytes:
         mismatch = self._signature.mismatch(len(args), kwargs)
@@ -93,7 +93,7 @@ class PickleCodec:
         return args, kwargs
 
     def plain(self, encoded: bytes) -> bytes:
-        """A call that was encoded in this process, in JSON as far as that goes."""
+        """A call that was encoded in this process, in JSON as far as possible."""
         return self._comparable.plain(self._as_json(encoded))
 
     def identity(self, encoded: bytes, names: Sequence[str] | None) -> bytes:
@@ -120,8 +120,8 @@ class PickleCodec:
             return pickle.loads(encoded)
         except _BAD_PICKLE as error:
             raise DecodeError(
-                f"the pickle stored for {self._name} makes nothing of {type(error).__name__}: "
-                f"{error}. The code that it names must be importable here.",
+                f"the pickle stored for {self._name} cannot be loaded: {type(error).__name__}: "
+                f"{error}. The classes and functions that it names must be importable here.",
                 task=self._name,
             ) from error
 
@@ -132,8 +132,8 @@ class PickleCodec:
         passed = [*zip([*names, *["*"] * len(args)], args, strict=False), *kwargs.items()]
         parameter = next((name for name, value in passed if not _is_picklable(value)), "")
         return EncodeError(
-            f"{self._name}({parameter}=...): cannot be pickled ({error}); pass something made at "
-            "the top of a module, or plain data",
+            f"{self._name}({parameter}=...): cannot be pickled ({error}); pass an object defined "
+            "at the top level of a module, or plain data",
             task=self._name,
             parameter=parameter,
         )

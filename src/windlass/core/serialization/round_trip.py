@@ -1,12 +1,12 @@
-"""Whether a value comes back from JSON as it went in.
+"""Check that a value survives a round trip through JSON.
 
 1. `children` and `find` walk a value: lists, dicts, sets and the fields of classes.
 2. `in_one_form` gives equal values the same form: sets in an order that is the same in every
    process, dataclasses with all their fields.
-3. `difference` compares what was passed with what the worker would be given.
+3. `difference` compares the passed value with the one that the worker would get.
 
-The rule: the worker is given what a plain call would have given the function. Where the annotation
-names a type, that type is what comes back, so only these changes are let pass:
+The rule: the worker passes to the function what a plain call passes. Where the annotation names a
+type, that type comes back, so only these changes are allowed:
 
 - an int for a float that holds it exactly (never a bool for a number);
 - a subclass of a built-in type as that type, when both are equal: a StrEnum as str, an OrderedDict
@@ -17,8 +17,8 @@ names a type, that type is what comes back, so only these changes are let pass:
 
 Everything else is a difference: text for a UUID or a UUID for text, a float for a Decimal, a
 derived class for its base, extra keys of a TypedDict, a number that becomes null, a naive datetime.
-In an annotation that leaves a type open somewhere (`Any`, a bare `list`), only the first of those
-changes and the last are let pass: there it cannot be known which types were meant.
+In an annotation that leaves a type open somewhere (`Any`, a bare `list`), only the first and the
+last of these changes are allowed: the intended types are unknown.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _BUILT_IN: Final = frozenset({*_PLAIN, bytearray, datetime, Decimal, dict, time}
 _ARRAYS: Final = (list, tuple)
 _SETS: Final = (set, frozenset)
 _COLLECTIONS: Final = (*_ARRAYS, *_SETS)
-#: Scalars of which `==` says too little or too much.
+#: Scalars that need more than `==`.
 _DELICATE: Final = (datetime, Decimal, time)
 _MISSING: Final = object()
 _NO_OFFSET: Final = (
@@ -48,16 +48,16 @@ _NO_OFFSET: Final = (
 
 
 class Traits(msgspec.Struct, frozen=True):
-    """What an annotation holds, anywhere inside, that decides how values are compared."""
+    """The properties of an annotation, anywhere inside, that decide how values are compared."""
 
-    #: A place without a type of its own, where JSON decides what comes back.
+    #: An open type: JSON decides what comes back.
     is_open: bool
-    #: A type of which `==` says too little, so that every part is compared by itself.
+    #: A type that needs more than `==`: every part is compared separately.
     is_exact: bool
-    #: A set, whose order differs from process to process, or a dataclass with plain defaults: in
-    #: one that msgspec has built these are not set, and what is not set it does not write.
+    #: A set, whose order differs from process to process, or a dataclass with plain defaults:
+    #: msgspec does not set these in instances that it builds, and does not write unset fields.
     has_forms: bool
-    #: A datetime, whose offset is not kept by every wire.
+    #: A datetime: not every wire keeps its offset.
     has_datetimes: bool
 
 
@@ -69,7 +69,7 @@ class Difference(msgspec.Struct, frozen=True):
 
 
 def field_names(kind: type) -> tuple[str, ...]:
-    """The fields of a msgspec, attrs or data class; of any other type none."""
+    """The fields of a msgspec, attrs or data class; empty for other types."""
     if issubclass(kind, msgspec.Struct):
         return kind.__struct_fields__
     if hasattr(kind, "__dataclass_fields__"):
@@ -80,7 +80,7 @@ def field_names(kind: type) -> tuple[str, ...]:
 
 @lru_cache(maxsize=1024)
 def _fields_of_dataclass(kind: Any) -> tuple[str, ...]:
-    from dataclasses import fields  # loaded already: by the module of that class
+    from dataclasses import fields  # already loaded by the module of that class
 
     return tuple(field.name for field in fields(kind))
 
@@ -101,7 +101,7 @@ def children(value: object) -> Iterator[tuple[str, object]]:
 def find(
     value: object, wanted: Callable[[object], bool], path: str = "$"
 ) -> tuple[str, object] | None:
-    """The first part without parts of its own that is wanted, and its path."""
+    """The first leaf that matches, and its path."""
     is_leaf = True
     for step, child in children(value):
         is_leaf = False
@@ -112,8 +112,8 @@ def find(
 
 
 def in_one_form(value: object, sort_key: Callable[[object], bytes]) -> object:
-    """The value with every set in it made a list, in an order that its items alone decide, and
-    every dataclass a dict of all its fields."""
+    """The value with every set as a list, in an order that only its items decide, and every
+    dataclass as a dict of all its fields."""
     if type(value) in _PLAIN:
         return value
     if isinstance(value, dict):
@@ -130,7 +130,7 @@ def in_one_form(value: object, sort_key: Callable[[object], bytes]) -> object:
     whole = {}
     for name in names:
         part = getattr(value, name, _MISSING)
-        if type(part) in _PLAIN:  # most are, and a call for each of them would be half the cost
+        if type(part) in _PLAIN:  # the usual case; a call for each would be half the cost
             whole[name] = part
         elif part is not _MISSING:
             whole[name] = in_one_form(part, sort_key)
@@ -138,7 +138,7 @@ def in_one_form(value: object, sort_key: Callable[[object], bytes]) -> object:
 
 
 def with_leaves(value: object, change: Callable[[object], object]) -> object:
-    """The value with every part that has no parts of its own, keys of dicts included, changed."""
+    """The value with every leaf changed, also keys of dicts."""
     if isinstance(value, dict):
         return {change(key): with_leaves(item, change) for key, item in value.items()}
     if isinstance(value, _COLLECTIONS):
@@ -150,9 +150,9 @@ def with_leaves(value: object, change: Callable[[object], object]) -> object:
 
 
 def difference(value: Any, rebuilt: Any, traits: Traits, path: str = "$") -> Difference | None:
-    """The first difference that matters between what was passed and what would come back."""
+    """The first relevant difference between the passed value and the one that would come back."""
     if type(value) in _PLAIN and type(value) is type(rebuilt):
-        same = value == rebuilt or (value != value and rebuilt != rebuilt)  # only NaN is like that
+        same = value == rebuilt or (value != value and rebuilt != rebuilt)  # NaN
         return None if same else Difference(path, _changed(value))
     if not traits.is_exact and equal(value, rebuilt):
         return None
@@ -182,7 +182,7 @@ def equal(value: object, rebuilt: object) -> bool:
 def _sorted(items: Iterable[object], sort_key: Callable[[object], bytes]) -> list[Any]:
     unsorted: list[Any] = list(items)
     kinds = set(map(type, unsorted))
-    # Only these have a total order; others, sets among them, are ordered by what is stored.
+    # Only these have a total order; others, sets among them, are ordered by their stored bytes.
     if kinds <= {int, float} or kinds == {str}:
         return sorted(unsorted)
     return sorted(unsorted, key=sort_key)
@@ -204,9 +204,9 @@ def _with_fields(
 
 def _copy(value: object) -> object:
     own: Callable[[], object] | None = getattr(value, "__copy__", None)
-    if own is not None:  # as every msgspec class has
+    if own is not None:  # every msgspec class has it
         return own()
-    from copy import copy  # loaded already: by what made the class, dataclasses or attrs
+    from copy import copy  # already loaded by dataclasses or attrs
 
     return copy(value)
 
@@ -283,7 +283,7 @@ def _all_plain(items: Iterable[object]) -> bool:
 
 
 def _aligned(value: Iterable[object], rebuilt: Iterable[object]) -> tuple[list[Any], list[Any]]:
-    """Two sets as lists in which equal items stand at the same place, and the rest as they read."""
+    """Two sets as lists with equal items at the same place, and the rest sorted by repr."""
     unmatched = {item: item for item in rebuilt}
     both = [(item, unmatched.pop(item)) for item in value if item in unmatched]
     matched = {old for old, _ in both}

@@ -17,7 +17,7 @@ HOW_TO_MAKE_ONE: Final = 'python -c "import secrets; print(secrets.token_urlsafe
 
 
 class Seal(StrEnum):
-    """How bytes are kept from being changed, or read."""
+    """The protection of stored bytes."""
 
     NONE = ""
     SIGNED = "hmac-sha256"
@@ -25,7 +25,7 @@ class Seal(StrEnum):
 
 
 def describe_sealed(seal: str, name: str) -> str:
-    """What somebody without the key is told."""
+    """The description of sealed bytes for a reader without the key."""
     return f"{'signed' if seal == Seal.SIGNED else 'encrypted'} with key {name}"
 
 

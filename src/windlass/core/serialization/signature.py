@@ -1,11 +1,10 @@
 """The parameters of a task's function, and whether a call fits them.
 
-1. A `Slot` is one annotated place, a parameter or the result: it encodes and decodes what stands
-   there, and its errors name it. Annotations are resolved when a slot is first used, so a function
-   may name classes that its module defines further down, and a parameter that no call passes may
-   have a type that cannot be stored.
-2. `Signature` binds a call as Python would, for a plain comparison of names and numbers; Python's
-   own binding, which is slower, is asked only for the words of an error.
+1. A `Slot` is a parameter or the result: it encodes and decodes its values, and its errors name it.
+   Annotations are resolved when a slot is first used. So a function may use classes that its module
+   defines further down, and a parameter that no call passes may have a type that cannot be stored.
+2. `Signature` binds a call like Python, but by a fast comparison of names and numbers. Python's own
+   binding is slower, and only gives the text of an error.
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ from windlass.core.serialization.wire import JSON, Wire
 from windlass.errors import AnnotationError, DecodeError, EncodeError
 
 _POSITIONAL: Final = (Parameter.POSITIONAL_ONLY, Parameter.POSITIONAL_OR_KEYWORD)
-#: Options of an enqueue, which `using` takes: among the arguments they are a mistake.
+#: The options of `using`: among the arguments they are a mistake.
 OPTIONS: Final = (
     *("queue", "priority", "retry", "timeout", "expires", "result_ttl", "requires", "headers"),
     *("run_after", "idempotency_key"),
@@ -36,7 +35,7 @@ _BY_KEYWORD: Final = (Parameter.POSITIONAL_OR_KEYWORD, Parameter.KEYWORD_ONLY)
 
 
 class Slot:
-    """One annotated place of a function."""
+    """A parameter, or the result, of a function."""
 
     def __init__(
         self,
@@ -55,7 +54,7 @@ class Slot:
         self._wire = wire
 
     def encode(self, value: object, key: str = "") -> bytes:
-        """The value as bytes; `key` says which of the values that a starred parameter takes."""
+        """The value as bytes; `key` is the position or name within a starred parameter."""
         try:
             return self._codec.encode(value)
         except ValueRefused as refused:
@@ -80,18 +79,18 @@ class Slot:
             raise DecodeError(str(error), task=self.task, parameter=self.name) from error
 
     def normal(self, encoded: bytes | msgspec.Raw) -> msgspec.Raw:
-        """An encoded value as JSON, the same for what the function could not tell apart."""
+        """An encoded value as JSON, equal for values that the function cannot distinguish."""
         return msgspec.Raw(self._codec.normal(encoded))
 
     def resolve(self) -> None:
-        """Raise now the AnnotationError that the first use would raise."""
+        """Raise an AnnotationError now rather than at the first use."""
         self._codec  # noqa: B018 - the property does the work, once
 
     @cached_property
     def _codec(self) -> ValueCodec:
         try:
             annotation = resolve(self._annotation, self._function)
-            # A result is only read; a task that did its work should not fail for its form.
+            # Lenient: a task that did its work should not fail for the form of its result.
             kind = ValueCodec if self._wire is JSON else OffsetCodec
             return kind(annotation, lenient=not self.name, wire=self._wire)
         except AnnotationError as error:
@@ -104,8 +103,8 @@ class Slot:
 
 
 def origin_of(cause: BaseException | None) -> BaseException | None:
-    """An error that code of the user raised. Others say nothing that our message does not, and
-    would stand before it, each with its own traceback, in every log and dead letter."""
+    """The cause, if code of the user raised it. Other causes add nothing to the message, and would
+    add their own tracebacks to every log and dead letter."""
     return cause if cause is not None and place_of(cause.__traceback__) else None
 
 
@@ -144,7 +143,7 @@ class Signature:
 
     @cached_property
     def plain_defaults(self) -> dict[str, msgspec.Raw]:
-        """The defaults of parameters, as if they were passed; without those that cannot be."""
+        """The encoded defaults of parameters, without those that cannot be encoded."""
         plain = {}
         for parameter in self._parameters:
             if parameter.default is not Parameter.empty:
@@ -166,16 +165,17 @@ class Signature:
             self._signature.bind(*range(count), **dict.fromkeys(keywords))
         except TypeError as error:
             return f"{self._task}(): {error}"
-        # Some versions of Python bind a keyword to a positional-only parameter of its name.
+        # Some versions of Python bind a keyword to a positional-only parameter of that name.
         return f"{self._task}(): the arguments do not fit {self._signature}"
 
     def advice(self, keywords: Collection[str]) -> str:
-        """What a caller may have meant by a keyword that does not fit."""
+        """A hint for a keyword that does not fit."""
         unknown = self._unexpected(keywords)
         return "" if unknown is None else unexpected_keyword(unknown, self.by_keyword, OPTIONS)
 
     def _unexpected(self, keywords: Collection[str]) -> str | None:
-        """Python names what is missing first, although a misspelt keyword is why it is missing."""
+        """An unexpected keyword. Python would report the missing argument first, although the
+        misspelt keyword is the cause."""
         if self.extra_keywords is not None:
             return None
         known = (self.by_keyword, self._positions)
@@ -212,6 +212,6 @@ def _starred(parameter: Parameter) -> str:
 def _require_context(task: str, parameters: list[Parameter]) -> None:
     if not parameters or parameters[0].kind not in _POSITIONAL:
         raise TypeError(
-            f"{task} takes the context, so its first parameter must be for it: "
+            f"{task} takes the context, so its first parameter must be the context: "
             f"def {task.rpartition('.')[2]}(ctx: Context, ...)"
         )

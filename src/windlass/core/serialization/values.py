@@ -8,16 +8,16 @@ A `ValueCodec` is made once per annotation. To encode a value it
 3. reads it back with the decoder that the worker will use;
 4. refuses what would come back changed (see `windlass.core.serialization.round_trip` for the rule).
 
-So a value that cannot be carried fails where it is passed, not in a worker an hour later.
+So an unsupported value fails at the caller, not in a worker an hour later.
 
-`normal` gives for stored bytes the JSON that they share with every other form of an equal value: an
-int for a float, text of a UUID in capitals, fields that were left out.
+`normal` returns the JSON that stored bytes share with all other forms of an equal value: an int for
+a float, a UUID in capitals, omitted fields.
 
-Fields that a class does not know are ignored when it is rebuilt, so that a newer producer may add
-some; a class that forbids them (msgspec's `forbid_unknown_fields`, pydantic's `extra="forbid"`) is
-obeyed. A union is refused if JSON cannot tell its members apart, such as `str | UUID`. Of a key
-that an object holds twice, the last counts. A set inside a pydantic model is written in pydantic's
-order, which is not the same in every process.
+Rebuilding ignores unknown fields of a class, so that a newer producer may add some, unless the
+class forbids them (msgspec's `forbid_unknown_fields`, pydantic's `extra="forbid"`). A union is
+refused if JSON cannot distinguish its members, such as `str | UUID`. If an object has a key twice,
+the last one counts. A set inside a pydantic model is written in pydantic's order, which differs
+between processes.
 """
 
 from __future__ import annotations
@@ -40,15 +40,15 @@ from windlass.errors import AnnotationError
 _FLATTER: Final = "pass a flatter value"
 _FINITE: Final = "pass None or text instead"
 _PLAIN_DATA: Final = "pass plain data, or an id"
-#: msgspec learns the fields of a class when the class is first met, running Python code half way.
-#: A thread that meets the class in that moment would be given a decoder that ends the process.
+#: msgspec inspects a class at its first use, and runs Python code half way. A thread that uses the
+#: class at that moment gets a decoder that crashes the process.
 _learning: Final = RLock()
 
 _EXPECTED: Final = r"Expected `([^`]+)`, got `([^`]+)`"
 
 
 class ValueRefused(Exception):
-    """Why a value cannot be stored or rebuilt; whoever knows its name makes this an error."""
+    """Why a value cannot be stored or rebuilt. The caller turns it into an error with a name."""
 
     def __init__(self, reason: str, path: str = "$", advice: str = "") -> None:
         super().__init__(reason, path, advice)
@@ -64,8 +64,8 @@ class ValueRefused(Exception):
 class ValueCodec:
     """Writes and reads the values of one annotation.
 
-    A lenient codec, meant for results, takes the JSON form of a value wherever the annotation
-    leaves the type open: a datetime there comes back as text.
+    A lenient codec, meant for results, accepts the JSON form of a value where the annotation leaves
+    the type open: a datetime there comes back as text.
     """
 
     def __init__(self, annotation: Any, *, lenient: bool = False, wire: Wire = JSON) -> None:
@@ -94,16 +94,16 @@ class ValueCodec:
         return encoded
 
     def decode(self, encoded: bytes | msgspec.Raw) -> object:
-        """The value as the annotation says; a ValueRefused for bytes and values that do not fit.
-        Other errors come from code that rebuilds values, and say nothing about the bytes."""
+        """Rebuild a value by the annotation; a ValueRefused if the bytes do not fit. Other errors
+        come from code that rebuilds values, and say nothing about the bytes."""
         try:
             return self._decode(encoded)
         except (msgspec.MsgspecError, TypeError, ValueError, RecursionError) as error:
             raise _unreadable(error) from error
 
     def normal(self, encoded: bytes | msgspec.Raw) -> bytes:
-        """The JSON of an encoded value: the same for what a task could not tell apart. Only keys of
-        dicts are left in their order."""
+        """The JSON of an encoded value: equal for values that a task cannot distinguish. Only keys
+        of dicts keep their order."""
         value = self.decode(encoded)
         return as_json(in_one_form(value, to_json) if self._has_forms else value, encoded)
 
@@ -147,8 +147,8 @@ class ValueCodec:
 
 
 class OffsetCodec(ValueCodec):
-    """For a wire that drops the offsets of datetimes: a value that has one is written once more,
-    with text in its place."""
+    """For a wire that drops the offsets of datetimes: a value with an offset is written again, with
+    datetimes as text."""
 
     def encode(self, value: object) -> bytes:
         try:
@@ -164,7 +164,7 @@ class OffsetCodec(ValueCodec):
 
 
 def read_plain(encoded: bytes, wire: Wire = JSON) -> Any:
-    """What the bytes hold, as the types of the wire; a ValueRefused if that is nothing."""
+    """Decode the bytes as the types of the wire; a ValueRefused if that fails."""
     if wire.too_deep(encoded):
         raise ValueRefused(f"nested deeper than {MAX_DEPTH} levels, or cut off")
     try:
@@ -179,7 +179,7 @@ def _decoder(annotation: Any, wire: Wire) -> Callable[[Any], Any]:
     except (TypeError, ValueError, NameError, RecursionError) as error:
         raise AnnotationError(
             f"values of {describe(annotation)} cannot be rebuilt from JSON: {error}. Annotate with "
-            "one type whose JSON form is its own, for example a class with a field for each case."
+            "one type with a distinct JSON form, for example a class with a field for each case."
         ) from error
 
 

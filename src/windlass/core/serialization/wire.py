@@ -1,14 +1,14 @@
-"""The forms in which values are written: JSON, and msgpack.
+"""The wire formats: JSON and msgpack.
 
-1. A `Wire` writes any value that is carried, makes decoders by annotation, and tells how deep bytes
-   are nested without trusting them.
-2. What msgspec cannot write or read itself is written in terms of what it can, the same in both:
-   paths, pydantic models, and classes derived from built-in ones.
-3. `as_json` writes what was read from any wire as JSON, so that what is compared (unique keys,
-   idempotency) does not depend on the codec; `to_plain_json` does so without the annotation.
+1. A `Wire` writes all supported values, makes decoders by annotation, and measures the nesting of
+   untrusted bytes.
+2. Types that msgspec does not support are converted to types that it does, the same way in both
+   formats: paths, pydantic models, and subclasses of built-in classes.
+3. `as_json` writes a value read from any wire as JSON, so that comparisons (unique keys,
+   idempotency) do not depend on the codec; `to_plain_json` does so without the annotation.
 
-msgpack carries bytes as they are, and keys of dicts with their types. It writes a datetime as an
-instant, without its offset; one that has an offset is therefore written as text, as in JSON.
+msgpack keeps bytes, and the types of dict keys. It writes a datetime as an instant, without its
+offset; a datetime with an offset is therefore written as text, as in JSON.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ from windlass.core.serialization.round_trip import find, with_leaves
 
 
 class Wire(msgspec.Struct, frozen=True):
-    """One of the forms."""
+    """A wire format."""
 
-    name: str  # as people write it
+    name: str  # as shown to users
     encode: Callable[[object], bytes]
     decoder: Callable[[Any], Callable[[Any], Any]]
     too_deep: Callable[..., bool]
-    #: Whether a number that is none is written as null.
+    #: Whether NaN and infinity are written as null.
     drops_non_finite: bool
 
 
@@ -41,8 +41,8 @@ def _date(value: date) -> date:
     return date(value.year, value.month, value.day)
 
 
-#: How a derived class of a built-in one is made that one again: Django's SafeString, numpy's
-#: float64, the datetimes of pendulum and freezegun. A datetime is a date too, so it comes first.
+#: Converts a subclass to its built-in class: Django's SafeString, numpy's float64, the datetimes of
+#: pendulum and freezegun. A datetime is a date too, so it comes first.
 _PLAIN_FORMS: Final[tuple[tuple[type, Callable[[Any], object]], ...]] = (
     (str, str.__str__),
     (int, int.__int__),
@@ -56,7 +56,7 @@ _PLAIN_FORMS: Final[tuple[tuple[type, Callable[[Any], object]], ...]] = (
 
 
 def _simplify(value: Any) -> object:
-    """What msgspec cannot write itself."""
+    """Convert a value that msgspec cannot write."""
     if is_path(type(value)):
         return str(value)
     if is_model(type(value)):
@@ -76,15 +76,15 @@ def _simplify_derived(value: Any) -> object:
     for kind, plain in _PLAIN_FORMS:
         if isinstance(value, kind):
             return plain(value)
-    raise NotImplementedError  # by which msgspec is told that nobody can write it
+    raise NotImplementedError  # msgspec then raises its own error for the type
 
 
 def _rebuild(kind: type, value: object) -> object:
-    """What msgspec cannot read itself."""
+    """Rebuild a value that msgspec cannot read."""
     if kind is object:
         return value
     if is_model(kind):
-        # From JSON, not from objects: a strict model takes text for a datetime only there.
+        # From JSON, not from objects: a strict model accepts text for a datetime only in JSON.
         model: Any = kind
         return model.model_validate_json(to_json(value))
     if not isinstance(value, str):
@@ -106,7 +106,7 @@ _to_msgpack: Final = msgspec.msgpack.Encoder(enc_hook=_simplify_for_msgpack).enc
 
 
 def _to_msgpack_by_text(value: object) -> bytes:
-    """With every datetime of another offset than UTC as the text that JSON has for it."""
+    """Write msgpack with datetimes that have an offset other than UTC as text, as in JSON."""
     return _to_msgpack(with_leaves(value, _text_if_offset))
 
 
@@ -120,7 +120,7 @@ JSON: Final = Wire("JSON", to_json, _json_decoder, depth_limit.too_deep, drops_n
 MSGPACK: Final = Wire(
     "msgpack", _to_msgpack, _msgpack_decoder, depth_limit.too_deep_msgpack, drops_non_finite=False
 )
-#: For values of which the other one would drop an offset; read in the same way.
+#: For values with an offset, which the plain msgpack wire would drop; read in the same way.
 MSGPACK_BY_TEXT: Final = msgspec.structs.replace(MSGPACK, encode=_to_msgpack_by_text)
 
 
@@ -134,11 +134,11 @@ def to_plain_json(encoded: bytes) -> bytes:
 
 
 def as_json(value: object, encoded: bytes | msgspec.Raw) -> bytes:
-    """The JSON of a value that was read from a wire; of one that only msgpack can carry, something
-    as telling."""
+    """The JSON of a value that was read from a wire. For a value that only msgpack supports, an
+    equally distinct text."""
     try:
         written = to_json(value)
-    except (TypeError, ValueError):  # keys that only msgpack has
+    except (TypeError, ValueError):  # keys that only msgpack supports
         return msgspec.json.encode({"msgpack": bytes(encoded)})
     if b"null" in written and find(value, _is_non_finite):
         return msgspec.json.encode({"msgpack": bytes(encoded)})

@@ -1,14 +1,15 @@
-"""The contract suite: the tests that every engine has to pass.
+"""The contract suite: the tests that every engine must pass.
 
 It needs pytest and hypothesis: `pip install 'windlass-queue[testing]'`. `suite` is the whole suite,
-`plugin` has the fixtures, `place` what the author of an engine provides, `model` the specification.
+`plugin` has the fixtures, `place` the part that the author of an engine provides, `model` the
+specification.
 """
 
 from pathlib import Path
 
 import pytest
 
-# Asserts that tell what they found: pytest does so by itself only in files that it collects.
+# Rewrite asserts for detailed failures: pytest does so only in files that it collects.
 pytest.register_assert_rewrite(
     *(f"{__name__}.{file.stem}" for file in Path(__file__).parent.glob("[a-z]*.py"))
 )

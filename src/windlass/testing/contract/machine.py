@@ -1,8 +1,8 @@
-"""The engine against the reference model, driven by hypothesis through every verb.
+"""Compare an engine with the reference model, driven by hypothesis through every verb.
 
-Every reply must equal the model's, and after every step all that can be seen. Claims are never
-forgotten: tokens that are dead by now are presented again with every outcome. Where a place can be
-opened twice, the calls alternate between two engine objects.
+Every reply must equal the model's, and after every step the visible state must be equal. Claims are
+kept: stale tokens are used again with every outcome. If a place can be opened twice, the calls
+alternate between two engine objects.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ from windlass.testing.contract.world import LEASE_MS, START_MS, STEP_MS, World
 T = TypeVar("T")
 
 DAY_MS = 24 * 60 * 60 * 1000
-#: Of the worker beside the one that has the usual lease.
+#: The lease of the second engine.
 SHORT_LEASE_MS = LEASE_MS // 5
 
 TOTALS = (
@@ -207,7 +207,7 @@ class QueueMachine(RuleBasedStateMachine):
         return Model(OPTIONS, START_MS)
 
     def open_engines(self) -> None:
-        """Two, of which one has a short lease, where a place can be opened twice."""
+        """Open two engines; if the place can be opened twice, the second has a short lease."""
         leases_ms = [LEASE_MS, LEASE_MS]
         if Capability.MANY_PROCESSES in self.world.variant.capabilities:
             leases_ms = [LEASE_MS, SHORT_LEASE_MS]
@@ -217,10 +217,10 @@ class QueueMachine(RuleBasedStateMachine):
         self.engines = cycle(zip(engines, leases_ms, strict=True))
 
     def follow(self, engine: Engine) -> None:
-        """For a model that has to know what the engine does on its own account."""
+        """Hook for a model that must know what the engine does by itself."""
 
     def same(self, verb: Callable[[Engine | Model], T]) -> T:
-        """Let both do it, and compare what they say."""
+        """Call both, and compare their replies."""
         engine, lease_ms = next(self.engines)
         self.model.options = replace(OPTIONS, lease_ms=lease_ms)
         said = verb(engine)
@@ -264,7 +264,7 @@ class QueueMachine(RuleBasedStateMachine):
 
     @rule(job=unique_jobs)
     def put_unique_again(self, job: NewJob) -> None:
-        """As after a lost reply."""
+        """Repeat a put, as after a lost reply."""
         self.same(lambda it: it.put([job]))
 
     @rule(target=ids, job=unique_jobs)
@@ -273,7 +273,7 @@ class QueueMachine(RuleBasedStateMachine):
 
     @rule(id=ids, fields=fields)
     def put_again(self, id: str, fields: dict[str, Any]) -> None:
-        if not self.has_one_partition:  # the key need not lead to where the id does
+        if not self.has_one_partition:  # key and id may be in different partitions
             fields = {**fields, "idempotency_key": None, "unique": None}
         job = self.new_job(fields, id)
         self.same(lambda it: it.put([job, job]))
@@ -304,7 +304,7 @@ class QueueMachine(RuleBasedStateMachine):
 
     @rule(picked=st.lists(st.tuples(claims, endings), min_size=1, max_size=3))
     def finish(self, picked: list[tuple[Claim, Callable[[Claim], Outcome]]]) -> None:
-        """Mostly tokens that are dead by now."""
+        """Finish claims, mostly with stale tokens."""
         outcomes = [ending(claim) for claim, ending in picked]
         self.same(lambda it: it.finish(outcomes))
 
@@ -350,7 +350,7 @@ class QueueMachine(RuleBasedStateMachine):
 
     @rule(slot=slots)
     def forget_nonces(self, slot: int) -> None:
-        """A child that knows of no claim, long enough after."""
+        """Send the heartbeat of a child without claims, long enough after them."""
         self.jump(UNKNOWN_NONCE_MS)
         beat = Beat(session=self.sessions[slot], nonces=(), newest=self.world.nonce())
         self.same(lambda it: it.beat([beat]))
@@ -491,7 +491,7 @@ class QueueMachine(RuleBasedStateMachine):
 
     @rule(beating=st.sets(slots))
     def pass_a_lease(self, beating: set[int]) -> None:
-        """Some beat meanwhile, and the engine is seen to be there: the others are lost."""
+        """Let a lease pass. Some sessions send heartbeats; the others are lost."""
         beats = [Beat(session=self.sessions[slot]) for slot in sorted(beating)]
         for _ in range(4):
             self.jump(STEP_MS)
@@ -499,14 +499,14 @@ class QueueMachine(RuleBasedStateMachine):
 
     @rule(slot=slots)
     def lose_a_session(self, slot: int) -> None:
-        """All others beat meanwhile; it is declared dead, and stays so."""
+        """Let the lease of one session expire while all others send heartbeats."""
         self.pass_a_lease({0, 1, 2} - {slot})
         self.tend()
         self.beat({slot}, b"")
 
     @rule()
     def keep_for_long_enough(self) -> None:
-        """What had ended by now is forgotten."""
+        """Let the retention of all ended jobs pass."""
         self.jump(OPTIONS.dead_ttl_ms)
         self.tend()
 
@@ -552,7 +552,7 @@ class QueueMachine(RuleBasedStateMachine):
 
     @invariant()
     def at_most_one_job_of_a_key_lives(self) -> None:
-        """Those that hold their key beyond their start."""
+        """Check the jobs that hold their key after their start."""
         live = [
             (job.record.task, job.record.unique_key)
             for job in self.model.jobs.values()
@@ -588,7 +588,7 @@ def all_introductions(it: Engine | Model, prefix: str) -> dict[str, bytes]:
 
 
 def _known_totals(stats: Stats) -> tuple[object, object, dict[str, int]]:
-    """Without totals that an engine counts beyond those that all of them count."""
+    """The stats without totals that only some engines count."""
     totals = {name: stats.totals.get(name, 0) for name in TOTALS}
     return stats.queues, stats.oldest_ready_ms, totals
 
@@ -599,7 +599,7 @@ def run_machine(
     examples: int = 100,
     machine: type[QueueMachine] = QueueMachine,
 ) -> None:
-    """Let so many engines live, each in a world of its own."""
+    """Run this many examples, each with a new engine."""
     kind = type("Machine", (machine,), {"new_world": staticmethod(new_world)})
     options = settings(max_examples=examples, stateful_step_count=50, deadline=None)
     run_state_machine_as_test(kind, settings=options)

@@ -1,12 +1,12 @@
-"""The reference model: what every engine does, said in plain Python over a dict and a number.
+"""The reference model of an engine, in plain Python over a dict and a number.
 
-This is the specification of the verbs. It reads no clock, does no input or output and knows no
-speed; moves and charges come from `windlass.core.states`. The same verbs take and give the same
-values as `windlass.engine.contract.Engine`. `model_job` beside this says what a move does to a job,
-`model_unique` who holds a unique key.
+This is the specification of the verbs. It is pure, and not optimized; transitions and charges come
+from `windlass.core.states`. Its verbs take and return the same values as those of
+`windlass.engine.contract.Engine`. `model_job` is the effect of a transition on a job,
+`model_unique` the rules of unique keys.
 
-In order: going in, claiming, ending claims, liveness of sessions, operators, upkeep, what can be
-seen, and the one move through which every job changes. Schedules are in `model_schedules`.
+In order: putting, claiming, ending claims, liveness of sessions, operators, maintenance, reading,
+and the one transition function for all jobs. Schedules are in `model_schedules`.
 """
 
 from __future__ import annotations
@@ -77,9 +77,9 @@ from windlass.testing.contract import model_unique
 from windlass.testing.contract.model_job import Job
 from windlass.testing.contract.model_schedules import ScheduleModel
 
-#: Events after which a job stands at the end of the line, not at its old place.
+#: Events after which a job goes to the end of its queue, not to its old place.
 QUEUEING: Final = frozenset({Event.DUE, Event.REVIVE})
-#: What an operator's retry resets, besides the counters.
+#: The fields that an operator's retry resets, in addition to the counters.
 FRESH: Final[dict[str, Any]] = {
     "reason": None,
     "finished_ms": None,
@@ -88,7 +88,7 @@ FRESH: Final[dict[str, Any]] = {
     "cancel_requested": False,
     "suspect": False,
 }
-#: What `Stats.totals` counts besides `enqueued`, `stale` and the final states.
+#: The counters in `Stats.totals`, in addition to `enqueued`, `stale` and the final states.
 COUNTED: Final = {
     Event.RETRY: "retried",
     Event.LOSE: "lost",
@@ -113,11 +113,11 @@ class Model(ScheduleModel):
         self.last_stored: dict[tuple[str, str], str] = {}  # by task and unique key, a job's id
         self.replaced_puts: dict[str, model_unique.ReplacedPut] = {}  # by id, puts of the past
         self.expiries: dict[str, int] = {}  # of live sessions
-        self.infos: dict[str, bytes] = {}  # what live sessions say of themselves
-        self.last_nonces: dict[str, str] = {}  # by session, the latest under which it got something
-        self.gone: dict[str, int] = {}  # dead sessions, and until when they are remembered
+        self.infos: dict[str, bytes] = {}  # the introductions of live sessions
+        self.last_nonces: dict[str, str] = {}  # by session, the latest nonce that got a job
+        self.gone: dict[str, int] = {}  # dead sessions, and until when they are stored
         self.totals: Counter[str] = Counter()
-        self.settings: dict[str, QueueSettings] = {}  # of queues that somebody has changed
+        self.settings: dict[str, QueueSettings] = {}  # of queues with settings
         self.last_seen_ms: int | None = None
         self.reap_after_ms = 0
         self.longest = LongestLease()
@@ -128,12 +128,12 @@ class Model(ScheduleModel):
         return [self._put(new) for new in jobs]
 
     def put_anyway(self, jobs: Sequence[NewJob]) -> None:
-        """Runs of schedules go into a full queue too."""
+        """Put runs of schedules: they ignore the bound of a queue."""
         for new in jobs:
             self._put(new, is_bounded=False)
 
     def _put(self, new: NewJob, *, is_bounded: bool = True) -> Placed:
-        """The id counts first, then the idempotency key, then the unique key."""
+        """Put a job. The id is checked first, then the idempotency key, then the unique key."""
         if new.id in self.jobs:
             return Placed(new.id, PutCode.CREATED)
         if new.scoped_key is not None:
@@ -181,8 +181,8 @@ class Model(ScheduleModel):
     # -------------------------------------------------------------------------------- claiming
 
     def claim(self, session: str, nonce: str, plan: Plan, limit: int) -> Batch:
-        """Due jobs first, then lost ones, then the lease. A claim that finds nothing to do, and one
-        that is repeated or arrives late, leave no trace: only others are signs of life."""
+        """Promote due jobs, then take back lost ones, then lease. An empty claim, and one that is
+        repeated or late, change nothing: they do not renew the session."""
         jobs = in_turn(plan, self._held_under(session, nonce), self.rank)
         is_later, is_cut_short = nonce > self.last_nonces.get(session, ""), False
         if is_later and session not in self.gone and self._has_work(plan):
@@ -220,7 +220,7 @@ class Model(ScheduleModel):
                 self.move(job, Event.DUE, due_ms=None)
 
     def _waiting(self, plan: Plan) -> list[Job]:
-        """What may be claimed under a plan, in order."""
+        """The jobs that can be claimed under a plan, in order."""
         jobs = [
             job
             for job in self.jobs.values()
@@ -232,8 +232,7 @@ class Model(ScheduleModel):
         return in_turn(plan, jobs, self.rank)
 
     def _lease(self, session: str, nonce: str, plan: Plan, limit: int) -> tuple[list[Job], bool]:
-        """What is leased, and whether its bytes, or what had to expire, were too much for one
-        call."""
+        """The leased jobs, and whether the limit of bytes or of expired jobs cut the call short."""
         leased: list[Job] = []
         expired = 0
         left_bytes = plan.most_bytes
@@ -254,8 +253,8 @@ class Model(ScheduleModel):
         return in_turn(plan, leased, self.rank), False
 
     def _choose(self, plan: Plan, limit: int) -> list[Job]:
-        """The next in line, at most so many: of queues that share a tier first as many of each as
-        it has turns, then whoever comes first."""
+        """The next jobs, at most `limit`. In a shared tier each queue first gets its turns, and the
+        rest goes by order."""
         waiting = self._waiting(plan)
         if not plan.queues:
             return waiting[:limit]
@@ -284,7 +283,7 @@ class Model(ScheduleModel):
         self.last_nonces[session] = nonce
 
     def prepare(self, session: str, plan: Plan) -> Batch:
-        """What a claim over several partitions does in each before it leases anything."""
+        """The first step of a claim over several partitions, in each of them."""
         if self._due() or self._may_reap():
             self._notice_silence()
             self._promote()
@@ -315,7 +314,7 @@ class Model(ScheduleModel):
         return Turn(verdicts=verdicts, batch=self.claim(session, nonce, plan, limit))
 
     def use_up(self, session: str, nonce: str) -> None:
-        """A claim under this nonce that is still on its way must find nothing."""
+        """Invalidate a nonce: a late claim under it must get nothing."""
         self.last_nonces[session] = max(nonce, self.last_nonces.get(session, ""))
         if session not in self.gone:
             self.expiries.setdefault(session, self.now_ms + self.options.lease_ms)
@@ -423,9 +422,9 @@ class Model(ScheduleModel):
         self.gone[session] = self.now_ms + GONE_SESSION_MS
 
     def _notice_silence(self) -> None:
-        """When nobody was heard for long, or the clock went back, the engine was away and not the
-        workers: nobody is declared dead until all had time to beat again, the one with the longest
-        lease too."""
+        """After a long time without calls, or when the clock went back, the engine was unavailable
+        and not the workers. No session is declared dead until all workers, also the one with the
+        longest lease, had time for a heartbeat."""
         now_ms, last_ms, lease_ms = self.now_ms, self.last_seen_ms, self.options.lease_ms
         self.last_seen_ms = now_ms
         if last_ms is None or 0 <= now_ms - last_ms <= lease_ms // 2:
@@ -438,7 +437,7 @@ class Model(ScheduleModel):
                 self.expiries[session] = min(expires_ms, now_ms + self.longest.lease_ms)
 
     def _silent_sessions(self) -> list[str]:
-        """Sessions whose lease ran out, and dead ones whose jobs were not all taken back yet."""
+        """Sessions with an expired lease, and dead ones that still hold jobs."""
         late = [name for name, expires_ms in self.expiries.items() if expires_ms <= self.now_ms]
         return late + [name for name in self.gone if self._held(name)]
 
@@ -480,7 +479,7 @@ class Model(ScheduleModel):
         return [self._revive(revival) for revival in revivals]
 
     def _revive(self, revival: Revival) -> ChangeCode:
-        """A payload that is replaced becomes an entry of the history."""
+        """Revive a job. A replaced payload becomes an entry of the history."""
         job = self.jobs.get(revival.id)
         if job is not None and revival.finished_ms not in (None, job.record.finished_ms):
             return ChangeCode.REFUSED
@@ -555,15 +554,15 @@ class Model(ScheduleModel):
         return self.settings.get(queue_of(line), QueueSettings())
 
     def age_of(self, line: str) -> int:
-        """The age of a queue now, which it keeps whatever the clock does."""
+        """The current age of a queue, which never decreases."""
         own = self._settings_of(line).aged(self.now_ms)
         if own.age:
             self.settings[queue_of(line)] = own
         return own.age
 
     def rank(self, job: Job) -> tuple[int, int]:
-        """Where a job stands among those of all queues: a level of priority is worth a period of
-        waiting in its queue."""
+        """The order of a job among all queues: a level of priority is worth one period of waiting
+        in its queue."""
         age = self._settings_of(job.record.queue).aged(self.now_ms).age
         return job.age - job.record.priority - age, job.place
 
@@ -599,7 +598,7 @@ class Model(ScheduleModel):
         return Tended(reaped=reaped, purged=purged, doomed=doomed, more=is_full or is_cut_short)
 
     def _purge(self, known: Sequence[str] | None) -> tuple[int, tuple[str, ...], bool]:
-        """How many are removed, those that are doomed, and whether there was no room for all."""
+        """The number of removed jobs, the ids to remove next, and whether the limit was reached."""
         finished = [job for job in self.jobs.values() if job.record.state.is_final]
         for job in finished:
             job.record = replace(job.record, result=job.seen(self.now_ms).result)
@@ -647,7 +646,7 @@ class Model(ScheduleModel):
         return Stats(queues=queues, oldest_ready_ms=firsts, totals=dict(self.totals))
 
     def in_line(self) -> list[Job]:
-        """Who could be claimed if somebody could do it, suspects apart."""
+        """All claimable jobs in order, without suspects."""
         jobs = [job for job in self.jobs.values() if job.is_claimable and not job.record.suspect]
         return in_turn(Plan(), jobs, self.rank)
 
@@ -690,7 +689,7 @@ class Model(ScheduleModel):
 
 
 def in_turn(plan: Plan, jobs: Iterable[Job], rank: Callable[[Job], tuple[int, int]]) -> list[Job]:
-    """Queues in the order of the plan, in each the higher priority first, then by place."""
+    """Sort jobs by the order of queues in the plan, then by priority, then by place."""
     turns = {queue: -number for number, queue in enumerate(reversed(plan.queues))}
     return sorted(jobs, key=lambda job: (turns.get(queue_of(job.record.queue), 1), rank(job)))
 

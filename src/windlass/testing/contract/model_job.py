@@ -1,4 +1,4 @@
-"""One job of the reference model, and what an event does to its record."""
+"""One job of the reference model, and the effect of an event on its record."""
 
 from __future__ import annotations
 
@@ -21,23 +21,23 @@ from windlass.engine.contract import MAX_FAILURES, Claim, Failure, JobRecord, Ne
 
 #: Events that leave an entry in the history of a job.
 REMEMBERED: Final = frozenset({Event.RETRY, Event.BURY, Event.LOSE, Event.CRASH, Event.SUSPECT})
-#: Events after which a job has ended by itself, so that it need not run alone any more.
+#: Events that end a job without a crash: afterwards it need not run alone any more.
 CLEARING: Final = frozenset({Event.SUCCEED, Event.RETRY, Event.BURY, Event.SNOOZE})
 
 
 @dataclass
 class Job:
-    record: JobRecord  # with the result, whether it may still be seen or not
+    record: JobRecord  # with the result, even after its ttl
     row: int  # the order of the puts
-    place: int  # the order in the line
-    ready_ms: int  # when it took its place
-    age: int = 0  # of its queue then
-    token: str | None = None  # of the claim under way
-    last_end: tuple[str, type[Outcome]] | None = None  # of the claim that its holder ended last
+    place: int  # the order in the queue
+    ready_ms: int  # when it got its place
+    age: int = 0  # of its queue at that time
+    token: str | None = None  # of the current claim
+    last_end: tuple[str, type[Outcome]] | None = None  # of the last claim that its holder ended
     keep_until_ms: int = 0  # of the record, once finished
     result_until_ms: int = 0
     unique_until: Until = Until.END
-    period_until_ms: int = 0  # its unique key is held for at least so long
+    period_until_ms: int = 0  # it holds its unique key at least until then
     replaced_by: str = ""  # the id of the job whose call it has now
 
     @property
@@ -55,7 +55,7 @@ class Job:
 
     @staticmethod
     def of(new: NewJob, number: int, now_ms: int) -> Job:
-        """Due is the later of the two instants that may be given, expired the earlier."""
+        """A new job. It is due at the later of its two instants, and expires at the earlier one."""
         due_ms = max(new.run_after_ms or 0, now_ms + new.run_in_ms)
         waits = due_ms > now_ms
         expiries = [] if new.expires_ms is None else [new.expires_ms]
@@ -83,7 +83,7 @@ class Job:
         return job
 
     def replace(self, new: NewJob, now_ms: int) -> None:
-        """Take over the call of another job, and begin anew; history and claims past are kept."""
+        """Take over the call of another job, with new budgets; history and past claims stay."""
         was, other = self.record, Job.of(new, self.row, now_ms)
         self.record = replace(
             other.record,
@@ -106,7 +106,7 @@ class Job:
         error: bytes | None = None,
         **changes: Any,
     ) -> None:
-        """Let an event happen that leads to a state; `changes` are what is special about it."""
+        """Apply an event that leads to a state; `changes` are further fields."""
         was = self.record
         self.record = replace(
             was,
@@ -138,7 +138,7 @@ class Job:
         )
 
     def seen(self, now_ms: int) -> JobRecord:
-        """The record as others see it: a result is shown for its time only."""
+        """The record as callers see it: without the result after its ttl."""
         kept = self.record.result is not None and now_ms < self.result_until_ms
         return replace(self.record, has_result=kept, result=self.record.result if kept else None)
 
@@ -152,7 +152,7 @@ def _is_suspect(was: JobRecord, event: Event) -> bool:
 
 
 def _history(was: JobRecord, event: Event, error: bytes | None, now_ms: int) -> tuple[Failure, ...]:
-    """An empty payload that was replaced is remembered too."""
+    """The history after an event. It also keeps an empty payload that was replaced."""
     if event not in REMEMBERED and not (event is Event.REVIVE and error is not None):
         return was.failures
     entry = Failure(

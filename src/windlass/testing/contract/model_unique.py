@@ -1,4 +1,4 @@
-"""Unique keys of the model: who holds one, and what becomes of a job that finds it held."""
+"""Unique keys of the model: the holder of a key, and the answer to a job that finds it held."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ if TYPE_CHECKING:
 
 
 class ReplacedPut(NamedTuple):
-    """A put whose call a job has had until a later put replaced it."""
+    """A put whose call a later put replaced."""
 
     id: str  # of the job
     until_ms: int
 
 
 def find_holder(model: Model, task: str, key: str) -> Job | None:
-    """The last job that was stored under a key, while its state or period says so."""
+    """The last job stored under a key, if its state or period holds the key."""
     job = model.jobs.get(model.last_stored.get((task, key), ""))
     if job is None:
         return None
@@ -31,8 +31,8 @@ def find_holder(model: Model, task: str, key: str) -> Job | None:
 
 
 def meet(model: Model, new: NewJob, unique: UniqueKey) -> Placed | None:
-    """The answer to a job that is not to be stored; one that has replaced another before is known
-    by its id, also after a later one has replaced it."""
+    """The answer to a job that must not be stored. A repeated put that replaced a call is known by
+    its id, also after a later put replaced its call."""
     if unique.on_conflict is OnConflict.REPLACE:
         for job in model.jobs.values():
             if job.replaced_by == new.id:
@@ -53,7 +53,7 @@ def meet(model: Model, new: NewJob, unique: UniqueKey) -> Placed | None:
 
 
 def _find_obstacle(model: Model, task: str, key: str) -> Job | None:
-    """Who is in the way of a new job. One that can only expire is cancelled first."""
+    """The holder that blocks a new job. A holder that has expired is cancelled first."""
     job = find_holder(model, task, key)
     if job is None or job.record.state not in QUEUED:
         return job
@@ -66,7 +66,7 @@ def _find_obstacle(model: Model, task: str, key: str) -> Job | None:
 
 
 def _replace(model: Model, holder: Job, new: NewJob) -> None:
-    """It keeps its place in line if it stays ready."""
+    """Replace the call of the holder. It keeps its place in the queue if it stays ready."""
     if holder.replaced_by:
         until_ms = model.now_ms + MIN_RECORD_MS
         model.replaced_puts[holder.replaced_by] = ReplacedPut(holder.record.id, until_ms)

@@ -1,4 +1,4 @@
-"""One outcome of each kind that a claim can have."""
+"""One outcome of each kind."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the author of an engine gives to the suite: a place for jobs, and how to open it."""
+"""The part that the author of an engine provides: a place for jobs, and how to open it."""
 
 from __future__ import annotations
 
@@ -7,16 +7,16 @@ from typing import Final
 
 from windlass.engine.contract import Capability, Engine, EngineOptions
 
-#: What engines are opened with; the suite knows these numbers.
+#: The options of the engines; the suite relies on these numbers.
 OPTIONS: Final = EngineOptions(lease_ms=30_000, dead_ttl_ms=7 * 24 * 60 * 60 * 1000)
 
 
 class Place:
-    """One place, empty at first, and every engine object that was opened on it.
+    """One place for jobs, empty at first, and all engine objects opened on it.
 
-    `make` opens a further engine object on this place, with the options given; `capabilities` are
-    those that the engine has there, and tests that need others are left out; `on_removal` is called
-    when the place is not needed any more."""
+    `make` opens another engine object on this place, with the given options. `capabilities` are
+    those of the engine; tests that need others are skipped. `on_removal` is called when the place
+    is no longer needed."""
 
     def __init__(
         self,
@@ -30,8 +30,8 @@ class Place:
         self.opened: list[Engine] = []
 
     def open(self, options: EngineOptions = OPTIONS) -> Engine:
-        """A further engine object, independent of the others; where a place cannot be opened
-        twice, the one that there is."""
+        """Open another engine object, independent of the others; if a place cannot be opened
+        twice, return the existing one."""
         if self.opened and Capability.MANY_PROCESSES not in self.capabilities:
             return self.opened[0]
         engine = self._make(options)
@@ -39,7 +39,7 @@ class Place:
         return engine
 
     def shutdown(self) -> None:
-        """As at the end of the process."""
+        """Shut down all engine objects, as at the end of the process."""
         for engine in self.opened:
             engine.shutdown()
         self.opened.clear()

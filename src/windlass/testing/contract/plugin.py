@@ -27,10 +27,10 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.fixture
 def new_place() -> Callable[[], Place]:
-    """How to come by an empty place. To be overridden."""
+    """A function that makes an empty place. Override this fixture."""
     pytest.fail(
         "The contract suite does not know your engine. Write a fixture `new_place` that returns a "
-        "function, which gives a fresh windlass.testing.contract.place.Place at every call.",
+        "function that makes a new windlass.testing.contract.place.Place at every call.",
         pytrace=False,
     )
 
@@ -48,11 +48,11 @@ def variant(request: pytest.FixtureRequest, new_place: Callable[[], Place]) -> I
 
 @pytest.fixture
 def engine(variant: Place) -> Engine:
-    """An engine that runs by the real clock."""
+    """An engine with the real clock."""
     return variant.open()
 
 
 @pytest.fixture
 def world(variant: Place) -> World:
-    """An engine whose clock stands still until it is moved."""
+    """An engine whose clock moves only when a test moves it."""
     return World(variant)

@@ -1,6 +1,6 @@
 """The whole suite, for a test module of an engine: `from windlass.testing.contract.suite import *`.
 
-The tests have names of their own throughout the suite, so that none hides another.
+Test names are unique in the whole suite, so that none hides another.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ MODULES: Final = (
 
 
 def test_an_engine_does_what_the_model_does(new_place: Callable[[], Place]) -> None:
-    """Many short lives of an engine, each beside the reference model."""
+    """Run many examples of an engine, each compared with the reference model."""
     run_machine(lambda: World(new_place()))
 
 

@@ -454,7 +454,7 @@ def test_a_turn_of_a_dead_session_still_reports(world: World) -> None:
 
 @pytest.mark.needs(Capability.STRICT_ORDER)
 def test_expiring_is_bounded(world: World) -> None:
-    """However many jobs have expired, a claim ends; the next one goes on."""
+    """A claim expires a bounded number of jobs; the next claim continues."""
     world.put_many(BITE + 5, expires_in_ms=1)
     last = world.put()
     world.advance(1)

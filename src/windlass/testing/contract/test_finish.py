@@ -418,7 +418,7 @@ def test_a_suspect_is_cleared_by_an_end_of_its_own(world: World, kind: str) -> N
 
 
 def test_losses_are_counted_without_end(world: World) -> None:
-    """It is the worker that buries a job that was lost too often."""
+    """The worker, not the engine, ends a job as dead that was lost too often."""
     id = world.put()
     for number in range(MAX_LOSSES + 1):
         session = f"worker-{number}"

@@ -1,9 +1,9 @@
-"""Every state and every event, generated from the table: the move happens, or nothing does.
+"""Every state with every event, generated from the table: the transition happens, or nothing does.
 
-A fresh job is brought into the state by legal moves, then the event is let loose on it through the
-verb that causes it. Where the table has the cell, state and counters must be as `next_state` and
-`charge` say; where it has not, the record must be the same in every field. Running jobs are tried
-with and without a requested cancellation, and each fenced event with a wrong token as well.
+Legal transitions bring a new job into the state; then the verb that causes the event is called. If
+the table has the cell, state and counters must match `next_state` and `charge`; otherwise the
+record must not change. Running jobs are tried with and without a requested cancellation, and each
+fenced event with a wrong token as well.
 """
 
 from __future__ import annotations
@@ -47,12 +47,12 @@ REACHABLE: Final = sorted({State.READY, State.SCHEDULED, *TABLE.values()} - {Non
 
 @dataclass
 class Subject:
-    """A job in some state, and the claim that it is, or was, under."""
+    """A job in some state, and its current or last claim."""
 
     world: World
     id: str
     token: str = "never claimed"
-    session: str = "nobody"
+    session: str = "none"
 
     def claim(self) -> None:
         self.session = "holder"
@@ -70,7 +70,7 @@ class Subject:
 
 
 def make_ready(subject: Subject) -> None:
-    """It was put so."""
+    """A new job is ready."""
 
 
 def make_scheduled(subject: Subject) -> None:
@@ -121,16 +121,16 @@ MAKE: Final[dict[State, Callable[[Subject], None]]] = {
 
 
 def pass_ages(subject: Subject) -> None:
-    """Let a very long time pass, at whose end the holder beats."""
+    """Let a very long time pass; then the holder sends a heartbeat."""
     world = subject.world
     world.advance(AGES_MS)
     world.engine.beat([Beat(session=subject.session)])
 
 
 def fall_due(subject: Subject) -> None:
-    """A claim of a queue that nobody uses promotes what is due and takes nothing."""
+    """A claim from an unused queue promotes due jobs and gets none."""
     pass_ages(subject)
-    subject.world.claim("promoter", queues=("nobody's",))
+    subject.world.claim("promoter", queues=("unused",))
 
 
 def be_claimed(subject: Subject) -> None:
@@ -138,7 +138,7 @@ def be_claimed(subject: Subject) -> None:
 
 
 def expire(subject: Subject) -> None:
-    """The job's `expires` passes, and then somebody wants it."""
+    """The job's `expires` passes, and then a worker claims."""
     subject.world.advance(LEASE_MS)
     subject.world.engine.beat([Beat(session=subject.session)])
     subject.world.claim("claimer")
@@ -146,7 +146,7 @@ def expire(subject: Subject) -> None:
 
 def lose(subject: Subject) -> None:
     subject.world.pass_time(LEASE_MS)
-    subject.world.claim("reaper", queues=("nobody's",))
+    subject.world.claim("reaper", queues=("unused",))
 
 
 def crash(subject: Subject) -> None:

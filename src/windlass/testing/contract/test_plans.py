@@ -237,7 +237,7 @@ def test_a_purge_removes_what_waits_and_nothing_else(world: World) -> None:
     assert sum(purge(world, "a")) == 7
     assert sorted(world.ids()) == sorted([*held, *kept])
     assert world.engine.check() == []
-    # The key of a job that is gone sends nobody to it.
+    # The key of a removed job is free.
     again = world.new(queue="a", idempotency_key="other", fingerprint="new")
     assert world.engine.put([again]) == [Placed(again.id, PutCode.CREATED)]
 

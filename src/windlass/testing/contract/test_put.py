@@ -189,7 +189,7 @@ def test_a_key_is_remembered_when_its_job_is_gone(world: World) -> None:
 
 
 def test_the_key_of_a_discarded_job_is_free(world: World) -> None:
-    """An operator took the job out of the world: its caller may begin anew."""
+    """An operator removed the job: its caller may enqueue it again."""
     id = world.put(idempotency_key="key", fingerprint="one")
     world.put(idempotency_key="other")
     world.engine.cancel([id])

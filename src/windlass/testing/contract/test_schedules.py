@@ -1,4 +1,4 @@
-"""Schedules in an engine: changed by whoever saw them as they are, found when they are due."""
+"""Schedules in an engine: changed by a caller with the current revision, found when due."""
 
 from __future__ import annotations
 

@@ -119,7 +119,7 @@ def test_a_session_that_only_said_who_it_is_ends_as_others_do(world: World) -> N
     assert world.engine.sessions() == []
 
 
-# ------------------------------------------------------------------------- claims nobody knows
+# ----------------------------------------------------------------------------- unknown claims
 
 
 @pytest.mark.parametrize(("age_ms", "given_back"), [(-1, False), (0, True), (1, True)])
@@ -516,7 +516,7 @@ def test_release_of_nothing(world: World) -> None:
 
 
 def test_upkeep_after_a_silence_of_all_reaps_nobody(world: World) -> None:
-    """This machine slept, and the first to wake tends before anybody could beat."""
+    """The machine slept, and the first worker to wake runs maintenance before any heartbeat."""
     id = world.put()
     world.engine.beat([Beat(session="worker")])
     world.take("worker")

@@ -72,7 +72,7 @@ def wait_until_woken(
 
 @contextmanager
 def in_thread(work: Callable[..., object], *arguments: object) -> Iterator[threading.Event]:
-    """Run a call beside the test; the event is set when it has returned."""
+    """Run a call in a thread; the event is set when it has returned."""
     returned = threading.Event()
 
     def run() -> None:

@@ -1,6 +1,6 @@
-"""An engine under a clock that stands still, with short words for what most tests do.
+"""An engine with a frozen clock, and shortcuts for tests.
 
-In order: the clock, the words, and a dump of everything that can be seen.
+In order: the clock, the shortcuts, and a dump of the visible state.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ from windlass.testing.contract.place import OPTIONS, Place
 
 START_MS: Final = 1_800_000_000_000
 LEASE_MS: Final = OPTIONS.lease_ms
-#: Between signs of life this long nobody takes the engine for having been away.
+#: With heartbeats at this interval the engine does not count as unavailable.
 STEP_MS: Final = LEASE_MS // 3
 
 
 class StandingStill(int):
-    """An offset to the clock whose sum with any time is one instant, so that replies are exact."""
+    """A clock offset whose sum with any time is one instant, so that replies are exact."""
 
     def __new__(cls, at_ms: int) -> StandingStill:
         return super().__new__(cls, at_ms)
@@ -44,7 +44,7 @@ class StandingStill(int):
     __radd__ = __add__
 
     def __str__(self) -> str:
-        """For engines whose clock is that of a server: the instant, and nothing to be added to."""
+        """For engines with the clock of a server: the instant itself, instead of an offset."""
         return f"={int(self)}"
 
 
@@ -59,13 +59,13 @@ class World:
     # ------------------------------------------------------------------------------- the clock
 
     def open(self, lease_ms: int = LEASE_MS) -> Engine:
-        """A further engine object on the same place, at the same time."""
+        """Open another engine object on the same place, with the same clock."""
         engine = self.variant.open(replace(OPTIONS, lease_ms=lease_ms))
         self.move_clock(self.now_ms)
         return engine
 
     def reopen(self) -> None:
-        """Let everything go and come back, as after the end of the process."""
+        """Close and open the engine, as after the end of the process."""
         self.variant.shutdown()
         self.engine = self.open()
 
@@ -75,18 +75,18 @@ class World:
             engine.clock_offset_ms = StandingStill(now_ms)
 
     def advance(self, by_ms: int) -> None:
-        """Jump: to the engine it looks as if nobody had been heard meanwhile."""
+        """Move the clock without heartbeats: to the engine it looks like an outage."""
         self.move_clock(self.now_ms + by_ms)
 
     def pass_time(self, by_ms: int, *sessions: str) -> None:
-        """Let time pass while these sessions beat, and a bystander who holds nothing."""
+        """Let time pass while these sessions, and a bystander without jobs, send heartbeats."""
         end_ms = self.now_ms + by_ms
         while self.now_ms < end_ms:
             self.move_clock(min(self.now_ms + STEP_MS, end_ms))
             self.engine.beat([Beat(session=name) for name in ("bystander", *sessions)])
 
     def let_expire(self, *sessions: str) -> None:
-        """Let these sessions fall silent for a lease, and others notice."""
+        """Let the leases of these sessions expire, and let another session notice."""
         self.pass_time(LEASE_MS)
         known = {record.session for record in self.engine.sessions()}
         assert known.issuperset(sessions)
@@ -101,14 +101,14 @@ class World:
         return NewJob(**{"id": self.new_id(given), **given})
 
     def new_id(self, fields: dict[str, Any]) -> str:
-        """An id in the partition that the engine chooses; later ones sort after earlier ones."""
+        """An id in the partition that the engine chooses; ids sort by creation."""
         key, unique = fields.get("idempotency_key"), fields.get("unique")
         names = (fields["task"], fields["queue"], key, None if unique is None else unique.key)
         partition = partition_of(self.engine.new_id(*names))
         return new_id(next(self._numbers), partition)
 
     def later_id(self, partition: int) -> str:
-        """An id in a partition of our choice."""
+        """An id in the given partition."""
         return new_id(next(self._numbers), partition)
 
     def put(self, **fields: Any) -> str:

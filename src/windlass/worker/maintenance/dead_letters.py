@@ -20,7 +20,7 @@ from time import monotonic
 from typing import Final
 
 from windlass.core.states import State
-from windlass.dead_letter import AlertHook, DeadAlert, Unreadable, last_words, read_each
+from windlass.dead_letter import AlertHook, DeadAlert, Unreadable, log_summary, read_each
 from windlass.engine.contract import Engine, SessionRecord, Tended
 from windlass.worker.ipc.session_info import Introduction
 
@@ -47,7 +47,7 @@ def sweep(engine: Engine, ids: Sequence[str]) -> Tended:
                 record.why,
             )
         elif record is not None and record.state is State.DEAD:
-            job_id, task, reason, call = last_words(record)
+            job_id, task, reason, call = log_summary(record)
             log.warning(
                 "removing job %s of task %s, dead (%s) for longer than dead_ttl; its call: %s",
                 job_id,

@@ -63,11 +63,11 @@ from windlass.engine.contract import (
 from windlass.errors import (
     ArgumentMismatch,
     DecodeError,
+    MissingDecoder,
     NewerFormat,
     TimedOut,
-    UnreadableHere,
 )
-from windlass.middleware import Middleware, Surrounded
+from windlass.middleware import Middleware, MiddlewareStack
 from windlass.settings import Settings
 from windlass.task import Task
 from windlass.worker.logs.dead_letter import tell_burial
@@ -161,7 +161,7 @@ class Execution:
             args, kwargs = task.codecs[envelope.codec].decode(bytes(envelope.call))
         except NewerFormat as error:
             return self._leave_to_others(claim, error)
-        except (ArgumentMismatch, UnreadableHere) as error:
+        except (ArgumentMismatch, MissingDecoder) as error:
             if is_mismatched_for_good(claim.counters.strays):
                 return self._bury_unstarted(claim, Reason.UNDECODABLE, FailureText.of(error))
             return self._leave_to_others(claim, error)
@@ -229,7 +229,7 @@ class Execution:
             try:
                 guard.lower_shield()
                 if self._middleware:
-                    with Surrounded(self._middleware, run.context):
+                    with MiddlewareStack(self._middleware, run.context):
                         value = run.task.function(*run.args, **run.kwargs)
                 else:
                     value = run.task.function(*run.args, **run.kwargs)
@@ -246,7 +246,7 @@ class Execution:
         running.set(run.context)
         try:
             if self._middleware:
-                with Surrounded(self._middleware, run.context):
+                with MiddlewareStack(self._middleware, run.context):
                     value = await run.task.function(*run.args, **run.kwargs)
             else:
                 value = await run.task.function(*run.args, **run.kwargs)
@@ -356,7 +356,7 @@ def _overridden(rules: Rules, own: Overrides) -> Rules:
 
 
 def _tell_left(task: str, error: DecodeError) -> None:
-    if isinstance(error, UnreadableHere):
+    if isinstance(error, MissingDecoder):
         log.warning("a job of task %s is kept for workers that can read it: %s", task, error)
     else:
         log.warning("a job of task %s is kept for workers of another version: %s", task, error)

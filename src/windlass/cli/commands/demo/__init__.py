@@ -1,4 +1,4 @@
-"""`windlass demo`: everything, in one minute, on the embedded engine or on a Redis server."""
+"""`windlass demo`: a demonstration in one minute, on SQLite or on a Redis server."""
 
 from __future__ import annotations
 
@@ -7,15 +7,15 @@ import click
 from windlass.cli.support.platforms import require_processes
 
 
-@click.command(short_help="Show it: jobs, a kill -9 in the middle, nothing lost.")
+@click.command(short_help="Run a demo: jobs, a kill -9 in the middle, nothing lost.")
 @click.pass_context
 def demo(ctx: click.Context) -> None:
-    """Show it: a worker, a few hundred jobs, a kill -9 in the middle, and nothing lost.
+    """Run a demo: a worker, a few hundred jobs, a kill -9 in the middle, and nothing lost.
 
-    It needs no server, touches nothing outside a folder of its own, and ends by itself in less
-    than a minute. Exits with 1 if any job was lost.
+    It needs no server, touches nothing outside its own folder, and ends in less than a minute.
+    Exits with 1 if any job was lost.
 
-    With a Redis url it does the same on that server, under a namespace of its own.
+    With a Redis url it runs on that server, under its own namespace.
 
     \b
     windlass demo

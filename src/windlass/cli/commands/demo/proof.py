@@ -1,8 +1,8 @@
-"""The proof at the end: what the engine says against what the tasks wrote down themselves.
+"""The proof at the end: compare the records of the engine with the ledger of the tasks.
 
-Every start of a job that the ledger tells of must be accounted for by the engine: the first one, a
-retry after a failure, or a run that the kill cut short, perhaps before it could write that it
-began. A job is lost if it has not ended, or if it is said to have succeeded and never wrote so.
+The engine must account for every start in the ledger: the first one, a retry after a failure, or a
+run that the kill interrupted, perhaps before it wrote its line. A job is lost if it has not ended,
+or if the engine says that it succeeded and the ledger does not.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from windlass.engine.contract import Engine, JobRecord
 
 
 class Proof(msgspec.Struct, frozen=True, kw_only=True):
-    """The figures of a run. `problems` are what `check` found in the engine, and `exit_code` is the
+    """The numbers of a run. `problems` are the findings of `check`, and `exit_code` is the
     worker's."""
 
     jobs: int
@@ -27,7 +27,7 @@ class Proof(msgspec.Struct, frozen=True, kw_only=True):
     starts: int
     retries: int
     cut_short: int
-    unwritten: int  # begun by the engine's account, and killed before they wrote so
+    unwritten: int  # started according to the engine, and killed before they wrote their line
     unexplained: int
     problems: tuple[str, ...]
     exit_code: int
@@ -39,7 +39,7 @@ class Proof(msgspec.Struct, frozen=True, kw_only=True):
     def lines(self) -> Iterator[str]:
         states = ", ".join(f"{number} {state}" for state, number in sorted(self.states.items()))
         yield f"jobs enqueued      {self.jobs}"
-        yield f"how they ended     {states} (the dead ones are meant to be)"
+        yield f"final states       {states} (the dead ones are intended)"
         yield f"lost               {self.lost}"
         yield (
             f"starts             {self.starts} = {self.jobs} first ones + {self.retries} retries "
@@ -72,7 +72,7 @@ def prove(engine: Engine, ids: Sequence[str], ledger: Path, exit_code: int) -> P
 
 
 def _accounted(record: JobRecord) -> int:
-    """How often the engine says that the job was begun."""
+    """The number of starts according to the engine."""
     return 1 + _retries(record) + _cut_short(record)
 
 

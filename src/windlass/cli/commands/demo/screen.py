@@ -1,4 +1,4 @@
-"""The terminal of the demonstration: live where there is a terminal, plain lines where not."""
+"""The output of the demo: live on a terminal, plain lines elsewhere."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _PLAIN_S: Final = 1.0
 
 
 class Screen:
-    """What happened so far, and where the jobs are now."""
+    """The events so far, and the current states of the jobs."""
 
     def __init__(self, console: Console) -> None:
         self._console = console
@@ -52,7 +52,7 @@ class Screen:
             self._live.stop()
 
     def note(self, sentence: str) -> None:
-        """A line that stays."""
+        """Print a permanent line."""
         elapsed = f"{self._elapsed_s():5.1f} s"
         self._console.print(Text.assemble((elapsed, "dim"), f"  {sentence}"))
 

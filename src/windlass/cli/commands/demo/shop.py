@@ -1,7 +1,7 @@
-"""The tasks of the demonstration: an imaginary shop.
+"""The tasks of the demo: an imaginary shop.
 
-Every run of a task writes one line to a ledger, a plain file outside the engine, so that the show
-can prove at its end which jobs really ran, and how often.
+Every run of a task writes one line to a ledger, a plain file outside the engine, so that the demo
+can prove at its end which jobs ran, and how often.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ app = Windlass(retry=Retry(max_attempts=4, base="400ms", cap="2s"), lease="5s")
 
 
 def _note(word: str) -> None:
-    """One line in the ledger, by a single write: it survives a kill, and lines never mix. After
-    the show there is no ledger any more, and the tasks can still be run."""
+    """Append a line to the ledger by a single write: it survives a kill, and lines never mix. After
+    the demo there is no ledger, and the tasks still run."""
     path = os.environ.get("DEMO_LEDGER")
     if path is None:
         return
@@ -32,7 +32,7 @@ def _note(word: str) -> None:
 
 @app.task(queue="images")
 def resize(photo: str, width: int) -> str:
-    """Half a tenth of a second of work in a thread."""
+    """50 ms of work in a thread."""
     _note("start")
     time.sleep(random.uniform(0.05, 0.25))
     _note("end")
@@ -50,7 +50,7 @@ async def welcome(customer: int) -> str:
 
 @app.task(queue="payments", takes_context=True)
 def charge(ctx: Context, order: int) -> str:
-    """A payment service that is down every now and then: the first tries fail."""
+    """A payment service with outages: the first tries fail."""
     _note("start")
     time.sleep(0.05)
     if ctx.attempt <= order % 3:
@@ -61,7 +61,7 @@ def charge(ctx: Context, order: int) -> str:
 
 @app.task(queue="reports", takes_context=True)
 async def report(ctx: Context, month: int) -> int:
-    """A slow job that tells how far it is."""
+    """A slow job that reports its progress."""
     _note("start")
     for step in range(20):
         await asyncio.sleep(0.15)
@@ -80,21 +80,21 @@ async def remind(customer: int) -> str:
 
 @app.task(queue="payments", retry=Retry(max_attempts=2, base="300ms"))
 def refund(order: int) -> None:
-    """A bug: it fails whenever it is tried, and ends as a dead letter."""
+    """A bug: every attempt fails, and the job ends as a dead letter."""
     _note("start")
     raise ZeroDivisionError(f"order {order} has no items")
 
 
 @app.task(queue="mail")
 def newsletter(customer: int) -> None:
-    """Pointless to repeat: a dead letter at once."""
+    """Rejects at once: a dead letter without retries."""
     _note("start")
     raise Reject(f"customer {customer} has unsubscribed")
 
 
 @app.task(queue="payments")
 def urgent(order: int) -> str:
-    """Enqueued last with a high priority: it overtakes what waits in its queue."""
+    """Enqueued last with a high priority: it overtakes the waiting jobs of its queue."""
     _note("start")
     time.sleep(0.02)
     _note("end")

@@ -1,11 +1,10 @@
-"""The show: enqueue, run, kill, watch, and prove that nothing was lost.
+"""The demo: enqueue, run, kill, watch, and prove that nothing was lost.
 
-1. A few hundred jobs of the shop are enqueued: on a database in a folder of its own or, where
-   WINDLASS_URL names a server, under a namespace of its own there.
-2. A worker with two children runs them; the terminal shows how far it is.
-3. While they run, a child is killed with SIGKILL.
-4. When every job has ended, the worker is stopped, and the ledger that the tasks wrote is compared
-   with the engine.
+1. Enqueue a few hundred jobs of the shop: on a database in a new folder or, if WINDLASS_URL names a
+   server, under a new namespace there.
+2. Run them by a worker with two children, and show the progress.
+3. While they run, kill a child with SIGKILL.
+4. When all jobs have ended, stop the worker, and compare the ledger of the tasks with the engine.
 """
 
 from __future__ import annotations
@@ -40,9 +39,9 @@ from windlass.job import Job
 from windlass.settings import without_secrets
 from windlass.task import Call
 
-#: The show is over after this long, whatever happens, in seconds.
+#: The time limit of the demo, in seconds.
 LONGEST_S: Final = 55.0
-#: A child is killed when this part of the jobs has ended.
+#: A child is killed when this fraction of the jobs has ended.
 KILL_AT: Final = 0.25
 #: How long the worker may take to stop, in seconds.
 STOP_S: Final = 10.0
@@ -53,12 +52,12 @@ REFRESH_S: Final = 0.1
 
 
 def run_show() -> int:
-    """Run the whole demonstration; the exit code."""
+    """Run the whole demo; return the exit code."""
     folder = Path(tempfile.mkdtemp(prefix="windlass-demo-"))
     ledger = folder / "ledger.txt"
     ledger.touch(mode=0o600)
     url = choose_url(os.environ.get("WINDLASS_URL", ""), folder)
-    # The worker's children read these too, each in an interpreter of its own.
+    # The worker's children read these too, each in its own interpreter.
     os.environ["WINDLASS_URL"] = url
     os.environ["DEMO_LEDGER"] = str(ledger)
     from windlass.cli.commands.demo import shop
@@ -68,21 +67,21 @@ def run_show() -> int:
         try:
             jobs = enqueue_all(screen)
         except EngineError:
-            shutil.rmtree(folder)  # there is nothing to look at
+            shutil.rmtree(folder)  # it holds nothing
             raise
         worker = start_worker(folder / "worker.log")
         try:
             watch(shop.app, len(jobs), worker, screen)
         finally:
             exit_code = stop(worker)
-            screen.note(farewell(exit_code, folder / "worker.log"))
+            screen.note(describe_exit(exit_code, folder / "worker.log"))
         proof = prove(shop.app.engine, [job.id for job in jobs], ledger, exit_code)
     print_summary(out, proof, url, folder)
     return 0 if proof.holds else 1
 
 
 def choose_url(given: str, folder: Path) -> str:
-    """A place where nothing else is: what is there already is left alone."""
+    """The url of an empty database or namespace: existing data is never touched."""
     parts = urlsplit(given)
     if parts.scheme in ("", "sqlite"):
         return f"sqlite:///{folder / 'demo.db'}"
@@ -124,7 +123,7 @@ def start_worker(log: Path) -> subprocess.Popen[bytes]:
 
 
 def stop(worker: subprocess.Popen[bytes]) -> int:
-    """Ask it to end, and insist; its exit code."""
+    """Stop the worker, and kill it after a time-out; return its exit code."""
     worker.send_signal(signal.SIGTERM)
     try:
         return worker.wait(timeout=STOP_S)
@@ -133,14 +132,14 @@ def stop(worker: subprocess.Popen[bytes]) -> int:
         return worker.wait()
 
 
-def farewell(exit_code: int, log: Path) -> str:
+def describe_exit(exit_code: int, log: Path) -> str:
     if exit_code == 0:
-        return "the worker was told to stop (SIGTERM) and ended cleanly"
+        return "the worker got SIGTERM and ended cleanly"
     return f"the worker did not end cleanly: its exit code is {exit_code}, and its log is {log}"
 
 
 def watch(app: Windlass, total: int, worker: subprocess.Popen[bytes], screen: Screen) -> None:
-    """Until every job has ended, or the show has lasted too long."""
+    """Wait until all jobs have ended, or the time limit is over."""
     deadline = time.monotonic() + LONGEST_S
     killed = False
     while time.monotonic() < deadline:
@@ -151,12 +150,12 @@ def watch(app: Windlass, total: int, worker: subprocess.Popen[bytes], screen: Sc
             screen.note("every job has ended")
             return
         if worker.poll() is not None:
-            screen.note("the worker ended by itself; what follows is how far it came")
+            screen.note("the worker ended early; the numbers below are incomplete")
             return
         if not killed and ended >= total * KILL_AT:
             killed = kill_a_child(app, screen)
         time.sleep(REFRESH_S)
-    screen.note("the show took too long; what follows is how far it came")
+    screen.note("the demo took too long; the numbers below are incomplete")
 
 
 def count_ended(stats: Stats) -> int:
@@ -189,20 +188,20 @@ def print_summary(out: Console, proof: Proof, url: str, folder: Path) -> None:
     for line in proof.lines():
         out.print(f"  {line}", markup=False)
     out.print(f"\n{verdict}\n")
-    out.print("Look at what is left of it:", style="bold")
+    out.print("Inspect the result:", style="bold")
     for command in ("status", "job list", "dead list", "dead retry --all", WORKER, "check"):
         out.print(f"  {program()} {command} --url {shown}", markup=False)
     out.print("Write your own:", style="bold")
     out.print("  docs/quickstart.md takes five minutes")
-    out.print("Everything that this made, which you may delete:", style="bold")
+    out.print("Delete everything that the demo made:", style="bold")
     for command in removals(url, folder):
         out.print(f"  {command}", markup=False)
     if "***" in shown:
-        out.print("With your password in the place of ***.", markup=False)
+        out.print("Replace *** by your password.", markup=False)
 
 
 def removals(url: str, folder: Path) -> Iterator[str]:
-    """Commands that remove what the show has left."""
+    """Commands that remove the data of the demo."""
     yield f"rm -r {folder}"
     parts = urlsplit(url)
     if parts.scheme != "sqlite":
