@@ -1,4 +1,4 @@
-"""A worker stopped with SIGSTOP for three leases and continued: its late finish is refused."""
+"""A worker stopped with SIGSTOP for three leases and continued: the engine rejects its late result."""
 
 from __future__ import annotations
 
