@@ -34,9 +34,10 @@ LOOK_S: Final = 0.01
 
 
 def compile_sources() -> None:
-    """Compile the sources, so that benchmarks run from bytecode like an installed package. Otherwise
-    every started process would compile changed sources, if the environment forbids writing
-    bytecode."""
+    """Compile the sources, so that benchmarks run from bytecode like an installed package.
+
+    Otherwise every started process would compile changed sources, if the environment forbids
+    writing bytecode."""
     compileall.compile_dir(ROOT / "src", quiet=1)
 
 
