@@ -1,4 +1,4 @@
-"""The measures, each on a stage of its own, and on which settings each is taken.
+"""The benchmarks, each in a separate stage, and the settings for which each one runs.
 
 Rates are jobs a second. A drain is timed from the moment the first jobs have ended until all have,
 so that the start of the interpreter does not count; its worker has one child with ten slots.
@@ -24,8 +24,8 @@ from benchmarks.stage import (
     worker,
 )
 
-#: Enough that what a worker still has to do after its first job hardly counts, and few enough that
-#: Redis does not begin to rewrite its append-only file meanwhile.
+#: Large enough to hide the start-up work of a worker, small enough that Redis does not start to
+#: rewrite its append-only file.
 DRAIN_JOBS: Final = 40_000
 STORED_JOBS: Final = 20_000
 SINGLE_ENQUEUES: Final = 3_000
@@ -33,12 +33,12 @@ BULK_JOBS: Final = 50_000
 PICK_UPS: Final = 300
 IDLE_S: Final = 10.0
 IMPORTS: Final = 9
-#: The setting of what has to do with no engine.
+#: The setting of benchmarks without an engine.
 NO_ENGINE: Final = ""
 
 
 class Taken(NamedTuple):
-    """One number, taken once."""
+    """One measured number."""
 
     name: str
     value: float
@@ -103,7 +103,7 @@ def pick_up(setting: str) -> Iterator[Taken]:
 
 
 def stored(setting: str) -> Iterator[Taken]:
-    """What one job takes while it waits, and when it has ended and its result is kept."""
+    """Stored bytes per job: queued, and finished with a stored result."""
     with on_stage(setting) as stage:
         task = stage.app.tasks["benchmarks.tasks.nothing"]
         empty = stage.stored_bytes()
@@ -117,8 +117,8 @@ def stored(setting: str) -> Iterator[Taken]:
 
 
 def idle(setting: str) -> Iterator[Taken]:
-    """A whole worker with one child and nothing to do. Another interpreter sleeps beside it, so
-    that pages which all interpreters share are not counted for the worker alone."""
+    """CPU and memory of an idle worker with one child. A second interpreter sleeps meanwhile, so
+    that memory pages shared by all interpreters are not counted for the worker alone."""
     with on_stage(setting) as stage, worker(processes=1) as process:
         stage.app.tasks["benchmarks.tasks.nothing"].enqueue(0).result(timeout=30)
         interpreter = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"])

@@ -1,4 +1,4 @@
-"""The figures in the README: made of the stored results by this module, and by nobody else."""
+"""Write the stored results into the README. No other module edits the figures there."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Machine(msgspec.Struct, frozen=True):
 
 
 class Figure(msgspec.Struct, frozen=True):
-    """One measured number: the median of all runs, and how far they went apart."""
+    """One measured number: the median of all runs, and their range."""
 
     name: str
     setting: str
@@ -39,7 +39,7 @@ class Figure(msgspec.Struct, frozen=True):
 
 
 class Results(msgspec.Struct, frozen=True):
-    """What a run of the benchmarks found."""
+    """The results of one benchmark run."""
 
     machine: Machine
     runs: int
@@ -51,7 +51,7 @@ def read_results() -> Results:
 
 
 def write_results(results: Results) -> None:
-    """Keep the results, and put them into the README."""
+    """Store the results, and write them into the README."""
     RESULTS.write_bytes(encode(results))
     before, rest = README.read_text(encoding="utf-8").split(BEGIN)
     _, after = rest.split(END)

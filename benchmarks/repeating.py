@@ -1,4 +1,4 @@
-"""A measure taken several times: a machine that others share is slower in some minutes."""
+"""Repeat a benchmark: a shared machine is slower in some minutes."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from benchmarks.page import Figure
 
 
 def repeat(name: str, setting: str, runs: int) -> Iterator[Figure]:
-    """The median of every figure of a measure over so many runs, and its range."""
+    """The median and range of every figure of a benchmark over `runs` runs."""
     taken: dict[str, list[Taken]] = {}
     for run in range(runs):
         print(f"{name} {setting}, run {run + 1} of {runs} ...", file=sys.stderr)

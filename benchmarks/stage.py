@@ -1,8 +1,8 @@
-"""Places to measure in: a fresh database or server in a folder of its own, and a worker on it.
+"""Benchmark stages: a new database or server in a separate folder, and a worker on it.
 
-A setting is an engine and how careful it is: `sqlite full`, `redis everysec` and so on. Each one is
-a `Stage`: it gives the app of `benchmarks.tasks`, and knows how much it stores and, where there is
-a server, how much of a processor that has used.
+A setting is an engine with its durability: `sqlite full`, `redis everysec` and so on. Each one is
+a `Stage`: it has the app of `benchmarks.tasks`, and reports stored bytes and, if there is a
+server, the CPU time of the server.
 """
 
 from __future__ import annotations
@@ -29,29 +29,30 @@ from tests.redis_server import RedisServer
 from windlass import State, Windlass
 
 ROOT: Final = Path(__file__).parent.parent
-#: How often to look whether jobs have ended, in seconds: seldom enough to cost next to nothing.
+#: The polling interval for finished jobs, in seconds: long enough to cost almost nothing.
 LOOK_S: Final = 0.01
 
 
 def compile_sources() -> None:
-    """Let what is measured run from bytecode, as an installed package does. Sources that were
-    changed are otherwise compiled by every process that is started, where the environment forbids
-    to write bytecode."""
+    """Compile the sources, so that benchmarks run from bytecode like an installed package.
+
+    Otherwise every started process would compile changed sources, if the environment forbids
+    writing bytecode."""
     compileall.compile_dir(ROOT / "src", quiet=1)
 
 
 class Stage(ABC):
-    """One engine with nothing in it, and an app on it."""
+    """One empty engine, and an app on it."""
 
     url: str
     app: Windlass
 
     @abstractmethod
     def stored_bytes(self) -> int:
-        """What is stored now, whatever it is."""
+        """The number of bytes stored now."""
 
     def server_cpu_s(self) -> float:
-        """What a server of its own has used; an embedded engine has none."""
+        """The CPU time of the server; None for an embedded engine."""
         return 0.0
 
     @abstractmethod
@@ -79,7 +80,7 @@ class SQLiteStage(Stage):
 class RedisStage(Stage):
     def __init__(self, fsync: str) -> None:
         self._server = RedisServer("--appendfsync", fsync)
-        # By no user in particular: to check rights at every step would be measured too.
+        # Without a Redis user: otherwise the check of rights would be measured too.
         self.url = f"redis://127.0.0.1:{self._server.port}/0?namespace=bench"
 
     def stored_bytes(self) -> int:
@@ -110,7 +111,7 @@ SETTINGS: Final[dict[str, Callable[[], Stage]]] = {
 
 @contextmanager
 def on_stage(setting: str) -> Iterator[Stage]:
-    """A stage of its own, gone at the end; workers started meanwhile are on it too."""
+    """A temporary stage; workers started meanwhile use it too."""
     stage = SETTINGS[setting]()
     try:
         os.environ["WINDLASS_URL"] = stage.url
@@ -124,7 +125,7 @@ def on_stage(setting: str) -> Iterator[Stage]:
 
 @contextmanager
 def worker(processes: int = 1, slots: int = 10) -> Iterator[psutil.Process]:
-    """A worker on the current stage; it is told to stop at the end."""
+    """A worker on the current stage, stopped at the end."""
     command = [sys.executable, "-m", "windlass", "worker", "benchmarks.tasks:app"]
     process = subprocess.Popen(
         [*command, "-p", str(processes), "-c", str(slots)],
@@ -155,7 +156,7 @@ def succeeded(app: Windlass) -> int:
 
 
 def await_succeeded(app: Windlass, number: int, timeout_s: float = 120) -> float:
-    """The moment, on the monotonic clock, at which so many jobs had succeeded."""
+    """The monotonic time at which `number` jobs had succeeded."""
     deadline = time.monotonic() + timeout_s
     while succeeded(app) < number:
         if time.monotonic() > deadline:

@@ -1,17 +1,17 @@
-"""How `make docs` makes a site of these pages, with Sphinx.
+"""Sphinx configuration of `make docs`.
 
-The pages are plain Markdown, to be read as they are; what only a site has is put in here:
+The pages are plain Markdown. This module adds what is specific to the site:
 
-1. the tree of pages beside each one, from `SECTIONS`;
-2. the signatures of all public names, behind the table in `reference/python.md`;
-3. links to folders and to pages that are not among these, as text; other files come along;
-4. `index.html`, which on a code host is `README.md`;
-5. the column of each cell of a table, which phones show instead of the head of the table;
-6. what a page is about, for those who list it elsewhere.
+1. the page tree, from `SECTIONS`;
+2. the signatures of all public names, after the table in `reference/python.md`;
+3. plain text for links to folders and to pages outside of `docs`; other files are copied;
+4. `index.html`, which is `README.md` on a code host;
+5. the column name of each table cell, which phones show instead of the table head;
+6. the description of each page for search engines.
 
-How it looks, and what a search finds first, is in `_static`.
+`_static` has the style sheet and the search weights.
 
-Nothing is fetched, neither while it is built nor by the site itself.
+Neither the build nor the site fetches anything from other servers.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ source_suffix = {".md": "markdown"}
 exclude_patterns = ["_*"]
 myst_heading_anchors = 4
 myst_links_external_new_tab = False
-# Messages and options are shown as they are written: with a dash for its hyphens `--app` is none.
+# Typographic dashes would break options such as `--app`.
 smartquotes = False
 
 html_theme = "furo"
@@ -60,10 +60,10 @@ autodoc_preserve_defaults = True
 autodoc_typehints = "signature"
 autodoc_class_signature = "mixed"
 python_use_unqualified_type_names = True
-# In docstrings, as in the pages, what stands between backticks is code.
+# In docstrings, as in the pages, text between backticks is code.
 default_role = "code"
 
-#: The tree: a heading, and its pages in order; `*` stands for those that are not named.
+#: The page tree: a heading, and its pages in order; `*` matches all other pages.
 SECTIONS: Final = {
     "Start": ["quickstart", "tutorial", "guarantees", "glossary"],
     "Guides": [
@@ -91,7 +91,7 @@ SECTIONS: Final = {
 }
 DOCS: Final = Path(__file__).parent
 PYTHON: Final = "reference/python"
-#: What is public, by their `__all__`.
+#: The public modules; their `__all__` lists the public names.
 MODULES: Final = ("windlass", "windlass.testing")
 DECISIONS: Final = "decisions/README"
 
@@ -103,12 +103,12 @@ def setup(app: Sphinx) -> None:
     app.connect("html-page-context", describe)
     app.connect("build-finished", copy_indexes)
     app.set_translator("html", Writer)
-    # Diagrams would need a program from elsewhere; they read well enough as text.
+    # A diagram renderer would have to be fetched; diagrams are readable as text.
     app.add_lexer("mermaid", TextLexer)
 
 
 def complete(app: Sphinx, name: str, source: list[str]) -> None:
-    """Give a page what only the site has."""
+    """Add the site-specific parts to a page."""
     folder = Path(app.env.doc2path(name)).parent
     source[0] = _LINK.sub(lambda link: within(link, folder), source[0])
     if name == root_doc:
@@ -152,7 +152,7 @@ def kind_of(value: object) -> str:
 
 
 class Writer(HTML5Translator):
-    """Writes pages as Sphinx does, and with each cell of a table the head of its column."""
+    """The HTML writer of Sphinx; it also adds the column name to each table cell."""
 
     def starttag(self, node: nodes.Element, tagname: str, *args: Any, **attributes: Any) -> str:
         if isinstance(node, nodes.entry) and tagname.lower() == "td":
@@ -169,7 +169,7 @@ def column_of(cell: nodes.entry) -> str:
 def describe(
     _app: Sphinx, _name: str, _template: str, context: dict[str, Any], page: nodes.document | None
 ) -> None:
-    """The beginning of a page says what it is about."""
+    """Use the first paragraph of a page as its description."""
     beginning = page.next_node(nodes.paragraph) if page else None
     if beginning:
         text = escape(shorten(beginning.astext(), 160, placeholder=" ..."))
@@ -177,7 +177,7 @@ def describe(
 
 
 def copy_indexes(app: Sphinx, error: Exception | None) -> None:
-    """A folder is opened at `index.html`."""
+    """Copy the start pages to `index.html`, which browsers open for a folder."""
     if error is None and app.builder.name == "html":
         for name in (root_doc, DECISIONS):
             page = Path(app.outdir) / f"{name}.html"

@@ -1,1 +1,1 @@
-"""Proofs of what windlass promises: real processes and signals, counted outcomes. `make proofs`."""
+"""Proofs of the guarantees: real processes and signals, counted outcomes. `make proofs`."""

@@ -1,4 +1,4 @@
-"""An app whose jobs fail now and then while they hold a megabyte, in frames that hold the error."""
+"""An app whose jobs sometimes fail while their frames, and so the error, hold a megabyte."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from tests.worker.apps.scripted import app
 from windlass import Retry, Windlass
 from windlass.task import Task
 
-#: One job in so many fails.
+#: Every tenth job fails.
 FAILING: Final = 10
 BURDEN: Final = 1024 * 1024
 

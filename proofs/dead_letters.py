@@ -1,4 +1,4 @@
-"""10,000 failing jobs become exactly 10,000 dead letters with their whole history, in one group;
+"""10,000 failing jobs become exactly 10,000 dead letters with their complete history, in one group;
 and `windlass dead retry --task charge --rate 500/s` runs each of them once more, at that rate."""
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from windlass import DeadLetter, State, Windlass
 
 JOBS: Final = 10_000
 RATE: Final = 500
-#: By how much the rate may be off, as a share.
+#: The allowed deviation of the rate, as a share.
 TOLERANCE: Final = 0.03
 ROOT: Final = Path(__file__).parent.parent
 
@@ -25,7 +25,7 @@ ROOT: Final = Path(__file__).parent.parent
 class Run(NamedTuple):
     number: int
     at_s: float
-    is_mended: bool
+    is_fixed: bool
 
 
 @on_every_engine
@@ -39,7 +39,7 @@ def prove(folder: Path, url: str) -> Iterator[str]:
         try:
             _await(lambda: _counted(app, State.DEAD) == JOBS, "all dead", seconds=180)
             yield _prove_letters(app)
-            (folder / "mended").touch()
+            (folder / "fixed").touch()
             printed = _retry(environment)
             _await(lambda: _counted(app, State.SUCCEEDED) == JOBS, "all run", seconds=60)
         finally:
@@ -58,7 +58,7 @@ def prove(folder: Path, url: str) -> Iterator[str]:
 
 
 def _charge(number: int) -> None:
-    """What the proof enqueues; workers have the one of `proofs.failing`."""
+    """Stands for the task when the proof enqueues; workers run the one of `proofs.failing`."""
 
 
 def _counted(app: Windlass, state: State) -> int:
@@ -102,7 +102,7 @@ def _retry(environment: dict[str, str]) -> str:
 
 
 def _prove_runs(folder: Path) -> str:
-    runs = [run for run in _ledger(folder) if run.is_mended]
+    runs = [run for run in _ledger(folder) if run.is_fixed]
     times = Counter(run.number for run in runs)
     instants = sorted(run.at_s for run in runs)
     rate = (len(instants) - 1) / (instants[-1] - instants[0])
@@ -114,8 +114,8 @@ def _prove_runs(folder: Path) -> str:
 def _ledger(folder: Path) -> Iterator[Run]:
     for ledger in folder.glob("ledger.*"):
         for line in ledger.read_text().splitlines():
-            number, at_s, is_mended = line.split()
-            yield Run(int(number), float(at_s), is_mended == "1")
+            number, at_s, is_fixed = line.split()
+            yield Run(int(number), float(at_s), is_fixed == "1")
 
 
 def _await(is_so: Callable[[], bool], what: str, seconds: float) -> None:

@@ -1,4 +1,4 @@
-"""A proof that is repeated on every engine that a worker can serve."""
+"""Run a proof on every engine."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ ENGINES: Final = ("sqlite-file", "redis", "redis-4")
 def on_every_engine(
     prove: Callable[[Path, str], Iterator[str]],
 ) -> Callable[[Path], Iterator[str]]:
-    """`prove` is given a folder and a url for each engine in turn."""
+    """Call `prove` with a folder and a URL for each engine in turn."""
 
     def prove_everywhere(folder: Path) -> Iterator[str]:
         for engine in ENGINES:

@@ -1,4 +1,4 @@
-"""The app of the proof of dead letters: its task fails until it is mended, and keeps a ledger."""
+"""The app of the proof of dead letters: its task fails until the fix, and writes a ledger."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ FOLDER = Path(os.environ.get("PROOF_FOLDER", "."))
 
 @app.task(name="charge", retry=Retry(delays=[0]))
 def charge(number: int) -> None:
-    is_mended = (FOLDER / "mended").exists()
-    line = f"{number} {time.time():.6f} {int(is_mended)}\n".encode()
+    is_fixed = (FOLDER / "fixed").exists()
+    line = f"{number} {time.time():.6f} {int(is_fixed)}\n".encode()
     ledger = os.open(FOLDER / f"ledger.{os.getpid()}", os.O_WRONLY | os.O_APPEND | os.O_CREAT)
     os.write(ledger, line)
     os.close(ledger)
-    if not is_mended:
+    if not is_fixed:
         raise ValueError(f"no such order {number}")
 
 

@@ -1,5 +1,5 @@
-"""The figures of `make bench` that are promised, one proof for each place to measure in. What is
-promised is the median of some runs, as in the README: a single one says more about its minute."""
+"""The guaranteed figures of `make bench`, one proof per setting. The guarantee is for the median
+of several runs, as in the README: a single run depends too much on the load of the machine."""
 
 from __future__ import annotations
 

@@ -1,10 +1,10 @@
-"""What a large fleet of idle workers costs a Redis server.
+"""The cost of a large fleet of idle workers for a Redis server.
 
-1. 500 supervisors with 20 idle children each are played by a driver of the engine contract: each
-   supervisor waits for its children by `wait`, and beats for them every third of a lease, as real
-   ones do. The server also holds the connection that every idle child keeps.
-2. The calls that the server counts, and its processor time, are taken first for waits alone and
-   then with beats.
+1. A driver of the engine contract simulates 500 supervisors with 20 idle children each: each
+   supervisor waits for its children by `wait`, and sends heartbeats every third of a lease, like a
+   real one. The server also holds the connection of every idle child.
+2. The proof measures the calls that the server counts, and its CPU time, first for waits alone
+   and then with heartbeats.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ NAMESPACE: Final = "fleet"
 
 
 def prove(_folder: Path) -> Iterator[str]:
-    """Under 1,000 calls a second for the waits of 10,000 idle children, and as many for beats."""
+    """Under 1,000 wait calls a second for 10,000 idle children, and as many heartbeats."""
     server = RedisServer("--appendfsync", "everysec", "--maxclients", "15000")
     fleet = Fleet(server)
     try:
@@ -54,7 +54,7 @@ def prove(_folder: Path) -> Iterator[str]:
 
 
 class Fleet:
-    """Idle workers of one process: a thread for the waits of each supervisor, one for all beats."""
+    """Idle workers in one process: a waiting thread per supervisor, one thread for heartbeats."""
 
     def __init__(self, server: RedisServer) -> None:
         self._server = server
@@ -102,7 +102,7 @@ class Fleet:
                 beat_at = time.monotonic() + every_s
 
     def _open(self, number: int) -> Engine:
-        """With a login of its own, so that each supervisor has its own connections."""
+        """Open an engine with a separate login, so that each supervisor has its own connections."""
         user = f"worker{number}"
         self._server.add_user(user, *documented_rights(NAMESPACE))
         url = f"redis://{user}:secret@127.0.0.1:{self._server.port}/0?namespace={NAMESPACE}"
@@ -117,7 +117,7 @@ class Fleet:
 
 
 def _measure(server: RedisServer) -> tuple[float, float]:
-    """Calls a second, and the share of a core that the server took."""
+    """Calls a second, and the CPU time of the server as a share of a core."""
     time.sleep(3.0)  # until what has just begun goes its usual way
     calls, cpu, began = _calls(server), _cpu(server), time.monotonic()
     time.sleep(MEASURED_S)

@@ -1,4 +1,4 @@
-"""A fresh clone in an empty directory: `make demo` and `make test`, times taken."""
+"""Run `make demo` and `make test` in a fresh clone, and measure the time."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Whole workers killed with SIGKILL, again and again: nothing lost, every extra start explained.
+"""Kill whole workers with SIGKILL repeatedly: no job is lost, every extra start has a cause.
 
-Lease 2 s, 2,000 jobs of 50 ms, 2 workers; every 2 s for 30 s the process group of a random one is
-killed and a new one started.
+Lease 2 s, 2,000 jobs of 50 ms, 2 workers. Every 2 s for 30 s the proof kills the process group of
+a random worker and starts a new one.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ def prove(folder: Path) -> Iterator[str]:
 
 
 def keep_killing(yard: Yard, workers: list[Worker]) -> set[int]:
-    """The process ids of all that were killed."""
+    """The ids of all killed processes."""
     killed: set[int] = set()
     end = time.monotonic() + KILLING_S
     while time.monotonic() < end:
@@ -55,7 +55,7 @@ def keep_killing(yard: Yard, workers: list[Worker]) -> set[int]:
 
 
 def account(yard: Yard, killed: set[int]) -> Iterator[str]:
-    """A job may have started again only because the process that ran it was killed."""
+    """Check that every extra start of a job follows the kill of its process."""
     starts: dict[str, list[int]] = defaultdict(list)
     for line in yard.events("start"):
         starts[line.label].append(line.pid)
@@ -63,6 +63,6 @@ def account(yard: Yard, killed: set[int]) -> Iterator[str]:
     lost = [f"job-{n}" for n in range(JOBS) if f"job-{n}" not in ended]
     extra = sum(len(pids) - 1 for pids in starts.values())
     unexplained = sum(pid not in killed for pids in starts.values() for pid in pids[:-1])
-    yield f"lost {len(lost)}, extra starts {extra}, of which unexplained {unexplained}"
+    yield f"lost {len(lost)}, extra starts {extra}, unexplained {unexplained}"
     assert not lost
     assert not unexplained

@@ -1,4 +1,4 @@
-"""Claims whose reply is swallowed: their jobs run within seconds, once."""
+"""Claims whose reply is lost: their jobs run within seconds, once."""
 
 from __future__ import annotations
 

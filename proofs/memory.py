@@ -1,7 +1,7 @@
-"""100,000 jobs of which every tenth fails holding a megabyte: nobody grows.
+"""100,000 jobs, where every tenth fails while it holds a megabyte: no process grows.
 
-On each engine, with one child; half of the jobs are plain functions and half coroutines. Memory is
-the resident set, after the first 10,000 jobs and at the end.
+On each engine, with one child; half of the jobs are plain functions and half are coroutines. The
+proof compares the resident set after the first 10,000 jobs with the one at the end.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ WARM: Final = 10_000
 MB: Final = 1024 * 1024
 CHILD_BYTES: Final = 20 * MB
 SUPERVISOR_BYTES: Final = 1 * MB
-#: How long one engine may take, in seconds.
+#: The time limit per engine, in seconds.
 DEADLINE_S: Final = 900.0
 
 
@@ -71,7 +71,7 @@ def await_ended(yard: Yard, number: int) -> None:
 
 
 def memory(worker: Worker) -> tuple[int, int]:
-    """Of the supervisor and its child."""
+    """The resident set of the supervisor and its child."""
     [child] = worker.children()
     found = [_memory_of(pid) for pid in (worker.pid, child)]
     return found[0] or 0, found[1] or 0

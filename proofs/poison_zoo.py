@@ -1,9 +1,8 @@
-"""Jobs that harm their process, among a thousand that do not, in each runner and on each engine.
+"""Poison jobs that harm their process, among a thousand others, in each runner and on each engine.
 
-One poison after the other, so that none is hit by the harm that another one does. Each is started
-three times at most and is then dead, with its cause named. All others succeed, and are charged
-neither an attempt nor a crash. The supervisor is the same process all the time, and ends as it
-should.
+The poisons run one at a time, so that none is affected by another. Each starts at most three times
+and is then dead, with its cause. All other jobs succeed, and are charged neither an attempt nor a
+crash. The supervisor is the same process all the time, and ends cleanly.
 """
 
 from __future__ import annotations
@@ -24,14 +23,14 @@ from windlass.core.failures import FailureText
 from windlass.engine.contract import JobRecord
 from windlass.job import Job
 
-#: So many others come with each poison: 1,000 in all.
+#: The number of other jobs per poison: 1,000 in all.
 GROUP: Final = 126
 MOST_STARTS: Final = 3
 TIMEOUT: Final = "500ms"
-#: What each process of the worker may map, in bytes: enough for everything but the hog.
+#: The memory limit of each process of the worker, in bytes: only the memory hog exceeds it.
 MEMORY: Final = 2 * 1024**3
 
-#: What must be said of the end of each.
+#: The expected reason and cause of each poison.
 CAUSES: Final[dict[str, tuple[Reason, str]]] = {
     "kill -9 of itself": (Reason.CRASHED, "SIGKILL"),
     "segmentation fault": (Reason.CRASHED, "SIGSEGV"),
@@ -83,13 +82,13 @@ def prove_runner(folder: Path, url: str, runner: str) -> Iterator[str]:
 
 
 def enqueue(poison: Poison, kind: str) -> Job[None]:
-    """What would never end by itself has a time-out."""
+    """Enqueue a poison with a time-out if it never ends by itself."""
     never_ends = CAUSES[kind][0] is Reason.TIMED_OUT
     return (poison.using(timeout=TIMEOUT) if never_ends else poison).enqueue(kind)
 
 
 def start_limited(yard: Yard, ledger: Path) -> Worker:
-    """With a limit on memory that its children inherit."""
+    """Start a worker with a memory limit that its children inherit."""
     soft, hard = resource.getrlimit(resource.RLIMIT_AS)
     resource.setrlimit(resource.RLIMIT_AS, (MEMORY, hard))
     try:

@@ -1,6 +1,6 @@
-"""An app with a zoo in it: jobs that harm their process, each in a thread, on the loop and alone.
+"""An app with poison jobs that harm their process, each in a thread, on the loop and alone.
 
-Every start is one line in a ledger, appended in a single write before the harm is done.
+Every start appends one line to a ledger, in a single write before the harm.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def exit_at_once() -> None:
 
 
 def take_all_memory() -> None:
-    """Until the system gives no more, and what was taken is given back."""
+    """Allocate until the system refuses, then release the memory."""
     try:
         while True:
             hoard.append(b"x" * (32 * 1024 * 1024))
@@ -45,7 +45,7 @@ def take_all_memory() -> None:
 
 
 def overflow_the_stack() -> None:
-    """Through calls of C, which take the stack of the system and not that of Python."""
+    """Recurse through C calls, which use the stack of the system and not that of Python."""
     sys.setrecursionlimit(10_000_000)
 
     def deeper(_: int = 0) -> int:
@@ -61,7 +61,7 @@ def wait_for_itself() -> None:
 
 
 def ignore_requests() -> None:
-    """Not by `signal.signal`, which works in the main thread alone."""
+    """Ignore signals without `signal.signal`, which works only in the main thread."""
     ctypes.CDLL(None).signal(int(signal.SIGTERM), ctypes.c_void_p(1))
     while True:
         time.sleep(0.01)
@@ -98,7 +98,7 @@ def start(kind: str, runner: str) -> None:
 
 
 def declare(app: Windlass) -> dict[str, tuple[Poison, Innocent]]:
-    """By runner, a task that does harm and one that does none."""
+    """For each runner, a harmful task and a harmless one."""
 
     def declare_pair(
         runner: str, poison: Callable[..., Any], innocent: Callable[..., Any], **options: Any

@@ -1,4 +1,4 @@
-"""Claim only what can start: slow jobs imprison nobody, priority is served at the next free slot,
+"""Claim only what can start: slow jobs block no others, priority is served at the next free slot,
 and delayed jobs start at their time."""
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def prove_slow_among_short(folder: Path) -> Iterator[str]:
         )
         yard.await_count(State.SUCCEEDED, 8 + SHORT_JOBS)
         elapsed = time.monotonic() - started
-        yield f"{SHORT_JOBS} short jobs beside a slow one: {elapsed:.2f} s"
+        yield f"{SHORT_JOBS} short jobs during a slow one: {elapsed:.2f} s"
         worker.signal(signal.SIGTERM)
         worker.signal(signal.SIGTERM)
         assert worker.wait() == 0

@@ -1,9 +1,9 @@
-"""Queue plans hold: weights to the job, strict tiers first, and ageing lets nothing starve.
+"""Queue plans: exact weights, strict tiers first, and no starvation with ageing.
 
 1. `default:5,low:1`, both full, 6,000 starts by one worker and by three: 5 to 1 within 2 %.
-2. `critical` before `low`, two workers: while critical jobs wait, only what is in a slot by then is
-   of the other tier; and one that comes later starts at the next free slot.
-3. A job of low priority under a steady stream of high ones starts within the promised bound; and
+2. `critical` before `low`, two workers: while critical jobs wait, the only jobs of the other tier
+   are those already in a slot. A critical job that comes later starts at the next free slot.
+3. A job of low priority under a steady stream of high ones starts within the guaranteed time;
    without ageing it does not.
 """
 
@@ -25,15 +25,15 @@ from windlass.engine.contract import Capability
 
 STARTS: Final = 6_000
 WEIGHTS: Final = {"default": 5, "low": 1}
-#: How far the shares may be off.
+#: The allowed deviation of the shares.
 TOLERANCE: Final = 0.02
 SLOTS: Final = 4
-#: Longer than what is claimed ahead, in seconds.
+#: Long enough that a child does not prefetch these jobs, in seconds.
 JOB_S: Final = 0.02
 #: How much higher the priority of the stream is, and the period of ageing, in seconds.
 LEVELS: Final = 3
 PERIOD_S: Final = 1.0
-#: So many of the stream wait at any time, and how long they take at most to start, in seconds.
+#: The number of waiting jobs of the stream, and the longest time until they start, in seconds.
 BACKLOG: Final = 150
 DRAIN_S: Final = 3.0
 
@@ -65,7 +65,7 @@ def fill(yard: Yard, queue: str, number: int, *steps: str, label: str = "") -> N
 
 
 def starts(yard: Yard) -> list[str]:
-    """Queues in the order in which their jobs started."""
+    """The queues of all jobs, in order of their starts."""
     return [line.label.rpartition("-")[0] for line in yard.events("start")]
 
 
@@ -110,12 +110,12 @@ def prove_tiers(folder: Path, engine: str) -> Iterator[str]:
         assert early < 2 * SLOTS
         passed = [_low_before(yard, number) for number in range(10)]
         yield f"critical jobs that came later: at most {max(passed)} low ones started before them"
-        # One for each slot, and what starts while the job is on its way into the queue.
+        # One per slot, plus jobs that start while the critical job is being enqueued.
         assert max(passed) <= 4 * SLOTS
 
 
 def _low_before(yard: Yard, number: int) -> int:
-    """How many of the other tier start between the enqueue of a critical job and its start."""
+    """The number of starts of the other tier between enqueue and start of a critical job."""
     before = len(yard.events("start"))
     label = f"later-{number}"
     yard.script.plain.using(queue="critical").enqueue(label, [f"sleep:{JOB_S}"])
@@ -129,7 +129,7 @@ def _low_before(yard: Yard, number: int) -> int:
 
 def prove_ageing(folder: Path, engine: str) -> Iterator[str]:
     bound_s = (LEVELS + 1) * PERIOD_S + DRAIN_S
-    # Priority is strict within a partition only: a partition with nothing else has time for it.
+    # Priority is strict within a partition only: a partition without other jobs would run it.
     is_strict = Capability.STRICT_ORDER in VARIANTS[engine][1]
     for is_ageing in (True, False) if is_strict else (True,):
         with opened(folder, engine, "ageing" if is_ageing else "strict") as yard:

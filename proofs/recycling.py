@@ -1,7 +1,7 @@
-"""Children are replaced all the time under load: nothing is lost, run twice or left behind.
+"""Replace children constantly under load: no job is lost, runs twice or stays behind.
 
-Two children of four slots, each replaced after its first jobs, while 4,000 jobs of 20 ms run; the
-same jobs without limits are the measure. On two engines.
+Two children of four slots, each replaced after its first jobs, while 4,000 jobs of 20 ms run. The
+baseline is the same jobs without limits. On two engines.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from windlass import State
 from windlass.engine.redis.client.pool import MOST_CALLS as MOST_CONNECTIONS
 
 JOBS: Final = 4_000
-#: The least throughput beside children that are never replaced.
+#: The least throughput, as a share of that without replacements.
 SHARE: Final = 0.5
 
 
@@ -51,7 +51,7 @@ def serve(yard: Yard, max_jobs: int | None) -> tuple[float, str]:
     starts = yard.events("start")
     pids = {line.pid for line in starts}
     assert len(starts) == len({line.label for line in starts}) == JOBS + 1, "run twice, or never"
-    assert max_jobs is None or len(pids) > 5, "hardly anybody was replaced"
+    assert max_jobs is None or len(pids) > 5, "too few children were replaced"
     until(lambda: descriptors(worker) <= most, f"{most} descriptors at most")
     assert worker.stop() == 0
     assert "handed back" not in worker.log()
@@ -59,5 +59,5 @@ def serve(yard: Yard, max_jobs: int | None) -> tuple[float, str]:
 
 
 def descriptors(worker: Worker) -> int:
-    """How many files the supervisor has open."""
+    """The number of open files of the supervisor."""
     return len(list(Path(f"/proc/{worker.pid}/fd").iterdir()))

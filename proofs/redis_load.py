@@ -1,12 +1,11 @@
-"""Workers under load on a private Redis server, and the account of what became of every job.
+"""Workers under load on a private Redis server, and a check of every job at the end.
 
 1. A server with `appendfsync always`, a yard with workers and, for some proofs, a proxy between
-   them. Who watches goes to the server directly.
-2. A producer enqueues jobs all the time, and repeats an enqueue that failed under the same key.
-3. `resume` says how long it takes, from now, until a new job has been enqueued, claimed, run and
-   reported.
-4. At the end every job has ended, workers stop by themselves, and every start of a job beyond its
-   first is found in the counters of its record.
+   them. The proof itself connects to the server directly.
+2. A producer enqueues jobs all the time, and repeats a failed enqueue with the same key.
+3. `resume` measures the time until a new job is enqueued, claimed, run and reported.
+4. At the end every job has ended, workers stop by themselves, and the counters of its record
+   explain every extra start of a job.
 """
 
 from __future__ import annotations
@@ -27,9 +26,9 @@ from windlass.engine.contract import JobRecord
 from windlass.task import Task
 
 LEASE: Final = "5s"
-#: After an outage work goes on within so many seconds.
+#: After an outage workers continue within this time, in seconds.
 RESUMED_S: Final = 5.0
-#: So many jobs are there before anything happens.
+#: The number of jobs before the first outage.
 BACKLOG: Final = 1_000
 #: How long a job runs, and how long the producer waits after each, in seconds.
 JOB_S: Final = 0.05
@@ -61,7 +60,7 @@ class Scene:
             worker.await_log("ready: ")
 
     def load(self) -> None:
-        """Let there be more jobs than workers can run, and some more all the time."""
+        """Enqueue more jobs than workers can run, and more all the time."""
         calls = {
             label: self._call(label).bind(label, [f"sleep:{JOB_S}"])
             for label in (f"early-{number}" for number in range(BACKLOG))
@@ -72,12 +71,12 @@ class Scene:
         self.work(20)
 
     def work(self, number: int) -> None:
-        """Let so many more jobs succeed."""
+        """Wait until `number` more jobs have succeeded."""
         before = self.yard.count(State.SUCCEEDED)
         until(lambda: self.yard.count(State.SUCCEEDED) >= before + number, "workers under load")
 
     def enqueue(self, label: str, *steps: str, priority: int = 0) -> str:
-        """The id of a job that was confirmed. Under its key it is never enqueued twice."""
+        """Enqueue until it is confirmed; the key prevents a second job. Returns the id."""
         call = self._call(label, priority)
         while True:
             with suppress(EngineUnavailable):
@@ -94,7 +93,7 @@ class Scene:
             number += 1
 
     def resume(self) -> float:
-        """How long it takes until a job that is enqueued now has succeeded, in seconds."""
+        """The time until a job that is enqueued now has succeeded, in seconds."""
         self._probes += 1
         started = time.monotonic()
         id = self.enqueue(f"probe-{self._probes}", priority=100)
@@ -104,7 +103,7 @@ class Scene:
     # ------------------------------------------------------------------------------ the account
 
     def finish(self) -> Iterator[str]:
-        """Let everything end, and count."""
+        """Wait until all jobs have ended, and check them."""
         self._is_over.set()
         if self._producer.is_alive():
             self._producer.join()
@@ -156,7 +155,7 @@ class Scene:
 
 
 def charged_again(record: JobRecord) -> int:
-    """How often, by its counters, a job was begun and did not end by itself."""
+    """The number of starts of a job, by its counters, that did not end by themselves."""
     counters = record.counters
     return counters.losses + counters.interruptions + counters.crashes + counters.attempt - 1
 
@@ -171,7 +170,7 @@ def scene(folder: Path, partitions: int = 1, *, is_proxied: bool = False) -> Ite
 
 
 def told(seconds: Sequence[float]) -> str:
-    """Resumptions in words, held against what is promised."""
+    """Describe the resume times, and check them against the guarantee."""
     assert max(seconds) < RESUMED_S, f"resumed after {max(seconds):.2f} s"
     middle = sorted(seconds)[len(seconds) // 2]
     return f"resumed after {middle:.2f} s (median), {max(seconds):.2f} s (longest)"

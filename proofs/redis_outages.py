@@ -1,5 +1,5 @@
-"""A Redis server that dies, drops its clients, freezes or takes no writes, under workers at work:
-work goes on within five seconds, nothing is lost, every extra start is explained."""
+"""A Redis server dies, drops its clients, freezes or rejects writes while workers run: they
+continue within five seconds, no job is lost, and every extra start has a cause."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def prove_killed(folder: Path) -> Iterator[str]:
 
 
 def prove_client_kill(folder: Path) -> Iterator[str]:
-    """All connections closed by the server, those that wait for wake-ups too."""
+    """The server closes all connections, including those that wait for wake-ups."""
     with scene(folder, partitions=4) as it:
         it.start_workers(2, processes=1, slots=4)
         it.load()
@@ -60,7 +60,7 @@ def prove_client_kill(folder: Path) -> Iterator[str]:
 
 
 def prove_frozen(folder: Path) -> Iterator[str]:
-    """Connections stand and new ones are accepted, and nothing passes."""
+    """Connections stay open and new ones are accepted, but no data passes."""
     with scene(folder, is_proxied=True) as it:
         it.start_workers(2, processes=1, slots=4)
         it.load()
@@ -84,7 +84,7 @@ def prove_readonly(folder: Path) -> Iterator[str]:
 
 
 def stand_still(it: Scene, seconds: float) -> None:
-    """Let an outage last, and see that it is one: no job succeeds in it."""
+    """Wait during an outage, and check that no job succeeds in it."""
     time.sleep(1.0)  # what was under way is over by then
     before = it.yard.count(State.SUCCEEDED)
     time.sleep(seconds - 1.0)
@@ -143,7 +143,7 @@ def span(folder: Path, outage: Callable[[Scene], None]) -> str:
 
 
 def prove_enqueue(_folder: Path) -> Iterator[str]:
-    """With the settings that an app has by itself."""
+    """With the default settings of an app."""
     outages: dict[str, Callable[[Proxy], None]] = {
         "refused": Proxy.refuse,
         "frozen": Proxy.freeze,

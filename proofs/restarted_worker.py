@@ -1,5 +1,5 @@
-"""A worker that is killed as a whole, and another one started on the same machine: the jobs of the
-first run again at once, and do not wait for its lease.
+"""Kill a whole worker and start another one on the same machine: the jobs of the first run again
+at once, without waiting for its lease.
 
 Lease 30 s, 20 jobs of 1 s on 20 slots, SIGKILL to the process group while all of them run; 20 tries
 on each engine. All jobs have to start again within 2 s of the start of the new worker.
@@ -38,8 +38,8 @@ def prove(folder: Path) -> Iterator[str]:
 
 
 def kill_and_restart(yard: Yard, number: int) -> tuple[float, float]:
-    """How long the new worker takes to be ready, which is a matter of the machine, and how long the
-    last job waits for its second start, both from the start of that worker on."""
+    """The time until the new worker is ready, which depends on the machine, and the time until the
+    last job starts again, both from the start of that worker."""
     labels = [f"job-{number}-{n}" for n in range(JOBS)]
     call = yard.script.plain.bind
     yard.script.plain.enqueue_many(call(label, ["sleep:1"]) for label in labels)

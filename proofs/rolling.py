@@ -1,8 +1,8 @@
-"""Rolling restarts and deploys under load: nothing lost, nothing failed, nothing run twice.
+"""Rolling restarts and deploys under load: no job is lost, fails or runs twice.
 
-Restarts: four workers, one of which is stopped with SIGTERM and started anew every 10 s in turn,
+Restarts: every 10 s the proof stops one of four workers in turn with SIGTERM and starts it again,
 for two minutes at 200 jobs a second. Deploys: workers of version 1 are replaced by version 2 and
-back, with 5,000 jobs, some of a task that version 2 alone knows.
+back, with 5,000 jobs, some of a task that only version 2 knows.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ RATE: Final = 200
 GRACE_S: Final = 5.0
 
 DEPLOYED_JOBS: Final = 5_000
-#: They come in groups, each with some of the task that version 2 alone knows.
+#: Jobs come in groups, each with some of the task that only version 2 knows.
 OLD_IN_GROUP: Final = 90
 NEW_IN_GROUP: Final = 10
 SHOWN_S: Final = 10.0
@@ -63,7 +63,7 @@ def prove_restarts(folder: Path, url: str) -> Iterator[str]:
 
 
 class Producer:
-    """Enqueues short jobs at an even rate, in a thread of its own."""
+    """Enqueues short jobs at a steady rate, in a separate thread."""
 
     def __init__(self, yard: Yard) -> None:
         self._yard = yard
@@ -88,7 +88,7 @@ class Producer:
 
 
 def _restart(yard: Yard, workers: list[Worker]) -> Iterator[float]:
-    """Stop one after the other and start it anew; how long each took to exit."""
+    """Restart the workers in turn; yields the time that each took to exit."""
     end = time.monotonic() + RESTARTING_S
     for index in cycle(range(len(workers))):
         time.sleep(EVERY_S)  # the pace that is asked for
@@ -131,7 +131,7 @@ def prove_deploy(folder: Path, url: str) -> Iterator[str]:
 
 
 def _enqueue_mixed(app: Windlass) -> list[str]:
-    """The ids of those that version 2 alone can run."""
+    """Enqueue jobs of both versions; returns the ids of those that only version 2 can run."""
     steady, fresh = declare_all(app)
     ids: list[str] = []
     for _ in range(DEPLOYED_JOBS // (OLD_IN_GROUP + NEW_IN_GROUP)):

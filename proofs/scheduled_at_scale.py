@@ -1,5 +1,5 @@
-"""A million jobs that are due in ten years cost the others nothing: a thousand that are due within
-the next five seconds start at their time, and workers do not grow."""
+"""A million jobs that are due in ten years do not slow down others: a thousand that are due within
+the next five seconds start on time, and workers do not grow."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def prove_on(folder: Path, url: str | None) -> Iterator[str]:
 
 
 def settled_memory(worker: Worker) -> tuple[int, int]:
-    """When all that a worker loads after its start is there: the same for a few seconds."""
+    """The memory after the start-up of a worker, when it is stable for a few seconds."""
     seen = [memory(worker)]
     while len(seen) < STEADY_S or len(set(seen[-STEADY_S:])) > 1:
         time.sleep(1.0)
@@ -84,7 +84,7 @@ def enqueue_far(yard: Yard) -> None:
 
 
 def enqueue_near(yard: Yard) -> list[float]:
-    """How late each of them started, in milliseconds."""
+    """The delay of each start, in milliseconds."""
     begin = datetime.now(UTC) + timedelta(seconds=1)
     clock = yard.script.clock
     moments = [begin + timedelta(seconds=random.uniform(0, NEAR_S)) for _ in range(NEAR)]

@@ -1,5 +1,5 @@
-"""50 schedules of one second on 5 workers, a random one of which is killed every 3 s: every
-occurrence is enqueued once, and 99 of 100 within a second of their time."""
+"""50 schedules of one second on 5 workers, with a random worker killed every 3 s: every
+occurrence is enqueued once, and 99 % within a second of their time."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """Large values over a slow link: forty calls of a megabyte are put, and forty results of a megabyte
-reported, in little more than the time that the link needs; eighteen results of 28 megabytes are
-stored by SQLite. Every job runs once, and no worker speaks of an engine that is away."""
+reported, in little more than the time that the link needs; SQLite stores eighteen results of 28
+megabytes. Every job runs once, and no worker logs an outage."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from windlass import State, Windlass
 SPEED: Final = 4_000_000
 MEGABYTE: Final = 1_000_000
 NUMBER: Final = 40
-#: Of what the link needs by itself.
+#: The time limit, as a multiple of the transfer time of the link.
 TOLERANCE: Final = 2.0
 LARGE: Final = 28 * 1024 * 1024
 LARGE_NUMBER: Final = 18

@@ -1,4 +1,4 @@
-"""A worker stopped with SIGSTOP for three leases and continued: its late finish is refused."""
+"""A worker is stopped with SIGSTOP for three leases and continued: its late result is rejected."""
 
 from __future__ import annotations
 

@@ -1,9 +1,9 @@
-"""Beats do not depend on user code: tasks that starve their process are not run twice.
+"""Heartbeats do not depend on user code: tasks that starve their process do not run twice.
 
-A task spins in Python, holds the interpreter in a C call, blocks the event loop, or sleeps in a
-thread, each for three leases, while another worker stands by: one start each. The processes of a
-worker are then stopped and killed one by one: their jobs are taken over within a lease and 2 s, and
-no process is left behind.
+A task spins in Python, holds the interpreter lock in a C call, blocks the event loop, or sleeps in
+a thread, each for three leases, while another worker is idle: one start each. Then the proof stops
+and kills the processes of a worker one by one: their jobs are taken over within a lease and 2 s,
+and no process is left behind.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""Many time-outs of each way of being stuck: every job has failed as it should, no slot is lost.
+"""Many time-outs of each kind of stuck job: every job fails as expected, and no slot is lost.
 
-One worker with one child of 4 slots; time-outs of 200 ms, ended by force 200 ms later. Beside every
-stuck job there is one that has nothing to do with it. After each kind, as many jobs as there are
-slots run at once, and the worker has as many processes and open files as before.
+One worker with one child of 4 slots; time-outs of 200 ms, killed 200 ms later. For every stuck job
+there is a harmless one. After each kind, as many jobs as there are slots run at once, and the
+worker has as many processes and open files as before.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ def prove(folder: Path) -> Iterator[str]:
             until(lambda: len(worker.children()) == 1, "one child", seconds=60)
             files.append(open_files(worker))
         yield f"open files of the supervisor after each of them: {files}"
-        # Hundreds of processes were replaced. Some files are opened when they are first needed, and
+        # Hundreds of processes were replaced. Some files are opened at their first use, and
         # what is left of a process is closed when the interpreter collects it.
         assert max(files) < files[0] + 20
         assert worker.stop() == 0
@@ -85,9 +85,8 @@ def prove_kind(yard: Yard, worker: Worker, kind: Kind) -> Iterator[str]:
 
 
 def enqueue(yard: Yard, kind: Kind) -> tuple[list[Job[str]], list[Job[str]]]:
-    """Those that have nothing to do with it, and those that get stuck, which come last and all at
-    once: a process that keeps the interpreter to itself in the middle of a transaction keeps the
-    lock of a SQLite file too, until it is ended."""
+    """Enqueue the harmless jobs, then all stuck ones at once: a process that holds the interpreter
+    lock in the middle of a transaction also holds the lock of a SQLite file until it is killed."""
     plain, numbers = yard.script.plain, range(kind.number)
     task = getattr(yard.script, kind.task).using(timeout=TIMEOUT, retry=Retry(1))
     innocent = plain.enqueue_many(plain.bind(f"{kind.step}-innocent-{n}", []) for n in numbers)
@@ -103,7 +102,7 @@ def is_final(yard: Yard, jobs: list[Job[str]]) -> Iterator[bool]:
 
 
 def assert_all_slots_work(yard: Yard) -> None:
-    """As many jobs as there are slots, each of which waits for all the others to have begun."""
+    """Run as many jobs as there are slots; each waits until all others have started."""
     gate = yard.folder / f"gate-{time.monotonic_ns()}"
     jobs = [yard.plain(f"{gate.name}-{n}", f"await:{gate}") for n in range(SLOTS)]
     for n in range(SLOTS):

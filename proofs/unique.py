@@ -1,8 +1,8 @@
-"""64 callers on one unique key while workers end its jobs: never two live jobs, and a call is
-answered with an earlier job only while that one lives.
+"""64 callers use one unique key while workers finish its jobs: there are never two live jobs, and a
+call returns an earlier job only while that job is live.
 
-4 processes with 16 threads each make 100,000 tries; 2 workers run what they get, of which a fifth
-of the attempts fail. What callers, tasks and records say is compared instant by instant.
+4 processes with 16 threads each make 100,000 calls; 2 workers run the jobs, and a fifth of the
+attempts fail. The proof compares the times of callers, tasks and records.
 """
 
 from __future__ import annotations

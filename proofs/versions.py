@@ -1,4 +1,4 @@
-"""Two versions of one app: the second knows a task more."""
+"""Two versions of one app: the second has one more task."""
 
 from __future__ import annotations
 

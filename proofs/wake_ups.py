@@ -1,4 +1,4 @@
-"""A job with a free slot starts at once, whatever other children are idle; tiers stay strict; and
+"""A job with a free slot starts at once, even if other children are idle; tiers stay strict; and
 idle children are cheap."""
 
 from __future__ import annotations
@@ -21,7 +21,8 @@ MOST_LATE: Final = 1
 TRIES: Final = 50
 IDLE_CHILDREN: Final = 8
 IDLE_S: Final = 20.0
-#: A worker renews its wait once a second; beats, upkeep and one look every 5 s come on top.
+#: A worker renews its wait once a second, in addition to heartbeats, maintenance and a poll
+#: every 5 s.
 MOST_CALLS_S: Final = 3.0
 
 
@@ -38,7 +39,7 @@ def prove_prompt(folder: Path, _url: str) -> Iterator[str]:
             yard.close()
         late = sum(one > PROMPT_MS for one in late_ms)
         yield (
-            f"beside {name}: {late} of {STARTS} starts later than {PROMPT_MS:.0f} ms, "
+            f"next to {name}: {late} of {STARTS} starts later than {PROMPT_MS:.0f} ms, "
             f"p50 {statistics.median(late_ms):.1f} ms, longest {max(late_ms):.1f} ms"
         )
         assert late <= MOST_LATE
@@ -46,7 +47,7 @@ def prove_prompt(folder: Path, _url: str) -> Iterator[str]:
 
 @on_every_engine
 def prove_tiers(folder: Path, url: str) -> Iterator[str]:
-    """No job of a lower tier is claimed before those of a higher one that came before it."""
+    """No job of a lower tier is claimed before earlier jobs of a higher tier."""
     yard = Yard(folder, "30s", "5s", 3, url)
     try:
         number = overtaken(yard, TRIES)
@@ -84,7 +85,7 @@ def prove_idle(folder: Path) -> Iterator[str]:
 
 
 def _calls(server: RedisServer) -> int:
-    """How many scripts were called."""
+    """The number of script calls."""
     stats = server.tell("INFO", "commandstats").decode()
     found = re.search(r"cmdstat_evalsha:calls=(\d+)", stats)
     return int(found[1]) if found else 0

@@ -1,7 +1,7 @@
-"""The files of `examples/deploy`, taken apart: what each of them runs, and how it is stopped.
+"""Parse the files of `examples/deploy`: what each of them runs, and how it is stopped.
 
-1. Readers for a Dockerfile, a systemd unit and YAML.
-2. `workloads` finds everything that runs the image or the app, in whatever file.
+1. Parsers for a Dockerfile, a systemd unit and YAML.
+2. `workloads` finds everything that runs the image or the app, in all files.
 """
 
 from __future__ import annotations
@@ -23,19 +23,19 @@ DOCKERFILE: Final = EXAMPLE / "Dockerfile"
 COMPOSE: Final = EXAMPLE / "compose.yaml"
 UNIT: Final = EXAMPLE / "shop-worker.service"
 MANIFESTS: Final = sorted((EXAMPLE / "kubernetes").glob("*.yaml"))
-#: What the manifests call the image that the Dockerfile makes.
+#: The name of the image of the Dockerfile in the manifests.
 IMAGE: Final = "shop"
-#: What an orchestrator waits for if nobody tells it, in seconds.
+#: The default grace period of an orchestrator, in seconds.
 DEFAULT_GRACE_S: Final = {"compose": 10.0, "kubernetes": 30.0}
 
 
 class Workload(NamedTuple):
-    """One thing that is started and stopped."""
+    """One process that a file starts and stops."""
 
     name: str
     command: list[str]
     environment: Mapping[str, str]
-    grace_s: float | None  # between the stop signal and SIGKILL; None: whoever runs it says
+    grace_s: float | None  # between the stop signal and SIGKILL; None: set by the runtime
     signal: str
     live: list[list[str]]  # commands whose failure restarts it
     ready: list[list[str]]  # commands whose failure does not
@@ -49,7 +49,7 @@ class Workload(NamedTuple):
 
 
 def instructions(file: Path) -> list[tuple[str, str]]:
-    """Of a Dockerfile: each instruction with what follows it, over all its lines."""
+    """The instructions of the Dockerfile with their arguments, continuation lines joined."""
     lines = [line for line in file.read_text().splitlines() if not line.lstrip().startswith("#")]
     joined = "\n".join(lines).replace("\\\n", " ")
     parts = [line.split(maxsplit=1) for line in joined.splitlines() if line.strip()]
@@ -57,7 +57,7 @@ def instructions(file: Path) -> list[tuple[str, str]]:
 
 
 def unit() -> dict[str, list[str]]:
-    """The values of each directive of the systemd unit; one may be given several times."""
+    """The values of each directive of the systemd unit; a directive may occur several times."""
     values: dict[str, list[str]] = {}
     for line in UNIT.read_text().splitlines():
         if line and line[0] not in "#[":
@@ -75,7 +75,7 @@ def documents(manifest: Path) -> list[Any]:
 
 
 def pods(manifest: Path) -> Iterator[tuple[Any, Any]]:
-    """Whatever makes pods, and their specification."""
+    """All objects that create pods, and their pod specification."""
     for document in documents(manifest):
         if "template" in document.get("spec", {}):
             yield document, document["spec"]["template"]["spec"]
@@ -167,7 +167,7 @@ def _asked(probe: Any) -> list[str]:
 
 
 def _expanded(variables: list[dict[str, Any]]) -> dict[str, str]:
-    """As Kubernetes does: $(NAME) stands for a variable above; a secret is some word here."""
+    """Expand $(NAME) as Kubernetes does: an earlier variable; a secret becomes a dummy value."""
     found: dict[str, str] = {}
     for variable in variables:
         value = variable.get("value", "secret")

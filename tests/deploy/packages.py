@@ -1,4 +1,4 @@
-"""Wheel and sdist: built from the tree by the backend that is installed here, without a network."""
+"""Build wheel and sdist from the tree with the installed backend, without a network."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from typing import Final, NamedTuple
 
 from tests.deploy.files import PROJECT
 
-#: What windlass itself may take on a disk, in bytes, compiled files apart. More is a decision:
-#: repair, the index of lines, bounds in bytes and the waiter took it from 1.6 to 1.8 MB.
+#: The size limit of windlass itself, in bytes, without compiled files. Raise it deliberately:
+#: repair, the index of queues, limits in bytes and the waiter took it from 1.6 to 1.8 MB.
 MOST_OWN_BYTES: Final = 1_900_000
 
 

@@ -54,7 +54,7 @@ def owner_of(pair: tuple[Any, Any]) -> str:
 
 
 def parse(command: list[str]) -> click.Context:
-    """As the command line reads it, without doing anything."""
+    """Parse a command like the command line, without running it."""
     group: click.Command = root.windlass
     context = click.Context(group)
     rest = command[1:]
@@ -106,7 +106,7 @@ def test_variables_are_settings(workload: Workload) -> None:
 
 @pytest.mark.parametrize("workload", WORKERS, ids=name_of)
 def test_there_is_time_to_stop(workload: Workload) -> None:
-    """Its grace, what does not end by itself, and the last words to the engine."""
+    """The grace period, the kill of stuck processes, and the last calls of the engine."""
     settings = read_settings({}, workload.environment)
     needed_s = settings.shutdown_grace_ms / 1000 + KILL_S + CLOSE_S
     assert workload.grace_s is None or workload.grace_s > needed_s
@@ -214,7 +214,7 @@ def test_the_folders_of_the_unit_are_where_it_looks() -> None:
 
 @pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="there is no systemd here")
 def test_systemd_understands_the_unit(tmp_path: Path) -> None:
-    """With a program that is there in the place of the one that is not."""
+    """With an existing program in place of the missing one."""
     text = re.sub(r"(?m)^ExecStart=\S+", f"ExecStart={sys.executable}", UNIT.read_text())
     copy = tmp_path / UNIT.name
     copy.write_text(text)

@@ -20,7 +20,7 @@ from tests.deploy.packages import (
 
 SOURCE = PROJECT / "src"
 DECLARED = tomllib.loads((PROJECT / "pyproject.toml").read_text())["project"]
-#: What a package consists of beside what is imported.
+#: Files of a package that are not imported.
 OWN = {"METADATA", "RECORD", "WHEEL", "entry_points.txt", "licenses/LICENSE"}
 LEFT = {"__pycache__", ".DS_Store"}
 
@@ -54,8 +54,8 @@ def test_what_is_not_python_is_there(packages: Packages) -> None:
 
 def test_the_sdist_has_what_a_wheel_is_built_from(packages: Packages) -> None:
     expected = {f"src/{name}" for name in source_files()}
-    beside = {".gitignore", "CHANGELOG.md", "LICENSE", "PKG-INFO", "README.md", "pyproject.toml"}
-    assert files_in_sdist(packages.sdist) == expected | beside
+    extra = {".gitignore", "CHANGELOG.md", "LICENSE", "PKG-INFO", "README.md", "pyproject.toml"}
+    assert files_in_sdist(packages.sdist) == expected | extra
 
 
 def test_the_sdist_makes_the_same_wheel(packages: Packages, tmp_path: Path) -> None:

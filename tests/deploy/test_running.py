@@ -1,5 +1,5 @@
-"""The commands of `examples/deploy` are run as they stand there, asked as a probe would ask, and
-stopped by the signal that their file names, with orders of the web server: none of them is lost."""
+"""Run the commands of `examples/deploy`, probe them, and stop them by the signal that their file
+names, with orders of the web server: no order is lost."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ PROBES: Final = {"live": ["windlass", "health", "--live"], "ready": ["windlass",
 
 
 class Place:
-    """One machine: the jobs in a file, the sockets of the workers among the temporary files."""
+    """One machine: the jobs in a file, the sockets of the workers in the temporary folder."""
 
     def __init__(self, folder: Path, temporary: Path) -> None:
         self.folder = folder
@@ -51,7 +51,8 @@ class Place:
     def running(
         self, workload: Workload, *more: str, output: IO[bytes] | int | None = None
     ) -> Iterator[subprocess.Popen[bytes]]:
-        """By the name of its program alone, as in a container; ended by force if nobody did."""
+        """Start a command by the name of its program, as in a container; kill it at the end if it
+        still runs."""
         program, *arguments = workload.command
         with self._log.open("ab") as log:
             process = subprocess.Popen(
@@ -86,8 +87,8 @@ class Place:
 
 @pytest.fixture
 def place(tmp_path: Path) -> Iterator[Place]:
-    """The temporary files are everybody's, as those of a container; and have a short name, as those
-    of the tests have not, for the sake of the sockets."""
+    """A place whose temporary folder is writable for all, as in a container, and has a short name,
+    because paths of sockets are limited."""
     with TemporaryDirectory(prefix="windlass-") as temporary:
         os.chmod(temporary, 0o777)
         yield Place(tmp_path, Path(temporary))
@@ -114,7 +115,7 @@ def test_it_is_probed_and_stopped_and_loses_nothing(worker: Workload, place: Pla
         answers.append((place.ask(worker, PROBES["live"]), place.ask(worker, PROBES["ready"])))
         return answers[-1]
 
-    assert ask() == (1, 1), "nobody is there"
+    assert ask() == (1, 1), "no worker runs yet"
     ids = take_orders(place)
     with Windlass(place.url) as app, place.running(worker) as process:
         until(lambda: ask() == (0, 0), "readiness")

@@ -1,9 +1,9 @@
-"""Likely mistakes, each of them really made, and what windlass answers.
+"""Make likely mistakes, and record the error messages.
 
-`python -m tests.docs.mistakes` makes all of them and writes docs/reference/mistakes.md; a test
-makes them again and compares. A mistake is a command or a piece of Python, in a folder of its own
-with the app `shop:app` in it. Commands run in this process, as the console script runs them; an
-error of the library is shown as at the end of a traceback.
+`python -m tests.docs.mistakes` makes all mistakes and writes docs/reference/mistakes.md; a test
+makes them again and compares. A mistake is a command or a piece of Python, in a separate folder
+with the app `shop:app`. Commands run in this process, as the console script runs them; an error of
+the library is shown as at the end of a traceback.
 """
 
 from __future__ import annotations
@@ -35,19 +35,19 @@ from windlass import Windlass
 from windlass.cli.root import exit_code_of
 
 PAGE: Final = DOCS / "reference" / "mistakes.md"
-#: The folder in which the reader is thought to be.
+#: The folder of the reader in the page.
 READER: Final = "/srv/shop"
 HEAD: Final = """# Mistakes
 
-What windlass answers to likely mistakes: what it expected, what it found, and what to do. Each row
-was made for real, with the app `shop:app` in the folder `/srv/shop`:
+Error messages for likely mistakes. A test makes every mistake of this page, with the app `shop:app`
+in the folder `/srv/shop`:
 
 ```python shop.py
 {shop}```
 
-`python -m tests.docs.mistakes` writes this page, and a test makes every mistake again. Commands
-exit with 2 when the usage, a setting or the app is wrong, with 3 when the engine does not answer,
-and with 1 otherwise; none prints a traceback.
+`python -m tests.docs.mistakes` writes this page. Commands exit with 2 if the usage, a setting or
+the app is wrong, with 3 if the engine does not answer, and with 1 otherwise; none prints a
+traceback.
 """
 
 SHOP: Final = """from datetime import datetime
@@ -69,7 +69,7 @@ async def welcome(user_id: int) -> None: ...
 
 
 class Mistake(NamedTuple):
-    """What was done: a command, with its environment before it, or lines of Python."""
+    """A command, preceded by its environment variables, or lines of Python."""
 
     title: str
     done: str
@@ -81,7 +81,7 @@ class Mistake(NamedTuple):
 
 @contextmanager
 def _stored(folder: Path) -> Iterator[None]:
-    """A database with nothing in it."""
+    """An empty database."""
     with Windlass(f"sqlite:///{folder / 'jobs.db'}") as app:
         app.engine.migrate()
     yield
@@ -99,7 +99,7 @@ def _in_paris(_folder: Path) -> Iterator[None]:
 
 
 def _impatient(_folder: Path) -> AbstractContextManager[object]:
-    """To save time: an engine that is away is waited for."""
+    """Shorten the time-out of calls to an unavailable engine."""
     os.environ["WINDLASS_ENQUEUE_TIMEOUT"] = "100ms"
     return nullcontext()
 
@@ -141,7 +141,7 @@ def _file(name: str, text: str) -> Callable[[Path], AbstractContextManager[objec
 
 @contextmanager
 def _without_driver(_folder: Path) -> Iterator[None]:
-    """As where windlass was installed without its extra."""
+    """Simulate an installation without the Redis extra."""
     loaded = {name: sys.modules[name] for name in sys.modules if _is_of_redis(name)}
     for name in loaded:
         del sys.modules[name]
@@ -224,7 +224,7 @@ COMMANDS: Final = [
         _locked_by_another_program,
     ),
     Mistake("an engine that is away", f"windlass status --url {REFUSING}", _impatient),
-    Mistake("a wrong password", "windlass status --url redis://nobody:hunter2@SERVER/0"),
+    Mistake("a wrong password", "windlass status --url redis://guest:hunter2@SERVER/0"),
     Mistake(
         "a driver that is not installed",
         "windlass status --url redis://localhost:6379/0",
@@ -271,8 +271,8 @@ PYTHON: Final = [
     Mistake("a priority out of range", "resize.using(priority=200)"),
     Mistake("a job that could never run", 'resize.using(run_after="1m", expires="1s")'),
     Mistake("a time-out below zero", "resize.using(timeout=-1)"),
-    Mistake("a habit from another task queue", 'resize.delay("a.jpg")'),
-    Mistake("another habit", 'resize.enqueue("a.jpg", countdown=5)'),
+    Mistake("a method of another task queue", 'resize.delay("a.jpg")'),
+    Mistake("an option of another task queue in Python", 'resize.enqueue("a.jpg", countdown=5)'),
     Mistake("an option among the arguments", 'resize.enqueue("a.jpg", run_after="1h")'),
     Mistake("a misspelt argument", 'resize.enqueue(paht="a.jpg")'),
     Mistake(
@@ -315,7 +315,7 @@ PYTHON: Final = [
     Mistake("an id that is none", 'app.job("job 1")'),
     Mistake("the result of a job of another app", 'app.job("01m7gk6tx900smjc57av0rnpgb").result()'),
     Mistake(
-        "a result that nobody works on",
+        "a result without a running worker",
         'resize.enqueue("a.jpg").result(timeout="10ms")',
     ),
 ]
@@ -326,7 +326,7 @@ ALL: Final = [*COMMANDS, *PYTHON]
 
 
 def make(mistake: Mistake, folder: Path) -> str:
-    """What is answered, as it is the same on every machine and every day."""
+    """The error message, without parts that depend on the machine or the time."""
     (folder / "shop.py").write_text(SHOP, encoding="utf-8")
     before = (os.getcwd(), dict(os.environ), [*sys.path])
     os.chdir(folder)
@@ -358,7 +358,7 @@ def _type(line: str) -> str:
 
 
 def _run(text: str) -> str:
-    """Of what the lines raise, the name, the message and the first note."""
+    """The name, the message and the first note of the exception that the lines raise."""
     names = {"__name__": "shop", "__file__": "shop.py"}
     exec(compile(SHOP, "shop.py", "exec"), names)  # noqa: S102  # it is the text above
     try:
@@ -399,7 +399,7 @@ def page(answers: dict[str, str]) -> str:
     parts = [HEAD.format(shop=SHOP)]
     for heading, mistakes in (("Commands", COMMANDS), ("Python", PYTHON)):
         rows = [row(mistake, answers[mistake.title]) for mistake in mistakes]
-        table = "\n".join(["| mistake | done | answer |", "| --- | --- | --- |", *rows])
+        table = "\n".join(["| mistake | input | error |", "| --- | --- | --- |", *rows])
         parts.append(f"\n## {heading}\n\n{table}\n")
     return "".join(parts)
 

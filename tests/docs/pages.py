@@ -1,11 +1,11 @@
-"""The pages of the documentation, taken apart for the tests: code blocks, tables, links.
+"""Parse the pages of the documentation for the tests: code blocks, tables, links.
 
-A fenced block says after its language what it is for:
+The text after the language of a fenced block says what the block is for:
 
 - "python tasks.py": the text of a file with that name;
-- "python": a part of the page's own program, which all such blocks make together;
-- "console": commands after "$ " and what they print;
-- "console worker": the same in the terminal of a worker, which goes on running.
+- "python": a part of the program of the page, which all these blocks form together;
+- "console": commands after "$ " and their output;
+- "console worker": the same in the terminal of a worker, which keeps running.
 
 Blocks in other languages are only read.
 """
@@ -64,7 +64,7 @@ def program(page: Path) -> str:
 
 
 def table_rows(page: Path) -> Iterator[list[str]]:
-    """The cells of every row of every table, headings and rulers left out."""
+    """The cells of every table row, without headings and rulers."""
     lines = prose(page).splitlines()
     for line, following in zip(lines, [*lines[1:], ""], strict=True):
         if line.startswith("|") and not _is_ruler(line) and not _is_ruler(following):
@@ -76,7 +76,7 @@ def _is_ruler(line: str) -> bool:
 
 
 def code_in(text: str) -> list[str]:
-    """What stands between backticks."""
+    """The texts between backticks."""
     return _CODE.findall(text)
 
 
@@ -85,6 +85,6 @@ def links(page: Path) -> list[str]:
 
 
 def anchors(page: Path) -> set[str]:
-    """The headings of a page as they are linked to."""
+    """The anchors of the headings of a page."""
     headings = (match["text"].lower() for match in _HEADING.finditer(prose(page)))
     return {re.sub(r"[^a-z0-9 _-]", "", heading).replace(" ", "-") for heading in headings}

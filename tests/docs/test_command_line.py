@@ -15,7 +15,7 @@ from windlass.cli import root
 from windlass.cli.support.records import describe
 
 REFERENCE = DOCS / "reference" / "command-line.md"
-#: Where commands are mistyped on purpose.
+#: Pages with commands that are mistyped on purpose.
 MISTAKES = DOCS / "reference" / "mistakes.md"
 #: The part of the page about each command of the first level, by its heading.
 SECTIONS = dict(
@@ -34,7 +34,7 @@ ALL = dict(commands(root.windlass, "windlass"))
 
 
 def section_of(path: str) -> str:
-    """`windlass dead retry` is told of under `windlass dead`."""
+    """The section of `windlass dead retry` is `windlass dead`."""
     return SECTIONS[" ".join(path.split()[:2])]
 
 
@@ -75,7 +75,7 @@ def test_no_other_option_is_told_of() -> None:
 
 
 def typed(page: Path) -> Iterator[str]:
-    """What a page would have its reader type."""
+    """The commands that a page tells its reader to type."""
     yield from (code for code in code_in(prose(page)) if code.startswith("windlass "))
     shells = [block.text for block in blocks(page) if block.language in ("console", "sh")]
     lines = [line.removeprefix("$ ") for text in shells for line in text.splitlines()]
@@ -114,7 +114,7 @@ def test_fields_of_a_job_are_told_of(tmp_path: Path) -> None:
 
 
 def nothing() -> None:
-    """A task for a job to be described."""
+    """A task for the described job."""
 
 
 def test_exit_codes_are_told_of() -> None:

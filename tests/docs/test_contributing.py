@@ -1,4 +1,4 @@
-"""The map for contributors agrees with the tree, the path of a job with a job that is traced."""
+"""The map for contributors matches the source tree and the path of a traced job."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from windlass import Windlass
 
 PAGE = PROJECT / "CONTRIBUTING.md"
 SOURCE = PROJECT / "src" / "windlass"
-#: In which threads a step of the path happens, by the beginning of their names.
+#: The threads of each step, by the prefix of their names.
 THREADS = {
     "Enqueue": ("MainThread",),
     "Put": ("MainThread",),
@@ -64,7 +64,7 @@ def add(a: int, b: int) -> int:
 
 @contextmanager
 def traced() -> Iterator[set[tuple[str, str]]]:
-    """Every file of the library of which a function is called, with the thread that calls it."""
+    """Every file of the library with a called function, and the calling thread."""
     calls: set[tuple[str, str]] = set()
     root = str(SOURCE) + "/"
 

@@ -1,4 +1,4 @@
-"""Every error is in the reference, with its ancestors and its facts."""
+"""Every error is in the reference, with its base classes and attributes."""
 
 from __future__ import annotations
 
@@ -35,15 +35,15 @@ def test_each_says_when_and_what_to_do() -> None:
 
 @pytest.mark.parametrize("name", CLASSES)
 def test_facts_are_named(name: str) -> None:
-    """What an error takes beside its message, and its ancestors do not."""
+    """Attributes of an error, except its message and inherited ones, are in the reference."""
     kind = CLASSES[name]
     inherited = {fact for base in kind.__mro__[1:] for fact in facts_of(base)}
-    # `seconds` is filled in by nobody; how long was waited is in the message.
+    # Callers do not pass `seconds`; the message contains the waiting time.
     assert facts_of(kind) - inherited - {"seconds"} <= set(code_in(ROWS[name][2]))
 
 
 def facts_of(kind: type) -> set[str]:
-    """What the class itself takes or declares; of one that takes only a message, none."""
+    """The attributes that the class itself takes or declares, except its message."""
     own = vars(kind).get("__init__")
     taken = inspect.signature(own).parameters if inspect.isfunction(own) else {}
     return {*taken, *inspect.get_annotations(kind)} - {"self", "message"}

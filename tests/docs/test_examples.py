@@ -35,7 +35,7 @@ def test_examples_are_typed(page: Path, tmp_path: Path) -> None:
 
 
 def files_of(page: Path) -> dict[str, str]:
-    """The files that a reader of the page ends up with."""
+    """All files that a page defines."""
     files = {f"{page.stem.lower()}_page.py": program(page)}
     files |= {block.label: block.text for block in blocks(page) if block.language == "python"}
     return {name: text for name, text in files.items() if name and text}

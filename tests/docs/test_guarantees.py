@@ -1,4 +1,4 @@
-"""Promises point to what shows them, and the words are those of the code."""
+"""Guarantees link to their evidence, and the glossary matches the code."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def test_the_promises_are_read() -> None:
 
 
 def test_every_proof_is_pointed_to() -> None:
-    """A proof that no page tells of would be run by nobody but us."""
+    """A proof without a link would stay unknown to users."""
     pages = (GUARANTEES, PROJECT / "README.md")
     linked = {link.split("/")[-1] for page in pages for link in links(page)}
     # Read and not imported: some proofs change what they prove, in a process of their own.

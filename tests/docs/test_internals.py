@@ -1,4 +1,4 @@
-"""The pages about the inside agree with it: diagram, budgets, map, tables, log lines."""
+"""The pages about internals match the code: diagram, budgets, tables, log lines."""
 
 from __future__ import annotations
 
@@ -94,5 +94,5 @@ def _messages(file: Path) -> Iterator[str]:
 
 
 def pattern_of(message: str) -> str:
-    """What stands for a value in the code is something in the page."""
+    """A pattern that matches a log line of the page; placeholders match any value."""
     return ".+".join(map(re.escape, re.split(r"%[a-z]", message)))

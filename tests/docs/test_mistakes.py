@@ -1,4 +1,4 @@
-"""The page of mistakes says what is really answered."""
+"""The page of mistakes has the real error messages."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 from tests.docs.mistakes import ALL, PAGE, Mistake, make, page, row
 from tests.docs.pages import read, table_rows
 
-#: The issue of so many likely ones is what the page is for.
+#: The least number of mistakes on the page.
 LEAST = 30
 
 

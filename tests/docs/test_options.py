@@ -1,4 +1,4 @@
-"""Every option of a task, of a call, of a policy, of a unique key and of a schedule is told of."""
+"""Every option of tasks, calls, policies, unique keys and schedules is documented."""
 
 from __future__ import annotations
 

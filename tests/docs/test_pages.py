@@ -1,4 +1,4 @@
-"""Links lead somewhere, decisions have their parts, and the words are for everybody."""
+"""Links have targets, decisions have their parts, and pages contain no private paths."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def test_no_pictures_in_the_text_and_no_places_of_ours(page: Path) -> None:
 
 @pytest.mark.parametrize("page", PAGES, ids=name_of)
 def test_extras_are_quoted(page: Path) -> None:
-    """Some shells take brackets for a pattern of file names."""
+    """Some shells interpret brackets as a pattern of file names."""
     assert not re.search(r"pip install\s+[^'\"\s`]*\[", read(page))
 
 
@@ -71,7 +71,7 @@ def test_no_command_installs_an_unrelated_package() -> None:
     wrong = re.compile(rf"{by_name}|(?<![\w/-])windlass\[\w")
     for name in listed.strip("\0").split("\0"):
         if name == "docs/decisions/0047-distribution-name.md":
-            continue  # it tells why
+            continue  # it explains the problem
         text = (PROJECT / name).read_text(encoding="utf-8", errors="replace")
         assert not wrong.search(text), name
 

@@ -13,7 +13,7 @@ TOLD = [name for row in table_rows(REFERENCE / "python.md") for name in code_in(
 
 
 def test_every_public_name_is_in_the_reference() -> None:
-    """Errors are held to their own page; what tasks raise on purpose is no error of ours."""
+    """Errors have their own page; exceptions for tasks to raise are not errors."""
     own = {name for name in windlass.__all__ if is_error(getattr(windlass, name))}
     assert set(TOLD) == set(windlass.__all__) - own
     assert len(TOLD) == len(set(TOLD)), "each once"

@@ -28,7 +28,7 @@ def test_the_page_can_be_followed(page: Path, terminal: Terminal) -> None:
 
 
 def test_every_block_of_the_quickstart_is_run() -> None:
-    """But for the installation, which needs the network; a fresh clone is tried by the proofs."""
+    """Except for the installation, which needs the network; a proof tests a fresh clone."""
     kinds = [(block.language, bool(block.label)) for block in blocks(QUICKSTART)]
     assert kinds.count(("sh", False)) == 1
     assert set(kinds) == {("sh", False), ("console", False), ("console", True), ("python", True)}

@@ -11,7 +11,7 @@ from windlass.engine.redis.url import OPTIONS
 from windlass.settings import SettingArguments, Settings, read_settings
 
 GUIDE = DOCS / "guides" / "settings.md"
-#: Settings that are empty unless given.
+#: Settings that are empty by default.
 NONE = ("include", "routes")
 ROWS = {code_in(row[0])[0]: row for row in table_rows(GUIDE) if len(row) == 4}
 

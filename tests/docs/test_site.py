@@ -1,4 +1,4 @@
-"""The pages make a site, without a warning, that needs nothing from elsewhere."""
+"""The site builds without a warning, and loads nothing from other servers."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ import windlass
 from tests.docs.pages import DOCS, PROJECT, blocks, read
 from windlass import testing
 
-#: What a browser fetches by itself, other than what a reader clicks on.
+#: Resources that a browser fetches without a click.
 FETCHED = re.compile(r"""(?:src=|<link[^>]*href=|@import\s|url\()\s*["']?(?:https?:)?//""")
-#: Quotes and dashes in place of what was written.
+#: Typographic quotes and dashes.
 EMBELLISHED = re.compile("[\u2013\u2014\u2018\u2019\u201c\u201d]")
 
 
 class Page(HTMLParser):
-    """What a page can be asked for, and what it asks for."""
+    """The anchors and link targets of a page."""
 
     def __init__(self, file: Path) -> None:
         super().__init__()
@@ -62,7 +62,7 @@ def test_the_pages_are_plain_markdown() -> None:
 
 
 def test_every_page_has_its_place() -> None:
-    """Without waiting for the site, which would fail to build."""
+    """The build of the site fails for a missing page too, but takes longer."""
     conf = ast.parse(read(DOCS / "conf.py"))
     [tree] = [node for node in conf.body if "SECTIONS: Final" in ast.unparse(node)]
     assert isinstance(tree, ast.AnnAssign)

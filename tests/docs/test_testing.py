@@ -1,4 +1,4 @@
-"""All that `windlass.testing` gives is in the reference, with its parameters."""
+"""All names of `windlass.testing` are in the reference, with their parameters."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tests.docs.pages import DOCS, code_in, read, table_rows
 from windlass import JobInfo, testing
 
 REFERENCE = DOCS / "reference" / "testing.md"
-#: What is set in the constructor, and not seen in the class.
+#: Attributes that the constructor sets.
 FIELDS = {"Sandbox": {"app", "faults"}, "Faults": {"engine"}}
 
 

@@ -1,4 +1,4 @@
-"""The page about versions says what code and package say: interpreters, formats, platforms."""
+"""The page about versions matches code and package: interpreters, formats, platforms."""
 
 from __future__ import annotations
 
@@ -19,17 +19,17 @@ PAGE = DOCS / "versions.md"
 SOURCE = PROJECT / "src"
 DECLARED = tomllib.loads((PROJECT / "pyproject.toml").read_text())["project"]
 ROWS = {row[0]: row for row in table_rows(PAGE)}
-#: What a warning of deprecation says.
+#: The form of a deprecation warning.
 WARNING = re.compile(
     r"(?P<name>.+) is deprecated since windlass [\d.]+ and goes in [\d.]+: use .+\."
 )
-#: What only some systems have, wherever in the code it stands.
+#: Features that only some systems have.
 OF_SOME_SYSTEMS = re.compile(r"\b(prctl|memfd_create|flock|AF_UNIX)\b|(/proc/[\w/]+)")
 
 
 @cache
 def nodes() -> list[ast.AST]:
-    """Of all our code."""
+    """All syntax nodes of the source code."""
     texts = [file.read_text(encoding="utf-8") for file in SOURCE.rglob("*.py")]
     return [node for text in texts for node in ast.walk(ast.parse(text))]
 
@@ -66,7 +66,7 @@ def test_the_bounds_of_an_installation_are_those_of_the_proof() -> None:
 
 
 def test_all_that_is_deprecated_is_told_of_and_nothing_else() -> None:
-    """Each warning in the code has the form that the page shows, and a row."""
+    """Each deprecation warning in the code has the documented form, and a row."""
     warnings = [node for node in nodes() if warns_of_deprecation(node)]
     matches = [WARNING.fullmatch(text_of(node)) for node in warnings]
     assert None not in matches
@@ -95,7 +95,7 @@ def test_the_form_of_a_warning_is_that_of_the_page() -> None:
 
 
 def test_what_only_some_systems_have_is_told_of() -> None:
-    """By its name in code, or by a path in a text that is no docstring."""
+    """Features are found by name in code, or by a path in a text that is not a docstring."""
     used = {match.group() for node in nodes() for match in OF_SOME_SYSTEMS.finditer(word_of(node))}
     told = {code for row in table_rows(PAGE) if len(row) == 3 for code in code_in(row[0])}
     assert {short(name) for name in used} - {"/proc"} <= {short(name) for name in told}
@@ -103,7 +103,7 @@ def test_what_only_some_systems_have_is_told_of() -> None:
 
 
 def short(name: str) -> str:
-    """One file, of whichever process."""
+    """The path without the process id."""
     return re.sub(r"^/proc/(PID|self)", "/proc", name).rstrip("/")
 
 
@@ -117,8 +117,8 @@ def word_of(node: ast.AST) -> str:
     return ""
 
 
-def test_what_cannot_be_tried_is_not_claimed() -> None:
+def test_untested_systems_are_not_claimed() -> None:
     systems = [text for text in DECLARED["classifiers"] if text.startswith("Operating System")]
     assert systems == ["Operating System :: MacOS", "Operating System :: POSIX :: Linux"]
-    assert "not tried" in ROWS["shown by"][2]
-    assert "imitate" in ROWS["shown by"][3]
+    assert "not tested" in ROWS["evidence"][2]
+    assert "simulate" in ROWS["evidence"][3]

@@ -1,9 +1,8 @@
-"""A page followed to the letter, in a folder of its own: files written, commands typed, output
-compared.
+"""Follow a page in a separate folder: write its files, run its commands, compare their output.
 
-What differs from run to run (ids, times, process ids, the folder) may differ. An id in the page
-stands for the one that the real command printed in its place, so that a later command can name it.
-In `kill -9 4711` the number is that of the worker whose first line names it.
+Ids, times, process ids and the folder may differ. An id in the page stands for the one that the
+real command printed, so that later commands can use it. In `kill -9 4711` the number is that of the
+worker whose first line contains it.
 "..." matches the rest of a line and, on a line of its own, any number of lines.
 """
 
@@ -21,13 +20,13 @@ from typing import Final
 
 from tests.docs.pages import Block
 
-#: The folder in which the reader of a page is thought to be.
+#: The folder of the reader in the pages.
 READER: Final = "/srv/shop"
-#: Longer than any command needs; nothing waits for it unless something is broken.
+#: Longer than any command needs; reached only if something is broken.
 DEADLINE_S: Final = 60.0
 
 _ID: Final = re.compile(r"\b01[0-9a-hjkmnp-tv-z]{24}\b")
-#: What may differ: where one of these is in the page, another of its kind may be printed.
+#: Values that may differ between the page and the output, by kind.
 _KINDS: Final = (
     r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d[.,]\d{3}(?:[+-]\d\d:\d\d)?",  # a time
     r"\b[A-Za-z0-9-]+\.\d+\.[0-9a-f]{16}\b",  # a session
@@ -40,7 +39,7 @@ _TOKEN: Final = re.compile("|".join([_ID.pattern, *_KINDS, r"\.\.\.", r"\s+"]))
 
 
 class Terminal:
-    """Where the commands of a page are typed, and where its worker runs."""
+    """Runs the commands and the worker of a page."""
 
     def __init__(self, folder: Path, places: dict[str, str] | None = None) -> None:
         self._folder = folder
@@ -86,7 +85,7 @@ class Terminal:
         self._compare(command, expected, ran.stdout)
 
     def _follow_worker(self, text: str) -> None:
-        """`^C` stops the worker that runs; a command starts one, which prints what follows it."""
+        """`^C` stops the running worker; a command starts one and is followed by its output."""
         for command, expected in _steps(text):
             if command == "^C":
                 assert self._worker is not None, "there is a worker to be stopped"
@@ -101,7 +100,7 @@ class Terminal:
     # ------------------------------------------------------------------------------ comparing
 
     def _real(self, text: str) -> str:
-        """A command of the page with the ids, the processes and the places of this run."""
+        """A command of the page with the ids, processes and places of this run."""
         text = _KILL.sub(lambda match: f"kill -9 {self._processes[match[1]]}", self._moved(text))
         return _ID.sub(lambda match: self._ids[match[0]], text)
 
@@ -141,7 +140,7 @@ class Terminal:
 
 
 class Worker:
-    """A worker in a terminal of its own, whose lines are read as they come."""
+    """A worker whose output lines are read as they arrive."""
 
     def __init__(self, command: str, folder: Path, environment: dict[str, str]) -> None:
         self._process = subprocess.Popen(
@@ -169,13 +168,13 @@ class Worker:
         assert enough, f"fewer than {number} lines: {self._lines}"
 
     def take(self) -> str:
-        """What was printed since the last time."""
+        """The output since the last call."""
         with self._news:
             lines, self._lines = self._lines, []
         return "".join(lines)
 
     def interrupt(self) -> None:
-        """Ctrl-C, and what is printed until the end."""
+        """Send Ctrl-C, and wait for the end."""
         if self._process.poll() is None:
             self._process.send_signal(signal.SIGINT)
         try:
@@ -195,7 +194,7 @@ class Worker:
 
 
 def _steps(text: str) -> Iterator[tuple[str, str]]:
-    """Each command of a transcript with what it prints; one may go on after a backslash."""
+    """Each command of a transcript with its output; a backslash continues a command."""
     command, printed = "", ""
     for line in text.splitlines():
         if line.startswith("$ ") or line == "^C":
