@@ -259,14 +259,14 @@ class Windlass(Registrar):
         end of the block it claims nothing more and lets running jobs end within `shutdown_grace`.
         It has no process of its own, so a task that kills it, or holds up all of its threads for a
         lease, takes its beats along: in production run `windlass worker`."""
-        from windlass.worker.embedded import InsideWorker  # imports asyncio, which is slow
+        from windlass.worker.embedded import EmbeddedWorker  # imports asyncio, which is slow
 
         for name, given in (("queues", queues), ("labels", labels)):
             if isinstance(given, str):
                 raise TypeError(
                     f"{name} must be a list of names, found {given!r}: write [{given!r}]"
                 )
-        return InsideWorker(self, queues, slots, labels)
+        return EmbeddedWorker(self, queues, slots, labels)
 
     # ---------------------------------------------------------------------------- registering
 

@@ -20,7 +20,7 @@ from tests.worker.yard import until
 from windlass import Context, Reject, SettingError, Windlass
 from windlass.cli.support.fleet import read_fleet
 from windlass.core.states import State
-from windlass.worker.embedded import InsideWorker
+from windlass.worker.embedded import EmbeddedWorker
 
 MEMORY = "sqlite:///:memory:"
 
@@ -237,17 +237,17 @@ def test_what_blocks_the_loop_is_named(caplog: pytest.LogCaptureFixture) -> None
 
 
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
-def test_a_worker_whose_pump_is_gone_says_so_and_lets_go_of_its_jobs(
+def test_a_worker_whose_fetcher_is_gone_says_so_and_lets_go_of_its_jobs(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     app = Windlass(MEMORY, shutdown_grace=0.1)
-    worker = InsideWorker(app, (), 1)
+    worker = EmbeddedWorker(app, (), 1)
 
     def break_down() -> None:
         raise SystemExit
 
     with worker:
-        worker._pump._inbox.command(break_down)
+        worker._fetcher._mailbox.command(break_down)
         until(lambda: not worker.is_running(), "the end of its beats")
         assert "reports nothing any more, its thread has ended" in caplog.text
 
@@ -294,9 +294,9 @@ def test_a_lifespan_that_is_lost_at_once_ends_the_work(monkeypatch: pytest.Monke
     send = asyncio.run_coroutine_threadsafe
     monkeypatch.setattr(asyncio, "run_coroutine_threadsafe", send_and_wait)
     app = Windlass(MEMORY, lifespan=lifespan)
-    worker = InsideWorker(app, (), 1)
+    worker = EmbeddedWorker(app, (), 1)
     with worker:
-        assert worker._ended.wait(5), "the pump was told"
+        assert worker._ended.wait(5), "the fetcher was told"
 
 
 SCRIPT = """

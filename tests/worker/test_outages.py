@@ -152,7 +152,7 @@ def test_a_worker_whose_server_was_never_there_says_so_and_stops_soon(tmp_path: 
     yard = Yard(tmp_path, "2s", "25s", 3)
     worker = yard.start(url="redis://127.0.0.1:1/0")
     worker.await_log("not answered within 1 s, and is waited for: redis 127.0.0.1:1/0")
-    worker.await_log("ready when it answers: The Redis server at")  # so the pump is at work
+    worker.await_log("ready when it answers: The Redis server at")  # so the fetcher is at work
     started = time.monotonic()
     assert worker.stop() == 0
     assert time.monotonic() - started < 3.0
@@ -163,7 +163,7 @@ def test_a_worker_whose_server_was_never_there_says_so_and_stops_soon(tmp_path: 
 def test_the_processes_of_a_worker_have_at_most_four_connections_each(
     server: RedisServer, yard: Yard
 ) -> None:
-    """A child has two engine objects: the pump's and the app's, by which its jobs enqueue."""
+    """A child has two engine objects: the fetcher's and the app's, by which its jobs enqueue."""
     worker = yard.start(slots=10)
     until(lambda: b"cmd=subscribe" in server.tell("CLIENT", "LIST"), "a child that waits")
     for number in range(20):

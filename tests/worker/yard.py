@@ -45,7 +45,7 @@ def until(find: Callable[[], T], what: str, seconds: float = DEADLINE_S) -> T:
     return found
 
 
-class Line(NamedTuple):
+class LedgerLine(NamedTuple):
     """A line of the ledger about a job."""
 
     event: str
@@ -198,12 +198,14 @@ class Yard:
     def lines(self) -> list[str]:
         return self.ledger.read_text().splitlines()
 
-    def events(self, event: str, label: str | None = None) -> list[Line]:
+    def events(self, event: str, label: str | None = None) -> list[LedgerLine]:
         parts = [line.split() for line in self.lines() if line.startswith(f"{event} ")]
-        lines = [Line(kind, name, int(attempt), int(pid)) for kind, name, attempt, pid in parts]
+        lines = [
+            LedgerLine(kind, name, int(attempt), int(pid)) for kind, name, attempt, pid in parts
+        ]
         return [line for line in lines if label in (None, line.label)]
 
-    def await_start(self, label: str, number: int = 1) -> Line:
+    def await_start(self, label: str, number: int = 1) -> LedgerLine:
         """The given start of a job, the first being 1."""
         until(lambda: len(self.events("start", label)) >= number, f"start {number} of {label}")
         return self.events("start", label)[number - 1]

@@ -174,10 +174,10 @@ def take_step(ctx: Context, name: str, argument: str) -> None:
                 haunt(ctx)
         case "hoard":
             hoard.append(b"x" * (int(argument) * 1024 * 1024))
-        case "end_pump":
+        case "end_fetcher":
             if not Path(argument).exists():
                 Path(argument).touch()
-                end_thread("pump")
+                end_thread("fetcher")
         case "await":
             await_file(Path(argument))
         case "enqueue":

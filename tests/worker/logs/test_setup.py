@@ -20,7 +20,7 @@ from windlass.context import Context, running
 from windlass.core.plurals import Count
 from windlass.core.states import Reason, State
 from windlass.settings import mask_urls
-from windlass.worker.logs.dead_letter import tell_burial
+from windlass.worker.logs.dead_letter import log_dead_letter
 from windlass.worker.logs.events import EVENTS, listed
 from windlass.worker.logs.setup import FORMAT, JobFilter, JsonFormatter, TextFormatter
 
@@ -220,7 +220,7 @@ def test_lines_about_dead_jobs_are_events_too() -> None:
 
 
 def test_our_own_errors_are_named_as_they_are_imported(caplog: pytest.LogCaptureFixture) -> None:
-    tell_burial("j", "t", Reason.REJECTED, FailureText.of(Reject("no such order")))
+    log_dead_letter("j", "t", Reason.REJECTED, FailureText.of(Reject("no such order")))
     assert caplog.messages == ["job j of task t is dead, rejected: Reject"]
 
 

@@ -36,7 +36,7 @@ from windlass.worker.maintenance.schedules import (
     IDLE_S,
     ON_S,
     SPREAD_S,
-    Timekeeper,
+    Scheduler,
 )
 
 HOUR_MS = 60 * 60 * 1000
@@ -53,7 +53,7 @@ class Clockwork:
         self.app = Windlass(url)
         self.task = self.app.task(name="task")(nothing)
         self.engine: Engine = self.app.engine
-        self.keeper = Timekeeper(self.engine)
+        self.keeper = Scheduler(self.engine)
         self.now_ms = START_MS
         self.pass_ms(0)
 
@@ -109,7 +109,7 @@ def test_an_occurrence_becomes_one_job_at_its_time(work: Clockwork) -> None:
         work.keeper.look()
     assert work.jobs() == work.ids(1)
     work.pass_ms(HOUR_MS)
-    Timekeeper(work.engine).look()
+    Scheduler(work.engine).look()
     assert work.jobs() == work.ids(1, 2)
     assert work.app.schedules.get("s").skipped == 0
 
@@ -119,10 +119,10 @@ def test_many_workers_make_one_job_of_an_occurrence(work: Clockwork) -> None:
     for name in names:
         work.save(Every("1h"), name)
     with ThreadPoolExecutor(8) as pool:
-        keepers = [Timekeeper(work.engine) for _ in range(8)]
+        keepers = [Scheduler(work.engine) for _ in range(8)]
         for _ in range(3):
             work.pass_ms(HOUR_MS)
-            list(pool.map(Timekeeper.look, keepers))
+            list(pool.map(Scheduler.look, keepers))
     expected = [id for name in names for id in work.ids(1, 2, 3, name=name)]
     assert sorted(work.jobs()) == sorted(expected)
     assert work.engine.stats().totals["enqueued"] == 90
@@ -234,10 +234,10 @@ def test_many_workers_agree_about_what_overlaps(work: Clockwork, overlap: Overla
     """One run at a time, whoever looks, and each occurrence is run or left out."""
     work.save(Every("1h", overlap=overlap))
     with ThreadPoolExecutor(6) as pool:
-        keepers = [Timekeeper(work.engine) for _ in range(6)]
+        keepers = [Scheduler(work.engine) for _ in range(6)]
         for hour in range(1, 9):
             work.pass_ms(HOUR_MS)
-            list(pool.map(Timekeeper.look, keepers))
+            list(pool.map(Scheduler.look, keepers))
             live = work.jobs(State.READY)
             assert len(live) <= 1
             if hour % 3 == 0 and live:
@@ -294,12 +294,12 @@ def spoil(engine: Engine, name: str, body: bytes) -> None:
 # -------------------------------------------------------------------------------------- declaring
 
 
-def declared(work: Clockwork, schedule: Cron | Every, version: int = 0) -> Timekeeper:
+def declared(work: Clockwork, schedule: Cron | Every, version: int = 0) -> Scheduler:
     """A worker of some version of the code."""
     app = Windlass("sqlite:///:memory:")
     app.task(name="nightly", schedule=schedule)(nothing)
     (declaration,) = declarations(app)
-    return Timekeeper(work.engine, [replace(declaration, version=version)])
+    return Scheduler(work.engine, [replace(declaration, version=version)])
 
 
 def test_a_declared_schedule_is_stored_and_renewed_now_and_then(work: Clockwork) -> None:
@@ -383,7 +383,7 @@ def test_a_higher_number_counts_whoever_comes_first(work: Clockwork) -> None:
 
 def test_a_start_of_other_code_removes_nothing(work: Clockwork) -> None:
     declared(work, Every("1h")).declare()
-    Timekeeper(work.engine).declare()
+    Scheduler(work.engine).declare()
     assert [info.name for info in work.app.schedules.list()] == ["nightly"]
 
 
@@ -415,7 +415,7 @@ def test_a_declaration_that_cannot_be_compared_is_told_and_the_others_are_made(
 ) -> None:
     keeper = declared(work, Every("1h"))
     (body,) = [one.body for one in keeper._declarations.values()]
-    both = Timekeeper(work.engine, [Declaration("a", b'{"version":9}'), Declaration("b", body)])
+    both = Scheduler(work.engine, [Declaration("a", b'{"version":9}'), Declaration("b", body)])
     both.declare()
     assert [info.name for info in work.app.schedules.list()] == ["b"]
     assert "schedule a cannot be read" in lines.text
@@ -437,7 +437,7 @@ def test_it_looks_again_when_the_next_one_is_due(work: Clockwork) -> None:
 
 def test_a_worker_without_declarations_never_asks_again() -> None:
     engine = open_engine("sqlite:///:memory:", EngineOptions())
-    assert Timekeeper(engine).declare() == float("inf")
+    assert Scheduler(engine).declare() == float("inf")
 
 
 # --------------------------------------------------------------------------------- in real workers

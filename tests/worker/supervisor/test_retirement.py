@@ -115,7 +115,7 @@ def test_after_the_grace_it_hands_back_and_then_it_is_killed(
 def test_a_child_that_does_not_hear_is_killed_before_the_grace_is_over(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(retirement, "DEAF_S", 0.01)
+    monkeypatch.setattr(retirement, "UNRESPONSIVE_S", 0.01)
     scene, deaf, hearing = Scene(), Wooden(hears=False), Wooden()
     scene.retire(hearing, at_once=True)
     scene.retire(deaf, at_once=True)
@@ -132,7 +132,7 @@ def test_with_too_many_the_oldest_hands_back_at_once() -> None:
 
 
 def test_with_patience_it_may_take_its_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(retirement, "DEAF_S", 0.01)
+    monkeypatch.setattr(retirement, "UNRESPONSIVE_S", 0.01)
     monkeypatch.setattr(retirement, "KILL_S", 0.01)
     scene = Scene(grace_s=0.01, most=1)
     patient, other, last = Wooden(hears=False), Wooden(), Wooden()

@@ -41,7 +41,7 @@ class Step(NamedTuple):
     inner: FrameType  # where it is now
 
 
-class LoopWatch:
+class LoopWatchdog:
     """Made on the loop that is to be watched; `look` is called by another thread."""
 
     def __init__(self) -> None:
@@ -49,14 +49,14 @@ class LoopWatch:
         self._thread = get_ident()
         self._asked_at = monotonic()
         self._is_answered = True
-        self._is_told = False
+        self._is_reported = False
 
     def look(self, *, is_punctual: bool) -> None:
         if self._is_answered:
-            self._is_told = False
+            self._is_reported = False
             self._ask()
-        elif is_punctual and not self._is_told:
-            self._is_told = self._tell_block()
+        elif is_punctual and not self._is_reported:
+            self._is_reported = self._tell_block()
 
     def _ask(self) -> None:
         self._is_answered = False
@@ -78,7 +78,7 @@ class LoopWatch:
             return False
         log.warning(
             "%s blocks the event loop, for %g s already: %s",
-            _whose(step),
+            _name_job(step),
             round(monotonic() - self._asked_at, 1),
             _stack(step),
         )
@@ -92,7 +92,7 @@ class LoopWatch:
         return None if frame is None or inner is None else Step(frame, inner)
 
 
-def _whose(step: Step) -> str:
+def _name_job(step: Step) -> str:
     handle = step.frame.f_locals.get("self")
     variables = getattr(handle, "_context", None)
     context = variables.get(running) if isinstance(variables, Variables) else None

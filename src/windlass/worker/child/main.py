@@ -4,8 +4,8 @@
    a thread listens to what it says.
 2. The app is loaded, its engine opened and its lifespan entered; what goes wrong is told to the
    supervisor.
-3. The pump claims and reports in a thread of its own, plain functions run in threads, and
-   coroutines on the event loop of the main thread, until the pump is done. One more thread watches
+3. The fetcher claims and reports in a thread of its own, plain functions run in threads, and
+   coroutines on the event loop of the main thread, until the fetcher is done. One more thread watches
    over them.
 4. Then the lifespan is left, and the process takes leave and ends, in a few seconds at most,
    whatever tasks have left behind: threads, background coroutines, a blocked event loop.
@@ -43,12 +43,12 @@ from windlass.settings import Source, describe_unusual, find_overruled
 from windlass.worker.child.app_report import declarations, idle_routes
 from windlass.worker.child.assembly import assemble
 from windlass.worker.child.event_loop import run_until
-from windlass.worker.child.fetch_watchdog import PumpWatch
+from windlass.worker.child.fetch_watchdog import FetchWatchdog
 from windlass.worker.child.lifespan import HeldLifespan
-from windlass.worker.child.loop_watchdog import LoopWatch
-from windlass.worker.child.watchdog import Watch
-from windlass.worker.fetch.fetcher import Pump
-from windlass.worker.fetch.queue_turns import Rota
+from windlass.worker.child.loop_watchdog import LoopWatchdog
+from windlass.worker.child.watchdog import Watchdog
+from windlass.worker.fetch.fetcher import Fetcher
+from windlass.worker.fetch.queue_turns import QueueTurns
 from windlass.worker.ipc.channel import (
     Alert,
     Cancel,
@@ -79,7 +79,7 @@ from windlass.worker.run.interrupts import shield_engine
 
 log = getLogger("windlass.worker")
 
-#: The pump makes one call at a time, and jobs share the other one.
+#: The fetcher makes one call at a time, and jobs share the other one.
 MOST_CALLS = 2
 #: An engine that has not answered after so many seconds is told of.
 SLOW_S = 1.0
@@ -89,7 +89,7 @@ UNANSWERED_S = 0.5
 LEAVE_S = 5.0
 #: How long taking leave may take, in seconds: more than an app takes to close, and less than the
 #: supervisor waits.
-FAREWELL_S = 3.0
+SHUTDOWN_S = 3.0
 #: The exit code of a child that could not load the app; the supervisor was told why.
 EXIT_FAILED = 1
 #: The exit code of a child without a supervisor, which nobody will see.
@@ -117,7 +117,7 @@ class Child:
     def __init__(self, channel: Channel[Command], table: int, wakes: WakeReceiver) -> None:
         self._channel = channel
         self._wakes = wakes
-        self._pump: Pump | None = None
+        self._fetcher: Fetcher | None = None
         self._alert_hooks: Sequence[AlertHook] = ()
         self._lifespan: HeldLifespan | None = None
         self._is_ending = False
@@ -125,9 +125,11 @@ class Child:
         start = self._first_command()
         self._options = start.options
         self._introduction = start.introduction
-        self._session = ""  # until the pump asks for one
+        self._session = ""  # until the fetcher asks for one
         self._has_answered = False  # the engine, while the app was loaded
-        self._rota = Rota(start.options.queues, start.options.labels, is_solo=start.is_solo)
+        self._queue_turns = QueueTurns(
+            start.options.queues, start.options.labels, is_solo=start.is_solo
+        )
         self._table = SlotTable.attach(table, start.slots)
 
     def _first_command(self) -> Start:
@@ -138,7 +140,7 @@ class Child:
         start, *others = commands
         assert isinstance(start, Start), "the supervisor begins with it"
         for command in others:
-            self._heed(command)
+            self._handle(command)
         return start
 
     def run(self) -> NoReturn:
@@ -151,7 +153,7 @@ class Child:
         except BaseException as error:  # noqa: BLE001  # an import can raise anything, even SystemExit
             self._channel.send(Failed(_explain(error)))
             os._exit(EXIT_FAILED)  # threads that the app has started must not keep us
-        run_until(loop.is_closed, loop)  # by a task: the pump ends this process otherwise
+        run_until(loop.is_closed, loop)  # by a task: the fetcher ends this process otherwise
         os._exit(EXIT_FAILED)
 
     # ---------------------------------------------------------------------------------- loading
@@ -210,19 +212,26 @@ class Child:
     # ---------------------------------------------------------------------------------- serving
 
     async def _serve(self, app: Windlass, engine: Engine) -> None:
-        """Begin: from here on the loop, the pump and the runners go on by themselves."""
+        """Begin: from here on the loop, the fetcher and the runners go on by themselves."""
         self._farewell = [app.close, engine.shutdown, atexit._run_exitfuncs, _flush]
         lifespan = self._lifespan = HeldLifespan(app.lifespan, on_loss=self._lose_lifespan)
         state = await lifespan.enter()
         self._tell_ready(app)
-        crew = assemble(
-            app, engine, self._rota, self._table, self, state, self._tell_limited, self._wakes
+        assembly = assemble(
+            app,
+            engine,
+            self._queue_turns,
+            self._table,
+            self,
+            state,
+            self._tell_limited,
+            self._wakes,
         )
-        pump, line, limits = crew.pump, crew.line, crew.limits
+        fetcher, slot_queue, limits = assembly.fetcher, assembly.slot_queue, assembly.limits
         self._limits = limits
-        self._pump = pump
+        self._fetcher = fetcher
         if self._drains_early:
-            pump.drain()
+            fetcher.drain()
         settings = app.settings
         introduction = add_settings(
             self._introduction,
@@ -231,26 +240,28 @@ class Child:
             settings.secret.names,
         )
 
-        def run_pump() -> None:
-            if self._has_answered:  # else it may take long, and the pump has to tell of that
+        def run_fetcher() -> None:
+            if self._has_answered:  # else it may take long, and the fetcher has to tell of that
                 say_first(engine, self._session, introduction)
-            pump.run()
+            fetcher.run()
 
-        thread = Thread(target=run_pump, name="pump", daemon=True)
+        thread = Thread(target=run_fetcher, name="fetcher", daemon=True)
         thread.start()
-        pump_watch = PumpWatch(thread, pump)
-        Watch(line, limits, self._table, LoopWatch(), pump_watch, self._tell_wedged).start()
+        fetch_watchdog = FetchWatchdog(thread, fetcher)
+        Watchdog(
+            slot_queue, limits, self._table, LoopWatchdog(), fetch_watchdog, self._tell_wedged
+        ).start()
 
     def _tell_wedged(self, text: str) -> None:
         with suppress(OSError):  # nobody is there to hear it, and this process ends
             self._channel.send(Wedged(text))
 
     def _lose_lifespan(self) -> None:
-        pump = self._pump
-        if pump is not None:
-            pump.drain()
+        fetcher = self._fetcher
+        if fetcher is not None:
+            fetcher.drain()
 
-    # ----------------------------------------------------------------------- asked by the pump
+    # ----------------------------------------------------------------------- asked by the fetcher
 
     def new_session(self) -> str:
         self._session = new_session(socket.gethostname(), os.getpid())
@@ -267,21 +278,21 @@ class Child:
         self._limits.note_loss()
 
     def end(self) -> NoReturn:
-        """Everything is reported. This is the pump's thread, because the main one may be blocked by
+        """Everything is reported. This is the fetcher's thread, because the main one may be blocked by
         what a task left on the event loop; an ordinary exit would wait for other leftovers."""
         self._is_ending = True
-        self._pump = None  # from here on a hand-back has nothing to wait for
+        self._fetcher = None  # from here on a hand-back has nothing to wait for
         with suppress(BaseException):  # whatever it is, it ends with the process
             if self._lifespan is not None:
                 self._lifespan.leave(LEAVE_S)
-        farewell = Thread(target=self._take_leave, name="farewell", daemon=True)
+        farewell = Thread(target=self._shut_down, name="farewell", daemon=True)
         try:
             farewell.start()
-            farewell.join(FAREWELL_S)
+            farewell.join(SHUTDOWN_S)
         finally:
             os._exit(0)
 
-    def _take_leave(self) -> None:
+    def _shut_down(self) -> None:
         for action in self._farewell:
             with suppress(BaseException):  # functions of the app, which end with the process
                 action()
@@ -298,33 +309,33 @@ class Child:
         try:
             while True:
                 for command in self._channel.receive():
-                    self._heed(command)
+                    self._handle(command)
         except EOFError:
             os._exit(EXIT_ORPHANED)
 
-    def _heed(self, command: Command) -> None:
-        pump = self._pump
+    def _handle(self, command: Command) -> None:
+        fetcher = self._fetcher
         match command:
-            case HandBack() if pump is None:
+            case HandBack() if fetcher is None:
                 os._exit(0)  # nothing was claimed yet, or all is reported
-            case Drain() if pump is None:
+            case Drain() if fetcher is None:
                 self._drain_early()
-            case Drain() if pump is not None:
-                pump.drain()
+            case Drain() if fetcher is not None:
+                fetcher.drain()
                 self._end_if_unanswered()
                 self._tell(Draining())
-            case Cancel(ids) if pump is not None:
-                pump.cancel_waiting(ids)
+            case Cancel(ids) if fetcher is not None:
+                fetcher.cancel_waiting(ids)
                 self._limits.cancel(ids)
-            case Disown(id, token) if pump is not None:
-                pump.disown(id, token)
+            case Disown(id, token) if fetcher is not None:
+                fetcher.disown(id, token)
             case Alert(alert):
                 call_hooks(self._alert_hooks, alert)
-            case HandBack() if pump is not None:
-                pump.hand_back()
+            case HandBack() if fetcher is not None:
+                fetcher.hand_back()
                 self._end_if_unanswered()
-            case SessionGone(session) if pump is not None:
-                pump.lose_session(session)
+            case SessionGone(session) if fetcher is not None:
+                fetcher.lose_session(session)
 
     def _drain_early(self) -> None:
         """Nothing was claimed yet, or all is reported. Whoever takes leave goes on with that, and
@@ -334,12 +345,12 @@ class Child:
         if self._lifespan is None or not self._lifespan.is_held:
             os._exit(0)
         self._drains_early = True
-        if self._pump is not None:  # it was made meanwhile, and perhaps before it could see this
-            self._pump.drain()
+        if self._fetcher is not None:  # it was made meanwhile, and perhaps before it could see this
+            self._fetcher.drain()
 
     def _end_if_unanswered(self) -> None:
         """End soon, however long the call takes that is under way, if no engine ever answered. The
-        pump was told to stop before this look at the answers: a claim that is answered later is
+        fetcher was told to stop before this look at the answers: a claim that is answered later is
         not started, and goes back with its session."""
         if not self._table.answered_at():
             timer = Timer(UNANSWERED_S, self._end_unanswered)

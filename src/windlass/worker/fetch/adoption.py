@@ -18,7 +18,7 @@ LATER_S = 5.0
 
 
 class Adoption:
-    """Used by the pump alone, but for `leave`."""
+    """Used by the fetcher alone, but for `leave`."""
 
     def __init__(self, engine: Engine, tasks: Collection[str]) -> None:
         self._engine = engine

@@ -1,4 +1,4 @@
-"""The pump of a child: one thread that reports what ended and claims what can start.
+"""The fetcher of a child: one thread that reports what ended and claims what can start.
 
 Each round is one round trip to the engine, `turn`:
 
@@ -44,15 +44,15 @@ from windlass.worker.fetch.adoption import Adoption
 from windlass.worker.fetch.backoff import Backoff
 from windlass.worker.fetch.idle_wait import LOOK, IdleWait
 from windlass.worker.fetch.intake import Intake
-from windlass.worker.fetch.mailbox import Inbox
+from windlass.worker.fetch.mailbox import Mailbox
 from windlass.worker.fetch.nonces import Nonces
-from windlass.worker.fetch.queue_turns import Rota
-from windlass.worker.fetch.release import LEAVE_S, GivingBack
+from windlass.worker.fetch.queue_turns import QueueTurns
+from windlass.worker.fetch.release import LEAVE_S, Releaser
 from windlass.worker.fetch.round_trip import Call, Owner
 from windlass.worker.ipc.wake_socket import WakeReceiver
 from windlass.worker.run.lease import Lease
-from windlass.worker.run.prefetch import Pace
-from windlass.worker.run.slot_queue import Line
+from windlass.worker.run.prefetch import Prefetch
+from windlass.worker.run.slot_queue import SlotQueue
 
 log = getLogger("windlass.worker")
 
@@ -71,9 +71,9 @@ PRESS_S = 0.002
 #: A job that was handed off is left alone for so many seconds: its thread needs the interpreter.
 BEGIN_S = 0.0005
 #: A claim that has waited in line for this long, in seconds, is handed back.
-IMPATIENCE_S = 0.25
+MAX_QUEUED_S = 0.25
 #: After that nothing is claimed for so long, in seconds: whoever can start it comes first.
-ABSTINENCE_S = 0.25
+CLAIM_PAUSE_S = 0.25
 #: A child for jobs that run alone ends after so many seconds without one.
 SOLO_IDLE_S = 10.0
 #: The supervisor is told of waiting suspects at most this often, in seconds.
@@ -84,51 +84,51 @@ class Drained(Exception):
     """All is done: leave the loop."""
 
 
-class Pump:
+class Fetcher:
     """`run` is the thread; the methods up to it may be called from any other."""
 
     def __init__(
         self,
         engine: Engine,
-        rota: Rota,
-        line: Line,
+        queue_turns: QueueTurns,
+        slot_queue: SlotQueue,
         lease: Lease,
         nonces: Nonces,
-        pace: Pace,
+        prefetch: Prefetch,
         tasks: Mapping[str, Task[..., Any]],
         adoption: Adoption,
         owner: Owner,
         wakes: WakeReceiver,
     ) -> None:
         self._engine = engine
-        self._rota = rota
-        self._plan = rota.plan
-        self._line = line
+        self._queue_turns = queue_turns
+        self._plan = queue_turns.plan
+        self._slot_queue = slot_queue
         self._lease = lease
         self._table = lease.table
         self._nonces = nonces
-        self._pace = pace
+        self._prefetch = prefetch
         self._adoption = adoption
         self._owner = owner
         self._session = owner.new_session()
-        inbox = self._inbox = Inbox()
-        self.report, self.report_progress = inbox.report, inbox.report_progress
-        self._intake = Intake(tasks, line, inbox.outcomes, is_solo=self._plan.suspects)
-        self.rounds = 0  # it grows as long as the pump goes on, be the engine there or away
+        mailbox = self._mailbox = Mailbox()
+        self.report, self.report_progress = mailbox.report, mailbox.report_progress
+        self._intake = Intake(tasks, slot_queue, mailbox.outcomes, is_solo=self._plan.suspects)
+        self.rounds = 0  # it grows as long as the fetcher goes on, be the engine there or away
         self._handing_back = Event()  # cuts a back-off short
         self._leave_by = inf
-        self._giving_back = GivingBack(engine, nonces, inbox, self._note_away)
-        # What the pump's thread touches, or the one that acts in its place.
+        self._releaser = Releaser(engine, nonces, mailbox, self._note_away)
+        # What the fetcher's thread touches, or the one that acts in its place.
         self._unsettled: Call | None = None
         self._idle_wait = IdleWait(engine, lease.table, wakes, self._tell_rest)
         self._is_handed_jobs = Capability.HANDOFF in engine.capabilities
-        self._fruitless = 0  # so many claims, one right after the other, have found nothing
+        self._empty_claims = 0  # so many claims, one right after the other, have found nothing
         self._last_empty_at = 0.0
         self._is_draining = False
         self._is_away = False
         self._may_claim = True
         self._has_more = False  # there is more to do right now
-        self._abstain_until = 0.0
+        self._claim_again_at = 0.0
         self._last_claim_at = monotonic()
         self._claim_sent_at = 0.0
         self._idle_since = 0.0
@@ -139,27 +139,27 @@ class Pump:
 
     def drain(self) -> None:
         """Claim nothing more, and end when everything in hand is done."""
-        self._inbox.command(self._begin_drain)
+        self._mailbox.command(self._begin_drain)
 
     def hand_back(self) -> None:
         """Give back everything in hand, and end the process."""
         self._leave_by = monotonic() + LEAVE_S
         self._handing_back.set()
-        self._inbox.command(self._give_back_all)
+        self._mailbox.command(self._give_back_all)
 
     def cancel_waiting(self, ids: Collection[str]) -> None:
         """Give back claims of these jobs that have not started, which ends them as cancelled."""
-        for claim in self._line.take_out(ids):
+        for claim in self._slot_queue.take_out(ids):
             self.report(Released(id=claim.id, token=claim.token, started=False))
 
     def disown(self, id: str, token: str) -> None:
         """A job that runs was taken from this child: what becomes of the run is nobody's business
         any more."""
-        self._inbox.command(lambda: self._disown(id, token))
+        self._mailbox.command(lambda: self._disown(id, token))
 
     def lose_session(self, session: str) -> None:
         """The engine has declared this session dead."""
-        self._inbox.command(lambda: self._renew(session))
+        self._mailbox.command(lambda: self._renew(session))
 
     # -------------------------------------------------------------------------------- the loop
 
@@ -173,15 +173,15 @@ class Pump:
             except Drained:
                 break
             except Exception:
-                log.exception("the pump of session %s failed and starts anew", self._session)
+                log.exception("the fetcher of session %s failed and starts anew", self._session)
                 self._take_apart()
                 self._handing_back.wait(trouble.next_s())
         self._owner.end()
 
     def _round(self) -> None:
         self.rounds += 1
-        self._inbox.heed()
-        self._hand_back_impatient()
+        self._mailbox.run_commands()
+        self._release_overdue_claims()
         room = self._find_room()
         if self._idle_wait.nonce and not room:
             self._call_off()
@@ -194,26 +194,28 @@ class Pump:
         else:
             self._rest(room)
 
-    def _hand_back_impatient(self) -> None:
+    def _release_overdue_claims(self) -> None:
         """Claims that did not start: all slots have slow jobs, or a coroutine blocks the loop."""
-        claims = self._line.take_back(monotonic() - IMPATIENCE_S)
+        claims = self._slot_queue.take_back(monotonic() - MAX_QUEUED_S)
         if claims:
-            self._abstain_until = monotonic() + ABSTINENCE_S
+            self._claim_again_at = monotonic() + CLAIM_PAUSE_S
             self._intake.release(claims)
 
     def _find_room(self) -> int:
         """How many claims could start, or could do so in a moment."""
-        if self._is_draining or monotonic() < self._abstain_until or not self._nonces.left():
+        if self._is_draining or monotonic() < self._claim_again_at or not self._nonces.left():
             return 0
-        return max(0, min(MAX_TURN, self._line.room(self._look_ahead())))
+        return max(0, min(MAX_TURN, self._slot_queue.room(self._look_ahead())))
 
     def _look_ahead(self) -> int:
         if self._plan.suspects:
             return 0
-        return self._pace.look_ahead(self._line.slots, self._line.longest_running_s())
+        return self._prefetch.look_ahead(
+            self._slot_queue.slots, self._slot_queue.longest_running_s()
+        )
 
     def _collect(self, most: float) -> list[Outcome]:
-        outcomes = self._inbox.collect(most)
+        outcomes = self._mailbox.collect(most)
         if self._disowned:
             return [one for one in outcomes if (one.id, one.token) not in self._disowned]
         return outcomes
@@ -230,7 +232,7 @@ class Pump:
     def _claim(self, outcomes: list[Outcome], room: int) -> Call:
         """Under the nonce that was given to the waiter, if there is one: a put may have claimed
         under it already."""
-        plan, given = self._rota.plan_for(room), self._idle_wait.nonce
+        plan, given = self._queue_turns.plan_for(room), self._idle_wait.nonce
         if given:
             call = Call(self._session, outcomes, given, room, plan, is_last=True)
             self._unsettled = call  # before the nonce is known in no other place
@@ -283,7 +285,7 @@ class Pump:
 
     def _report_each(self, call: Call) -> Call:
         """One of the outcomes can never be stored: report them one by one, and go on without."""
-        outcomes, verdicts = self._giving_back.report_each(call.outcomes)
+        outcomes, verdicts = self._releaser.report_each(call.outcomes)
         self._count_refused(outcomes, verdicts)
         self._nonces.end(outcomes)
         return replace(call, outcomes=[])
@@ -291,13 +293,13 @@ class Pump:
     def _has_nothing_in_hand(self, call: Call) -> bool:
         """Whether to end though the reply is unknown. What the call may have claimed has not
         started; if it cannot be given back now, it goes back with its session."""
-        self._inbox.heed()
-        has_outcomes = call.outcomes or self._inbox.outcomes
-        return self._is_draining and not has_outcomes and not self._line.in_hand()
+        self._mailbox.run_commands()
+        has_outcomes = call.outcomes or self._mailbox.outcomes
+        return self._is_draining and not has_outcomes and not self._slot_queue.in_hand()
 
     def _leave(self, call: Call) -> NoReturn:
         if call.room:
-            self._giving_back.leave(call)
+            self._releaser.leave(call)
         raise Drained
 
     def _send(self, call: Call) -> Turn:
@@ -316,7 +318,7 @@ class Pump:
         [pulse] = self._engine.beat([Beat(session=self._session)])
         if not pulse.alive:
             self._renew(pulse.session)
-        elif call.room and (self._inbox.commands or self._is_draining):
+        elif call.room and (self._mailbox.commands or self._is_draining):
             self._engine.release(call.session, call.nonce)
         elif call.session == self._session:
             return call
@@ -354,9 +356,9 @@ class Pump:
     def _begin_claims(self, call: Call, batch: Batch) -> None:
         """What is to be run comes before all that can wait."""
         self._nonces.begin(call.nonce, len(batch.claims))
-        if self._inbox.commands:  # what was said meanwhile finds these claims not started yet
+        if self._mailbox.commands:  # what was said meanwhile finds these claims not started yet
             self._unsettled = Call(call.session, [], call.nonce, call.room, call.plan)
-            self._inbox.heed()
+            self._mailbox.run_commands()
             self._unsettled = None
         if batch.gone:
             self._renew(call.session)
@@ -366,8 +368,8 @@ class Pump:
             self._put_in_line(call, batch.claims)
 
     def _put_in_line(self, call: Call, claims: Sequence[Claim]) -> None:
-        if self._rota.is_shared:
-            claims = self._rota.in_order(claims, call.plan, call.room)
+        if self._queue_turns.is_shared:
+            claims = self._queue_turns.in_order(claims, call.plan, call.room)
         self._last_claim_at = monotonic()
         if self._is_draining:
             self._intake.release(claims)
@@ -381,7 +383,7 @@ class Pump:
         )
         self._has_more = batch.next_in_ms == 0
         is_in_a_row = not batch.claims and self._claim_sent_at - self._last_empty_at < PAUSE_S
-        self._fruitless = self._fruitless + 1 if is_in_a_row else 0
+        self._empty_claims = self._empty_claims + 1 if is_in_a_row else 0
         if not batch.claims:
             self._last_empty_at = self._claim_sent_at
         self._note_idle(batch)
@@ -426,22 +428,22 @@ class Pump:
         timeout_s, began_at = self._rest_s(), monotonic()
         if not room:
             self._idle_wait.stop()
-            self._inbox.doze(timeout_s)
+            self._mailbox.sleep(timeout_s)
             self._may_claim = True
         elif self._has_more:
-            self._inbox.doze(0.001)
+            self._mailbox.sleep(0.001)
             self._may_claim = True
         else:
             self._wait_for_work(timeout_s)
         if monotonic() - began_at >= PRESS_S:
-            self._line.press()
+            self._slot_queue.press()
         if not self._is_away:
             answered_at = self._idle_wait.waited_at() if room else monotonic()
             self._table.note_answer(max(answered_at, self._table.answered_at()))
 
     def _wait_for_work(self, timeout_s: float) -> None:
         self._begin_waiting()
-        news = self._inbox.hear(self._idle_wait.nudge, lambda: self._idle_wait.poll(timeout_s))
+        news = self._mailbox.hear(self._idle_wait.nudge, lambda: self._idle_wait.poll(timeout_s))
         if news is LOOK:
             self._may_claim = True
         elif news is not None:
@@ -450,11 +452,11 @@ class Pump:
     def _begin_waiting(self) -> None:
         # A job that runs, or is about to, may block all of this process: so nothing is leased to
         # it unasked.
-        may_be_handed = self._is_handed_jobs and not self._line.in_hand()
+        may_be_handed = self._is_handed_jobs and not self._slot_queue.in_hand()
         if self._idle_wait.is_started and (self._idle_wait.nonce or not may_be_handed):
             return
-        if self._fruitless > MOST_IN_A_ROW and not self._idle_wait.is_started:
-            self._inbox.doze(PAUSE_S)
+        if self._empty_claims > MOST_IN_A_ROW and not self._idle_wait.is_started:
+            self._mailbox.sleep(PAUSE_S)
         if not self._idle_wait.nonce:
             self._idle_wait.start(self._nonces.announce() if may_be_handed else "")
         else:
@@ -465,13 +467,13 @@ class Pump:
 
     def _take(self, batch: Batch) -> None:
         """A job that was handed off."""
-        now, plan = monotonic(), self._rota.plan_for(HANDED)
+        now, plan = monotonic(), self._queue_turns.plan_for(HANDED)
         call = self._unsettled = Call(self._session, [], self._idle_wait.nonce, HANDED, plan)
         self._idle_wait.end()
         self._claim_sent_at = now
         self._begin_claims(call, batch)
         self._unsettled = None
-        self._inbox.doze(BEGIN_S)
+        self._mailbox.sleep(BEGIN_S)
         self._note_claim(call, batch)
         self._note_back()
         self._table.note_answer(now)
@@ -481,36 +483,36 @@ class Pump:
         self._idle_wait.stop()
         nonce = self._idle_wait.end()
         if nonce:
-            self._giving_back.give_back(Call(self._session, [], nonce, HANDED))
+            self._releaser.give_back(Call(self._session, [], nonce, HANDED))
 
     def _rest_s(self) -> float:
         waits = [REST_S]
-        since = self._line.waiting_since()
+        since = self._slot_queue.waiting_since()
         if since is not None:
-            waits.append(since + IMPATIENCE_S - monotonic())
-        if self._line.is_sparing():
+            waits.append(since + MAX_QUEUED_S - monotonic())
+        if self._slot_queue.is_sparing():
             waits.append(PRESS_S)
-        waits.append(self._inbox.progress_due_s())
-        if self._abstain_until > monotonic():
-            waits.append(self._abstain_until - monotonic())
+        waits.append(self._mailbox.progress_due_s())
+        if self._claim_again_at > monotonic():
+            waits.append(self._claim_again_at - monotonic())
         return max(0.001, min(waits))
 
     # -------------------------------------------------------------------- giving back and ending
 
     def _begin_drain(self) -> None:
         self._is_draining = True  # so there is no room, and a claim that waits is called off
-        self._intake.release(self._line.take_back(monotonic()))
+        self._intake.release(self._slot_queue.take_back(monotonic()))
 
     def _is_done(self) -> bool:
         """Whether to end. As long as a job runs, or has ended unreported, its nonce is held."""
-        if self._nonces.are_held(besides=self._idle_wait.nonce):
+        if self._nonces.are_held(except_for=self._idle_wait.nonce):
             return False
         is_idle_solo = self._plan.suspects and monotonic() - self._last_claim_at > SOLO_IDLE_S
         return self._is_draining or is_idle_solo
 
     def _disown(self, id: str, token: str) -> None:
         """Only what still runs: of anything else the outcome is reported, or was."""
-        if any((claim.id, claim.token) == (id, token) for claim in self._line.running()):
+        if any((claim.id, claim.token) == (id, token) for claim in self._slot_queue.running()):
             self._disowned.add((id, token))
             self._nonces.keep(token)
 
@@ -521,7 +523,7 @@ class Pump:
             return
         self._owner.note_loss()
         self._nonces.forget(self._idle_wait.end())
-        dropped = self._line.take_back(monotonic())
+        dropped = self._slot_queue.take_back(monotonic())
         for claim in dropped:
             self._nonces.drop(claim.token)
         self._session = self._owner.new_session()
@@ -531,30 +533,32 @@ class Pump:
             "running on, and to be refused: %s; going on as session %s",
             session,
             Count(len(dropped), "claim"),
-            Count(self._line.busy(), "job"),
+            Count(self._slot_queue.busy(), "job"),
             self._session,
         )
 
     def _give_back_all(self) -> NoReturn:
         """The end of this process, whatever runs in it."""
-        self._intake.release(self._line.take_back(monotonic()))
+        self._intake.release(self._slot_queue.take_back(monotonic()))
         running = [
-            claim for claim in self._line.running() if (claim.id, claim.token) not in self._disowned
+            claim
+            for claim in self._slot_queue.running()
+            if (claim.id, claim.token) not in self._disowned
         ]
         unsettled = self._unsettled or Call(self._session, [])
         outcomes = unsettled.outcomes + self._collect(inf)
         try:
             unknown = self._unknown(unsettled)
-            self._giving_back.leave_all(outcomes, running, unknown, self._leave_by)
+            self._releaser.leave_all(outcomes, running, unknown, self._leave_by)
         finally:
             self._owner.end_at_once()
 
     def _take_apart(self) -> None:
         """After an error that is none of the engine's being away."""
         call, self._unsettled = self._unsettled, None
-        self._giving_back.report_one_by_one(call.outcomes if call else ())
+        self._releaser.report_one_by_one(call.outcomes if call else ())
         for unknown in self._unknown(call):
-            self._giving_back.give_back(unknown)
+            self._releaser.give_back(unknown)
 
     def _unknown(self, unsettled: Call | None) -> list[Call]:
         """The calls that may have claimed something."""

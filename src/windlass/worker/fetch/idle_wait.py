@@ -29,7 +29,7 @@ LOOK: Final = Look.LOOK
 
 
 class IdleWait:
-    """Used by the pump alone. `tell` says that the child is idle, with the nonce under which a put
+    """Used by the fetcher alone. `tell` says that the child is idle, with the nonce under which a put
     may claim for it, or "" for none; or None that it is not idle any more."""
 
     def __init__(

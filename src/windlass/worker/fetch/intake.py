@@ -10,24 +10,24 @@ from typing import Any
 from windlass.engine.contract import Claim, Outcome, Released, Unroutable
 from windlass.task import Task
 from windlass.worker.logs.throttle import Notices
-from windlass.worker.run.slot_queue import Line
+from windlass.worker.run.slot_queue import SlotQueue
 
 log = getLogger("windlass.worker")
 
 
 class Intake:
-    """Used by the pump, or in its place. What is sent away is one more outcome to report."""
+    """Used by the fetcher, or in its place. What is sent away is one more outcome to report."""
 
     def __init__(
         self,
         tasks: Mapping[str, Task[..., Any]],
-        line: Line,
+        slot_queue: SlotQueue,
         outcomes: deque[Outcome],
         *,
         is_solo: bool,
     ) -> None:
         self._tasks = tasks
-        self._line = line
+        self._slot_queue = slot_queue
         self._outcomes = outcomes
         self._is_solo = is_solo
         self._notices = Notices()
@@ -44,7 +44,7 @@ class Intake:
                 self._send_away(claim)
             else:
                 known.append((claim, task))
-        self._line.offer(known)
+        self._slot_queue.offer(known)
 
     def release(self, claims: Iterable[Claim]) -> None:
         """Give back claims that have not started."""

@@ -1,8 +1,8 @@
-"""What other threads bring to the pump, and the waiting that it ends.
+"""What other threads bring to the fetcher, and the waiting that it ends.
 
 1. Runners bring outcomes and the progress of jobs, the supervisor's words arrive as commands. They
    may come at any moment: appending to a deque and storing into a dict are atomic.
-2. The pump collects them for a round trip, and heeds commands between two.
+2. The fetcher collects them for a round trip, and heeds commands between two.
 3. It waits by `hear`, which ends as soon as anything is brought.
 """
 
@@ -24,8 +24,8 @@ _T = TypeVar("_T")
 PROGRESS_S = 0.2
 
 
-class Inbox:
-    """Of one pump. What brings something may be called from any thread, all else by the pump."""
+class Mailbox:
+    """Of one fetcher. What brings something may be called from any thread, all else by the fetcher."""
 
     def __init__(self) -> None:
         self.outcomes: deque[Outcome] = deque()
@@ -38,7 +38,7 @@ class Inbox:
 
     def report(self, outcome: Outcome) -> None:
         self.outcomes.append(outcome)
-        self._rouse()
+        self._wake_waiter()
 
     def report_progress(self, claim: Claim, progress: bytes) -> None:
         """Only the newest progress of a job is passed on."""
@@ -46,14 +46,14 @@ class Inbox:
         key = (claim.id, claim.token)
         self._progress[key] = Progressed(id=claim.id, token=claim.token, progress=progress)
         if is_first:
-            self._rouse()
+            self._wake_waiter()
 
     def command(self, action: Callable[[], None]) -> None:
         self.commands.append(action)
-        self._rouse()
+        self._wake_waiter()
 
-    def _rouse(self) -> None:
-        # The pump stores `_wake` before it looks for news a last time, and here the news comes
+    def _wake_waiter(self) -> None:
+        # The fetcher stores `_wake` before it looks for news a last time, and here the news comes
         # before the look at `_wake`: one of the two sees the other.
         wake = self._wake
         if wake is not None:
@@ -64,7 +64,7 @@ class Inbox:
 
     # ----------------------------------------------------------------------------- collecting
 
-    def heed(self) -> None:
+    def run_commands(self) -> None:
         while self.commands:
             self.commands.popleft()()
 
@@ -100,11 +100,11 @@ class Inbox:
         finally:
             self._wake = None
 
-    def hush(self) -> None:
+    def stop_waking(self) -> None:
         """Wake nobody any more: the wait is about to end."""
         self._wake = None
 
-    def doze(self, seconds: float) -> None:
+    def sleep(self, seconds: float) -> None:
         """Until something is brought."""
         news: SimpleQueue[None] = SimpleQueue()  # wakes in half the time of an event
         with suppress(Empty):

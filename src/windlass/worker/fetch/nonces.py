@@ -16,7 +16,7 @@ from windlass.worker.ipc.shared_memory import SlotTable
 
 
 class Nonces:
-    """Used by the pump alone. A job's token is the nonce of its claim."""
+    """Used by the fetcher alone. A job's token is the nonce of its claim."""
 
     def __init__(self, table: SlotTable) -> None:
         self._records = table.nonces
@@ -78,6 +78,6 @@ class Nonces:
         """How many more there can be at a time."""
         return len(self._free)
 
-    def are_held(self, besides: str = "") -> bool:
+    def are_held(self, except_for: str = "") -> bool:
         """Whether anything is, or may be, held under a nonce other than this one."""
-        return len(self._places) > (besides in self._places)
+        return len(self._places) > (except_for in self._places)

@@ -17,8 +17,8 @@ from windlass.core.queues.plans import Tier, Turns, read_tiers
 from windlass.engine.contract import Claim, Plan, Share
 
 
-class Rota:
-    """The plan of one child. Used by the pump, or in its place."""
+class QueueTurns:
+    """The plan of one child. Used by the fetcher, or in its place."""
 
     def __init__(
         self, queues: Sequence[str], labels: Sequence[str] = (), *, is_solo: bool = False

@@ -1,4 +1,4 @@
-"""Giving back what a call of the pump may have claimed, and reporting what it could not.
+"""Giving back what a call of the fetcher may have claimed, and reporting what it could not.
 
 An engine that is away is no trouble: what cannot be given back here goes back with its session, by
 a later beat or by the supervisor. A result that the engine can never store ends its job as dead, as
@@ -27,7 +27,7 @@ from windlass.engine.contract import (
     batches,
 )
 from windlass.errors import EngineError, PayloadTooLarge
-from windlass.worker.fetch.mailbox import Inbox
+from windlass.worker.fetch.mailbox import Mailbox
 from windlass.worker.fetch.nonces import Nonces
 from windlass.worker.fetch.round_trip import Call
 
@@ -38,19 +38,19 @@ log = getLogger("windlass.worker")
 LEAVE_S = 3.0
 
 
-class GivingBack:
-    """Used by the pump alone."""
+class Releaser:
+    """Used by the fetcher alone."""
 
     def __init__(
         self,
         engine: Engine,
         nonces: Nonces,
-        inbox: Inbox,
+        mailbox: Mailbox,
         note_away: Callable[[EngineError], None],
     ) -> None:
         self._engine = engine
         self._nonces = nonces
-        self._inbox = inbox
+        self._mailbox = mailbox
         self._note_away = note_away
 
     def give_back(self, call: Call) -> None:
@@ -134,7 +134,7 @@ class GivingBack:
             try:
                 self._finish([outcome])
             except EngineError:
-                self._inbox.outcomes.append(outcome)
+                self._mailbox.outcomes.append(outcome)
             except Exception:
                 log.exception("the outcome of job %s cannot be reported and is dropped", outcome.id)
                 self._nonces.drop(outcome.token)

@@ -1,4 +1,4 @@
-"""What the pump and its parts have in common: one round trip, and what is asked of the child."""
+"""What the fetcher and its parts have in common: one round trip, and what is asked of the child."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from windlass.engine.contract import Outcome, Plan
 
 
 class Owner(Protocol):
-    """What the pump asks of its child."""
+    """What the fetcher asks of its child."""
 
     def new_session(self) -> str:
         """A fresh session, which the supervisor keeps alive from now on."""

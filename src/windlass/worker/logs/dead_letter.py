@@ -10,7 +10,7 @@ from windlass.core.states import Reason
 log = getLogger("windlass.worker")
 
 
-def tell_burial(job_id: str, task: str, reason: Reason, text: FailureText) -> None:
+def log_dead_letter(job_id: str, task: str, reason: Reason, text: FailureText) -> None:
     """The type of an error, and where it was raised: its message may contain arguments."""
     cause = text.name or text.message
     if text.type and text.place:

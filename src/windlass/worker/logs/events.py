@@ -17,7 +17,7 @@ class Event(NamedTuple):
     fields: tuple[str, ...] = ()
 
 
-class Said(NamedTuple):
+class LoggedValue(NamedTuple):
     """A value, and the words for it: the line has the words, the field has the value."""
 
     value: object
@@ -27,9 +27,9 @@ class Said(NamedTuple):
         return self.words
 
 
-def listed(names: Iterable[str], before: str = "", none: str = "") -> Said:
+def listed(names: Iterable[str], before: str = "", none: str = "") -> LoggedValue:
     value = list(names)
-    return Said(value, f"{before}{', '.join(value)}" if value else none)
+    return LoggedValue(value, f"{before}{', '.join(value)}" if value else none)
 
 
 #: Fields that are lists, whichever line they are in: who collects lines gives each name one type.
@@ -210,7 +210,7 @@ EVENTS: Final[Mapping[str, Event]] = {
         "waiter_engine_away", ("why",)
     ),
     # bugs
-    "the pump of session %s failed and starts anew": Event("pump_failed", ("session",)),
+    "the fetcher of session %s failed and starts anew": Event("pump_failed", ("session",)),
     "the watch over this child failed, and looks again": Event("watch_failed"),
     "the upkeep of the worker failed and is tried again": Event("upkeep_failed"),
     "the waiter of the worker failed, restarting it": Event("waiter_failed"),
@@ -228,7 +228,7 @@ def describe(message: object, arguments: object) -> dict[str, object]:
 
 
 def _value(name: str, given: object) -> object:
-    if isinstance(given, Said):
+    if isinstance(given, LoggedValue):
         return given.value
     if isinstance(given, Count):
         return int(given)

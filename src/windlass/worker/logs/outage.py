@@ -28,7 +28,7 @@ class Contact:
         self._location = location
         self._lock = Lock()
         self._failed: set[object] = set()
-        self._has_told_away = False
+        self._is_outage_logged = False
         self.answered_at = 0.0  # when the engine did, by the monotonic clock
 
     def attempt(self, duty: object, action: Callable[[], float]) -> float:
@@ -46,18 +46,18 @@ class Contact:
 
     def _note_away(self, duty: object, error: EngineError) -> None:
         with self._lock:
-            if self.answered_at and not self._has_told_away:
+            if self.answered_at and not self._is_outage_logged:
                 log.warning("the supervisor cannot reach the engine, and tries on: %s", error)
-                self._has_told_away = True
+                self._is_outage_logged = True
             elif not self.answered_at and not self._failed:
                 log.warning("waiting for the engine, and ready when it answers: %s", error)
             self._failed.add(duty)
 
     def _note_back(self, duty: object) -> None:
-        if duty not in self._failed and not self._has_told_away:
+        if duty not in self._failed and not self._is_outage_logged:
             return
         with self._lock:
             self._failed.discard(duty)
-            if self._has_told_away and not self._failed:
+            if self._is_outage_logged and not self._failed:
                 log.warning("the supervisor reaches the engine again: %s", self._location)
-                self._has_told_away = False
+                self._is_outage_logged = False

@@ -53,7 +53,7 @@ _WHY: Final = {
 }
 
 
-class Timekeeper:
+class Scheduler:
     """Used by one thread, that of the upkeep."""
 
     def __init__(self, engine: Engine, declarations: Sequence[Declaration] = ()) -> None:

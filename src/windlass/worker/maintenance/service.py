@@ -29,13 +29,13 @@ import msgspec
 from windlass.core.failures import FailureText
 from windlass.core.plurals import Count
 from windlass.engine.contract import Buried, Engine, Grade, Outcome, Verdict
-from windlass.worker.logs.dead_letter import tell_burial
+from windlass.worker.logs.dead_letter import log_dead_letter
 from windlass.worker.logs.outage import Contact
 from windlass.worker.maintenance.dead_letters import DeadWatch, sweep
 from windlass.worker.maintenance.heartbeat import Heartbeat, Living
 from windlass.worker.maintenance.lost_jobs import LossWatch
 from windlass.worker.maintenance.predecessors import Predecessors
-from windlass.worker.maintenance.schedules import Timekeeper
+from windlass.worker.maintenance.schedules import Scheduler
 
 log = getLogger("windlass.worker")
 
@@ -69,7 +69,7 @@ class Duty:
         return self.is_asked or self.due <= monotonic()
 
 
-class Upkeep:
+class Maintenance:
     """For the children that `living` gives. The callbacks are called in this thread, `on_answer`
     when the engine has answered for the first time."""
 
@@ -82,7 +82,7 @@ class Upkeep:
         contact: Contact,
         *,
         on_answer: Callable[[], None] | None = None,
-        timekeeper: Timekeeper | None = None,
+        scheduler: Scheduler | None = None,
         dead_watch: DeadWatch | None = None,
         ends_engine: bool = True,
     ) -> None:
@@ -92,25 +92,25 @@ class Upkeep:
         self._on_suspects = on_suspects
         self._on_answer = on_answer
         self._ends_engine = ends_engine
-        self._errands: deque[Closing | Outcome] = deque()
+        self._requests: deque[Closing | Outcome] = deque()
         self._settled_at = 0.0
         self._wake = Event()
         self._is_stopping = False
         self._is_left = False  # nobody waits for its end any more
-        self._errand = Duty(self._run_errands, NEVER)
+        self._request_duty = Duty(self._send_requests, NEVER)
         # What was declared nowhere for a day is paused: declare first.
-        self._declaring = Duty(timekeeper.declare if timekeeper else _never, 0.0)
+        self._declaring = Duty(scheduler.declare if scheduler else _never, 0.0)
         losses = LossWatch(engine, lambda: [child.session for child in living()])
         actions: tuple[Callable[[], float], ...]
         actions = (self._tend, self._examine, losses.look)
-        if timekeeper is not None:
-            actions = (timekeeper.look, *actions)
+        if scheduler is not None:
+            actions = (scheduler.look, *actions)
         if dead_watch is not None:
             actions = (*actions, dead_watch.look)
         others = (Duty(action, 0.0) for action in actions)
         predecessors = Duty(Predecessors(engine).look, 0.0)
-        self._duties = [self._errand, predecessors, self._declaring, *others]
-        self._thread = Thread(target=self._run, name="upkeep", daemon=True)
+        self._duties = [self._request_duty, predecessors, self._declaring, *others]
+        self._thread = Thread(target=self._run, name="maintenance", daemon=True)
 
     def start(self) -> None:
         self._thread.start()
@@ -130,11 +130,11 @@ class Upkeep:
 
     def settled_at(self) -> float:
         """When the last errand was done; as long as there are some, never."""
-        return NEVER if self._errands else self._settled_at
+        return NEVER if self._requests else self._settled_at
 
-    def _send(self, errand: Closing | Outcome) -> None:
-        self._errands.append(errand)
-        self._ask(self._errand)
+    def _send(self, request: Closing | Outcome) -> None:
+        self._requests.append(request)
+        self._ask(self._request_duty)
 
     def _ask(self, duty: Duty) -> None:
         duty.is_asked = True
@@ -146,7 +146,7 @@ class Upkeep:
         self._is_stopping = True
         self._wake.set()
         self._thread.join(timeout_s)
-        left = sum(isinstance(errand, Closing) for errand in list(self._errands))
+        left = sum(isinstance(request, Closing) for request in list(self._requests))
         if left:
             log.warning(
                 "%s could not be closed: the jobs that they hold, and those that have ended and "
@@ -164,7 +164,7 @@ class Upkeep:
             for duty in self._duties:
                 if duty.is_wanted():
                     self._perform(duty)
-            if self._is_left or (self._is_stopping and not self._errands):
+            if self._is_left or (self._is_stopping and not self._requests):
                 break
             self._wake.wait(max(0.0, min(duty.due for duty in self._duties) - monotonic()))
         if self._ends_engine:
@@ -177,16 +177,16 @@ class Upkeep:
 
     # ------------------------------------------------------------------------------ the duties
 
-    def _run_errands(self) -> float:
+    def _send_requests(self) -> float:
         """In their order; one that fails is tried again before the next."""
-        while self._errands:
-            errand = self._errands[0]
-            if isinstance(errand, Closing):
-                self._close(errand)
+        while self._requests:
+            request = self._requests[0]
+            if isinstance(request, Closing):
+                self._close(request)
             else:
-                self._finish(errand)
+                self._finish(request)
             self._settled_at = monotonic()
-            self._errands.popleft()
+            self._requests.popleft()
         return NEVER
 
     def _finish(self, outcome: Outcome) -> None:
@@ -196,7 +196,7 @@ class Upkeep:
             [record] = self._engine.get([outcome.id])
             if record is not None:
                 text = FailureText.unpack(outcome.error)
-                tell_burial(record.id, record.task, outcome.reason, text)
+                log_dead_letter(record.id, record.task, outcome.reason, text)
 
     def _close(self, closing: Closing) -> None:
         closed = self._engine.close(closing.session, closing.suspects, closing.cause)
@@ -220,10 +220,10 @@ class Upkeep:
             self._on_answer()
         swept = sweep(self._engine, tended.doomed) if tended.doomed else tended
         if tended.emptied or swept.emptied:
-            self._begin_anew()
+            self._recover_from_data_loss()
         return TEND_ON_S if tended.more else TEND_S
 
-    def _begin_anew(self) -> None:
+    def _recover_from_data_loss(self) -> None:
         log.error(
             "the engine has come back without its data: the jobs that were in %s are gone; see how "
             "it keeps them with windlass doctor",

@@ -70,7 +70,7 @@ from windlass.errors import (
 from windlass.middleware import Middleware, Surrounded
 from windlass.settings import Settings
 from windlass.task import Task
-from windlass.worker.logs.dead_letter import tell_burial
+from windlass.worker.logs.dead_letter import log_dead_letter
 from windlass.worker.logs.throttle import Notices
 from windlass.worker.run.interrupts import ThreadGuard
 
@@ -332,12 +332,12 @@ class Execution:
         return self._bury(run, Reason.SNOOZED_OUT, FailureText(message=message))
 
     def _bury(self, run: Run, reason: Reason, text: FailureText) -> Outcome:
-        tell_burial(run.claim.id, run.claim.task, reason, text)
+        log_dead_letter(run.claim.id, run.claim.task, reason, text)
         error = self._pack(run.claim, text)
         return Buried(id=run.claim.id, token=run.claim.token, reason=reason, error=error)
 
     def _bury_unstarted(self, claim: Claim, reason: Reason, text: FailureText) -> Outcome:
-        tell_burial(claim.id, claim.task, reason, text)
+        log_dead_letter(claim.id, claim.task, reason, text)
         error = self._pack(claim, text)
         return Buried(id=claim.id, token=claim.token, reason=reason, error=error, started=False)
 

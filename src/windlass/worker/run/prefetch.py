@@ -23,7 +23,7 @@ WORK_S = 0.075
 MAX_LOOK_AHEAD = 900
 
 
-class Pace:
+class Prefetch:
     """The run times of the latest jobs of one child."""
 
     def __init__(self) -> None:

@@ -22,8 +22,8 @@ from windlass.engine.contract import Outcome
 from windlass.worker.ipc.shared_memory import SlotTable
 from windlass.worker.run.interrupts import LoopGuard, ThreadGuard
 from windlass.worker.run.pipeline import Execution, Run
-from windlass.worker.run.prefetch import Pace
-from windlass.worker.run.slot_queue import Kind, Line, Started
+from windlass.worker.run.prefetch import Prefetch
+from windlass.worker.run.slot_queue import Kind, SlotQueue, Started
 from windlass.worker.run.timeouts import Limits
 
 log = getLogger("windlass.worker")
@@ -40,22 +40,22 @@ class Runner:
 
     def __init__(
         self,
-        line: Line,
+        slot_queue: SlotQueue,
         table: SlotTable,
         limits: Limits,
         execution: Execution,
-        pace: Pace,
+        prefetch: Prefetch,
         report: Report,
     ) -> None:
-        self._line = line
+        self._slot_queue = slot_queue
         self._table = table
         self._limits = limits
         self._execution = execution
-        self._record_pace = pace.record
+        self._record_pace = prefetch.record
         self._report = report
         # Looked at once: a line for each job that ended is much at hundreds a second.
         self._tell_end = tell_end if log.isEnabledFor(DEBUG) else None
-        line.serve(self.kind, self.hint)
+        slot_queue.serve(self.kind, self.hint)
 
     def hint(self, count: int) -> None:
         """That many claims may be startable. Called from any thread."""
@@ -65,14 +65,14 @@ class Runner:
         """Let go of what waits for jobs: there will be no more."""
 
     def _end(self, started: Started, outcome: Outcome) -> Started | None:
-        """The slot is freed before the report: the pump then fills it in the same round trip."""
+        """The slot is freed before the report: the fetcher then fills it in the same round trip."""
         self._limits.end(started.slot)
         self._table.vacate(started.slot)
         now = monotonic()
         self._record_pace(now - started.since)
         if self._tell_end is not None:
             self._tell_end(started, outcome, now - started.since)
-        following = self._line.follow(self.kind, started, now)
+        following = self._slot_queue.follow(self.kind, started, now)
         self._report(outcome)
         return following
 
@@ -97,11 +97,11 @@ class ThreadRunner(Runner):
 
     def __init__(
         self,
-        line: Line,
+        slot_queue: SlotQueue,
         table: SlotTable,
         limits: Limits,
         execution: Execution,
-        pace: Pace,
+        prefetch: Prefetch,
         report: Report,
     ) -> None:
         self._hints: SimpleQueue[None] = SimpleQueue()
@@ -109,18 +109,18 @@ class ThreadRunner(Runner):
         self._starting = Lock()
         self._is_short_of_threads = False
         self._is_closed = False
-        super().__init__(line, table, limits, execution, pace, report)
+        super().__init__(slot_queue, table, limits, execution, prefetch, report)
 
     def hint(self, count: int) -> None:
         with self._starting:
-            wanted = min(self._line.slots, self._line.busy() + count)
+            wanted = min(self._slot_queue.slots, self._slot_queue.busy() + count)
             while self._threads < wanted and self._start_thread():
                 self._threads += 1
         for _ in range(count):
             self._hints.put(None)
-        # Whoever was woken needs the interpreter. With plenty to do, the pump needs it more: the
+        # Whoever was woken needs the interpreter. With plenty to do, the fetcher needs it more: the
         # engine would stand still meanwhile.
-        if not self._line.has_plenty():
+        if not self._slot_queue.has_plenty():
             sleep(0)
 
     def close(self) -> None:
@@ -151,7 +151,7 @@ class ThreadRunner(Runner):
                         self._end_forsaken(guard, owner)
                     is_whole = False
                     self._hints.get()
-                    self._serve_line(guard, self._line.begin(self.kind, owner))
+                    self._serve_line(guard, self._slot_queue.begin(self.kind, owner))
                     is_whole = True
         finally:
             with self._starting:
@@ -160,7 +160,7 @@ class ThreadRunner(Runner):
     def _end_forsaken(self, guard: ThreadGuard, owner: int) -> None:
         """An exception may have come when the line had given a job to this thread, and the thread
         did not have it yet: then nobody else ends it."""
-        for started in self._line.started():
+        for started in self._slot_queue.started():
             if started.owner == owner:
                 outcome = self._execution.conclude_escape(started.claim, RuntimeError(_FORSAKEN))
                 self._serve_line(guard, self._end(started, outcome))
@@ -191,19 +191,19 @@ class LoopRunner(Runner):
 
     def __init__(
         self,
-        line: Line,
+        slot_queue: SlotQueue,
         table: SlotTable,
         limits: Limits,
         execution: Execution,
-        pace: Pace,
+        prefetch: Prefetch,
         report: Report,
     ) -> None:
         self._loop = asyncio.get_running_loop()
         self._is_called = False
         # By slot. The loop keeps weak references only, and would let a waiting task be collected.
-        self._tasks: list[asyncio.Task[Outcome] | None] = [None] * line.slots
-        self._guards = [LoopGuard(self._loop) for _ in range(line.slots)]
-        super().__init__(line, table, limits, execution, pace, report)
+        self._tasks: list[asyncio.Task[Outcome] | None] = [None] * slot_queue.slots
+        self._guards = [LoopGuard(self._loop) for _ in range(slot_queue.slots)]
+        super().__init__(slot_queue, table, limits, execution, prefetch, report)
 
     def hint(self, count: int) -> None:
         if not self._is_called:
@@ -214,7 +214,7 @@ class LoopRunner(Runner):
         """Start one, then come back behind its first step: if that step blocks the loop, the
         claims behind it have not started and can be taken back."""
         self._is_called = False
-        started = self._line.begin(self.kind)
+        started = self._slot_queue.begin(self.kind)
         if started is not None:
             self._start(started)
             self._is_called = True

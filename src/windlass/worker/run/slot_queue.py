@@ -1,6 +1,6 @@
-"""The line between the pump and the runners: claims that wait, and the slots in which they run.
+"""The line between the fetcher and the runners: claims that wait, and the slots in which they run.
 
-The pump puts claims at the end. A runner takes the next one at the moment it starts it, never
+The fetcher puts claims at the end. A runner takes the next one at the moment it starts it, never
 before, so that what waits can be taken back: when it has waited for too long, when the worker is
 stopping, when the session is gone. There are two kinds of runner, threads and the event loop, and
 one number of slots for both.
@@ -52,7 +52,7 @@ class Started(msgspec.Struct, frozen=True, gc=False):
     owner: int  # the thread that ends it; 0 for the event loop
 
 
-class Line:
+class SlotQueue:
     """Every method may be called from any thread."""
 
     def __init__(self, slots: int, lease: Lease) -> None:
@@ -71,7 +71,7 @@ class Line:
         """`hint(count)` is called when that many claims of a kind may be startable."""
         self._hints[kind] = hint
 
-    # ------------------------------------------------------------------------------- the pump
+    # ------------------------------------------------------------------------------- the fetcher
 
     def offer(self, claims: Sequence[tuple[Claim, Task[..., Any]]]) -> None:
         """Put claims at the end of the line, in this order."""

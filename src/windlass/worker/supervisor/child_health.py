@@ -25,7 +25,7 @@ LOOK_S = 1.0
 SILENT_S = 5.0
 
 
-class Oversight:
+class ChildHealth:
     """`living` gives the children to look at, and none when the worker is stopping."""
 
     def __init__(

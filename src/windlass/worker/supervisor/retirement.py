@@ -27,7 +27,7 @@ log = getLogger("windlass.worker")
 #: How long a child may take to hand back before it is killed, in seconds.
 KILL_S = 5.0
 #: How long a child may take to say that it has heard, in seconds.
-DEAF_S = 5.0
+UNRESPONSIVE_S = 5.0
 
 Action = Callable[[ChildProcess], None]
 
@@ -91,7 +91,7 @@ class Retirements:
 
     def _set_deadlines(self, child: ChildProcess) -> None:
         self._draining.append(child)
-        self._reactor.after(DEAF_S, partial(self._kill_if_deaf, child))
+        self._reactor.after(UNRESPONSIVE_S, partial(self._kill_if_unresponsive, child))
         self._reactor.after(self.grace_s, partial(self._hand_back, child))
         for oldest in self._draining[: -self._most]:
             self._hand_back(oldest)
@@ -102,6 +102,6 @@ class Retirements:
             child.tell(HandBack())
             self._reactor.after(KILL_S, partial(self._kill, child))
 
-    def _kill_if_deaf(self, child: ChildProcess) -> None:
+    def _kill_if_unresponsive(self, child: ChildProcess) -> None:
         if not child.has_heard:
             self._kill(child)

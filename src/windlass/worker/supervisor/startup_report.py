@@ -10,7 +10,7 @@ from windlass.core.queues.labels import queue_of
 from windlass.core.queues.plans import read_tiers
 from windlass.engine.contract import Engine
 from windlass.worker.ipc.channel import Ready
-from windlass.worker.logs.events import Said, listed
+from windlass.worker.logs.events import LoggedValue, listed
 from windlass.worker.options import WorkerOptions
 
 log = getLogger("windlass.worker")
@@ -35,7 +35,7 @@ def show_banner(
         log.warning("no task of this app has a name that the route %s is for", pattern)
     if ready.unusual:
         words = ", ".join(map("=".join, ready.unusual.items()))
-        log.info("settings: %s", Said(ready.unusual, words))
+        log.info("settings: %s", LoggedValue(ready.unusual, words))
     for name, variable in ready.overruled.items():
         log.warning(
             "%s is not heeded: the code of the app says %s, which comes first", variable, name
@@ -59,6 +59,6 @@ def _warn_of_idle_queues(served: Sequence[str], engine: Engine, queues: Sequence
             )
 
 
-def _first(names: Sequence[str]) -> Said:
+def _first(names: Sequence[str]) -> LoggedValue:
     named, others = sorted(names)[:NAMED_TASKS], len(names) - NAMED_TASKS
-    return Said(named, ", ".join([*named, *([f"and {others} more"] if others > 0 else [])]))
+    return LoggedValue(named, ", ".join([*named, *([f"and {others} more"] if others > 0 else [])]))

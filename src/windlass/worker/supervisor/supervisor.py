@@ -29,7 +29,7 @@ from msgspec.structs import replace
 from windlass.dead_letter import DeadAlert
 from windlass.engine.contract import Engine, EngineOptions, Plan, Waiter
 from windlass.engine.url import open_engine
-from windlass.worker.fetch.queue_turns import Rota
+from windlass.worker.fetch.queue_turns import QueueTurns
 from windlass.worker.ipc.channel import (
     Alert,
     Command,
@@ -53,11 +53,11 @@ from windlass.worker.logs.outage import Contact
 from windlass.worker.logs.setup import configure_early, configure_own
 from windlass.worker.maintenance.dead_letters import DeadWatch
 from windlass.worker.maintenance.heartbeat import Heartbeat
-from windlass.worker.maintenance.schedules import Timekeeper
-from windlass.worker.maintenance.service import Closing, Upkeep
+from windlass.worker.maintenance.schedules import Scheduler
+from windlass.worker.maintenance.service import Closing, Maintenance
 from windlass.worker.options import SWITCH_INTERVAL_S, WorkerOptions
 from windlass.worker.supervisor.burst import LOOK_S, is_done
-from windlass.worker.supervisor.child_health import Oversight
+from windlass.worker.supervisor.child_health import ChildHealth
 from windlass.worker.supervisor.child_process import ChildProcess
 from windlass.worker.supervisor.hard_timeouts import Enforcement
 from windlass.worker.supervisor.health_socket import (
@@ -120,14 +120,14 @@ class Supervisor:
             replace=lambda: self._start_later(is_solo=False),
             kill=self._kill,
         )
-        self._oversight = Oversight(
+        self._oversight = ChildHealth(
             self._reactor,
             Recycling(options, self._retirements),
             living=lambda: [] if self._stops else list(self._children.values()),
         )
         # From the moment the first child is ready:
         self._heartbeat: Heartbeat | None = None
-        self._upkeep: Upkeep | None = None
+        self._maintenance: Maintenance | None = None
         self._waiter: WorkerWaiter | None = None
         self._plans: dict[bool, Plan] = {}  # of shared children, and of solo ones
         self._enforcement: Enforcement | None = None
@@ -156,8 +156,8 @@ class Supervisor:
                 self._kill_all()
             if self._waiter is not None:
                 self._waiter.stop(WAITER_S)
-            if self._upkeep is not None:
-                self._upkeep.stop(CLOSE_S if self._upkeep.answered_at else UNANSWERED_S)
+            if self._maintenance is not None:
+                self._maintenance.stop(CLOSE_S if self._maintenance.answered_at else UNANSWERED_S)
             if self._heartbeat is not None:
                 self._heartbeat.stop(UNANSWERED_S)
         log.info("stopped")
@@ -190,10 +190,10 @@ class Supervisor:
             )
             for child in self._children.values()
         ]
-        upkeep, is_stopping = self._upkeep, self._stops > 0
-        answered_s = None if upkeep is None else age(upkeep.answered_at)
+        maintenance, is_stopping = self._maintenance, self._stops > 0
+        answered_s = None if maintenance is None else age(maintenance.answered_at)
         why = judge(
-            is_loaded=upkeep is not None,
+            is_loaded=maintenance is not None,
             is_stopping=is_stopping,
             answered_s=answered_s,
             children=children,
@@ -262,7 +262,9 @@ class Supervisor:
         engine = open_engine(ready.url, options)
         self._grace_s = self._retirements.grace_s = ready.shutdown_grace_ms / 1000
         queues, labels = self._options.queues, self._options.labels
-        self._plans = {solo: Rota(queues, labels, is_solo=solo).plan for solo in (False, True)}
+        self._plans = {
+            solo: QueueTurns(queues, labels, is_solo=solo).plan for solo in (False, True)
+        }
 
         def on_suspects() -> None:
             self._reactor.post(self._serve_alone)
@@ -276,14 +278,14 @@ class Supervisor:
             on_cancel=lambda session, ids: self._reactor.post(partial(self._cancel, session, ids)),
             contact=contact,
         )
-        upkeep = self._upkeep = Upkeep(
+        maintenance = self._maintenance = Maintenance(
             engine,
             living=lambda: list(self._children.values()),
             on_suspects=on_suspects,
             heartbeat=heartbeat,
             contact=contact,
             on_answer=partial(self._show_banner, engine, ready),
-            timekeeper=Timekeeper(engine, ready.schedules),
+            scheduler=Scheduler(engine, ready.schedules),
             dead_watch=DeadWatch(
                 engine,
                 ready.dead_alert,
@@ -297,12 +299,12 @@ class Supervisor:
             ready.kill_after_ms,
             living=lambda: list(self._children.values()),
             retirements=self._retirements,
-            finish=upkeep.finish,
+            finish=maintenance.finish,
             kill=self._kill,
         )
         self._location = engine.location
         heartbeat.start()
-        upkeep.start()
+        maintenance.start()
         waiting = open_engine(ready.url, options)
         self._waiter = WorkerWaiter(waiting, self._plans[True], on_suspects)
         self._waiter.start()
@@ -325,15 +327,15 @@ class Supervisor:
             self._reactor.after(SILENT_S, partial(self._kill, child))
             return
         for report in reports:
-            self._heed(child, report)
+            self._handle(child, report)
 
-    def _heed(self, child: ChildProcess, report: Report) -> None:
+    def _handle(self, child: ChildProcess, report: Report) -> None:
         match report:
             case Ready():
                 child.introduction = add_settings(
                     child.introduction, report.dead_alert, report.dead_alert_growth, report.keys
                 )
-                if self._upkeep is None:
+                if self._maintenance is None:
                     self._begin(report)
                 elif not child.is_solo:  # which takes nobody's place
                     self._retirements.notice_ready()
@@ -396,7 +398,7 @@ class Supervisor:
 
     def _reap(self) -> None:
         for child in [child for child in self._children.values() if child.has_ended()]:
-            self._hear_last_words(child)
+            self._read_last_reports(child)
             self._reactor.unwatch(child.channel)
             self._forget_wait(child)
             child.close_channels()
@@ -404,23 +406,23 @@ class Supervisor:
             self._retirements.forget(child)
             self._bury(child)
 
-    def _hear_last_words(self, child: ChildProcess) -> None:
+    def _read_last_reports(self, child: ChildProcess) -> None:
         try:
             while True:
                 for report in child.channel.receive():
-                    self._heed(child, report)
+                    self._handle(child, report)
         except (BlockingIOError, EOFError):
             return
 
     def _bury(self, child: ChildProcess) -> None:
-        if self._upkeep is None:
+        if self._maintenance is None:
             self._give_up(child)
             return
         suspects = child.suspects()
         if self._enforcement is not None:
             self._enforcement.report_retries(child)
         if child.session:
-            self._upkeep.close(Closing(child.session, suspects, child.cause()))
+            self._maintenance.close(Closing(child.session, suspects, child.cause()))
         if suspects or not self._ended_well(child):
             self._tell_death(child, suspects)
         if child.is_retiring:
@@ -480,10 +482,10 @@ class Supervisor:
 
     def _end_burst(self) -> None:
         """As soon as nothing is left to do."""
-        if self._stops or self._upkeep is None:
+        if self._stops or self._maintenance is None:
             return
         tables = [child.table for child in self._children.values()]
-        if not is_done(tables, self._upkeep.settled_at()):
+        if not is_done(tables, self._maintenance.settled_at()):
             for child in self._children.values():
                 child.wakes.send(LOOK)
             self._reactor.after(LOOK_S, self._end_burst)
