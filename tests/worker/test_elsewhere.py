@@ -39,7 +39,7 @@ def test_it_runs_jobs_and_stops(yard: Yard, worker: Worker) -> None:
         yard.await_state(job, State.SUCCEEDED)
     assert worker.log().count(LINE) == 3, "the supervisor, a shared child and one for the process"
     assert worker.stop() == 0
-    assert "is tried again" not in worker.log()
+    assert "retrying" not in worker.log()
 
 
 def test_children_end_with_a_supervisor_that_was_killed(yard: Yard, worker: Worker) -> None:

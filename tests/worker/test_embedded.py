@@ -196,7 +196,7 @@ def test_what_it_leaves_to_others_is_named(caplog: pytest.LogCaptureFixture) -> 
         job = alone.enqueue(1, 2)
     assert job.info().state is State.READY
     [line] = [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
-    assert line.endswith("for a worker process to run: alone")
+    assert line.endswith("leaving them to worker processes: alone")
 
 
 def test_it_is_entered_once() -> None:
@@ -228,12 +228,12 @@ def test_what_blocks_the_loop_is_named(caplog: pytest.LogCaptureFixture) -> None
 
     @app.task(name="blocker")
     async def blocker() -> None:
-        until(lambda: "blocks the event loop" in caplog.text, "the news")
+        until(lambda: "blocked the event loop" in caplog.text, "the news")
 
     with app.worker():
         job = blocker.enqueue()
         job.result(timeout=20)
-    assert f"job {job.id} of task blocker blocks the event loop" in caplog.text
+    assert f"job {job.id} of task blocker has blocked the event loop" in caplog.text
 
 
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
@@ -249,7 +249,7 @@ def test_a_worker_whose_fetcher_is_gone_says_so_and_lets_go_of_its_jobs(
     with worker:
         worker._fetcher._mailbox.command(break_down)
         until(lambda: not worker.is_running(), "the end of its beats")
-        assert "reports nothing any more, its thread has ended" in caplog.text
+        assert "stopped reporting: its fetcher thread has ended" in caplog.text
 
 
 def test_what_leaves_the_loop_in_the_background_does_not_end_it() -> None:

@@ -72,7 +72,7 @@ def test_work_goes_on_after_a_server_was_killed(server: RedisServer, yard: Yard)
         server.start()
         resume(yard, f"probe-{number}")
     end(yard, worker, 303)
-    assert "without its data" not in worker.log()
+    assert "lost its data" not in worker.log()
 
 
 def test_work_goes_on_after_all_clients_were_killed(server: RedisServer, yard: Yard) -> None:
@@ -114,7 +114,7 @@ def test_a_worker_whose_server_comes_back_empty_says_so_and_goes_on(
     until(lambda: "ticked" in yard.lines(), "a run")
     far = yard.script.plain.using(run_after="1h").enqueue("far", [])
     server.restart_empty()
-    worker.await_log("the engine has come back without its data: the jobs that were in redis 127")
+    worker.await_log("engine lost its data: the jobs in redis 127")
     ticked = len(yard.lines())
     until(lambda: len(yard.lines()) > ticked + 1, "its schedule again", RESUMED_S)
     until(yard.app.engine.sessions, "its session again", RESUMED_S)
@@ -133,7 +133,7 @@ def test_a_worker_starts_and_stops_while_its_server_is_away(
     yard = Yard(tmp_path, "2s", "1s", 3, url)
     proxy.refuse()
     worker = yard.start(url=url.replace(f":{server.port}/", f":{proxy.port}/"))
-    worker.await_log("the engine is away")
+    worker.await_log("lost connection to engine")
     proxy.heal()
     resume(yard, "first")
     yard.plain("running", "sleep:60")
@@ -151,8 +151,8 @@ def test_a_worker_whose_server_was_never_there_says_so_and_stops_soon(tmp_path: 
     """Nothing was claimed: so nobody waits for the calls that are under way."""
     yard = Yard(tmp_path, "2s", "25s", 3)
     worker = yard.start(url="redis://127.0.0.1:1/0")
-    worker.await_log("not answered within 1 s, and is waited for: redis 127.0.0.1:1/0")
-    worker.await_log("ready when it answers: The Redis server at")  # so the fetcher is at work
+    worker.await_log("not answered within 1 s, still waiting: redis 127.0.0.1:1/0")
+    worker.await_log("waiting for the engine to answer: The Redis server at")
     started = time.monotonic()
     assert worker.stop() == 0
     assert time.monotonic() - started < 3.0

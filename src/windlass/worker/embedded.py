@@ -1,15 +1,15 @@
 """A worker inside this process, for development and scripts: `with app.worker(): ...`.
 
-It is made of the same parts as a child: fetcher, line, runners, and an event loop of its own in a
-thread. There is no supervisor: beats come from a thread of this process, so code that holds the
-interpreter for longer than a lease loses its session, and then its jobs run again elsewhere, fenced
-as always. A job that kills the process kills the script, jobs that must run alone are left to real
-workers, and a run that does not heed its time-out is not ended by force.
+It has the same parts as a child: fetcher, slot queue, runners, and an event loop in a thread. There
+is no supervisor. A thread of this process sends heartbeats, so code that holds the interpreter for
+longer than a lease loses the session: its jobs then run again elsewhere, fenced as always. A job
+that kills the process kills the script. Jobs that must run alone are left to real workers, and a
+run that ignores its time-out is not ended by force.
 
-1. Entering it starts the loop, the lifespan of the app, the beats, the fetcher and the watch over
-   them, which names what blocks the loop.
-2. Leaving it claims nothing more and lets jobs end for the grace of the app; what still runs then
-   is handed back, and its thread goes on unheeded until the process ends.
+1. Entering starts the event loop, the lifespan of the app, the heartbeat, the fetcher and the
+   watchdog.
+2. Leaving stops claiming, and gives jobs the grace of the app to end. Jobs that still run are
+   handed back; their threads continue until the process ends, and their results are dropped.
 """
 
 from __future__ import annotations
@@ -56,11 +56,11 @@ from windlass.worker.supervisor.waiter import WorkerWaiter
 
 log = getLogger("windlass.worker")
 
-#: How long it may take to leave the lifespan, in seconds.
+#: How long the lifespan may take to end, in seconds.
 LEAVE_S = 5.0
-#: How long what is left may take to be handed back, and then the session to be closed, in seconds.
+#: How long handing back jobs, and then closing the session, may take, in seconds.
 CLOSE_S = 5.0
-#: How long coroutines may take to heed their cancellation, in seconds.
+#: How long coroutines may take to end after their cancellation, in seconds.
 CANCEL_S = 1.0
 
 
@@ -68,7 +68,7 @@ _SHIELDED: Final[WeakSet[Windlass]] = WeakSet()
 
 
 class EmbeddedWorker:
-    """A context manager, to be entered once. The fetcher asks it what it would ask of a child."""
+    """A context manager, to be entered once. For the fetcher it is the child that owns it."""
 
     def __init__(
         self, app: Windlass, queues: Sequence[str], slots: int, labels: Sequence[str] = ()
@@ -82,7 +82,7 @@ class EmbeddedWorker:
         self._ended = Event()
         self._is_over = Event()
         self._is_wedged = False
-        # What the upkeep wants to know of a child.
+        # The attributes of a child that heartbeat and maintenance read.
         self.session = ""
         self.table = SlotTable.create(slots)
         self.table.close_descriptor()
@@ -90,10 +90,10 @@ class EmbeddedWorker:
         self.introduced = ""
 
     def is_running(self) -> bool:
-        """Nobody beats for jobs that cannot be reported any more: others get them after a lease."""
+        """False stops the heartbeat: a stuck fetcher reports no jobs, so other workers get them."""
         return not self._is_wedged
 
-    # ----------------------------------------------------------------------------- beginning
+    # ------------------------------------------------------------------------------ starting
 
     def __enter__(self) -> Self:
         if self.session:
@@ -147,13 +147,13 @@ class EmbeddedWorker:
         self._heartbeat.start()
         self._maintenance.start()
         self._waiter.start()
-        self._tell_left_out()
+        self._log_left_out()
         self._fetcher_thread.start()
-        self._watch.start()
+        self._watchdog.start()
         return self
 
     def _introduce(self) -> bytes:
-        """Not before it is entered: a program may fork until then."""
+        """Describe the session. Called on entering: the program may fork before."""
         options, settings = self._options, self._app.settings
         began_ms = time_ns() // 1_000_000
         return add_settings(
@@ -163,20 +163,20 @@ class EmbeddedWorker:
             settings.secret.names,
         )
 
-    def _tell_left_out(self) -> None:
+    def _log_left_out(self) -> None:
         alone = sorted(task.name for task in self._app.tasks.values() if task.runs_alone)
         if alone:
             log.warning(
-                "this worker is inside a program and leaves alone what runs in processes of its "
-                "own, for a worker process to run: %s",
+                "embedded worker cannot run tasks that need their own process, leaving them to "
+                "worker processes: %s",
                 listed(alone),
             )
 
     def _open_engine(self) -> Engine:
-        """One of its own, whose waiting nobody else disturbs; but what is kept in the memory of an
-        engine object is nowhere else."""
+        """Open a separate engine, so that no other caller disturbs its waits. An engine in memory
+        is shared with the app, because its data exists only there."""
         if self._app not in _SHIELDED:
-            self._app.wrap_engine(shield_engine)  # a task may be interrupted, its enqueue not
+            self._app.wrap_engine(shield_engine)  # an interrupt must not cut off an enqueue
             _SHIELDED.add(self._app)
         engine = self._app.engine
         self._is_shared = Capability.MANY_PROCESSES not in engine.capabilities
@@ -192,10 +192,10 @@ class EmbeddedWorker:
         return open_engine(settings.url, options)
 
     async def _prepare(self) -> None:
-        """On the loop, to its end without a pause once the lifespan was entered: whoever hears that
-        it was lost finds a fetcher to tell."""
+        """Prepare on the loop, without an await after the lifespan is entered: so `on_loss` always
+        finds a fetcher."""
         for task in self._app.tasks.values():
-            task.codec.resolve()  # a task that no call can reach is for a person to see now
+            task.codec.resolve()  # report a task that no call can reach at the start
         state = await self._lifespan.enter()
         assembly = self._assembly = assemble(
             self._app,
@@ -210,13 +210,13 @@ class EmbeddedWorker:
         fetcher = self._fetcher = assembly.fetcher
         self._fetcher_thread = self._make_thread(self._run_fetcher, "fetcher")
         fetch_watchdog = FetchWatchdog(self._fetcher_thread, fetcher)
-        self._watch = Watchdog(
+        self._watchdog = Watchdog(
             assembly.slot_queue,
             assembly.limits,
             self.table,
             LoopWatchdog(),
             fetch_watchdog,
-            self._tell_wedged,
+            self._handle_wedged,
         )
 
     def _run_fetcher(self) -> None:
@@ -250,12 +250,12 @@ class EmbeddedWorker:
         self._assembly.limits.note_loss()
 
     def end(self) -> None:
-        self._watch.stop()
+        self._watchdog.stop()
         self._ended.set()
 
     def end_at_once(self) -> NoReturn:
-        """What runs was handed back. Its threads cannot be ended, and report to nobody; but those
-        that look at their context can see that they are not needed any more."""
+        """Running jobs were handed back. Their threads cannot be ended, and their outcomes are
+        dropped. A job that checks its context can see that it was reassigned."""
         self.note_loss()
         raise Drained
 
@@ -267,9 +267,9 @@ class EmbeddedWorker:
     def _lose_lifespan(self) -> None:
         self._fetcher.drain()
 
-    def _tell_wedged(self, text: str) -> None:
+    def _handle_wedged(self, text: str) -> None:
         self._is_wedged = True
-        log.error("the worker inside this process reports nothing any more, %s", text)
+        log.error("embedded worker stopped reporting: %s", text)
         self._ended.set()
 
     # --------------------------------------------------------------------------------- ending
@@ -280,18 +280,18 @@ class EmbeddedWorker:
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        impatience: KeyboardInterrupt | None = None
+        interrupted: KeyboardInterrupt | None = None
         self._fetcher.drain()
         try:
             has_ended = self._ended.wait(self._app.settings.shutdown_grace_ms / 1000)
-        except KeyboardInterrupt as interrupt:  # hand back now, and take leave all the same
-            has_ended, impatience = False, interrupt
+        except KeyboardInterrupt as interrupt:  # hand back now, and still shut down
+            has_ended, interrupted = False, interrupt
         if not has_ended:
             self._fetcher.hand_back()
             self._ended.wait(CLOSE_S)
         self._shut_down()
-        if impatience is not None and error is None:
-            raise impatience
+        if interrupted is not None and error is None:
+            raise interrupted
 
     def _shut_down(self) -> None:
         self._lifespan.leave(LEAVE_S)
@@ -302,7 +302,7 @@ class EmbeddedWorker:
         for runner in self._assembly.runners:
             runner.close()
         self._assembly.limits.close()
-        self._watch.stop()
+        self._watchdog.stop()
         self._stop_loop()
         self.wakes.close()
         self._fetcher_thread.join(CLOSE_S)
@@ -310,7 +310,7 @@ class EmbeddedWorker:
             self._wakes.close()
 
     def _stop_loop(self) -> None:
-        """Coroutines that go on were handed back, or were left behind by jobs."""
+        """Cancel the coroutines that still run: they were handed back, or jobs left them behind."""
         ending = asyncio.run_coroutine_threadsafe(_cancel_others(), self._loop)
         with suppress(TimeoutError):
             ending.result(CANCEL_S)
@@ -329,8 +329,8 @@ async def _cancel_others() -> None:
 
 
 def _leave_to_themselves() -> None:
-    """Nobody can end what goes on long after its time-out: it is a part of this process."""
+    """Runs that ignore their time-out cannot be ended: they are part of this process."""
 
 
 def _leave_to_others() -> None:
-    """Jobs that must run alone need a process of their own."""
+    """Jobs that must run alone need a separate process, so real workers run them."""

@@ -49,7 +49,7 @@ def test_a_coroutine_that_blocks_the_loop_is_named_within_two_seconds(yard: Yard
         job = yard.coroutine(label, f"await:{gate}")
         yard.await_start(label)
         started_at = time.monotonic()
-        told = f"job {job.id} of task coroutine blocks the event loop"
+        told = f"job {job.id} of task coroutine has blocked the event loop"
         worker.await_log(told)
         took_s = time.monotonic() - started_at
         gate.touch()
@@ -83,7 +83,7 @@ def test_the_jobs_of_a_child_whose_fetcher_is_gone_go_on(yard: Yard) -> None:
     job = yard.plain("saboteur", f"end_fetcher:{yard.folder / 'flag'}", "sleep:0.1")
     first = yard.await_start("saboteur").pid
     assert job.result(timeout=20) == "saboteur done"
-    worker.await_log(f"child {first} reports nothing any more, its thread has ended")
+    worker.await_log(f"child {first} stopped reporting: its fetcher thread has ended")
     second = yard.await_start("saboteur", 2).pid
     assert first != second
     counters = yard.record(job).counters
@@ -180,7 +180,7 @@ def test_the_job_is_known_in_what_it_has_started_beside_itself(
     loop.do(job())
     assert started.wait(10)
     [told] = loop.look(3)
-    assert told.startswith("job j of task t blocks the event loop")
+    assert told.startswith("job j of task t has blocked the event loop")
     assert "in beside\n    block()" in told
 
 
@@ -305,7 +305,7 @@ def test_a_fetcher_that_stands_still_although_it_could_go_on_is_told_of_once(
     assert fetcher.look(fetch_watchdog.WEDGED_S) is None
     text = fetcher.look(1)
     assert text is not None
-    assert "it stands still in\n" in text
+    assert "its fetcher is stuck in\n" in text
     assert "over.wait(20)" in text
     assert fetcher.look(1000) is None
 
@@ -349,7 +349,7 @@ def test_a_call_of_the_engine_may_take_as_long_as_it_takes(tmp_path: Path) -> No
 def test_a_fetcher_whose_thread_has_ended_is_told_of_at_once() -> None:
     fetcher = Fetcher(lambda: None)
     fetcher.thread.join()
-    assert fetcher.look(0) == "its thread has ended"
+    assert fetcher.look(0) == "its fetcher thread has ended"
 
 
 # ------------------------------------------------------------------------------- the supervisor

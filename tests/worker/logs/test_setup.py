@@ -113,8 +113,8 @@ def test_a_password_in_the_url_is_not_shown(yard: Yard, format: str) -> None:
     """Of a server that is not there: the worker tells of it again and again."""
     url = f"redis://someone:{CANARY}@127.0.0.1:1/0"
     worker = start(yard, url=url, log_format=format, log_level="debug")
-    worker.await_log("the engine is away")
-    worker.await_log("waiting for the engine, and ready when it answers")
+    worker.await_log("lost connection to engine")
+    worker.await_log("waiting for the engine to answer")
     assert "127.0.0.1:1" in worker.log()
     assert CANARY not in worker.log()
 
@@ -187,7 +187,7 @@ def test_what_json_cannot_hold_is_shown_all_the_same(value: object) -> None:
 
 
 def test_an_error_in_a_line_is_shown_by_its_words() -> None:
-    line = "the engine is away; trying until it is back: %s"
+    line = "lost connection to engine, retrying: %s"
     made = record(line, OSError("nobody listens"), name="windlass.worker")
     shown = json.loads(JsonFormatter().format(made))
     assert (shown["event"], shown["why"]) == ("engine_away", "nobody listens")
@@ -199,7 +199,7 @@ def test_an_error_in_a_line_is_shown_by_its_words() -> None:
         ("child %d died: %s; %s", (1, "SIGKILL", listed([])), "job_ids", []),
         ("child %d died: %s; %s", (1, "SIGKILL", listed(["a", "b"])), "job_ids", ["a", "b"]),
         (
-            "refused %s, for jobs that are in other hands: %s",
+            "rejected %s, the jobs were reassigned: %s",
             (Count(2, "stale outcome"), "a, b"),
             "job_ids",
             ["a", "b"],
@@ -276,7 +276,7 @@ def test_passwords_of_urls_are_masked(text: str, masked: str) -> None:
 
 def log_calls() -> Iterator[tuple[str, int]]:
     """Every line that the worker can log, and how many values are put into it."""
-    for file in sorted((PROJECT / "src/windlass/worker").glob("*.py")):
+    for file in sorted((PROJECT / "src/windlass/worker").rglob("*.py")):
         for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
             if isinstance(node, ast.Call) and LOGGING.fullmatch(ast.unparse(node.func)):
                 yield ast.literal_eval(node.args[0]), len(node.args) - 1

@@ -61,7 +61,7 @@ def test_one_worker_tells_it_once(app: Windlass, caplog: pytest.LogCaptureFixtur
         for _ in range(2):
             for watch in watches:
                 watch.look()
-    assert caplog.messages == ["taken back from workers that fell silent: 2 jobs"]
+    assert caplog.messages == ["reclaimed 2 jobs from workers that stopped responding"]
 
 
 def test_dropped_entries_are_told_of_once(
@@ -78,6 +78,4 @@ def test_dropped_entries_are_told_of_once(
         for _ in range(2):
             for watch in watches:
                 watch.look()
-    assert caplog.messages == [
-        "dropped from indexes, for leading to no job: 2 entries; see windlass check --repair"
-    ]
+    assert caplog.messages == ["dropped 2 index entries without a job; see windlass check --repair"]

@@ -139,7 +139,7 @@ def test_jobs_that_another_worker_has_lost_are_told_of(
         office.engine.clock_offset_ms += 10_000
         office.faulty.calls.clear()
         until(lambda: office.faulty.calls.count("beat") > 1, "a beat")
-    until(lambda: "silent: 1 job" in caplog.text, "the line")
+    until(lambda: "reclaimed 1 job" in caplog.text, "the line")
 
 
 def test_a_session_that_is_gone_is_told_of(office: Office) -> None:
@@ -245,7 +245,7 @@ def test_an_engine_that_lost_its_data_is_told_again_of_sessions_and_schedules(
         office.start()
         until(lambda: introduced == [b"it is me"] * 2, "another introduction", seconds=5)
         until(office.engine.list_schedules, "another declaration", seconds=5)
-    [told] = (one for one in caplog.records if "has come back without its data" in one.msg)
+    [told] = (one for one in caplog.records if "engine lost its data" in one.msg)
     assert told.levelno == logging.ERROR
     assert str(office.engine.location) in caplog.text
 
@@ -266,12 +266,12 @@ def test_an_engine_that_can_only_be_read_is_not_reached_again(
 
     with caplog.at_level(logging.WARNING, "windlass.worker"):
         office.faulty.faults["tend"] = lambda real, _arguments: lose_request(real)
-        until(lambda: "cannot reach the engine" in caplog.text, "the failure")
+        until(lambda: "supervisor lost connection to engine" in caplog.text, "the failure")
         office.faulty.faults["stats"] = note
         until(lambda: len(looks) > 20, "looks that succeed")
         del office.faulty.faults["tend"]
-        until(lambda: "reaches the engine again" in caplog.text, "its end")
-    said = [one.msg for one in caplog.records if "the supervisor" in one.msg]
+        until(lambda: "reached the engine again" in caplog.text, "its end")
+    said = [one.msg for one in caplog.records if one.msg.startswith("supervisor ")]
     assert len(said) == 2
 
 
@@ -326,7 +326,7 @@ def test_nobody_is_left_behind_when_the_engine_does_not_come_back(
     office.maintenance.close(Closing("session", (), "exit code 0"))
     until(lambda: "close" in office.faulty.calls, "a first try")
     office.maintenance.stop(0.1)
-    assert "1 session could not be closed: the jobs that they hold" in caplog.text
+    assert "could not close 1 session: their running and unreported jobs" in caplog.text
     until(lambda: "maintenance" not in {thread.name for thread in enumerate_threads()}, "the end")
 
 
@@ -344,9 +344,9 @@ def test_what_a_confirmed_job_survives_is_said_once(
     assert said == [
         (
             "INFO",
-            "how the engine keeps jobs: full: what was confirmed survives a crash of any process "
+            "durability: full: what was confirmed survives a crash of any process "
             "and a power failure",
         ),
-        ("WARNING", "a problem of the engine, room: the disk is full"),
+        ("WARNING", "engine problem, room: the disk is full"),
     ]
     assert office.faulty.calls.count("examine") == 1

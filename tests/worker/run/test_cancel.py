@@ -88,7 +88,7 @@ def test_one_that_runs_alone_and_takes_no_notice_is_killed(make_yard: MakeYard, 
     job.cancel()
     record = yard.await_state(job, State.CANCELLED)
     assert record.counters.crashes == 0
-    worker.await_log(f"job {job.id} went on 200ms after it was cancelled")
+    worker.await_log(f"job {job.id} still ran 200ms after it was cancelled")
     assert yard.process("after").result(timeout=20) == "after done"
 
 

@@ -68,4 +68,4 @@ def test_a_job_that_an_exception_takes_out_of_its_hands_is_tried_again(
     assert is_met.is_set()
     assert rig.starts == [0, 1]
     assert slot_queue.busy() == 0
-    assert "failed beside its code" in errors(caplog)[0]
+    assert "failed outside the task function" in errors(caplog)[0]

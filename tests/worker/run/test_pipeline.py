@@ -100,7 +100,7 @@ def test_what_a_background_coroutine_raises_costs_nobody_anything(yard: Yard) ->
     neighbour = yard.coroutine("neighbour", "sleep:0.5")
     yard.await_start("neighbour")
     yard.coroutine("origin", "leave_coroutine:exiting")
-    worker.await_log("SystemExit left the event loop, which goes on")
+    worker.await_log("SystemExit stopped the event loop, restarting it")
     for job in (neighbour, yard.coroutine("later", "sleep:0.01")):
         assert job.result(timeout=20).endswith("done")
         assert yard.record(job).counters.starts == 1
@@ -115,7 +115,7 @@ def test_a_job_of_an_unknown_task_is_kept(yard: Yard) -> None:
     until(lambda: yard.record(stray.id).hold is Hold.UNROUTABLE, "the hold")
     record = yard.record(stray.id)
     assert (record.state, record.counters.attempt) == (State.READY, 0)
-    worker.await_log("task not.here is not known to this app")
+    worker.await_log("task not.here is unknown to this app")
 
 
 UNDECODABLE = [
@@ -148,7 +148,7 @@ def test_a_call_for_another_version_of_the_function_is_left_to_workers_of_it(yar
     until(lambda: yard.record(other.id).hold is Hold.UNROUTABLE, "the hold")
     record = yard.record(other.id)
     assert (record.state, record.counters.attempt, record.counters.starts) == (State.READY, 0, 0)
-    worker.await_log("a job of task plain is kept for workers of another version: plain(): missing")
+    worker.await_log("leaving it to workers of another version: plain(): missing")
 
 
 @pytest.mark.local
@@ -263,7 +263,7 @@ def test_a_starting_worker_adopts_all_that_it_knows(yard: Yard) -> None:
 def test_an_app_without_tasks_is_warned_of(yard: Yard) -> None:
     """The tasks are declared in a module that nobody imports."""
     worker = yard.start(app="tests.worker.apps.empty:app")
-    worker.await_log("the app tests.worker.apps.empty:app knows no task")
+    worker.await_log("app tests.worker.apps.empty:app has no tasks")
 
 
 @pytest.mark.local

@@ -354,7 +354,7 @@ def test_a_thread_that_cannot_be_started_is_tried_again(
     execution = Execution(app.settings, lambda claim, progress: None, lambda task: None)
     ThreadRunner(slot_queue, table, unlimited(), execution, Prefetch(), report)
     slot_queue.offer([(claim_of(task, "refused"), task)])
-    assert "a thread for jobs could not be started" in caplog.text
+    assert "could not start a thread for jobs" in caplog.text
     assert [claim.id for claim in slot_queue.take_back(monotonic())] == ["refused"]
     slot_queue.offer([(claim_of(task, "again"), task)])
     assert done.wait(20)

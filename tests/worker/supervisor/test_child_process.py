@@ -95,7 +95,7 @@ def test_one_past_its_timeout_is_interrupted_or_killed_alone(
     using = yard.script.process.using(timeout="200ms", retry=Retry(1))
     record = yard.await_state(using.enqueue("stuck", [step]), State.DEAD)
     assert (record.reason, record.counters.crashes) == (Reason.TIMED_OUT, 0)
-    assert ("is ended with child" in worker.log()) == (step != "nap")
+    assert (", ending child" in worker.log()) == (step != "nap")
     gate.touch()
     assert neighbour.result(timeout=20) == "neighbour done"
     assert yard.process("after").result(timeout=20) == "after done"

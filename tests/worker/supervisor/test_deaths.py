@@ -155,8 +155,8 @@ def test_a_stopped_child_loses_its_jobs_and_its_late_outcome_is_refused(
     gate.touch()
     assert job.result(timeout=20) == "once done"
     send(frozen, first.pid, whole_group, signal.SIGCONT)
-    frozen.await_log("refused 1 stale outcome, for jobs")
-    frozen.await_log("is gone")
+    frozen.await_log("rejected 1 stale result, the jobs")
+    frozen.await_log(" expired")
     assert first.pid != second.pid
     assert yard.app.engine.stats().totals["stale"] == 1
     assert yard.record(job).counters.losses == 1

@@ -81,10 +81,10 @@ def test_it_says_that_it_is_ready_when_the_engine_has_answered(yard: Yard, folde
     yard.app.engine.migrate()
     with hold_the_lock(yard.folder / "jobs.db"):
         worker = start(yard, folder)
-        worker.await_log("waiting for the engine, and ready when it answers: ")
+        worker.await_log("waiting for the engine to answer: ")
         assert " ready: " not in worker.log()
     worker.await_log(" ready: sqlite ")
-    assert "reaches the engine again" not in worker.log()
+    assert "reached the engine again" not in worker.log()
 
 
 def test_all_workers_have_to_be_ready(yard: Yard, folder: Path) -> None:
@@ -186,7 +186,7 @@ def test_a_folder_of_others_is_not_used(yard: Yard, folder: Path) -> None:
     worker = start(yard, folder)
     worker.await_log("windlass health cannot see this worker")
     worker.await_log("ready")
-    assert "nobody else can write to" in ask(folder)[1]
+    assert "only this user can write to" in ask(folder)[1]
     assert list(folder.iterdir()) == []
 
 

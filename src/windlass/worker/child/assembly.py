@@ -1,4 +1,4 @@
-"""The parts that run jobs in one process, put together: fetcher, line, runners."""
+"""Assembles the parts that run jobs in one process: fetcher, slot queue, runners."""
 
 from __future__ import annotations
 
@@ -23,6 +23,8 @@ from windlass.worker.run.timeouts import Limits
 
 
 class Assembly(NamedTuple):
+    """The parts of one process that runs jobs."""
+
     fetcher: Fetcher
     slot_queue: SlotQueue
     limits: Limits
@@ -39,9 +41,9 @@ def assemble(
     on_limited: Callable[[], None],
     wakes: WakeReceiver,
 ) -> Assembly:
-    """To be called on the event loop that is to run coroutines. The fetcher is not started. `state` is
-    what the lifespan gave; `on_limited` is called before the first job with a limit, and
-    `wakes` is where an idle fetcher is woken."""
+    """Create the parts, without starting the fetcher. Call this on the event loop that runs
+    coroutines. `state` is the value of the lifespan, `on_limited` is called before the first job
+    with a limit, and `wakes` wakes an idle fetcher."""
     settings, is_solo = app.settings, queue_turns.plan.suspects
     lease = Lease(table, settings.lease_ms, is_solo=is_solo)
     slot_queue, prefetch = SlotQueue(table.slots, lease), Prefetch()

@@ -1,13 +1,13 @@
-"""The thread of a child that looks after the others, once or twice a second.
+"""The watchdog of a child: a thread that checks the other threads once or twice a second.
 
 1. It notes in shared memory that this process runs Python, and how many jobs have ended in it.
-2. It tells the supervisor of a fetcher that stands still (`fetch_watchdog`).
-3. It names what blocks the event loop (`loop_watch`).
-4. It reports each job that runs for very long without a time-out, once.
-5. It has free slots made use of when the fetcher waits for the engine and cannot.
+2. It reports a stuck fetcher to the supervisor (`fetch_watchdog`).
+3. It logs the job that blocks the event loop (`loop_watchdog`).
+4. It logs each job that runs for very long without a time-out, once.
+5. It wakes runners for free slots while the fetcher waits for the engine.
 
-What it finds counts only if it came to look in time itself: when another thread kept the
-interpreter, or the whole process stood still, the others had no chance to go on either.
+A finding counts only if the watchdog itself ran on time: when another thread held the interpreter,
+or the whole process was stopped, the other threads could not make progress either.
 """
 
 from __future__ import annotations
@@ -30,14 +30,14 @@ log = getLogger("windlass.worker")
 #: How often to look, in seconds, while jobs run, and while there are none.
 LOOK_S = 0.5
 IDLE_S = 1.0
-#: Whoever comes to look this much too late, in seconds, was kept from it.
+#: A look that comes this much too late, in seconds, is not on time.
 LATE_S = 0.25
-#: A job without a time-out that runs for longer than this, in seconds, is reported.
+#: A job without a time-out that runs for longer than this, in seconds, is logged.
 LONG_S = 3600.0
 
 
 class Watchdog:
-    """Made on the event loop that it watches. `on_wedged` is told where the fetcher stands still."""
+    """Created on the event loop that it watches. `on_wedged` gets where the fetcher is stuck."""
 
     def __init__(
         self,
@@ -55,18 +55,18 @@ class Watchdog:
         self._fetcher = fetcher
         self._on_wedged = on_wedged
         self._stopping = Event()
-        self._told: list[Started] = []  # of the runs that go on, those that were reported
+        self._logged: list[Started] = []  # long runs that were logged
 
     def start(self) -> None:
-        """The supervisor knows of this thread only when it has looked once: a child that could not
-        start it is not reproached with that."""
+        """Start the thread. Without it the supervisor sees no pulse of this child, and does not
+        check the child."""
         try:
             Thread(target=self._run, name="watch", daemon=True).start()
         except (RuntimeError, MemoryError) as error:
-            log.error("the thread that watches over this child could not be started: %s", error)
+            log.error("could not start the watchdog of this child: %s", error)
 
     def stop(self) -> None:
-        """Before the fetcher ends as it should."""
+        """Stop, before the fetcher ends as planned."""
         self._stopping.set()
 
     def _run(self) -> None:
@@ -79,14 +79,14 @@ class Watchdog:
             try:
                 self.look(waited_s, is_punctual=waited_s < wait_s + LATE_S)
             except Exception:
-                log.exception("the watch over this child failed, and looks again")
+                log.exception("watchdog of this child failed, retrying")
             wait_s = LOOK_S if self._slot_queue.busy() else IDLE_S
 
     def look(self, waited_s: float, *, is_punctual: bool) -> None:
         self._table.note_pulse(monotonic(), self._slot_queue.ended)
         wedged = self._fetcher.look(waited_s, is_punctual=is_punctual)
         if wedged is not None and not self._stopping.is_set():
-            self._on_wedged(wedged)  # before anything is logged: that may be what is stuck
+            self._on_wedged(wedged)  # before any log line: logging itself may be stuck
         self._loop.look(is_punctual=is_punctual)
         self._slot_queue.press()
         self._report_long()
@@ -95,9 +95,11 @@ class Watchdog:
         now = monotonic()
         long = [run for run in self._slot_queue.started() if now - run.since > LONG_S]
         for run in long:
-            if not self._limits.has_end(run.slot) and not any(run is told for told in self._told):
+            if not self._limits.has_end(run.slot) and not any(
+                run is logged for logged in self._logged
+            ):
                 self._report(run, now - run.since)
-        self._told = long
+        self._logged = long
 
     def _report(self, run: Started, ran_s: float) -> None:
         since = datetime.now(UTC) - timedelta(seconds=ran_s)

@@ -1,17 +1,17 @@
-"""The fetcher of a child: one thread that reports what ended and claims what can start.
+"""The fetcher of a child: one thread that reports outcomes and claims jobs.
 
 Each round is one round trip to the engine, `turn`:
 
-1. Heed what the supervisor said: drain, hand back, the session is gone.
-2. Hand back claims that have waited in line for too long.
-3. Collect the outcomes that runners reported, and see how many claims there is room for.
-4. Make the call, and repeat the very same one until its reply is known.
-5. Settle it: count refused outcomes, forget ended nonces, put the new claims in line.
+1. Run commands of the supervisor: drain, hand back, the session is gone.
+2. Release claims that have waited for a slot for too long.
+3. Collect the outcomes that runners reported, and compute the room for new claims.
+4. Make the call, and repeat the same call until its reply is known.
+5. Settle the call: log rejected outcomes, forget ended nonces, queue the new claims.
 6. With nothing to report and nothing to claim, rest until there is.
 
-A call whose reply is unknown is never forgotten: it is repeated with the same nonce, which is
-harmless, or its claims are given back. Any other error in a round is logged, the call taken apart
-and the next round started from nothing.
+The fetcher never forgets a call with an unknown reply: it repeats the call with the same nonce,
+which is idempotent, or releases its claims. After any other error the fetcher logs it, reports the
+outcomes of the call one by one, releases its claims, and starts the next round.
 """
 
 from __future__ import annotations
@@ -56,36 +56,36 @@ from windlass.worker.run.slot_queue import SlotQueue
 
 log = getLogger("windlass.worker")
 
-#: An idle child looks around this often, in seconds, without asking the engine.
+#: How often the loop of an idle child runs, in seconds, without a call of the engine.
 REST_S = 1.0
-#: When more claims than this have found nothing, one right after the other, the next wait begins
-#: later by so many seconds: no fault makes a child spin.
+#: After more than this many empty claims in a row, the next wait starts `PAUSE_S` seconds later:
+#: no fault makes a child spin.
 MOST_IN_A_ROW = 3
 PAUSE_S = 0.05
-#: A job that is handed off comes alone: a child that is stopped while it waits must not get many.
+#: Jobs per hand-off: a child that is stopped by a signal while it waits must not get many.
 HANDED = 1
-#: No more are reported or claimed in one round trip: with others in hand, runners go on meanwhile.
+#: The most outcomes or claims of one round trip. Runners use the other claims meanwhile.
 MAX_TURN = 400
-#: When nothing ends for this long, in seconds, all slots are made use of.
+#: When no job ends for this long, in seconds, runners fill all slots.
 PRESS_S = 0.002
-#: A job that was handed off is left alone for so many seconds: its thread needs the interpreter.
+#: How long the fetcher sleeps after a hand-off, in seconds: the job needs the interpreter.
 BEGIN_S = 0.0005
-#: A claim that has waited in line for this long, in seconds, is handed back.
+#: A claim that has waited for a slot for this long, in seconds, is released.
 MAX_QUEUED_S = 0.25
-#: After that nothing is claimed for so long, in seconds: whoever can start it comes first.
+#: After that the child claims nothing for this long, in seconds: a free worker claims first.
 CLAIM_PAUSE_S = 0.25
-#: A child for jobs that run alone ends after so many seconds without one.
+#: A child for jobs that run alone ends after this many seconds without one.
 SOLO_IDLE_S = 10.0
-#: The supervisor is told of waiting suspects at most this often, in seconds.
+#: The supervisor gets a report of waiting suspects at most this often, in seconds.
 SUSPECTS_S = 1.0
 
 
 class Drained(Exception):
-    """All is done: leave the loop."""
+    """Ends the loop: nothing is left to report."""
 
 
 class Fetcher:
-    """`run` is the thread; the methods up to it may be called from any other."""
+    """`run` is the thread; other threads may call the methods above it."""
 
     def __init__(
         self,
@@ -114,15 +114,15 @@ class Fetcher:
         mailbox = self._mailbox = Mailbox()
         self.report, self.report_progress = mailbox.report, mailbox.report_progress
         self._intake = Intake(tasks, slot_queue, mailbox.outcomes, is_solo=self._plan.suspects)
-        self.rounds = 0  # it grows as long as the fetcher goes on, be the engine there or away
+        self.rounds = 0  # grows while the fetcher makes progress, also during an outage
         self._handing_back = Event()  # cuts a back-off short
         self._leave_by = inf
         self._releaser = Releaser(engine, nonces, mailbox, self._note_away)
-        # What the fetcher's thread touches, or the one that acts in its place.
+        # Used by the fetcher's thread only.
         self._unsettled: Call | None = None
-        self._idle_wait = IdleWait(engine, lease.table, wakes, self._tell_rest)
+        self._idle_wait = IdleWait(engine, lease.table, wakes, self._report_rest)
         self._is_handed_jobs = Capability.HANDOFF in engine.capabilities
-        self._empty_claims = 0  # so many claims, one right after the other, have found nothing
+        self._empty_claims = 0  # in a row
         self._last_empty_at = 0.0
         self._is_draining = False
         self._is_away = False
@@ -138,33 +138,32 @@ class Fetcher:
     # ----------------------------------------------------------------------- for other threads
 
     def drain(self) -> None:
-        """Claim nothing more, and end when everything in hand is done."""
+        """Stop claiming, and end when all claimed jobs are reported."""
         self._mailbox.command(self._begin_drain)
 
     def hand_back(self) -> None:
-        """Give back everything in hand, and end the process."""
+        """Hand back all claimed jobs, and end the process."""
         self._leave_by = monotonic() + LEAVE_S
         self._handing_back.set()
         self._mailbox.command(self._give_back_all)
 
     def cancel_waiting(self, ids: Collection[str]) -> None:
-        """Give back claims of these jobs that have not started, which ends them as cancelled."""
+        """Release claims of these jobs that have not started, which ends the jobs as cancelled."""
         for claim in self._slot_queue.take_out(ids):
             self.report(Released(id=claim.id, token=claim.token, started=False))
 
     def disown(self, id: str, token: str) -> None:
-        """A job that runs was taken from this child: what becomes of the run is nobody's business
-        any more."""
+        """Ignore the outcome of a running job that the supervisor has taken from this child."""
         self._mailbox.command(lambda: self._disown(id, token))
 
     def lose_session(self, session: str) -> None:
-        """The engine has declared this session dead."""
+        """Replace a session that the engine has declared dead."""
         self._mailbox.command(lambda: self._renew(session))
 
     # -------------------------------------------------------------------------------- the loop
 
     def run(self) -> None:
-        """Until drained; no error ends it."""
+        """Run until drained; no error ends the loop."""
         trouble = Backoff(0.1, 5.0)
         while True:
             try:
@@ -173,7 +172,7 @@ class Fetcher:
             except Drained:
                 break
             except Exception:
-                log.exception("the fetcher of session %s failed and starts anew", self._session)
+                log.exception("fetcher of session %s failed, restarting it", self._session)
                 self._take_apart()
                 self._handing_back.wait(trouble.next_s())
         self._owner.end()
@@ -195,14 +194,14 @@ class Fetcher:
             self._rest(room)
 
     def _release_overdue_claims(self) -> None:
-        """Claims that did not start: all slots have slow jobs, or a coroutine blocks the loop."""
+        """Release claims that did not start: slow jobs fill the slots, or block the event loop."""
         claims = self._slot_queue.take_back(monotonic() - MAX_QUEUED_S)
         if claims:
             self._claim_again_at = monotonic() + CLAIM_PAUSE_S
             self._intake.release(claims)
 
     def _find_room(self) -> int:
-        """How many claims could start, or could do so in a moment."""
+        """The number of claims that could start now, or very soon."""
         if self._is_draining or monotonic() < self._claim_again_at or not self._nonces.left():
             return 0
         return max(0, min(MAX_TURN, self._slot_queue.room(self._look_ahead())))
@@ -223,25 +222,25 @@ class Fetcher:
     # ---------------------------------------------------------------------------- one round trip
 
     def _turn(self, outcomes: list[Outcome], room: int) -> None:
-        call = self._unsettled = Call(self._session, outcomes)  # now they are in no other place
+        call = self._unsettled = Call(self._session, outcomes)  # the only reference to the outcomes
         if room:
             self._adopt()
             call = self._claim(outcomes, room)
         self._make(call, monotonic())
 
     def _claim(self, outcomes: list[Outcome], room: int) -> Call:
-        """Under the nonce that was given to the waiter, if there is one: a put may have claimed
-        under it already."""
+        """Build a claim, under the nonce that was given to the waiter if there is one: a put may
+        have claimed under that nonce already."""
         plan, given = self._queue_turns.plan_for(room), self._idle_wait.nonce
         if given:
             call = Call(self._session, outcomes, given, room, plan, is_last=True)
-            self._unsettled = call  # before the nonce is known in no other place
+            self._unsettled = call  # before `end` drops the other reference to the nonce
             self._idle_wait.end()
             return call
         return Call(self._session, outcomes, self._nonces.announce(), room, plan)
 
     def _make(self, call: Call, sent_at: float) -> None:
-        """A repeat may find what the first try has claimed, so the lease counts from that."""
+        """Make a call. A repeat may return claims of the first try: the lease counts from then."""
         self._unsettled = call
         if call.room:
             self._claim_sent_at = sent_at
@@ -250,15 +249,15 @@ class Fetcher:
         self._settle(call, turn)
 
     def _adopt(self) -> None:
-        """Right before a claim, which then finds what was adopted before others do."""
+        """Adopt jobs right before a claim, so that this claim finds them first."""
         try:
             if not self._plan.suspects:
                 self._adoption.ask()
         except EngineError:
-            return  # the claim that follows tells of it
+            return  # the claim that follows reports the outage
 
     def _repeat(self, call: Call) -> tuple[Turn, Call]:
-        """Make the call until its reply is known."""
+        """Repeat the call until its reply is known."""
         backoff = Backoff(0.05, 2.0)
         is_too_large = False
         while True:
@@ -284,15 +283,15 @@ class Fetcher:
                 return turn, call
 
     def _report_each(self, call: Call) -> Call:
-        """One of the outcomes can never be stored: report them one by one, and go on without."""
+        """Report the outcomes one by one: the engine can never store one of them."""
         outcomes, verdicts = self._releaser.report_each(call.outcomes)
         self._count_refused(outcomes, verdicts)
         self._nonces.end(outcomes)
         return replace(call, outcomes=[])
 
     def _has_nothing_in_hand(self, call: Call) -> bool:
-        """Whether to end though the reply is unknown. What the call may have claimed has not
-        started; if it cannot be given back now, it goes back with its session."""
+        """Whether to end although the reply is unknown. Jobs that the call may have claimed have
+        not started. If they cannot be released now, they are released with the session."""
         self._mailbox.run_commands()
         has_outcomes = call.outcomes or self._mailbox.outcomes
         return self._is_draining and not has_outcomes and not self._slot_queue.in_hand()
@@ -313,8 +312,9 @@ class Fetcher:
         return turn
 
     def _come_back(self, call: Call) -> Call:
-        """Beat before claiming: after a silence of all nothing is reaped until everybody had the
-        time to do so. Whoever is gone, or is asked to stop, only reports."""
+        """Send a heartbeat before the first claim after an outage: the engine reaps no session
+        until all workers had time for one. A child whose session is gone, or that is draining, only
+        reports."""
         [pulse] = self._engine.beat([Beat(session=self._session)])
         if not pulse.alive:
             self._renew(pulse.session)
@@ -327,14 +327,14 @@ class Fetcher:
 
     def _note_away(self, error: EngineError) -> None:
         if not self._is_away and isinstance(error, EngineUnavailable):
-            log.warning("the engine is away; trying until it is back: %s", error)
+            log.warning("lost connection to engine, retrying: %s", error)
         elif not self._is_away:
-            log.error("the engine refused a call, retrying until it accepts it: %s", error)
+            log.error("engine refused a call, retrying: %s", error)
         self._is_away = True
 
     def _note_back(self) -> None:
         if self._is_away:
-            log.warning("the engine is back: %s", self._engine.location)
+            log.warning("engine is available again: %s", self._engine.location)
         self._is_away = False
 
     # --------------------------------------------------------------------------------- settling
@@ -354,9 +354,9 @@ class Fetcher:
         self._note_claim(call, batch)
 
     def _begin_claims(self, call: Call, batch: Batch) -> None:
-        """What is to be run comes before all that can wait."""
+        """Queue the new claims first: everything else can wait."""
         self._nonces.begin(call.nonce, len(batch.claims))
-        if self._mailbox.commands:  # what was said meanwhile finds these claims not started yet
+        if self._mailbox.commands:  # must see these claims before they start
             self._unsettled = Call(call.session, [], call.nonce, call.room, call.plan)
             self._mailbox.run_commands()
             self._unsettled = None
@@ -365,9 +365,9 @@ class Fetcher:
         if call.session != self._session:
             self._nonces.forget(call.nonce)
         elif batch.claims:
-            self._put_in_line(call, batch.claims)
+            self._queue_claims(call, batch.claims)
 
-    def _put_in_line(self, call: Call, claims: Sequence[Claim]) -> None:
+    def _queue_claims(self, call: Call, claims: Sequence[Claim]) -> None:
         if self._queue_turns.is_shared:
             claims = self._queue_turns.in_order(claims, call.plan, call.room)
         self._last_claim_at = monotonic()
@@ -377,7 +377,7 @@ class Fetcher:
             self._intake.receive(claims)
 
     def _note_claim(self, call: Call, batch: Batch) -> None:
-        # An empty answer is always followed by a rest, however short: no error makes this spin.
+        # A rest follows every empty reply, however short: no error makes this loop spin.
         self._may_claim = len(batch.claims) >= call.room or bool(
             batch.claims and batch.next_in_ms == 0
         )
@@ -391,7 +391,7 @@ class Fetcher:
             self._announce_suspects()
 
     def _note_idle(self, batch: Batch) -> None:
-        """Whether there is nothing to do here, as far as the last claim can tell."""
+        """Record in shared memory whether this child is idle, judging by the last claim."""
         waits = batch.next_in_ms == 0 or (batch.suspects and not self._plan.suspects)
         if waits or self._nonces.are_held():
             self._idle_since = 0.0
@@ -410,8 +410,8 @@ class Fetcher:
         ]
         if stale:
             log.warning(
-                "refused %s, for jobs that are in other hands: %s",
-                Count(len(stale), "stale outcome"),
+                "rejected %s, the jobs were reassigned: %s",
+                Count(len(stale), "stale result"),
                 ", ".join(stale[:10]),
             )
 
@@ -424,7 +424,7 @@ class Fetcher:
     # ---------------------------------------------------------------------------------- resting
 
     def _rest(self, room: int) -> None:
-        """Sleep until a runner reports, the supervisor speaks, or the engine may have work."""
+        """Sleep until a runner reports, a command arrives, or the engine may have work."""
         timeout_s, began_at = self._rest_s(), monotonic()
         if not room:
             self._idle_wait.stop()
@@ -443,15 +443,15 @@ class Fetcher:
 
     def _wait_for_work(self, timeout_s: float) -> None:
         self._begin_waiting()
-        news = self._mailbox.hear(self._idle_wait.nudge, lambda: self._idle_wait.poll(timeout_s))
+        news = self._mailbox.wait(self._idle_wait.nudge, lambda: self._idle_wait.poll(timeout_s))
         if news is LOOK:
             self._may_claim = True
         elif news is not None:
             self._take(news)
 
     def _begin_waiting(self) -> None:
-        # A job that runs, or is about to, may block all of this process: so nothing is leased to
-        # it unasked.
+        # A job that runs, or is about to, may block the whole process: so the child accepts
+        # hand-offs only when it has none.
         may_be_handed = self._is_handed_jobs and not self._slot_queue.in_hand()
         if self._idle_wait.is_started and (self._idle_wait.nonce or not may_be_handed):
             return
@@ -462,11 +462,11 @@ class Fetcher:
         else:
             self._idle_wait.start(self._idle_wait.nonce)
 
-    def _tell_rest(self, nonce: str | None) -> None:
+    def _report_rest(self, nonce: str | None) -> None:
         self._owner.rest(self._session, nonce)
 
     def _take(self, batch: Batch) -> None:
-        """A job that was handed off."""
+        """Start a job that was handed off."""
         now, plan = monotonic(), self._queue_turns.plan_for(HANDED)
         call = self._unsettled = Call(self._session, [], self._idle_wait.nonce, HANDED, plan)
         self._idle_wait.end()
@@ -479,7 +479,7 @@ class Fetcher:
         self._table.note_answer(now)
 
     def _call_off(self) -> None:
-        """What may be claimed under the nonce that was given to the waiter is not wanted."""
+        """Release the job that a put may have claimed under the nonce given to the waiter."""
         self._idle_wait.stop()
         nonce = self._idle_wait.end()
         if nonce:
@@ -500,25 +500,25 @@ class Fetcher:
     # -------------------------------------------------------------------- giving back and ending
 
     def _begin_drain(self) -> None:
-        self._is_draining = True  # so there is no room, and a claim that waits is called off
+        self._is_draining = True  # so there is no room, and a pending hand-off is called off
         self._intake.release(self._slot_queue.take_back(monotonic()))
 
     def _is_done(self) -> bool:
-        """Whether to end. As long as a job runs, or has ended unreported, its nonce is held."""
+        """Whether to end. A job that runs, or is not reported yet, holds its nonce."""
         if self._nonces.are_held(except_for=self._idle_wait.nonce):
             return False
         is_idle_solo = self._plan.suspects and monotonic() - self._last_claim_at > SOLO_IDLE_S
         return self._is_draining or is_idle_solo
 
     def _disown(self, id: str, token: str) -> None:
-        """Only what still runs: of anything else the outcome is reported, or was."""
+        """Ignored for a job that has ended: its outcome is reported, or already was."""
         if any((claim.id, claim.token) == (id, token) for claim in self._slot_queue.running()):
             self._disowned.add((id, token))
             self._nonces.keep(token)
 
     def _renew(self, session: str) -> None:
-        """Our session is dead: what waits is not ours any more; what runs goes on, and its
-        outcomes will be refused."""
+        """Start a new session. Claims that wait belong to other workers now. Running jobs continue,
+        and the engine will reject their outcomes."""
         if session != self._session:
             return
         self._owner.note_loss()
@@ -529,8 +529,8 @@ class Fetcher:
         self._session = self._owner.new_session()
         self._may_claim = True
         log.warning(
-            "session %s is gone: the engine did not hear of it for a lease. Dropped: %s; "
-            "running on, and to be refused: %s; going on as session %s",
+            "session %s expired, no heartbeat for a lease: dropped %s, results of %s will be "
+            "rejected, continuing as session %s",
             session,
             Count(len(dropped), "claim"),
             Count(self._slot_queue.busy(), "job"),
@@ -538,7 +538,7 @@ class Fetcher:
         )
 
     def _give_back_all(self) -> NoReturn:
-        """The end of this process, whatever runs in it."""
+        """Hand back all jobs and end this process, also while jobs run."""
         self._intake.release(self._slot_queue.take_back(monotonic()))
         running = [
             claim
@@ -554,14 +554,14 @@ class Fetcher:
             self._owner.end_at_once()
 
     def _take_apart(self) -> None:
-        """After an error that is none of the engine's being away."""
+        """Recover from an unexpected error: report and release the call that was under way."""
         call, self._unsettled = self._unsettled, None
         self._releaser.report_one_by_one(call.outcomes if call else ())
         for unknown in self._unknown(call):
             self._releaser.give_back(unknown)
 
     def _unknown(self, unsettled: Call | None) -> list[Call]:
-        """The calls that may have claimed something."""
+        """The calls that may have claimed jobs."""
         given = self._idle_wait.end()
         waiting = Call(self._session, [], given, HANDED) if given else None
         return [call for call in (unsettled, waiting) if call is not None and call.room]

@@ -1,4 +1,4 @@
-"""What becomes of claims that arrive: most get in line; others are not for this child."""
+"""Sort claims that arrive: queue those that can run here, return the others."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ log = getLogger("windlass.worker")
 
 
 class Intake:
-    """Used by the fetcher, or in its place. What is sent away is one more outcome to report."""
+    """Used by the fetcher only. A claim that is returned is one more outcome to report."""
 
     def __init__(
         self,
@@ -39,7 +39,7 @@ class Intake:
             task = self._tasks.get(claim.task)
             if task is None:
                 self._outcomes.append(Unroutable(id=claim.id, token=claim.token))
-                self._tell_unknown(claim.task)
+                self._log_unknown(claim.task)
             elif task.runs_alone and not self._is_solo:
                 self._send_away(claim)
             else:
@@ -47,20 +47,20 @@ class Intake:
         self._slot_queue.offer(known)
 
     def release(self, claims: Iterable[Claim]) -> None:
-        """Give back claims that have not started."""
+        """Release claims that have not started."""
         for claim in claims:
             self._outcomes.append(Released(id=claim.id, token=claim.token, started=False))
 
     def _send_away(self, claim: Claim) -> None:
-        """Only a task tells whether it must run alone, and the engine does not know tasks: so the
-        first worker that claims such a job marks it."""
+        """Mark a job that must run alone. The engine does not know the options of tasks, so the
+        first worker that claims the job does it."""
         outcome = Released(id=claim.id, token=claim.token, started=False, alone=True)
         self._outcomes.append(outcome)
         self.has_sent_away = True
 
-    def _tell_unknown(self, task: str) -> None:
+    def _log_unknown(self, task: str) -> None:
         if self._notices.is_due(task):
             log.warning(
-                "task %s is not known to this app: its jobs are kept for a worker that knows it",
+                "task %s is unknown to this app, leaving its jobs to other workers",
                 task,
             )
