@@ -43,12 +43,12 @@ def test_it_runs_jobs_and_stops(yard: Yard, worker: Worker) -> None:
 
 
 def test_children_end_with_a_supervisor_that_was_killed(yard: Yard, worker: Worker) -> None:
-    job = yard.plain("a", f"await:{yard.folder / 'go on'}")
+    job = yard.plain("a", f"await:{yard.folder / 'gate'}")
     yard.await_start("a")
     [child] = worker.children()
     os.kill(worker.pid, signal.SIGKILL)
     until(lambda: not is_alive(child), "the end of the child")
-    (yard.folder / "go on").touch()
+    (yard.folder / "gate").touch()
     yard.start().await_log("ready: ")
     assert yard.await_state(job, State.SUCCEEDED).counters.losses == 1
 

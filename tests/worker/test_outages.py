@@ -15,7 +15,7 @@ from tests.worker.yard import Worker, Yard, until
 from windlass.core.states import State
 from windlass.engine.redis.client.pool import MOST_CALLS
 
-#: After an outage work goes on within so many seconds.
+#: After an outage work resumes within this many seconds.
 RESUMED_S = 5.0
 
 
@@ -52,7 +52,7 @@ def await_progress(yard: Yard) -> None:
 def resume(yard: Yard, label: str) -> None:
     """A job that comes before all others is run in time."""
     job = yard.script.plain.using(priority=100).enqueue(label, [])
-    until(lambda: yard.record(job).state is State.SUCCEEDED, f"work goes on: {label}", RESUMED_S)
+    until(lambda: yard.record(job).state is State.SUCCEEDED, f"work resumes: {label}", RESUMED_S)
 
 
 def end(yard: Yard, worker: Worker, jobs: int) -> None:
@@ -148,7 +148,7 @@ def test_a_worker_starts_and_stops_while_its_server_is_away(
 
 @pytest.mark.slow
 def test_a_worker_whose_server_was_never_there_says_so_and_stops_soon(tmp_path: Path) -> None:
-    """Nothing was claimed: so nobody waits for the calls that are under way."""
+    """Nothing was claimed, so the worker does not wait for calls under way."""
     yard = Yard(tmp_path, "2s", "25s", 3)
     worker = yard.start(url="redis://127.0.0.1:1/0")
     worker.await_log("not answered within 1 s, still waiting: redis 127.0.0.1:1/0")

@@ -1,5 +1,5 @@
-"""Workers whose results are large: over a slow link they arrive one after the other, at a stop too,
-and one that can never be stored ends its own job and no other."""
+"""Large results over a slow link arrive in turn, also at a stop. A result that can never be stored
+ends its own job and no other."""
 
 from __future__ import annotations
 

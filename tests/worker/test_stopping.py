@@ -131,7 +131,7 @@ def test_a_second_signal_does_not_wait_for_functions_at_exit(yard: Yard) -> None
     job.result(timeout=20)
     worker.signal(signal.SIGTERM)
     worker.await_log("stopping on SIGTERM")
-    time.sleep(0.3)  # the fetcher has ended, and nothing tells of it
+    time.sleep(0.3)  # the fetcher has ended, which is not logged
     began_at = time.monotonic()
     assert worker.stop() == 0
     assert time.monotonic() - began_at < 2.8  # taking leave may take 3 s

@@ -205,7 +205,7 @@ async def exit_later() -> None:
     sys.exit(5)
 
 
-#: What a job may leave behind that goes on when it has ended.
+#: Things that a job may leave running after its end.
 LEFT: dict[str, Callable[[], object]] = {
     "thread": lambda: threading.Thread(target=time.sleep, args=(60,)).start(),
     "executor": lambda: executor.submit(time.sleep, 60),

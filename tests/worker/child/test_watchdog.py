@@ -108,7 +108,7 @@ def test_a_child_that_does_not_run_python_is_told_of_and_kept(yard: Yard) -> Non
 
 
 class Loop:
-    """An event loop in a thread of its own, and its watch."""
+    """An event loop in a thread, and its watchdog."""
 
     def __init__(self, log: pytest.LogCaptureFixture) -> None:
         self._log = log
@@ -169,19 +169,19 @@ def test_the_job_is_known_in_what_it_has_started_beside_itself(
 ) -> None:
     started = threading.Event()
 
-    async def beside() -> None:
+    async def companion() -> None:
         started.set()
         block()
 
     async def job() -> None:
         running.set(context("j"))
-        await asyncio.gather(asyncio.sleep(0), beside())
+        await asyncio.gather(asyncio.sleep(0), companion())
 
     loop.do(job())
     assert started.wait(10)
     [told] = loop.look(3)
     assert told.startswith("job j of task t has blocked the event loop")
-    assert "in beside\n    block()" in told
+    assert "in companion\n    block()" in told
 
 
 def test_it_is_told_once_for_each_time(loop: Loop) -> None:
@@ -244,7 +244,7 @@ def test_whoever_comes_late_accuses_nobody(loop: Loop, block: Callable[[], None]
 
 
 class Fetcher:
-    """A thread that stands still in something, and its watch."""
+    """A stuck thread and its watchdog."""
 
     def __init__(self, work: Callable[[], object]) -> None:
         self.rounds = 0
@@ -258,7 +258,7 @@ class Fetcher:
 
 
 def test_free_slots_are_made_use_of_while_the_fetcher_waits_for_the_engine() -> None:
-    """Of many short jobs one thread takes all; then one of them is slow, and the fetcher is away."""
+    """One thread takes all of many short jobs; then one job is slow, and the fetcher waits."""
     table = SlotTable.create(2)
     lease = Lease(table, 30_000)
     lease.confirm(time.monotonic())
@@ -369,7 +369,7 @@ class Wooden:
 
 class Idle:
     def look(self, children: object) -> None:
-        """Nobody is spent."""
+        """Recycle no child."""
 
 
 def test_a_child_that_does_not_run_python_is_told_of_once(
@@ -387,7 +387,7 @@ def test_a_child_that_does_not_run_python_is_told_of_once(
             sight.look()
         return len(caplog.records)
 
-    assert told(None) == 0, "it has never told of itself"
+    assert told(None) == 0, "it has never noted a pulse"
     assert told(child_health.SILENT_S - 1) == 0
     assert told(child_health.SILENT_S + 1, runs=False) == 0, "a signal has stopped it"
     assert told(child_health.SILENT_S + 1) == told(child_health.SILENT_S + 2) == 1

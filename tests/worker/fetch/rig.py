@@ -1,4 +1,4 @@
-"""A fetcher with real runners and a real engine, and what a child does for it."""
+"""A fetcher with real runners and a real engine, and a child that owns it."""
 
 from __future__ import annotations
 
@@ -39,13 +39,12 @@ SLOTS = 4
 
 
 class ProcessEnd(BaseException):
-    """Ends the thread of a fetcher, where a child would end its process."""
+    """Raised to end the thread of a fetcher, where a child would end its process."""
 
 
 class Rig:
-    """A fetcher with runners, and the child that owns it. With `is_handed_jobs` the fetcher gives the
-    waiter a nonce, under which nothing is claimed but by a test; without `waits` nobody waits for
-    the fetcher."""
+    """A fetcher with runners, and the child that owns it. With `is_handed_jobs` the fetcher gives
+    the waiter a nonce, under which only a test claims. Without `waits` there is no waiter."""
 
     def __init__(self, folder: Path, *, is_handed_jobs: bool, waits: bool = True) -> None:
         self.app = Windlass(f"sqlite:///{folder / 'jobs.db'}")

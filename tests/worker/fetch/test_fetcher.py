@@ -184,7 +184,7 @@ def test_an_outcome_that_the_engine_chokes_on_does_not_hold_up_the_others(
     def choke(real: Callable[[], Any], arguments: tuple[Any, ...]) -> Any:
         outcomes: list[Outcome] = next(part for part in arguments if isinstance(part, list))
         if any(isinstance(one, Succeeded) and one.id == jobs[0].id for one in outcomes):
-            raise RuntimeError("an error that nobody expects")
+            raise RuntimeError("an unexpected error")
         return real()
 
     rig.faulty.faults = {"turn": choke, "finish": choke}
@@ -411,7 +411,7 @@ def test_a_fetcher_ends_without_a_run_whose_job_was_taken_from_it(
 
 
 def test_a_hand_back_gives_back_what_arrives_with_it(rig: Rig) -> None:
-    """As a claim that never started: nobody is charged for it."""
+    """The claim never started, so its job is not charged."""
     job = rig.task.enqueue(1)
 
     def hand_back_meanwhile(real: Callable[[], Any], arguments: tuple[Any, ...]) -> Any:

@@ -1,4 +1,4 @@
-"""An idle fetcher whose nonce was given to the waiter: what was claimed under it is run or goes back.
+"""An idle fetcher whose nonce the waiter has: a job claimed under it runs or is released.
 
 A claim was made under the nonce here, and the message about it is under way or lost.
 """
@@ -25,7 +25,7 @@ ALONE = Plan(suspects=True)
 
 @pytest.fixture
 def rig(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Rig]:
-    """Its fetcher waits for as long as a test takes."""
+    """A rig whose fetcher waits for as long as a test takes."""
     monkeypatch.setattr(idle_wait, "UNATTENDED_S", 60.0)
     rig = Rig(tmp_path, is_handed_jobs=True, waits=False)
     yield rig
@@ -97,7 +97,7 @@ def test_a_child_for_suspects_does_not_end_while_it_runs_one(
 def test_nothing_is_leased_unasked_while_a_job_is_about_to_start(
     rig: Rig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Nobody begins it here. Once it runs, it may block all of this process."""
+    """No runner starts the job here. A job that runs may block the whole process."""
     hints: list[tuple[ThreadRunner, int]] = []
     with monkeypatch.context() as held_up:
         held_up.setattr(fetcher_module, "MAX_QUEUED_S", 60.0)
@@ -138,7 +138,7 @@ def test_a_claim_that_waits_for_a_dead_session_is_forgotten(rig: Rig) -> None:
 def test_a_job_under_the_nonce_is_found_when_the_message_is_lost(
     rig: Rig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The waiter is stuck, or the message was dropped: after a while the fetcher looks by itself."""
+    """The waiter is stuck, or its message was lost: after a while the fetcher claims by itself."""
     rig.start()
     until(lambda: any(rig.rests), "a nonce that was given away")
     job = rig.task.enqueue(1)

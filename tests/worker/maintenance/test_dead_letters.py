@@ -225,7 +225,7 @@ def test_one_worker_speaks_for_all(app: Windlass, monkeypatch: pytest.MonkeyPatc
     assert (len(said), len(heard)) == (1, 0)
     app.engine.close("a", (), "stopped")
     second.look()
-    assert len(heard) == 1, "somebody has to"
+    assert len(heard) == 1, "the next worker takes over"
 
 
 @pytest.mark.parametrize(

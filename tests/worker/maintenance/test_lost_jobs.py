@@ -32,7 +32,7 @@ def nothing(number: int) -> None:
 
 
 def fall_silent(app: Windlass, number: int, *living: str) -> None:
-    """A worker takes jobs and is not heard of for a lease, while others are; then somebody takes
+    """One worker claims jobs and sends no heartbeat for a lease, while others do. Then a claim takes
     the jobs back."""
     silent = Hand(app)
     silent.session = new_session("silent", 1)

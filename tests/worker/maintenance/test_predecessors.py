@@ -96,7 +96,7 @@ def test_a_loss_is_counted_and_told_of(make_yard: MakeYard) -> None:
 
 
 def test_a_job_that_kills_every_worker_runs_out(make_yard: MakeYard) -> None:
-    """And runs alone from its second loss on; others beside it do not die with it."""
+    """It runs alone from its second loss on, so that other jobs do not die with it."""
     yard = make_yard(lease="60s")
     poison = yard.plain("poison", "sleep:60")
     for number in range(1, 4):

@@ -231,7 +231,7 @@ def test_queue_one_lets_one_wait_until_the_earlier_run_has_ended(work: Clockwork
 
 @pytest.mark.parametrize("overlap", ["skip", "queue_one", "cancel_previous"])
 def test_many_workers_agree_about_what_overlaps(work: Clockwork, overlap: Overlap) -> None:
-    """One run at a time, whoever looks, and each occurrence is run or left out."""
+    """One run at a time for all workers, and each occurrence is run or skipped."""
     work.save(Every("1h", overlap=overlap))
     with ThreadPoolExecutor(6) as pool:
         keepers = [Scheduler(work.engine) for _ in range(6)]

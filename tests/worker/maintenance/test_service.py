@@ -41,7 +41,7 @@ LEASE_MS = 60
 
 
 class Living:
-    """What heartbeat and upkeep want to know of a child."""
+    """A child, as heartbeat and maintenance see it."""
 
     def __init__(self, session: str) -> None:
         self.session = session
@@ -161,7 +161,7 @@ def test_nobody_beats_for_a_child_that_does_not_run(office: Office) -> None:
 
 @pytest.mark.parametrize("verb", ["tend", "stats", "close", "examine"])
 def test_beats_wait_for_no_other_call(office: Office, verb: str) -> None:
-    """Of the upkeep, which may take as long as a slow link makes it take."""
+    """The maintenance may take as long as a slow link makes it take."""
     gate, entered = Event(), Event()
 
     def block(real: Callable[[], Any], _arguments: tuple[Any, ...]) -> Any:
@@ -207,7 +207,7 @@ def test_a_closing_that_was_asked_for_is_done_before_the_end(office: Office) -> 
 
 
 def test_a_session_is_introduced_before_it_claims(office: Office) -> None:
-    """By its first beat, not by the one that tells of nonces."""
+    """By its first heartbeat, not by the one that lists nonces."""
     office.make(lease_ms=30_000)
     office.start()
     until(office.engine.sessions, "the session to be known")
@@ -221,8 +221,8 @@ def test_a_session_is_introduced_before_it_claims(office: Office) -> None:
 def test_an_engine_that_lost_its_data_is_told_again_of_sessions_and_schedules(
     office: Office, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """At once, not by the beat that tells of nonces or a minute later; also when it is found on the
-    way."""
+    """At once, not by the heartbeat that lists nonces or a minute later; also when another call finds
+    the loss."""
     office.app.task(name="often", schedule=Every("1h"))(_nothing)
     keeper = Scheduler(office.engine, declarations(office.app))
     office.make(30_000, keeper)
@@ -286,8 +286,8 @@ def test_a_job_that_was_ended_by_force_is_reported_before_its_session_is_closed(
     office.start()
     until(lambda: "close" in office.faulty.calls, "the closing")
     assert office.state(job) is State.DEAD
-    errands = [call for call in office.faulty.calls if call in ("finish", "close")]
-    assert errands == ["finish", "finish", "close"]
+    requests = [call for call in office.faulty.calls if call in ("finish", "close")]
+    assert requests == ["finish", "finish", "close"]
 
 
 def test_cancellations_are_told_of(office: Office) -> None:
@@ -301,7 +301,7 @@ def test_cancellations_are_told_of(office: Office) -> None:
 def test_what_is_asked_for_at_the_last_moment_is_not_forgotten(
     office: Office, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Between the end of an errand and the moment at which the next one is set."""
+    """Between the end of a request and the moment when the next wait is set."""
     job = office.claim("nonce")
 
     def ask_and_tell() -> float:

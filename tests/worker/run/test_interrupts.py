@@ -65,7 +65,7 @@ def context() -> Context:
 
 
 def ignore(progress: bytes) -> None:
-    """Nobody asks."""
+    """Drop progress."""
 
 
 class Interrupter:

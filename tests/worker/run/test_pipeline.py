@@ -202,7 +202,7 @@ def yard_on_a_file(tmp_path: Path) -> Iterator[Yard]:
 def test_a_relative_url_starts_in_the_folder_of_the_worker(
     yard_on_a_file: Yard, by_option: bool
 ) -> None:
-    """Wherever the app goes while it is imported."""
+    """Also when the import of the app changes the current folder."""
     yard = yard_on_a_file
     url = f"sqlite:///{os.path.relpath(yard.folder / 'jobs.db', PROJECT)}"
     elsewhere = yard.folder / "far" / "away"
@@ -261,7 +261,7 @@ def test_a_starting_worker_adopts_all_that_it_knows(yard: Yard) -> None:
 
 @pytest.mark.local
 def test_an_app_without_tasks_is_warned_of(yard: Yard) -> None:
-    """The tasks are declared in a module that nobody imports."""
+    """The tasks are declared in a module that is never imported."""
     worker = yard.start(app="tests.worker.apps.empty:app")
     worker.await_log("app tests.worker.apps.empty:app has no tasks")
 

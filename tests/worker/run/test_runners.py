@@ -111,7 +111,7 @@ def test_jobs_that_follow_each_other_on_the_loop_share_nothing() -> None:
     check(look_async)
 
 
-# -------------------------------------------------------------------- errors beside the task's code
+# ------------------------------------------------------------ errors outside the task function
 
 
 class Leave(SystemExit):

@@ -29,7 +29,7 @@ def enqueue(yard: Yard, kind: str, label: str, *steps: str, timeout: str = "300m
 
 
 def assert_all_slots_work(yard: Yard, slots: int) -> None:
-    """As many jobs as there are slots, each of which waits for all the others to have begun."""
+    """Run one job for each slot; each job waits until all others have started."""
     gate = yard.folder / f"gate-{time.monotonic_ns()}"
     jobs = [yard.plain(f"{gate.name}-{number}", f"await:{gate}") for number in range(slots)]
     for number in range(slots):
@@ -80,7 +80,7 @@ def test_a_retry_begins_only_when_the_run_before_it_is_gone(make_yard: MakeYard,
     task = yard.script.plain if kind == "plain" else yard.script.process
     job = task.using(timeout="200ms").enqueue("haunting", ["haunt_before:2"])
     worker.await_log(", ending child")
-    if kind == "plain":  # its neighbour has the grace, and it goes on meanwhile
+    if kind == "plain":  # the other job has the grace, and this one still runs meanwhile
         record = yard.record(job)
         assert (record.state, record.counters.attempt) == (State.RUNNING, 1)
     second = yard.await_start("haunting", 2)

@@ -1,4 +1,4 @@
-"""How a child is replaced while its worker goes on: the steps alone, with children of wood."""
+"""The steps of replacing a child while its worker keeps running, with fake children."""
 
 from __future__ import annotations
 
