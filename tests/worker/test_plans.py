@@ -84,9 +84,7 @@ def test_labels_decide_who_runs_a_job(yard: Yard) -> None:
     worker = yard.start(labels=["gpu", "large"])
     yard.await_start("gpu-0")
     job = task.enqueue("gpu-1", ["die"])
-    yard.await_start(
-        "gpu-1", 2
-    )  # a job that kills its process then runs alone, in a child with these labels
+    yard.await_start("gpu-1", 2)  # then alone, in a child with these labels
     assert job.info().requires == ("gpu",)
     assert job.info().queue == "default"
     assert "labels gpu, large" in worker.log()

@@ -32,8 +32,8 @@ def nothing(number: int) -> None:
 
 
 def fall_silent(app: Windlass, number: int, *living: str) -> None:
-    """One worker claims jobs and sends no heartbeat for a lease, while others do. Then a claim takes
-    the jobs back."""
+    """One worker claims jobs and sends no heartbeat for a lease, while others do. Then a claim
+    takes the jobs back."""
     silent = Hand(app)
     silent.session = new_session("silent", 1)
     for _ in range(number):

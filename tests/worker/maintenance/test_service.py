@@ -221,8 +221,8 @@ def test_a_session_is_introduced_before_it_claims(office: Office) -> None:
 def test_an_engine_that_lost_its_data_is_told_again_of_sessions_and_schedules(
     office: Office, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """At once, not by the heartbeat that lists nonces or a minute later; also when another call finds
-    the loss."""
+    """At once, not by the heartbeat that lists nonces or a minute later; also when another call
+    finds the loss."""
     office.app.task(name="often", schedule=Every("1h"))(_nothing)
     keeper = Scheduler(office.engine, declarations(office.app))
     office.make(30_000, keeper)

@@ -350,7 +350,7 @@ class Child:
     def _end_if_unanswered(self) -> None:
         """End soon if no engine ever answered, however long the current call takes. The fetcher is
         draining already: it starts no claim that is answered later, and the supervisor releases
-        such a claim with the session."""
+        that claim with the session."""
         if not self._table.answered_at():
             timer = Timer(UNANSWERED_S, self._end_unanswered)
             timer.daemon = True

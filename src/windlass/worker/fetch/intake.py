@@ -1,4 +1,4 @@
-"""Sort claims that arrive: queue those that can run here, return the others."""
+"""Sort claims that arrive: queue claims that can run here, return the others."""
 
 from __future__ import annotations
 

@@ -63,7 +63,7 @@ def has_ended(pid: int, start: int) -> bool:
     except ProcessLookupError:
         return True
     except OverflowError:
-        return False  # no system has such a pid: the value is damaged
+        return False  # no system has this pid: the value is damaged
     except OSError:  # it is there, and belongs to another user
         pass
     fields = _stat(pid)

@@ -1,4 +1,4 @@
-"""Dead letters: log those that expire, and alert when they pile up.
+"""Dead letters: log expired ones, and alert when they pile up.
 
 1. `sweep` logs expired dead letters, and only then removes them. If a worker dies in between, the
    next worker repeats both: a line may appear twice and is never missing. A dead letter that cannot

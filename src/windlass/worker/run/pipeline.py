@@ -373,10 +373,10 @@ def _crashes(had: Counters) -> int:
 
 
 def _describe_crashes(had: Counters) -> str:
-    told = f"{count(had.crashes, 'crash', 'crashes')} of its process"
+    text = f"{count(had.crashes, 'crash', 'crashes')} of its process"
     if _crashes(had) == had.crashes:
-        return told
-    return f"{told}, and an interruption before, which counts as one"
+        return text
+    return f"{text}, and an interruption before, which counts as one"
 
 
 def _timed_out(timeout_ms: int, error: BaseException | None = None) -> TimedOut:

@@ -321,7 +321,7 @@ class Supervisor:
         except BlockingIOError:
             return
         except EOFError:
-            # It is ending, or has lost the channel and cannot be told anything any more.
+            # It is ending, or has closed the channel and cannot receive commands.
             self._reactor.unwatch(child.channel)
             self._reactor.after(SILENT_S, partial(self._kill, child))
             return
