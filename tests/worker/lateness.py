@@ -1,4 +1,4 @@
-"""How late jobs start while other children, which cannot take them, are idle as well."""
+"""How late jobs start while children that cannot run them are idle."""
 
 from __future__ import annotations
 

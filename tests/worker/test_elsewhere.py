@@ -1,4 +1,4 @@
-"""A worker without what Linux alone has: no prctl, no memfd_create, no /proc."""
+"""A worker without features of Linux: no prctl, no memfd_create, no /proc."""
 
 from __future__ import annotations
 

@@ -272,7 +272,7 @@ def test_what_leaves_the_loop_in_the_background_does_not_end_it() -> None:
 
 
 def test_a_lifespan_that_is_lost_at_once_ends_the_work(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Before the thread that enters the block has heard that all is prepared."""
+    """Before the thread that enters the block knows that everything is prepared."""
     left = Event()
 
     async def collapse() -> None:

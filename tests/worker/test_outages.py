@@ -56,7 +56,7 @@ def resume(yard: Yard, label: str) -> None:
 
 
 def end(yard: Yard, worker: Worker, jobs: int) -> None:
-    """All have run, once each, and the worker stops when it is told to."""
+    """All jobs have run once, and the worker stops on a signal."""
     yard.await_count(State.SUCCEEDED, jobs)
     assert len(yard.events("start")) == jobs
     assert worker.stop() == 0

@@ -38,7 +38,7 @@ def bulk(tmp_path: Path, link: Proxy, partitions: int) -> Iterator[Bulk]:
 
 @long_on_four
 def test_large_results_arrive_over_a_slow_link(bulk: Bulk, link: Proxy) -> None:
-    """All end together; to report them takes longer than one call may stand still."""
+    """All jobs end together. Reporting them takes longer than one call may go without progress."""
     report(bulk, link, 24)
 
 

@@ -1,4 +1,4 @@
-"""Where tests run real workers: an app on a file, a ledger, and processes to start and to kill."""
+"""The yard in which tests run real workers: an app, a ledger, and processes to start and kill."""
 
 from __future__ import annotations
 
@@ -150,7 +150,7 @@ class Yard:
         environment: dict[str, str] | None = None,
         within: Sequence[str] = (),
     ) -> Worker:
-        """`within` are the first words of a command that runs the rest of its words."""
+        """Start a worker. `within` is a command that runs its remaining arguments."""
         options = WorkerOptions(
             app,
             tuple(queues),

@@ -1,4 +1,4 @@
-"""The lifespan of an app in the children of real workers. No engine has a part in it."""
+"""The lifespan of an app in the children of real workers. It does not depend on the engine."""
 
 from __future__ import annotations
 
@@ -110,7 +110,7 @@ def test_one_that_ends_by_itself_ends_its_child(yard: Yard) -> None:
 
 
 def test_a_stop_does_not_cut_off_a_child_that_takes_leave(yard: Yard) -> None:
-    """One that has ended its last job is told to drain once more, with the others."""
+    """A child that has ended its last job gets a second `Drain`, with the others."""
     worker = yard.start(
         app="tests.worker.apps.lived:app",
         max_jobs=1,

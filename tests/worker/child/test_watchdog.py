@@ -1,4 +1,4 @@
-"""What watches over a child: whole workers, and each part alone."""
+"""The watchdogs of a child: in whole workers, and each part alone."""
 
 from __future__ import annotations
 
@@ -127,7 +127,7 @@ class Loop:
         self._loop.close()
 
     def look(self, times: int = 1, *, is_punctual: bool = True) -> list[str]:
-        """What was told up to now."""
+        """The lines logged so far."""
         for _ in range(times):
             self.watch.look(is_punctual=is_punctual)
         return [record.getMessage() for record in self._log.records]

@@ -58,7 +58,7 @@ class Rig:
         waiting = open_engine(self.app.settings.url, options)
         self.waiter = WorkerWaiter(waiting)
         self.waits = waits
-        self.rests: list[str | None] = []  # what the fetcher has told the waiter
+        self.rests: list[str | None] = []  # reports of the fetcher to the waiter
         self.waiter.start()
         self.starts: list[int] = []
         self.gate = Event()

@@ -1,4 +1,4 @@
-"""What the processes of a worker log: as text and as JSON, with the job, and without secrets."""
+"""The log of a worker: as text and as JSON, with the job, and without secrets."""
 
 from __future__ import annotations
 

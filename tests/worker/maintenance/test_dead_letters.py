@@ -1,4 +1,4 @@
-"""What a worker does about dead jobs: a line for each that is swept, alerts when they pile up."""
+"""Dead letters: a log line for each that expires, alerts when they pile up."""
 
 from __future__ import annotations
 

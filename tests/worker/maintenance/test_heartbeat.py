@@ -1,4 +1,4 @@
-"""Beats of a worker that is busy with something else; the links are slow, the servers are real."""
+"""Heartbeats of a busy worker over slow links, with real servers."""
 
 from __future__ import annotations
 

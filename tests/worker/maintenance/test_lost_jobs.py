@@ -1,5 +1,5 @@
-"""A worker says when jobs were taken back from others that fell silent, and when entries of indexes
-were dropped."""
+"""A worker logs when jobs were reclaimed from workers that stopped responding, and when index
+entries were dropped."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A worker that was killed as a whole, and the next one on the same machine."""
+"""A worker that was killed with all its children, and the next one on the same machine."""
 
 from __future__ import annotations
 
@@ -129,7 +129,7 @@ def test_a_worker_with_the_same_pid_in_another_namespace_keeps_its_jobs(
     assert (yard.record(job).state, yard.record(job).counters.losses) == (State.RUNNING, 0)
 
 
-# --------------------------------------------------------------------------- what is said, forged
+# -------------------------------------------------------------------------- forged descriptions
 
 
 def introduce(engine: Engine, said: Introduction) -> str:

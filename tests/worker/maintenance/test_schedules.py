@@ -1,4 +1,4 @@
-"""Schedules as workers look after them: by a clock that tests move, on every engine."""
+"""The scheduler of workers, with a clock that tests move, on every engine."""
 
 from __future__ import annotations
 

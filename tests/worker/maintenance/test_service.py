@@ -1,4 +1,4 @@
-"""What the supervisor says to the engine: beats, nonces, closings. The engine is a real one."""
+"""Heartbeat and maintenance of the supervisor, with a real engine."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Exceptions that a task sends into its own thread, and that arrive when the task has ended."""
+"""Exceptions that a task sends to its own thread, and that arrive after its end."""
 
 from __future__ import annotations
 

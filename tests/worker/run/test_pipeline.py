@@ -1,4 +1,4 @@
-"""What becomes of a job that a worker runs, for every way in which a task can end."""
+"""The outcome of a job, for every way in which a task can end."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The two runners with a line of claims that are followed up in the same slot."""
+"""The two runners with a queue of claims that follow each other in the same slot."""
 
 from __future__ import annotations
 
@@ -115,7 +115,7 @@ def test_jobs_that_follow_each_other_on_the_loop_share_nothing() -> None:
 
 
 class Leave(SystemExit):
-    """Not an `Exception`; it ends a thread without a word, and leaves an event loop."""
+    """Not an `Exception`: it ends a thread silently, and stops an event loop."""
 
 
 def leave(*_: object) -> NoReturn:

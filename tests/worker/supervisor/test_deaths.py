@@ -1,4 +1,4 @@
-"""What happens when processes die, stop or fall silent. Real processes, real signals."""
+"""Processes that die, are stopped or do not respond, with real signals."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the supervisor does about runs that go too far: children of wood, real slot tables."""
+"""Hard time-outs in the supervisor, with fake children and real slot tables."""
 
 from __future__ import annotations
 
