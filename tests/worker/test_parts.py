@@ -1,4 +1,4 @@
-"""The small parts of a worker, each alone: slot table, channel, slot queue, prefetch, nonces, options."""
+"""The small parts of a worker: slot table, channel, slot queue, prefetch, nonces, options."""
 
 from __future__ import annotations
 
