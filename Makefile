@@ -45,6 +45,7 @@ test-all: $(GENERATOR) test ## The same with the slow tests, and more examples
 lint: $(TESTING) ## Check style, formatting and words
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
+	$(BIN)/python tools/check_words.py
 
 types: $(TESTING) ## Check types
 	$(BIN)/mypy

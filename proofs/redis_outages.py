@@ -90,7 +90,7 @@ def stand_still(it: Scene, seconds: float) -> None:
     time.sleep(seconds - 1.0)
     assert it.yard.count(State.SUCCEEDED) == before
     for worker in it.workers:
-        worker.await_log("the engine is away")
+        worker.await_log("lost connection to engine")
 
 
 # ---------------------------------------------------------------------------------- a long job

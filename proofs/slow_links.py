@@ -72,7 +72,7 @@ def _report(server: RedisServer, folder: Path, partitions: int, *, stops: bool) 
             assert worker.stop() == 0
     _check_time(seconds)
     assert len(yard.events("start")) == NUMBER
-    assert "the engine is away" not in worker.log()
+    assert "lost connection to engine" not in worker.log()
     yard.close()
     when = "after SIGTERM" if stops else "at work"
     yield f"{partitions} partitions: {NUMBER} results of 1 MB reported {when} in {seconds:.1f} s"
@@ -93,6 +93,6 @@ def _report_to_sqlite(folder: Path) -> Iterator[str]:
     seconds = time.monotonic() - started
     assert worker.stop() == 0
     assert len(yard.events("start")) == LARGE_NUMBER
-    assert "the engine is away" not in worker.log()
+    assert "lost connection to engine" not in worker.log()
     yard.close()
     yield f"sqlite: {LARGE_NUMBER} results of 28 MB reported in {seconds:.1f} s, each run once"

@@ -32,7 +32,7 @@ def prove(folder: Path) -> Iterator[str]:
         before = yard.record(job)
         os.killpg(stopped.pid, signal.SIGCONT)
         until(lambda: yard.app.engine.stats().totals.get("stale"), "a stale outcome counted")
-        stopped.await_log("refused 1 stale outcome")
+        stopped.await_log("rejected 1 stale result")
         after = yard.record(job)
         yield f"taken over {taken_over_s:.1f} s after the stop, with a lease of {LEASE_S:g} s"
         yield f"refused after the continuation: {yard.app.engine.stats().totals['stale']}"

@@ -32,7 +32,7 @@ def files() -> list[Path]:
     listed = subprocess.run(
         ["git", "ls-files", "-z", *FOLDERS, "*.md"], cwd=PROJECT, capture_output=True, check=True
     ).stdout.decode()
-    found = [PROJECT / name for name in listed.strip("\0").split("\0")]
+    found = [PROJECT / name for name in sorted(set(listed.strip("\0").split("\0")))]
     return [file for file in found if file.suffix in ENDINGS and file.parent.name != "tools"]
 
 

@@ -261,14 +261,14 @@ class Windlass(Registrar):
 
         The worker shares the process with its tasks. A task that kills the process, or blocks all
         threads for a lease, stops the heartbeats: in production run `windlass worker`."""
-        from windlass.worker.embedded import InsideWorker  # imports asyncio, which is slow
+        from windlass.worker.embedded import EmbeddedWorker  # imports asyncio, which is slow
 
         for name, given in (("queues", queues), ("labels", labels)):
             if isinstance(given, str):
                 raise TypeError(
                     f"{name} must be a list of names, found {given!r}: write [{given!r}]"
                 )
-        return InsideWorker(self, queues, slots, labels)
+        return EmbeddedWorker(self, queues, slots, labels)
 
     # ---------------------------------------------------------------------------- registering
 

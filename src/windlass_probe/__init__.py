@@ -1,14 +1,14 @@
-"""The `windlass` command, and `windlass health` without loading the rest of it.
+"""The `windlass` command, and `windlass health` without loading `windlass`.
 
-A probe is run every few seconds for as long as a worker lives, so it must cost next to nothing: it
-needs no app, no engine and nothing but the standard library. Importing anything of `windlass` loads
-all of its public face, which takes several times longer than asking. So this stands beside it.
+A probe runs every few seconds for as long as a worker lives, so it must be cheap: it needs no app,
+no engine and only the standard library. An import of any module of `windlass` loads its public
+names, which takes several times longer than the probe. So this is a separate package.
 
-1. Every supervisor listens on a socket in `folder()`, and answers whoever connects with one JSON
+1. Every supervisor listens on a socket in `folder()`, and answers each connection with one JSON
    document about itself.
-2. `check` asks all of them, and says whether they live and are ready.
-3. `command` is the console script: `health` is answered here, everything else by `windlass.cli`.
-   Ctrl-C before a command has begun, while all that is imported, ends it without a word.
+2. `check` asks all of them, and reports whether they are live and ready.
+3. `command` is the console script: `health` runs here, every other command in `windlass.cli`.
+   Ctrl-C during the import of `windlass.cli` ends the command without a traceback.
 """
 
 from __future__ import annotations
@@ -23,15 +23,15 @@ if TYPE_CHECKING:
     from typing import Any
 
 #: How long a supervisor may take to answer, in seconds.
-PATIENCE_S = 2.0
-#: Where the sockets are, if not in the folder for temporary files.
+TIMEOUT_S = 2.0
+#: The folder of the sockets, if not in the folder for temporary files.
 VARIABLE = "WINDLASS_RUNTIME_DIR"
-#: The app whose workers are meant, unless one is given.
+#: The app whose workers to check, unless `check` gets one.
 APP_VARIABLE = "WINDLASS_APP"
 _PREFIX = "worker-"
 _SUFFIX = ".sock"
 _FLAGS = {"--live", "--json"}
-#: What a shell makes of a program that Ctrl-C has ended.
+#: The exit code that shells use for a program that Ctrl-C has ended.
 _INTERRUPTED = 130
 
 
@@ -54,7 +54,7 @@ def _run(arguments: list[str]) -> None:
 
 
 def folder() -> str:
-    """The same for a worker and for whoever asks after it, as long as both are the same user."""
+    """The folder of the sockets, the same for a worker and a probe of the same user."""
     given = os.environ.get(VARIABLE)
     if given:
         return given
@@ -62,29 +62,29 @@ def folder() -> str:
 
 
 def require_own_folder(path: str) -> None:
-    """Raises `OSError` if others could have put something there."""
+    """Raise `OSError` if other users could have created files in the folder."""
     found = os.lstat(path)
     is_own = stat.S_ISDIR(found.st_mode) and found.st_uid == os.geteuid()
     if not is_own or found.st_mode & 0o022:
         raise PermissionError(
-            f"{path} must be a folder of this user that nobody else can write to. Remove it, or "
+            f"{path} must be a folder that only this user can write to. Remove it, or "
             f"name another one in {VARIABLE}."
         )
 
 
 def name_socket() -> str:
-    """The random part: a worker in another container may have the same pid."""
+    """Name a socket by pid and a random part: workers in other containers may share the pid."""
     return f"{_PREFIX}{os.getpid()}-{os.urandom(4).hex()}{_SUFFIX}"
 
 
 def _find_sockets(path: str) -> list[str]:
-    """Those of workers: others may use the same folder, and theirs are none of our business."""
+    """The sockets of workers. Other programs may use the same folder."""
     names = [name for name in os.listdir(path) if name.endswith(_SUFFIX) and _pid_of(name)]
     return sorted(os.path.join(path, name) for name in names)
 
 
 def _pid_of(name: str) -> int:
-    """0 for a socket of somebody else."""
+    """The pid in the name of a socket; 0 for a socket of another program."""
     pid = name.removeprefix(_PREFIX).partition("-")[0]
     return int(pid) if name.startswith(_PREFIX) and pid.isdecimal() else 0
 
@@ -93,7 +93,7 @@ def _pid_of(name: str) -> int:
 
 
 def check(*, app: str | None = None, is_live: bool = False, as_json: bool = False) -> int:
-    """Ask all workers, print what they say, and give the exit code."""
+    """Ask all workers, print their answers, and return the exit code."""
     if not hasattr(socket, "AF_UNIX"):
         sys.stderr.write("Error: workers answer on Unix sockets, and this system has none.\n")
         return 1
@@ -111,11 +111,11 @@ def check(*, app: str | None = None, is_live: bool = False, as_json: bool = Fals
 
         print(json.dumps({what: is_well, "workers": workers}, indent=2))
     else:
-        _print(workers, what, _who_is_missing(app, found))
+        _print(workers, what, _explain_missing(app, found))
     return 0 if is_well else 1
 
 
-def _who_is_missing(app: str | None, found: list[dict[str, Any]]) -> str:
+def _explain_missing(app: str | None, found: list[dict[str, Any]]) -> str:
     if not app:
         return f"No worker of this user was found in {folder()}."
     others = ", ".join(sorted({str(one["app"]) for one in found}))
@@ -136,7 +136,7 @@ def _print(workers: list[dict[str, Any]], what: str, missing: str) -> None:
 
 
 def ask_all() -> list[dict[str, Any]]:
-    """What every worker of this user says; one that does not answer neither lives nor is ready."""
+    """The answers of all workers of this user. No answer counts as neither live nor ready."""
     path = folder()
     if not os.path.isdir(path):
         return []
@@ -159,9 +159,9 @@ def prune(path: str) -> None:
 
 
 def _ask(path: str) -> dict[str, Any] | None:
-    """None if nobody is there any more: its socket is then removed."""
+    """Ask one worker. If it is gone, remove its socket and return None."""
     with socket.socket(socket.AF_UNIX) as connection:
-        connection.settimeout(PATIENCE_S)
+        connection.settimeout(TIMEOUT_S)
         try:
             connection.connect(path)
             return _decode(_read(connection))
@@ -169,7 +169,7 @@ def _ask(path: str) -> dict[str, Any] | None:
             remove(path)
             return None
         except (OSError, ValueError):
-            pid, why = _pid_of(os.path.basename(path)), f"it did not answer within {PATIENCE_S:g} s"
+            pid, why = _pid_of(os.path.basename(path)), f"it did not answer within {TIMEOUT_S:g} s"
             return {"pid": pid, "live": False, "ready": False, "why": why}
 
 

@@ -25,7 +25,7 @@ from windlass.core.states import State
 from windlass.engine.contract import Beat, Engine, ScheduleChange
 from windlass.testing.contract.world import StandingStill
 from windlass.worker.child.app_report import declarations
-from windlass.worker.maintenance.schedules import Timekeeper
+from windlass.worker.maintenance.schedules import Scheduler
 
 NOW = datetime(2027, 1, 15, 8, 30, tzinfo=UTC)
 NOW_MS = int(NOW.timestamp()) * 1000
@@ -214,17 +214,17 @@ def test_a_call_with_options_for_one_call_is_refused(app: Windlass, options: Any
 
 def test_one_that_is_declared_in_code_is_not_changed_here(app: Windlass) -> None:
     task = app.task(name="t", schedule=Every("1h"))(nothing)
-    Timekeeper(app.engine, declarations(app)).declare()
+    Scheduler(app.engine, declarations(app)).declare()
     with pytest.raises(InvalidSchedule, match="declared in code"):
         app.schedules.save("t", task.bind(), Every("2h"))
     app.schedules.pause("t")
-    Timekeeper(app.engine, declarations(app)).declare()
+    Scheduler(app.engine, declarations(app)).declare()
     assert app.schedules.get("t").state == "paused"
 
 
 def test_one_that_a_worker_may_declare_again_is_not_removed(app: Windlass) -> None:
     app.task(name="t", schedule=Every("1h"))(nothing)
-    keeper = Timekeeper(app.engine, declarations(app))
+    keeper = Scheduler(app.engine, declarations(app))
     keeper.declare()
     declared_at = datetime.fromtimestamp(NOW_MS / 1000, UTC)
     app.engine.clock_offset_ms = StandingStill(NOW_MS + 90_000)
@@ -245,11 +245,11 @@ def test_one_that_a_worker_may_declare_again_is_not_removed(app: Windlass) -> No
 def test_one_that_no_worker_is_left_to_declare_is_removed_at_once(app: Windlass) -> None:
     """As when a user reverts a change, and then starts a worker with the old code."""
     app.task(name="t", schedule=Every("1h"))(nothing)
-    keeper = Timekeeper(app.engine, declarations(app))
+    keeper = Scheduler(app.engine, declarations(app))
     other = Windlass("sqlite:///:memory:")
     other.task(name="t", schedule=Every("2h"))(nothing)
     keeper.declare()
-    Timekeeper(app.engine, declarations(other)).declare()
+    Scheduler(app.engine, declarations(other)).declare()
     app.engine.beat([Beat(session="host.1.x", info=b"here")])
     app.engine.clock_offset_ms = StandingStill(NOW_MS + 40_000)
     assert app.engine.sessions(), "that worker was killed, and its session is still known"
@@ -270,13 +270,13 @@ def test_pause_resume_and_remove(app: Windlass) -> None:
         app.schedules.pause("s")
     assert app.schedules.get("s").state == "paused"
     app.engine.clock_offset_ms = StandingStill(NOW_MS + 2 * 3_600_000)
-    Timekeeper(app.engine).look()
+    Scheduler(app.engine).look()
     app.schedules.save("s", task.bind(), Every("2h"))
     assert app.schedules.get("s").state == "paused"
     for _ in range(2):
         app.schedules.resume("s")
     assert app.schedules.get("s").state == "active"
-    Timekeeper(app.engine).look()
+    Scheduler(app.engine).look()
     assert app.engine.stats().totals.get("enqueued", 0) == 0, "what came meanwhile is left out"
     app.schedules.remove("s")
     for change in (app.schedules.remove, app.schedules.pause, app.schedules.get):
@@ -302,7 +302,7 @@ def test_a_run_at_once_is_an_earlier_run_to_those_that_come(app: Windlass) -> No
     assert app.schedules.get("s").next_at == before
     assert app.schedules.get("s").unfinished == (job.id,)
     app.engine.clock_offset_ms = StandingStill(NOW_MS + 3_600_000)
-    Timekeeper(app.engine).look()
+    Scheduler(app.engine).look()
     assert app.engine.stats().totals["enqueued"] == 1
 
 
@@ -319,7 +319,7 @@ def test_one_that_is_over_is_seen_as_such(app: Windlass) -> None:
     end = NOW + timedelta(hours=1)
     app.schedules.save("s", task.bind(), Every("1h", end=end))
     app.engine.clock_offset_ms = StandingStill(NOW_MS + 3_600_000)
-    Timekeeper(app.engine).look()
+    Scheduler(app.engine).look()
     info = app.schedules.get("s")
     assert (info.state, info.next_at, info.upcoming(3)) == ("over", None, [])
     assert info.last_at == NOW + timedelta(minutes=30)

@@ -20,9 +20,9 @@ THREADS = {
     "Enqueue": ("MainThread",),
     "Put": ("MainThread",),
     "Wake": ("waiter",),
-    "Claim": ("windlass-pump",),
+    "Claim": ("windlass-fetcher",),
     "Run": ("slot",),
-    "Finish": ("windlass-pump",),
+    "Finish": ("windlass-fetcher",),
     "Result": ("MainThread", "windlass-results"),
 }
 

@@ -31,7 +31,7 @@ class Bulk:
         return self.yard.start(app=APP, slots=slots, url=url, environment=given)
 
     def end_all(self, number: int) -> None:
-        """Let so many jobs start, and end together."""
+        """Wait until this many jobs have started, then end all of them."""
         until(lambda: len(self.yard.events("start")) == number, "all started")
         self.yard.folder.joinpath("gate").touch()
 

@@ -1,4 +1,4 @@
-"""How late jobs start while other children, which cannot take them, are idle as well."""
+"""How late jobs start while children that cannot run them are idle."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Final
 from tests.worker.yard import Yard, until
 from windlass import State
 
-#: A job with a free slot starts within so many milliseconds.
+#: A job with a free slot starts within this many milliseconds.
 PROMPT_MS: Final = 50.0
 #: How many children of other queues are idle.
 OTHERS: Final = 12

@@ -1,4 +1,4 @@
-"""A worker runs every healthy job beside entries of indexes that lead nowhere."""
+"""A worker runs every healthy job despite index entries without a job."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A worker without what Linux alone has: no prctl, no memfd_create, no /proc."""
+"""A worker without features of Linux: no prctl, no memfd_create, no /proc."""
 
 from __future__ import annotations
 
@@ -39,16 +39,16 @@ def test_it_runs_jobs_and_stops(yard: Yard, worker: Worker) -> None:
         yard.await_state(job, State.SUCCEEDED)
     assert worker.log().count(LINE) == 3, "the supervisor, a shared child and one for the process"
     assert worker.stop() == 0
-    assert "is tried again" not in worker.log()
+    assert "retrying" not in worker.log()
 
 
 def test_children_end_with_a_supervisor_that_was_killed(yard: Yard, worker: Worker) -> None:
-    job = yard.plain("a", f"await:{yard.folder / 'go on'}")
+    job = yard.plain("a", f"await:{yard.folder / 'gate'}")
     yard.await_start("a")
     [child] = worker.children()
     os.kill(worker.pid, signal.SIGKILL)
     until(lambda: not is_alive(child), "the end of the child")
-    (yard.folder / "go on").touch()
+    (yard.folder / "gate").touch()
     yard.start().await_log("ready: ")
     assert yard.await_state(job, State.SUCCEEDED).counters.losses == 1
 

@@ -20,7 +20,7 @@ from tests.worker.yard import until
 from windlass import Context, Reject, SettingError, Windlass
 from windlass.cli.support.fleet import read_fleet
 from windlass.core.states import State
-from windlass.worker.embedded import InsideWorker
+from windlass.worker.embedded import EmbeddedWorker
 
 MEMORY = "sqlite:///:memory:"
 
@@ -196,7 +196,7 @@ def test_what_it_leaves_to_others_is_named(caplog: pytest.LogCaptureFixture) -> 
         job = alone.enqueue(1, 2)
     assert job.info().state is State.READY
     [line] = [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
-    assert line.endswith("for a worker process to run: alone")
+    assert line.endswith("leaving them to worker processes: alone")
 
 
 def test_it_is_entered_once() -> None:
@@ -228,28 +228,28 @@ def test_what_blocks_the_loop_is_named(caplog: pytest.LogCaptureFixture) -> None
 
     @app.task(name="blocker")
     async def blocker() -> None:
-        until(lambda: "blocks the event loop" in caplog.text, "the news")
+        until(lambda: "blocked the event loop" in caplog.text, "the news")
 
     with app.worker():
         job = blocker.enqueue()
         job.result(timeout=20)
-    assert f"job {job.id} of task blocker blocks the event loop" in caplog.text
+    assert f"job {job.id} of task blocker has blocked the event loop" in caplog.text
 
 
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
-def test_a_worker_whose_pump_is_gone_says_so_and_lets_go_of_its_jobs(
+def test_a_worker_whose_fetcher_is_gone_says_so_and_lets_go_of_its_jobs(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     app = Windlass(MEMORY, shutdown_grace=0.1)
-    worker = InsideWorker(app, (), 1)
+    worker = EmbeddedWorker(app, (), 1)
 
     def break_down() -> None:
         raise SystemExit
 
     with worker:
-        worker._pump._inbox.command(break_down)
+        worker._fetcher._mailbox.command(break_down)
         until(lambda: not worker.is_running(), "the end of its beats")
-        assert "reports nothing any more, its thread has ended" in caplog.text
+        assert "stopped reporting: its fetcher thread has ended" in caplog.text
 
 
 def test_what_leaves_the_loop_in_the_background_does_not_end_it() -> None:
@@ -272,7 +272,7 @@ def test_what_leaves_the_loop_in_the_background_does_not_end_it() -> None:
 
 
 def test_a_lifespan_that_is_lost_at_once_ends_the_work(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Before the thread that enters the block has heard that all is prepared."""
+    """Before the thread that enters the block knows that everything is prepared."""
     left = Event()
 
     async def collapse() -> None:
@@ -294,9 +294,9 @@ def test_a_lifespan_that_is_lost_at_once_ends_the_work(monkeypatch: pytest.Monke
     send = asyncio.run_coroutine_threadsafe
     monkeypatch.setattr(asyncio, "run_coroutine_threadsafe", send_and_wait)
     app = Windlass(MEMORY, lifespan=lifespan)
-    worker = InsideWorker(app, (), 1)
+    worker = EmbeddedWorker(app, (), 1)
     with worker:
-        assert worker._ended.wait(5), "the pump was told"
+        assert worker._ended.wait(5), "the fetcher was told"
 
 
 SCRIPT = """

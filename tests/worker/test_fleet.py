@@ -33,7 +33,7 @@ def test_a_worker_is_shown_from_its_start_to_its_end(yard: Yard) -> None:
     )
     assert {child.pid for child in seen.children} == set(worker.children())
 
-    trap = yard.folder / "go on"
+    trap = yard.folder / "gate"
     job = yard.plain("long", f"await:{trap}")
     started = yard.await_start("long")
     [running] = [
@@ -75,7 +75,7 @@ def test_the_child_that_died_is_replaced_in_the_list(yard: Yard) -> None:
 @pytest.mark.local
 def test_commands_show_them(yard: Yard, url: str, capsys: pytest.CaptureFixture[str]) -> None:
     worker = yard.start(slots=3)
-    trap = yard.folder / "go on"
+    trap = yard.folder / "gate"
     job = yard.plain("long", f"await:{trap}")
     yard.await_start("long")
     until(lambda: fleet_of(yard) and fleet_of(yard)[0].app, "the introduction")

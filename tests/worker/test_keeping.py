@@ -1,4 +1,4 @@
-"""A job that has failed keeps nothing in memory, whatever it raised and wherever.
+"""A job that has failed keeps no objects in memory, for any error raised in any place.
 
 The collector of cycles is off: what is freed here is freed at once, and not when it happens to come
 by. A few locals of a megabyte are much memory before it does.

@@ -15,7 +15,7 @@ from tests.worker.yard import Worker, Yard, until
 from windlass.core.states import State
 from windlass.engine.redis.client.pool import MOST_CALLS
 
-#: After an outage work goes on within so many seconds.
+#: After an outage work resumes within this many seconds.
 RESUMED_S = 5.0
 
 
@@ -52,11 +52,11 @@ def await_progress(yard: Yard) -> None:
 def resume(yard: Yard, label: str) -> None:
     """A job that comes before all others is run in time."""
     job = yard.script.plain.using(priority=100).enqueue(label, [])
-    until(lambda: yard.record(job).state is State.SUCCEEDED, f"work goes on: {label}", RESUMED_S)
+    until(lambda: yard.record(job).state is State.SUCCEEDED, f"work resumes: {label}", RESUMED_S)
 
 
 def end(yard: Yard, worker: Worker, jobs: int) -> None:
-    """All have run, once each, and the worker stops when it is told to."""
+    """All jobs have run once, and the worker stops on a signal."""
     yard.await_count(State.SUCCEEDED, jobs)
     assert len(yard.events("start")) == jobs
     assert worker.stop() == 0
@@ -72,7 +72,7 @@ def test_work_goes_on_after_a_server_was_killed(server: RedisServer, yard: Yard)
         server.start()
         resume(yard, f"probe-{number}")
     end(yard, worker, 303)
-    assert "without its data" not in worker.log()
+    assert "lost its data" not in worker.log()
 
 
 def test_work_goes_on_after_all_clients_were_killed(server: RedisServer, yard: Yard) -> None:
@@ -114,7 +114,7 @@ def test_a_worker_whose_server_comes_back_empty_says_so_and_goes_on(
     until(lambda: "ticked" in yard.lines(), "a run")
     far = yard.script.plain.using(run_after="1h").enqueue("far", [])
     server.restart_empty()
-    worker.await_log("the engine has come back without its data: the jobs that were in redis 127")
+    worker.await_log("engine lost its data: the jobs in redis 127")
     ticked = len(yard.lines())
     until(lambda: len(yard.lines()) > ticked + 1, "its schedule again", RESUMED_S)
     until(yard.app.engine.sessions, "its session again", RESUMED_S)
@@ -133,7 +133,7 @@ def test_a_worker_starts_and_stops_while_its_server_is_away(
     yard = Yard(tmp_path, "2s", "1s", 3, url)
     proxy.refuse()
     worker = yard.start(url=url.replace(f":{server.port}/", f":{proxy.port}/"))
-    worker.await_log("the engine is away")
+    worker.await_log("lost connection to engine")
     proxy.heal()
     resume(yard, "first")
     yard.plain("running", "sleep:60")
@@ -148,11 +148,11 @@ def test_a_worker_starts_and_stops_while_its_server_is_away(
 
 @pytest.mark.slow
 def test_a_worker_whose_server_was_never_there_says_so_and_stops_soon(tmp_path: Path) -> None:
-    """Nothing was claimed: so nobody waits for the calls that are under way."""
+    """Nothing was claimed, so the worker does not wait for calls under way."""
     yard = Yard(tmp_path, "2s", "25s", 3)
     worker = yard.start(url="redis://127.0.0.1:1/0")
-    worker.await_log("not answered within 1 s, and is waited for: redis 127.0.0.1:1/0")
-    worker.await_log("ready when it answers: The Redis server at")  # so the pump is at work
+    worker.await_log("not answered within 1 s, still waiting: redis 127.0.0.1:1/0")
+    worker.await_log("waiting for the engine to answer: The Redis server at")
     started = time.monotonic()
     assert worker.stop() == 0
     assert time.monotonic() - started < 3.0
@@ -163,7 +163,7 @@ def test_a_worker_whose_server_was_never_there_says_so_and_stops_soon(tmp_path: 
 def test_the_processes_of_a_worker_have_at_most_four_connections_each(
     server: RedisServer, yard: Yard
 ) -> None:
-    """A child has two engine objects: the pump's and the app's, by which its jobs enqueue."""
+    """A child has two engine objects: the fetcher's and the app's, by which its jobs enqueue."""
     worker = yard.start(slots=10)
     until(lambda: b"cmd=subscribe" in server.tell("CLIENT", "LIST"), "a child that waits")
     for number in range(20):

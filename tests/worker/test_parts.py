@@ -1,4 +1,4 @@
-"""The small parts of a worker, each alone: slot table, channel, line, pace, nonces, options."""
+"""The small parts of a worker: slot table, channel, slot queue, prefetch, nonces, options."""
 
 from __future__ import annotations
 
@@ -34,8 +34,8 @@ from windlass.worker.ipc.channel import (
 from windlass.worker.ipc.shared_memory import RECORD_BYTES, SlotTable
 from windlass.worker.options import WorkerOptions
 from windlass.worker.run.lease import Lease
-from windlass.worker.run.prefetch import MAX_LOOK_AHEAD, SAMPLE, Pace
-from windlass.worker.run.slot_queue import Kind, Line
+from windlass.worker.run.prefetch import MAX_LOOK_AHEAD, SAMPLE, Prefetch
+from windlass.worker.run.slot_queue import Kind, SlotQueue
 from windlass.worker.supervisor.child_process import ChildProcess, _is_stopped
 from windlass.worker.supervisor.reactor import Reactor
 
@@ -168,43 +168,43 @@ def test_options_that_make_no_worker_are_refused(
 
 
 def test_there_is_no_look_ahead_before_enough_is_known() -> None:
-    pace = Pace()
+    prefetch = Prefetch()
     for _ in range(SAMPLE - 1):
-        pace.record(0.0001)
-    assert pace.look_ahead(4, 0.0) == 0
-    pace.record(0.0001)
-    assert pace.look_ahead(4, 0.0) == MAX_LOOK_AHEAD
+        prefetch.record(0.0001)
+    assert prefetch.look_ahead(4, 0.0) == 0
+    prefetch.record(0.0001)
+    assert prefetch.look_ahead(4, 0.0) == MAX_LOOK_AHEAD
 
 
 def test_look_ahead_is_a_moment_of_work() -> None:
-    pace = Pace()
+    prefetch = Prefetch()
     for _ in range(SAMPLE):
-        pace.record(0.004)
-    assert pace.look_ahead(2, 0.0) == 37  # 75 ms of work for two slots
+        prefetch.record(0.004)
+    assert prefetch.look_ahead(2, 0.0) == 37  # 75 ms of work for two slots
 
 
 def test_a_job_that_had_to_wait_for_a_processor_does_not_end_it() -> None:
-    pace = Pace()
+    prefetch = Prefetch()
     for _ in range(SAMPLE):
-        pace.record(0.001)
-    pace.record(0.02)
-    assert pace.look_ahead(4, 0.0) > 200
+        prefetch.record(0.001)
+    prefetch.record(0.02)
+    assert prefetch.look_ahead(4, 0.0) > 200
 
 
 def test_there_is_none_for_jobs_of_some_length() -> None:
-    pace = Pace()
+    prefetch = Prefetch()
     for _ in range(SAMPLE):
-        pace.record(0.006)
-    assert pace.look_ahead(4, 0.0) == 0
+        prefetch.record(0.006)
+    assert prefetch.look_ahead(4, 0.0) == 0
 
 
 @pytest.mark.parametrize(("latest", "running"), [(0.026, 0.0), (0.001, 0.026)])
 def test_one_slow_job_ends_it(latest: float, running: float) -> None:
-    pace = Pace()
+    prefetch = Prefetch()
     for _ in range(SAMPLE):
-        pace.record(0.001)
-    pace.record(latest)
-    assert pace.look_ahead(4, running) == 0
+        prefetch.record(0.001)
+    prefetch.record(latest)
+    assert prefetch.look_ahead(4, running) == 0
 
 
 # --------------------------------------------------------------------------------------------- line
@@ -220,17 +220,17 @@ class Ground:
         self.table = SlotTable.create(slots)
         self.lease = Lease(self.table, 1_000)
         self.lease.confirm(time.monotonic())
-        self.line = Line(slots, self.lease)
+        self.slot_queue = SlotQueue(slots, self.lease)
         self.hints: list[tuple[Kind, int]] = []
         for kind in Kind:
-            self.line.serve(kind, partial(self._note_hint, kind))
+            self.slot_queue.serve(kind, partial(self._note_hint, kind))
 
     def _note_hint(self, kind: Kind, count: int) -> None:
         self.hints.append((kind, count))
 
     def offer(self, *names: str) -> None:
         tasks = {"p": self.plain, "c": self.coroutine}
-        self.line.offer([(_claim(name), tasks[name[0]]) for name in names])
+        self.slot_queue.offer([(_claim(name), tasks[name[0]]) for name in names])
 
 
 def _plain() -> None: ...
@@ -254,69 +254,74 @@ def _claim(name: str, token: str = "nonce") -> Claim:
 
 def test_slots_are_shared_by_both_kinds_and_the_first_in_line_gets_the_last_one() -> None:
     ground = Ground(slots=2)
-    line = ground.line
+    slot_queue = ground.slot_queue
     ground.offer("p1", "c1", "p2")
     assert ground.hints == [(Kind.THREAD, 2), (Kind.LOOP, 1)]
-    first = line.begin(Kind.THREAD)
+    first = slot_queue.begin(Kind.THREAD)
     assert first is not None
     assert first.claim.id == "p1"
     # One slot is left, and the coroutine came first.
-    assert line.begin(Kind.THREAD) is None
+    assert slot_queue.begin(Kind.THREAD) is None
     assert ground.hints[-1] == (Kind.LOOP, 1)
-    second = line.begin(Kind.LOOP)
+    second = slot_queue.begin(Kind.LOOP)
     assert second is not None
-    assert line.begin(Kind.THREAD) is None
-    assert (line.busy(), line.in_hand(), line.room(0), line.room(3)) == (2, 3, -1, 2)
-    third = line.follow(Kind.LOOP, second, time.monotonic())
+    assert slot_queue.begin(Kind.THREAD) is None
+    assert (slot_queue.busy(), slot_queue.in_hand(), slot_queue.room(0), slot_queue.room(3)) == (
+        2,
+        3,
+        -1,
+        2,
+    )
+    third = slot_queue.follow(Kind.LOOP, second, time.monotonic())
     assert third is None
     assert ground.hints[-1] == (Kind.THREAD, 1)
-    third = line.begin(Kind.THREAD)
+    third = slot_queue.begin(Kind.THREAD)
     assert third is not None
-    assert {claim.id for claim in line.running()} == {"p1", "p2"}
+    assert {claim.id for claim in slot_queue.running()} == {"p1", "p2"}
 
 
 def test_what_waits_can_be_taken_back_and_what_runs_cannot() -> None:
     ground = Ground(slots=1)
     ground.offer("p1", "p2", "c1")
-    started = ground.line.begin(Kind.THREAD)
+    started = ground.slot_queue.begin(Kind.THREAD)
     assert started is not None
-    assert ground.line.take_back(time.monotonic() - 10) == []
-    taken = ground.line.take_back(time.monotonic())
+    assert ground.slot_queue.take_back(time.monotonic() - 10) == []
+    taken = ground.slot_queue.take_back(time.monotonic())
     assert [claim.id for claim in taken] == ["p2", "c1"]
-    assert ground.line.waiting_since() is None
-    assert ground.line.follow(Kind.THREAD, started, time.monotonic()) is None
-    assert ground.line.in_hand() == 0
+    assert ground.slot_queue.waiting_since() is None
+    assert ground.slot_queue.follow(Kind.THREAD, started, time.monotonic()) is None
+    assert ground.slot_queue.in_hand() == 0
 
 
 def test_what_waits_can_be_taken_out_by_name() -> None:
     ground = Ground(slots=1)
     ground.offer("p1", "p2", "p3", "c1")
-    assert ground.line.begin(Kind.THREAD) is not None
-    taken = ground.line.take_out({"p1", "p2", "c1", "unknown"})
+    assert ground.slot_queue.begin(Kind.THREAD) is not None
+    taken = ground.slot_queue.take_out({"p1", "p2", "c1", "unknown"})
     assert [claim.id for claim in taken] == ["p2", "c1"]
-    assert (ground.line.in_hand(), ground.line.take_out({"p2"})) == (2, [])
+    assert (ground.slot_queue.in_hand(), ground.slot_queue.take_out({"p2"})) == (2, [])
 
 
 def test_of_many_short_jobs_one_thread_takes_all_until_it_is_stuck() -> None:
     ground = Ground(slots=3)
     ground.offer("p1", "p2", "p3", "p4", "c1")
     assert ground.hints == [(Kind.THREAD, 1), (Kind.LOOP, 1)]
-    started = ground.line.begin(Kind.THREAD)
+    started = ground.slot_queue.begin(Kind.THREAD)
     assert started is not None
     ground.hints.clear()
     ground.offer("p5")
     assert ground.hints == [(Kind.LOOP, 1)], "a thread is at work, and takes the next by itself"
-    assert ground.line.is_sparing()
+    assert ground.slot_queue.is_sparing()
     ground.hints.clear()
-    ground.line.press()
+    ground.slot_queue.press()
     assert ground.hints == [(Kind.THREAD, 2), (Kind.LOOP, 1)]
-    assert ground.line.follow(Kind.THREAD, started, time.monotonic()) is not None
+    assert ground.slot_queue.follow(Kind.THREAD, started, time.monotonic()) is not None
 
 
 def test_a_coroutine_at_work_does_not_keep_threads_from_being_woken() -> None:
     ground = Ground(slots=2)
     ground.offer("c1")
-    assert ground.line.begin(Kind.LOOP) is not None
+    assert ground.slot_queue.begin(Kind.LOOP) is not None
     ground.hints.clear()
     ground.offer("p1", "p2", "p3")
     assert ground.hints == [(Kind.THREAD, 1)]
@@ -326,9 +331,9 @@ def test_nothing_starts_without_a_lease() -> None:
     ground = Ground(slots=2)
     ground.offer("p1")
     ground.lease.confirm(time.monotonic() - 0.81)
-    assert ground.line.begin(Kind.THREAD) is None
+    assert ground.slot_queue.begin(Kind.THREAD) is None
     ground.table.confirm_beat(time.monotonic() - 0.79)
-    assert ground.line.begin(Kind.THREAD) is not None
+    assert ground.slot_queue.begin(Kind.THREAD) is not None
 
 
 # ------------------------------------------------------------------------------------------- nonces

@@ -32,7 +32,7 @@ def test_weights_and_tiers_decide_what_starts(yard: Yard) -> None:
     starts = started(yard)
     assert starts[:12] == ["critical"] * 12
     lows = list(accumulate(queue == "low" for queue in starts[12:]))
-    # With one slot they start one after the other, and each is within one of its share.
+    # With one slot they start in turn, and each queue is within one job of its share.
     assert all(abs(number - at / 6) <= 1 for at, number in enumerate(lows, 1))
     assert Counter(starts) == {"critical": 12, "default": 200, "low": 40}
 
@@ -84,7 +84,7 @@ def test_labels_decide_who_runs_a_job(yard: Yard) -> None:
     worker = yard.start(labels=["gpu", "large"])
     yard.await_start("gpu-0")
     job = task.enqueue("gpu-1", ["die"])
-    yard.await_start("gpu-1", 2)  # and what kills its process goes on alone, in one that has them
+    yard.await_start("gpu-1", 2)  # then alone, in a child with these labels
     assert job.info().requires == ("gpu",)
     assert job.info().queue == "default"
     assert "labels gpu, large" in worker.log()

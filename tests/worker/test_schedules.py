@@ -56,7 +56,7 @@ def test_jobs_of_the_far_future_do_not_delay_those_that_are_due(yard: Yard) -> N
 
 
 def median_delay_ms(yard: Yard) -> int:
-    """Of jobs that are due soon, one after the other."""
+    """The median delay of jobs that are due soon, in turn."""
     clock = yard.script.clock
     begin = datetime.now(UTC) + timedelta(seconds=0.3)
     moments = [begin + timedelta(milliseconds=10 * number) for number in range(50)]

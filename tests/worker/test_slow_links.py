@@ -1,5 +1,5 @@
-"""Workers whose results are large: over a slow link they arrive one after the other, at a stop too,
-and one that can never be stored ends its own job and no other."""
+"""Large results over a slow link arrive in turn, also at a stop. A result that can never be stored
+ends its own job and no other."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def bulk(tmp_path: Path, link: Proxy, partitions: int) -> Iterator[Bulk]:
 
 @long_on_four
 def test_large_results_arrive_over_a_slow_link(bulk: Bulk, link: Proxy) -> None:
-    """All end together; to report them takes longer than one call may stand still."""
+    """All jobs end together. Reporting them takes longer than one call may go without progress."""
     report(bulk, link, 24)
 
 
@@ -57,7 +57,7 @@ def report(bulk: Bulk, link: Proxy, number: int) -> None:
     bulk.yard.await_count(State.SUCCEEDED, number)
     assert len(bulk.yard.events("start")) == number
     assert link.passed[Side.REQUESTS] < (number + 2) * MEGABYTE
-    assert "the engine is away" not in worker.log()
+    assert "lost connection to engine" not in worker.log()
     assert worker.stop() == 0
 
 
@@ -84,7 +84,7 @@ def test_what_cannot_be_reported_before_the_end_is_told(bulk: Bulk, link: Proxy)
     assert {states[job.id] for job in small} == {State.SUCCEEDED}
     unreported = [job.id for job in large if states[job.id] is State.READY]
     assert unreported
-    told = f"could not report {len(unreported)} outcome"
+    told = f"could not report {len(unreported)} result"
     assert told in worker.log()
     assert all(job_id in worker.log().split(told)[1] for job_id in unreported)
 
@@ -117,6 +117,6 @@ def test_a_result_that_can_never_be_stored_ends_its_job_alone(
         assert "proto-max-bulk-len" in text.message
         assert len(yard.events("start")) == 7
         assert f"the result of job {large.id} is too large for the engine" in worker.log()
-        assert "the engine is away" not in worker.log()
+        assert "lost connection to engine" not in worker.log()
         assert worker.stop() == 0
     yard.close()

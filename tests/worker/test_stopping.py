@@ -69,7 +69,7 @@ def test_a_worker_that_was_told_to_stop_is_not_called_ready(
     supervisor = Supervisor(WorkerOptions("shop:app", (), 1, 1, None, burst=burst))
     ready = Ready("", 1, 1, 1, 1, 0, 0, ("t",), "info", "text", {}, {})
     with supervisor._reactor, caplog.at_level(logging.INFO, "windlass.worker"):
-        supervisor._stops, supervisor._was_told = stops, is_told
+        supervisor._stops, supervisor._is_signalled = stops, is_told
         supervisor._show_banner(yard.app.engine, ready)
     assert any(line.startswith("ready: ") for line in caplog.messages) is is_said
     assert "tasks: t" in caplog.messages
@@ -131,7 +131,7 @@ def test_a_second_signal_does_not_wait_for_functions_at_exit(yard: Yard) -> None
     job.result(timeout=20)
     worker.signal(signal.SIGTERM)
     worker.await_log("stopping on SIGTERM")
-    time.sleep(0.3)  # the pump has ended, and nothing tells of it
+    time.sleep(0.3)  # the fetcher has ended, which is not logged
     began_at = time.monotonic()
     assert worker.stop() == 0
     assert time.monotonic() - began_at < 2.8  # taking leave may take 3 s

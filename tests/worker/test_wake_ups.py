@@ -1,4 +1,4 @@
-"""A job with a free slot starts at once, whatever other children are idle; tiers stay strict."""
+"""A job with a free slot starts at once, with any other children idle; tiers stay strict."""
 
 from __future__ import annotations
 

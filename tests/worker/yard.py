@@ -1,4 +1,4 @@
-"""Where tests run real workers: an app on a file, a ledger, and processes to start and to kill."""
+"""The yard in which tests run real workers: an app, a ledger, and processes to start and kill."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def until(find: Callable[[], T], what: str, seconds: float = DEADLINE_S) -> T:
     return found
 
 
-class Line(NamedTuple):
+class LedgerLine(NamedTuple):
     """A line of the ledger about a job."""
 
     event: str
@@ -150,7 +150,7 @@ class Yard:
         environment: dict[str, str] | None = None,
         within: Sequence[str] = (),
     ) -> Worker:
-        """`within` are the first words of a command that runs the rest of its words."""
+        """Start a worker. `within` is a command that runs its remaining arguments."""
         options = WorkerOptions(
             app,
             tuple(queues),
@@ -198,12 +198,14 @@ class Yard:
     def lines(self) -> list[str]:
         return self.ledger.read_text().splitlines()
 
-    def events(self, event: str, label: str | None = None) -> list[Line]:
+    def events(self, event: str, label: str | None = None) -> list[LedgerLine]:
         parts = [line.split() for line in self.lines() if line.startswith(f"{event} ")]
-        lines = [Line(kind, name, int(attempt), int(pid)) for kind, name, attempt, pid in parts]
+        lines = [
+            LedgerLine(kind, name, int(attempt), int(pid)) for kind, name, attempt, pid in parts
+        ]
         return [line for line in lines if label in (None, line.label)]
 
-    def await_start(self, label: str, number: int = 1) -> Line:
+    def await_start(self, label: str, number: int = 1) -> LedgerLine:
         """The given start of a job, the first being 1."""
         until(lambda: len(self.events("start", label)) >= number, f"start {number} of {label}")
         return self.events("start", label)[number - 1]

@@ -41,7 +41,7 @@ from windlass.testing.stages import Stage
 from windlass.worker.child.app_report import declarations
 from windlass.worker.child.lifespan import HeldLifespan
 from windlass.worker.fetch.adoption import Adoption
-from windlass.worker.maintenance.schedules import ON_S, Timekeeper
+from windlass.worker.maintenance.schedules import ON_S, Scheduler
 from windlass.worker.run.pipeline import Execution, Run
 
 #: The largest number of repeats of an empty claim while the engine has more maintenance to do.
@@ -107,7 +107,7 @@ class Drain:
         self._stage = stage
         self._limit = limit
         self._adoption = Adoption(engine, app.known_tasks)
-        self._timekeeper = Timekeeper(engine, declarations(app))
+        self._scheduler = Scheduler(engine, declarations(app))
         self._begin_session()
         self._is_over = False
         self.ended: list[Ended] = []
@@ -131,7 +131,7 @@ class Drain:
     # --------------------------------------------------------------------------------- the loop
 
     async def _work(self, state: object) -> None:
-        self._timekeeper.declare()
+        self._scheduler.declare()
         self._adoption.ask()
         while self._engine.tend().more:
             pass
@@ -172,7 +172,7 @@ class Drain:
     def _claim(self) -> Claim | None:
         """The next job, or None when no job is due."""
         for _ in range(MAX_LOOKS):
-            is_more = self._timekeeper.look() <= ON_S
+            is_more = self._scheduler.look() <= ON_S
             batch = self._ask(Plan(labels=self._labels()))
             if batch.suspects and not batch.claims:
                 batch = self._ask(Plan(labels=self._labels(), suspects=True))

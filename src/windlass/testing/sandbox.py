@@ -37,7 +37,7 @@ from windlass.testing.faults import Faults
 from windlass.testing.snapshots import Drained, SandboxJob, see, see_all
 from windlass.testing.stages import HereStage, LoopStage, complete
 from windlass.worker.child.app_report import declarations
-from windlass.worker.maintenance.schedules import Timekeeper
+from windlass.worker.maintenance.schedules import Scheduler
 from windlass.worker.run.interrupts import shield_engine
 
 __all__ = ["Drained", "Sandbox", "SandboxJob"]
@@ -98,7 +98,7 @@ class Sandbox:
         engine = self._opened = open_engine("sqlite:///:memory:", options)
         if self._begin_ms is not None:
             engine.clock_offset_ms = self._begin_ms - self._now_ms()
-        Timekeeper(engine, declarations(self.app)).declare()  # schedules start now
+        Scheduler(engine, declarations(self.app)).declare()  # schedules start now
         self.faults = Faults(cast(Engine, _InOrder(engine)))
         # Shielded, as in a worker: a time-out may interrupt a task, but not an enqueue of it.
         self._stack.enter_context(self.app.replace_engine(shield_engine(self.faults.engine)))

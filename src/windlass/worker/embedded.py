@@ -1,15 +1,15 @@
 """A worker inside this process, for development and scripts: `with app.worker(): ...`.
 
-It is made of the same parts as a child: pump, line, runners, and an event loop of its own in a
-thread. There is no supervisor: beats come from a thread of this process, so code that holds the
-interpreter for longer than a lease loses its session, and then its jobs run again elsewhere, fenced
-as always. A job that kills the process kills the script, jobs that must run alone are left to real
-workers, and a run that does not heed its time-out is not ended by force.
+It has the same parts as a child: fetcher, slot queue, runners, and an event loop in a thread. There
+is no supervisor. A thread of this process sends heartbeats, so code that holds the interpreter for
+longer than a lease loses the session: its jobs then run again elsewhere, fenced as always. A job
+that kills the process kills the script. Jobs that must run alone are left to real workers, and a
+run that ignores its time-out is not ended by force.
 
-1. Entering it starts the loop, the lifespan of the app, the beats, the pump and the watch over
-   them, which names what blocks the loop.
-2. Leaving it claims nothing more and lets jobs end for the grace of the app; what still runs then
-   is handed back, and its thread goes on unheeded until the process ends.
+1. Entering starts the event loop, the lifespan of the app, the heartbeat, the fetcher and the
+   watchdog.
+2. Leaving stops claiming, and gives jobs the grace of the app to end. Jobs that still run are
+   handed back; their threads continue until the process ends, and their results are dropped.
 """
 
 from __future__ import annotations
@@ -35,12 +35,12 @@ from windlass.engine.url import open_engine
 from windlass.worker.child.app_report import declarations
 from windlass.worker.child.assembly import assemble
 from windlass.worker.child.event_loop import run_until
-from windlass.worker.child.fetch_watchdog import PumpWatch
+from windlass.worker.child.fetch_watchdog import FetchWatchdog
 from windlass.worker.child.lifespan import HeldLifespan
-from windlass.worker.child.loop_watchdog import LoopWatch
-from windlass.worker.child.watchdog import Watch
+from windlass.worker.child.loop_watchdog import LoopWatchdog
+from windlass.worker.child.watchdog import Watchdog
 from windlass.worker.fetch.fetcher import Drained
-from windlass.worker.fetch.queue_turns import Rota
+from windlass.worker.fetch.queue_turns import QueueTurns
 from windlass.worker.ipc.session_info import add_settings, introduce, say_first
 from windlass.worker.ipc.shared_memory import SlotTable
 from windlass.worker.ipc.wake_socket import WakeReceiver, open_wake_pair
@@ -48,27 +48,27 @@ from windlass.worker.logs.events import listed
 from windlass.worker.logs.outage import Contact
 from windlass.worker.maintenance.dead_letters import DeadWatch, call_hooks
 from windlass.worker.maintenance.heartbeat import Heartbeat
-from windlass.worker.maintenance.schedules import Timekeeper
-from windlass.worker.maintenance.service import Closing, Upkeep
+from windlass.worker.maintenance.schedules import Scheduler
+from windlass.worker.maintenance.service import Closing, Maintenance
 from windlass.worker.options import WorkerOptions
 from windlass.worker.run.interrupts import shield_engine
 from windlass.worker.supervisor.waiter import WorkerWaiter
 
 log = getLogger("windlass.worker")
 
-#: How long it may take to leave the lifespan, in seconds.
+#: How long the lifespan may take to end, in seconds.
 LEAVE_S = 5.0
-#: How long what is left may take to be handed back, and then the session to be closed, in seconds.
+#: How long handing back jobs, and then closing the session, may take, in seconds.
 CLOSE_S = 5.0
-#: How long coroutines may take to heed their cancellation, in seconds.
+#: How long coroutines may take to end after their cancellation, in seconds.
 CANCEL_S = 1.0
 
 
 _SHIELDED: Final[WeakSet[Windlass]] = WeakSet()
 
 
-class InsideWorker:
-    """A context manager, to be entered once. The pump asks it what it would ask of a child."""
+class EmbeddedWorker:
+    """A context manager, to be entered once. For the fetcher it is the child that owns it."""
 
     def __init__(
         self, app: Windlass, queues: Sequence[str], slots: int, labels: Sequence[str] = ()
@@ -78,11 +78,11 @@ class InsideWorker:
         self._options = WorkerOptions(
             f"inside {program}", tuple(queues), 1, slots, labels=tuple(labels)
         )
-        self._rota = Rota(self._options.queues, self._options.labels)
+        self._queue_turns = QueueTurns(self._options.queues, self._options.labels)
         self._ended = Event()
         self._is_over = Event()
         self._is_wedged = False
-        # What the upkeep wants to know of a child.
+        # The attributes of a child that heartbeat and maintenance read.
         self.session = ""
         self.table = SlotTable.create(slots)
         self.table.close_descriptor()
@@ -90,10 +90,10 @@ class InsideWorker:
         self.introduced = ""
 
     def is_running(self) -> bool:
-        """Nobody beats for jobs that cannot be reported any more: others get them after a lease."""
+        """False stops the heartbeat: a stuck fetcher reports no jobs, so other workers get them."""
         return not self._is_wedged
 
-    # ----------------------------------------------------------------------------- beginning
+    # ------------------------------------------------------------------------------ starting
 
     def __enter__(self) -> Self:
         if self.session:
@@ -123,18 +123,18 @@ class InsideWorker:
             self._engine if self._is_shared else self._open_own_engine(has_own_connections=True),
             self._app.settings.lease_ms,
             living=lambda: [self],
-            on_gone=self._pump.lose_session,
+            on_gone=self._fetcher.lose_session,
             on_cancel=self._cancel,
             contact=contact,
             ends_engine=not self._is_shared,
         )
-        self._upkeep = Upkeep(
+        self._maintenance = Maintenance(
             self._engine,
             living=lambda: [self],
             on_suspects=_leave_to_others,
             heartbeat=self._heartbeat,
             contact=contact,
-            timekeeper=Timekeeper(self._engine, declarations(self._app)),
+            scheduler=Scheduler(self._engine, declarations(self._app)),
             dead_watch=DeadWatch(
                 self._engine,
                 self._app.settings.dead_alert,
@@ -145,15 +145,15 @@ class InsideWorker:
             ends_engine=not self._is_shared,
         )
         self._heartbeat.start()
-        self._upkeep.start()
+        self._maintenance.start()
         self._waiter.start()
-        self._tell_left_out()
-        self._pump_thread.start()
-        self._watch.start()
+        self._log_left_out()
+        self._fetcher_thread.start()
+        self._watchdog.start()
         return self
 
     def _introduce(self) -> bytes:
-        """Not before it is entered: a program may fork until then."""
+        """Describe the session. Called on entering: the program may fork before."""
         options, settings = self._options, self._app.settings
         began_ms = time_ns() // 1_000_000
         return add_settings(
@@ -163,20 +163,20 @@ class InsideWorker:
             settings.secret.names,
         )
 
-    def _tell_left_out(self) -> None:
+    def _log_left_out(self) -> None:
         alone = sorted(task.name for task in self._app.tasks.values() if task.runs_alone)
         if alone:
             log.warning(
-                "this worker is inside a program and leaves alone what runs in processes of its "
-                "own, for a worker process to run: %s",
+                "embedded worker cannot run tasks that need their own process, leaving them to "
+                "worker processes: %s",
                 listed(alone),
             )
 
     def _open_engine(self) -> Engine:
-        """One of its own, whose waiting nobody else disturbs; but what is kept in the memory of an
-        engine object is nowhere else."""
+        """Open a separate engine, so that no other caller disturbs its waits. An engine in memory
+        is shared with the app, because its data exists only there."""
         if self._app not in _SHIELDED:
-            self._app.wrap_engine(shield_engine)  # a task may be interrupted, its enqueue not
+            self._app.wrap_engine(shield_engine)  # an interrupt must not cut off an enqueue
             _SHIELDED.add(self._app)
         engine = self._app.engine
         self._is_shared = Capability.MANY_PROCESSES not in engine.capabilities
@@ -192,31 +192,36 @@ class InsideWorker:
         return open_engine(settings.url, options)
 
     async def _prepare(self) -> None:
-        """On the loop, to its end without a pause once the lifespan was entered: whoever hears that
-        it was lost finds a pump to tell."""
+        """Prepare on the loop, without an await after the lifespan is entered: so `on_loss` always
+        finds a fetcher."""
         for task in self._app.tasks.values():
-            task.codec.resolve()  # a task that no call can reach is for a person to see now
+            task.codec.resolve()  # report a task that no call can reach at the start
         state = await self._lifespan.enter()
-        crew = self._crew = assemble(
+        assembly = self._assembly = assemble(
             self._app,
             self._engine,
-            self._rota,
+            self._queue_turns,
             self.table,
             self,
             state,
             _leave_to_themselves,
             self._wakes,
         )
-        pump = self._pump = crew.pump
-        self._pump_thread = self._make_thread(self._run_pump, "pump")
-        pump_watch = PumpWatch(self._pump_thread, pump)
-        self._watch = Watch(
-            crew.line, crew.limits, self.table, LoopWatch(), pump_watch, self._tell_wedged
+        fetcher = self._fetcher = assembly.fetcher
+        self._fetcher_thread = self._make_thread(self._run_fetcher, "fetcher")
+        fetch_watchdog = FetchWatchdog(self._fetcher_thread, fetcher)
+        self._watchdog = Watchdog(
+            assembly.slot_queue,
+            assembly.limits,
+            self.table,
+            LoopWatchdog(),
+            fetch_watchdog,
+            self._handle_wedged,
         )
 
-    def _run_pump(self) -> None:
+    def _run_fetcher(self) -> None:
         say_first(self._engine, self.session, self.introduction)
-        self._pump.run()
+        self._fetcher.run()
 
     def _make_thread(self, target: Callable[[], None], name: str) -> Thread:
         return Thread(target=target, name=f"windlass-{name}", daemon=True)
@@ -224,7 +229,7 @@ class InsideWorker:
     def _run_loop(self) -> None:
         run_until(lambda: self._is_over.is_set() or self._loop.is_closed(), self._loop)
 
-    # -------------------------------------------------------------------- asked by the pump
+    # -------------------------------------------------------------------- asked by the fetcher
 
     def new_session(self) -> str:
         if self.session:
@@ -239,32 +244,32 @@ class InsideWorker:
         if nonce is None:
             self._waiter.leave(session)
         else:
-            self._waiter.rest(self, Waiter(session, self._rota.plan, nonce))
+            self._waiter.rest(self, Waiter(session, self._queue_turns.plan, nonce))
 
     def note_loss(self) -> None:
-        self._crew.limits.note_loss()
+        self._assembly.limits.note_loss()
 
     def end(self) -> None:
-        self._watch.stop()
+        self._watchdog.stop()
         self._ended.set()
 
     def end_at_once(self) -> NoReturn:
-        """What runs was handed back. Its threads cannot be ended, and report to nobody; but those
-        that look at their context can see that they are not needed any more."""
+        """Running jobs were handed back. Their threads cannot be ended, and their outcomes are
+        dropped. A job that checks its context can see that it was reassigned."""
         self.note_loss()
         raise Drained
 
     def _cancel(self, session: str, ids: Collection[str]) -> None:
         if session == self.session:
-            self._pump.cancel_waiting(ids)
-            self._crew.limits.cancel(ids)
+            self._fetcher.cancel_waiting(ids)
+            self._assembly.limits.cancel(ids)
 
     def _lose_lifespan(self) -> None:
-        self._pump.drain()
+        self._fetcher.drain()
 
-    def _tell_wedged(self, text: str) -> None:
+    def _handle_wedged(self, text: str) -> None:
         self._is_wedged = True
-        log.error("the worker inside this process reports nothing any more, %s", text)
+        log.error("embedded worker stopped reporting: %s", text)
         self._ended.set()
 
     # --------------------------------------------------------------------------------- ending
@@ -275,37 +280,37 @@ class InsideWorker:
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        impatience: KeyboardInterrupt | None = None
-        self._pump.drain()
+        interrupted: KeyboardInterrupt | None = None
+        self._fetcher.drain()
         try:
             has_ended = self._ended.wait(self._app.settings.shutdown_grace_ms / 1000)
-        except KeyboardInterrupt as interrupt:  # hand back now, and take leave all the same
-            has_ended, impatience = False, interrupt
+        except KeyboardInterrupt as interrupt:  # hand back now, and still shut down
+            has_ended, interrupted = False, interrupt
         if not has_ended:
-            self._pump.hand_back()
+            self._fetcher.hand_back()
             self._ended.wait(CLOSE_S)
-        self._take_leave()
-        if impatience is not None and error is None:
-            raise impatience
+        self._shut_down()
+        if interrupted is not None and error is None:
+            raise interrupted
 
-    def _take_leave(self) -> None:
+    def _shut_down(self) -> None:
         self._lifespan.leave(LEAVE_S)
         self._waiter.stop(CLOSE_S)
         self._heartbeat.stop(CLOSE_S)
-        self._upkeep.close(Closing(self.session, (), "the end of its program"))
-        self._upkeep.stop(CLOSE_S)
-        for runner in self._crew.runners:
+        self._maintenance.close(Closing(self.session, (), "the end of its program"))
+        self._maintenance.stop(CLOSE_S)
+        for runner in self._assembly.runners:
             runner.close()
-        self._crew.limits.close()
-        self._watch.stop()
+        self._assembly.limits.close()
+        self._watchdog.stop()
         self._stop_loop()
         self.wakes.close()
-        self._pump_thread.join(CLOSE_S)
-        if not self._pump_thread.is_alive():
+        self._fetcher_thread.join(CLOSE_S)
+        if not self._fetcher_thread.is_alive():
             self._wakes.close()
 
     def _stop_loop(self) -> None:
-        """Coroutines that go on were handed back, or were left behind by jobs."""
+        """Cancel the coroutines that still run: they were handed back, or jobs left them behind."""
         ending = asyncio.run_coroutine_threadsafe(_cancel_others(), self._loop)
         with suppress(TimeoutError):
             ending.result(CANCEL_S)
@@ -324,8 +329,8 @@ async def _cancel_others() -> None:
 
 
 def _leave_to_themselves() -> None:
-    """Nobody can end what goes on long after its time-out: it is a part of this process."""
+    """Runs that ignore their time-out cannot be ended: they are part of this process."""
 
 
 def _leave_to_others() -> None:
-    """Jobs that must run alone need a process of their own."""
+    """Jobs that must run alone need a separate process, so real workers run them."""

@@ -1,4 +1,4 @@
-"""What a worker is told when it starts."""
+"""The options of a worker."""
 
 from __future__ import annotations
 

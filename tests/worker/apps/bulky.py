@@ -1,5 +1,5 @@
-"""An app whose one task has a result of the size that it is told. All of its jobs end together,
-when there is a file `gate` beside the ledger."""
+"""An app with one task, which returns a result of the requested size. All of its jobs end together,
+when the folder of the ledger contains a file `gate`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The scripted app in a child to which a short job seems a long one."""
+"""The scripted app in a child that counts short jobs as long ones."""
 
 from tests.worker.apps.scripted import app
 from windlass.worker.child import watchdog

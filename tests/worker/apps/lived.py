@@ -1,4 +1,4 @@
-"""An app with a lifespan. Which kind, and how it misbehaves, is said by the environment."""
+"""An app with a lifespan. The environment selects its kind and its fault."""
 
 from __future__ import annotations
 

@@ -174,10 +174,10 @@ def take_step(ctx: Context, name: str, argument: str) -> None:
                 haunt(ctx)
         case "hoard":
             hoard.append(b"x" * (int(argument) * 1024 * 1024))
-        case "end_pump":
+        case "end_fetcher":
             if not Path(argument).exists():
                 Path(argument).touch()
-                end_thread("pump")
+                end_thread("fetcher")
         case "await":
             await_file(Path(argument))
         case "enqueue":
@@ -205,7 +205,7 @@ async def exit_later() -> None:
     sys.exit(5)
 
 
-#: What a job may leave behind that goes on when it has ended.
+#: Things that a job may leave running after its end.
 LEFT: dict[str, Callable[[], object]] = {
     "thread": lambda: threading.Thread(target=time.sleep, args=(60,)).start(),
     "executor": lambda: executor.submit(time.sleep, 60),

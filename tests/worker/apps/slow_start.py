@@ -1,4 +1,4 @@
-"""An app that takes its time to be imported: whoever waits for it leaves a gap."""
+"""An app whose import is slow: a worker that waits for it without overlap leaves a gap."""
 
 import time
 

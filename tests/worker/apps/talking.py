@@ -1,4 +1,4 @@
-"""An app that logs, in the ways in which apps do. Which way is said by the environment."""
+"""An app that configures logging in one of several ways, selected by the environment."""
 
 from __future__ import annotations
 

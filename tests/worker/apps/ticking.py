@@ -30,7 +30,7 @@ class Account(NamedTuple):
 
 
 def save(yard: Yard, number: int, seconds: int, begin: datetime) -> set[str]:
-    """So many schedules, each with an occurrence in every second; the ids of all that will be."""
+    """Save schedules with one occurrence a second; return the ids of all expected jobs."""
     schedule = Every("1s", start=begin, end=begin + timedelta(seconds=seconds - 1))
     expected: set[str] = set()
     begin_ms = int(begin.timestamp() * 1000)
@@ -94,5 +94,5 @@ def _records(yard: Yard) -> Iterator[JobRecord]:
 
 
 def share(sorted_ms: list[int], per_cent: int) -> int:
-    """What so many per cent of them do not exceed."""
+    """The percentile of sorted times."""
     return sorted_ms[max(0, -(-len(sorted_ms) * per_cent // 100) - 1)]

@@ -1,4 +1,4 @@
-"""The lifespan of an app in the children of real workers. No engine has a part in it."""
+"""The lifespan of an app in the children of real workers. It does not depend on the engine."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ def test_a_burst_does_not_wait_for_a_child_that_cannot_enter(yard: Yard) -> None
 
 def test_one_that_hangs_is_told_of_and_can_be_stopped(yard: Yard) -> None:
     worker = start(yard, "plain", "hang")
-    worker.await_log("the lifespan was not entered within 0.2 s, and is waited for")
+    worker.await_log("lifespan has not started within 0.2 s, still waiting")
     assert worker.stop() == 0
 
 
@@ -89,7 +89,7 @@ def test_an_error_at_the_end_is_told(yard: Yard) -> None:
     worker = start(yard, "coroutine", "leave")
     job.result(timeout=20)
     assert worker.stop() == 0
-    assert "the lifespan failed when it was left" in worker.log()
+    assert "lifespan failed at shutdown" in worker.log()
     assert "cannot close" in worker.log()
 
 
@@ -99,18 +99,18 @@ def test_one_that_does_not_end_is_cut_off(yard: Yard) -> None:
     worker = start(yard, "plain", "linger")
     job.result(timeout=20)
     assert worker.stop() == 0
-    assert "the lifespan was not left within 5 s" in worker.log()
+    assert "lifespan has not ended within 5 s" in worker.log()
 
 
 def test_one_that_ends_by_itself_ends_its_child(yard: Yard) -> None:
     worker = start(yard, "coroutine", "collapse")
-    worker.await_log("the lifespan ended by itself")
+    worker.await_log("lifespan ended unexpectedly")
     until(lambda: len([line for line in yard.lines() if "entered" in line]) >= 2, "a new child")
     assert "the connection is gone" in worker.log()
 
 
 def test_a_stop_does_not_cut_off_a_child_that_takes_leave(yard: Yard) -> None:
-    """One that has ended its last job is told to drain once more, with the others."""
+    """A child that has ended its last job gets a second `Drain`, with the others."""
     worker = yard.start(
         app="tests.worker.apps.lived:app",
         max_jobs=1,

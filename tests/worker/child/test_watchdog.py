@@ -1,4 +1,4 @@
-"""What watches over a child: whole workers, and each part alone."""
+"""The watchdogs of a child: in whole workers, and each part alone."""
 
 from __future__ import annotations
 
@@ -22,15 +22,15 @@ from windlass.core.states import Counters, State
 from windlass.engine.contract import Claim, Engine, EngineOptions, Plan, Waiter
 from windlass.engine.url import open_engine
 from windlass.worker.child import fetch_watchdog
-from windlass.worker.child.fetch_watchdog import PumpWatch
-from windlass.worker.child.loop_watchdog import LoopWatch
-from windlass.worker.child.watchdog import Watch
+from windlass.worker.child.fetch_watchdog import FetchWatchdog
+from windlass.worker.child.loop_watchdog import LoopWatchdog
+from windlass.worker.child.watchdog import Watchdog
 from windlass.worker.ipc.shared_memory import SlotTable
 from windlass.worker.run.lease import Lease
-from windlass.worker.run.slot_queue import Kind, Line
+from windlass.worker.run.slot_queue import Kind, SlotQueue
 from windlass.worker.run.timeouts import Limits
 from windlass.worker.supervisor import child_health
-from windlass.worker.supervisor.child_health import Oversight
+from windlass.worker.supervisor.child_health import ChildHealth
 from windlass.worker.supervisor.child_process import ChildProcess
 from windlass.worker.supervisor.reactor import Reactor
 from windlass.worker.supervisor.recycling import Recycling
@@ -49,7 +49,7 @@ def test_a_coroutine_that_blocks_the_loop_is_named_within_two_seconds(yard: Yard
         job = yard.coroutine(label, f"await:{gate}")
         yard.await_start(label)
         started_at = time.monotonic()
-        told = f"job {job.id} of task coroutine blocks the event loop"
+        told = f"job {job.id} of task coroutine has blocked the event loop"
         worker.await_log(told)
         took_s = time.monotonic() - started_at
         gate.touch()
@@ -78,12 +78,12 @@ def test_a_job_that_runs_for_very_long_is_reported_once(yard: Yard) -> None:
 
 
 @pytest.mark.local
-def test_the_jobs_of_a_child_whose_pump_is_gone_go_on(yard: Yard) -> None:
+def test_the_jobs_of_a_child_whose_fetcher_is_gone_go_on(yard: Yard) -> None:
     worker = yard.start()
-    job = yard.plain("saboteur", f"end_pump:{yard.folder / 'flag'}", "sleep:0.1")
+    job = yard.plain("saboteur", f"end_fetcher:{yard.folder / 'flag'}", "sleep:0.1")
     first = yard.await_start("saboteur").pid
     assert job.result(timeout=20) == "saboteur done"
-    worker.await_log(f"child {first} reports nothing any more, its thread has ended")
+    worker.await_log(f"child {first} stopped reporting: its fetcher thread has ended")
     second = yard.await_start("saboteur", 2).pid
     assert first != second
     counters = yard.record(job).counters
@@ -108,7 +108,7 @@ def test_a_child_that_does_not_run_python_is_told_of_and_kept(yard: Yard) -> Non
 
 
 class Loop:
-    """An event loop in a thread of its own, and its watch."""
+    """An event loop in a thread, and its watchdog."""
 
     def __init__(self, log: pytest.LogCaptureFixture) -> None:
         self._log = log
@@ -127,7 +127,7 @@ class Loop:
         self._loop.close()
 
     def look(self, times: int = 1, *, is_punctual: bool = True) -> list[str]:
-        """What was told up to now."""
+        """The lines logged so far."""
         for _ in range(times):
             self.watch.look(is_punctual=is_punctual)
         return [record.getMessage() for record in self._log.records]
@@ -138,8 +138,8 @@ async def let_all_end() -> None:
     await asyncio.gather(*others, return_exceptions=True)
 
 
-async def make_watch() -> LoopWatch:
-    return LoopWatch()
+async def make_watch() -> LoopWatchdog:
+    return LoopWatchdog()
 
 
 @pytest.fixture
@@ -169,19 +169,19 @@ def test_the_job_is_known_in_what_it_has_started_beside_itself(
 ) -> None:
     started = threading.Event()
 
-    async def beside() -> None:
+    async def companion() -> None:
         started.set()
         block()
 
     async def job() -> None:
         running.set(context("j"))
-        await asyncio.gather(asyncio.sleep(0), beside())
+        await asyncio.gather(asyncio.sleep(0), companion())
 
     loop.do(job())
     assert started.wait(10)
     [told] = loop.look(3)
-    assert told.startswith("job j of task t blocks the event loop")
-    assert "in beside\n    block()" in told
+    assert told.startswith("job j of task t has blocked the event loop")
+    assert "in companion\n    block()" in told
 
 
 def test_it_is_told_once_for_each_time(loop: Loop) -> None:
@@ -240,38 +240,38 @@ def test_whoever_comes_late_accuses_nobody(loop: Loop, block: Callable[[], None]
     assert len(loop.look()) == 1
 
 
-# ------------------------------------------------------------------------------------- the pump
+# ------------------------------------------------------------------------------------- the fetcher
 
 
-class Pump:
-    """A thread that stands still in something, and its watch."""
+class Fetcher:
+    """A stuck thread and its watchdog."""
 
     def __init__(self, work: Callable[[], object]) -> None:
         self.rounds = 0
         self.acts_in: int | None = None
         self.thread = threading.Thread(target=work, daemon=True)
         self.thread.start()
-        self.watch = PumpWatch(self.thread, self)
+        self.watch = FetchWatchdog(self.thread, self)
 
     def look(self, seconds: float, *, is_punctual: bool = True) -> str | None:
         return self.watch.look(seconds, is_punctual=is_punctual)
 
 
-def test_free_slots_are_made_use_of_while_the_pump_waits_for_the_engine() -> None:
-    """Of many short jobs one thread takes all; then one of them is slow, and the pump is away."""
+def test_free_slots_are_made_use_of_while_the_fetcher_waits_for_the_engine() -> None:
+    """One thread takes all of many short jobs; then one job is slow, and the fetcher waits."""
     table = SlotTable.create(2)
     lease = Lease(table, 30_000)
     lease.confirm(time.monotonic())
-    line = Line(2, lease)
+    slot_queue = SlotQueue(2, lease)
     hints: list[int] = []
-    line.serve(Kind.THREAD, hints.append)
+    slot_queue.serve(Kind.THREAD, hints.append)
     task = Windlass("sqlite:///:memory:").task(name="plain")(_plain)
-    line.offer([(_claim(f"{n}"), task) for n in range(4)])
-    assert line.begin(Kind.THREAD) is not None
+    slot_queue.offer([(_claim(f"{n}"), task) for n in range(4)])
+    assert slot_queue.begin(Kind.THREAD) is not None
     assert hints == [1]
     limits = Limits(table, 1_000, lambda: None, is_solo=False)
-    loop, pump = cast(LoopWatch, Blind()), cast(PumpWatch, Blind())
-    Watch(line, limits, table, loop, pump, lambda _: None).look(0.5, is_punctual=True)
+    loop, fetcher = cast(LoopWatchdog, Blind()), cast(FetchWatchdog, Blind())
+    Watchdog(slot_queue, limits, table, loop, fetcher, lambda _: None).look(0.5, is_punctual=True)
     assert hints == [1, 1]
 
 
@@ -297,33 +297,33 @@ def _claim(id: str) -> Claim:
     )
 
 
-def test_a_pump_that_stands_still_although_it_could_go_on_is_told_of_once(
+def test_a_fetcher_that_stands_still_although_it_could_go_on_is_told_of_once(
     block: Callable[[], None],
 ) -> None:
-    pump = Pump(block)
-    assert pump.look(1) is None
-    assert pump.look(fetch_watchdog.WEDGED_S) is None
-    text = pump.look(1)
+    fetcher = Fetcher(block)
+    assert fetcher.look(1) is None
+    assert fetcher.look(fetch_watchdog.WEDGED_S) is None
+    text = fetcher.look(1)
     assert text is not None
-    assert "it stands still in\n" in text
+    assert "its fetcher is stuck in\n" in text
     assert "over.wait(20)" in text
-    assert pump.look(1000) is None
+    assert fetcher.look(1000) is None
 
 
-def test_a_pump_that_goes_round_is_not(block: Callable[[], None]) -> None:
-    pump = Pump(block)
+def test_a_fetcher_that_goes_round_is_not(block: Callable[[], None]) -> None:
+    fetcher = Fetcher(block)
     for _ in range(5):
-        pump.rounds += 1
-        assert pump.look(fetch_watchdog.WEDGED_S + 1) is None
+        fetcher.rounds += 1
+        assert fetcher.look(fetch_watchdog.WEDGED_S + 1) is None
 
 
 def test_time_in_which_the_interpreter_was_kept_from_others_does_not_count(
     block: Callable[[], None],
 ) -> None:
-    pump = Pump(block)
+    fetcher = Fetcher(block)
     for _ in range(5):
-        assert pump.look(fetch_watchdog.WEDGED_S * 10, is_punctual=False) is None
-        assert pump.look(fetch_watchdog.WEDGED_S - 1) is None
+        assert fetcher.look(fetch_watchdog.WEDGED_S * 10, is_punctual=False) is None
+        assert fetcher.look(fetch_watchdog.WEDGED_S - 1) is None
 
 
 def _wait(engine: Engine) -> None:
@@ -335,21 +335,21 @@ def test_a_call_of_the_engine_may_take_as_long_as_it_takes(tmp_path: Path) -> No
         f"sqlite:///{tmp_path / 'jobs.db'}", EngineOptions(lease_ms=1000, dead_ttl_ms=1000)
     )
     try:
-        pump = Pump(lambda: _wait(engine))
-        until(lambda: fetch_watchdog._is_in_engine(pump.watch._frame()), "the call")
+        fetcher = Fetcher(lambda: _wait(engine))
+        until(lambda: fetch_watchdog._is_in_engine(fetcher.watch._frame()), "the call")
         for _ in range(5):
-            assert pump.look(fetch_watchdog.WEDGED_S * 10) is None
-        while pump.thread.is_alive():
+            assert fetcher.look(fetch_watchdog.WEDGED_S * 10) is None
+        while fetcher.thread.is_alive():
             engine.nudge()
-            pump.thread.join(0.01)
+            fetcher.thread.join(0.01)
     finally:
         engine.shutdown()
 
 
-def test_a_pump_whose_thread_has_ended_is_told_of_at_once() -> None:
-    pump = Pump(lambda: None)
-    pump.thread.join()
-    assert pump.look(0) == "its thread has ended"
+def test_a_fetcher_whose_thread_has_ended_is_told_of_at_once() -> None:
+    fetcher = Fetcher(lambda: None)
+    fetcher.thread.join()
+    assert fetcher.look(0) == "its fetcher thread has ended"
 
 
 # ------------------------------------------------------------------------------- the supervisor
@@ -369,7 +369,7 @@ class Wooden:
 
 class Idle:
     def look(self, children: object) -> None:
-        """Nobody is spent."""
+        """Recycle no child."""
 
 
 def test_a_child_that_does_not_run_python_is_told_of_once(
@@ -378,7 +378,7 @@ def test_a_child_that_does_not_run_python_is_told_of_once(
     child = Wooden()
     idle, children = cast(Recycling, Idle()), [cast(ChildProcess, child)]
     with Reactor([]) as reactor:
-        sight = Oversight(reactor, idle, living=lambda: children)
+        sight = ChildHealth(reactor, idle, living=lambda: children)
 
     def told(ago_s: float | None, *, runs: bool = True) -> int:
         child.runs = runs
@@ -387,7 +387,7 @@ def test_a_child_that_does_not_run_python_is_told_of_once(
             sight.look()
         return len(caplog.records)
 
-    assert told(None) == 0, "it has never told of itself"
+    assert told(None) == 0, "it has never noted a pulse"
     assert told(child_health.SILENT_S - 1) == 0
     assert told(child_health.SILENT_S + 1, runs=False) == 0, "a signal has stopped it"
     assert told(child_health.SILENT_S + 1) == told(child_health.SILENT_S + 2) == 1

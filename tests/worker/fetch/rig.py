@@ -1,4 +1,4 @@
-"""A pump with real runners and a real engine, and what a child does for it."""
+"""A fetcher with real runners and a real engine, and a child that owns it."""
 
 from __future__ import annotations
 
@@ -22,16 +22,16 @@ from windlass.engine.contract import (
 )
 from windlass.engine.url import open_engine
 from windlass.worker.fetch.adoption import Adoption
-from windlass.worker.fetch.fetcher import Pump
+from windlass.worker.fetch.fetcher import Fetcher
 from windlass.worker.fetch.nonces import Nonces
-from windlass.worker.fetch.queue_turns import Rota
+from windlass.worker.fetch.queue_turns import QueueTurns
 from windlass.worker.ipc.shared_memory import SlotTable
 from windlass.worker.ipc.wake_socket import WakeReceiver, open_wake_pair
 from windlass.worker.run.lease import Lease
 from windlass.worker.run.pipeline import Execution
-from windlass.worker.run.prefetch import Pace
+from windlass.worker.run.prefetch import Prefetch
 from windlass.worker.run.runners import ThreadRunner
-from windlass.worker.run.slot_queue import Line
+from windlass.worker.run.slot_queue import SlotQueue
 from windlass.worker.run.timeouts import Limits
 from windlass.worker.supervisor.waiter import WorkerWaiter
 
@@ -39,13 +39,12 @@ SLOTS = 4
 
 
 class ProcessEnd(BaseException):
-    """Ends the thread of a pump, where a child would end its process."""
+    """Raised to end the thread of a fetcher, where a child would end its process."""
 
 
 class Rig:
-    """A pump with runners, and the child that owns it. With `is_handed_jobs` the pump gives the
-    waiter a nonce, under which nothing is claimed but by a test; without `waits` nobody waits for
-    the pump."""
+    """A fetcher with runners, and the child that owns it. With `is_handed_jobs` the fetcher gives
+    the waiter a nonce, under which only a test claims. Without `waits` there is no waiter."""
 
     def __init__(self, folder: Path, *, is_handed_jobs: bool, waits: bool = True) -> None:
         self.app = Windlass(f"sqlite:///{folder / 'jobs.db'}")
@@ -59,14 +58,14 @@ class Rig:
         waiting = open_engine(self.app.settings.url, options)
         self.waiter = WorkerWaiter(waiting)
         self.waits = waits
-        self.rests: list[str | None] = []  # what the pump has told the waiter
+        self.rests: list[str | None] = []  # reports of the fetcher to the waiter
         self.waiter.start()
         self.starts: list[int] = []
         self.gate = Event()
         self.gate.set()
         self.task = self.app.task(name="note")(self._make_task())
         self.table = SlotTable.create(SLOTS)
-        self.pace = Pace()
+        self.prefetch = Prefetch()
         self.sessions: list[str] = []
         self.ended = Event()
         self.saw_suspects = Event()
@@ -79,27 +78,38 @@ class Rig:
 
         return note
 
-    def start(self, plan: Plan = Plan()) -> Pump:  # noqa: B008  # a plan is never changed
-        lease, pace = Lease(self.table, 30_000), self.pace
-        line = Line(SLOTS, lease)
+    def start(self, plan: Plan = Plan()) -> Fetcher:  # noqa: B008  # a plan is never changed
+        lease, prefetch = Lease(self.table, 30_000), self.prefetch
+        slot_queue = SlotQueue(SLOTS, lease)
         engine, nonces = cast(Engine, self.faulty), Nonces(self.table)
         adoption = Adoption(engine, self.app.tasks)
-        rota = Rota(plan.queues, is_solo=plan.suspects)
-        self.lease, self.nonces, self.plan = lease, nonces, rota.plan
+        queue_turns = QueueTurns(plan.queues, is_solo=plan.suspects)
+        self.lease, self.nonces, self.plan = lease, nonces, queue_turns.plan
         tasks = self.app.tasks
-        self.pump = Pump(engine, rota, line, lease, nonces, pace, tasks, adoption, self, self.woken)
-        execution = Execution(self.app.settings, self.pump.report_progress, adoption.leave)
+        self.fetcher = Fetcher(
+            engine,
+            queue_turns,
+            slot_queue,
+            lease,
+            nonces,
+            prefetch,
+            tasks,
+            adoption,
+            self,
+            self.woken,
+        )
+        execution = Execution(self.app.settings, self.fetcher.report_progress, adoption.leave)
         self.limits = Limits(self.table, 1_000, lambda: None, is_solo=False)
-        ThreadRunner(line, self.table, self.limits, execution, pace, self.pump.report)
-        self.thread = Thread(target=self._run_pump, daemon=True)
+        ThreadRunner(slot_queue, self.table, self.limits, execution, prefetch, self.fetcher.report)
+        self.thread = Thread(target=self._run_fetcher, daemon=True)
         self.thread.start()
-        return self.pump
+        return self.fetcher
 
-    def _run_pump(self) -> None:
+    def _run_fetcher(self) -> None:
         with suppress(ProcessEnd):
-            self.pump.run()
+            self.fetcher.run()
 
-    # What a child does for its pump.
+    # What a child does for its fetcher.
 
     def new_session(self) -> str:
         self.sessions.append(f"session-{len(self.sessions)}")
@@ -139,8 +149,8 @@ class Rig:
         until(lambda: self.record(job_id).state is state, f"{state}: {self.record(job_id)}")
         return self.record(job_id)
 
-    def end_pump(self) -> None:
-        self.pump.drain()
+    def end_fetcher(self) -> None:
+        self.fetcher.drain()
         self.thread.join(10)
         assert not self.thread.is_alive()
         assert self.table.nonces.read() == []
@@ -149,7 +159,7 @@ class Rig:
     def close(self) -> None:
         self.faulty.faults.clear()
         self.gate.set()
-        self.end_pump()
+        self.end_fetcher()
         self.waiter.stop(10)
         self.wakes.close()
         self.woken.close()

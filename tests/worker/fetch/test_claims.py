@@ -1,4 +1,4 @@
-"""What a worker claims: only what can start, in order, and nothing that it would imprison."""
+"""A worker claims only jobs that can start, in order, and holds back no others."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def test_what_was_claimed_ahead_is_handed_back_when_slow_jobs_come(yard: Yard) -
     yard.script.nothing.enqueue_many([() for _ in range(500)])
     yard.start(slots=2)
     yard.await_count(State.SUCCEEDED, 500)
-    # After so many short jobs the worker claims ahead; these two take all its slots.
+    # After many short jobs the worker prefetches; these two jobs take all its slots.
     gate = yard.folder / "gate"
     slow = [yard.script.plain.bind(f"slow{n}", [f"await:{gate}"]) for n in range(2)]
     short = [yard.script.plain.bind(f"short{n}", []) for n in range(50)]

@@ -1,4 +1,4 @@
-"""The pump against an engine whose calls fail, take effect and fail, or refuse one outcome.
+"""The fetcher against an engine whose calls fail, take effect and fail, or refuse one outcome.
 
 The engine is a real one, on a file, with faults put in front of it; so are the runners.
 """
@@ -22,12 +22,12 @@ from windlass.core.states import Counters, Reason, State
 from windlass.engine.contract import BATCH_BYTES, Outcome, Plan, Retried, Succeeded, Verdict
 from windlass.errors import EngineError, EngineUnavailable, PayloadTooLarge
 from windlass.job import Job
-from windlass.worker.fetch import fetcher as pump_module
-from windlass.worker.fetch.mailbox import Inbox
+from windlass.worker.fetch import fetcher as fetcher_module
+from windlass.worker.fetch.mailbox import Mailbox
 from windlass.worker.fetch.nonces import Nonces
 from windlass.worker.run.lease import Lease
 from windlass.worker.run.prefetch import SAMPLE
-from windlass.worker.run.slot_queue import Line
+from windlass.worker.run.slot_queue import SlotQueue
 
 
 @pytest.fixture(params=[False, True], ids=["claims", "may be handed jobs"])
@@ -82,8 +82,8 @@ def test_nothing_is_claimed_without_a_nonce_to_spare(
     monkeypatch.setattr(Nonces, "left", lambda _nonces: 0)
     job = rig.task.enqueue(1)
     rig.start()
-    rounds = rig.pump.rounds
-    until(lambda: rig.pump.rounds > rounds + 1, "the pump to go round")
+    rounds = rig.fetcher.rounds
+    until(lambda: rig.fetcher.rounds > rounds + 1, "the fetcher to go round")
     assert rig.record(job.id).state is State.READY
     monkeypatch.undo()
     rig.await_state(job.id, State.SUCCEEDED)
@@ -121,10 +121,10 @@ def test_a_drain_gives_back_what_an_unknown_reply_may_have_claimed(rig: Rig) -> 
 
     rig.faulty.faults["turn"] = keep_losing
     job = rig.task.enqueue(1)
-    pump = rig.start()
+    fetcher = rig.start()
     assert in_hand.wait(20)
     assert rig.record(job.id).state is State.RUNNING
-    pump.drain()
+    fetcher.drain()
     assert rig.ended.wait(20)
     record = rig.record(job.id)
     assert (record.state, record.counters.attempt, record.counters.starts) == (State.READY, 0, 0)
@@ -134,13 +134,13 @@ def test_a_drain_gives_back_what_an_unknown_reply_may_have_claimed(rig: Rig) -> 
 def test_a_hand_back_while_the_engine_is_away_does_not_hang(rig: Rig) -> None:
     rig.gate.clear()
     rig.task.enqueue(1)
-    pump = rig.start()
+    fetcher = rig.start()
     until(lambda: rig.starts == [1], "the start")
     for verb in ("turn", "finish", "wait", "beat"):
         rig.faulty.faults[verb] = lambda real, arguments: lose_request(real)
     rig.gate.set()
-    until(lambda: rig.faulty.calls[-1:] == ["beat"], "the pump in trouble")
-    pump.hand_back()
+    until(lambda: rig.faulty.calls[-1:] == ["beat"], "the fetcher in trouble")
+    fetcher.hand_back()
     assert rig.ended.wait(5)
     rig.thread.join(5)
     # The supervisor closes the session of a process that has ended.
@@ -153,9 +153,9 @@ def test_a_drain_while_the_engine_is_away_waits_for_nothing_when_nothing_is_in_h
 ) -> None:
     for verb in ("turn", "wait", "beat", "release"):
         rig.faulty.faults[verb] = lambda real, arguments: lose_request(real)
-    pump = rig.start()
-    until(lambda: "turn" in rig.faulty.calls, "the pump in trouble")
-    pump.drain()
+    fetcher = rig.start()
+    until(lambda: "turn" in rig.faulty.calls, "the fetcher in trouble")
+    fetcher.drain()
     assert rig.ended.wait(5)
     rig.table.nonces.clear_all()
 
@@ -163,13 +163,13 @@ def test_a_drain_while_the_engine_is_away_waits_for_nothing_when_nothing_is_in_h
 def test_a_drain_while_the_engine_is_away_waits_for_what_runs(rig: Rig) -> None:
     rig.gate.clear()
     job = rig.task.enqueue(1)
-    pump = rig.start()
+    fetcher = rig.start()
     until(lambda: rig.starts == [1], "the start")
     for verb in ("turn", "finish", "wait", "beat"):
         rig.faulty.faults[verb] = lambda real, arguments: lose_request(real)
-    pump.drain()
+    fetcher.drain()
     rig.gate.set()
-    until(lambda: rig.faulty.calls[-1:] == ["beat"], "the pump in trouble")
+    until(lambda: rig.faulty.calls[-1:] == ["beat"], "the fetcher in trouble")
     assert not rig.ended.is_set()
     rig.faulty.faults.clear()
     assert rig.ended.wait(20)
@@ -184,7 +184,7 @@ def test_an_outcome_that_the_engine_chokes_on_does_not_hold_up_the_others(
     def choke(real: Callable[[], Any], arguments: tuple[Any, ...]) -> Any:
         outcomes: list[Outcome] = next(part for part in arguments if isinstance(part, list))
         if any(isinstance(one, Succeeded) and one.id == jobs[0].id for one in outcomes):
-            raise RuntimeError("an error that nobody expects")
+            raise RuntimeError("an unexpected error")
         return real()
 
     rig.faulty.faults = {"turn": choke, "finish": choke}
@@ -193,7 +193,7 @@ def test_an_outcome_that_the_engine_chokes_on_does_not_hold_up_the_others(
         for job in jobs[1:]:
             rig.await_state(job.id, State.SUCCEEDED)
         assert rig.task.enqueue(99).result(timeout=20) == 99
-    assert f"the outcome of job {jobs[0].id} cannot be reported" in caplog.text
+    assert f"cannot report the result of job {jobs[0].id}" in caplog.text
     # It is not known to its child any more; the next beat that says so gives it back.
     rig.faulty.faults.clear()
     rig.engine.close(rig.sessions[0], (), "the end of the test")
@@ -210,9 +210,9 @@ def test_claims_that_cannot_be_given_back_are_told_of_without_their_token(
 
     rig.faulty.faults |= {"turn": choke, "release": choke}
     rig.start()
-    until(lambda: "could not be given back" in caplog.text, "the news")
+    until(lambda: "could not release claims" in caplog.text, "the news")
     rig.faulty.faults.clear()
-    assert f"claims of session {rig.sessions[0]} could not be given back" in caplog.text
+    assert f"could not release claims of session {rig.sessions[0]}" in caplog.text
     assert all(nonce not in caplog.text for nonce in nonces)
 
 
@@ -244,17 +244,17 @@ def test_a_nudge_that_fails_holds_up_nobody(rig: Rig, monkeypatch: pytest.Monkey
         nudges.append(None)
         raise OSError("something closed the descriptor")
 
-    pump = rig.start()
-    monkeypatch.setattr(pump._idle_wait, "nudge", fail)
+    fetcher = rig.start()
+    monkeypatch.setattr(fetcher._idle_wait, "nudge", fail)
     until(lambda: rig.rests, "a rest")
     rig.gate.clear()
     job = rig.task.enqueue(1)
     until(lambda: rig.starts == [1], "the start")
-    rounds = pump.rounds
-    until(lambda: pump.rounds > rounds, "a rest while it runs")
+    rounds = fetcher.rounds
+    until(lambda: fetcher.rounds > rounds, "a rest while it runs")
     rig.gate.set()
     assert job.result(timeout=20) == 1
-    pump.drain()
+    fetcher.drain()
     assert rig.ended.wait(20)
     assert nudges
 
@@ -264,16 +264,16 @@ def test_a_dead_session_is_left_and_its_outcomes_are_refused(
 ) -> None:
     rig.gate.clear()
     job = rig.task.enqueue(1)
-    pump = rig.start()
+    fetcher = rig.start()
     until(lambda: rig.starts == [1], "the start")
     with caplog.at_level(logging.WARNING):
         rig.engine.close(rig.sessions[0], (), "a test")
-        pump.lose_session(rig.sessions[0])
+        fetcher.lose_session(rig.sessions[0])
         until(lambda: len(rig.sessions) == 2, "another session")
         until(lambda: rig.starts == [1, 1], "the same job under it")
         rig.gate.set()
         record = rig.await_state(job.id, State.SUCCEEDED)
-        until(lambda: "refused 1 stale outcome, for jobs" in caplog.text, "the refusal")
+        until(lambda: "rejected 1 stale result, the jobs" in caplog.text, "the refusal")
     assert (record.counters.starts, record.counters.interruptions) == (2, 1)
     assert rig.engine.stats().totals["stale"] == 1
 
@@ -292,14 +292,14 @@ def test_a_claim_under_a_dead_session_finds_out_by_itself(rig: Rig) -> None:
 def test_suspects_are_told_of_and_left_to_a_child_of_their_own(
     rig: Rig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(pump_module, "SOLO_IDLE_S", 0.3)
+    monkeypatch.setattr(fetcher_module, "SOLO_IDLE_S", 0.3)
     jobs = [rig.task.enqueue(number) for number in range(2)]
     rig.engine.claim("crashed", "nonce", Plan(), 2)
     rig.engine.close("crashed", [job.id for job in jobs], "signal 11 (SIGSEGV)")
     rig.start()
     assert rig.saw_suspects.wait(20)
     assert rig.starts == []
-    rig.end_pump()
+    rig.end_fetcher()
     rig.start(Plan(suspects=True))
     assert rig.ended.wait(20)  # by itself, for want of more
     assert sorted(rig.starts) == [0, 1]
@@ -310,7 +310,7 @@ def test_claims_that_arrive_after_the_end_of_their_session_are_not_started(rig: 
     def end_session_meanwhile(real: Callable[[], Any]) -> Any:
         turn = real()
         rig.engine.close(rig.sessions[0], (), "a test")
-        rig.pump.lose_session(rig.sessions[0])
+        rig.fetcher.lose_session(rig.sessions[0])
         return turn
 
     rig.faulty.faults["turn"] = once(end_session_meanwhile)
@@ -324,14 +324,14 @@ def test_claims_that_arrive_after_the_end_of_their_session_are_not_started(rig: 
 def test_a_drain_releases_at_once_what_was_claimed_ahead(
     rig: Rig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(pump_module, "IMPATIENCE_S", 60)
+    monkeypatch.setattr(fetcher_module, "MAX_QUEUED_S", 60)
     for _ in range(SAMPLE):
-        rig.pace.record(0.0001)
+        rig.prefetch.record(0.0001)
     rig.gate.clear()
     jobs = [rig.task.enqueue(number) for number in range(12)]
-    pump = rig.start()
+    fetcher = rig.start()
     until(lambda: len(rig.starts) == SLOTS, "full slots")
-    pump.drain()
+    fetcher.drain()
     until(lambda: _count(rig, jobs, State.READY) == 12 - SLOTS, "the others given back")
     rig.gate.set()
     assert rig.ended.wait(20)
@@ -342,11 +342,13 @@ def test_a_drain_releases_at_once_what_was_claimed_ahead(
 def test_a_round_trip_is_bounded_and_a_hand_back_is_not(
     rig: Rig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(pump_module, "MAX_TURN", 3)
-    monkeypatch.setattr(pump_module, "IMPATIENCE_S", 60)
-    monkeypatch.setattr(Line, "longest_running_s", lambda self: 0.0)  # however slow the machine is
+    monkeypatch.setattr(fetcher_module, "MAX_TURN", 3)
+    monkeypatch.setattr(fetcher_module, "MAX_QUEUED_S", 60)
+    monkeypatch.setattr(
+        SlotQueue, "longest_running_s", lambda self: 0.0
+    )  # however slow the machine is
     for _ in range(SAMPLE):
-        rig.pace.record(0.0001)
+        rig.prefetch.record(0.0001)
     sizes: list[tuple[int, int]] = []
 
     def note(real: Callable[[], Any], arguments: tuple[Any, ...]) -> Any:
@@ -356,14 +358,17 @@ def test_a_round_trip_is_bounded_and_a_hand_back_is_not(
     rig.faulty.faults["turn"] = note
     rig.gate.clear()
     jobs = [rig.task.enqueue(number) for number in range(10)]
-    pump = rig.start()
+    fetcher = rig.start()
     until(lambda: _count(rig, jobs, State.RUNNING) == 10, "all in hand")
     for verb in ("turn", "finish", "wait", "beat"):
         rig.faulty.faults[verb] = lambda real, arguments: lose_request(real)
     rig.gate.set()
-    until(lambda: len(rig.starts) == 10 and not pump._line.in_hand(), "all done, none reported")
+    until(
+        lambda: len(rig.starts) == 10 and not fetcher._slot_queue.in_hand(),
+        "all done, none reported",
+    )
     del rig.faulty.faults["finish"]
-    pump.hand_back()
+    fetcher.hand_back()
     assert rig.ended.wait(5)
     assert _count(rig, jobs, State.SUCCEEDED) == 10
     assert max(most for _, most in sizes) == 3
@@ -379,17 +384,17 @@ def _count(rig: Rig, jobs: Sequence[Job[int]], state: State) -> int:
 # ------------------------------------------------------------------- jobs that others have ended
 
 
-def test_a_pump_ends_without_a_run_whose_job_was_taken_from_it(
+def test_a_fetcher_ends_without_a_run_whose_job_was_taken_from_it(
     rig: Rig, caplog: pytest.LogCaptureFixture
 ) -> None:
     rig.gate.clear()
     stuck, other = rig.task.enqueue(1), rig.task.enqueue(2)
-    pump = rig.start()
+    fetcher = rig.start()
     until(lambda: len(rig.starts) == 2, "both starts")
     token = rig.table.nonces.read()[0]
-    pump.disown(stuck.id, token)
-    pump.disown("unknown", token)  # and what it does not run does no harm
-    pump.drain()
+    fetcher.disown(stuck.id, token)
+    fetcher.disown("unknown", token)  # and what it does not run does no harm
+    fetcher.drain()
     assert not rig.ended.wait(0.3)  # the other one runs
     [held] = rig.table.nonces.read()
     assert held == token
@@ -406,12 +411,12 @@ def test_a_pump_ends_without_a_run_whose_job_was_taken_from_it(
 
 
 def test_a_hand_back_gives_back_what_arrives_with_it(rig: Rig) -> None:
-    """As a claim that never started: nobody is charged for it."""
+    """The claim never started, so its job is not charged."""
     job = rig.task.enqueue(1)
 
     def hand_back_meanwhile(real: Callable[[], Any], arguments: tuple[Any, ...]) -> Any:
         turn = real()
-        rig.pump.hand_back()
+        rig.fetcher.hand_back()
         return turn
 
     rig.faulty.faults["turn"] = hand_back_meanwhile
@@ -426,12 +431,12 @@ def test_a_hand_back_gives_back_what_arrives_with_it(rig: Rig) -> None:
 def test_a_hand_back_leaves_out_what_was_taken(rig: Rig) -> None:
     rig.gate.clear()
     stuck, other = rig.task.enqueue(1), rig.task.enqueue(2)
-    pump = rig.start()
+    fetcher = rig.start()
     until(lambda: len(rig.starts) == 2, "both starts")
     token = rig.table.nonces.read()[0]
     rig.engine.finish([Retried(id=stuck.id, token=token, delay_ms=60_000, error=b"")])
-    pump.disown(stuck.id, token)
-    pump.hand_back()
+    fetcher.disown(stuck.id, token)
+    fetcher.hand_back()
     assert rig.ended.wait(20)
     assert rig.record(other.id).state is State.READY
     assert rig.record(stuck.id).state is State.RETRYING
@@ -442,15 +447,15 @@ def test_a_hand_back_leaves_out_what_was_taken(rig: Rig) -> None:
 def test_a_cancelled_job_that_waits_in_line_is_given_back(
     rig: Rig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(pump_module, "IMPATIENCE_S", 60)
+    monkeypatch.setattr(fetcher_module, "MAX_QUEUED_S", 60)
     for _ in range(SAMPLE):
-        rig.pace.record(0.0001)
+        rig.prefetch.record(0.0001)
     rig.gate.clear()
     jobs = [rig.task.enqueue(number) for number in range(SLOTS + 2)]
-    pump = rig.start()
+    fetcher = rig.start()
     until(lambda: _count(rig, jobs, State.RUNNING) == SLOTS + 2, "all of them claimed")
     assert jobs[-1].cancel()
-    pump.cancel_waiting([jobs[-1].id])
+    fetcher.cancel_waiting([jobs[-1].id])
     record = rig.await_state(jobs[-1].id, State.CANCELLED)
     assert record.counters.starts == 0
 
@@ -458,7 +463,7 @@ def test_a_cancelled_job_that_waits_in_line_is_given_back(
 def test_jobs_that_run_alone_are_sent_away_and_told_of_at_once(
     rig: Rig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(pump_module, "SUSPECTS_S", 60)
+    monkeypatch.setattr(fetcher_module, "SUSPECTS_S", 60)
     alone = rig.app.task(name="alone", run_in="process")(_alone)
     rig.start()
     alone.enqueue()
@@ -468,7 +473,7 @@ def test_jobs_that_run_alone_are_sent_away_and_told_of_at_once(
     assert rig.saw_suspects.wait(20)
     record = rig.record(job.id)
     assert (record.state, record.suspect, record.counters.starts) == (State.READY, True, 0)
-    rig.end_pump()
+    rig.end_fetcher()
     rig.start(Plan(suspects=True))
     assert rig.await_state(job.id, State.SUCCEEDED).counters.starts == 1
 
@@ -516,18 +521,18 @@ def test_a_refusal_is_not_called_an_outage(rig: Rig, caplog: pytest.LogCaptureFi
     job = rig.task.enqueue(1)
     rig.start()
     rig.await_state(job.id, State.SUCCEEDED)
-    assert "the engine refused a call, retrying until it accepts it: the rights" in caplog.text
-    assert "the engine is away" not in caplog.text
+    assert "engine refused a call, retrying: the rights" in caplog.text
+    assert "lost connection to engine" not in caplog.text
 
 
 def test_a_round_trip_takes_a_bounded_number_of_bytes() -> None:
-    inbox = Inbox()
+    mailbox = Mailbox()
     for number in range(10):
-        inbox.report(succeeded(number, BATCH_BYTES // 4))
-    inbox.report(succeeded(10, 3 * BATCH_BYTES))
-    inbox.report(succeeded(11, 1))
+        mailbox.report(succeeded(number, BATCH_BYTES // 4))
+    mailbox.report(succeeded(10, 3 * BATCH_BYTES))
+    mailbox.report(succeeded(11, 1))
     taken = []
-    while outcomes := inbox.collect(400):
+    while outcomes := mailbox.collect(400):
         taken.append(len(outcomes))
     assert taken == [4, 4, 2, 1, 1]
 

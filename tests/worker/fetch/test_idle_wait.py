@@ -1,4 +1,4 @@
-"""An idle pump whose nonce was given to the waiter: what was claimed under it is run or goes back.
+"""An idle fetcher whose nonce the waiter has: a job claimed under it runs or is released.
 
 A claim was made under the nonce here, and the message about it is under way or lost.
 """
@@ -15,7 +15,7 @@ from tests.worker.fetch.rig import SLOTS, Rig
 from tests.worker.yard import until
 from windlass.core.states import Counters, State
 from windlass.engine.contract import Claim, Plan
-from windlass.worker.fetch import fetcher as pump_module
+from windlass.worker.fetch import fetcher as fetcher_module
 from windlass.worker.fetch import idle_wait
 from windlass.worker.ipc.wake_socket import LOOK
 from windlass.worker.run.runners import ThreadRunner
@@ -25,7 +25,7 @@ ALONE = Plan(suspects=True)
 
 @pytest.fixture
 def rig(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Rig]:
-    """Its pump waits for as long as a test takes."""
+    """A rig whose fetcher waits for as long as a test takes."""
     monkeypatch.setattr(idle_wait, "UNATTENDED_S", 60.0)
     rig = Rig(tmp_path, is_handed_jobs=True, waits=False)
     yield rig
@@ -59,7 +59,7 @@ def test_a_child_for_suspects_that_ends_gives_back_what_its_claim_got(
     until(lambda: any(rig.rests), "a nonce that was given away")
     job_id = enqueue_suspect(rig)
     make_awaited(rig, ALONE)
-    monkeypatch.setattr(pump_module, "SOLO_IDLE_S", 0.0)
+    monkeypatch.setattr(fetcher_module, "SOLO_IDLE_S", 0.0)
     rig.woken.nudge()
     assert rig.ended.wait(5)  # though a nonce is held: that of the claim which waits
     assert_given_back(rig, job_id)
@@ -70,11 +70,11 @@ def test_a_child_for_suspects_does_not_end_while_it_runs_one(
 ) -> None:
     rig.gate.clear()
     job_id = enqueue_suspect(rig)
-    pump = rig.start(ALONE)
+    fetcher = rig.start(ALONE)
     until(lambda: rig.starts == [1], "a start")
-    monkeypatch.setattr(pump_module, "SOLO_IDLE_S", 0.0)
-    rounds = pump.rounds
-    pump.report_progress(
+    monkeypatch.setattr(fetcher_module, "SOLO_IDLE_S", 0.0)
+    rounds = fetcher.rounds
+    fetcher.report_progress(
         Claim(
             id="none",
             token="",
@@ -87,7 +87,7 @@ def test_a_child_for_suspects_does_not_end_while_it_runs_one(
         ),
         b"",
     )
-    until(lambda: pump.rounds > rounds, "a round")
+    until(lambda: fetcher.rounds > rounds, "a round")
     assert not rig.ended.is_set()
     rig.gate.set()
     assert rig.ended.wait(5)
@@ -97,10 +97,10 @@ def test_a_child_for_suspects_does_not_end_while_it_runs_one(
 def test_nothing_is_leased_unasked_while_a_job_is_about_to_start(
     rig: Rig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Nobody begins it here. Once it runs, it may block all of this process."""
+    """No runner starts the job here. A job that runs may block the whole process."""
     hints: list[tuple[ThreadRunner, int]] = []
     with monkeypatch.context() as held_up:
-        held_up.setattr(pump_module, "IMPATIENCE_S", 60.0)
+        held_up.setattr(fetcher_module, "MAX_QUEUED_S", 60.0)
         held_up.setattr(ThreadRunner, "hint", lambda runner, count: hints.append((runner, count)))
         job = rig.task.enqueue(1)
         rig.start()
@@ -112,11 +112,11 @@ def test_nothing_is_leased_unasked_while_a_job_is_about_to_start(
 
 
 def test_a_hand_back_gives_back_what_a_claim_got_that_waits(rig: Rig) -> None:
-    pump = rig.start()
+    fetcher = rig.start()
     until(lambda: any(rig.rests), "a nonce that was given away")
     job = rig.task.enqueue(1)
     make_awaited(rig, Plan())
-    pump.hand_back()
+    fetcher.hand_back()
     assert rig.ended.wait(5)
     rig.thread.join(5)
     assert_given_back(rig, job.id)
@@ -124,12 +124,12 @@ def test_a_hand_back_gives_back_what_a_claim_got_that_waits(rig: Rig) -> None:
 
 
 def test_a_claim_that_waits_for_a_dead_session_is_forgotten(rig: Rig) -> None:
-    pump = rig.start()
+    fetcher = rig.start()
     until(lambda: any(rig.rests), "a nonce that was given away")
     job = rig.task.enqueue(1)
     nonce = make_awaited(rig, Plan())
     rig.engine.close(rig.sessions[0], (), "a test")
-    pump.lose_session(rig.sessions[0])
+    fetcher.lose_session(rig.sessions[0])
     record = rig.await_state(job.id, State.SUCCEEDED)
     assert (record.counters.attempt, rig.starts, len(rig.sessions)) == (1, [1], 2)
     assert nonce not in rig.table.nonces.read()
@@ -138,7 +138,7 @@ def test_a_claim_that_waits_for_a_dead_session_is_forgotten(rig: Rig) -> None:
 def test_a_job_under_the_nonce_is_found_when_the_message_is_lost(
     rig: Rig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The waiter is stuck, or the message was dropped: after a while the pump looks by itself."""
+    """The waiter is stuck, or its message was lost: after a while the fetcher claims by itself."""
     rig.start()
     until(lambda: any(rig.rests), "a nonce that was given away")
     job = rig.task.enqueue(1)
@@ -148,7 +148,7 @@ def test_a_job_under_the_nonce_is_found_when_the_message_is_lost(
     assert rig.await_state(job.id, State.SUCCEEDED).counters.starts == 1
 
 
-def test_a_message_that_cannot_be_read_has_the_pump_look(rig: Rig) -> None:
+def test_a_message_that_cannot_be_read_has_the_fetcher_look(rig: Rig) -> None:
     """It belongs to an earlier nonce."""
     rig.start()
     until(lambda: any(rig.rests), "a nonce that was given away")
@@ -161,17 +161,17 @@ def has_started(rig: Rig, number: int) -> bool:
     return number in rig.starts
 
 
-def test_a_busy_pump_tells_the_waiter_once(rig: Rig) -> None:
+def test_a_busy_fetcher_tells_the_waiter_once(rig: Rig) -> None:
     rig.gate.clear()
-    pump = rig.start()
+    fetcher = rig.start()
     until(lambda: any(rig.rests), "a nonce that was given away")
     for number in range(SLOTS):
         rig.task.enqueue(number)
         rig.wakes.send(LOOK)
         until(partial(has_started, rig, number), "a start")
     told = len(rig.rests)
-    rounds = pump.rounds
-    until(lambda: pump.rounds > rounds, "a round")
+    rounds = fetcher.rounds
+    until(lambda: fetcher.rounds > rounds, "a round")
     assert len(rig.rests) == told
     rig.gate.set()
     until(lambda: rig.rests[-1], "a nonce that was given away")

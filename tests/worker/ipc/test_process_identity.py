@@ -1,4 +1,4 @@
-"""Whether a process has ended: yes only without doubt. The processes are real ones."""
+"""Whether a process has certainly ended, with real processes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the processes of a worker log: as text and as JSON, with the job, and without secrets."""
+"""The log of a worker: as text and as JSON, with the job, and without secrets."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from windlass.context import Context, running
 from windlass.core.plurals import Count
 from windlass.core.states import Reason, State
 from windlass.settings import mask_urls
-from windlass.worker.logs.dead_letter import tell_burial
+from windlass.worker.logs.dead_letter import log_dead_letter
 from windlass.worker.logs.events import EVENTS, listed
 from windlass.worker.logs.setup import FORMAT, JobFilter, JsonFormatter, TextFormatter
 
@@ -54,7 +54,7 @@ def stand_in(text: str) -> str:
 
 def test_records_of_the_app_name_their_job(yard: Yard) -> None:
     plain, coroutine = enqueue(yard, "talk", "paper"), enqueue(yard, "atalk", "once")
-    careless = enqueue(yard, "atalk", f"redis://someone:{CANARY}@host/0")
+    careless = enqueue(yard, "atalk", f"redis://user:{CANARY}@host/0")
     worker = start(yard)
     careless.result(timeout=20)
     plain.result(timeout=20), coroutine.result(timeout=20)
@@ -64,7 +64,7 @@ def test_records_of_the_app_name_their_job(yard: Yard) -> None:
     assert f"at once (job {coroutine.id}, task atalk, attempt 1)" in log
     assert f"at redis://***@host/0 (job {careless.id}" in log
     assert CANARY not in log
-    assert "ended as" not in log, "a job that succeeds is told of only when asked for"
+    assert "ended as" not in log, "jobs that succeed are logged at level debug only"
 
 
 def test_every_line_is_an_object(yard: Yard) -> None:
@@ -110,11 +110,11 @@ def test_no_argument_and_no_password_is_logged(yard: Yard) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("format", ["text", "json"])
 def test_a_password_in_the_url_is_not_shown(yard: Yard, format: str) -> None:
-    """Of a server that is not there: the worker tells of it again and again."""
-    url = f"redis://someone:{CANARY}@127.0.0.1:1/0"
+    """The server does not exist, so the worker logs its url repeatedly."""
+    url = f"redis://user:{CANARY}@127.0.0.1:1/0"
     worker = start(yard, url=url, log_format=format, log_level="debug")
-    worker.await_log("the engine is away")
-    worker.await_log("waiting for the engine, and ready when it answers")
+    worker.await_log("lost connection to engine")
+    worker.await_log("waiting for the engine to answer")
     assert "127.0.0.1:1" in worker.log()
     assert CANARY not in worker.log()
 
@@ -187,10 +187,10 @@ def test_what_json_cannot_hold_is_shown_all_the_same(value: object) -> None:
 
 
 def test_an_error_in_a_line_is_shown_by_its_words() -> None:
-    line = "the engine is away; trying until it is back: %s"
-    made = record(line, OSError("nobody listens"), name="windlass.worker")
+    line = "lost connection to engine, retrying: %s"
+    made = record(line, OSError("connection refused"), name="windlass.worker")
     shown = json.loads(JsonFormatter().format(made))
-    assert (shown["event"], shown["why"]) == ("engine_away", "nobody listens")
+    assert (shown["event"], shown["why"]) == ("engine_away", "connection refused")
 
 
 @pytest.mark.parametrize(
@@ -199,7 +199,7 @@ def test_an_error_in_a_line_is_shown_by_its_words() -> None:
         ("child %d died: %s; %s", (1, "SIGKILL", listed([])), "job_ids", []),
         ("child %d died: %s; %s", (1, "SIGKILL", listed(["a", "b"])), "job_ids", ["a", "b"]),
         (
-            "refused %s, for jobs that are in other hands: %s",
+            "rejected %s, the jobs were reassigned: %s",
             (Count(2, "stale outcome"), "a, b"),
             "job_ids",
             ["a", "b"],
@@ -220,7 +220,7 @@ def test_lines_about_dead_jobs_are_events_too() -> None:
 
 
 def test_our_own_errors_are_named_as_they_are_imported(caplog: pytest.LogCaptureFixture) -> None:
-    tell_burial("j", "t", Reason.REJECTED, FailureText.of(Reject("no such order")))
+    log_dead_letter("j", "t", Reason.REJECTED, FailureText.of(Reject("no such order")))
     assert caplog.messages == ["job j of task t is dead, rejected: Reject"]
 
 
@@ -240,7 +240,7 @@ def test_what_a_record_has_already_is_kept() -> None:
 
 
 def _ignore(progress: bytes) -> None:
-    """Nobody asks for progress here."""
+    """Drop progress."""
 
 
 def test_an_exception_is_part_of_the_object() -> None:

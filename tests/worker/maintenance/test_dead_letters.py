@@ -1,4 +1,4 @@
-"""What a worker does about dead jobs: a line for each that is swept, alerts when they pile up."""
+"""Dead letters: a log line for each that expires, alerts when they pile up."""
 
 from __future__ import annotations
 
@@ -124,10 +124,10 @@ def test_a_record_that_cannot_be_read_keeps_no_other_from_being_swept(
     faulty.faults["get"] = choke
     with caplog.at_level(logging.WARNING, "windlass.dead_letters"):
         sweep(cast(Engine, faulty), ids)
-    said = [message for message in caplog.messages if "removing job" in message]
-    assert [message.split()[2].strip(",") for message in said] == ids
+    said = [message for message in caplog.messages if message.startswith("removing ")]
+    assert [message.partition("job ")[2].split()[0].strip(",") for message in said] == ids
     assert said[1] == (
-        f"removing job {ids[1]}, dead for longer than dead_ttl, of which nothing can be read: "
+        f"removing unreadable job {ids[1]}, dead for longer than dead_ttl: "
         "ValueError: 'burned' is not a valid Reason"
     )
     assert app.engine.get(ids) == [None] * 3
@@ -225,7 +225,7 @@ def test_one_worker_speaks_for_all(app: Windlass, monkeypatch: pytest.MonkeyPatc
     assert (len(said), len(heard)) == (1, 0)
     app.engine.close("a", (), "stopped")
     second.look()
-    assert len(heard) == 1, "somebody has to"
+    assert len(heard) == 1, "the next worker takes over"
 
 
 @pytest.mark.parametrize(
@@ -284,4 +284,4 @@ def test_a_worker_calls_the_hooks(app: Windlass, caplog: pytest.LogCaptureFixtur
         with app.worker(slots=1):
             until(told.is_set, "the alert")
     assert [(alert.kind, alert.dead) for alert in alerts] == [("depth", 4)]
-    assert "the alert on dead jobs could not be passed on" in caplog.text
+    assert "alert hook for dead jobs failed" in caplog.text

@@ -1,5 +1,5 @@
-"""A worker says when jobs were taken back from others that fell silent, and when entries of indexes
-were dropped."""
+"""A worker logs when jobs were reclaimed from workers that stopped responding, and when index
+entries were dropped."""
 
 from __future__ import annotations
 
@@ -32,8 +32,8 @@ def nothing(number: int) -> None:
 
 
 def fall_silent(app: Windlass, number: int, *living: str) -> None:
-    """A worker takes jobs and is not heard of for a lease, while others are; then somebody takes
-    the jobs back."""
+    """One worker claims jobs and sends no heartbeat for a lease, while others do. Then a claim
+    takes the jobs back."""
     silent = Hand(app)
     silent.session = new_session("silent", 1)
     for _ in range(number):
@@ -61,7 +61,7 @@ def test_one_worker_tells_it_once(app: Windlass, caplog: pytest.LogCaptureFixtur
         for _ in range(2):
             for watch in watches:
                 watch.look()
-    assert caplog.messages == ["taken back from workers that fell silent: 2 jobs"]
+    assert caplog.messages == ["reclaimed 2 jobs from workers that stopped responding"]
 
 
 def test_dropped_entries_are_told_of_once(
@@ -78,6 +78,4 @@ def test_dropped_entries_are_told_of_once(
         for _ in range(2):
             for watch in watches:
                 watch.look()
-    assert caplog.messages == [
-        "dropped from indexes, for leading to no job: 2 entries; see windlass check --repair"
-    ]
+    assert caplog.messages == ["dropped 2 index entries without a job; see windlass check --repair"]

@@ -1,4 +1,4 @@
-"""A worker that was killed as a whole, and the next one on the same machine."""
+"""A worker that was killed with all its children, and the next one on the same machine."""
 
 from __future__ import annotations
 
@@ -96,7 +96,7 @@ def test_a_loss_is_counted_and_told_of(make_yard: MakeYard) -> None:
 
 
 def test_a_job_that_kills_every_worker_runs_out(make_yard: MakeYard) -> None:
-    """And runs alone from its second loss on; others beside it do not die with it."""
+    """It runs alone from its second loss on, so that other jobs do not die with it."""
     yard = make_yard(lease="60s")
     poison = yard.plain("poison", "sleep:60")
     for number in range(1, 4):
@@ -129,7 +129,7 @@ def test_a_worker_with_the_same_pid_in_another_namespace_keeps_its_jobs(
     assert (yard.record(job).state, yard.record(job).counters.losses) == (State.RUNNING, 0)
 
 
-# --------------------------------------------------------------------------- what is said, forged
+# -------------------------------------------------------------------------- forged descriptions
 
 
 def introduce(engine: Engine, said: Introduction) -> str:

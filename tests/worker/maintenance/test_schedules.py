@@ -1,4 +1,4 @@
-"""Schedules as workers look after them: by a clock that tests move, on every engine."""
+"""The scheduler of workers, with a clock that tests move, on every engine."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ from windlass.worker.maintenance.schedules import (
     IDLE_S,
     ON_S,
     SPREAD_S,
-    Timekeeper,
+    Scheduler,
 )
 
 HOUR_MS = 60 * 60 * 1000
@@ -53,7 +53,7 @@ class Clockwork:
         self.app = Windlass(url)
         self.task = self.app.task(name="task")(nothing)
         self.engine: Engine = self.app.engine
-        self.keeper = Timekeeper(self.engine)
+        self.keeper = Scheduler(self.engine)
         self.now_ms = START_MS
         self.pass_ms(0)
 
@@ -109,7 +109,7 @@ def test_an_occurrence_becomes_one_job_at_its_time(work: Clockwork) -> None:
         work.keeper.look()
     assert work.jobs() == work.ids(1)
     work.pass_ms(HOUR_MS)
-    Timekeeper(work.engine).look()
+    Scheduler(work.engine).look()
     assert work.jobs() == work.ids(1, 2)
     assert work.app.schedules.get("s").skipped == 0
 
@@ -119,10 +119,10 @@ def test_many_workers_make_one_job_of_an_occurrence(work: Clockwork) -> None:
     for name in names:
         work.save(Every("1h"), name)
     with ThreadPoolExecutor(8) as pool:
-        keepers = [Timekeeper(work.engine) for _ in range(8)]
+        keepers = [Scheduler(work.engine) for _ in range(8)]
         for _ in range(3):
             work.pass_ms(HOUR_MS)
-            list(pool.map(Timekeeper.look, keepers))
+            list(pool.map(Scheduler.look, keepers))
     expected = [id for name in names for id in work.ids(1, 2, 3, name=name)]
     assert sorted(work.jobs()) == sorted(expected)
     assert work.engine.stats().totals["enqueued"] == 90
@@ -167,7 +167,7 @@ def test_after_six_hours_each_policy_has_its_exact_count(
     assert work.jobs() == work.ids(*hours)
     left_out = 6 - len(hours)
     assert work.app.schedules.get("s").skipped == left_out
-    told = [line for line in lines.messages if f"left out {left_out} runs" in line]
+    told = [line for line in lines.messages if f"skipped {left_out} runs" in line]
     assert len(told) == (1 if left_out else 0)
     assert work.app.schedules.get("s").next_at is not None
 
@@ -231,13 +231,13 @@ def test_queue_one_lets_one_wait_until_the_earlier_run_has_ended(work: Clockwork
 
 @pytest.mark.parametrize("overlap", ["skip", "queue_one", "cancel_previous"])
 def test_many_workers_agree_about_what_overlaps(work: Clockwork, overlap: Overlap) -> None:
-    """One run at a time, whoever looks, and each occurrence is run or left out."""
+    """One run at a time for all workers, and each occurrence is run or skipped."""
     work.save(Every("1h", overlap=overlap))
     with ThreadPoolExecutor(6) as pool:
-        keepers = [Timekeeper(work.engine) for _ in range(6)]
+        keepers = [Scheduler(work.engine) for _ in range(6)]
         for hour in range(1, 9):
             work.pass_ms(HOUR_MS)
-            list(pool.map(Timekeeper.look, keepers))
+            list(pool.map(Scheduler.look, keepers))
             live = work.jobs(State.READY)
             assert len(live) <= 1
             if hour % 3 == 0 and live:
@@ -267,7 +267,7 @@ def test_what_cannot_be_read_is_told_once_and_harms_no_other(
     for _ in range(5):
         work.keeper.look()
     assert work.jobs() == work.ids(2, name="sound")
-    told = [line for line in lines.messages if "cannot be read" in line]
+    told = [line for line in lines.messages if "cannot read schedule" in line]
     assert len(told) == 110
     assert len(set(told)) == 110
     assert any("Not/There" in line for line in told)
@@ -294,12 +294,12 @@ def spoil(engine: Engine, name: str, body: bytes) -> None:
 # -------------------------------------------------------------------------------------- declaring
 
 
-def declared(work: Clockwork, schedule: Cron | Every, version: int = 0) -> Timekeeper:
+def declared(work: Clockwork, schedule: Cron | Every, version: int = 0) -> Scheduler:
     """A worker of some version of the code."""
     app = Windlass("sqlite:///:memory:")
     app.task(name="nightly", schedule=schedule)(nothing)
     (declaration,) = declarations(app)
-    return Timekeeper(work.engine, [replace(declaration, version=version)])
+    return Scheduler(work.engine, [replace(declaration, version=version)])
 
 
 def test_a_declared_schedule_is_stored_and_renewed_now_and_then(work: Clockwork) -> None:
@@ -324,16 +324,17 @@ def test_of_two_versions_of_the_code_the_newer_one_counts(
     for keeper in (old, new, old, new, old):
         keeper.declare()
     assert work.app.schedules.get("nightly").schedule == Every("2h")
-    told = [line for line in lines.messages if "another one by now" in line]
+    told = [line for line in lines.messages if "differs from this worker's declaration" in line]
     assert len(told) == 1
     last, counts, removable = (
         datetime.fromtimestamp((START_MS + after_ms) / 1000, UTC).isoformat().replace("+00:00", "Z")
         for after_ms in (0, SILENT_MS, REMOVABLE_MS)
     )
     assert told[0].endswith(
-        f"stays: it was declared at {last} by a worker with other code. This worker's counts when "
-        f"nobody has declared the other one for 5m, from {counts} on if none does again; or after "
-        f"windlass schedule remove nightly, which is refused until {removable}"
+        f"stored one: it was declared at {last} by a worker with other code. This worker's "
+        f"declaration counts when no worker has declared the other one for 5m, from {counts} on if "
+        f"none does again; or after windlass schedule remove nightly, which is refused until "
+        f"{removable}"
     )
     work.pass_ms(SILENT_MS)
     old.declare()
@@ -383,7 +384,7 @@ def test_a_higher_number_counts_whoever_comes_first(work: Clockwork) -> None:
 
 def test_a_start_of_other_code_removes_nothing(work: Clockwork) -> None:
     declared(work, Every("1h")).declare()
-    Timekeeper(work.engine).declare()
+    Scheduler(work.engine).declare()
     assert [info.name for info in work.app.schedules.list()] == ["nightly"]
 
 
@@ -396,7 +397,7 @@ def test_what_nobody_declares_for_a_day_is_paused_and_comes_back(
     work.keeper.look()
     assert work.jobs() == []
     assert work.app.schedules.get("nightly").state == "abandoned"
-    assert "is paused, because no worker has declared it for a day" in lines.text
+    assert "no worker has declared it for a day" in lines.text
     keeper.declare()
     assert work.app.schedules.get("nightly").state == "active"
     work.keeper.look()
@@ -415,10 +416,10 @@ def test_a_declaration_that_cannot_be_compared_is_told_and_the_others_are_made(
 ) -> None:
     keeper = declared(work, Every("1h"))
     (body,) = [one.body for one in keeper._declarations.values()]
-    both = Timekeeper(work.engine, [Declaration("a", b'{"version":9}'), Declaration("b", body)])
+    both = Scheduler(work.engine, [Declaration("a", b'{"version":9}'), Declaration("b", body)])
     both.declare()
     assert [info.name for info in work.app.schedules.list()] == ["b"]
-    assert "schedule a cannot be read" in lines.text
+    assert "cannot read schedule a," in lines.text
 
 
 # ----------------------------------------------------------------------------------------- waiting
@@ -437,7 +438,7 @@ def test_it_looks_again_when_the_next_one_is_due(work: Clockwork) -> None:
 
 def test_a_worker_without_declarations_never_asks_again() -> None:
     engine = open_engine("sqlite:///:memory:", EngineOptions())
-    assert Timekeeper(engine).declare() == float("inf")
+    assert Scheduler(engine).declare() == float("inf")
 
 
 # --------------------------------------------------------------------------------- in real workers

@@ -1,4 +1,4 @@
-"""What the supervisor says to the engine: beats, nonces, closings. The engine is a real one."""
+"""Heartbeat and maintenance of the supervisor, with a real engine."""
 
 from __future__ import annotations
 
@@ -31,17 +31,17 @@ from windlass.worker.ipc.shared_memory import SlotTable
 from windlass.worker.logs import outage as contact_module
 from windlass.worker.logs.outage import Contact
 from windlass.worker.maintenance import lost_jobs
-from windlass.worker.maintenance import service as upkeep_module
+from windlass.worker.maintenance import service as service_module
 from windlass.worker.maintenance.heartbeat import Heartbeat
-from windlass.worker.maintenance.schedules import Timekeeper
-from windlass.worker.maintenance.service import Closing, Upkeep
+from windlass.worker.maintenance.schedules import Scheduler
+from windlass.worker.maintenance.service import Closing, Maintenance
 
 #: Beats come every third of it; the engine's own lease is 30 s.
 LEASE_MS = 60
 
 
 class Living:
-    """What heartbeat and upkeep want to know of a child."""
+    """A child, as heartbeat and maintenance see it."""
 
     def __init__(self, session: str) -> None:
         self.session = session
@@ -66,7 +66,7 @@ class Office:
         self.cancelled: list[tuple[str, tuple[str, ...]]] = []
         self.make(LEASE_MS)
 
-    def make(self, lease_ms: int, timekeeper: Timekeeper | None = None) -> None:
+    def make(self, lease_ms: int, scheduler: Scheduler | None = None) -> None:
         contact = Contact(self.engine.location)
         self.heartbeat = Heartbeat(
             cast(Engine, self.faulty),
@@ -77,18 +77,18 @@ class Office:
             contact=contact,
             ends_engine=False,
         )
-        self.upkeep = Upkeep(
+        self.maintenance = Maintenance(
             cast(Engine, self.faulty),
             living=lambda: [self.child],
             on_suspects=lambda: self.suspects.append(True),
             heartbeat=self.heartbeat,
             contact=contact,
-            timekeeper=timekeeper,
+            scheduler=scheduler,
         )
 
     def start(self) -> None:
         self.heartbeat.start()
-        self.upkeep.start()
+        self.maintenance.start()
 
     def claim(self, nonce: str) -> str:
         job = self.task.enqueue()
@@ -109,7 +109,7 @@ def office(tmp_path: Path) -> Iterator[Office]:
     office = Office(tmp_path)
     yield office
     office.heartbeat.stop(10)
-    office.upkeep.stop(10)
+    office.maintenance.stop(10)
     assert office.engine.check() == []
     office.app.close()
 
@@ -130,7 +130,7 @@ def test_jobs_that_another_worker_has_lost_are_told_of(
     office: Office, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(lost_jobs, "LOOK_S", 0.02)
-    monkeypatch.setattr(upkeep_module, "TEND_S", 0.02)
+    monkeypatch.setattr(service_module, "TEND_S", 0.02)
     office.task.enqueue()
     assert office.engine.claim("another", "nonce", Plan(), 1).claims
     office.start()
@@ -139,7 +139,7 @@ def test_jobs_that_another_worker_has_lost_are_told_of(
         office.engine.clock_offset_ms += 10_000
         office.faulty.calls.clear()
         until(lambda: office.faulty.calls.count("beat") > 1, "a beat")
-    until(lambda: "silent: 1 job" in caplog.text, "the line")
+    until(lambda: "reclaimed 1 job" in caplog.text, "the line")
 
 
 def test_a_session_that_is_gone_is_told_of(office: Office) -> None:
@@ -161,7 +161,7 @@ def test_nobody_beats_for_a_child_that_does_not_run(office: Office) -> None:
 
 @pytest.mark.parametrize("verb", ["tend", "stats", "close", "examine"])
 def test_beats_wait_for_no_other_call(office: Office, verb: str) -> None:
-    """Of the upkeep, which may take as long as a slow link makes it take."""
+    """The maintenance may take as long as a slow link makes it take."""
     gate, entered = Event(), Event()
 
     def block(real: Callable[[], Any], _arguments: tuple[Any, ...]) -> Any:
@@ -173,7 +173,7 @@ def test_beats_wait_for_no_other_call(office: Office, verb: str) -> None:
     office.claim("nonce")
     office.start()
     if verb == "close":
-        office.upkeep.close(Closing("another", (), "exit code 0"))
+        office.maintenance.close(Closing("another", (), "exit code 0"))
     assert entered.wait(10)
     blocked_at = monotonic()
     until(lambda: office.child.table.confirmed_beat() > blocked_at + LEASE_MS / 1000, "beats")
@@ -184,7 +184,7 @@ def test_a_closing_that_fails_is_tried_again_and_suspects_are_told_of(office: Of
     jobs = [office.claim("nonce"), office.claim("other")]
     office.faulty.faults["close"] = once(lose_request)
     office.start()
-    office.upkeep.close(Closing("session", tuple(jobs), "signal 9 (SIGKILL)"))
+    office.maintenance.close(Closing("session", tuple(jobs), "signal 9 (SIGKILL)"))
     until(lambda: office.suspects, "the news of suspects")
     assert [office.state(job) for job in jobs] == [State.READY] * 2
     assert office.faulty.calls.count("close") == 2
@@ -195,19 +195,19 @@ def test_as_long_as_there_is_more_to_tend_it_goes_on_at_once(office: Office) -> 
     office.start()
     until(lambda: office.faulty.calls.count("tend") > 20, "twenty bites", seconds=5)
     office.faulty.faults.clear()
-    office.upkeep.stop(10)
+    office.maintenance.stop(10)
 
 
 def test_a_closing_that_was_asked_for_is_done_before_the_end(office: Office) -> None:
     job = office.claim("nonce")
     office.start()
-    office.upkeep.close(Closing("session", (), "exit code 0"))
-    office.upkeep.stop(10)
+    office.maintenance.close(Closing("session", (), "exit code 0"))
+    office.maintenance.stop(10)
     assert office.state(job) is State.READY
 
 
 def test_a_session_is_introduced_before_it_claims(office: Office) -> None:
-    """By its first beat, not by the one that tells of nonces."""
+    """By its first heartbeat, not by the one that lists nonces."""
     office.make(lease_ms=30_000)
     office.start()
     until(office.engine.sessions, "the session to be known")
@@ -221,10 +221,10 @@ def test_a_session_is_introduced_before_it_claims(office: Office) -> None:
 def test_an_engine_that_lost_its_data_is_told_again_of_sessions_and_schedules(
     office: Office, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """At once, not by the beat that tells of nonces or a minute later; also when it is found on the
-    way."""
+    """At once, not by the heartbeat that lists nonces or a minute later; also when another call
+    finds the loss."""
     office.app.task(name="often", schedule=Every("1h"))(_nothing)
-    keeper = Timekeeper(office.engine, declarations(office.app))
+    keeper = Scheduler(office.engine, declarations(office.app))
     office.make(30_000, keeper)
     answers = iter([Tended(doomed=("job",)), Tended(emptied=True)])
 
@@ -245,7 +245,7 @@ def test_an_engine_that_lost_its_data_is_told_again_of_sessions_and_schedules(
         office.start()
         until(lambda: introduced == [b"it is me"] * 2, "another introduction", seconds=5)
         until(office.engine.list_schedules, "another declaration", seconds=5)
-    [told] = (one for one in caplog.records if "has come back without its data" in one.msg)
+    [told] = (one for one in caplog.records if "engine lost its data" in one.msg)
     assert told.levelno == logging.ERROR
     assert str(office.engine.location) in caplog.text
 
@@ -253,11 +253,11 @@ def test_an_engine_that_lost_its_data_is_told_again_of_sessions_and_schedules(
 def test_an_engine_that_can_only_be_read_is_not_reached_again(
     office: Office, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(upkeep_module, "TEND_S", 0.01)
+    monkeypatch.setattr(service_module, "TEND_S", 0.01)
     monkeypatch.setattr(lost_jobs, "LOOK_S", 0.01)
     monkeypatch.setattr(contact_module, "AGAIN_S", 0.2)
     office.start()
-    until(lambda: office.upkeep.answered_at, "the first answer")
+    until(lambda: office.maintenance.answered_at, "the first answer")
     looks: list[float] = []
 
     def note(real: Callable[[], Any], _arguments: tuple[Any, ...]) -> Any:
@@ -266,12 +266,12 @@ def test_an_engine_that_can_only_be_read_is_not_reached_again(
 
     with caplog.at_level(logging.WARNING, "windlass.worker"):
         office.faulty.faults["tend"] = lambda real, _arguments: lose_request(real)
-        until(lambda: "cannot reach the engine" in caplog.text, "the failure")
+        until(lambda: "supervisor lost connection to engine" in caplog.text, "the failure")
         office.faulty.faults["stats"] = note
         until(lambda: len(looks) > 20, "looks that succeed")
         del office.faulty.faults["tend"]
-        until(lambda: "reaches the engine again" in caplog.text, "its end")
-    said = [one.msg for one in caplog.records if "the supervisor" in one.msg]
+        until(lambda: "reached the engine again" in caplog.text, "its end")
+    said = [one.msg for one in caplog.records if one.msg.startswith("supervisor ")]
     assert len(said) == 2
 
 
@@ -281,13 +281,13 @@ def test_a_job_that_was_ended_by_force_is_reported_before_its_session_is_closed(
     job = office.claim("nonce")
     office.faulty.faults["finish"] = once(lose_request)
     outcome = Buried(id=job, token="nonce", reason=Reason.TIMED_OUT, error=b"")
-    office.upkeep.finish(outcome)
-    office.upkeep.close(Closing("session", (), "signal 9 (SIGKILL)"))
+    office.maintenance.finish(outcome)
+    office.maintenance.close(Closing("session", (), "signal 9 (SIGKILL)"))
     office.start()
     until(lambda: "close" in office.faulty.calls, "the closing")
     assert office.state(job) is State.DEAD
-    errands = [call for call in office.faulty.calls if call in ("finish", "close")]
-    assert errands == ["finish", "finish", "close"]
+    requests = [call for call in office.faulty.calls if call in ("finish", "close")]
+    assert requests == ["finish", "finish", "close"]
 
 
 def test_cancellations_are_told_of(office: Office) -> None:
@@ -301,19 +301,19 @@ def test_cancellations_are_told_of(office: Office) -> None:
 def test_what_is_asked_for_at_the_last_moment_is_not_forgotten(
     office: Office, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Between the end of an errand and the moment at which the next one is set."""
+    """Between the end of a request and the moment when the next wait is set."""
     job = office.claim("nonce")
 
     def ask_and_tell() -> float:
         if "close" in office.faulty.calls and not asked.is_set():
             asked.set()
-            office.upkeep.close(Closing("session", (), "exit code 0"))
+            office.maintenance.close(Closing("session", (), "exit code 0"))
         return monotonic()
 
     asked = Event()
-    monkeypatch.setattr(upkeep_module, "monotonic", ask_and_tell)
+    monkeypatch.setattr(service_module, "monotonic", ask_and_tell)
     office.make(lease_ms=30_000)
-    office.upkeep.close(Closing("another", (), "exit code 0"))
+    office.maintenance.close(Closing("another", (), "exit code 0"))
     office.start()
     until(lambda: office.state(job) is State.READY, "its session to be closed", seconds=5)
 
@@ -323,11 +323,11 @@ def test_nobody_is_left_behind_when_the_engine_does_not_come_back(
 ) -> None:
     office.faulty.faults["close"] = lambda real, arguments: lose_request(real)
     office.start()
-    office.upkeep.close(Closing("session", (), "exit code 0"))
+    office.maintenance.close(Closing("session", (), "exit code 0"))
     until(lambda: "close" in office.faulty.calls, "a first try")
-    office.upkeep.stop(0.1)
-    assert "1 session could not be closed: the jobs that they hold" in caplog.text
-    until(lambda: "upkeep" not in {thread.name for thread in enumerate_threads()}, "the end")
+    office.maintenance.stop(0.1)
+    assert "could not close 1 session: their running and unreported jobs" in caplog.text
+    until(lambda: "maintenance" not in {thread.name for thread in enumerate_threads()}, "the end")
 
 
 def test_what_a_confirmed_job_survives_is_said_once(
@@ -344,8 +344,8 @@ def test_what_a_confirmed_job_survives_is_said_once(
     assert said == [
         (
             "INFO",
-            "how the engine keeps jobs: full (survives process crash and power loss)",
+            "durability: full (survives process crash and power loss)",
         ),
-        ("WARNING", "a problem of the engine, room: the disk is full"),
+        ("WARNING", "engine problem, room: the disk is full"),
     ]
     assert office.faulty.calls.count("examine") == 1

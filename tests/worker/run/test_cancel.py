@@ -11,7 +11,7 @@ from windlass.core.states import Reason, State
 from windlass.errors import JobCancelled
 from windlass.job import Job
 
-#: So that a beat, which tells of cancellations, comes soon.
+#: Short, so that the heartbeat that brings cancellations comes soon.
 LEASE = "600ms"
 STUBBORN = ["swallow", "hold:60"]
 
@@ -88,7 +88,7 @@ def test_one_that_runs_alone_and_takes_no_notice_is_killed(make_yard: MakeYard, 
     job.cancel()
     record = yard.await_state(job, State.CANCELLED)
     assert record.counters.crashes == 0
-    worker.await_log(f"job {job.id} went on 200ms after it was cancelled")
+    worker.await_log(f"job {job.id} still ran 200ms after it was cancelled")
     assert yard.process("after").result(timeout=20) == "after done"
 
 
@@ -96,8 +96,8 @@ def test_one_that_runs_alone_and_takes_no_notice_is_killed(make_yard: MakeYard, 
 def test_jobs_that_end_at_that_very_moment_leave_the_next_ones_alone(
     make_yard: MakeYard,
 ) -> None:
-    """One after the other in one slot, each cancelled about when it ends; every second one is not
-    cancelled, and must not notice anything."""
+    """Jobs run in turn in one slot. Every second one is cancelled about when it ends. The others
+    must not be affected."""
     yard = make_yard(lease="300ms", kill_after="0s")
     using = yard.script.process.using(retry=Retry(1))
     pairs = [

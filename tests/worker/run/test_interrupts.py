@@ -1,4 +1,4 @@
-"""Interrupting one run and never the next, in threads and on the loop; and what is not cut off."""
+"""Interrupts hit one run and never the next, in threads and on the loop; shielded calls."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def context() -> Context:
 
 
 def ignore(progress: bytes) -> None:
-    """Nobody asks."""
+    """Drop progress."""
 
 
 class Interrupter:
@@ -374,7 +374,7 @@ def as_dict(claim: Any) -> dict[str, Any]:
 
 
 class Wooden:
-    """A guard that notes what it is told."""
+    """A guard that records its calls."""
 
     def __init__(self) -> None:
         self.told: list[tuple[Context, Interruption]] = []

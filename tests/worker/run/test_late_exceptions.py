@@ -1,4 +1,4 @@
-"""Exceptions that a task sends into its own thread, and that arrive when the task has ended."""
+"""Exceptions that a task sends to its own thread, and that arrive after its end."""
 
 from __future__ import annotations
 
@@ -53,8 +53,8 @@ def test_an_exception_that_comes_late_while_it_waits(
 def test_a_job_that_an_exception_takes_out_of_its_hands_is_tried_again(
     rig: Rig, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    line, is_met = rig.pump._line, Event()
-    real = line.begin
+    slot_queue, is_met = rig.fetcher._slot_queue, Event()
+    real = slot_queue.begin
 
     def begin(kind: Any, owner: int) -> Any:
         started = real(kind, owner)
@@ -63,9 +63,9 @@ def test_a_job_that_an_exception_takes_out_of_its_hands_is_tried_again(
             interrupt(get_ident())
         return started
 
-    monkeypatch.setattr(line, "begin", begin)
+    monkeypatch.setattr(slot_queue, "begin", begin)
     run_one(rig, 1)
     assert is_met.is_set()
     assert rig.starts == [0, 1]
-    assert line.busy() == 0
-    assert "failed beside its code" in errors(caplog)[0]
+    assert slot_queue.busy() == 0
+    assert "failed outside the task function" in errors(caplog)[0]

@@ -1,4 +1,4 @@
-"""What becomes of a job that a worker runs, for every way in which a task can end."""
+"""The outcome of a job, for every way in which a task can end."""
 
 from __future__ import annotations
 
@@ -100,7 +100,7 @@ def test_what_a_background_coroutine_raises_costs_nobody_anything(yard: Yard) ->
     neighbour = yard.coroutine("neighbour", "sleep:0.5")
     yard.await_start("neighbour")
     yard.coroutine("origin", "leave_coroutine:exiting")
-    worker.await_log("SystemExit left the event loop, which goes on")
+    worker.await_log("SystemExit stopped the event loop, restarting it")
     for job in (neighbour, yard.coroutine("later", "sleep:0.01")):
         assert job.result(timeout=20).endswith("done")
         assert yard.record(job).counters.starts == 1
@@ -115,7 +115,7 @@ def test_a_job_of_an_unknown_task_is_kept(yard: Yard) -> None:
     until(lambda: yard.record(stray.id).hold is Hold.UNROUTABLE, "the hold")
     record = yard.record(stray.id)
     assert (record.state, record.counters.attempt) == (State.READY, 0)
-    worker.await_log("task not.here is not known to this app")
+    worker.await_log("task not.here is unknown to this app")
 
 
 UNDECODABLE = [
@@ -148,7 +148,7 @@ def test_a_call_for_another_version_of_the_function_is_left_to_workers_of_it(yar
     until(lambda: yard.record(other.id).hold is Hold.UNROUTABLE, "the hold")
     record = yard.record(other.id)
     assert (record.state, record.counters.attempt, record.counters.starts) == (State.READY, 0, 0)
-    worker.await_log("a job of task plain is kept for workers of another version: plain(): missing")
+    worker.await_log("leaving it to workers of another version: plain(): missing")
 
 
 @pytest.mark.local
@@ -202,7 +202,7 @@ def yard_on_a_file(tmp_path: Path) -> Iterator[Yard]:
 def test_a_relative_url_starts_in_the_folder_of_the_worker(
     yard_on_a_file: Yard, by_option: bool
 ) -> None:
-    """Wherever the app goes while it is imported."""
+    """Also when the import of the app changes the current folder."""
     yard = yard_on_a_file
     url = f"sqlite:///{os.path.relpath(yard.folder / 'jobs.db', PROJECT)}"
     elsewhere = yard.folder / "far" / "away"
@@ -261,9 +261,9 @@ def test_a_starting_worker_adopts_all_that_it_knows(yard: Yard) -> None:
 
 @pytest.mark.local
 def test_an_app_without_tasks_is_warned_of(yard: Yard) -> None:
-    """The tasks are declared in a module that nobody imports."""
+    """The tasks are declared in a module that is never imported."""
     worker = yard.start(app="tests.worker.apps.empty:app")
-    worker.await_log("the app tests.worker.apps.empty:app knows no task")
+    worker.await_log("app tests.worker.apps.empty:app has no tasks")
 
 
 @pytest.mark.local

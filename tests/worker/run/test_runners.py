@@ -1,4 +1,4 @@
-"""The two runners with a line of claims that are followed up in the same slot."""
+"""The two runners with a queue of claims that follow each other in the same slot."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ from windlass.worker.ipc.shared_memory import SlotTable
 from windlass.worker.run.interrupts import ThreadGuard
 from windlass.worker.run.lease import Lease
 from windlass.worker.run.pipeline import Execution, Run
-from windlass.worker.run.prefetch import Pace
+from windlass.worker.run.prefetch import Prefetch
 from windlass.worker.run.runners import LoopRunner, ThreadRunner
-from windlass.worker.run.slot_queue import Line
+from windlass.worker.run.slot_queue import SlotQueue
 from windlass.worker.run.timeouts import Limits
 
 left_behind: ContextVar[str] = ContextVar("left_behind", default="nothing")
@@ -82,13 +82,13 @@ async def run_all(
 
     lease = Lease(table, 30_000)
     lease.confirm(monotonic())
-    line = Line(slots, lease)
+    slot_queue = SlotQueue(slots, lease)
     executing = execution(app.settings, lambda claim, progress: None, lambda task: None)
     for runner in (ThreadRunner, LoopRunner):
-        runner(line, table, unlimited(), executing, Pace(), report)
-    line.offer([(claim_of(task, name), task) for name in names])
+        runner(slot_queue, table, unlimited(), executing, Prefetch(), report)
+    slot_queue.offer([(claim_of(task, name), task) for name in names])
     await asyncio.wait_for(done.wait(), 20)
-    assert line.busy() == 0
+    assert slot_queue.busy() == 0
     assert table.occupied() == []
     return outcomes
 
@@ -111,11 +111,11 @@ def test_jobs_that_follow_each_other_on_the_loop_share_nothing() -> None:
     check(look_async)
 
 
-# -------------------------------------------------------------------- errors beside the task's code
+# ------------------------------------------------------------ errors outside the task function
 
 
 class Leave(SystemExit):
-    """Not an `Exception`; it ends a thread without a word, and leaves an event loop."""
+    """Not an `Exception`: it ends a thread silently, and stops an event loop."""
 
 
 def leave(*_: object) -> NoReturn:
@@ -350,12 +350,12 @@ def test_a_thread_that_cannot_be_started_is_tried_again(
     task: Task[..., Any] = app.task(name="look")(look)
     lease = Lease(table, 30_000)
     lease.confirm(monotonic())
-    line = Line(1, lease)
+    slot_queue = SlotQueue(1, lease)
     execution = Execution(app.settings, lambda claim, progress: None, lambda task: None)
-    ThreadRunner(line, table, unlimited(), execution, Pace(), report)
-    line.offer([(claim_of(task, "refused"), task)])
-    assert "a thread for jobs could not be started" in caplog.text
-    assert [claim.id for claim in line.take_back(monotonic())] == ["refused"]
-    line.offer([(claim_of(task, "again"), task)])
+    ThreadRunner(slot_queue, table, unlimited(), execution, Prefetch(), report)
+    slot_queue.offer([(claim_of(task, "refused"), task)])
+    assert "could not start a thread for jobs" in caplog.text
+    assert [claim.id for claim in slot_queue.take_back(monotonic())] == ["refused"]
+    slot_queue.offer([(claim_of(task, "again"), task)])
     assert done.wait(20)
     assert [outcome.id for outcome in outcomes] == ["again"]

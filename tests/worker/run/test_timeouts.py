@@ -29,7 +29,7 @@ def enqueue(yard: Yard, kind: str, label: str, *steps: str, timeout: str = "300m
 
 
 def assert_all_slots_work(yard: Yard, slots: int) -> None:
-    """As many jobs as there are slots, each of which waits for all the others to have begun."""
+    """Run one job for each slot; each job waits until all others have started."""
     gate = yard.folder / f"gate-{time.monotonic_ns()}"
     jobs = [yard.plain(f"{gate.name}-{number}", f"await:{gate}") for number in range(slots)]
     for number in range(slots):
@@ -68,7 +68,7 @@ def test_a_timeout_is_a_failed_attempt_like_any_other(make_yard: MakeYard) -> No
     worker = yard.start()
     assert job.result(timeout=20) == "better done"
     assert job.info().attempts == 2
-    assert "is ended with child" in worker.log()
+    assert ", ending child" in worker.log()
 
 
 @pytest.mark.parametrize("kind", ["plain", "process"])
@@ -79,8 +79,8 @@ def test_a_retry_begins_only_when_the_run_before_it_is_gone(make_yard: MakeYard,
     yard.await_start("neighbour")
     task = yard.script.plain if kind == "plain" else yard.script.process
     job = task.using(timeout="200ms").enqueue("haunting", ["haunt_before:2"])
-    worker.await_log("and is ended with child")
-    if kind == "plain":  # its neighbour has the grace, and it goes on meanwhile
+    worker.await_log(", ending child")
+    if kind == "plain":  # the other job has the grace, and this one still runs meanwhile
         record = yard.record(job)
         assert (record.state, record.counters.attempt) == (State.RUNNING, 1)
     second = yard.await_start("haunting", 2)
@@ -104,7 +104,7 @@ def test_a_worker_that_stops_meanwhile_reports_the_time_out(make_yard: MakeYard)
     worker = yard.start(slots=2)
     yard.await_start("neighbour")
     job = yard.script.plain.using(timeout="200ms").enqueue("haunting", ["haunt_before:9"])
-    worker.await_log("and is ended with child")
+    worker.await_log(", ending child")
     assert worker.stop() == 0
     record = yard.record(job)
     assert (record.state, record.counters.attempt) == (State.RETRYING, 1)
@@ -119,7 +119,7 @@ def test_a_run_that_goes_on_keeps_its_claim_until_it_is_gone(make_yard: MakeYard
     worker = yard.start(slots=2)
     yard.await_start("neighbour")
     job = yard.script.plain.using(timeout="200ms").enqueue("haunting", ["haunt_before:2"])
-    worker.await_log("and is ended with child")
+    worker.await_log(", ending child")
     first = yard.events("start", "haunting")[0]
     until(lambda: first.pid not in worker.children(), "the end of the child", seconds=40)
     assert job.result(timeout=20) == "haunting done"

@@ -1,4 +1,4 @@
-"""Jobs of tasks that want a process of their own: `run_in="process"`."""
+"""Jobs of tasks with `run_in="process"`."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def test_there_are_as_many_as_there_are_processes(yard: Yard) -> None:
     jobs = [yard.process(f"alone{number}", f"await:{gate}") for number in range(3)]
     until(lambda: len(yard.events("start")) == 2, "two of them at a time")
     assert len({line.pid for line in yard.events("start")}) == 2
-    # Others are not held up by those that wait.
+    # Waiting jobs do not block other jobs.
     assert yard.plain("ordinary").result(timeout=20) == "ordinary done"
     assert len(yard.events("start")) == 3
     gate.touch()
@@ -95,7 +95,7 @@ def test_one_past_its_timeout_is_interrupted_or_killed_alone(
     using = yard.script.process.using(timeout="200ms", retry=Retry(1))
     record = yard.await_state(using.enqueue("stuck", [step]), State.DEAD)
     assert (record.reason, record.counters.crashes) == (Reason.TIMED_OUT, 0)
-    assert ("is ended with child" in worker.log()) == (step != "nap")
+    assert (", ending child" in worker.log()) == (step != "nap")
     gate.touch()
     assert neighbour.result(timeout=20) == "neighbour done"
     assert yard.process("after").result(timeout=20) == "after done"

@@ -1,4 +1,4 @@
-"""What happens when processes die, stop or fall silent. Real processes, real signals."""
+"""Processes that die, are stopped or do not respond, with real signals."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def test_the_jobs_of_a_killed_child_go_on_at_once_and_uncharged(yard: Yard) -> N
         assert job.result(timeout=20) == f"job{number} done"
         counters = yard.record(job).counters
         assert (counters.attempt, counters.crashes, counters.interruptions) == (1, 0, 1)
-    # The lease is 30 s: nobody waited for it.
+    # The lease is 30 s: no job waited for it.
     assert took_s < 15
     assert re.search(r"signal 9 \(SIGKILL\), at up to \d+ MB of memory; running: ", worker.log()), (
         worker.log()
@@ -88,7 +88,7 @@ def test_a_poison_job_ends_dead_and_its_neighbours_succeed_uncharged(
     for job in innocent:
         counters = yard.record(job).counters
         assert (counters.attempt, counters.crashes) == (1, 0)
-    # Once beside others, of which it is convicted by a crash alone; then once more.
+    # Once with other jobs, once alone, where its crash shows that it is to blame, and once more.
     assert len(yard.events("start", "poison")) <= 3
     assert worker.process.poll() is None
 
@@ -155,8 +155,8 @@ def test_a_stopped_child_loses_its_jobs_and_its_late_outcome_is_refused(
     gate.touch()
     assert job.result(timeout=20) == "once done"
     send(frozen, first.pid, whole_group, signal.SIGCONT)
-    frozen.await_log("refused 1 stale outcome, for jobs")
-    frozen.await_log("is gone")
+    frozen.await_log("rejected 1 stale result, the jobs")
+    frozen.await_log(" expired")
     assert first.pid != second.pid
     assert yard.app.engine.stats().totals["stale"] == 1
     assert yard.record(job).counters.losses == 1
@@ -172,8 +172,8 @@ def test_a_stopped_child_loses_its_jobs_and_its_late_outcome_is_refused(
 
 
 def freeze(yard: Yard, worker: Worker, child: int, whole_group: bool) -> None:
-    """Stop processes at a moment when none of them holds the lock on the database, which would stop
-    everybody else too."""
+    """Stop processes at a moment when none of them holds the lock on the database, which would
+    block all other processes too."""
     while True:
         send(worker, child, whole_group, signal.SIGSTOP)
         try:

@@ -1,4 +1,4 @@
-"""What the supervisor does about runs that go too far: children of wood, real slot tables."""
+"""Hard time-outs in the supervisor, with fake children and real slot tables."""
 
 from __future__ import annotations
 
@@ -102,7 +102,7 @@ def test_a_run_beyond_its_limit_loses_its_job_once_and_its_child_retires() -> No
     error = FailureText.unpack(outcome.error)
     assert error.type == "windlass.errors.TimedOut"
     assert "time-out, 1s, and did not end within 20ms" in error.message
-    assert child.told == [Disown("job", "token"), Drain()]
+    assert child.sent == [Disown("job", "token"), Drain()]
     assert (scene.replaced, scene.killed, child.disowned) == (1, [], {1})
 
 
@@ -128,7 +128,7 @@ def test_a_solo_child_is_killed_and_begins_nothing_more() -> None:
     [outcome] = scene.outcomes
     assert isinstance(outcome, Retried)
     assert (outcome.id, outcome.delay_ms) == ("job", 0)
-    assert (scene.killed, child.told, child.table.is_shut()) == ([child], [], True)
+    assert (scene.killed, child.sent, child.table.is_shut()) == ([child], [], True)
 
 
 class Passing(SlotTable):
@@ -160,7 +160,7 @@ def test_a_cancelled_job_that_runs_alone_is_told_first_and_then_its_child_is_kil
     scene = Scene(child)
     child.table.limit(0, limit(1, ends_at=NEVER))
     scene.cancel("job", "unknown")
-    assert (child.told, scene.killed) == ([Cancel(("job", "unknown"))], [])
+    assert (child.sent, scene.killed) == ([Cancel(("job", "unknown"))], [])
     scene.wait_for(lambda: scene.killed)
     assert scene.outcomes == []  # the end of its session ends the job
 
@@ -171,7 +171,7 @@ def test_one_beside_others_is_told_and_nothing_more() -> None:
     child.table.limit(0, limit(1, ends_at=NEVER))
     scene.cancel("job")
     scene.wait_a_while()
-    assert (child.told, scene.killed) == ([Cancel(("job",))], [])
+    assert (child.sent, scene.killed) == ([Cancel(("job",))], [])
 
 
 def test_many_cancelled_jobs_are_named_in_several_messages() -> None:
@@ -180,7 +180,7 @@ def test_many_cancelled_jobs_are_named_in_several_messages() -> None:
     scene = Scene(child)
     with scene.reactor:
         scene.cancel(*ids)
-    told = [len(command.ids) for command in child.told if isinstance(command, Cancel)]
+    told = [len(command.ids) for command in child.sent if isinstance(command, Cancel)]
     assert told == [MOST_IDS, MOST_IDS, 1]
 
 

@@ -81,16 +81,16 @@ def test_it_says_that_it_is_ready_when_the_engine_has_answered(yard: Yard, folde
     yard.app.engine.migrate()
     with hold_the_lock(yard.folder / "jobs.db"):
         worker = start(yard, folder)
-        worker.await_log("waiting for the engine, and ready when it answers: ")
+        worker.await_log("waiting for the engine to answer: ")
         assert " ready: " not in worker.log()
     worker.await_log(" ready: sqlite ")
-    assert "reaches the engine again" not in worker.log()
+    assert "reached the engine again" not in worker.log()
 
 
 def test_all_workers_have_to_be_ready(yard: Yard, folder: Path) -> None:
     workers = [start(yard, folder, slots=1), start(yard, folder, slots=1)]
     until(lambda: ask(folder)[1].count(": ready") == 2, "both")
-    trap = yard.folder / "go on"
+    trap = yard.folder / "gate"
     yard.plain("a", f"await:{trap}"), yard.plain("b", f"await:{trap}")
     yard.await_start("a"), yard.await_start("b")
     workers[0].signal(signal.SIGTERM)
@@ -159,7 +159,7 @@ def test_sockets_of_others_are_left_alone(yard: Yard, folder: Path) -> None:
 def test_a_worker_cannot_be_seen_before_it_listens(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Whoever came in between would remove its socket, and it would never be seen."""
+    """A probe in between would remove the socket, and no later probe would find the worker."""
     real = os.chmod
 
     def look_and_change(path: str, mode: int) -> None:
@@ -177,7 +177,7 @@ def test_a_worker_cannot_be_seen_before_it_listens(
 
 
 def _say_nothing() -> WorkerStatus:
-    raise AssertionError("nobody is answered here")
+    raise AssertionError("no probe is answered here")
 
 
 def test_a_folder_of_others_is_not_used(yard: Yard, folder: Path) -> None:
@@ -186,7 +186,7 @@ def test_a_folder_of_others_is_not_used(yard: Yard, folder: Path) -> None:
     worker = start(yard, folder)
     worker.await_log("windlass health cannot see this worker")
     worker.await_log("ready")
-    assert "nobody else can write to" in ask(folder)[1]
+    assert "only this user can write to" in ask(folder)[1]
     assert list(folder.iterdir()) == []
 
 

@@ -1,4 +1,4 @@
-"""The one place where a supervisor waits."""
+"""The reactor of a supervisor."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Children that have served long enough are replaced: whole workers, and the choice alone."""
+"""Recycling of children: in whole workers, and the choice of the child alone."""
 
 from __future__ import annotations
 

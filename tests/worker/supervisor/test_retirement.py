@@ -1,4 +1,4 @@
-"""How a child is replaced while its worker goes on: the steps alone, with children of wood."""
+"""The steps of replacing a child while its worker keeps running, with fake children."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ class Wooden:
         self.is_solo = is_solo
         self.is_retiring = self.is_patient = False
         self.has_heard = hears
-        self.told: list[Command] = []
+        self.sent: list[Command] = []
 
-    def tell(self, command: Command) -> None:
-        self.told.append(command)
+    def send(self, command: Command) -> None:
+        self.sent.append(command)
 
 
 class Scene:
@@ -74,17 +74,17 @@ def reactor(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 def test_a_child_goes_on_until_its_replacement_is_ready() -> None:
     scene, child = Scene(), Wooden()
     scene.retire(child)
-    assert (scene.replacements, child.is_retiring, child.told) == (1, True, [])
+    assert (scene.replacements, child.is_retiring, child.sent) == (1, True, [])
     scene.notice_ready()
-    assert child.told == [Drain()]
+    assert child.sent == [Drain()]
     scene.notice_ready()
-    assert child.told == [Drain()]
+    assert child.sent == [Drain()]
 
 
 def test_a_child_can_be_told_to_stop_claiming_at_once() -> None:
     scene, child = Scene(), Wooden()
     scene.retire(child, at_once=True)
-    assert (scene.replacements, child.told) == (1, [Drain()])
+    assert (scene.replacements, child.sent) == (1, [Drain()])
 
 
 def test_to_ask_again_only_hurries_it() -> None:
@@ -92,13 +92,13 @@ def test_to_ask_again_only_hurries_it() -> None:
     scene.retire(child)
     scene.retire(child, at_once=True)
     scene.retire(child, at_once=True)
-    assert (scene.replacements, child.told) == (1, [Drain()])
+    assert (scene.replacements, child.sent) == (1, [Drain()])
 
 
 def test_one_for_jobs_that_run_alone_has_no_replacement() -> None:
     scene, child = Scene(), Wooden(is_solo=True)
     scene.retire(child)
-    assert (scene.replacements, child.told) == (0, [Drain()])
+    assert (scene.replacements, child.sent) == (0, [Drain()])
 
 
 def test_after_the_grace_it_hands_back_and_then_it_is_killed(
@@ -108,14 +108,14 @@ def test_after_the_grace_it_hands_back_and_then_it_is_killed(
     scene, child = Scene(grace_s=0.01), Wooden()
     scene.retire(child, at_once=True)
     scene.wait_for(lambda: scene.killed)
-    assert child.told == [Drain(), HandBack()]
+    assert child.sent == [Drain(), HandBack()]
     assert scene.killed == [child]
 
 
 def test_a_child_that_does_not_hear_is_killed_before_the_grace_is_over(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(retirement, "DEAF_S", 0.01)
+    monkeypatch.setattr(retirement, "UNRESPONSIVE_S", 0.01)
     scene, deaf, hearing = Scene(), Wooden(hears=False), Wooden()
     scene.retire(hearing, at_once=True)
     scene.retire(deaf, at_once=True)
@@ -128,11 +128,11 @@ def test_with_too_many_the_oldest_hands_back_at_once() -> None:
     children = [Wooden() for _ in range(4)]
     for child in children:
         scene.retire(child, at_once=True)
-    assert [HandBack() in child.told for child in children] == [True, True, False, False]
+    assert [HandBack() in child.sent for child in children] == [True, True, False, False]
 
 
 def test_with_patience_it_may_take_its_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(retirement, "DEAF_S", 0.01)
+    monkeypatch.setattr(retirement, "UNRESPONSIVE_S", 0.01)
     monkeypatch.setattr(retirement, "KILL_S", 0.01)
     scene = Scene(grace_s=0.01, most=1)
     patient, other, last = Wooden(hears=False), Wooden(), Wooden()
@@ -141,7 +141,7 @@ def test_with_patience_it_may_take_its_time(monkeypatch: pytest.MonkeyPatch) -> 
     scene.retire(other, at_once=True)
     scene.retire(last, at_once=True)
     scene.wait_for(lambda: len(scene.killed) == 2)
-    assert (patient.told, scene.killed) == ([Drain()], [other, last])
+    assert (patient.sent, scene.killed) == ([Drain()], [other, last])
 
 
 @pytest.mark.parametrize("is_ready", [False, True])
@@ -151,8 +151,8 @@ def test_the_patience_is_over_when_there_is_a_hurry(is_ready: bool) -> None:
     if is_ready:
         scene.notice_ready()
     scene.retire(child, at_once=True)
-    scene.wait_for(lambda: HandBack() in child.told)
-    assert (scene.replacements, child.told) == (1, [Drain(), HandBack()])
+    scene.wait_for(lambda: HandBack() in child.sent)
+    assert (scene.replacements, child.sent) == (1, [Drain(), HandBack()])
 
 
 def test_those_that_have_ended_do_not_count() -> None:
@@ -164,4 +164,4 @@ def test_those_that_have_ended_do_not_count() -> None:
     scene.retire(second, at_once=True)
     scene.forget(second)
     scene.retire(third, at_once=True)
-    assert [child.told for child in (first, second, third)] == [[], [Drain()], [Drain()]]
+    assert [child.sent for child in (first, second, third)] == [[], [Drain()], [Drain()]]

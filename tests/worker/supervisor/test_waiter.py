@@ -162,7 +162,7 @@ def test_no_error_ends_it(office: Office, caplog: pytest.LogCaptureFixture) -> N
 
     office.faulty.faults["wait"] = fail
     office.rest()
-    until(lambda: "the waiter of the worker failed" in caplog.text, "a word about it")
+    until(lambda: "waiter of the worker failed" in caplog.text, "a word about it")
     office.faulty.faults.clear()
     office.put("job")
     assert office.child.woken.receive(10) == LOOK

@@ -1,7 +1,7 @@
-"""What an app says of its tasks as a whole, as its worker makes use of it.
+"""What a child reports about its app.
 
 1. `declarations` are the schedules in its code, for the engine.
-2. `idle_routes` are routes that no task takes, for a person to see: perhaps one is misspelt.
+2. `idle_routes` are routes that match no task: the worker warns, because one may be misspelt.
 """
 
 from __future__ import annotations

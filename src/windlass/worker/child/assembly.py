@@ -1,4 +1,4 @@
-"""The parts that run jobs in one process, put together: pump, line, runners."""
+"""Assembles the parts that run jobs in one process: fetcher, slot queue, runners."""
 
 from __future__ import annotations
 
@@ -8,23 +8,25 @@ from typing import NamedTuple
 from windlass.app import Windlass
 from windlass.engine.contract import Engine
 from windlass.worker.fetch.adoption import Adoption
-from windlass.worker.fetch.fetcher import Pump
+from windlass.worker.fetch.fetcher import Fetcher
 from windlass.worker.fetch.nonces import Nonces
-from windlass.worker.fetch.queue_turns import Rota
+from windlass.worker.fetch.queue_turns import QueueTurns
 from windlass.worker.fetch.round_trip import Owner
 from windlass.worker.ipc.shared_memory import SlotTable
 from windlass.worker.ipc.wake_socket import WakeReceiver
 from windlass.worker.run.lease import Lease
 from windlass.worker.run.pipeline import Execution
-from windlass.worker.run.prefetch import Pace
+from windlass.worker.run.prefetch import Prefetch
 from windlass.worker.run.runners import LoopRunner, Runner, ThreadRunner
-from windlass.worker.run.slot_queue import Line
+from windlass.worker.run.slot_queue import SlotQueue
 from windlass.worker.run.timeouts import Limits
 
 
-class Crew(NamedTuple):
-    pump: Pump
-    line: Line
+class Assembly(NamedTuple):
+    """The parts of one process that runs jobs."""
+
+    fetcher: Fetcher
+    slot_queue: SlotQueue
     limits: Limits
     runners: tuple[Runner, ...]
 
@@ -32,26 +34,30 @@ class Crew(NamedTuple):
 def assemble(
     app: Windlass,
     engine: Engine,
-    rota: Rota,
+    queue_turns: QueueTurns,
     table: SlotTable,
     owner: Owner,
     state: object,
     on_limited: Callable[[], None],
     wakes: WakeReceiver,
-) -> Crew:
-    """To be called on the event loop that is to run coroutines. The pump is not started. `state` is
-    what the lifespan gave; `on_limited` is called before the first job with a limit, and
-    `wakes` is where an idle pump is woken."""
-    settings, is_solo = app.settings, rota.plan.suspects
+) -> Assembly:
+    """Create the parts, without starting the fetcher. Call this on the event loop that runs
+    coroutines. `state` is the value of the lifespan, `on_limited` is called before the first job
+    with a limit, and `wakes` wakes an idle fetcher."""
+    settings, is_solo = app.settings, queue_turns.plan.suspects
     lease = Lease(table, settings.lease_ms, is_solo=is_solo)
-    line, pace = Line(table.slots, lease), Pace()
+    slot_queue, prefetch = SlotQueue(table.slots, lease), Prefetch()
     adoption = Adoption(engine, app.known_tasks)
     tasks, nonces = app.known_tasks, Nonces(table)
-    pump = Pump(engine, rota, line, lease, nonces, pace, tasks, adoption, owner, wakes)
+    fetcher = Fetcher(
+        engine, queue_turns, slot_queue, lease, nonces, prefetch, tasks, adoption, owner, wakes
+    )
     execution = Execution(
-        settings, pump.report_progress, adoption.leave, app.middleware, state, app.packing
+        settings, fetcher.report_progress, adoption.leave, app.middleware, state, app.packing
     )
     limits = Limits(table, settings.kill_after_ms, on_limited, is_solo=is_solo)
     kinds = (ThreadRunner, LoopRunner)
-    runners = tuple(kind(line, table, limits, execution, pace, pump.report) for kind in kinds)
-    return Crew(pump, line, limits, runners)
+    runners = tuple(
+        kind(slot_queue, table, limits, execution, prefetch, fetcher.report) for kind in kinds
+    )
+    return Assembly(fetcher, slot_queue, limits, runners)

@@ -1,4 +1,4 @@
-"""The event loop on which coroutines run, and which goes on whatever they do to it."""
+"""Keep the event loop of a child running, also when a coroutine stops it."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ log = getLogger("windlass.worker")
 
 
 def run_until(is_over: Callable[[], bool], loop: asyncio.AbstractEventLoop) -> None:
-    """A task may stop the loop, or let SystemExit escape in the background: then it runs again."""
+    """Run the loop. Restart it when a task stops it, or when SystemExit escapes from a task."""
     while not is_over():
         try:
             loop.run_forever()
-        except BaseException as error:  # noqa: BLE001  # a background task is nobody's crash
+        except BaseException as error:  # noqa: BLE001  # an error of a background task fails no job
             with suppress(BaseException):  # a handler of the app may be what fails
-                log.error("%s left the event loop, which goes on", type(error).__name__)
+                log.error("%s stopped the event loop, restarting it", type(error).__name__)

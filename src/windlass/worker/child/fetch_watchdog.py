@@ -1,9 +1,9 @@
-"""Whether the pump of a child goes round.
+"""The watchdog of the fetcher: whether the fetcher of a child makes progress.
 
-A pump that stands still reports nothing more: its jobs would be kept by the beats of the supervisor
-for ever. It is wedged when its thread has ended, or when it has made no round for `WEDGED_S`
-although it could have: the watch had the interpreter in time at each look, so nothing kept it from
-the pump, and at none of them was the pump inside the engine. A call of an engine that is away may
+A stuck fetcher reports nothing, while heartbeats of the supervisor keep its jobs leased forever.
+The fetcher is wedged when its thread has ended, or when it has made no round for `WEDGED_S`
+although it could have. It could have if the watchdog ran on time at each look, so that the
+interpreter was free, and if the fetcher was in no call of the engine. During an outage a call may
 take long, and the jobs survive that.
 """
 
@@ -18,42 +18,42 @@ from typing import Protocol
 
 import windlass.engine
 
-#: How long a pump that could go round may stand still, in seconds.
+#: How long a fetcher that could make progress may be stuck, in seconds.
 WEDGED_S = 60.0
 
 _ENGINES = str(Path(windlass.engine.__file__).parent)
 
 
-class Pump(Protocol):
-    """What is looked at."""
+class RoundCounter(Protocol):
+    """The fetcher, as its watchdog sees it."""
 
     rounds: int
 
 
-class PumpWatch:
+class FetchWatchdog:
     """Used by one thread."""
 
-    def __init__(self, thread: Thread, pump: Pump) -> None:
+    def __init__(self, thread: Thread, fetcher: RoundCounter) -> None:
         self._thread = thread
-        self._pump = pump
+        self._fetcher = fetcher
         self._seen = -1
         self._stood_s = 0.0
-        self._is_told = False
+        self._is_reported = False
 
     def look(self, waited_s: float, *, is_punctual: bool) -> str | None:
-        """Where it stands still; None if it does not, and once it was told."""
-        if self._is_told:
+        """Return once where the fetcher is stuck; None otherwise."""
+        if self._is_reported:
             return None
         is_dead = not self._thread.is_alive()
         frame = self._frame()
-        rounds = self._pump.rounds
+        rounds = self._fetcher.rounds
         if rounds != self._seen or not is_punctual or _is_in_engine(frame):
             self._seen = rounds
             self._stood_s = 0.0
         else:
             self._stood_s += waited_s
-        self._is_told = is_dead or self._stood_s > WEDGED_S
-        return _describe(frame) if self._is_told else None
+        self._is_reported = is_dead or self._stood_s > WEDGED_S
+        return _describe(frame) if self._is_reported else None
 
     def _frame(self) -> FrameType | None:
         return sys._current_frames().get(self._thread.ident or 0)
@@ -69,5 +69,5 @@ def _is_in_engine(frame: FrameType | None) -> bool:
 
 def _describe(frame: FrameType | None) -> str:
     if frame is None:
-        return "its thread has ended"
-    return "it stands still in\n" + "".join(traceback.format_stack(frame)).rstrip()
+        return "its fetcher thread has ended"
+    return "its fetcher is stuck in\n" + "".join(traceback.format_stack(frame)).rstrip()

@@ -1,8 +1,8 @@
 """The lifespan of the app, in the process where its jobs run.
 
 One coroutine on the event loop holds it from before the first claim until the last job is reported:
-what is entered in a task, or in a thread, can often be left only there. A lifespan that ends before
-it is asked to has lost what jobs rely on, and then its process ends too.
+many context managers must be exited in the task or thread that entered them. A lifespan that ends
+early has lost resources of the jobs, so its process ends too.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ from windlass.middleware import Lifespan
 
 log = getLogger("windlass.worker")
 
-#: A lifespan that has not been entered after so many seconds is told of.
+#: A lifespan that has not started after this many seconds is logged.
 SLOW_S = 10.0
 
 
 class HeldLifespan:
-    """Entered on the event loop; left from any other thread. `on_loss` is called when the lifespan
-    ends by itself."""
+    """Entered on the event loop, exited from any other thread. `on_loss` is called when the
+    lifespan ends early."""
 
     def __init__(self, lifespan: Lifespan | None, on_loss: Callable[[], None]) -> None:
         self._lifespan = lifespan
@@ -34,16 +34,16 @@ class HeldLifespan:
         self.is_held = False  # entered, and not left
 
     async def enter(self) -> Any:
-        """What the lifespan yields. An error in it comes through, with a note whose it is."""
+        """Enter the lifespan and return its value. An error gets a note that names the lifespan."""
         if self._lifespan is None:
             self._left.set()
             return None
         self._loop = asyncio.get_running_loop()
         self._leaving = asyncio.Event()
         entered: asyncio.Future[Any] = self._loop.create_future()
-        # Kept: the loop has weak references only.
+        # Keep a reference: the loop has weak references only.
         self._task = self._loop.create_task(self._hold(self._lifespan, entered))
-        slowness = Timer(SLOW_S, _tell_slow)
+        slowness = Timer(SLOW_S, _log_slow)
         slowness.daemon = True
         slowness.start()
         try:
@@ -56,10 +56,10 @@ class HeldLifespan:
             return
         self._loop.call_soon_threadsafe(self._leaving.set)
         if not self._left.wait(timeout_s):
-            log.warning("the lifespan was not left within %g s; the process ends", timeout_s)
+            log.warning("lifespan has not ended within %g s, ending the process", timeout_s)
 
     async def end(self) -> None:
-        """Leave it, from its own loop; what it raises then comes through."""
+        """Exit the lifespan from its own loop, and raise its error if there is one."""
         if not self._left.is_set():
             self._leaving.set()
             await self._task
@@ -79,10 +79,10 @@ class HeldLifespan:
         if not entered.done():
             self._refuse(lifespan, entered, error)
         elif not self._leaving.is_set():
-            log.error("the lifespan ended by itself; this child ends its jobs", exc_info=error)
+            log.error("lifespan ended unexpectedly, draining this child", exc_info=error)
             self._on_loss()
         elif error is not None:
-            log.error("the lifespan failed when it was left", exc_info=error)
+            log.error("lifespan failed at shutdown", exc_info=error)
             self._error = error
         self._left.set()
 
@@ -94,9 +94,9 @@ class HeldLifespan:
         entered.set_exception(error)
 
 
-def _tell_slow() -> None:
-    """Until it is entered nothing is claimed, and nothing else is logged."""
-    log.warning("the lifespan was not entered within %g s, and is waited for", SLOW_S)
+def _log_slow() -> None:
+    """Without this line a child that waits would log nothing: it claims nothing yet."""
+    log.warning("lifespan has not started within %g s, still waiting", SLOW_S)
 
 
 def _as_async(manager: Any) -> AbstractAsyncContextManager[Any]:

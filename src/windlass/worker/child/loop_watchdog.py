@@ -1,13 +1,12 @@
-"""What blocks the event loop of a child: which job, and where in its code.
+"""The watchdog of the event loop: which job blocks the loop, and where in its code.
 
-1. At each look the loop is asked for a sign, which it gives behind all that it has to do before.
-2. If there is none at the next look, the step that the loop is in is looked at twice. A loop that
-   has only very much to do is in another one by then, and nobody is to blame.
-3. The job is found by the context variables of the step, so that a coroutine which a job has
-   started beside its own is known too. It is told once; then not before the loop has given a sign
-   again.
+1. Each look schedules a callback on the loop.
+2. If the callback has not run at the next look, the watchdog inspects the current step of the loop
+   twice. A loop that is only busy is in another step by then, and no job is to blame.
+3. The context variables of the step identify the job, also for a coroutine that the job has
+   started. The block is logged once, until the loop has run a callback again.
 
-A step that keeps the interpreter to itself cannot be seen from inside: the supervisor tells of it.
+A step that holds the GIL cannot be seen from inside the process: the supervisor reports it.
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ from windlass.context import running
 
 log = getLogger("windlass.worker")
 
-#: Between the two looks at a step, in seconds.
+#: The time between the two inspections of a step, in seconds.
 CONFIRM_S = 0.2
 
 #: The function in which every step of a loop runs.
@@ -35,28 +34,28 @@ _STEP = asyncio.Handle._run.__code__
 
 
 class Step(NamedTuple):
-    """What the loop is in."""
+    """The current step of the loop."""
 
-    frame: FrameType  # of asyncio
-    inner: FrameType  # where it is now
+    frame: FrameType  # of `Handle._run`
+    inner: FrameType  # the innermost one
 
 
-class LoopWatch:
-    """Made on the loop that is to be watched; `look` is called by another thread."""
+class LoopWatchdog:
+    """Created on the loop that it watches; another thread calls `look`."""
 
     def __init__(self) -> None:
         self._loop = asyncio.get_running_loop()
         self._thread = get_ident()
         self._asked_at = monotonic()
         self._is_answered = True
-        self._is_told = False
+        self._is_reported = False
 
     def look(self, *, is_punctual: bool) -> None:
         if self._is_answered:
-            self._is_told = False
+            self._is_reported = False
             self._ask()
-        elif is_punctual and not self._is_told:
-            self._is_told = self._tell_block()
+        elif is_punctual and not self._is_reported:
+            self._is_reported = self._log_block()
 
     def _ask(self) -> None:
         self._is_answered = False
@@ -67,8 +66,8 @@ class LoopWatch:
     def _answer(self) -> None:
         self._is_answered = True
 
-    def _tell_block(self) -> bool:
-        """Whether something was told of."""
+    def _log_block(self) -> bool:
+        """Log the job that blocks the loop. Return whether there was one."""
         before = self._step()
         if before is None:
             return False
@@ -77,8 +76,8 @@ class LoopWatch:
         if step is None or step.frame is not before.frame:
             return False
         log.warning(
-            "%s blocks the event loop, for %g s already: %s",
-            _whose(step),
+            "%s has blocked the event loop for %g s: %s",
+            _name_job(step),
             round(monotonic() - self._asked_at, 1),
             _stack(step),
         )
@@ -92,7 +91,7 @@ class LoopWatch:
         return None if frame is None or inner is None else Step(frame, inner)
 
 
-def _whose(step: Step) -> str:
+def _name_job(step: Step) -> str:
     handle = step.frame.f_locals.get("self")
     variables = getattr(handle, "_context", None)
     context = variables.get(running) if isinstance(variables, Variables) else None
@@ -100,7 +99,7 @@ def _whose(step: Step) -> str:
 
 
 def _stack(step: Step) -> str:
-    """From asyncio inwards, without values: those may be arguments."""
+    """The stack inside asyncio, without values, because those may be arguments."""
     inside = []
     for frame, line in traceback.walk_stack(step.inner):
         if frame is step.frame:

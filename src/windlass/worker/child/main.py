@@ -1,14 +1,13 @@
-"""A child: the process in which jobs run. Started by the supervisor, and never by hand.
+"""A child: the process in which jobs run. Only the supervisor starts it.
 
-1. Before any user code is imported: signals are left to the supervisor, the child dies with it, and
-   a thread listens to what it says.
-2. The app is loaded, its engine opened and its lifespan entered; what goes wrong is told to the
+1. Before the import of user code, the child leaves signals to the supervisor, arranges to die with
+   it, and starts a thread that reads its commands.
+2. The child loads the app, opens the engine and enters the lifespan. It reports errors to the
    supervisor.
-3. The pump claims and reports in a thread of its own, plain functions run in threads, and
-   coroutines on the event loop of the main thread, until the pump is done. One more thread watches
-   over them.
-4. Then the lifespan is left, and the process takes leave and ends, in a few seconds at most,
-   whatever tasks have left behind: threads, background coroutines, a blocked event loop.
+3. The fetcher claims and reports in its own thread. Plain functions run in threads, coroutines on
+   the event loop of the main thread. A watchdog thread checks all of them.
+4. When the fetcher is done, the lifespan is exited and the process ends. That takes a few seconds
+   at most, also when tasks leave threads, background coroutines or a blocked event loop behind.
 """
 
 from __future__ import annotations
@@ -43,12 +42,12 @@ from windlass.settings import Source, describe_unusual, find_overruled
 from windlass.worker.child.app_report import declarations, idle_routes
 from windlass.worker.child.assembly import assemble
 from windlass.worker.child.event_loop import run_until
-from windlass.worker.child.fetch_watchdog import PumpWatch
+from windlass.worker.child.fetch_watchdog import FetchWatchdog
 from windlass.worker.child.lifespan import HeldLifespan
-from windlass.worker.child.loop_watchdog import LoopWatch
-from windlass.worker.child.watchdog import Watch
-from windlass.worker.fetch.fetcher import Pump
-from windlass.worker.fetch.queue_turns import Rota
+from windlass.worker.child.loop_watchdog import LoopWatchdog
+from windlass.worker.child.watchdog import Watchdog
+from windlass.worker.fetch.fetcher import Fetcher
+from windlass.worker.fetch.queue_turns import QueueTurns
 from windlass.worker.ipc.channel import (
     Alert,
     Cancel,
@@ -79,26 +78,26 @@ from windlass.worker.run.interrupts import shield_engine
 
 log = getLogger("windlass.worker")
 
-#: The pump makes one call at a time, and jobs share the other one.
+#: The fetcher makes one call at a time, and jobs share the other connection.
 MOST_CALLS = 2
-#: An engine that has not answered after so many seconds is told of.
+#: An engine that has not answered after this many seconds is logged.
 SLOW_S = 1.0
-#: How long a child that is to stop, and that no engine ever answered, waits for one, in seconds.
+#: How long a child that stops waits for the first answer of the engine, in seconds.
 UNANSWERED_S = 0.5
-#: How long it may take to leave the lifespan, in seconds.
+#: How long the lifespan may take to end, in seconds.
 LEAVE_S = 5.0
-#: How long taking leave may take, in seconds: more than an app takes to close, and less than the
-#: supervisor waits.
-FAREWELL_S = 3.0
-#: The exit code of a child that could not load the app; the supervisor was told why.
+#: How long the shutdown may take, in seconds: longer than an app needs to close, and shorter than
+#: the supervisor waits.
+SHUTDOWN_S = 3.0
+#: The exit code of a child that could not load the app, after a report to the supervisor.
 EXIT_FAILED = 1
-#: The exit code of a child without a supervisor, which nobody will see.
+#: The exit code of a child without a supervisor. No process reads it.
 EXIT_ORPHANED = 1
 #: Where the files of windlass are.
 _PACKAGE = os.path.dirname(os.path.abspath(windlass.__file__)) + os.sep
-#: Where the import of Python is.
+#: The files of the import system of Python.
 _IMPORTING = ("<frozen importlib", os.path.dirname(importlib.__file__) + os.sep)
-#: Of prctl(2).
+#: An operation of prctl(2).
 _PR_SET_PDEATHSIG = 1
 
 
@@ -112,12 +111,12 @@ def main(arguments: Sequence[str]) -> NoReturn:
 
 
 class Child:
-    """Owns the parts of a child, and speaks with the supervisor for them."""
+    """Owns the parts of a child, and exchanges messages with the supervisor."""
 
     def __init__(self, channel: Channel[Command], table: int, wakes: WakeReceiver) -> None:
         self._channel = channel
         self._wakes = wakes
-        self._pump: Pump | None = None
+        self._fetcher: Fetcher | None = None
         self._alert_hooks: Sequence[AlertHook] = ()
         self._lifespan: HeldLifespan | None = None
         self._is_ending = False
@@ -125,20 +124,22 @@ class Child:
         start = self._first_command()
         self._options = start.options
         self._introduction = start.introduction
-        self._session = ""  # until the pump asks for one
-        self._has_answered = False  # the engine, while the app was loaded
-        self._rota = Rota(start.options.queues, start.options.labels, is_solo=start.is_solo)
+        self._session = ""  # until the fetcher asks for one
+        self._has_answered = False  # whether the engine answered while the app was loaded
+        self._queue_turns = QueueTurns(
+            start.options.queues, start.options.labels, is_solo=start.is_solo
+        )
         self._table = SlotTable.attach(table, start.slots)
 
     def _first_command(self) -> Start:
-        """The supervisor begins with this one; a stop may come right behind it."""
+        """Read the first command, which is always `Start`. A stop may follow it at once."""
         commands: list[Command] = []
         while not commands:
             commands = self._channel.receive()
         start, *others = commands
         assert isinstance(start, Start), "the supervisor begins with it"
         for command in others:
-            self._heed(command)
+            self._handle(command)
         return start
 
     def run(self) -> NoReturn:
@@ -150,8 +151,8 @@ class Child:
             loop.run_until_complete(self._serve(app, engine))
         except BaseException as error:  # noqa: BLE001  # an import can raise anything, even SystemExit
             self._channel.send(Failed(_explain(error)))
-            os._exit(EXIT_FAILED)  # threads that the app has started must not keep us
-        run_until(loop.is_closed, loop)  # by a task: the pump ends this process otherwise
+            os._exit(EXIT_FAILED)  # do not wait for threads of the app
+        run_until(loop.is_closed, loop)  # a task closed it: normally the fetcher ends this process
         os._exit(EXIT_FAILED)
 
     # ---------------------------------------------------------------------------------- loading
@@ -165,10 +166,10 @@ class Child:
         load_tasks(app)
         configure_all(app.settings.log_level, app.settings.log_format)
         for task in app.tasks.values():
-            task.codec.resolve()  # a task that no call can reach is for a person to see now
+            task.codec.resolve()  # report a task that no call can reach at the start
         if url is not None:
             app.close()  # its module may have used the engine of its own url already
-            # For the app too: what a task enqueues belongs where its worker claims.
+            # For the app too: a task enqueues to the engine that its worker claims from.
             sources = {**app.settings.sources, "url": Source.OPTION}
             app.settings = msgspec.structs.replace(app.settings, url=url, sources=sources)
         app.wrap_engine(shield_engine)
@@ -177,13 +178,13 @@ class Child:
             lease_ms=settings.lease_ms, dead_ttl_ms=settings.dead_ttl_ms, most_calls=MOST_CALLS
         )
         engine = open_engine(settings.url, options)
-        # An engine that is away costs time only; one that refuses us is for a person to see.
-        with _telling_slowness(engine), suppress(EngineUnavailable):
+        # An outage passes. Any other error of the engine ends the child, with a report.
+        with _logging_slowness(engine), suppress(EngineUnavailable):
             engine.migrate()
             self._has_answered = True
         return app, engine
 
-    def _tell_ready(self, app: Windlass) -> None:
+    def _report_ready(self, app: Windlass) -> None:
         settings = app.settings
         self._alert_hooks = app.alert_hooks
         self._channel.send(
@@ -210,19 +211,26 @@ class Child:
     # ---------------------------------------------------------------------------------- serving
 
     async def _serve(self, app: Windlass, engine: Engine) -> None:
-        """Begin: from here on the loop, the pump and the runners go on by themselves."""
-        self._farewell = [app.close, engine.shutdown, atexit._run_exitfuncs, _flush]
+        """Enter the lifespan, then start the fetcher, the runners and the watchdog."""
+        self._shutdown_steps = [app.close, engine.shutdown, atexit._run_exitfuncs, _flush]
         lifespan = self._lifespan = HeldLifespan(app.lifespan, on_loss=self._lose_lifespan)
         state = await lifespan.enter()
-        self._tell_ready(app)
-        crew = assemble(
-            app, engine, self._rota, self._table, self, state, self._tell_limited, self._wakes
+        self._report_ready(app)
+        assembly = assemble(
+            app,
+            engine,
+            self._queue_turns,
+            self._table,
+            self,
+            state,
+            self._report_limited,
+            self._wakes,
         )
-        pump, line, limits = crew.pump, crew.line, crew.limits
+        fetcher, slot_queue, limits = assembly.fetcher, assembly.slot_queue, assembly.limits
         self._limits = limits
-        self._pump = pump
+        self._fetcher = fetcher
         if self._drains_early:
-            pump.drain()
+            fetcher.drain()
         settings = app.settings
         introduction = add_settings(
             self._introduction,
@@ -231,26 +239,28 @@ class Child:
             settings.secret.names,
         )
 
-        def run_pump() -> None:
-            if self._has_answered:  # else it may take long, and the pump has to tell of that
+        def run_fetcher() -> None:
+            if self._has_answered:  # else the call may take long: the fetcher logs the outage
                 say_first(engine, self._session, introduction)
-            pump.run()
+            fetcher.run()
 
-        thread = Thread(target=run_pump, name="pump", daemon=True)
+        thread = Thread(target=run_fetcher, name="fetcher", daemon=True)
         thread.start()
-        pump_watch = PumpWatch(thread, pump)
-        Watch(line, limits, self._table, LoopWatch(), pump_watch, self._tell_wedged).start()
+        fetch_watchdog = FetchWatchdog(thread, fetcher)
+        Watchdog(
+            slot_queue, limits, self._table, LoopWatchdog(), fetch_watchdog, self._report_wedged
+        ).start()
 
-    def _tell_wedged(self, text: str) -> None:
-        with suppress(OSError):  # nobody is there to hear it, and this process ends
+    def _report_wedged(self, text: str) -> None:
+        with suppress(OSError):  # the supervisor is gone, and this process ends
             self._channel.send(Wedged(text))
 
     def _lose_lifespan(self) -> None:
-        pump = self._pump
-        if pump is not None:
-            pump.drain()
+        fetcher = self._fetcher
+        if fetcher is not None:
+            fetcher.drain()
 
-    # ----------------------------------------------------------------------- asked by the pump
+    # ----------------------------------------------------------------------- asked by the fetcher
 
     def new_session(self) -> str:
         self._session = new_session(socket.gethostname(), os.getpid())
@@ -261,86 +271,86 @@ class Child:
         self._channel.send(SuspectsSeen())
 
     def rest(self, session: str, nonce: str | None) -> None:
-        self._tell(Resting(session, nonce))
+        self._report(Resting(session, nonce))
 
     def note_loss(self) -> None:
         self._limits.note_loss()
 
     def end(self) -> NoReturn:
-        """Everything is reported. This is the pump's thread, because the main one may be blocked by
-        what a task left on the event loop; an ordinary exit would wait for other leftovers."""
+        """Shut down from the fetcher's thread: a task may have blocked the main thread. A normal
+        exit of the interpreter would wait for threads that tasks left behind."""
         self._is_ending = True
-        self._pump = None  # from here on a hand-back has nothing to wait for
-        with suppress(BaseException):  # whatever it is, it ends with the process
+        self._fetcher = None  # from here on there is nothing to hand back
+        with suppress(BaseException):  # any error: the process ends
             if self._lifespan is not None:
                 self._lifespan.leave(LEAVE_S)
-        farewell = Thread(target=self._take_leave, name="farewell", daemon=True)
+        shutdown = Thread(target=self._shut_down, name="shutdown", daemon=True)
         try:
-            farewell.start()
-            farewell.join(FAREWELL_S)
+            shutdown.start()
+            shutdown.join(SHUTDOWN_S)
         finally:
             os._exit(0)
 
-    def _take_leave(self) -> None:
-        for action in self._farewell:
-            with suppress(BaseException):  # functions of the app, which end with the process
+    def _shut_down(self) -> None:
+        for action in self._shutdown_steps:
+            with suppress(BaseException):  # errors of the app do not matter: the process ends
                 action()
 
     def end_at_once(self) -> NoReturn:
-        """What runs was handed back and is nobody's suspect."""
+        """End at once: running jobs were handed back, and none is a suspect."""
         self._table.vacate_all()
         os._exit(0)
 
-    # -------------------------------------------------------------- listening to the supervisor
+    # -------------------------------------------------------------- commands of the supervisor
 
     def _listen(self) -> None:
-        """Until the supervisor is gone; then so is this process."""
+        """Handle commands until the supervisor is gone; then end this process."""
         try:
             while True:
                 for command in self._channel.receive():
-                    self._heed(command)
+                    self._handle(command)
         except EOFError:
             os._exit(EXIT_ORPHANED)
 
-    def _heed(self, command: Command) -> None:
-        pump = self._pump
+    def _handle(self, command: Command) -> None:
+        fetcher = self._fetcher
         match command:
-            case HandBack() if pump is None:
+            case HandBack() if fetcher is None:
                 os._exit(0)  # nothing was claimed yet, or all is reported
-            case Drain() if pump is None:
+            case Drain() if fetcher is None:
                 self._drain_early()
-            case Drain() if pump is not None:
-                pump.drain()
+            case Drain() if fetcher is not None:
+                fetcher.drain()
                 self._end_if_unanswered()
-                self._tell(Draining())
-            case Cancel(ids) if pump is not None:
-                pump.cancel_waiting(ids)
+                self._report(Draining())
+            case Cancel(ids) if fetcher is not None:
+                fetcher.cancel_waiting(ids)
                 self._limits.cancel(ids)
-            case Disown(id, token) if pump is not None:
-                pump.disown(id, token)
+            case Disown(id, token) if fetcher is not None:
+                fetcher.disown(id, token)
             case Alert(alert):
                 call_hooks(self._alert_hooks, alert)
-            case HandBack() if pump is not None:
-                pump.hand_back()
+            case HandBack() if fetcher is not None:
+                fetcher.hand_back()
                 self._end_if_unanswered()
-            case SessionGone(session) if pump is not None:
-                pump.lose_session(session)
+            case SessionGone(session) if fetcher is not None:
+                fetcher.lose_session(session)
 
     def _drain_early(self) -> None:
-        """Nothing was claimed yet, or all is reported. Whoever takes leave goes on with that, and
-        what was entered is left."""
+        """Drain a child without a fetcher: nothing was claimed yet, or everything is reported. A
+        shutdown that has begun continues, and a lifespan that was entered is exited."""
         if self._is_ending:
             return
         if self._lifespan is None or not self._lifespan.is_held:
             os._exit(0)
         self._drains_early = True
-        if self._pump is not None:  # it was made meanwhile, and perhaps before it could see this
-            self._pump.drain()
+        if self._fetcher is not None:  # created meanwhile, perhaps before the flag was set
+            self._fetcher.drain()
 
     def _end_if_unanswered(self) -> None:
-        """End soon, however long the call takes that is under way, if no engine ever answered. The
-        pump was told to stop before this look at the answers: a claim that is answered later is
-        not started, and goes back with its session."""
+        """End soon if no engine ever answered, however long the current call takes. The fetcher is
+        draining already: it starts no claim that is answered later, and the supervisor releases
+        that claim with the session."""
         if not self._table.answered_at():
             timer = Timer(UNANSWERED_S, self._end_unanswered)
             timer.daemon = True
@@ -350,19 +360,19 @@ class Child:
         if not self._table.answered_at() and not self._is_ending:
             self.end()
 
-    def _tell_limited(self) -> None:
-        self._tell(Limited())
+    def _report_limited(self) -> None:
+        self._report(Limited())
 
-    def _tell(self, report: Draining | Limited | Resting) -> None:
-        """When nobody is there to hear it, the next read tells."""
+    def _report(self, report: Draining | Limited | Resting) -> None:
+        """Send a report. If the supervisor is gone, the next read notices."""
         with suppress(OSError):
             self._channel.send(report)
 
 
 @contextmanager
-def _telling_slowness(engine: Engine) -> Iterator[None]:
-    """Until it answers nothing is claimed, and nothing else is logged."""
-    timer = Timer(SLOW_S, _tell_slow, (engine.location,))
+def _logging_slowness(engine: Engine) -> Iterator[None]:
+    """Log an engine that does not answer: a child that waits would log nothing else."""
+    timer = Timer(SLOW_S, _log_slow, (engine.location,))
     timer.daemon = True
     timer.start()
     try:
@@ -371,24 +381,24 @@ def _telling_slowness(engine: Engine) -> Iterator[None]:
         timer.cancel()
 
 
-def _tell_slow(location: str) -> None:
-    log.warning("the engine has not answered within %g s, and is waited for: %s", SLOW_S, location)
+def _log_slow(location: str) -> None:
+    log.warning("engine has not answered within %g s, still waiting: %s", SLOW_S, location)
 
 
 def _leave_signals_to_supervisor() -> None:
-    """By a handler and not by ignoring them, which programs that a task starts would inherit."""
+    """Set a handler that does nothing: programs that a task starts would inherit SIG_IGN."""
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, _pass)
-    signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})  # until now it was put off
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})  # blocked until now
 
 
 def _pass(number: int, frame: FrameType | None) -> None:
-    """The supervisor was told as well, and says what to do."""
+    """The supervisor gets the signal too, and sends a command."""
 
 
 def _die_with(supervisor: int) -> None:
-    """Where the system can do it, be killed with the supervisor; elsewhere, and when it was gone
-    before this call, the closed channel tells."""
+    """Ask the system to kill this process with the supervisor. Where that is not possible, the
+    closed channel ends this process."""
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
     if os.getppid() != supervisor:
@@ -396,13 +406,13 @@ def _die_with(supervisor: int) -> None:
 
 
 def _flush() -> None:
-    """What the interpreter does at an ordinary exit."""
+    """Flush the streams, as the interpreter does at a normal exit."""
     for stream in (sys.stdout, sys.stderr):
         stream.flush()
 
 
 def _explain(error: BaseException) -> str:
-    """Our own errors say what to do; of others the traceback is what helps."""
+    """Our own errors are shown as text, all others with their traceback."""
     if isinstance(error, IncludeFailed) and error.__cause__ is not None:
         return f"{_trace(error.__cause__)}\n{error}"
     return str(error) if isinstance(error, WindlassError) else _trace(error)
@@ -415,8 +425,8 @@ def _trace(error: BaseException) -> str:
 
 
 def _begin_with_the_app(shown: traceback.TracebackException) -> None:
-    """Without the way there, which is the same every time: our own frames and those of the import.
-    What no frame of the app led to is a bug of ours, and is shown whole."""
+    """Drop the outer frames, which are always the same: those of windlass and of the import. An
+    error without a frame of the app is a bug of windlass, and is shown in full."""
     for one in (shown.__cause__, shown.__context__):
         if one is not None:
             _begin_with_the_app(one)
@@ -425,7 +435,7 @@ def _begin_with_the_app(shown: traceback.TracebackException) -> None:
     if not all(is_ours):
         shown.stack = traceback.StackSummary.from_list(frames[is_ours.index(False) :])
     elif issubclass(shown.exc_type or object, SyntaxError):
-        # A file of the app that is no Python was never entered; the error itself says where it is.
+        # A file of the app with a syntax error has no frame; the error itself has the position.
         shown.stack = traceback.StackSummary()
 
 

@@ -1,13 +1,13 @@
-"""The thread of a child that looks after the others, once or twice a second.
+"""The watchdog of a child: a thread that checks the other threads once or twice a second.
 
 1. It notes in shared memory that this process runs Python, and how many jobs have ended in it.
-2. It tells the supervisor of a pump that stands still (`pump_watch`).
-3. It names what blocks the event loop (`loop_watch`).
-4. It reports each job that runs for very long without a time-out, once.
-5. It has free slots made use of when the pump waits for the engine and cannot.
+2. It reports a stuck fetcher to the supervisor (`fetch_watchdog`).
+3. It logs the job that blocks the event loop (`loop_watchdog`).
+4. It logs each job that runs for very long without a time-out, once.
+5. It wakes runners for free slots while the fetcher waits for the engine.
 
-What it finds counts only if it came to look in time itself: when another thread kept the
-interpreter, or the whole process stood still, the others had no chance to go on either.
+A finding counts only if the watchdog itself ran on time: when another thread held the interpreter,
+or the whole process was stopped, the other threads could not make progress either.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ from threading import Event, Thread
 from time import monotonic
 
 from windlass.core.durations import describe_ms
-from windlass.worker.child.fetch_watchdog import PumpWatch
-from windlass.worker.child.loop_watchdog import LoopWatch
+from windlass.worker.child.fetch_watchdog import FetchWatchdog
+from windlass.worker.child.loop_watchdog import LoopWatchdog
 from windlass.worker.ipc.shared_memory import SlotTable
-from windlass.worker.run.slot_queue import Line, Started
+from windlass.worker.run.slot_queue import SlotQueue, Started
 from windlass.worker.run.timeouts import Limits
 
 log = getLogger("windlass.worker")
@@ -30,43 +30,43 @@ log = getLogger("windlass.worker")
 #: How often to look, in seconds, while jobs run, and while there are none.
 LOOK_S = 0.5
 IDLE_S = 1.0
-#: Whoever comes to look this much too late, in seconds, was kept from it.
+#: A look that comes this much too late, in seconds, is not on time.
 LATE_S = 0.25
-#: A job without a time-out that runs for longer than this, in seconds, is reported.
+#: A job without a time-out that runs for longer than this, in seconds, is logged.
 LONG_S = 3600.0
 
 
-class Watch:
-    """Made on the event loop that it watches. `on_wedged` is told where the pump stands still."""
+class Watchdog:
+    """Created on the event loop that it watches. `on_wedged` gets where the fetcher is stuck."""
 
     def __init__(
         self,
-        line: Line,
+        slot_queue: SlotQueue,
         limits: Limits,
         table: SlotTable,
-        loop: LoopWatch,
-        pump: PumpWatch,
+        loop: LoopWatchdog,
+        fetcher: FetchWatchdog,
         on_wedged: Callable[[str], None],
     ) -> None:
-        self._line = line
+        self._slot_queue = slot_queue
         self._limits = limits
         self._table = table
         self._loop = loop
-        self._pump = pump
+        self._fetcher = fetcher
         self._on_wedged = on_wedged
         self._stopping = Event()
-        self._told: list[Started] = []  # of the runs that go on, those that were reported
+        self._logged: list[Started] = []  # long runs that were logged
 
     def start(self) -> None:
-        """The supervisor knows of this thread only when it has looked once: a child that could not
-        start it is not reproached with that."""
+        """Start the thread. Without it the supervisor sees no pulse of this child, and does not
+        check the child."""
         try:
             Thread(target=self._run, name="watch", daemon=True).start()
         except (RuntimeError, MemoryError) as error:
-            log.error("the thread that watches over this child could not be started: %s", error)
+            log.error("could not start the watchdog of this child: %s", error)
 
     def stop(self) -> None:
-        """Before the pump ends as it should."""
+        """Stop, before the fetcher ends as planned."""
         self._stopping.set()
 
     def _run(self) -> None:
@@ -79,25 +79,27 @@ class Watch:
             try:
                 self.look(waited_s, is_punctual=waited_s < wait_s + LATE_S)
             except Exception:
-                log.exception("the watch over this child failed, and looks again")
-            wait_s = LOOK_S if self._line.busy() else IDLE_S
+                log.exception("watchdog of this child failed, retrying")
+            wait_s = LOOK_S if self._slot_queue.busy() else IDLE_S
 
     def look(self, waited_s: float, *, is_punctual: bool) -> None:
-        self._table.note_pulse(monotonic(), self._line.ended)
-        wedged = self._pump.look(waited_s, is_punctual=is_punctual)
+        self._table.note_pulse(monotonic(), self._slot_queue.ended)
+        wedged = self._fetcher.look(waited_s, is_punctual=is_punctual)
         if wedged is not None and not self._stopping.is_set():
-            self._on_wedged(wedged)  # before anything is logged: that may be what is stuck
+            self._on_wedged(wedged)  # before any log line: logging itself may be stuck
         self._loop.look(is_punctual=is_punctual)
-        self._line.press()
+        self._slot_queue.press()
         self._report_long()
 
     def _report_long(self) -> None:
         now = monotonic()
-        long = [run for run in self._line.started() if now - run.since > LONG_S]
+        long = [run for run in self._slot_queue.started() if now - run.since > LONG_S]
         for run in long:
-            if not self._limits.has_end(run.slot) and not any(run is told for told in self._told):
+            if not self._limits.has_end(run.slot) and not any(
+                run is logged for logged in self._logged
+            ):
                 self._report(run, now - run.since)
-        self._told = long
+        self._logged = long
 
     def _report(self, run: Started, ran_s: float) -> None:
         since = datetime.now(UTC) - timedelta(seconds=ran_s)

@@ -1,8 +1,8 @@
-"""Taking over jobs that other workers put aside because they do not know the task.
+"""Adopt jobs that other workers put aside because they do not know the task.
 
-During a deploy old and new workers serve the same queues. What was put aside is offered to all
-again, so it is asked for right before a claim: whoever knows the task is then the first in line.
-Tasks whose calls do not fit the function of this version are left to others.
+During a deploy, old and new workers serve the same queues. An adopted job becomes ready for all
+workers again, so the fetcher adopts right before a claim: a worker that knows the task then claims
+first. Tasks whose calls do not fit this version of the function are left to other workers.
 """
 
 from __future__ import annotations
@@ -12,13 +12,13 @@ from time import monotonic
 
 from windlass.engine.contract import BITE, Engine
 
-#: How often to ask, in seconds: while there was something of late, and otherwise.
+#: How often to adopt, in seconds: after a call that found jobs, and otherwise.
 SOON_S = 1.0
 LATER_S = 5.0
 
 
 class Adoption:
-    """Used by the pump alone, but for `leave`."""
+    """Used by the fetcher only, except for `leave`."""
 
     def __init__(self, engine: Engine, tasks: Collection[str]) -> None:
         self._engine = engine
@@ -27,11 +27,11 @@ class Adoption:
         self._due = 0.0
 
     def leave(self, task: str) -> None:
-        """Calls of this task were made for another version. Called from any thread."""
+        """Stop adopting a task whose calls are for another version. Called from any thread."""
         self._left.add(task)
 
     def ask(self) -> None:
-        """Have jobs of our tasks offered again, if it is time to; a full bite may not be all."""
+        """Make jobs of our tasks ready again, if that is due. After a full batch, ask at once."""
         if monotonic() < self._due:
             return
         self._due = monotonic() + LATER_S  # also when the call fails

@@ -1,4 +1,4 @@
-"""How long to wait before trying again."""
+"""Back-off between retries."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from random import uniform
 
 
 class Backoff:
-    """Waits that double up to a cap, each shortened at random by up to a half, so that those who
-    failed together do not come back together."""
+    """Exponential back-off with a cap and random jitter of up to a half, so that callers that
+    failed together do not retry together."""
 
     def __init__(self, first_s: float, most_s: float) -> None:
         self._first_s = first_s

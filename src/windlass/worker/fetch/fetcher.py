@@ -1,17 +1,17 @@
-"""The pump of a child: one thread that reports what ended and claims what can start.
+"""The fetcher of a child: one thread that reports outcomes and claims jobs.
 
 Each round is one round trip to the engine, `turn`:
 
-1. Heed what the supervisor said: drain, hand back, the session is gone.
-2. Hand back claims that have waited in line for too long.
-3. Collect the outcomes that runners reported, and see how many claims there is room for.
-4. Make the call, and repeat the very same one until its reply is known.
-5. Settle it: count refused outcomes, forget ended nonces, put the new claims in line.
+1. Run commands of the supervisor: drain, hand back, the session is gone.
+2. Release claims that have waited for a slot for too long.
+3. Collect the outcomes that runners reported, and compute the room for new claims.
+4. Make the call, and repeat the same call until its reply is known.
+5. Settle the call: log rejected outcomes, forget ended nonces, queue the new claims.
 6. With nothing to report and nothing to claim, rest until there is.
 
-A call whose reply is unknown is never forgotten: it is repeated with the same nonce, which is
-harmless, or its claims are given back. Any other error in a round is logged, the call taken apart
-and the next round started from nothing.
+The fetcher never forgets a call with an unknown reply: it repeats the call with the same nonce,
+which is idempotent, or releases its claims. After any other error the fetcher logs it, reports the
+outcomes of the call one by one, releases its claims, and starts the next round.
 """
 
 from __future__ import annotations
@@ -44,91 +44,91 @@ from windlass.worker.fetch.adoption import Adoption
 from windlass.worker.fetch.backoff import Backoff
 from windlass.worker.fetch.idle_wait import LOOK, IdleWait
 from windlass.worker.fetch.intake import Intake
-from windlass.worker.fetch.mailbox import Inbox
+from windlass.worker.fetch.mailbox import Mailbox
 from windlass.worker.fetch.nonces import Nonces
-from windlass.worker.fetch.queue_turns import Rota
-from windlass.worker.fetch.release import LEAVE_S, GivingBack
+from windlass.worker.fetch.queue_turns import QueueTurns
+from windlass.worker.fetch.release import LEAVE_S, Releaser
 from windlass.worker.fetch.round_trip import Call, Owner
 from windlass.worker.ipc.wake_socket import WakeReceiver
 from windlass.worker.run.lease import Lease
-from windlass.worker.run.prefetch import Pace
-from windlass.worker.run.slot_queue import Line
+from windlass.worker.run.prefetch import Prefetch
+from windlass.worker.run.slot_queue import SlotQueue
 
 log = getLogger("windlass.worker")
 
-#: An idle child looks around this often, in seconds, without asking the engine.
+#: How often the loop of an idle child runs, in seconds, without a call of the engine.
 REST_S = 1.0
-#: When more claims than this have found nothing, one right after the other, the next wait begins
-#: later by so many seconds: no fault makes a child spin.
+#: After more than this many empty claims in a row, the next wait starts `PAUSE_S` seconds later:
+#: no fault makes a child spin.
 MOST_IN_A_ROW = 3
 PAUSE_S = 0.05
-#: A job that is handed off comes alone: a child that is stopped while it waits must not get many.
+#: Jobs per hand-off: a child that is stopped by a signal while it waits must not get many.
 HANDED = 1
-#: No more are reported or claimed in one round trip: with others in hand, runners go on meanwhile.
+#: The most outcomes or claims of one round trip. Runners use the other claims meanwhile.
 MAX_TURN = 400
-#: When nothing ends for this long, in seconds, all slots are made use of.
+#: When no job ends for this long, in seconds, runners fill all slots.
 PRESS_S = 0.002
-#: A job that was handed off is left alone for so many seconds: its thread needs the interpreter.
+#: How long the fetcher sleeps after a hand-off, in seconds: the job needs the interpreter.
 BEGIN_S = 0.0005
-#: A claim that has waited in line for this long, in seconds, is handed back.
-IMPATIENCE_S = 0.25
-#: After that nothing is claimed for so long, in seconds: whoever can start it comes first.
-ABSTINENCE_S = 0.25
-#: A child for jobs that run alone ends after so many seconds without one.
+#: A claim that has waited for a slot for this long, in seconds, is released.
+MAX_QUEUED_S = 0.25
+#: After that the child claims nothing for this long, in seconds: a free worker claims first.
+CLAIM_PAUSE_S = 0.25
+#: A child for jobs that run alone ends after this many seconds without one.
 SOLO_IDLE_S = 10.0
-#: The supervisor is told of waiting suspects at most this often, in seconds.
+#: The supervisor gets a report of waiting suspects at most this often, in seconds.
 SUSPECTS_S = 1.0
 
 
 class Drained(Exception):
-    """All is done: leave the loop."""
+    """Ends the loop: nothing is left to report."""
 
 
-class Pump:
-    """`run` is the thread; the methods up to it may be called from any other."""
+class Fetcher:
+    """`run` is the thread; other threads may call the methods above it."""
 
     def __init__(
         self,
         engine: Engine,
-        rota: Rota,
-        line: Line,
+        queue_turns: QueueTurns,
+        slot_queue: SlotQueue,
         lease: Lease,
         nonces: Nonces,
-        pace: Pace,
+        prefetch: Prefetch,
         tasks: Mapping[str, Task[..., Any]],
         adoption: Adoption,
         owner: Owner,
         wakes: WakeReceiver,
     ) -> None:
         self._engine = engine
-        self._rota = rota
-        self._plan = rota.plan
-        self._line = line
+        self._queue_turns = queue_turns
+        self._plan = queue_turns.plan
+        self._slot_queue = slot_queue
         self._lease = lease
         self._table = lease.table
         self._nonces = nonces
-        self._pace = pace
+        self._prefetch = prefetch
         self._adoption = adoption
         self._owner = owner
         self._session = owner.new_session()
-        inbox = self._inbox = Inbox()
-        self.report, self.report_progress = inbox.report, inbox.report_progress
-        self._intake = Intake(tasks, line, inbox.outcomes, is_solo=self._plan.suspects)
-        self.rounds = 0  # it grows as long as the pump goes on, be the engine there or away
+        mailbox = self._mailbox = Mailbox()
+        self.report, self.report_progress = mailbox.report, mailbox.report_progress
+        self._intake = Intake(tasks, slot_queue, mailbox.outcomes, is_solo=self._plan.suspects)
+        self.rounds = 0  # grows while the fetcher makes progress, also during an outage
         self._handing_back = Event()  # cuts a back-off short
         self._leave_by = inf
-        self._giving_back = GivingBack(engine, nonces, inbox, self._note_away)
-        # What the pump's thread touches, or the one that acts in its place.
+        self._releaser = Releaser(engine, nonces, mailbox, self._note_away)
+        # Used by the fetcher's thread only.
         self._unsettled: Call | None = None
-        self._idle_wait = IdleWait(engine, lease.table, wakes, self._tell_rest)
+        self._idle_wait = IdleWait(engine, lease.table, wakes, self._report_rest)
         self._is_handed_jobs = Capability.HANDOFF in engine.capabilities
-        self._fruitless = 0  # so many claims, one right after the other, have found nothing
+        self._empty_claims = 0  # in a row
         self._last_empty_at = 0.0
         self._is_draining = False
         self._is_away = False
         self._may_claim = True
         self._has_more = False  # there is more to do right now
-        self._abstain_until = 0.0
+        self._claim_again_at = 0.0
         self._last_claim_at = monotonic()
         self._claim_sent_at = 0.0
         self._idle_since = 0.0
@@ -138,33 +138,32 @@ class Pump:
     # ----------------------------------------------------------------------- for other threads
 
     def drain(self) -> None:
-        """Claim nothing more, and end when everything in hand is done."""
-        self._inbox.command(self._begin_drain)
+        """Stop claiming, and end when all claimed jobs are reported."""
+        self._mailbox.command(self._begin_drain)
 
     def hand_back(self) -> None:
-        """Give back everything in hand, and end the process."""
+        """Hand back all claimed jobs, and end the process."""
         self._leave_by = monotonic() + LEAVE_S
         self._handing_back.set()
-        self._inbox.command(self._give_back_all)
+        self._mailbox.command(self._give_back_all)
 
     def cancel_waiting(self, ids: Collection[str]) -> None:
-        """Give back claims of these jobs that have not started, which ends them as cancelled."""
-        for claim in self._line.take_out(ids):
+        """Release claims of these jobs that have not started, which ends the jobs as cancelled."""
+        for claim in self._slot_queue.take_out(ids):
             self.report(Released(id=claim.id, token=claim.token, started=False))
 
     def disown(self, id: str, token: str) -> None:
-        """A job that runs was taken from this child: what becomes of the run is nobody's business
-        any more."""
-        self._inbox.command(lambda: self._disown(id, token))
+        """Ignore the outcome of a running job that the supervisor has taken from this child."""
+        self._mailbox.command(lambda: self._disown(id, token))
 
     def lose_session(self, session: str) -> None:
-        """The engine has declared this session dead."""
-        self._inbox.command(lambda: self._renew(session))
+        """Replace a session that the engine has declared dead."""
+        self._mailbox.command(lambda: self._renew(session))
 
     # -------------------------------------------------------------------------------- the loop
 
     def run(self) -> None:
-        """Until drained; no error ends it."""
+        """Run until drained; no error ends the loop."""
         trouble = Backoff(0.1, 5.0)
         while True:
             try:
@@ -173,15 +172,15 @@ class Pump:
             except Drained:
                 break
             except Exception:
-                log.exception("the pump of session %s failed and starts anew", self._session)
+                log.exception("fetcher of session %s failed, restarting it", self._session)
                 self._take_apart()
                 self._handing_back.wait(trouble.next_s())
         self._owner.end()
 
     def _round(self) -> None:
         self.rounds += 1
-        self._inbox.heed()
-        self._hand_back_impatient()
+        self._mailbox.run_commands()
+        self._release_overdue_claims()
         room = self._find_room()
         if self._idle_wait.nonce and not room:
             self._call_off()
@@ -194,26 +193,28 @@ class Pump:
         else:
             self._rest(room)
 
-    def _hand_back_impatient(self) -> None:
-        """Claims that did not start: all slots have slow jobs, or a coroutine blocks the loop."""
-        claims = self._line.take_back(monotonic() - IMPATIENCE_S)
+    def _release_overdue_claims(self) -> None:
+        """Release claims that did not start: slow jobs fill the slots, or block the event loop."""
+        claims = self._slot_queue.take_back(monotonic() - MAX_QUEUED_S)
         if claims:
-            self._abstain_until = monotonic() + ABSTINENCE_S
+            self._claim_again_at = monotonic() + CLAIM_PAUSE_S
             self._intake.release(claims)
 
     def _find_room(self) -> int:
-        """How many claims could start, or could do so in a moment."""
-        if self._is_draining or monotonic() < self._abstain_until or not self._nonces.left():
+        """The number of claims that could start now, or very soon."""
+        if self._is_draining or monotonic() < self._claim_again_at or not self._nonces.left():
             return 0
-        return max(0, min(MAX_TURN, self._line.room(self._look_ahead())))
+        return max(0, min(MAX_TURN, self._slot_queue.room(self._look_ahead())))
 
     def _look_ahead(self) -> int:
         if self._plan.suspects:
             return 0
-        return self._pace.look_ahead(self._line.slots, self._line.longest_running_s())
+        return self._prefetch.look_ahead(
+            self._slot_queue.slots, self._slot_queue.longest_running_s()
+        )
 
     def _collect(self, most: float) -> list[Outcome]:
-        outcomes = self._inbox.collect(most)
+        outcomes = self._mailbox.collect(most)
         if self._disowned:
             return [one for one in outcomes if (one.id, one.token) not in self._disowned]
         return outcomes
@@ -221,25 +222,25 @@ class Pump:
     # ---------------------------------------------------------------------------- one round trip
 
     def _turn(self, outcomes: list[Outcome], room: int) -> None:
-        call = self._unsettled = Call(self._session, outcomes)  # now they are in no other place
+        call = self._unsettled = Call(self._session, outcomes)  # the only reference to the outcomes
         if room:
             self._adopt()
             call = self._claim(outcomes, room)
         self._make(call, monotonic())
 
     def _claim(self, outcomes: list[Outcome], room: int) -> Call:
-        """Under the nonce that was given to the waiter, if there is one: a put may have claimed
-        under it already."""
-        plan, given = self._rota.plan_for(room), self._idle_wait.nonce
+        """Build a claim, under the nonce that was given to the waiter if there is one: a put may
+        have claimed under that nonce already."""
+        plan, given = self._queue_turns.plan_for(room), self._idle_wait.nonce
         if given:
             call = Call(self._session, outcomes, given, room, plan, is_last=True)
-            self._unsettled = call  # before the nonce is known in no other place
+            self._unsettled = call  # before `end` drops the other reference to the nonce
             self._idle_wait.end()
             return call
         return Call(self._session, outcomes, self._nonces.announce(), room, plan)
 
     def _make(self, call: Call, sent_at: float) -> None:
-        """A repeat may find what the first try has claimed, so the lease counts from that."""
+        """Make a call. A repeat may return claims of the first try: the lease counts from then."""
         self._unsettled = call
         if call.room:
             self._claim_sent_at = sent_at
@@ -248,15 +249,15 @@ class Pump:
         self._settle(call, turn)
 
     def _adopt(self) -> None:
-        """Right before a claim, which then finds what was adopted before others do."""
+        """Adopt jobs right before a claim, so that this claim finds them first."""
         try:
             if not self._plan.suspects:
                 self._adoption.ask()
         except EngineError:
-            return  # the claim that follows tells of it
+            return  # the claim that follows reports the outage
 
     def _repeat(self, call: Call) -> tuple[Turn, Call]:
-        """Make the call until its reply is known."""
+        """Repeat the call until its reply is known."""
         backoff = Backoff(0.05, 2.0)
         is_too_large = False
         while True:
@@ -282,22 +283,22 @@ class Pump:
                 return turn, call
 
     def _report_each(self, call: Call) -> Call:
-        """One of the outcomes can never be stored: report them one by one, and go on without."""
-        outcomes, verdicts = self._giving_back.report_each(call.outcomes)
+        """Report the outcomes one by one: the engine can never store one of them."""
+        outcomes, verdicts = self._releaser.report_each(call.outcomes)
         self._count_refused(outcomes, verdicts)
         self._nonces.end(outcomes)
         return replace(call, outcomes=[])
 
     def _has_nothing_in_hand(self, call: Call) -> bool:
-        """Whether to end though the reply is unknown. What the call may have claimed has not
-        started; if it cannot be given back now, it goes back with its session."""
-        self._inbox.heed()
-        has_outcomes = call.outcomes or self._inbox.outcomes
-        return self._is_draining and not has_outcomes and not self._line.in_hand()
+        """Whether to end although the reply is unknown. Jobs that the call may have claimed have
+        not started. If they cannot be released now, they are released with the session."""
+        self._mailbox.run_commands()
+        has_outcomes = call.outcomes or self._mailbox.outcomes
+        return self._is_draining and not has_outcomes and not self._slot_queue.in_hand()
 
     def _leave(self, call: Call) -> NoReturn:
         if call.room:
-            self._giving_back.leave(call)
+            self._releaser.leave(call)
         raise Drained
 
     def _send(self, call: Call) -> Turn:
@@ -311,12 +312,13 @@ class Pump:
         return turn
 
     def _come_back(self, call: Call) -> Call:
-        """Beat before claiming: after a silence of all nothing is reaped until everybody had the
-        time to do so. Whoever is gone, or is asked to stop, only reports."""
+        """Send a heartbeat before the first claim after an outage: the engine reaps no session
+        until all workers had time for one. A child whose session is gone, or that is draining, only
+        reports."""
         [pulse] = self._engine.beat([Beat(session=self._session)])
         if not pulse.alive:
             self._renew(pulse.session)
-        elif call.room and (self._inbox.commands or self._is_draining):
+        elif call.room and (self._mailbox.commands or self._is_draining):
             self._engine.release(call.session, call.nonce)
         elif call.session == self._session:
             return call
@@ -325,14 +327,14 @@ class Pump:
 
     def _note_away(self, error: EngineError) -> None:
         if not self._is_away and isinstance(error, EngineUnavailable):
-            log.warning("the engine is away; trying until it is back: %s", error)
+            log.warning("lost connection to engine, retrying: %s", error)
         elif not self._is_away:
-            log.error("the engine refused a call, retrying until it accepts it: %s", error)
+            log.error("engine refused a call, retrying: %s", error)
         self._is_away = True
 
     def _note_back(self) -> None:
         if self._is_away:
-            log.warning("the engine is back: %s", self._engine.location)
+            log.warning("engine is available again: %s", self._engine.location)
         self._is_away = False
 
     # --------------------------------------------------------------------------------- settling
@@ -352,22 +354,22 @@ class Pump:
         self._note_claim(call, batch)
 
     def _begin_claims(self, call: Call, batch: Batch) -> None:
-        """What is to be run comes before all that can wait."""
+        """Queue the new claims first: everything else can wait."""
         self._nonces.begin(call.nonce, len(batch.claims))
-        if self._inbox.commands:  # what was said meanwhile finds these claims not started yet
+        if self._mailbox.commands:  # must see these claims before they start
             self._unsettled = Call(call.session, [], call.nonce, call.room, call.plan)
-            self._inbox.heed()
+            self._mailbox.run_commands()
             self._unsettled = None
         if batch.gone:
             self._renew(call.session)
         if call.session != self._session:
             self._nonces.forget(call.nonce)
         elif batch.claims:
-            self._put_in_line(call, batch.claims)
+            self._queue_claims(call, batch.claims)
 
-    def _put_in_line(self, call: Call, claims: Sequence[Claim]) -> None:
-        if self._rota.is_shared:
-            claims = self._rota.in_order(claims, call.plan, call.room)
+    def _queue_claims(self, call: Call, claims: Sequence[Claim]) -> None:
+        if self._queue_turns.is_shared:
+            claims = self._queue_turns.in_order(claims, call.plan, call.room)
         self._last_claim_at = monotonic()
         if self._is_draining:
             self._intake.release(claims)
@@ -375,13 +377,13 @@ class Pump:
             self._intake.receive(claims)
 
     def _note_claim(self, call: Call, batch: Batch) -> None:
-        # An empty answer is always followed by a rest, however short: no error makes this spin.
+        # A rest follows every empty reply, however short: no error makes this loop spin.
         self._may_claim = len(batch.claims) >= call.room or bool(
             batch.claims and batch.next_in_ms == 0
         )
         self._has_more = batch.next_in_ms == 0
         is_in_a_row = not batch.claims and self._claim_sent_at - self._last_empty_at < PAUSE_S
-        self._fruitless = self._fruitless + 1 if is_in_a_row else 0
+        self._empty_claims = self._empty_claims + 1 if is_in_a_row else 0
         if not batch.claims:
             self._last_empty_at = self._claim_sent_at
         self._note_idle(batch)
@@ -389,7 +391,7 @@ class Pump:
             self._announce_suspects()
 
     def _note_idle(self, batch: Batch) -> None:
-        """Whether there is nothing to do here, as far as the last claim can tell."""
+        """Record in shared memory whether this child is idle, judging by the last claim."""
         waits = batch.next_in_ms == 0 or (batch.suspects and not self._plan.suspects)
         if waits or self._nonces.are_held():
             self._idle_since = 0.0
@@ -408,8 +410,8 @@ class Pump:
         ]
         if stale:
             log.warning(
-                "refused %s, for jobs that are in other hands: %s",
-                Count(len(stale), "stale outcome"),
+                "rejected %s, the jobs were reassigned: %s",
+                Count(len(stale), "stale result"),
                 ", ".join(stale[:10]),
             )
 
@@ -422,142 +424,144 @@ class Pump:
     # ---------------------------------------------------------------------------------- resting
 
     def _rest(self, room: int) -> None:
-        """Sleep until a runner reports, the supervisor speaks, or the engine may have work."""
+        """Sleep until a runner reports, a command arrives, or the engine may have work."""
         timeout_s, began_at = self._rest_s(), monotonic()
         if not room:
             self._idle_wait.stop()
-            self._inbox.doze(timeout_s)
+            self._mailbox.sleep(timeout_s)
             self._may_claim = True
         elif self._has_more:
-            self._inbox.doze(0.001)
+            self._mailbox.sleep(0.001)
             self._may_claim = True
         else:
             self._wait_for_work(timeout_s)
         if monotonic() - began_at >= PRESS_S:
-            self._line.press()
+            self._slot_queue.press()
         if not self._is_away:
             answered_at = self._idle_wait.waited_at() if room else monotonic()
             self._table.note_answer(max(answered_at, self._table.answered_at()))
 
     def _wait_for_work(self, timeout_s: float) -> None:
         self._begin_waiting()
-        news = self._inbox.hear(self._idle_wait.nudge, lambda: self._idle_wait.poll(timeout_s))
+        news = self._mailbox.wait(self._idle_wait.nudge, lambda: self._idle_wait.poll(timeout_s))
         if news is LOOK:
             self._may_claim = True
         elif news is not None:
             self._take(news)
 
     def _begin_waiting(self) -> None:
-        # A job that runs, or is about to, may block all of this process: so nothing is leased to
-        # it unasked.
-        may_be_handed = self._is_handed_jobs and not self._line.in_hand()
+        # A job that runs, or is about to, may block the whole process: so the child accepts
+        # hand-offs only when it has none.
+        may_be_handed = self._is_handed_jobs and not self._slot_queue.in_hand()
         if self._idle_wait.is_started and (self._idle_wait.nonce or not may_be_handed):
             return
-        if self._fruitless > MOST_IN_A_ROW and not self._idle_wait.is_started:
-            self._inbox.doze(PAUSE_S)
+        if self._empty_claims > MOST_IN_A_ROW and not self._idle_wait.is_started:
+            self._mailbox.sleep(PAUSE_S)
         if not self._idle_wait.nonce:
             self._idle_wait.start(self._nonces.announce() if may_be_handed else "")
         else:
             self._idle_wait.start(self._idle_wait.nonce)
 
-    def _tell_rest(self, nonce: str | None) -> None:
+    def _report_rest(self, nonce: str | None) -> None:
         self._owner.rest(self._session, nonce)
 
     def _take(self, batch: Batch) -> None:
-        """A job that was handed off."""
-        now, plan = monotonic(), self._rota.plan_for(HANDED)
+        """Start a job that was handed off."""
+        now, plan = monotonic(), self._queue_turns.plan_for(HANDED)
         call = self._unsettled = Call(self._session, [], self._idle_wait.nonce, HANDED, plan)
         self._idle_wait.end()
         self._claim_sent_at = now
         self._begin_claims(call, batch)
         self._unsettled = None
-        self._inbox.doze(BEGIN_S)
+        self._mailbox.sleep(BEGIN_S)
         self._note_claim(call, batch)
         self._note_back()
         self._table.note_answer(now)
 
     def _call_off(self) -> None:
-        """What may be claimed under the nonce that was given to the waiter is not wanted."""
+        """Release the job that a put may have claimed under the nonce given to the waiter."""
         self._idle_wait.stop()
         nonce = self._idle_wait.end()
         if nonce:
-            self._giving_back.give_back(Call(self._session, [], nonce, HANDED))
+            self._releaser.give_back(Call(self._session, [], nonce, HANDED))
 
     def _rest_s(self) -> float:
         waits = [REST_S]
-        since = self._line.waiting_since()
+        since = self._slot_queue.waiting_since()
         if since is not None:
-            waits.append(since + IMPATIENCE_S - monotonic())
-        if self._line.is_sparing():
+            waits.append(since + MAX_QUEUED_S - monotonic())
+        if self._slot_queue.is_sparing():
             waits.append(PRESS_S)
-        waits.append(self._inbox.progress_due_s())
-        if self._abstain_until > monotonic():
-            waits.append(self._abstain_until - monotonic())
+        waits.append(self._mailbox.progress_due_s())
+        if self._claim_again_at > monotonic():
+            waits.append(self._claim_again_at - monotonic())
         return max(0.001, min(waits))
 
     # -------------------------------------------------------------------- giving back and ending
 
     def _begin_drain(self) -> None:
-        self._is_draining = True  # so there is no room, and a claim that waits is called off
-        self._intake.release(self._line.take_back(monotonic()))
+        self._is_draining = True  # so there is no room, and a pending hand-off is called off
+        self._intake.release(self._slot_queue.take_back(monotonic()))
 
     def _is_done(self) -> bool:
-        """Whether to end. As long as a job runs, or has ended unreported, its nonce is held."""
-        if self._nonces.are_held(besides=self._idle_wait.nonce):
+        """Whether to end. A job that runs, or is not reported yet, holds its nonce."""
+        if self._nonces.are_held(except_for=self._idle_wait.nonce):
             return False
         is_idle_solo = self._plan.suspects and monotonic() - self._last_claim_at > SOLO_IDLE_S
         return self._is_draining or is_idle_solo
 
     def _disown(self, id: str, token: str) -> None:
-        """Only what still runs: of anything else the outcome is reported, or was."""
-        if any((claim.id, claim.token) == (id, token) for claim in self._line.running()):
+        """Ignored for a job that has ended: its outcome is reported, or already was."""
+        if any((claim.id, claim.token) == (id, token) for claim in self._slot_queue.running()):
             self._disowned.add((id, token))
             self._nonces.keep(token)
 
     def _renew(self, session: str) -> None:
-        """Our session is dead: what waits is not ours any more; what runs goes on, and its
-        outcomes will be refused."""
+        """Start a new session. Claims that wait belong to other workers now. Running jobs continue,
+        and the engine will reject their outcomes."""
         if session != self._session:
             return
         self._owner.note_loss()
         self._nonces.forget(self._idle_wait.end())
-        dropped = self._line.take_back(monotonic())
+        dropped = self._slot_queue.take_back(monotonic())
         for claim in dropped:
             self._nonces.drop(claim.token)
         self._session = self._owner.new_session()
         self._may_claim = True
         log.warning(
-            "session %s is gone: the engine did not hear of it for a lease. Dropped: %s; "
-            "running on, and to be refused: %s; going on as session %s",
+            "session %s expired, no heartbeat for a lease: dropped %s, results of %s will be "
+            "rejected, continuing as session %s",
             session,
             Count(len(dropped), "claim"),
-            Count(self._line.busy(), "job"),
+            Count(self._slot_queue.busy(), "job"),
             self._session,
         )
 
     def _give_back_all(self) -> NoReturn:
-        """The end of this process, whatever runs in it."""
-        self._intake.release(self._line.take_back(monotonic()))
+        """Hand back all jobs and end this process, also while jobs run."""
+        self._intake.release(self._slot_queue.take_back(monotonic()))
         running = [
-            claim for claim in self._line.running() if (claim.id, claim.token) not in self._disowned
+            claim
+            for claim in self._slot_queue.running()
+            if (claim.id, claim.token) not in self._disowned
         ]
         unsettled = self._unsettled or Call(self._session, [])
         outcomes = unsettled.outcomes + self._collect(inf)
         try:
             unknown = self._unknown(unsettled)
-            self._giving_back.leave_all(outcomes, running, unknown, self._leave_by)
+            self._releaser.leave_all(outcomes, running, unknown, self._leave_by)
         finally:
             self._owner.end_at_once()
 
     def _take_apart(self) -> None:
-        """After an error that is none of the engine's being away."""
+        """Recover from an unexpected error: report and release the call that was under way."""
         call, self._unsettled = self._unsettled, None
-        self._giving_back.report_one_by_one(call.outcomes if call else ())
+        self._releaser.report_one_by_one(call.outcomes if call else ())
         for unknown in self._unknown(call):
-            self._giving_back.give_back(unknown)
+            self._releaser.give_back(unknown)
 
     def _unknown(self, unsettled: Call | None) -> list[Call]:
-        """The calls that may have claimed something."""
+        """The calls that may have claimed jobs."""
         given = self._idle_wait.end()
         waiting = Call(self._session, [], given, HANDED) if given else None
         return [call for call in (unsettled, waiting) if call is not None and call.room]

@@ -1,9 +1,9 @@
-"""The waiting of an idle child, done for it by the waiter of its worker (`waiter`).
+"""The wait of an idle child, which the waiter of its worker does for it (`supervisor/waiter`).
 
-The child says that it is idle, and is woken on its socket: to look by itself, or with a job that
-was handed off. Until the child knows what became of the nonce that it gave away, a claim may have
-been made under it: so it claims under that nonce, or releases it. When the waiter does not wait for
-the child, because it is stuck or the engine is away, the child looks by itself.
+The child reports that it is idle. The waiter wakes it on its socket: to claim by itself, or with a
+job that was handed off. A put may claim under the nonce that the child gave to the waiter, so the
+child uses that nonce for its next claim, or releases it. When the waiter is stuck or the engine is
+away, the child claims by itself.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from windlass.engine.contract import Batch, Engine
 from windlass.worker.ipc.shared_memory import SlotTable
 from windlass.worker.ipc.wake_socket import WakeReceiver
 
-#: When the waiter has noted nothing for so many seconds, a child looks by itself.
+#: When the waiter has noted nothing for this many seconds, a child claims by itself.
 UNATTENDED_S = 3.0
 
 
@@ -29,20 +29,20 @@ LOOK: Final = Look.LOOK
 
 
 class IdleWait:
-    """Used by the pump alone. `tell` says that the child is idle, with the nonce under which a put
-    may claim for it, or "" for none; or None that it is not idle any more."""
+    """Used by the fetcher only. `report` informs the supervisor: a nonce under which a put may
+    claim for this idle child, "" for an idle child without hand-offs, None for a busy child."""
 
     def __init__(
         self,
         engine: Engine,
         table: SlotTable,
         wakes: WakeReceiver,
-        tell: Callable[[str | None], None],
+        report: Callable[[str | None], None],
     ) -> None:
         self._engine = engine
         self._table = table
         self._wakes = wakes
-        self._tell = tell
+        self._report = report
         self._began_at = 0.0
         self.is_started = False
         self.nonce = ""  # under which a claim may have been made
@@ -51,20 +51,20 @@ class IdleWait:
     def start(self, nonce: str) -> None:
         self.is_started, self.nonce = True, nonce
         self._began_at = monotonic()
-        self._tell(nonce)
+        self._report(nonce)
 
     def poll(self, timeout_s: float) -> Batch | Look | None:
-        """A job that was handed off, or that there may be something; None on a nudge, or after
-        the time."""
+        """Return a job that was handed off, or LOOK to claim; None on a nudge, or after the
+        timeout."""
         message = self._wakes.receive(timeout_s)
         if message is None:
             return None if self.is_attended() else LOOK
-        self.is_started = False  # the waiter waits for it no longer
+        self.is_started = False  # the waiter no longer waits for this child
         batch = self._engine.read_handoff(message, self.nonce) if message else None
         return LOOK if batch is None else batch
 
     def is_attended(self) -> bool:
-        """Whether the waiter does its work."""
+        """Whether the waiter waits for this child."""
         now = monotonic()
         return now - max(self._began_at, self._table.waited_at()) < UNATTENDED_S
 
@@ -73,13 +73,13 @@ class IdleWait:
         return self._table.waited_at()
 
     def end(self) -> str:
-        """The nonce that was given away; it is used, or released, next."""
+        """Take back the nonce that the waiter has. The caller claims under it, or releases it."""
         nonce, self.nonce = self.nonce, ""
         self.is_started = False
         return nonce
 
     def stop(self) -> None:
-        """The child is not idle any more."""
+        """Report that the child is busy."""
         if self.is_started:
             self.is_started = False
-            self._tell(None)
+            self._report(None)

@@ -1,4 +1,4 @@
-"""What becomes of claims that arrive: most get in line; others are not for this child."""
+"""Sort claims that arrive: queue claims that can run here, return the others."""
 
 from __future__ import annotations
 
@@ -10,24 +10,24 @@ from typing import Any
 from windlass.engine.contract import Claim, Outcome, Released, Unroutable
 from windlass.task import Task
 from windlass.worker.logs.throttle import Notices
-from windlass.worker.run.slot_queue import Line
+from windlass.worker.run.slot_queue import SlotQueue
 
 log = getLogger("windlass.worker")
 
 
 class Intake:
-    """Used by the pump, or in its place. What is sent away is one more outcome to report."""
+    """Used by the fetcher only. A claim that is returned is one more outcome to report."""
 
     def __init__(
         self,
         tasks: Mapping[str, Task[..., Any]],
-        line: Line,
+        slot_queue: SlotQueue,
         outcomes: deque[Outcome],
         *,
         is_solo: bool,
     ) -> None:
         self._tasks = tasks
-        self._line = line
+        self._slot_queue = slot_queue
         self._outcomes = outcomes
         self._is_solo = is_solo
         self._notices = Notices()
@@ -39,28 +39,28 @@ class Intake:
             task = self._tasks.get(claim.task)
             if task is None:
                 self._outcomes.append(Unroutable(id=claim.id, token=claim.token))
-                self._tell_unknown(claim.task)
+                self._log_unknown(claim.task)
             elif task.runs_alone and not self._is_solo:
                 self._send_away(claim)
             else:
                 known.append((claim, task))
-        self._line.offer(known)
+        self._slot_queue.offer(known)
 
     def release(self, claims: Iterable[Claim]) -> None:
-        """Give back claims that have not started."""
+        """Release claims that have not started."""
         for claim in claims:
             self._outcomes.append(Released(id=claim.id, token=claim.token, started=False))
 
     def _send_away(self, claim: Claim) -> None:
-        """Only a task tells whether it must run alone, and the engine does not know tasks: so the
-        first worker that claims such a job marks it."""
+        """Mark a job that must run alone. The engine does not know the options of tasks, so the
+        first worker that claims the job does it."""
         outcome = Released(id=claim.id, token=claim.token, started=False, alone=True)
         self._outcomes.append(outcome)
         self.has_sent_away = True
 
-    def _tell_unknown(self, task: str) -> None:
+    def _log_unknown(self, task: str) -> None:
         if self._notices.is_due(task):
             log.warning(
-                "task %s is not known to this app: its jobs are kept for a worker that knows it",
+                "task %s is unknown to this app, leaving its jobs to other workers",
                 task,
             )

@@ -1,9 +1,9 @@
-"""What other threads bring to the pump, and the waiting that it ends.
+"""The mailbox of the fetcher: outcomes, progress and commands from other threads.
 
-1. Runners bring outcomes and the progress of jobs, the supervisor's words arrive as commands. They
-   may come at any moment: appending to a deque and storing into a dict are atomic.
-2. The pump collects them for a round trip, and heeds commands between two.
-3. It waits by `hear`, which ends as soon as anything is brought.
+1. Runners post outcomes and the progress of jobs; messages of the supervisor arrive as commands.
+   No lock is needed: appending to a deque and storing into a dict are atomic.
+2. The fetcher collects outcomes for a round trip, and runs commands between two.
+3. `wait` ends as soon as a message arrives.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ from windlass.engine.contract import BATCH_BYTES, Claim, Outcome, Progressed
 
 _T = TypeVar("_T")
 
-#: How often, in seconds, the progress of jobs is passed on when nothing else is.
+#: How often, in seconds, to send progress when there is no outcome to send.
 PROGRESS_S = 0.2
 
 
-class Inbox:
-    """Of one pump. What brings something may be called from any thread, all else by the pump."""
+class Mailbox:
+    """Any thread may post; only the fetcher collects and waits."""
 
     def __init__(self) -> None:
         self.outcomes: deque[Outcome] = deque()
@@ -34,27 +34,27 @@ class Inbox:
         self._last_progress_at = 0.0
         self._wake: Callable[[], None] | None = None
 
-    # ------------------------------------------------------------------------------- bringing
+    # -------------------------------------------------------------------------------- posting
 
     def report(self, outcome: Outcome) -> None:
         self.outcomes.append(outcome)
-        self._rouse()
+        self._wake_waiter()
 
     def report_progress(self, claim: Claim, progress: bytes) -> None:
-        """Only the newest progress of a job is passed on."""
+        """Post the progress of a job, replacing earlier progress that was not sent."""
         is_first = not self._progress
         key = (claim.id, claim.token)
         self._progress[key] = Progressed(id=claim.id, token=claim.token, progress=progress)
         if is_first:
-            self._rouse()
+            self._wake_waiter()
 
     def command(self, action: Callable[[], None]) -> None:
         self.commands.append(action)
-        self._rouse()
+        self._wake_waiter()
 
-    def _rouse(self) -> None:
-        # The pump stores `_wake` before it looks for news a last time, and here the news comes
-        # before the look at `_wake`: one of the two sees the other.
+    def _wake_waiter(self) -> None:
+        # The fetcher stores `_wake` before its last check for messages, and a poster appends its
+        # message before it reads `_wake`: one of the two sees the other.
         wake = self._wake
         if wake is not None:
             try:
@@ -64,14 +64,14 @@ class Inbox:
 
     # ----------------------------------------------------------------------------- collecting
 
-    def heed(self) -> None:
+    def run_commands(self) -> None:
         while self.commands:
             self.commands.popleft()()
 
     def collect(self, most: float) -> list[Outcome]:
-        """What was reported: at most `most` outcomes, with about `BATCH_BYTES`, unless `most` is
-        infinite. Outcomes are taken first and put last: so no progress is left behind that would
-        follow the end of its job."""
+        """Take at most `most` outcomes of about `BATCH_BYTES` in total, all if `most` is infinite.
+        Outcomes are taken before progress and placed after it, so that no progress of a job
+        follows its end."""
         outcomes: list[Outcome] = []
         size = 0
         while self.outcomes and len(outcomes) < most:
@@ -85,27 +85,27 @@ class Inbox:
         return outcomes
 
     def progress_due_s(self) -> float:
-        """In how many seconds progress is to be passed on; infinite when there is none."""
+        """Seconds until progress is due; infinite when there is none."""
         if not self._progress:
             return float("inf")
         return self._last_progress_at + PROGRESS_S - monotonic()
 
     # -------------------------------------------------------------------------------- waiting
 
-    def hear(self, wake: Callable[[], None], wait: Callable[[], _T]) -> _T | None:
-        """Wait in a way that `wake` ends, unless there is news already."""
+    def wait(self, wake: Callable[[], None], wait: Callable[[], _T]) -> _T | None:
+        """Call `wait`, which `wake` ends, unless there are messages already."""
         self._wake = wake
         try:
             return None if self.outcomes or self.commands else wait()
         finally:
             self._wake = None
 
-    def hush(self) -> None:
-        """Wake nobody any more: the wait is about to end."""
+    def stop_waking(self) -> None:
+        """Stop calling `wake`: the wait is about to end."""
         self._wake = None
 
-    def doze(self, seconds: float) -> None:
-        """Until something is brought."""
+    def sleep(self, seconds: float) -> None:
+        """Sleep until a message arrives."""
         news: SimpleQueue[None] = SimpleQueue()  # wakes in half the time of an event
         with suppress(Empty):
-            self.hear(lambda: news.put(None), lambda: news.get(timeout=seconds))
+            self.wait(lambda: news.put(None), lambda: news.get(timeout=seconds))

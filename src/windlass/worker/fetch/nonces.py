@@ -1,8 +1,8 @@
-"""The nonces under which a child holds claims, or has asked for some.
+"""The nonces of claims that a child holds, or has requested.
 
-They stand in shared memory from before the claim until the last of its jobs is settled. The
-supervisor tells them to the engine with every third beat, and the engine gives back claims under
-any other nonce up to the newest: those of a reply that never arrived.
+A nonce is in shared memory from before the claim until the last of its jobs is settled. The
+supervisor sends the nonces to the engine with every third heartbeat. The engine releases claims
+under any other nonce up to the newest: claims whose reply never arrived.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from windlass.worker.ipc.shared_memory import SlotTable
 
 
 class Nonces:
-    """Used by the pump alone. A job's token is the nonce of its claim."""
+    """Used by the fetcher only. The token of a job is the nonce of its claim."""
 
     def __init__(self, table: SlotTable) -> None:
         self._records = table.nonces
@@ -28,8 +28,8 @@ class Nonces:
         self._kept: set[str] = set()
 
     def announce(self) -> str:
-        """A fresh nonce for a claim about to be sent: from then on the engine may hold jobs under
-        it. It is known before it is the newest, so that it is never taken for an unknown one."""
+        """Create the nonce of a claim that is about to be sent. The nonce is written to the records
+        before it becomes the newest, so that the engine never takes it for an unknown one."""
         nonce = new_nonce(next(self._numbers))
         place = self._free.pop()
         self._records.write(place, nonce)
@@ -39,20 +39,20 @@ class Nonces:
         return nonce
 
     def begin(self, nonce: str, jobs: int) -> None:
-        """The reply to an announced claim."""
+        """Note how many jobs the reply to a claim has brought."""
         if jobs:
             self._jobs[nonce] = jobs
         else:
             self.forget(nonce)
 
     def end(self, outcomes: Iterable[Outcome]) -> None:
-        """The engine has answered to these."""
+        """Note that the engine has settled these outcomes."""
         for outcome in outcomes:
             if not isinstance(outcome, Progressed):
                 self.drop(outcome.token)
 
     def drop(self, nonce: str) -> None:
-        """One job less is held under this nonce."""
+        """Note that one job of this nonce is settled."""
         left = self._jobs.get(nonce, 0) - 1
         if left > 0:
             self._jobs[nonce] = left
@@ -60,8 +60,8 @@ class Nonces:
             self.forget(nonce)
 
     def keep(self, nonce: str) -> None:
-        """One job less is held under this nonce by this child, while the engine holds it until the
-        process is gone: the nonce stays known, and the engine does not give the job back."""
+        """Drop one job of this nonce, but leave the nonce in shared memory until the process is
+        gone: so the engine does not release the job before."""
         self._kept.add(nonce)
         self.drop(nonce)
 
@@ -75,9 +75,9 @@ class Nonces:
             self._free.append(place)
 
     def left(self) -> int:
-        """How many more there can be at a time."""
+        """The number of further nonces that fit into shared memory."""
         return len(self._free)
 
-    def are_held(self, besides: str = "") -> bool:
-        """Whether anything is, or may be, held under a nonce other than this one."""
-        return len(self._places) > (besides in self._places)
+    def are_held(self, except_for: str = "") -> bool:
+        """Whether jobs are, or may be, held under a nonce other than this one."""
+        return len(self._places) > (except_for in self._places)

@@ -1,8 +1,8 @@
-"""The rota of a child: what each claim asks for, and in which order the claims are put in line.
+"""The turns of the queues of a child: which queues a claim asks for, and the order of its jobs.
 
-Queues of different tiers come in strict order, which the engine sees to. Where queues share a tier,
-a claim says whose turns come next, and what was really got is noted: so the shares are kept over
-many claims, however few each of them asks for.
+The engine keeps the strict order of tiers. Where queues share a tier, a claim names the queues
+whose turns come next, and the child notes which jobs it got. So the weights hold over many claims,
+however few jobs each claim asks for.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from windlass.core.queues.plans import Tier, Turns, read_tiers
 from windlass.engine.contract import Claim, Plan, Share
 
 
-class Rota:
-    """The plan of one child. Used by the pump, or in its place."""
+class QueueTurns:
+    """The plan of one child. Used by the fetcher only."""
 
     def __init__(
         self, queues: Sequence[str], labels: Sequence[str] = (), *, is_solo: bool = False
@@ -26,7 +26,7 @@ class Rota:
         tiers = read_tiers(queues)
         self._tiers = [(tier, Turns(tier.weights)) for tier in tiers]
         self.is_shared = any(tier.is_shared for tier in tiers)
-        #: For everything but claims.
+        #: The plan without turns, for all uses except claims.
         self.plan = Plan(
             queues=tuple(queue for tier in tiers for queue in tier.queues),
             suspects=is_solo,
@@ -34,7 +34,7 @@ class Rota:
         )
 
     def plan_for(self, room: int) -> Plan:
-        """What to ask for when there is room for so many."""
+        """The plan of a claim of at most `room` jobs."""
         if not self.is_shared:
             return self.plan
         shares, first = [], 0
@@ -45,8 +45,7 @@ class Rota:
         return replace(self.plan, shares=tuple(shares))
 
     def in_order(self, claims: Sequence[Claim], plan: Plan, room: int) -> Sequence[Claim]:
-        """What a claim under a plan gave, in the order in which it should start; to be asked where
-        queues share a tier."""
+        """Order the jobs of a claim by their turns. Needed only where queues share a tier."""
         shares = {share.first: share for share in plan.shares}
         pools: dict[str, list[Claim]] = {queue: [] for queue in plan.queues}
         for claim in claims:

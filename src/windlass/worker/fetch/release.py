@@ -1,8 +1,8 @@
-"""Giving back what a call of the pump may have claimed, and reporting what it could not.
+"""Release claims of calls with an unknown reply, and report outcomes that failed as a batch.
 
-An engine that is away is no trouble: what cannot be given back here goes back with its session, by
-a later beat or by the supervisor. A result that the engine can never store ends its job as dead, as
-one does that is larger than `max_payload`.
+During an outage nothing is lost: a later heartbeat releases the claims, or the supervisor does when
+it closes the session. A result that the engine can never store makes its job a dead letter, like a
+result that is larger than `max_payload`.
 """
 
 from __future__ import annotations
@@ -27,49 +27,49 @@ from windlass.engine.contract import (
     batches,
 )
 from windlass.errors import EngineError, PayloadTooLarge
-from windlass.worker.fetch.mailbox import Inbox
+from windlass.worker.fetch.mailbox import Mailbox
 from windlass.worker.fetch.nonces import Nonces
 from windlass.worker.fetch.round_trip import Call
 
 log = getLogger("windlass.worker")
 
-#: So long after it was told to hand back its jobs, in seconds, a process begins to report what is
-#: left. After 5 s it is killed.
+#: How long a process that hands back its jobs may report outcomes, in seconds. The supervisor kills
+#: it after 5 s.
 LEAVE_S = 3.0
 
 
-class GivingBack:
-    """Used by the pump alone."""
+class Releaser:
+    """Used by the fetcher only."""
 
     def __init__(
         self,
         engine: Engine,
         nonces: Nonces,
-        inbox: Inbox,
+        mailbox: Mailbox,
         note_away: Callable[[EngineError], None],
     ) -> None:
         self._engine = engine
         self._nonces = nonces
-        self._inbox = inbox
+        self._mailbox = mailbox
         self._note_away = note_away
 
     def give_back(self, call: Call) -> None:
-        """What a call may have claimed. If this fails too, a later beat gives it back."""
+        """Release the claims of a call. If that fails too, a later heartbeat releases them."""
         self._nonces.forget(call.nonce)
         try:
             self._engine.release(call.session, call.nonce)
         except EngineError as error:
             self._note_away(error)
         except Exception:
-            # Without the nonce: whoever knows it could end these jobs.
-            log.exception("claims of session %s could not be given back", call.session)
+            # Without the nonce: a reader of the log could end these jobs with it.
+            log.exception("could not release claims of session %s", call.session)
 
     def leave(self, call: Call) -> None:
-        """What a call may have claimed, at the end of this process."""
+        """Release the claims of a call at the end of this process."""
         try:
             self._engine.release(call.session, call.nonce)
         except EngineError as error:
-            _tell_left(error)
+            _log_left(error)
         else:
             self._nonces.forget(call.nonce)
 
@@ -80,11 +80,11 @@ class GivingBack:
         calls: Iterable[Call],
         ends_at: float,
     ) -> None:
-        """The same with all else that is in hand, as far as it can be reported by then."""
+        """Report outcomes until `ends_at`, hand back running jobs, and release claims."""
         released: list[Outcome] = [
             Released(id=job.id, token=job.token, started=True) for job in running
         ]
-        # The smallest first, so that as many as possible are reported in the time that is left.
+        # The smallest first: so the time is enough for as many as possible.
         left = deque(batches(sorted(outcomes + released, key=_precedence), attrgetter("size")))
         try:
             while left and monotonic() < ends_at:
@@ -94,9 +94,9 @@ class GivingBack:
                 self._engine.release(call.session, call.nonce)
             log.info("handed back %s", Count(len(running), "running job"))
         except EngineError as error:
-            _tell_left(error)
+            _log_left(error)
         if left:
-            _tell_unreported([outcome for batch in left for outcome in batch])
+            _log_unreported([outcome for batch in left for outcome in batch])
 
     def _finish(self, outcomes: Sequence[Outcome]) -> None:
         try:
@@ -107,8 +107,8 @@ class GivingBack:
     def report_each(
         self, outcomes: Iterable[Outcome]
     ) -> tuple[Sequence[Outcome], Sequence[Verdict]]:
-        """Report outcomes one by one, so that one which can never be stored does not hold up the
-        others; what was reported in the end, and the verdicts on it."""
+        """Report outcomes one by one, so that one too large to store does not block the others.
+        Return the outcomes as reported, and their verdicts."""
         reported: list[Outcome] = []
         verdicts: list[Verdict] = []
         for outcome in outcomes:
@@ -117,7 +117,7 @@ class GivingBack:
                 reported.append(outcome)
             except PayloadTooLarge as error:
                 if isinstance(outcome, Progressed):
-                    continue  # the job goes on, and may tell of less
+                    continue  # the job still runs, and may report smaller progress
                 buried = _too_large(outcome, error)
                 verdicts += self._engine.finish([buried])
                 reported.append(buried)
@@ -129,21 +129,21 @@ class GivingBack:
         return reported, verdicts
 
     def report_one_by_one(self, outcomes: Iterable[Outcome]) -> None:
-        """So that one bad outcome does not hold up the others."""
+        """Report outcomes one by one, so that an error of one does not block the others."""
         for outcome in outcomes:
             try:
                 self._finish([outcome])
             except EngineError:
-                self._inbox.outcomes.append(outcome)
+                self._mailbox.outcomes.append(outcome)
             except Exception:
-                log.exception("the outcome of job %s cannot be reported and is dropped", outcome.id)
+                log.exception("cannot report the result of job %s, dropping it", outcome.id)
                 self._nonces.drop(outcome.token)
             else:
                 self._nonces.end([outcome])
 
 
 def _precedence(outcome: Outcome) -> int:
-    """Progress comes before the end of its job, whatever its size."""
+    """Sort by size, with progress first: it must come before the end of its job."""
     return -1 if isinstance(outcome, Progressed) else outcome.size
 
 
@@ -156,14 +156,14 @@ def _too_large(outcome: Outcome, error: PayloadTooLarge) -> Buried:
     )
 
 
-def _tell_unreported(outcomes: Sequence[Outcome]) -> None:
+def _log_unreported(outcomes: Sequence[Outcome]) -> None:
     ends = [outcome.id for outcome in outcomes if not isinstance(outcome, Progressed)]
     log.warning(
-        "could not report %s before the end, these jobs run again: %s",
-        Count(len(ends), "outcome"),
+        "could not report %s before shutdown, these jobs run again: %s",
+        Count(len(ends), "result"),
         ", ".join(ends[:10]),
     )
 
 
-def _tell_left(error: EngineError) -> None:
-    log.warning("what is in hand is left to the supervisor to give back: %s", error)
+def _log_left(error: EngineError) -> None:
+    log.warning("cannot hand back jobs, leaving them to the supervisor: %s", error)

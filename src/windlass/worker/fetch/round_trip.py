@@ -1,4 +1,4 @@
-"""What the pump and its parts have in common: one round trip, and what is asked of the child."""
+"""One round trip of the fetcher, and the interface to the child that owns the fetcher."""
 
 from __future__ import annotations
 
@@ -10,30 +10,30 @@ from windlass.engine.contract import Outcome, Plan
 
 
 class Owner(Protocol):
-    """What the pump asks of its child."""
+    """The child, as the fetcher sees it."""
 
     def new_session(self) -> str:
-        """A fresh session, which the supervisor keeps alive from now on."""
+        """Start a session, which the supervisor keeps alive from now on."""
 
     def see_suspects(self) -> None:
-        """Jobs are waiting that must run alone."""
+        """Report that jobs wait that must run alone."""
 
     def rest(self, session: str, nonce: str | None) -> None:
-        """This child is idle, and a put may claim for it under the nonce, unless that is empty;
-        with None it is not idle any more."""
+        """Report an idle child. A put may claim for it under the nonce, unless that is empty. None
+        reports a busy child."""
 
     def note_loss(self) -> None:
-        """What runs has been given to others."""
+        """Note that the running jobs were reassigned to other workers."""
 
     def end(self) -> None:
-        """All is reported, and nothing more will be claimed: the end of this process."""
+        """End this process: everything is reported."""
 
     def end_at_once(self) -> NoReturn:
-        """End the process, whatever runs in it."""
+        """End this process at once, also while jobs run."""
 
 
 class Call(msgspec.Struct, frozen=True):
-    """One round trip. With no room nothing is claimed, and the nonce is not used."""
+    """One round trip. Without room it claims nothing and has no nonce."""
 
     session: str
     outcomes: list[Outcome]

@@ -1,12 +1,12 @@
-"""What a supervisor and its children say to each other, and the channel on which they say it.
+"""The messages between a supervisor and its children, and their channel.
 
-Messages are lines of JSON on a socket pair of their own for each child. They are few: which job
-runs where, and which nonces are known, is in shared memory (`slots`), where it can be read even
-when the child is stopped, hangs or is dead.
+Messages are lines of JSON on one socket pair for each child. They are few: the running jobs and the
+nonces are in shared memory (`shared_memory`), which the supervisor can read even when the child is
+stopped, hangs or is dead.
 
-The supervisor never waits for a child that does not read: what the socket does not take is kept, up
-to a bound, and sent when there is room. A message beyond the bound is refused as a whole. A line
-that was cut would make nonsense of the next one.
+The supervisor never waits for a child that does not read. It buffers messages that the socket does
+not take, up to a limit, and sends them when there is room. A message beyond the limit is refused as
+a whole, because a partial line would corrupt the next one.
 """
 
 from __future__ import annotations
@@ -25,20 +25,20 @@ from windlass.worker.options import WorkerOptions
 
 
 class Start(msgspec.Struct, frozen=True, tag="start"):
-    """The first message: what to serve."""
+    """The first message: what to run."""
 
     options: WorkerOptions
     slots: int
-    is_solo: bool  # run what must run alone, one at a time, and end when there is nothing
-    introduction: bytes  # what its sessions say of themselves, before the app is loaded
+    is_solo: bool  # run jobs that must run alone, one at a time, and end when there are none
+    introduction: bytes  # the description of its sessions, before the app is loaded
 
 
 class Drain(msgspec.Struct, frozen=True, tag="drain"):
-    """Claim nothing more, finish what runs, then end."""
+    """Claim nothing more, finish running jobs, then end."""
 
 
 class HandBack(msgspec.Struct, frozen=True, tag="hand_back"):
-    """Give back what runs, and end now."""
+    """Hand back running jobs, and end now."""
 
 
 class Cancel(msgspec.Struct, frozen=True, tag="cancel"):
@@ -48,14 +48,14 @@ class Cancel(msgspec.Struct, frozen=True, tag="cancel"):
 
 
 class Disown(msgspec.Struct, frozen=True, tag="disown"):
-    """This run went too far, and its job was taken from it."""
+    """A run exceeded its limit, and its job was taken from it."""
 
     id: str
     token: str
 
 
 class Alert(msgspec.Struct, frozen=True, tag="alert"):
-    """Dead jobs pile up: the app may want to know."""
+    """Dead letters pile up: call the alert hooks of the app."""
 
     alert: DeadAlert
 
@@ -80,7 +80,7 @@ class Declaration(msgspec.Struct, frozen=True):
 
 
 class Ready(msgspec.Struct, frozen=True, tag="ready"):
-    """The app is loaded. Tells the supervisor what it needs of the settings."""
+    """The app is loaded. Contains the settings that the supervisor needs."""
 
     url: str
     lease_ms: int
@@ -92,48 +92,48 @@ class Ready(msgspec.Struct, frozen=True, tag="ready"):
     tasks: tuple[str, ...]
     log_level: str
     log_format: str
-    unusual: dict[str, str]  # settings that are not the default, for people
-    overruled: dict[str, str]  # settings that the code gives otherwise than the environment
+    unusual: dict[str, str]  # settings that differ from the default, for the log
+    overruled: dict[str, str]  # settings whose value in code overrides the environment
     schedules: tuple[Declaration, ...] = ()
-    idle_routes: tuple[str, ...] = ()  # patterns that fit none of the tasks
-    queues: tuple[str, ...] = ()  # that the tasks go to, unless a caller says otherwise
-    keys: tuple[str, ...] = ()  # names of the keys that it has
+    idle_routes: tuple[str, ...] = ()  # patterns that match no task
+    queues: tuple[str, ...] = ()  # the default queues of the tasks
+    keys: tuple[str, ...] = ()  # the names of its keys
 
 
 class Failed(msgspec.Struct, frozen=True, tag="failed"):
-    """The app cannot be loaded, or its engine cannot be used; the text is for a person."""
+    """The app cannot be loaded, or its engine cannot be used; the text is for the log."""
 
     text: str
 
 
 class SessionStarted(msgspec.Struct, frozen=True, tag="session_started"):
-    """From now on this session is to be kept alive, and no earlier one of this child."""
+    """Keep this session alive from now on, and no earlier one of this child."""
 
     session: str
 
 
 class Resting(msgspec.Struct, frozen=True, tag="resting"):
-    """It is idle: the waiter waits for it, and a put may claim for it under the nonce unless that
-    is empty. With None it is not idle any more."""
+    """The child is idle: the waiter waits for it, and a put may claim for it under the nonce,
+    unless that is empty. None reports a busy child."""
 
     session: str
     nonce: str | None
 
 
 class SuspectsSeen(msgspec.Struct, frozen=True, tag="suspects_seen"):
-    """Jobs are waiting that must run alone."""
+    """Jobs wait that must run alone."""
 
 
 class Limited(msgspec.Struct, frozen=True, tag="limited"):
-    """From now on there may be runs in its slot table that go too far."""
+    """From now on the slot table may contain runs with a limit."""
 
 
 class Draining(msgspec.Struct, frozen=True, tag="draining"):
-    """It has heard that it is to drain."""
+    """The child has received `Drain`."""
 
 
 class Wedged(msgspec.Struct, frozen=True, tag="wedged"):
-    """It can report nothing any more; the text says where it stands still."""
+    """The fetcher of the child is stuck; the text says where."""
 
     text: str
 
@@ -144,16 +144,16 @@ Report = Ready | Failed | SessionStarted | Resting | SuspectsSeen | Limited | Dr
 
 Incoming = TypeVar("Incoming")
 
-#: How much is read at once.
+#: The most bytes of one read.
 _CHUNK = 65536
-#: So many bytes are kept for a child that does not read.
+#: The most bytes to buffer for a child that does not read.
 MOST_UNSENT = 1024 * 1024
-#: So many ids are named by one message; further ones need further messages.
+#: The most ids in one message.
 MOST_IDS = 1000
 
 
 class Channel(Generic[Incoming]):
-    """One end of the line between a supervisor and a child."""
+    """One end of the channel between a supervisor and a child."""
 
     def __init__(self, connection: socket.socket, decoder: msgspec.json.Decoder[Incoming]) -> None:
         self._connection = connection
@@ -170,7 +170,7 @@ class Channel(Generic[Incoming]):
             self._connection.sendall(msgspec.json.encode(message) + b"\n")
 
     def receive(self) -> list[Incoming]:
-        """The whole messages that one read completed; `EOFError` when there will be no more."""
+        """Read once, and return the complete messages. Raises `EOFError` at the end."""
         try:
             chunk = self._connection.recv(_CHUNK)
         except ConnectionResetError:
@@ -185,7 +185,7 @@ class Channel(Generic[Incoming]):
 
 
 class BufferedChannel(Channel[Incoming]):
-    """The end that never waits: a child that does not read must not hold up the signals of all."""
+    """The end that never blocks: one child that does not read must not block the supervisor."""
 
     def __init__(self, connection: socket.socket, decoder: msgspec.json.Decoder[Incoming]) -> None:
         super().__init__(connection, decoder)
@@ -193,8 +193,8 @@ class BufferedChannel(Channel[Incoming]):
         self._unsent = bytearray()
 
     def send(self, message: msgspec.Struct) -> None:
-        """Raises `OSError` when the other side is gone, and when it has not read for so long that
-        the message would be too much to keep: then nothing of it is sent."""
+        """Send or buffer a message. Raises `OSError` when the other side is gone, and when the
+        buffer is full: then no part of the message is sent."""
         line = msgspec.json.encode(message) + b"\n"
         if len(self._unsent) + len(line) > MOST_UNSENT:
             self.flush()
@@ -217,12 +217,12 @@ class BufferedChannel(Channel[Incoming]):
 
 
 def open_pair() -> tuple[BufferedChannel[Report], socket.socket]:
-    """The supervisor's end, and the socket for the child to inherit."""
+    """Return the supervisor's end, and the socket that the child inherits."""
     ours, theirs = socket.socketpair()
     return BufferedChannel(ours, msgspec.json.Decoder(Report)), theirs
 
 
 def join_pair(descriptor: int) -> Channel[Command]:
-    """The child's end, from the descriptor it inherited and does not pass on."""
+    """Open the child's end from its inherited descriptor, which it does not pass on."""
     os.set_inheritable(descriptor, False)
     return Channel(socket.socket(fileno=descriptor), msgspec.json.Decoder(Command))

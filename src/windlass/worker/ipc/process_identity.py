@@ -1,15 +1,15 @@
-"""Which process of which machine a pid means, so that a process which has ended is known for sure.
+"""Identify a process across machines, so that its end is known for sure.
 
-A pid alone says little: other machines and other containers have the same ones, and a pid is used
-again after its process has ended. Together these mean one process:
+A pid alone is not enough: other machines and containers have the same pids, and the system reuses a
+pid after its process has ended. Together these values identify a process:
 
-1. `machine()`: the boot of the machine, and the namespaces in which pids and start times count.
-   Containers of one machine have different ones.
+1. `machine()`: the boot id of the machine, and the namespaces of pids and start times. Containers
+   of one machine have different namespaces.
 2. The pid, and `start_of(pid)`: when the process was started, in ticks since the boot.
 
-`has_ended` says yes only for a process that has ended without doubt. Where there is no /proc, as on
+`has_ended` is true only for a process that has certainly ended. Where there is no /proc, as on
 macOS, or where /proc shows the processes of another namespace, `machine()` is empty, and callers
-must not judge.
+must not use the other functions.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ from pathlib import Path
 from typing import Final
 
 _PROC: Final = Path("/proc")
-#: The namespaces in which pids, and the ticks of a start, count. Older systems have no last one.
+#: The namespaces of pids and of start times. Older systems do not have the last one.
 _NAMESPACES: Final = ("pid", "time")
-#: Where the start stands in /proc/PID/stat, counted from the state, which follows the name.
+#: The positions in /proc/PID/stat, counted from the state, which follows the name.
 _STATE, _START = 0, 19
 _ENDED: Final = (b"Z", b"X")
 
@@ -36,7 +36,7 @@ def machine() -> str:
         return ""
     names = [_namespace(name) for name in _NAMESPACES]
     if own != os.getpid() or not boot or not names[0]:
-        return ""  # /proc is that of another namespace: its pids are not ours
+        return ""  # /proc shows another namespace, with other pids
     return " ".join([boot, *names]).strip()
 
 
@@ -54,8 +54,8 @@ def start_of(pid: int) -> int:
 
 
 def has_ended(pid: int, start: int) -> bool:
-    """Whether the process that had this pid and start has ended, on this very `machine()`. False
-    when in doubt."""
+    """Whether the process with this pid and start, on this `machine()`, has ended. False when in
+    doubt."""
     if pid <= 0 or start <= 0:
         return False
     try:
@@ -63,7 +63,7 @@ def has_ended(pid: int, start: int) -> bool:
     except ProcessLookupError:
         return True
     except OverflowError:
-        return False  # no system has such a pid: these are no words of ours
+        return False  # no system has this pid: the value is damaged
     except OSError:  # it is there, and belongs to another user
         pass
     fields = _stat(pid)
@@ -73,15 +73,15 @@ def has_ended(pid: int, start: int) -> bool:
 
 
 def _is_alone(pid: int) -> bool:
-    """Whether no thread is left beside the first one: a process whose first thread has ended is
-    shown as ended, and others may go on."""
+    """Whether no thread is left except the first one. A process whose first thread has ended is
+    shown as ended, although other threads may still run."""
     with suppress(OSError):
         return len(os.listdir(_PROC / str(pid) / "task")) <= 1
     return False
 
 
 def _stat(pid: int) -> list[bytes] | None:
-    """What /proc/PID/stat says from the state on: the name before it may contain anything."""
+    """The fields of /proc/PID/stat from the state on. The name before may contain any text."""
     with suppress(OSError):
         fields = _PROC.joinpath(str(pid), "stat").read_bytes().rpartition(b")")[2].split()
         return fields if len(fields) > _START else None

@@ -1,7 +1,7 @@
-"""What a session says of itself, for `windlass workers` and for whoever else wants to know.
+"""The description of a session, for `windlass workers` and for other workers.
 
-Stored with the engine, and read by other versions: unknown fields are left out, and every field has
-a default. Nothing secret belongs here.
+The engine stores it, and other versions read it: unknown fields are ignored, and every field has a
+default. It must not contain secrets.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ from windlass.worker.options import WorkerOptions
 
 
 class Introduction(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """Of one child, or of a worker inside another program."""
+    """The description of one child, or of an embedded worker."""
 
     host: str = ""
     worker: int = 0  # the pid of the supervisor
     child: int = 0  # and of the process in which jobs run
-    #: By which the two are known from others that have the same pids: see `process_identity`.
+    #: Together with the pids these identify both processes: see `process_identity`.
     machine: str = ""
     worker_start: int = 0
     child_start: int = 0
@@ -34,18 +34,18 @@ class Introduction(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
     labels: tuple[str, ...] = ()
     slots: int = 0
     is_solo: bool = False
-    started_ms: int = 0  # when the worker was, by the clock of that machine
+    started_ms: int = 0  # when the worker started, by the clock of its machine
     version: str = ""
-    dead_alert: int = 0  # beyond which its worker alerts; 0 never
+    dead_alert: int = 0  # the threshold of its worker; 0 is never
     dead_alert_growth: int = 0
-    keys: tuple[str, ...] = ()  # names of those that its app has
+    keys: tuple[str, ...] = ()  # the names of the keys of its app
 
     def pack(self) -> bytes:
         return msgspec.json.encode(self)
 
     @classmethod
     def unpack(cls, data: bytes) -> Introduction:
-        """Bytes that are none of ours say nothing."""
+        """Decode a description; damaged bytes give an empty one."""
         try:
             return msgspec.json.decode(data, type=cls)
         except msgspec.MsgspecError:
@@ -75,7 +75,7 @@ def introduce(
 def add_settings(
     introduction: bytes, dead_alert: int, dead_alert_growth: int, keys: tuple[str, ...] = ()
 ) -> bytes:
-    """The same with what is known once the app is loaded."""
+    """Add the settings that are known once the app is loaded."""
     known = Introduction.unpack(introduction)
     return msgspec.structs.replace(
         known, dead_alert=dead_alert, dead_alert_growth=dead_alert_growth, keys=keys
@@ -83,7 +83,7 @@ def add_settings(
 
 
 def say_first(engine: Engine, session: str, introduction: bytes) -> None:
-    """Introduce a session before it claims, so that a worker that dies with its first job is known.
-    When the engine is away, a beat does it later."""
+    """Describe a session before its first claim, so that a worker that dies with its first job is
+    known. During an outage, a later heartbeat does it."""
     with suppress(EngineError):
         engine.beat([Beat(session=session, info=introduction)])

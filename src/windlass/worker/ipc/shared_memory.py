@@ -1,17 +1,16 @@
-"""What a child notes in shared memory, for its supervisor to read when the child cannot speak.
+"""Shared memory of a child and its supervisor, readable also when the child hangs or is dead.
 
-The memory is a file without a name whose descriptor the child inherits: a mapping without a file
-does not survive the start of a fresh interpreter. It holds records:
+The memory is a file without a name whose descriptor the child inherits: an anonymous mapping does
+not survive the start of a fresh interpreter. It contains these records:
 
-- one header: when the supervisor's last beat was known to be good, whether nothing more is to be
-  started, and when its waiter last waited for the child, which the supervisor writes and the child
-  reads; when the child last ran Python, how
-  many jobs have ended in it, when the engine answered it last, and since when its claims have found
-  nothing, which the child writes;
-- for each slot, the id of the job whose code runs in it: after a death these are the suspects;
-- the nonces under which the child holds claims, or has asked for some, and the newest of all;
-- for each slot whose job the supervisor has to look after, its limit. Each has a generation of its
-  own: what is decided about one run is never done to another.
+- a header. The supervisor writes when its last confirmed heartbeat was sent, whether the child may
+  start jobs, and when the waiter last waited for the child. The child writes when it last ran
+  Python, how many jobs have ended in it, when the engine last answered it, and since when its
+  claims have been empty;
+- for each slot, the id of the running job: after a death these jobs are the suspects;
+- the nonces of claims that the child holds or has requested, and the newest nonce;
+- for each slot with a run that the supervisor has to watch, its limit. Each run has its own
+  generation, so that a decision about one run never hits another.
 """
 
 from __future__ import annotations
@@ -24,8 +23,8 @@ from typing import Final, NamedTuple
 
 #: An id has at most 64 characters.
 RECORD_BYTES = 64
-#: More claims than slots are held for look-ahead, each perhaps under a nonce of its own; one nonce
-#: is on its way, and one is spare.
+#: The prefetch holds more claims than slots, each perhaps under its own nonce. One nonce is for a
+#: call under way, and one is spare.
 SPARE_NONCES = 202
 
 NEVER: Final = float("inf")
@@ -37,7 +36,7 @@ _GENERATION = struct.Struct("=Q")
 
 
 class Limit(NamedTuple):
-    """How far one run may go, and what becomes of its job when it goes further."""
+    """When to end one run by force, and the outcome of its job then."""
 
     generation: int  # of this child, never 0
     ends_at: float  # by the monotonic clock, which the processes of a machine share
@@ -58,8 +57,8 @@ _WAIT_AT = 56
 
 
 class Records:
-    """A run of fixed records. A write is a single copy: a death in it leaves at worst an id that
-    nobody has."""
+    """A sequence of fixed-size records. A write is one copy: a crash in it leaves at worst an id
+    that no job has."""
 
     def __init__(self, memory: mmap.mmap, offset: int, count: int) -> None:
         self._memory = memory
@@ -78,7 +77,7 @@ class Records:
             self.clear(index)
 
     def read(self) -> list[str]:
-        """All that are written and not cleared."""
+        """All records that are not cleared."""
         end = self._offset + self.count * RECORD_BYTES
         content = self._memory[self._offset : end]
         texts = (content[at : at + RECORD_BYTES] for at in range(0, len(content), RECORD_BYTES))
@@ -118,14 +117,14 @@ class SlotTable:
         os.close(self.descriptor)
 
     def note_answer(self, monotonic: float) -> None:
-        """The engine answered this child, or there was nothing to ask it for."""
+        """Note that the engine answered this child, or that there was nothing to ask."""
         _ANSWER.pack_into(self._memory, _ANSWER_AT, monotonic)
 
     def answered_at(self) -> float:
         return float(_ANSWER.unpack_from(self._memory, _ANSWER_AT)[0])
 
     def note_idle(self, since: float, at: float) -> None:
-        """A claim sent at `at` found nothing, and so did all since `since`; zeros when busy."""
+        """Note that all claims from `since` to `at` were empty; zeros for a busy child."""
         _IDLE.pack_into(self._memory, _IDLE_AT, since, at)
 
     def idle(self) -> tuple[float, float]:
@@ -133,7 +132,7 @@ class SlotTable:
         return since, at
 
     def note_wait(self, monotonic: float) -> None:
-        """The waiter of the worker waits for this child, and the engine has answered it."""
+        """Note that the waiter waits for this child, and that the engine has answered it."""
         _WAIT.pack_into(self._memory, _WAIT_AT, monotonic)
 
     def waited_at(self) -> float:
@@ -143,7 +142,7 @@ class SlotTable:
         return self._jobs.read()
 
     def confirm_beat(self, monotonic: float) -> None:
-        """Note that a beat sent at this moment was answered: the session lives."""
+        """Note that a heartbeat sent at this moment was confirmed: the session is alive."""
         _HEADER.pack_into(self._memory, 0, monotonic)
 
     def confirmed_beat(self) -> float:
@@ -154,17 +153,17 @@ class SlotTable:
         _PULSE.pack_into(self._memory, _PULSE_AT, monotonic, ended)
 
     def pulse(self) -> float:
-        """When the child last ran Python; 0 when nothing is known of that."""
+        """When the child last ran Python; 0 when unknown."""
         return float(_PULSE.unpack_from(self._memory, _PULSE_AT)[0])
 
     def ended(self) -> int:
-        """How many jobs had ended then."""
+        """How many jobs had ended at the last pulse."""
         return int(_PULSE.unpack_from(self._memory, _PULSE_AT)[1])
 
     # --------------------------------------------------------------------------------- limits
 
     def limit(self, slot: int, limit: Limit) -> None:
-        """Note how far the run in a slot may go."""
+        """Set the limit of the run in a slot."""
         generation, *others, id, token = limit
         _LIMIT.pack_into(
             self._memory,
@@ -177,12 +176,11 @@ class SlotTable:
         )
 
     def lift(self, slot: int) -> None:
-        """The run in a slot has ended."""
+        """Remove the limit of a slot: its run has ended."""
         _GENERATION.pack_into(self._memory, self._limits_at + slot * _LIMIT.size, 0)
 
     def limits(self) -> Iterator[Limit]:
-        """Of all runs that have one. What changes under the eyes of the reader is left out: it is
-        another run, or none."""
+        """All limits. A record that changes during the read is skipped: its run has ended."""
         for slot in range(self.slots):
             at = self._limits_at + slot * _LIMIT.size
             content = self._memory[at : at + _LIMIT.size]
@@ -194,7 +192,7 @@ class SlotTable:
         return any(limit.generation == generation for limit in self.limits())
 
     def shut(self, shut: bool) -> None:
-        """Have nothing more started, or started again."""
+        """Forbid the child to start jobs, or allow it again."""
         _SHUT.pack_into(self._memory, _HEADER.size, shut)
 
     def is_shut(self) -> bool:
@@ -216,7 +214,7 @@ def _text(field: bytes) -> str:
 def _open_nameless() -> int:
     if hasattr(os, "memfd_create"):
         return os.memfd_create("windlass-slots")
-    import tempfile  # for macOS; with it comes what reads and writes archives
+    import tempfile  # for macOS; the import is slow
 
     with tempfile.TemporaryFile() as file:
         return os.dup(file.fileno())

@@ -1,8 +1,8 @@
-"""How an idle child is woken: a pair of datagram sockets, one pair for each child.
+"""Wake-up of an idle child: a pair of datagram sockets for each child.
 
-The waiter of a worker sends an empty datagram when there may be something to claim, or a job that
-was handed off. A datagram arrives whole or not at all, so a child that does not read never leaves
-half a message behind and never holds up the others.
+The waiter of a worker sends an empty datagram when there may be jobs to claim, or a job that was
+handed off. A datagram arrives as a whole or not at all. So a child that does not read never gets
+half a message, and never blocks the waiter.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from windlass.engine.wakeup import await_readable, new_nudge
 
 #: Enough for a job that is handed off; some systems allow datagrams of 2 kB by default.
 _BUFFER_BYTES: Final = 65_536
-#: Have the child look by itself.
+#: The message that makes the child claim by itself.
 LOOK: Final = b""
 
 
@@ -27,8 +27,8 @@ class WakeSender:
         self._connection = connection
 
     def send(self, message: bytes) -> None:
-        """A child that is gone, or does not read, is dealt with by other means. One that cannot be
-        handed its job is told to look: its claim finds the job."""
+        """Send a message, without an error for a child that is gone or does not read. If a job does
+        not fit, send LOOK instead: the claim of the child finds the job."""
         try:
             self._connection.send(message)
         except OSError:
@@ -40,7 +40,7 @@ class WakeSender:
 
 
 class WakeReceiver:
-    """The child's end, used by one thread but for `nudge`."""
+    """The child's end, used by one thread except for `nudge`."""
 
     def __init__(self, connection: socket.socket) -> None:
         self._connection = connection
@@ -48,7 +48,7 @@ class WakeReceiver:
         self._nudge = new_nudge()
 
     def receive(self, timeout_s: float) -> bytes | None:
-        """The next message; None on a nudge, or after the time."""
+        """Wait for the next message; None on a nudge, or after the timeout."""
         descriptor = self._connection.fileno()
         ready = await_readable([descriptor, self._nudge.descriptor], timeout_s)
         if self._nudge.descriptor in ready:
@@ -59,7 +59,7 @@ class WakeReceiver:
         return None
 
     def nudge(self) -> None:
-        """Make a `receive` that is under way, or the next one, return. From any thread."""
+        """Make the current or the next `receive` return. From any thread."""
         self._nudge.give()
 
     def close(self) -> None:
@@ -68,7 +68,7 @@ class WakeReceiver:
 
 
 def open_wake_pair() -> tuple[WakeSender, socket.socket]:
-    """The waiter's end, and the socket for the child to inherit."""
+    """Return the waiter's end, and the socket that the child inherits."""
     ours, theirs = _datagram_pair()
     ours.setblocking(False)
     with suppress(OSError):
@@ -79,7 +79,7 @@ def open_wake_pair() -> tuple[WakeSender, socket.socket]:
 def _datagram_pair() -> tuple[socket.socket, socket.socket]:
     if hasattr(socket, "AF_UNIX"):
         return socket.socketpair(socket.AF_UNIX, socket.SOCK_DGRAM)
-    # Windows: each hears its partner alone, because it is connected to it.
+    # Windows: a connected socket receives from its partner only.
     pair = [socket.socket(socket.AF_INET, socket.SOCK_DGRAM) for _ in range(2)]
     for end in pair:
         end.bind(("127.0.0.1", 0))
@@ -89,6 +89,6 @@ def _datagram_pair() -> tuple[socket.socket, socket.socket]:
 
 
 def join_wake_pair(descriptor: int) -> WakeReceiver:
-    """The child's end, from the descriptor it inherited and does not pass on."""
+    """Open the child's end from its inherited descriptor, which it does not pass on."""
     os.set_inheritable(descriptor, False)
     return WakeReceiver(socket.socket(fileno=descriptor))

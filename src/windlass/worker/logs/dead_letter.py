@@ -1,4 +1,4 @@
-"""What is said of a job that has become a dead letter, by whichever process has buried it."""
+"""The log line of a job that became a dead letter, for all processes of a worker."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from windlass.core.states import Reason
 log = getLogger("windlass.worker")
 
 
-def tell_burial(job_id: str, task: str, reason: Reason, text: FailureText) -> None:
-    """The type of an error, and where it was raised: its message may contain arguments."""
+def log_dead_letter(job_id: str, task: str, reason: Reason, text: FailureText) -> None:
+    """Log the type of the error and where it was raised. Its message may contain arguments."""
     cause = text.name or text.message
     if text.type and text.place:
         cause = f"{text.name} in {text.place}"

@@ -1,8 +1,8 @@
-"""What is logged when the engine does not answer, and when it answers again.
+"""Log outages of the engine in the supervisor, and their end.
 
-Two threads of a worker call the engine on their own account: the heartbeat and the upkeep. Both try
-through one `Contact`, so that an outage is logged once, and its end when all that failed has
-succeeded: a read may succeed while no write does.
+Two threads of a supervisor call the engine: heartbeat and maintenance. They share one `Contact`, so
+that an outage is logged once. Its end is logged when every call that failed has succeeded: a read
+may succeed while writes still fail.
 """
 
 from __future__ import annotations
@@ -17,28 +17,28 @@ from windlass.errors import EngineError
 
 log = getLogger("windlass.worker")
 
-#: The longest wait, in seconds, before a call that failed is tried again.
+#: The longest wait before a retry, in seconds.
 AGAIN_S: Final = 1.0
 
 
 class Contact:
-    """With the engine at one location; used by several threads."""
+    """The state of the connection to one engine. Used by several threads."""
 
     def __init__(self, location: str) -> None:
         self._location = location
         self._lock = Lock()
         self._failed: set[object] = set()
-        self._has_told_away = False
-        self.answered_at = 0.0  # when the engine did, by the monotonic clock
+        self._is_outage_logged = False
+        self.answered_at = 0.0  # of the monotonic clock
 
     def attempt(self, duty: object, action: Callable[[], float]) -> float:
-        """Do it; the seconds until the next time, which comes soon after a failure."""
+        """Call `action`; return the seconds until the next call, which is soon after a failure."""
         try:
             wait_s = action()
         except EngineError as error:
             self._note_away(duty, error)
         except Exception:
-            log.exception("the upkeep of the worker failed and is tried again")
+            log.exception("maintenance of the worker failed, retrying")
         else:
             self._note_back(duty)
             return wait_s
@@ -46,18 +46,18 @@ class Contact:
 
     def _note_away(self, duty: object, error: EngineError) -> None:
         with self._lock:
-            if self.answered_at and not self._has_told_away:
-                log.warning("the supervisor cannot reach the engine, and tries on: %s", error)
-                self._has_told_away = True
+            if self.answered_at and not self._is_outage_logged:
+                log.warning("supervisor lost connection to engine, retrying: %s", error)
+                self._is_outage_logged = True
             elif not self.answered_at and not self._failed:
-                log.warning("waiting for the engine, and ready when it answers: %s", error)
+                log.warning("waiting for the engine to answer: %s", error)
             self._failed.add(duty)
 
     def _note_back(self, duty: object) -> None:
-        if duty not in self._failed and not self._has_told_away:
+        if duty not in self._failed and not self._is_outage_logged:
             return
         with self._lock:
             self._failed.discard(duty)
-            if self._has_told_away and not self._failed:
-                log.warning("the supervisor reaches the engine again: %s", self._location)
-                self._has_told_away = False
+            if self._is_outage_logged and not self._failed:
+                log.warning("supervisor reached the engine again: %s", self._location)
+                self._is_outage_logged = False

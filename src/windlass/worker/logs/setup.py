@@ -1,12 +1,11 @@
-"""How the processes of a worker log: one line for each record, on standard error, as text or JSON.
+"""The log of the processes of a worker: one line for each record, on standard error, text or JSON.
 
-1. Only `windlass worker` calls this; a process that merely uses the library is left alone.
-2. What `windlass` logs has a handler of its own, unless the app has given it another one. The root
-   logger, and with it the loggers of the app, gets the same handler only where the app has left it
-   without any.
-3. Records made while a job runs carry `job_id`, `task`, `queue` and `attempt`: by `JobFilter`,
-   which an app that has handlers of its own can add to them.
-4. No line can be forged, and no password of a url is shown, whoever logs it.
+1. Only `windlass worker` configures logging; using the library does not.
+2. The logger `windlass` gets a handler, unless the app has added one. The root logger, and with it
+   the loggers of the app, gets the same handler only if the app has added none.
+3. Records of a running job have `job_id`, `task`, `queue` and `attempt`, set by `JobFilter`. An app
+   with its own handlers can add this filter to them.
+4. No text can forge a line, and passwords of urls are masked in every line.
 """
 
 from __future__ import annotations
@@ -25,14 +24,14 @@ from windlass.settings import LOG_FORMATS, LOG_LEVELS, PREFIX, mask_urls
 from windlass.worker.logs.events import describe
 
 FORMAT: Final = "%(asctime)s %(levelname)s %(name)s[%(process)d] %(message)s"
-#: What a record is given of the job in which it was made.
+#: The fields of the running job that a record gets.
 JOB_FIELDS: Final = ("job_id", "task", "queue", "attempt")
 
 #: The loggers of the worker's own lines.
 _OURS: Final = ("windlass.worker", "windlass.dead_letters")
-#: All that the standard library itself puts into a record; the rest is `extra` of whoever logs.
+#: All attributes of a record that the standard library sets; others come from `extra`.
 _STANDARD: Final = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", *JOB_FIELDS}
-#: What a terminal would obey, or take for the end of a line.
+#: Control characters of terminals, and line separators.
 _CONTROL: Final = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069]")
 _CONTINUED: Final = "\n    "
 
@@ -41,8 +40,8 @@ _CONTINUED: Final = "\n    "
 
 
 def configure_early() -> None:
-    """Before the app is loaded only the environment can say how to log. A value that makes no sense
-    is refused with the other settings, in a moment."""
+    """Configure logging from the environment, before the app is loaded. An invalid value is refused
+    later, with the other settings."""
     level = os.environ.get(f"{PREFIX}LOG_LEVEL", "").lower()
     format = os.environ.get(f"{PREFIX}LOG_FORMAT", "").lower()
     configure_own(
@@ -51,7 +50,7 @@ def configure_early() -> None:
 
 
 def configure_own(level: str, format: str) -> None:
-    """Show what `windlass` logs, once, however often this is called."""
+    """Add one handler to the logger `windlass`, however often this is called."""
     logger = logging.getLogger("windlass")
     _enable_again()
     _remove_ours(logger)
@@ -62,7 +61,7 @@ def configure_own(level: str, format: str) -> None:
 
 
 def configure_all(level: str, format: str) -> None:
-    """The same when the app is loaded, and for its own loggers too if it has not seen to them."""
+    """Configure logging after the app is loaded, also for the root logger if it has no handler."""
     configure_own(level, format)
     root = logging.getLogger()
     if not root.handlers:
@@ -78,7 +77,7 @@ def _remove_ours(logger: logging.Logger) -> None:
 
 
 def _enable_again() -> None:
-    """`logging.config` of an app switches off every logger that was there before, unless told."""
+    """Enable our loggers again: `logging.config` disables existing loggers by default."""
     for name, logger in logging.root.manager.loggerDict.items():
         if name.partition(".")[0] == "windlass" and isinstance(logger, logging.Logger):
             logger.disabled = False
@@ -88,8 +87,8 @@ def _enable_again() -> None:
 
 
 class JobFilter(logging.Filter):
-    """Lets every record pass, and tells it in which job it was made; None outside of one. What the
-    record has by the same name already is left as it is."""
+    """Add the fields of the running job to every record; None outside of a job. Fields that the
+    record already has stay."""
 
     def filter(self, record: logging.LogRecord) -> bool:
         context = running.get(None)
@@ -100,7 +99,7 @@ class JobFilter(logging.Filter):
 
 
 class WorkerHandler(logging.StreamHandler[Any]):
-    """On standard error."""
+    """A handler for standard error."""
 
     def __init__(self, format: str) -> None:
         super().__init__()
@@ -112,7 +111,7 @@ class WorkerHandler(logging.StreamHandler[Any]):
 
 
 class TextFormatter(logging.Formatter):
-    """A line that continues is indented: nothing that is logged looks like another record."""
+    """Indent continuation lines, so that no text looks like another record."""
 
     def format(self, record: logging.LogRecord) -> str:
         text = super().format(record)
@@ -122,13 +121,13 @@ class TextFormatter(logging.Formatter):
         line = super().formatMessage(record)
         job_id = getattr(record, "job_id", None)
         if job_id is None or record.name.startswith("windlass"):
-            return line  # or it names the job itself
+            return line  # lines of windlass name the job themselves
         job = f"job {job_id}, task {getattr(record, 'task', None)}"
         return f"{line} ({job}, attempt {getattr(record, 'attempt', None)})"
 
 
 class JsonFormatter(logging.Formatter):
-    """One object a line: what every record has, its job, its event, and `extra` of whoever logs."""
+    """One JSON object per line: the record, its job, its event, and the fields of `extra`."""
 
     def format(self, record: logging.LogRecord) -> str:
         fields: dict[str, object] = {
@@ -138,7 +137,7 @@ class JsonFormatter(logging.Formatter):
             "pid": record.process,
             "message": record.getMessage(),
         }
-        if record.name in _OURS:  # others may use the same words
+        if record.name in _OURS:  # other loggers may use the same text
             fields |= describe(record.msg, record.args)
         for name in JOB_FIELDS:
             if getattr(record, name, None) is not None:
@@ -154,15 +153,15 @@ class JsonFormatter(logging.Formatter):
 def _encode(fields: dict[str, object]) -> str:
     try:
         return msgspec.json.encode(fields, enc_hook=str).decode()
-    except Exception:  # noqa: BLE001  # what JSON cannot hold, or what cannot even be shown
+    except Exception:  # noqa: BLE001  # a value that JSON cannot hold, or without a working repr
         shown = {ascii(name)[1:-1]: _encode_alone(value) for name, value in fields.items()}
         return msgspec.json.encode(shown).decode()
 
 
 def _encode_alone(value: object) -> msgspec.Raw:
-    """As it is if that is possible: one odd value leaves the others what they are."""
+    """Encode a value, else its `ascii`, else its type: one bad value does not affect others."""
     for show in (_as_it_is, ascii, _type_of):
-        with suppress(Exception):  # of the class of the value; the last one never fails
+        with suppress(Exception):  # code of the value's class; the last one never fails
             return msgspec.Raw(msgspec.json.encode(show(value), enc_hook=str))
     return msgspec.Raw(b"null")
 

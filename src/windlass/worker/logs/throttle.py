@@ -1,23 +1,23 @@
-"""What would be logged for every job is logged once in a while."""
+"""Throttle log lines that would otherwise repeat for every job."""
 
 from __future__ import annotations
 
 from time import monotonic
 
-#: The same thing is told at most this often, in seconds.
+#: The shortest time between two lines for the same key, in seconds.
 INTERVAL_S = 60.0
 
 
 class Notices:
-    """When each thing was last told. The things are few: names of tasks."""
+    """When each key was last logged. There are few keys: names of tasks."""
 
     def __init__(self) -> None:
-        self._told_at: dict[str, float] = {}
+        self._logged_at: dict[str, float] = {}
 
     def is_due(self, key: str) -> bool:
-        """Whether to tell it now; if so, that counts as told."""
+        """Whether to log now. True marks the key as logged."""
         now = monotonic()
-        if now - self._told_at.get(key, -INTERVAL_S) < INTERVAL_S:
+        if now - self._logged_at.get(key, -INTERVAL_S) < INTERVAL_S:
             return False
-        self._told_at[key] = now
+        self._logged_at[key] = now
         return True

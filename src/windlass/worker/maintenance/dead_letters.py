@@ -1,13 +1,12 @@
-"""What a worker does about dead jobs: says what is swept away, and alerts when they pile up.
+"""Dead letters: log expired ones, and alert when they pile up.
 
-1. `sweep` writes down what dead jobs were whose time has passed, and only then has them removed. A
-   worker that dies in between leaves them to the next one, so a line may be there twice and is
-   never missing. Of one that cannot be read it says that; the others do not wait for it.
-2. `DeadWatch` looks twice a minute at two numbers that the engine keeps: how many are dead, and how
-   many have died so far. It alerts once when one of them goes beyond its threshold, and again only
-   after it was well below. Of all workers that alert at this number, as they say of themselves, the
-   one with the first session speaks; the next one takes over when it leaves, and then says it once
-   more.
+1. `sweep` logs expired dead letters, and only then removes them. If a worker dies in between, the
+   next worker repeats both: a line may appear twice and is never missing. A dead letter that cannot
+   be read is logged as unreadable, and does not block the others.
+2. `DeadWatch` checks two counters of the engine twice a minute: the number of dead jobs, and the
+   total of jobs that died. It alerts once when one of them exceeds its threshold, and again only
+   after the number was well below. Of all workers whose threshold is exceeded, the one with the
+   first session alerts. When that worker leaves, the next one takes over and alerts once more.
 """
 
 from __future__ import annotations
@@ -26,23 +25,23 @@ from windlass.worker.ipc.session_info import Introduction
 
 log = getLogger("windlass.dead_letters")
 
-#: How often to look, in seconds.
+#: How often to check, in seconds.
 LOOK_S: Final = 30.0
-#: Growth is that of so many seconds.
+#: Growth is counted over this many seconds.
 WINDOW_S: Final = 300.0
-#: A worker that is not the one to speak asks again after so many seconds whether it is now.
+#: How often a worker that does not alert checks whether it is its turn, in seconds.
 TURN_S: Final = 300.0
-#: An alert is given again after the number was at most this share of its threshold.
+#: An alert is repeated only after the number was at most this share of its threshold.
 CALM: Final = 0.8
 
 
 def sweep(engine: Engine, ids: Sequence[str]) -> Tended:
-    """Write down, then remove, dead jobs that were kept long enough: those that one call of `tend`
-    gave, which are read at once because that call bounds their bytes."""
+    """Log, then remove, expired dead letters. The ids come from one call of `tend`, which limits
+    their total size: so all records are read at once."""
     for record in read_each(engine, ids):
         if isinstance(record, Unreadable):
             log.error(
-                "removing job %s, dead for longer than dead_ttl, of which nothing can be read: %s",
+                "removing unreadable job %s, dead for longer than dead_ttl: %s",
                 record.id,
                 record.why,
             )
@@ -59,7 +58,7 @@ def sweep(engine: Engine, ids: Sequence[str]) -> Tended:
 
 
 class DeadWatch:
-    """For one worker; `sessions` are its own, `on_alert` is called in the thread that looks."""
+    """For one worker: `sessions` returns its own. `on_alert` runs in the maintenance thread."""
 
     def __init__(
         self,
@@ -73,12 +72,12 @@ class DeadWatch:
         self._thresholds = {"depth": depth, "growth": growth}
         self._sessions = sessions
         self._on_alert = on_alert
-        self._seen: deque[tuple[float, int]] = deque()  # when, and how many had died by then
-        self._told: set[str] = set()
-        self._asks_at: dict[str, float] = {}  # kind -> when to ask whose turn it is
+        self._seen: deque[tuple[float, int]] = deque()  # time, and total of dead jobs
+        self._alerted: set[str] = set()
+        self._asks_at: dict[str, float] = {}  # kind -> when to check whose turn it is
 
     def look(self) -> float:
-        """The seconds until the next look."""
+        """Check the counters; return the seconds until the next check."""
         if not any(self._thresholds.values()):
             return float("inf")
         stats = self._engine.stats()
@@ -87,7 +86,7 @@ class DeadWatch:
         for kind, number in (("depth", dead), ("growth", grown)):
             if self._is_news(kind, number):
                 threshold = self._thresholds[kind]
-                self._tell(DeadAlert(kind=kind, dead=dead, grown=grown, threshold=threshold))
+                self._alert(DeadAlert(kind=kind, dead=dead, grown=grown, threshold=threshold))
         return LOOK_S
 
     def _note(self, died: int) -> int:
@@ -100,12 +99,12 @@ class DeadWatch:
     def _is_news(self, kind: str, number: int) -> bool:
         threshold = self._thresholds[kind]
         if number <= threshold * CALM:
-            self._told.discard(kind)
+            self._alerted.discard(kind)
         is_over = 0 < threshold < number
-        return is_over and kind not in self._told and self._is_its_turn(kind, number)
+        return is_over and kind not in self._alerted and self._is_its_turn(kind, number)
 
-    def _tell(self, alert: DeadAlert) -> None:
-        self._told.add(alert.kind)
+    def _alert(self, alert: DeadAlert) -> None:
+        self._alerted.add(alert.kind)
         if alert.kind == "depth":
             log.warning(
                 "there are %d dead jobs, more than %d: see windlass dead list --group",
@@ -135,20 +134,20 @@ class DeadWatch:
 
 
 def _threshold_of(session: SessionRecord, kind: str) -> int:
-    """Nobody else's matters: whoever does not look, or bears more, would keep it to itself."""
+    """A worker with another threshold, or without one, would not alert: so it has no turn."""
     known = Introduction.unpack(session.info)
     return known.dead_alert if kind == "depth" else known.dead_alert_growth
 
 
 def call_hooks(hooks: Sequence[AlertHook], alert: DeadAlert) -> None:
-    """In a thread of its own: it is user code, which may take long or fail."""
+    """Call alert hooks in a separate thread: user code may take long or fail."""
 
     def run() -> None:
         for hook in hooks:
             try:
                 hook(alert)
             except Exception:
-                log.exception("the alert on dead jobs could not be passed on")
+                log.exception("alert hook for dead jobs failed")
 
     if hooks:
         Thread(target=run, name="dead-alert", daemon=True).start()

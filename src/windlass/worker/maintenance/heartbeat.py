@@ -1,13 +1,12 @@
 """The heartbeat of a worker: one thread that beats for the living children, and does nothing else.
 
 1. Beat every third of a lease, and at once for a new session.
-2. Every third beat, and the first one of a session, says what the session is; every third one also
-   says the nonces that its child knows.
-3. Pass on what the engine answers: sessions that are gone, jobs to be cancelled.
+2. Every third beat, and the first one of a session, describes the session. Every third one also
+   lists the nonces of the child.
+3. Pass on the replies of the engine: sessions that are gone, jobs to cancel.
 
-The engine object is the heartbeat's own, with connections that no other call uses. So a beat waits
-for no other work of the worker: a sweep of large dead letters over a slow link, a closing that does
-not get through.
+The heartbeat has its own engine object with its own connections. So a beat never waits for other
+calls of the worker, such as a sweep of large dead letters over a slow link.
 """
 
 from __future__ import annotations
@@ -24,23 +23,23 @@ from windlass.worker.logs.outage import Contact
 
 #: Beats in one lease.
 BEATS: Final = 3
-#: Every so many beats say the nonces.
+#: Every n-th beat lists the nonces.
 TELLING: Final = 3
 
 
 class Living(Protocol):
     """A child to beat for."""
 
-    session: str  # empty as long as there is none
+    session: str  # empty before the first one
     table: SlotTable
     introduction: bytes
-    introduced: str  # the session that the engine knows it by
+    introduced: str  # the session that was described to the engine
 
     def is_running(self) -> bool: ...
 
 
 class Heartbeat:
-    """For the children that `living` gives. The callbacks are called in its thread."""
+    """For the children that `living` returns. The callbacks are called in its thread."""
 
     def __init__(
         self,
@@ -63,18 +62,18 @@ class Heartbeat:
         self._beats = count(1)
         self._wake = Event()
         self._is_stopping = False
-        self._is_place_new = False  # the engine has lost what was stored in it
+        self._is_place_new = False  # the engine has lost its data
         self._thread = Thread(target=self._run, name="heartbeat", daemon=True)
 
     def start(self) -> None:
         self._thread.start()
 
     def beat_soon(self) -> None:
-        """There is a new session, which the engine does not know."""
+        """Beat at once for a new session, which the engine does not know."""
         self._wake.set()
 
     def introduce_again(self) -> None:
-        """The engine knows no session any more."""
+        """Describe all sessions again: the engine has lost its data."""
         self._is_place_new = True
         self._wake.set()
 
@@ -85,7 +84,7 @@ class Heartbeat:
 
     def _run(self) -> None:
         while not self._is_stopping:
-            self._wake.clear()  # before the beat: a request that comes meanwhile is for the next
+            self._wake.clear()  # before the beat: a request during the beat is for the next one
             begin = monotonic()
             wait_s = self._contact.attempt(self, self._beat)
             self._wake.wait(max(0.0, begin + min(wait_s, self._every_s) - monotonic()))
@@ -93,7 +92,7 @@ class Heartbeat:
             self._engine.shutdown()
 
     def _beat(self) -> float:
-        """The seconds from the beginning of this beat to that of the next one."""
+        """Beat; return the seconds from the start of this beat to the start of the next one."""
         children = [child for child in self._living() if child.session and child.is_running()]
         if self._is_place_new:
             self._is_place_new = False
@@ -118,8 +117,8 @@ def _beat_of(child: Living, tells_nonces: bool) -> Beat:
     info = child.introduction if tells_nonces or child.introduced != session else b""
     if not tells_nonces:
         return Beat(session=session, info=info)
-    # The newest is read first: a nonce that is announced meanwhile is later than it, and this beat
-    # says nothing of it.
+    # Read the newest first: a nonce that is announced meanwhile is newer, and this beat does not
+    # affect it.
     newest = "".join(child.table.newest_nonce.read())
     nonces = tuple(child.table.nonces.read())
     return Beat(session=session, nonces=nonces, newest=newest, info=info)

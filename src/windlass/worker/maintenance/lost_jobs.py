@@ -1,8 +1,8 @@
-"""Says when jobs were taken back from workers that fell silent, and when entries of indexes were
-dropped because they led to no job.
+"""Log when jobs were reclaimed from workers that stopped responding, and when the engine dropped
+index entries without a job.
 
-Any claim or upkeep may do both, so no worker sees all of it happen: what is looked at is
-the number that the engine keeps. Of all workers the one with the first session speaks.
+Any claim or maintenance call of any worker may do both. So this module compares counters of the
+engine. Of all workers, the one with the first session logs.
 """
 
 from __future__ import annotations
@@ -16,22 +16,22 @@ from windlass.engine.contract import Engine
 
 log = getLogger("windlass.worker")
 
-#: How often to look, in seconds.
+#: How often to check, in seconds.
 LOOK_S: Final = 15.0
-#: The totals that are looked at.
+#: The totals to compare.
 _WATCHED: Final = ("lost", "orphans")
 
 
 class LossWatch:
-    """For one worker; `sessions` gives its own."""
+    """For one worker; `sessions` returns its own."""
 
     def __init__(self, engine: Engine, sessions: Callable[[], Collection[str]]) -> None:
         self._engine = engine
         self._sessions = sessions
-        self._before: Mapping[str, int] | None = None  # at the last look; older ones are old news
+        self._before: Mapping[str, int] | None = None  # at the last check
 
     def look(self) -> float:
-        """The seconds until the next look."""
+        """Compare the totals; return the seconds until the next check."""
         totals = self._engine.stats().totals
         before, self._before = self._before, totals
         if before is None:
@@ -39,16 +39,16 @@ class LossWatch:
         lost, orphans = (totals.get(name, 0) - before.get(name, 0) for name in _WATCHED)
         if (lost > 0 or orphans > 0) and speaks(self._engine, self._sessions()):
             if lost > 0:
-                log.warning("taken back from workers that fell silent: %s", Count(lost, "job"))
+                log.warning("reclaimed %s from workers that stopped responding", Count(lost, "job"))
             if orphans > 0:
                 log.warning(
-                    "dropped from indexes, for leading to no job: %s; see windlass check --repair",
-                    Count(orphans, "entry", "entries"),
+                    "dropped %s without a job; see windlass check --repair",
+                    Count(orphans, "index entry", "index entries"),
                 )
         return LOOK_S
 
 
 def speaks(engine: Engine, own: Collection[str]) -> bool:
-    """Whether the first of all sessions that live is one of its own."""
+    """Whether this worker logs: the first of all live sessions is its own."""
     living = [one.session for one in engine.sessions() if one.expires_in_ms >= 0]
     return bool(living) and min(living) in own

@@ -1,19 +1,19 @@
-"""Workers that died on this machine as a whole: the next one that starts here ends their sessions.
+"""End the sessions of workers that died on this machine.
 
-A child that dies is seen by its supervisor. When the whole worker dies (the out-of-memory killer
-took the process group, a person sent SIGKILL), no process is left to tell, and its jobs would wait
-for the rest of its lease. A worker that starts on the same machine can do better: what a session
-says of itself names both processes, and whether they have ended can be seen here.
+A supervisor handles the death of a child. When the whole worker dies (the out-of-memory killer took
+the process group, an operator sent SIGKILL), no process reports it, and its jobs would wait for the
+rest of the lease. A worker that starts on the same machine can do better: the description of a
+session names both processes, and this machine knows whether they have ended.
 
-1. Look through what sessions of this host say, a bounded bite at a time.
-2. End those whose supervisor and child have both ended, as `process_identity` says: never by host
-   name and pid alone. Which job ended the worker is unknown, so each is charged a loss, as when a
-   lease runs out: a job that kills every worker runs out of losses.
-3. Look again a few times: a child may outlive its supervisor for a moment, and what a session says
-   of itself may have been on its way.
+1. Read the descriptions of all sessions of this host, in bounded batches.
+2. End a session if its supervisor and its child have both ended, as `process_identity` judges:
+   never by host name and pid alone. The job that killed the worker is unknown. So each job is
+   charged a loss, as when a lease expires: a job that kills every worker runs out of losses.
+3. Check again a few times: a child may outlive its supervisor for a moment, and the description of
+   a session may still be on its way.
 
-Where processes cannot be recognised (no /proc, as on macOS), and for workers of other machines and
-other containers, jobs go on when the lease has run out.
+Where processes cannot be identified (no /proc, as on macOS), and for workers of other machines and
+other containers, jobs start again when the lease has expired.
 """
 
 from __future__ import annotations
@@ -31,13 +31,13 @@ from windlass.worker.ipc.session_info import Introduction
 
 log = getLogger("windlass.worker")
 
-#: How long to wait before each further look, in seconds.
+#: How long to wait before each further check, in seconds.
 LOOKS_S: Final = (0.25, 0.75, 2.0)
 NEVER: Final = float("inf")
 
 
 class Predecessors:
-    """Looked for by one starting worker."""
+    """The dead workers, as one starting worker sees them."""
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
@@ -46,7 +46,7 @@ class Predecessors:
         self._waits = iter(LOOKS_S)
 
     def look(self) -> float:
-        """The seconds until the next look."""
+        """End sessions of dead workers; return the seconds until the next check."""
         if not self._machine:
             return NEVER
         for session, said in self._neighbours():
@@ -57,7 +57,7 @@ class Predecessors:
         return next(self._waits, NEVER)
 
     def _neighbours(self) -> Iterator[tuple[str, Introduction]]:
-        """Sessions of this machine, whether they live or not."""
+        """All sessions of this machine, live or expired."""
         cursor: str | None = None
         while True:
             bite = self._engine.introductions(session_prefix(self._host), cursor)

@@ -1,11 +1,12 @@
-"""Schedules, as one worker of many looks after them: there is no process that has to.
+"""The scheduler: every worker fires due schedules, so no single process has to.
 
-1. `declare` tells the engine what the app of this worker declares, at the start and every minute.
-2. `look` asks which schedules are due, decides what follows, and makes the changes. All workers do
-   so at about the same time; of those who see the same one change counts, and the others nothing.
+1. `declare` stores the schedules that the app declares, at the start and every minute.
+2. `look` reads the due schedules, decides what to enqueue, and stores the changes. All workers do
+   so at about the same time. If several see the same state, one change counts, and the others
+   have no effect.
 
-A schedule that this worker cannot read, because a newer one wrote it or a time zone is unknown
-here, is told of once and left to others; it stands in nobody's way.
+A schedule that this worker cannot read, because a newer worker wrote it or its time zone is unknown
+here, is logged once and left to other workers. It does not block other schedules.
 """
 
 from __future__ import annotations
@@ -29,21 +30,21 @@ from windlass.worker.ipc.channel import Declaration
 
 log = getLogger("windlass.worker")
 
-#: How long to wait at most before the next look, in seconds: when there are schedules, and when
-#: there are none. One that was saved meanwhile is seen then.
+#: The longest wait before the next look, in seconds, with and without schedules. A schedule that
+#: was saved meanwhile is seen then.
 FLOOR_S: Final = 0.5
 IDLE_S: Final = 2.0
-#: Looks of workers that wait for the same instant are spread over so many seconds: who comes later
-#: finds it done.
+#: Looks of workers that wait for the same instant are spread over this many seconds: later ones
+#: find nothing to do.
 SPREAD_S: Final = 0.05
-#: Before the next look when there was more than one look could take.
+#: The wait when one look did not take all due schedules, in seconds.
 ON_S: Final = 0.01
-#: How soon to declare again what others were faster with, in seconds.
+#: How soon to declare again after a lost race, in seconds.
 AGAIN_S: Final = 1.0
-#: At most so many schedules in one look, and about so many jobs in one change.
+#: The most schedules in one look, and about the most jobs in one change.
 MOST_SCHEDULES: Final = 100
 MOST_JOBS: Final = 500
-#: How long a schedule that cannot be read is not looked at again, in seconds.
+#: How long to skip a schedule that cannot be read, in seconds.
 UNREADABLE_S: Final = 60.0
 
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
@@ -53,19 +54,19 @@ _WHY: Final = {
 }
 
 
-class Timekeeper:
-    """Used by one thread, that of the upkeep."""
+class Scheduler:
+    """Used by one thread, the maintenance thread."""
 
     def __init__(self, engine: Engine, declarations: Sequence[Declaration] = ()) -> None:
         self._engine = engine
         self._declarations = {one.name: one for one in declarations}
-        self._reported: dict[str, str] = {}  # name -> what was said of it last
-        self._unreadable: dict[str, float] = {}  # name -> until when it is left alone
+        self._reported: dict[str, str] = {}  # name -> the last problem that was logged
+        self._unreadable: dict[str, float] = {}  # name -> until when to skip it
 
     # ------------------------------------------------------------------------------- declaring
 
     def declare(self) -> float:
-        """Seconds until it is to be done again."""
+        """Declare all schedules of the app; return the seconds until the next time."""
         if not self._declarations:
             return float("inf")
         names = list(self._declarations)
@@ -74,7 +75,7 @@ class Timekeeper:
         return AGAIN_S if failed else RENEWAL_MS / 1000 * uniform(0.9, 1.0)
 
     def _declare(self, names: Sequence[str]) -> bool:
-        """Whether nobody was faster: a run that was fired meanwhile, or another worker."""
+        """Declare some schedules. False if another change was faster: a run, or another worker."""
         now_ms = self._engine.due_schedules(limit=0).now_ms
         records = self._engine.get_schedules(names)
         changes = []
@@ -85,34 +86,34 @@ class Timekeeper:
                     record, name, one.body, one.version, now_ms
                 )
             except DecodeError as error:
-                self._tell_unreadable(name, error)
+                self._log_unreadable(name, error)
                 continue
             if standing is Standing.OUTDATED:
-                self._tell_outdated(name, record)
+                self._log_outdated(name, record)
             if change is not None:
                 changes.append(change)
         return not changes or all(self._engine.change_schedules(changes))
 
-    def _tell_outdated(self, name: str, record: ScheduleRecord | None) -> None:
+    def _log_outdated(self, name: str, record: ScheduleRecord | None) -> None:
         if self._reported.get(name) != "outdated":
             self._reported[name] = "outdated"
             log.warning(
-                "schedule %s is another one by now than this worker declares, and stays: %s",
+                "schedule %s differs from this worker's declaration, keeping the stored one: %s",
                 name,
                 _why_outdated(name, record),
             )
 
-    # ---------------------------------------------------------------------------------- looking
+    # ----------------------------------------------------------------------------------- firing
 
     def look(self) -> float:
-        """Seconds until the next look."""
+        """Fire due schedules; return the seconds until the next look."""
         due = self._engine.due_schedules(self._left_alone(), MOST_SCHEDULES)
         firings = [firing for record in due.records if (firing := self._decide(record, due.now_ms))]
         for batch in _batches(firings):
             counted = self._engine.change_schedules([one.change for one in batch])
             for one, counts in zip(batch, counted, strict=True):
                 if counts:
-                    self._tell(one)
+                    self._log_firing(one)
         return ON_S if due.more else _wait_s(due, firings)
 
     def _decide(self, record: ScheduleRecord, now_ms: int) -> Firing | None:
@@ -120,7 +121,7 @@ class Timekeeper:
             partition = self._engine.schedule_partition(record.name)
             return schedule_changes.fire(record, now_ms, partition)
         except DecodeError as error:
-            self._tell_unreadable(record.name, error)
+            self._log_unreadable(record.name, error)
             self._unreadable[record.name] = monotonic() + UNREADABLE_S
             return None
 
@@ -129,41 +130,39 @@ class Timekeeper:
         self._unreadable = {name: due for name, due in self._unreadable.items() if due > now}
         return list(self._unreadable)
 
-    # ---------------------------------------------------------------------------------- telling
+    # ---------------------------------------------------------------------------------- logging
 
-    def _tell_unreadable(self, name: str, error: DecodeError) -> None:
+    def _log_unreadable(self, name: str, error: DecodeError) -> None:
         if self._reported.get(name) != str(error):
             self._reported[name] = str(error)
-            log.error(
-                "schedule %s cannot be read by this worker, and is left to others: %s", name, error
-            )
+            log.error("cannot read schedule %s, leaving it to other workers: %s", name, error)
 
-    def _tell(self, one: Firing) -> None:
+    def _log_firing(self, one: Firing) -> None:
         name, note = one.change.name, one.step.note
         if note.paused:
-            log.warning("schedule %s is paused, because no worker has declared it for a day", name)
+            log.warning("paused schedule %s: no worker has declared it for a day", name)
         for part in one.step.left_out:
-            _tell_left_out(name, part)
+            _log_left_out(name, part)
 
 
 def _why_outdated(name: str, record: ScheduleRecord | None) -> str:
-    """And when that of this worker counts."""
+    """Why the stored schedule differs, and when this worker's declaration counts."""
     declared = None if record is None else Note.unpack(record.note).declared
     remove = f"windlass schedule remove {name}"
     if declared is None:
         return f"it was saved at run time. Remove it with {remove}"
     last_ms = declared.declared_ms
     return (
-        f"it was declared at {_moment(last_ms)} by a worker with other code. This worker's counts "
-        f"when nobody has declared the other one for {describe_ms(SILENT_MS)}, from "
-        f"{_moment(last_ms + SILENT_MS)} on if none does again; or after {remove}, which is "
-        f"refused until {_moment(last_ms + REMOVABLE_MS)}"
+        f"it was declared at {_moment(last_ms)} by a worker with other code. This worker's "
+        f"declaration counts when no worker has declared the other one for "
+        f"{describe_ms(SILENT_MS)}, from {_moment(last_ms + SILENT_MS)} on if none does again; or "
+        f"after {remove}, which is refused until {_moment(last_ms + REMOVABLE_MS)}"
     )
 
 
-def _tell_left_out(name: str, part: LeftOut) -> None:
+def _log_left_out(name: str, part: LeftOut) -> None:
     log.warning(
-        "schedule %s left out %s from %s to %s: %s",
+        "schedule %s skipped %s from %s to %s: %s",
         name,
         Count(part.number, "run"),
         _moment(part.first_ms),
@@ -177,7 +176,7 @@ def _moment(at_ms: int) -> str:
 
 
 def _batches(firings: Sequence[Firing]) -> Iterator[list[Firing]]:
-    """One call for all, unless they bring too many jobs."""
+    """Split changes into calls of at most about `MOST_JOBS` jobs."""
     batch: list[Firing] = []
     jobs = 0
     for one in firings:
@@ -191,7 +190,7 @@ def _batches(firings: Sequence[Firing]) -> Iterator[list[Firing]]:
 
 
 def _wait_s(due: DueSchedules, firings: Sequence[Firing]) -> float:
-    """Until the next instant that is known of, but not for longer than the floor."""
+    """Seconds until the next due instant, at most `FLOOR_S`, plus a random spread."""
     instants = [one.change.due_ms - due.now_ms for one in firings if one.change.due_ms is not None]
     if due.next_in_ms is not None:
         instants.append(due.next_in_ms)

@@ -1,19 +1,19 @@
-"""What a supervisor says to the engine beside its beats, in one thread of its own.
+"""The maintenance thread of a supervisor: all calls of the engine except heartbeats.
 
 1. Report jobs that were ended by force, and close the sessions of children that died, so that
-   their jobs go on at once.
-2. At the start, end the sessions of workers that died on this machine: `predecessors` says which.
-3. Tend: reap silent sessions and purge what was kept long enough, a bite at a time; dead jobs
-   only after it was written down what they were. If the engine has lost what was stored in it, say
-   so, and tell it again who there is and which schedules.
-4. Once, say what a job that was confirmed survives, and what is wrong with the place.
-5. Alert when dead jobs pile up: `dead_watch` says when; and say when jobs were taken back from
-   workers that fell silent: `loss_watch`.
-6. Declare the schedules of the app, and fire those that are due: `timekeeping` says how.
+   their jobs start again at once.
+2. At the start, end the sessions of workers that died on this machine (`predecessors`).
+3. Tend the engine in bounded batches: reap expired sessions, purge expired jobs. Dead letters are
+   logged before they are purged. If the engine has lost its data, log that, describe the sessions
+   again and declare the schedules again.
+4. Once, log the durability of the engine, and its problems.
+5. Alert when dead letters pile up (`dead_letters`), and log when jobs were reclaimed from workers
+   that stopped responding (`lost_jobs`).
+6. Declare the schedules of the app, and fire due schedules (`schedules`).
 
-An engine that is away or frozen holds up this thread and nothing else: signals and the deaths of
-children are the main thread's, and beats are sent by the heartbeat. What fails is tried again soon;
-a session that cannot be closed ends by itself after a lease.
+An engine that is away or frozen blocks this thread only: the main thread handles signals and the
+deaths of children, and the heartbeat has its own thread. A call that fails is retried soon. A
+session that cannot be closed expires after a lease.
 """
 
 from __future__ import annotations
@@ -29,27 +29,27 @@ import msgspec
 from windlass.core.failures import FailureText
 from windlass.core.plurals import Count
 from windlass.engine.contract import Buried, Engine, Grade, Outcome, Verdict
-from windlass.worker.logs.dead_letter import tell_burial
+from windlass.worker.logs.dead_letter import log_dead_letter
 from windlass.worker.logs.outage import Contact
 from windlass.worker.maintenance.dead_letters import DeadWatch, sweep
 from windlass.worker.maintenance.heartbeat import Heartbeat, Living
 from windlass.worker.maintenance.lost_jobs import LossWatch
 from windlass.worker.maintenance.predecessors import Predecessors
-from windlass.worker.maintenance.schedules import Timekeeper
+from windlass.worker.maintenance.schedules import Scheduler
 
 log = getLogger("windlass.worker")
 
-#: How long to wait, in seconds, before the next bite of upkeep when the last one was full (others
-#: want to write too), and when it was not.
+#: How long to wait before the next `tend`, in seconds: after a full batch (other callers want to
+#: write too), and otherwise.
 TEND_ON_S = 0.01
 TEND_S = 5.0
 NEVER = float("inf")
-#: What engines call that which is said in any case.
+#: The subjects of findings that are logged even without a problem.
 DURABILITY = ("durability", "persistence")
 
 
 class Closing(msgspec.Struct, frozen=True):
-    """The end of a session whose process is gone."""
+    """A request to close a session whose process is gone."""
 
     session: str
     suspects: tuple[str, ...]
@@ -57,8 +57,8 @@ class Closing(msgspec.Struct, frozen=True):
 
 
 class Duty:
-    """Something to be done when it is due, or was asked for; `action` gives the seconds until the
-    next time. Other threads ask, and leave `due` alone: so neither overwrites the other."""
+    """A call to make when it is due or requested; `action` returns the seconds until the next time.
+    Other threads set `is_asked` and never `due`: so no thread overwrites the other."""
 
     def __init__(self, action: Callable[[], float], due: float) -> None:
         self.action = action
@@ -69,9 +69,9 @@ class Duty:
         return self.is_asked or self.due <= monotonic()
 
 
-class Upkeep:
-    """For the children that `living` gives. The callbacks are called in this thread, `on_answer`
-    when the engine has answered for the first time."""
+class Maintenance:
+    """For the children that `living` returns. The callbacks are called in its thread; `on_answer`
+    is called at the first reply of the engine."""
 
     def __init__(
         self,
@@ -82,7 +82,7 @@ class Upkeep:
         contact: Contact,
         *,
         on_answer: Callable[[], None] | None = None,
-        timekeeper: Timekeeper | None = None,
+        scheduler: Scheduler | None = None,
         dead_watch: DeadWatch | None = None,
         ends_engine: bool = True,
     ) -> None:
@@ -92,65 +92,65 @@ class Upkeep:
         self._on_suspects = on_suspects
         self._on_answer = on_answer
         self._ends_engine = ends_engine
-        self._errands: deque[Closing | Outcome] = deque()
+        self._requests: deque[Closing | Outcome] = deque()
         self._settled_at = 0.0
         self._wake = Event()
         self._is_stopping = False
-        self._is_left = False  # nobody waits for its end any more
-        self._errand = Duty(self._run_errands, NEVER)
-        # What was declared nowhere for a day is paused: declare first.
-        self._declaring = Duty(timekeeper.declare if timekeeper else _never, 0.0)
+        self._is_left = False  # `stop` no longer waits for the thread
+        self._request_duty = Duty(self._send_requests, NEVER)
+        # Declare first: firing pauses schedules that no worker has declared for a day.
+        self._declaring = Duty(scheduler.declare if scheduler else _never, 0.0)
         losses = LossWatch(engine, lambda: [child.session for child in living()])
         actions: tuple[Callable[[], float], ...]
         actions = (self._tend, self._examine, losses.look)
-        if timekeeper is not None:
-            actions = (timekeeper.look, *actions)
+        if scheduler is not None:
+            actions = (scheduler.look, *actions)
         if dead_watch is not None:
             actions = (*actions, dead_watch.look)
         others = (Duty(action, 0.0) for action in actions)
         predecessors = Duty(Predecessors(engine).look, 0.0)
-        self._duties = [self._errand, predecessors, self._declaring, *others]
-        self._thread = Thread(target=self._run, name="upkeep", daemon=True)
+        self._duties = [self._request_duty, predecessors, self._declaring, *others]
+        self._thread = Thread(target=self._run, name="maintenance", daemon=True)
 
     def start(self) -> None:
         self._thread.start()
 
     def close(self, closing: Closing) -> None:
-        """Close a session as soon as possible."""
+        """Request to close a session."""
         self._send(closing)
 
     def finish(self, outcome: Outcome) -> None:
-        """Report an outcome as soon as possible, and before any session that is closed later."""
+        """Request to report an outcome, before any session that is closed later."""
         self._send(outcome)
 
     @property
     def answered_at(self) -> float:
-        """When the engine answered last, by the monotonic clock; 0 before the first answer."""
+        """When the engine last answered, by the monotonic clock; 0 before the first answer."""
         return self._contact.answered_at
 
     def settled_at(self) -> float:
-        """When the last errand was done; as long as there are some, never."""
-        return NEVER if self._errands else self._settled_at
+        """When the last request was done; infinite while requests wait."""
+        return NEVER if self._requests else self._settled_at
 
-    def _send(self, errand: Closing | Outcome) -> None:
-        self._errands.append(errand)
-        self._ask(self._errand)
+    def _send(self, request: Closing | Outcome) -> None:
+        self._requests.append(request)
+        self._ask(self._request_duty)
 
     def _ask(self, duty: Duty) -> None:
         duty.is_asked = True
         self._wake.set()
 
     def stop(self, timeout_s: float) -> None:
-        """Let the last errands be run, if that is possible in time. What is left of them is not
-        tried for ever: sessions end by themselves after a lease."""
+        """Send the last requests, if that is possible in time. Sessions that are not closed expire
+        after a lease."""
         self._is_stopping = True
         self._wake.set()
         self._thread.join(timeout_s)
-        left = sum(isinstance(errand, Closing) for errand in list(self._errands))
+        left = sum(isinstance(request, Closing) for request in list(self._requests))
         if left:
             log.warning(
-                "%s could not be closed: the jobs that they hold, and those that have ended and "
-                "could not be reported, run again when the lease is over",
+                "could not close %s: their running and unreported jobs run again when the lease "
+                "expires",
                 Count(left, "session"),
             )
         self._is_left = True
@@ -160,43 +160,43 @@ class Upkeep:
 
     def _run(self) -> None:
         while True:
-            self._wake.clear()  # before the look at what was asked for, never after it
+            self._wake.clear()  # before `is_wanted`: otherwise a request could be lost
             for duty in self._duties:
                 if duty.is_wanted():
                     self._perform(duty)
-            if self._is_left or (self._is_stopping and not self._errands):
+            if self._is_left or (self._is_stopping and not self._requests):
                 break
             self._wake.wait(max(0.0, min(duty.due for duty in self._duties) - monotonic()))
         if self._ends_engine:
             self._engine.shutdown()
 
     def _perform(self, duty: Duty) -> None:
-        duty.is_asked = False  # before the action: a request that comes meanwhile is the next one
+        duty.is_asked = False  # before the action: a request during the action is a new one
         wait_s = self._contact.attempt(duty, duty.action)
         duty.due = monotonic() + wait_s
 
     # ------------------------------------------------------------------------------ the duties
 
-    def _run_errands(self) -> float:
-        """In their order; one that fails is tried again before the next."""
-        while self._errands:
-            errand = self._errands[0]
-            if isinstance(errand, Closing):
-                self._close(errand)
+    def _send_requests(self) -> float:
+        """Send requests in order; one that fails is retried before the next."""
+        while self._requests:
+            request = self._requests[0]
+            if isinstance(request, Closing):
+                self._close(request)
             else:
-                self._finish(errand)
+                self._finish(request)
             self._settled_at = monotonic()
-            self._errands.popleft()
+            self._requests.popleft()
         return NEVER
 
     def _finish(self, outcome: Outcome) -> None:
-        """Refused when it ended by itself after all."""
+        """Report an outcome. The engine rejects it if the job has ended by itself meanwhile."""
         [verdict] = self._engine.finish([outcome])
         if verdict is Verdict.OK and isinstance(outcome, Buried):
             [record] = self._engine.get([outcome.id])
             if record is not None:
                 text = FailureText.unpack(outcome.error)
-                tell_burial(record.id, record.task, outcome.reason, text)
+                log_dead_letter(record.id, record.task, outcome.reason, text)
 
     def _close(self, closing: Closing) -> None:
         closed = self._engine.close(closing.session, closing.suspects, closing.cause)
@@ -212,7 +212,8 @@ class Upkeep:
             )
 
     def _tend(self) -> float:
-        """It writes, on every engine: an engine that can only be read from has not answered."""
+        """Tend the engine. The call writes on every engine: so a read-only engine does not count as
+        available."""
         tended = self._engine.tend(())
         is_first = not self._contact.answered_at
         self._contact.answered_at = monotonic()
@@ -220,13 +221,13 @@ class Upkeep:
             self._on_answer()
         swept = sweep(self._engine, tended.doomed) if tended.doomed else tended
         if tended.emptied or swept.emptied:
-            self._begin_anew()
+            self._recover_from_data_loss()
         return TEND_ON_S if tended.more else TEND_S
 
-    def _begin_anew(self) -> None:
+    def _recover_from_data_loss(self) -> None:
         log.error(
-            "the engine has come back without its data: the jobs that were in %s are gone; see how "
-            "it keeps them with windlass doctor",
+            "engine lost its data: the jobs in %s are gone; check its durability with windlass "
+            "doctor",
             self._engine.location,
         )
         self._heartbeat.introduce_again()
@@ -235,9 +236,9 @@ class Upkeep:
     def _examine(self) -> float:
         for finding in self._engine.examine():
             if finding.grade is Grade.PROBLEM:
-                log.warning("a problem of the engine, %s: %s", finding.subject, finding.text)
+                log.warning("engine problem, %s: %s", finding.subject, finding.text)
             elif finding.subject in DURABILITY:
-                log.info("how the engine keeps jobs: %s", finding.text)
+                log.info("durability: %s", finding.text)
         return NEVER
 
 

@@ -1,15 +1,15 @@
-"""Interrupting the job that runs, and never the one after it.
+"""Interrupt the job that runs, and never the job after it.
 
-1. `ThreadGuard` belongs to a thread of jobs. Whoever interrupts, and the end of a job, take the
-   same lock: an exception is sent only while that very run is under way, and one that has not
-   arrived when the run ends is taken back.
-2. `LoopGuard` belongs to a slot of the event loop, which cancels a task of its own.
-3. `shield` keeps an exception away from a call that must not be left half done, and
-   `shield_engine` from all calls of an engine: one that is cut off could leave a lock taken, or a
-   reply for the next caller to read.
+1. `ThreadGuard` belongs to a thread that runs jobs. `interrupt` and the end of a job take the same
+   lock: an exception is sent only during its run, and one that has not arrived when the run ends
+   is withdrawn.
+2. `LoopGuard` belongs to a slot of the event loop, and cancels the task of that slot.
+3. `shield` delays an exception until the end of a call that must not be cut off, and
+   `shield_engine` does so for all calls of an engine. A call that is cut off could leave a lock
+   held, or its reply for the next caller to read.
 
-A run is known by its context, of which no other run has the same. It is interrupted once at most:
-so no second exception meets code that deals with the first.
+Each run has its own context, which identifies it. A run is interrupted at most once: so no second
+exception hits the code that handles the first.
 """
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ class Guard(Protocol):
     """Where a run can be interrupted."""
 
     def interrupt(self, run: Context, cause: Interruption) -> None:
-        """Called from any thread; does nothing when the run has ended or was interrupted before."""
+        """Interrupt a run, unless it has ended or was interrupted before. From any thread."""
 
 
 class ThreadGuard:
-    """Made in the thread that it guards. A run begins behind the shield, so that nothing arrives
-    before somebody catches it; `interrupt` alone is called from other threads."""
+    """Created in the thread that it guards. A run starts shielded, so that no exception arrives
+    before code that catches it. Other threads call `interrupt` only."""
 
     def __init__(self) -> None:
         self._thread = ctypes.c_ulong(threading.get_ident())
@@ -47,19 +47,19 @@ class ThreadGuard:
         _of_thread.guard = self
 
     def begin(self, run: Context) -> None:
-        """Without the lock: nobody knows this run yet, and of others nothing is heard any more."""
+        """Needs no lock: no other thread knows this run yet, and earlier runs have ended."""
         self._is_put_off = False
         self._is_shielded = True
         self._run = run
 
     def end(self) -> None:
-        """From here on nothing arrives any more. An exception may meet this very call; then it is
-        to be called again, and is not met by another."""
+        """No exception arrives after this call. One may hit this call itself: then call it again,
+        and no second one comes."""
         with self._lock:
             self._run = None
             self._is_shielded = self._is_put_off = False
             if self._is_sent:
-                _send(self._thread, None)  # one call of C, which nothing can meet half way
+                _send(self._thread, None)  # one C call, which no exception can interrupt
                 self._is_sent = False
 
     def interrupt(self, run: Context, cause: Interruption) -> None:
@@ -73,7 +73,7 @@ class ThreadGuard:
                 _send(self._thread, _INTERRUPTED)
 
     def raise_shield(self) -> None:
-        """An exception that was sent before meets this call; from then on it is put off."""
+        """Delay exceptions. One that was sent before hits this call."""
         with self._lock:
             self._is_shielded = True
 
@@ -86,7 +86,7 @@ class ThreadGuard:
 
 
 class LoopGuard:
-    """One slot of the event loop. `begin`, `end` and the cancellation happen on the loop."""
+    """One slot of the event loop. `begin`, `end` and the cancellation run on the loop."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
@@ -101,7 +101,7 @@ class LoopGuard:
         self._run = self._task = None
 
     def interrupt(self, run: Context, cause: Interruption) -> None:
-        # Noted at once: a coroutine that blocks the loop may look at its context.
+        # Noted at once: a coroutine that blocks the loop may check its context.
         if _note(run, cause):
             with suppress(RuntimeError):  # the loop is closed, and the process ends
                 self._loop.call_soon_threadsafe(self._cancel, run)
@@ -113,7 +113,7 @@ class LoopGuard:
 
 @contextmanager
 def shield() -> Iterator[None]:
-    """Put off what would interrupt this thread until the block is left."""
+    """Delay interrupts of this thread until the end of the block."""
     guard = getattr(_of_thread, "guard", None)
     if guard is None:
         yield
@@ -126,7 +126,7 @@ def shield() -> Iterator[None]:
 
 
 class _ShieldedEngine:
-    """An engine whose verbs are shielded. A wrapped one is kept from the first use on."""
+    """An engine with shielded verbs. Each wrapper is cached at its first use."""
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
@@ -159,6 +159,6 @@ def _note(run: Context, cause: Interruption) -> bool:
     return True
 
 
-#: Has an exception raised in a thread at its next step; None takes back what has not arrived.
+#: Raises an exception in a thread at its next bytecode; None withdraws one not yet raised.
 _send: Final = ctypes.pythonapi.PyThreadState_SetAsyncExc
 _INTERRUPTED: Final = ctypes.py_object(Interrupted)

@@ -1,23 +1,22 @@
-"""Running one claim and deciding its fate, in small steps over one record.
+"""The pipeline that turns one claim into an outcome.
 
-1. Open the envelope. Bytes that are none are buried; a newer format is left to newer workers.
-2. Choose the policy: the task's, else the app's, at the job's own pace if it has one; and likewise
-   the time-out.
-3. Check the budgets: a job with nothing left is buried, and its code does not run.
+1. Open the envelope. A damaged envelope makes a dead letter; a newer format is left to newer
+   workers.
+2. Choose the retry policy and the time-out: those of the job, else of the task, else of the app.
+3. Check the budgets: a job with nothing left becomes a dead letter, and its code does not run.
 4. Build the context.
-5. Decode the arguments by the annotations of the function as it is now. Bytes that do not decode,
-   and values that are refused as such (`TypeError`, `ValueError`), are buried: the same bytes fail
-   in the same way again. Any other error is a failed attempt: a lost connection may come back.
-6. Call the function, inside the middleware; whatever they raise is this job's failure and nobody
-   else's.
+5. Decode the arguments by the current annotations of the function. Bytes that do not decode, and
+   values that raise `TypeError` or `ValueError`, make a dead letter: the same bytes would fail
+   again. Any other error is a failed attempt: a lost connection may come back.
+6. Call the function inside the middleware. Any error of either is a failure of this job only.
 7. Encode the result.
-8. Decide on a failure: put off, retried, or given up. A run that was interrupted has timed out, or
-   was cancelled.
+8. Decide on a failure: snooze, retry, or give up. A run that was interrupted has timed out, or was
+   cancelled.
 
-Steps 1 to 5 are `prepare`, the others `run` and its twin for coroutines. Code of the user runs in
-most of them (types that are rebuilt, predicates, `__str__`) and may raise anything, even what is no
-`Exception`; every claim ends in an outcome all the same. What escapes is for the runners to catch,
-and for `conclude_escape` to judge.
+Steps 1 to 5 are `prepare`; the others are `run`, and `run_async` for coroutines. Most steps run
+code of the user (rebuilt types, predicates, `__str__`), which may raise anything, even a
+`BaseException`. Every claim still ends in an outcome: the runners catch what escapes, and
+`conclude_escape` decides on it.
 """
 
 from __future__ import annotations
@@ -70,13 +69,13 @@ from windlass.errors import (
 from windlass.middleware import Middleware, MiddlewareStack
 from windlass.settings import Settings
 from windlass.task import Task
-from windlass.worker.logs.dead_letter import tell_burial
+from windlass.worker.logs.dead_letter import log_dead_letter
 from windlass.worker.logs.throttle import Notices
 from windlass.worker.run.interrupts import ThreadGuard
 
 log = getLogger("windlass.worker")
 
-#: When an attempt that ended outside the task's own code is tried again.
+#: The delay of a retry after an error outside the task function.
 ESCAPE_DELAY_MS = 1_000
 
 #: Instead of a delay: there is no next attempt.
@@ -86,7 +85,7 @@ _INTERRUPTED = "its process ended before it was reported"
 
 
 class Rules(NamedTuple):
-    """What holds for a run."""
+    """The options of a run."""
 
     policy: Retry
     result_ttl_ms: int
@@ -108,9 +107,9 @@ class Run(msgspec.Struct, frozen=True, gc=False):
 
 
 class Execution:
-    """Turns claims into outcomes. Used by all the slots of a child at once; `report_progress` is
-    told of the progress of the job under a claim, and `leave` of tasks whose calls do not fit;
-    `state` is what the lifespan gave."""
+    """Turns claims into outcomes, for all slots of a child at once. `report_progress` gets the
+    progress of a claimed job, `leave` gets tasks whose calls do not fit this version, and `state`
+    is the value of the lifespan."""
 
     def __init__(
         self,
@@ -134,7 +133,7 @@ class Execution:
     # -------------------------------------------------------------------------------- preparing
 
     def prepare(self, claim: Claim, task: Task[..., Any]) -> Run | Outcome:
-        """Everything before the function's own code; an outcome when there is nothing to call."""
+        """Prepare a run; return an outcome instead when there is nothing to call."""
         rules = self._rules.get(task) or self._learn(task)
         policy, ttl_ms, timeout_ms = rules
         context = None
@@ -143,7 +142,7 @@ class Execution:
             if envelope.options != NO_OVERRIDES:
                 policy, ttl_ms, timeout_ms = _overridden(rules, envelope.options)
             had = claim.counters
-            # If every start was an attempt, and one is left, there is nothing else to look at.
+            # If every start was an attempt, and attempts are left, no other budget is used.
             if had.starts != had.attempt or had.attempt > policy.max_attempts:
                 spent = self._find_spent_budget(had, policy)
                 if spent is not None:
@@ -167,7 +166,7 @@ class Execution:
             return self._leave_to_others(claim, error)
         except (DecodeError, TypeError, ValueError) as error:
             return self._bury_unstarted(claim, Reason.UNDECODABLE, FailureText.of(error))
-        except BaseException as error:  # noqa: BLE001  # of code that rebuilds values: it may pass
+        except BaseException as error:  # noqa: BLE001  # of code that rebuilds values: retry
             if context is None:
                 return self.conclude_escape(claim, error, policy.max_attempts)
             run = Run(claim, task, policy, ttl_ms, timeout_ms, (), {}, context, NO_RETRY)
@@ -178,15 +177,15 @@ class Execution:
         return Run(claim, task, policy, ttl_ms, timeout_ms, args, kwargs, context, delay_ms)
 
     def _leave_to_others(self, claim: Claim, error: DecodeError) -> Outcome:
-        """Another worker may be able to run it: one with a newer or an older version of the app, or
-        with the secret or codec that is missing here."""
+        """Leave a job to workers with another version of the app, or with the secret or codec that
+        is missing here."""
         self._leave(claim.task)
         if self._notices.is_due(claim.task):
-            _tell_left(claim.task, error)
+            _log_left(claim.task, error)
         return Unroutable(id=claim.id, token=claim.token)
 
     def _learn(self, task: Task[..., Any]) -> Rules:
-        """What the task says comes before what the app says."""
+        """Options of the task override settings of the app."""
         usual, ttl_ms, timeout_ms = self._settings, task.result_ttl_ms, task.timeout_ms
         rules = self._rules[task] = Rules(
             task.retry or usual.retry,
@@ -196,18 +195,18 @@ class Execution:
         return rules
 
     def _delay_if_killed_ms(self, policy: Retry, claim: Claim, timeout_ms: int) -> int:
-        """Decided beforehand, because later nobody may be there to do it; and without a predicate,
-        which would be asked about an error that has not happened."""
+        """Decide on a retry before the run, because the process may be killed in it. The predicate
+        is not asked: the error has not happened."""
         attempt = claim.counters.attempt
         decision = policy.decide(_timed_out(timeout_ms), attempt, self._random, ask=False)
         return NO_RETRY if isinstance(decision, GiveUp) else decision.delay_ms
 
     def _find_spent_budget(self, had: Counters, policy: Retry) -> tuple[Reason, FailureText] | None:
-        """The first budget of which nothing is left. The attempt counts the claim under way."""
+        """Return the first spent budget. The attempt counter includes the current claim."""
         failed = had.attempt - 1
         budgets = (
             (Reason.EXHAUSTED, failed, policy.max_attempts, f"{failed} failed attempts"),
-            (Reason.CRASHED, _crashes(had), self._settings.max_crashes, _tell_crashes(had)),
+            (Reason.CRASHED, _crashes(had), self._settings.max_crashes, _describe_crashes(had)),
             (Reason.LOST, had.losses, MAX_LOSSES, f"{had.losses} losses of its worker"),
             (
                 Reason.EXHAUSTED,
@@ -236,7 +235,7 @@ class Execution:
             finally:
                 try:
                     guard.end()
-                except Interrupted:  # it came too late, and there is no second one
+                except Interrupted:  # too late, and no second one comes
                     guard.end()
         except BaseException as error:  # noqa: BLE001  # even SystemExit is the failure of one job
             return self._conclude_failure(run, error)
@@ -265,7 +264,7 @@ class Execution:
                 codec.mark, result, claim.task, claim.id, claim.payload
             )
             check_size(result, self._settings.max_payload, f"The result of {claim.task}")
-        except BaseException as error:  # noqa: BLE001  # a value may raise anything when it is looked at
+        except BaseException as error:  # noqa: BLE001  # encoding a value may raise anything
             return self._bury(run, Reason.BAD_RESULT, FailureText.of(error))
         stored = result if run.result_ttl_ms else None
         return Succeeded(
@@ -278,18 +277,21 @@ class Execution:
         except BaseException as slip:  # noqa: BLE001  # of a predicate, or of the error's own class
             return self.conclude_escape(run.claim, slip, run.policy.max_attempts)
         finally:
-            clear_frames(error)  # also of what makes no text, as a snooze
+            clear_frames(error)  # also of an error without a text, such as a snooze
 
     def conclude_escape(
         self, claim: Claim, error: BaseException, max_attempts: int | None = None
     ) -> Outcome:
-        """The last resort, for an error outside the task's own code: an attempt that failed.
-        Without the policy at hand the app's own number of attempts bounds it."""
+        """Count an error outside the task function as a failed attempt. Without `max_attempts` of
+        the job, the setting of the app limits the attempts."""
         text = FailureText.of(error)
         packed = self._pack(claim, text)
         with suppress(BaseException):  # a handler of the app may be what fails
             log.error(
-                "job %s of task %s failed beside its code: %s", claim.id, claim.task, text.name
+                "job %s of task %s failed outside the task function: %s",
+                claim.id,
+                claim.task,
+                text.name,
             )
         if claim.counters.attempt < (max_attempts or self._settings.retry.max_attempts):
             return Retried(id=claim.id, token=claim.token, delay_ms=ESCAPE_DELAY_MS, error=packed)
@@ -306,14 +308,14 @@ class Execution:
             if cause is Interruption.TIMED_OUT:
                 error = _timed_out(run.timeout_ms, error)
         explain_raise(error)
-        # The verdict comes first: a predicate that fails adds a note to the error.
+        # Decide before building the text: a predicate that fails adds a note to the error.
         decision = run.policy.decide(error, claim.counters.attempt, self._random)
         text = FailureText.of(error)
         if isinstance(decision, GiveUp):
             is_over = isinstance(error, TimedOut)
             return self._bury(run, Reason.TIMED_OUT if is_over else decision.reason, text)
         log.warning(
-            "job %s of task %s failed in attempt %d of %d (%s), again in %s",
+            "job %s of task %s failed in attempt %d of %d (%s), retrying in %s",
             claim.id,
             claim.task,
             claim.counters.attempt,
@@ -328,16 +330,16 @@ class Execution:
         claim, had = run.claim, run.claim.counters.snoozes
         if had < self._settings.max_snoozes:
             return Snoozed(id=claim.id, token=claim.token, delay_ms=snooze.delay_ms)
-        message = f"put itself off once more after {had} times, and no more are allowed"
+        message = f"snoozed once more after {had} times, and no more are allowed"
         return self._bury(run, Reason.SNOOZED_OUT, FailureText(message=message))
 
     def _bury(self, run: Run, reason: Reason, text: FailureText) -> Outcome:
-        tell_burial(run.claim.id, run.claim.task, reason, text)
+        log_dead_letter(run.claim.id, run.claim.task, reason, text)
         error = self._pack(run.claim, text)
         return Buried(id=run.claim.id, token=run.claim.token, reason=reason, error=error)
 
     def _bury_unstarted(self, claim: Claim, reason: Reason, text: FailureText) -> Outcome:
-        tell_burial(claim.id, claim.task, reason, text)
+        log_dead_letter(claim.id, claim.task, reason, text)
         error = self._pack(claim, text)
         return Buried(id=claim.id, token=claim.token, reason=reason, error=error, started=False)
 
@@ -346,7 +348,7 @@ class Execution:
 
 
 def _overridden(rules: Rules, own: Overrides) -> Rules:
-    """What the caller chose comes before what the task says."""
+    """Options of the caller override options of the task."""
     policy, ttl_ms, timeout_ms = rules
     return Rules(
         policy if own.retry is None else policy.paced_by(Retry.from_data(own.retry)),
@@ -355,28 +357,30 @@ def _overridden(rules: Rules, own: Overrides) -> Rules:
     )
 
 
-def _tell_left(task: str, error: DecodeError) -> None:
+def _log_left(task: str, error: DecodeError) -> None:
     if isinstance(error, MissingDecoder):
-        log.warning("a job of task %s is kept for workers that can read it: %s", task, error)
+        log.warning("cannot read a job of task %s, leaving it to other workers: %s", task, error)
     else:
-        log.warning("a job of task %s is kept for workers of another version: %s", task, error)
+        log.warning(
+            "cannot run a job of task %s, leaving it to workers of another version: %s", task, error
+        )
 
 
 def _crashes(had: Counters) -> int:
-    """A job that has crashed alone and was interrupted before is taken to have done that too: then
-    it was one of several that ran when their process died."""
+    """Count crashes. If a job crashed alone, an earlier interruption counts as a crash too: the job
+    was then one of several that ran when their process died."""
     return had.crashes + 1 if had.crashes and had.interruptions else had.crashes
 
 
-def _tell_crashes(had: Counters) -> str:
-    told = f"{count(had.crashes, 'crash', 'crashes')} of its process"
+def _describe_crashes(had: Counters) -> str:
+    text = f"{count(had.crashes, 'crash', 'crashes')} of its process"
     if _crashes(had) == had.crashes:
-        return told
-    return f"{told}, and an interruption before, which counts as one"
+        return text
+    return f"{text}, and an interruption before, which counts as one"
 
 
 def _timed_out(timeout_ms: int, error: BaseException | None = None) -> TimedOut:
-    """With where the task was when it was interrupted, if that is known."""
+    """Build the error, caused by the interrupt if there is one: its traceback shows where."""
     message = f"The job ran for longer than its time-out, {describe_ms(timeout_ms)}."
     timed_out = TimedOut(message, timeout_ms=timeout_ms)
     timed_out.__cause__ = error
@@ -384,7 +388,7 @@ def _timed_out(timeout_ms: int, error: BaseException | None = None) -> TimedOut:
 
 
 def _give_up_cancelled(claim: Claim) -> Outcome:
-    """Handed back, which ends it as cancelled. If somebody has revived it in between, it is run
-    again, and not lost by a wish that is not valid any more."""
+    """Hand the job back, which ends it as cancelled. If the job was revived in between, it runs
+    again: the cancellation is no longer valid then."""
     log.info("job %s of task %s was cancelled while it ran", claim.id, claim.task)
     return Released(id=claim.id, token=claim.token, started=True)

@@ -1,29 +1,28 @@
-"""How far to look ahead: how many claims to hold beyond those that run.
+"""Prefetch: how many claims to hold beyond the running jobs.
 
-A claim in hand that cannot start is a job that nobody else can take. So none is held, unless the
-jobs of late were so short that a round trip to the engine costs more than running one, and not one
-of them was slow. Then a fraction of a second of work is held, and whatever is not started soon is
-handed back. A job now and then that seems longer than it is, because its thread had to wait for a
-processor, does not count against the others.
+No other worker can run a claimed job. So a child prefetches nothing, unless its latest jobs were so
+short that a round trip to the engine costs more than a job, and none of them was slow. Then the
+child holds a fraction of a second of work, and releases claims that do not start soon. Jobs that
+seem a little longer, because their thread waited for a processor, do not end the prefetch.
 """
 
 from __future__ import annotations
 
 from collections import deque
 
-#: So many of the latest jobs are looked at, and without that many there is no look-ahead.
+#: The number of latest jobs to check. With fewer jobs there is no prefetch.
 SAMPLE = 50
-#: Their mean has to be shorter than this, in seconds.
+#: The mean of their run times must be below this, in seconds.
 SHORT_S = 0.005
-#: One that took longer than this, in seconds, or runs for longer, ends the look-ahead.
+#: A job that takes longer than this, in seconds, ends the prefetch.
 SLOW_S = 0.025
-#: This much work is held, in seconds.
+#: How much work to hold, in seconds.
 WORK_S = 0.075
-#: But never more jobs than this.
+#: The most jobs to hold.
 MAX_LOOK_AHEAD = 900
 
 
-class Pace:
+class Prefetch:
     """The run times of the latest jobs of one child."""
 
     def __init__(self) -> None:

@@ -1,9 +1,9 @@
 """The two runners of a child: threads for plain functions, the event loop for coroutines.
 
-Both do the same for each job: take it from the line, note it in the slot table just before its
-code runs, run it, report the outcome, take the next. They differ in how they are woken and in what
-calls the function. Whatever happens, a job that was taken ends in an outcome and its slot is freed:
-nobody else would do it.
+Both do the same for each job: take it from the slot queue, note it in the slot table just before
+its code runs, run it, report the outcome, take the next job. They differ in how they are woken and
+in what calls the function. After any error, the runner reports an outcome and frees the slot: no
+other component would do so.
 """
 
 from __future__ import annotations
@@ -22,15 +22,15 @@ from windlass.engine.contract import Outcome
 from windlass.worker.ipc.shared_memory import SlotTable
 from windlass.worker.run.interrupts import LoopGuard, ThreadGuard
 from windlass.worker.run.pipeline import Execution, Run
-from windlass.worker.run.prefetch import Pace
-from windlass.worker.run.slot_queue import Kind, Line, Started
+from windlass.worker.run.prefetch import Prefetch
+from windlass.worker.run.slot_queue import Kind, SlotQueue, Started
 from windlass.worker.run.timeouts import Limits
 
 log = getLogger("windlass.worker")
 
 Report = Callable[[Outcome], None]
 
-_FORSAKEN = "an exception that was sent into its thread kept the job from being run or reported"
+_ABANDONED = "an exception that was sent into its thread kept the job from being run or reported"
 
 
 class Runner:
@@ -40,44 +40,44 @@ class Runner:
 
     def __init__(
         self,
-        line: Line,
+        slot_queue: SlotQueue,
         table: SlotTable,
         limits: Limits,
         execution: Execution,
-        pace: Pace,
+        prefetch: Prefetch,
         report: Report,
     ) -> None:
-        self._line = line
+        self._slot_queue = slot_queue
         self._table = table
         self._limits = limits
         self._execution = execution
-        self._record_pace = pace.record
+        self._record_time = prefetch.record
         self._report = report
-        # Looked at once: a line for each job that ended is much at hundreds a second.
-        self._tell_end = tell_end if log.isEnabledFor(DEBUG) else None
-        line.serve(self.kind, self.hint)
+        # Checked once: the check costs time at hundreds of jobs a second.
+        self._log_end = log_end if log.isEnabledFor(DEBUG) else None
+        slot_queue.serve(self.kind, self.hint)
 
     def hint(self, count: int) -> None:
-        """That many claims may be startable. Called from any thread."""
-        raise NotImplementedError  # each kind of runner is woken in its own way
+        """Wake the runner: this many claims may be startable. Called from any thread."""
+        raise NotImplementedError
 
     def close(self) -> None:
-        """Let go of what waits for jobs: there will be no more."""
+        """End the threads that wait for jobs."""
 
     def _end(self, started: Started, outcome: Outcome) -> Started | None:
-        """The slot is freed before the report: the pump then fills it in the same round trip."""
+        """Free the slot before the report: so the fetcher refills it in the same round trip."""
         self._limits.end(started.slot)
         self._table.vacate(started.slot)
         now = monotonic()
-        self._record_pace(now - started.since)
-        if self._tell_end is not None:
-            self._tell_end(started, outcome, now - started.since)
-        following = self._line.follow(self.kind, started, now)
+        self._record_time(now - started.since)
+        if self._log_end is not None:
+            self._log_end(started, outcome, now - started.since)
+        following = self._slot_queue.follow(self.kind, started, now)
         self._report(outcome)
         return following
 
 
-def tell_end(started: Started, outcome: Outcome, seconds: float) -> None:
+def log_end(started: Started, outcome: Outcome, seconds: float) -> None:
     claim = started.claim
     with suppress(BaseException):  # a handler of the app may be what fails
         log.debug(
@@ -97,11 +97,11 @@ class ThreadRunner(Runner):
 
     def __init__(
         self,
-        line: Line,
+        slot_queue: SlotQueue,
         table: SlotTable,
         limits: Limits,
         execution: Execution,
-        pace: Pace,
+        prefetch: Prefetch,
         report: Report,
     ) -> None:
         self._hints: SimpleQueue[None] = SimpleQueue()
@@ -109,18 +109,18 @@ class ThreadRunner(Runner):
         self._starting = Lock()
         self._is_short_of_threads = False
         self._is_closed = False
-        super().__init__(line, table, limits, execution, pace, report)
+        super().__init__(slot_queue, table, limits, execution, prefetch, report)
 
     def hint(self, count: int) -> None:
         with self._starting:
-            wanted = min(self._line.slots, self._line.busy() + count)
+            wanted = min(self._slot_queue.slots, self._slot_queue.busy() + count)
             while self._threads < wanted and self._start_thread():
                 self._threads += 1
         for _ in range(count):
             self._hints.put(None)
-        # Whoever was woken needs the interpreter. With plenty to do, the pump needs it more: the
-        # engine would stand still meanwhile.
-        if not self._line.has_plenty():
+        # The woken thread needs the interpreter. With many claims waiting, the fetcher needs it
+        # more: otherwise the engine would be idle meanwhile.
+        if not self._slot_queue.has_plenty():
             sleep(0)
 
     def close(self) -> None:
@@ -129,13 +129,13 @@ class ThreadRunner(Runner):
             self._hints.put(None)
 
     def _start_thread(self) -> bool:
-        """When the system refuses, those that are there do the work. Without any the claims are
-        handed back after a moment, and the next ones ask for a thread again."""
+        """When the system refuses a thread, the existing threads do the work. Without any thread,
+        the fetcher releases the claims, and the next claims try to start a thread again."""
         try:
             Thread(target=self._serve, name=f"slot-{self._threads + 1}", daemon=True).start()
         except (RuntimeError, MemoryError) as error:
             if not self._is_short_of_threads:
-                log.error("a thread for jobs could not be started, and is tried again: %s", error)
+                log.error("could not start a thread for jobs, retrying: %s", error)
             self._is_short_of_threads = True
             return False
         self._is_short_of_threads = False
@@ -145,24 +145,24 @@ class ThreadRunner(Runner):
         guard, owner, is_whole = ThreadGuard(), get_ident(), True
         try:
             while not self._is_closed:
-                # Some tasks have exceptions sent into their own thread, which may arrive late.
+                # Some tasks send exceptions to their own thread, which may arrive late.
                 with suppress(BaseException):
                     if not is_whole:
-                        self._end_forsaken(guard, owner)
+                        self._end_abandoned(guard, owner)
                     is_whole = False
                     self._hints.get()
-                    self._serve_line(guard, self._line.begin(self.kind, owner))
+                    self._serve_line(guard, self._slot_queue.begin(self.kind, owner))
                     is_whole = True
         finally:
             with self._starting:
                 self._threads -= 1
 
-    def _end_forsaken(self, guard: ThreadGuard, owner: int) -> None:
-        """An exception may have come when the line had given a job to this thread, and the thread
-        did not have it yet: then nobody else ends it."""
-        for started in self._line.started():
+    def _end_abandoned(self, guard: ThreadGuard, owner: int) -> None:
+        """End a job that the slot queue gave to this thread right before a late exception hit. No
+        other thread would end it."""
+        for started in self._slot_queue.started():
             if started.owner == owner:
-                outcome = self._execution.conclude_escape(started.claim, RuntimeError(_FORSAKEN))
+                outcome = self._execution.conclude_escape(started.claim, RuntimeError(_ABANDONED))
                 self._serve_line(guard, self._end(started, outcome))
 
     def _serve_line(self, guard: ThreadGuard, started: Started | None) -> None:
@@ -185,25 +185,25 @@ class ThreadRunner(Runner):
 
 
 class LoopRunner(Runner):
-    """Runs coroutines on the event loop of the thread in which it was made."""
+    """Runs coroutines on the event loop of the thread that creates it."""
 
     kind = Kind.LOOP
 
     def __init__(
         self,
-        line: Line,
+        slot_queue: SlotQueue,
         table: SlotTable,
         limits: Limits,
         execution: Execution,
-        pace: Pace,
+        prefetch: Prefetch,
         report: Report,
     ) -> None:
         self._loop = asyncio.get_running_loop()
         self._is_called = False
-        # By slot. The loop keeps weak references only, and would let a waiting task be collected.
-        self._tasks: list[asyncio.Task[Outcome] | None] = [None] * line.slots
-        self._guards = [LoopGuard(self._loop) for _ in range(line.slots)]
-        super().__init__(line, table, limits, execution, pace, report)
+        # By slot. The loop keeps weak references only: a waiting task could be collected.
+        self._tasks: list[asyncio.Task[Outcome] | None] = [None] * slot_queue.slots
+        self._guards = [LoopGuard(self._loop) for _ in range(slot_queue.slots)]
+        super().__init__(slot_queue, table, limits, execution, prefetch, report)
 
     def hint(self, count: int) -> None:
         if not self._is_called:
@@ -211,17 +211,17 @@ class LoopRunner(Runner):
             self._loop.call_soon_threadsafe(self._begin_one)
 
     def _begin_one(self) -> None:
-        """Start one, then come back behind its first step: if that step blocks the loop, the
-        claims behind it have not started and can be taken back."""
+        """Start one coroutine, then return to the loop. If the first step blocks the loop, the
+        next claims have not started and can be released."""
         self._is_called = False
-        started = self._line.begin(self.kind)
+        started = self._slot_queue.begin(self.kind)
         if started is not None:
             self._start(started)
             self._is_called = True
             self._loop.call_soon(self._begin_one)
 
     def _start(self, started: Started) -> None:
-        # Not by the loop: it would ask a task factory of the app, which may do anything.
+        # Not by `loop.create_task`: a task factory of the app could do anything.
         task = asyncio.Task(self._run(started), loop=self._loop, context=Variables())
         self._tasks[started.slot] = task
         task.add_done_callback(partial(self._conclude, started))
@@ -240,8 +240,8 @@ class LoopRunner(Runner):
             return self._execution.conclude_escape(started.claim, error)
 
     def _conclude(self, started: Started, task: asyncio.Task[Outcome]) -> None:
-        """A callback and not the end of `_run`: a task that another one cancels before its first
-        step never enters it."""
+        """Runs as a callback, because a task that is cancelled before its first step never enters
+        `_run`."""
         self._tasks[started.slot] = None
         self._guards[started.slot].end()
         try:

@@ -1,13 +1,12 @@
-"""The line between the pump and the runners: claims that wait, and the slots in which they run.
+"""The queue between the fetcher and the runners: claims that wait, and the slots they run in.
 
-The pump puts claims at the end. A runner takes the next one at the moment it starts it, never
-before, so that what waits can be taken back: when it has waited for too long, when the worker is
-stopping, when the session is gone. There are two kinds of runner, threads and the event loop, and
-one number of slots for both.
+The fetcher appends claims. A runner takes a claim only when it starts the job. So the fetcher can
+take back claims that wait: after too long a wait, when the worker stops, when the session is gone.
+Threads and the event loop are two kinds of runner that share one number of slots.
 
-While more claims wait than there are slots, the jobs are so short that one thread ends them as fast
-as ten would that take the interpreter from one another. So only one is woken then; when nothing has
-ended for a moment, `press` wakes the others.
+While more claims wait than there are slots, the jobs are so short that one thread is as fast as ten
+threads that compete for the interpreter. So only one thread is woken then. When no job has ended
+for a moment, `press` wakes the others.
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ from windlass.worker.run.lease import Lease
 
 
 class Kind(IntEnum):
-    """What runs a task."""
+    """The kind of runner that runs a task."""
 
     THREAD = 0
     LOOP = 1
@@ -52,49 +51,49 @@ class Started(msgspec.Struct, frozen=True, gc=False):
     owner: int  # the thread that ends it; 0 for the event loop
 
 
-class Line:
+class SlotQueue:
     """Every method may be called from any thread."""
 
     def __init__(self, slots: int, lease: Lease) -> None:
         self.slots = slots
-        self.ended = 0  # so many have freed their slot
+        self.ended = 0  # jobs that have freed their slot
         self._lease = lease
         self._lock = Lock()
         self._waiting: tuple[deque[Waiting], deque[Waiting]] = (deque(), deque())
         self._free = list(range(slots - 1, -1, -1))
         self._started: list[Started | None] = [None] * slots
-        self._at_work = [0, 0]  # how many slots runners of each kind have
-        self.offered = 0  # so many have been put in line
+        self._at_work = [0, 0]  # slots in use, by kind of runner
+        self.offered = 0  # claims that were queued
         self._hints: list[Callable[[int], None]] = [_ignore, _ignore]
 
     def serve(self, kind: Kind, hint: Callable[[int], None]) -> None:
-        """`hint(count)` is called when that many claims of a kind may be startable."""
+        """Register a runner: `hint(count)` is called when `count` of its claims may start."""
         self._hints[kind] = hint
 
-    # ------------------------------------------------------------------------------- the pump
+    # ---------------------------------------------------------------------------- the fetcher
 
     def offer(self, claims: Sequence[tuple[Claim, Task[..., Any]]]) -> None:
-        """Put claims at the end of the line, in this order."""
+        """Append claims in this order."""
         now = monotonic()
         with self._lock:
             for claim, task in claims:
                 kind = Kind.LOOP if task.is_async else Kind.THREAD
                 waiting = Waiting(claim, task, self.offered, now)
-                # In this order no exception that is sent into this thread comes between the two.
+                # In this order, so that no exception sent to this thread comes between the two.
                 self.offered += 1
                 self._waiting[kind].append(waiting)
             counts = self._startable()
         self._hint(counts)
 
     def take_back(self, since: float) -> list[Claim]:
-        """Remove the claims that have waited from this moment, or from before."""
+        """Remove the claims that were queued at this moment or earlier."""
         taken = []
         with self._lock:
             for waiting in self._waiting:
                 while waiting and waiting[0].since <= since:
                     taken.append(waiting.popleft().claim)
             counts = self._startable() if taken else (0, 0)
-        # What was taken back may have stood in front of something that can start.
+        # A claim that was removed may have blocked one that can start.
         self._hint(counts)
         return taken
 
@@ -112,7 +111,7 @@ class Line:
         return taken
 
     def press(self) -> None:
-        """Have every free slot taken for which a claim waits."""
+        """Wake runners for all free slots, also while they are spared."""
         with self._lock:
             counts = self._startable(spare=False)
         self._hint(counts)
@@ -122,11 +121,11 @@ class Line:
         return len(self._waiting[Kind.THREAD]) > self.slots
 
     def is_sparing(self) -> bool:
-        """Whether slots are free for which claims wait."""
+        """Whether slots are free although claims wait."""
         return bool(self._free) and bool(self._waiting[Kind.THREAD])
 
     def room(self, look_ahead: int) -> int:
-        """How many more claims may be in hand."""
+        """The number of further claims that the child may hold."""
         return self.slots + look_ahead - self.in_hand()
 
     def in_hand(self) -> int:
@@ -134,12 +133,12 @@ class Line:
             return self.busy() + len(self._waiting[0]) + len(self._waiting[1])
 
     def waiting_since(self) -> float | None:
-        """Since when the first in line has been waiting."""
+        """When the first waiting claim was queued."""
         with self._lock:
             return min((waiting[0].since for waiting in self._waiting if waiting), default=None)
 
     def busy(self) -> int:
-        """How many slots are in use."""
+        """The number of slots in use."""
         return self.slots - len(self._free)
 
     def running(self) -> list[Claim]:
@@ -155,7 +154,7 @@ class Line:
     # ---------------------------------------------------------------------------- the runners
 
     def begin(self, kind: Kind, owner: int = 0) -> Started | None:
-        """Take the next claim of a kind into a free slot."""
+        """Start the next claim of a kind in a free slot."""
         with self._lock:
             started = self._begin(kind, monotonic(), owner)
             others = 0 if started else self._others(kind)
@@ -164,7 +163,7 @@ class Line:
         return started
 
     def follow(self, kind: Kind, ended: Started, now: float) -> Started | None:
-        """Free a slot, and take the next claim of a kind."""
+        """Free a slot, and start the next claim of a kind."""
         with self._lock:
             self.ended += 1
             self._started[ended.slot] = None
@@ -180,7 +179,7 @@ class Line:
         own, other = self._waiting[kind], self._waiting[1 - kind]
         if not own or not self._free or not self._lease.is_held(now):
             return None
-        # The last free slot belongs to whoever is first in line, whatever runs it.
+        # The last free slot belongs to the first claim of both kinds.
         if other and len(self._free) == 1 and other[0].order < own[0].order:
             return None
         entry, slot = own.popleft(), self._free.pop()
@@ -208,4 +207,4 @@ class Line:
 
 
 def _ignore(count: int) -> None:
-    """Nobody serves this kind yet."""
+    """The hint of a kind without a runner."""

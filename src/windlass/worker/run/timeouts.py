@@ -1,12 +1,11 @@
-"""Which job runs in which slot of a child, for how long it may, and how it is told to stop.
+"""Time-outs and cancellation of the jobs that run in the slots of a child.
 
-1. A run with a time-out is noted in shared memory with the moment at which it is to be ended by
-   force, and with what becomes of its job then: the supervisor does that, also when this process
-   cannot do anything any more.
-2. A thread, started when there is something to wait for, interrupts runs whose time is over.
-3. The supervisor has runs interrupted whose jobs were cancelled.
+1. A run with a time-out is noted in shared memory, with the moment to end it by force and with the
+   outcome of its job then. The supervisor enforces that, also when this process hangs.
+2. A thread, started with the first time-out, interrupts runs whose time is over.
+3. The supervisor requests the interrupt of jobs that were cancelled.
 
-A run without a time-out costs two stores and no more.
+A run without a time-out costs only two stores.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ from windlass.worker.run.interrupts import Guard
 from windlass.worker.run.pipeline import Run
 
 
-class Stint(NamedTuple):
+class LimitedRun(NamedTuple):
     """One run with a limit."""
 
     run: Run
@@ -33,8 +32,8 @@ class Stint(NamedTuple):
 
 
 class Limits:
-    """`begin` and `end` are called by the slots, the others from any thread. `on_first` is called
-    before the code of the first job that the supervisor has to look after."""
+    """Slots call `begin` and `end`; any thread may call the other methods. `on_first` is called
+    before the first job that the supervisor has to watch."""
 
     def __init__(
         self, table: SlotTable, kill_after_ms: int, on_first: Callable[[], None], *, is_solo: bool
@@ -45,7 +44,7 @@ class Limits:
         self._is_solo = is_solo
         self._runs: list[Run | None] = [None] * table.slots
         self._guards: list[Guard | None] = [None] * table.slots
-        self._limited: list[Stint | None] = [None] * table.slots
+        self._limited: list[LimitedRun | None] = [None] * table.slots
         self._generations = count(1)
         self._starting = Lock()
         self._is_watching = False
@@ -54,8 +53,8 @@ class Limits:
         self._is_closed = False
 
     def begin(self, slot: int, run: Run, guard: Guard, since: float) -> None:
-        """Just before the code of a job. Whoever takes this run for that of another guard does no
-        harm: guards know their own."""
+        """Note a run just before its code starts. `cancel` may read the run with the guard of the
+        run before: harmless, because a guard interrupts only its own run."""
         self._guards[slot] = guard
         self._runs[slot] = run
         if run.timeout_ms or self._is_solo:
@@ -63,16 +62,16 @@ class Limits:
 
     def _limit(self, slot: int, run: Run, guard: Guard, since: float) -> None:
         ends_at = since + run.timeout_ms / 1000 if run.timeout_ms else NEVER
-        stint = Stint(run, guard, ends_at)
-        self._table.limit(slot, self._limit_of(stint))
-        self._limited[slot] = stint
+        limited = LimitedRun(run, guard, ends_at)
+        self._table.limit(slot, self._limit_of(limited))
+        self._limited[slot] = limited
         if not self._is_watching:
             self._start()
         if ends_at < self._wakes_at:
             self._wake.set()
 
     def end(self, slot: int) -> None:
-        """Its code has ended."""
+        """Forget the run of a slot: its code has ended."""
         self._runs[slot] = None
         if self._limited[slot] is not None:
             self._limited[slot] = None
@@ -80,8 +79,8 @@ class Limits:
 
     def has_end(self, slot: int) -> bool:
         """Whether the run in a slot has a time-out."""
-        stint = self._limited[slot]
-        return stint is not None and stint.run.timeout_ms > 0
+        limited = self._limited[slot]
+        return limited is not None and limited.run.timeout_ms > 0
 
     def cancel(self, ids: Collection[str]) -> None:
         """Interrupt the runs of these jobs."""
@@ -90,21 +89,21 @@ class Limits:
                 guard.interrupt(run.context, Interruption.CANCELLED)
 
     def note_loss(self) -> None:
-        """What runs has been given to others. It is not interrupted, and can learn of it."""
+        """Note in all contexts that the jobs were reassigned. The runs are not interrupted."""
         for run in self._runs:
             if run is not None and run.context.interruption is None:
                 run.context.interruption = Interruption.LOST
 
     def close(self) -> None:
-        """Interrupt nothing more: there will be no more runs."""
+        """End the thread: there will be no more runs."""
         self._is_closed = True
         self._wake.set()
 
-    def _limit_of(self, stint: Stint) -> Limit:
-        run = stint.run
+    def _limit_of(self, limited: LimitedRun) -> Limit:
+        run = limited.run
         return Limit(
             generation=next(self._generations),
-            ends_at=stint.ends_at + self._kill_after_s,
+            ends_at=limited.ends_at + self._kill_after_s,
             timeout_ms=run.timeout_ms,
             delay_ms=run.delay_if_killed_ms,
             id=run.claim.id,
@@ -117,29 +116,29 @@ class Limits:
         with self._starting:
             if not self._is_watching:
                 self._on_first()
-                # Without a thread the supervisor still ends what has gone too far, and the next
-                # job tries again.
+                # Without the thread the supervisor still ends overdue runs, and the next job tries
+                # to start the thread again.
                 with suppress(RuntimeError, MemoryError):
                     Thread(target=self._watch, name="time-outs", daemon=True).start()
                     self._is_watching = True
 
     def _watch(self) -> None:
-        told: list[Stint | None] = [None] * len(self._limited)
+        interrupted: list[LimitedRun | None] = [None] * len(self._limited)
         while True:
             self._wake.clear()
-            if self._is_closed:  # looked at after the clearing, lest the wake-up be lost
+            if self._is_closed:  # read after `clear`: otherwise a wake-up could be lost
                 return
-            # Before the look: whoever begins from now on wakes this thread, unless the look sees
-            # it or the wait below ends in time for it.
+            # Before the scan: a run that begins from now on wakes this thread, unless the scan sees
+            # it, or the wait below ends in time for it.
             self._wakes_at = NEVER
             now, wakes_at = monotonic(), NEVER
-            for slot, stint in enumerate(self._limited):
-                if stint is None or told[slot] is stint:
+            for slot, limited in enumerate(self._limited):
+                if limited is None or interrupted[slot] is limited:
                     continue
-                if stint.ends_at <= now:
-                    told[slot] = stint
-                    stint.guard.interrupt(stint.run.context, Interruption.TIMED_OUT)
+                if limited.ends_at <= now:
+                    interrupted[slot] = limited
+                    limited.guard.interrupt(limited.run.context, Interruption.TIMED_OUT)
                 else:
-                    wakes_at = min(wakes_at, stint.ends_at)
+                    wakes_at = min(wakes_at, limited.ends_at)
             self._wakes_at = wakes_at
             self._wake.wait(None if wakes_at == NEVER else wakes_at - now)

@@ -6,15 +6,15 @@ from collections.abc import Sequence
 
 from windlass.worker.ipc.shared_memory import SlotTable
 
-#: How often to look, in seconds.
+#: How often to check, in seconds.
 LOOK_S = 0.1
 
 
 def is_done(tables: Sequence[SlotTable], settled_at: float) -> bool:
-    """There was a moment by which all children had nothing, and what dead ones had was given back
-    (`settled_at`); and after it each has asked once more and found nothing. To find them idle at
-    the same time would not do: one may have been granted what another had just enqueued, and not
-    know it yet. Who has never asked has nothing, and is not waited for: perhaps it cannot start."""
+    """Whether all children were idle at one moment, jobs of dead children were released by then
+    (`settled_at`), and each child has made one more empty claim after it. Idle children at the same
+    time are not enough: a child may have just been granted a job that another one enqueued, without
+    a reply yet. A child that never claimed is ignored: perhaps it cannot start."""
     spans = [table.idle() for table in tables if table.newest_nonce.read()]
     if not spans or not all(since for since, _ in spans):
         return False

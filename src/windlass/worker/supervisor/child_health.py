@@ -1,9 +1,9 @@
-"""What a supervisor looks at once a second: children that do not run Python, and spent ones.
+"""Checks of the children once a second: children that do not run Python, and recycling.
 
-A child notes in shared memory when it last ran Python. One that has not for `SILENT_S`, and was not
-stopped by a signal, has a job that keeps the interpreter to itself: the jobs beside it stand still.
-That is told once. Nothing is done about it, and the beats go on: the job may take as long as it
-needs.
+A child notes in shared memory when it last ran Python. If it has not for `SILENT_S`, and was not
+stopped by a signal, one of its jobs holds the GIL, and its other jobs make no progress. The
+supervisor logs that once and does nothing else: heartbeats continue, and the job may take as long
+as it needs.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ from windlass.worker.supervisor.recycling import Recycling
 
 log = getLogger("windlass.worker")
 
-#: How often to look, in seconds.
+#: How often to check, in seconds.
 LOOK_S = 1.0
-#: After so many seconds without running Python a child is told of.
+#: A child that has not run Python for this many seconds is logged.
 SILENT_S = 5.0
 
 
-class Oversight:
-    """`living` gives the children to look at, and none when the worker is stopping."""
+class ChildHealth:
+    """`living` returns the children to check, and none when the worker is stopping."""
 
     def __init__(
         self,
@@ -37,7 +37,7 @@ class Oversight:
         self._reactor = reactor
         self._recycling = recycling
         self._living = living
-        self._silent: set[int] = set()  # the pids of those that were told of
+        self._silent: set[int] = set()  # the pids that were logged
 
     def start(self) -> None:
         self._reactor.after(LOOK_S, self._look_again)
@@ -51,14 +51,13 @@ class Oversight:
         silent = [child for child in children if _is_silent(child)]
         for child in silent:
             if child.pid not in self._silent:
-                self._tell_silent(child)
+                self._log_silent(child)
         self._silent = {child.pid for child in silent}
         self._recycling.look(children)
 
-    def _tell_silent(self, child: ChildProcess) -> None:
+    def _log_silent(self, child: ChildProcess) -> None:
         log.warning(
-            "child %d has not run Python for %d s, one of its jobs keeps the interpreter to "
-            "itself; running: %s",
+            "child %d has not run Python for %d s, a job holds the interpreter; running: %s",
             child.pid,
             round(monotonic() - child.table.pulse()),
             listed(child.table.occupied(), none="no job"),

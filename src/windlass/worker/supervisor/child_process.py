@@ -23,45 +23,44 @@ from windlass.worker.options import WorkerOptions
 
 #: Some children are replaced when they have reached this share of a limit, others later.
 LEAST_SHARE = 0.9
-#: How long a program that knows the memory of a process may take to tell it, in seconds.
+#: How long `ps` may take to report the memory of a process, in seconds.
 ASK_S = 1.0
-#: In what the system counts the memory that a process had at most.
+#: The unit of the peak memory that the system reports.
 _MAXRSS_UNIT = 1 if sys.platform == "darwin" else 1024
 
 
 class ChildProcess:
-    """A fresh interpreter, never a fork: it shares nothing with the supervisor but what is passed
-    to it here."""
+    """A fresh interpreter, never a fork: it shares only what the supervisor passes to it here."""
 
     def __init__(self, options: WorkerOptions, worker_started_ms: int, *, is_solo: bool) -> None:
         self.is_solo = is_solo
         self.session = ""  # until it has one
         self.was_killed = False
-        self.is_retiring = False  # it is being replaced, and is beside the number asked for
-        self.is_patient = False  # and may take its time for that
-        self.has_heard = False  # that it is to drain
-        self.has_limits = False  # runs in it may go too far
+        self.is_retiring = False  # being replaced, and not counted as one of the processes
+        self.is_patient = False  # retires without a deadline
+        self.has_heard = False  # has confirmed `Drain`
+        self.has_limits = False  # may have runs with a limit
         self.disowned: set[int] = set()  # runs whose jobs were taken from it, by generation
-        self.retries: list[tuple[float, Retried]] = []  # to be reported when it is gone, and since
+        self.retries: list[tuple[float, Retried]] = []  # to report when it is gone, and since when
         self.failure: str | None = None
-        self._peak_bytes = 0  # the most memory it had, known when it has ended
+        self._peak_bytes = 0  # known when it has ended
         self.started_at = monotonic()
         self.share = uniform(LEAST_SHARE, 1.0)
         slots = 1 if is_solo else options.slots
         self.table = SlotTable.create(slots)
         self.channel: BufferedChannel[Report]
         self.wakes: WakeSender
-        self.on_unsent: Callable[[], None] | None = None  # called when a message waits for room
+        self.on_unsent: Callable[[], None] | None = None  # called when a message is buffered
         try:
             self._process = self._start()
         finally:
             self.table.close_descriptor()
         self.introduction = introduce(options, self.pid, slots, worker_started_ms, is_solo=is_solo)
-        self.introduced = ""  # the session that the engine knows it by
-        self.tell(Start(options, slots, is_solo, self.introduction))
+        self.introduced = ""  # the session that was described to the engine
+        self.send(Start(options, slots, is_solo, self.introduction))
 
     def _start(self) -> subprocess.Popen[bytes]:
-        """A start that fails is tried again and again: no descriptor may be left behind."""
+        """Start the process. A failed start is retried often, so it must leak no descriptor."""
         self.channel, theirs = open_pair()
         self.wakes, woken = open_wake_pair()
         try:
@@ -80,12 +79,12 @@ class ChildProcess:
         self.channel.close()
         self.wakes.close()
 
-    def tell(self, command: Command) -> None:
-        """A child that is gone, or does not listen, is dealt with by other means."""
+    def send(self, command: Command) -> None:
+        """Send a command, without an error for a child that is gone or does not read."""
         self._send(partial(self.channel.send, command))
 
-    def tell_rest(self) -> None:
-        """Send what there was no room for."""
+    def flush(self) -> None:
+        """Send buffered commands."""
         self._send(self.channel.flush)
 
     def _send(self, send: Callable[[], None]) -> None:
@@ -97,8 +96,8 @@ class ChildProcess:
             self.on_unsent()
 
     def has_ended(self) -> bool:
-        """Asked of the system here and not of `subprocess`, which would throw away what the child
-        has used."""
+        """Whether the process has ended. `os.wait4` instead of `subprocess`, which would drop the
+        resource usage."""
         if self._process.returncode is None:
             with suppress(ChildProcessError):
                 pid, status, usage = os.wait4(self.pid, os.WNOHANG)
@@ -108,34 +107,34 @@ class ChildProcess:
         return self._process.poll() is not None
 
     def is_running(self) -> bool:
-        """Whether it does anything: it has neither ended nor been stopped by a signal."""
+        """Whether the process has neither ended nor been stopped by a signal."""
         return self._process.returncode is None and not _is_stopped(self.pid)
 
     def memory(self) -> int | None:
-        """The resident memory, in bytes; None when it has ended, or nobody knows."""
+        """The resident memory, in bytes; None when the process has ended, or when unknown."""
         return None if self._process.returncode is not None else _memory_of(self.pid)
 
     def kill(self) -> None:
-        """On purpose: whatever runs in it is not to blame."""
+        """Kill the process. Its running jobs do not become suspects."""
         self.was_killed = True
         self._process.kill()
 
     def cause(self) -> str:
-        """What ended it, in words. To a signal belongs the memory, for which the system may have
-        sent it."""
+        """The cause of its end, for the log. With a signal the text includes the peak memory: the
+        out-of-memory killer may have sent the signal."""
         code = self._process.returncode
         if code >= 0:
             return f"exit code {code}"
         return f"{_name_signal(-code)}, at up to {describe_bytes(self._peak_bytes)} of memory"
 
     def suspects(self) -> tuple[str, ...]:
-        """The jobs whose code ran when it ended. If one of them had gone too far before, that one
-        has lost its job, and the others are not to blame."""
+        """The jobs that ran when the process ended. There are none if a run had exceeded its limit
+        before: then that run is the reason, and its job was taken from it."""
         return () if self.was_killed or self.disowned else tuple(self.table.occupied())
 
 
 def _start(control: int, table: int, wakes: int) -> subprocess.Popen[bytes]:
-    with _unheard(signal.SIGINT):
+    with _blocked(signal.SIGINT):
         return subprocess.Popen(
             [
                 sys.executable,
@@ -152,9 +151,9 @@ def _start(control: int, table: int, wakes: int) -> subprocess.Popen[bytes]:
 
 
 @contextmanager
-def _unheard(number: signal.Signals) -> Iterator[None]:
-    """Put off a signal, here and for what is started: a terminal sends Ctrl-C to a child too, which
-    would be met by its imports. It hears of it again when it has a handler."""
+def _blocked(number: signal.Signals) -> Iterator[None]:
+    """Block a signal here and in the new process. A terminal sends Ctrl-C to a child too, where it
+    would interrupt imports. The child unblocks the signal when it has a handler."""
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {number})
     try:
         yield
@@ -170,12 +169,12 @@ def _name_signal(number: int) -> str:
 
 
 def _is_stopped(pid: int) -> bool:
-    """Whether a signal stopped it. Where there is no /proc nobody knows, and it counts as no."""
+    """Whether a signal has stopped the process; False where there is no /proc."""
     try:
         status = Path(f"/proc/{pid}/stat").read_bytes()
     except OSError:
         return False
-    # The name of the program, in parentheses, may contain anything; the state comes after it.
+    # The name of the program, in parentheses, may contain any text; the state follows it.
     return status.rpartition(b")")[2].split()[:1] in ([b"T"], [b"t"])
 
 
@@ -187,7 +186,7 @@ def _memory_of(pid: int) -> int | None:
 
 
 def _ask_memory_of(pid: int) -> int | None:
-    """Where there is no /proc, as on macOS."""
+    """Ask `ps` where there is no /proc, as on macOS."""
     with suppress(OSError, ValueError, subprocess.SubprocessError):
         command = ["ps", "-o", "rss=", "-p", str(pid)]
         return int(subprocess.check_output(command, timeout=ASK_S)) * 1024

@@ -1,17 +1,17 @@
-"""What the supervisor does about runs that were told to end and did not.
+"""Hard time-outs: the supervisor ends runs that were interrupted and did not end.
 
-1. Ten times a second it looks into the slot tables of children that have runs with a limit.
-2. A run beyond its limit loses its job: a failed attempt that timed out. The last attempt makes a
-   dead letter at once. Any other is reported when the child is gone, by `report_retries`: until
-   then the code still runs, so the job stays running under the child's session, and no retry of it
-   starts beside it.
-3. In a solo child that run is all there is, and the child is killed. A shared one is retired: it
-   stops claiming, and its other jobs have the grace to end.
-4. A job that was cancelled and runs alone has `kill_after` to end; then its child is killed.
+1. Ten times a second the supervisor reads the slot tables of children that have runs with a limit.
+2. A run beyond its limit loses its job, as a failed attempt that timed out. After the last attempt
+   the job becomes a dead letter at once. A retry is reported when the child is gone, by
+   `report_retries`: until then the code still runs, and the job stays leased to the child's
+   session, so that no retry runs at the same time.
+3. A solo child has no other run, and is killed. A shared child is retired: it stops claiming, and
+   its other jobs have the grace to end.
+4. A cancelled job in a solo child has `kill_after` to end; then its child is killed.
 
-A decision is about one run, which its generation names. Before a solo child is killed it is kept
-from starting anything, and looked at again: so a run that ended in the last moment is not followed
-by another one that would be hit in its place.
+A decision is about one run, identified by its generation. Before the supervisor kills a solo child,
+it forbids new starts and checks the run again: if the run ended in the last moment, no other run is
+killed in its place.
 """
 
 from __future__ import annotations
@@ -35,12 +35,12 @@ from windlass.worker.supervisor.retirement import Action, Retirements
 
 log = getLogger("windlass.worker")
 
-#: How often, in seconds, runs are looked at.
+#: How often to check runs, in seconds.
 LOOK_S = 0.1
 
 
 class Enforcement:
-    """Used by the supervisor's thread alone. `finish` reports an outcome to the engine."""
+    """Used by the supervisor's main thread only. `finish` reports an outcome to the engine."""
 
     def __init__(
         self,
@@ -60,17 +60,17 @@ class Enforcement:
         self._is_looking = False
 
     def watch(self, child: ChildProcess) -> None:
-        """From now on runs in it may go too far."""
+        """Check the runs of a child from now on."""
         child.has_limits = True
         if not self._is_looking:
             self._is_looking = True
             self._reactor.after(LOOK_S, self._look)
 
     def cancel(self, child: ChildProcess, ids: Collection[str]) -> None:
-        """Tell a child that jobs of it were cancelled; told again, it is as if told once."""
+        """Request the interrupt of cancelled jobs. A repeated request has no further effect."""
         named = tuple(ids)
         for at in range(0, len(named), MOST_IDS):
-            child.tell(Cancel(named[at : at + MOST_IDS]))
+            child.send(Cancel(named[at : at + MOST_IDS]))
         if child.is_solo:
             for limit in child.table.limits():
                 if limit.id in ids:
@@ -93,7 +93,7 @@ class Enforcement:
             return
         child.disowned.add(limit.generation)
         log.error(
-            "job %s went on %s after its time-out, %s, and is ended with child %d",
+            "job %s still ran %s after its time-out of %s, ending child %d",
             limit.id,
             describe_ms(self._kill_after_ms),
             describe_ms(limit.timeout_ms),
@@ -107,12 +107,12 @@ class Enforcement:
         if child.is_solo:
             self._kill(child)
         else:
-            child.tell(Disown(limit.id, limit.token))
+            child.send(Disown(limit.id, limit.token))
             self._retirements.retire(child, f"job {limit.id} keeps a slot", at_once=True)
 
     def report_retries(self, child: ChildProcess) -> None:
-        """Report the jobs of a child that is gone, before its session is closed. The delay of a
-        retry counts from the time-out, and not from the end of the child."""
+        """Report the retries of a child that is gone, before its session is closed. The delay of a
+        retry counts from the time-out, not from the end of the child."""
         now = monotonic()
         for since, outcome in child.retries:
             waited_ms = round((now - since) * 1000)
@@ -133,10 +133,10 @@ class Enforcement:
         return Retried(id=id, token=token, delay_ms=limit.delay_ms, error=error)
 
     def _end_cancelled(self, child: ChildProcess, limit: Limit) -> None:
-        """The end of its session ends the job as cancelled."""
+        """Kill the child. Closing its session ends the job as cancelled."""
         if not child.has_ended() and not child.was_killed and _hold(child, limit):
             log.warning(
-                "job %s went on %s after it was cancelled, and is ended with child %d",
+                "job %s still ran %s after it was cancelled, ending child %d",
                 limit.id,
                 describe_ms(self._kill_after_ms),
                 child.pid,
@@ -145,7 +145,7 @@ class Enforcement:
 
 
 def _hold(child: ChildProcess, limit: Limit) -> bool:
-    """Whether a solo child is still at this run, and will be at no other."""
+    """Forbid new starts in a solo child. True if it still has this run."""
     child.table.shut(True)
     if child.table.is_running(limit.generation):
         return True

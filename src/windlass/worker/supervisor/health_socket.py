@@ -1,8 +1,8 @@
-"""What a supervisor tells whoever asks on this machine: whether it lives, and whether it is ready.
+"""The health socket: a supervisor answers probes of this machine, live and ready.
 
-It answers on a socket, from the loop that hears signals and deaths of children: that it answers at
-all says that it lives, also while the engine is away. It is ready as long as the engine has
-answered it, and at least one of its children, within the last 15 s.
+The reactor of the supervisor answers, which also handles signals and deaths of children. So any
+answer shows that the worker is live, also during an outage of the engine. The worker is ready if
+the engine has answered the supervisor and at least one child within the last 15 s.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from windlass_probe import folder, name_socket, prune, remove, require_own_folde
 
 log = getLogger("windlass.worker")
 
-#: Without a good round trip for so many seconds nobody is ready.
+#: A worker without a good round trip for this many seconds is not ready.
 READY_S = 15.0
 
 
@@ -39,7 +39,7 @@ class WorkerStatus(msgspec.Struct, frozen=True, kw_only=True):
     engine: str
     live: bool
     ready: bool
-    why: str  # it is not ready
+    why: str  # why the worker is not ready
     stopping: bool
     answered_s: float | None
     children: tuple[ChildStatus, ...]
@@ -61,13 +61,13 @@ def judge(
 
 
 def age(at: float) -> float | None:
-    """How long ago a moment of the monotonic clock was; None for never."""
+    """Seconds since a moment of the monotonic clock; None for never."""
     return round(monotonic() - at, 3) if at else None
 
 
 @contextmanager
 def answer_probes(reactor: Reactor, status: Callable[[], WorkerStatus]) -> Iterator[None]:
-    """Answer as long as this lasts. Where there is no place for a socket a worker does without."""
+    """Answer probes during the block. If no socket can be created, log that and continue."""
     try:
         path, listener = _listen()
     except OSError as error:
@@ -101,8 +101,8 @@ def _listen() -> tuple[str, socket.socket]:
 
 
 def _appear(listener: socket.socket, path: str) -> None:
-    """Under its name only when somebody listens: whoever is refused takes it for that of a worker
-    which was killed, and removes it."""
+    """Give the socket its name only when it listens: a probe that is refused removes the socket,
+    taking the worker for dead."""
     hidden = f"{path}.new"
     listener.bind(hidden)
     try:
@@ -115,7 +115,7 @@ def _appear(listener: socket.socket, path: str) -> None:
 
 
 def _answer(listener: socket.socket, status: Callable[[], WorkerStatus]) -> None:
-    """Small enough for the buffer of a socket: this never waits for whoever asked."""
+    """Send the status. It fits into the socket buffer, so this never waits for the probe."""
     with suppress(OSError):
         connection, _ = listener.accept()
         with connection:

@@ -1,7 +1,7 @@
-"""Where a supervisor waits: for signals, channels, timers, and what other threads post.
+"""The reactor of a supervisor: waits for signals, channels, timers, and posts of other threads.
 
-Everything is handled in the thread that calls `wait`, one thing after another, so that the state of
-the supervisor needs no locks.
+The thread that calls `wait` handles all events in turn, so that the state of the supervisor needs
+no locks.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ class Readable(Protocol):
 
 
 class Actions(NamedTuple):
-    """What to do about a source."""
+    """The callbacks of a source."""
 
     read: Action
     write: Action | None = None  # once, when there is room to write
 
 
 class Reactor:
-    """A context manager: the given signals are caught inside and have their old meaning after."""
+    """A context manager: it catches the given signals, and restores their handlers at the end."""
 
     def __init__(self, signals: Sequence[signal.Signals]) -> None:
         self._signals = signals
@@ -69,11 +69,11 @@ class Reactor:
         self._on_signal = action
 
     def watch(self, source: Readable, action: Action) -> None:
-        """Do this whenever `source` can be read."""
+        """Call `action` each time `source` is readable."""
         self._selector.register(source, selectors.EVENT_READ, Actions(action))
 
     def await_room(self, source: Readable, action: Action) -> None:
-        """Do this once, as soon as there is room to write to a source that is watched."""
+        """Call `action` once when a watched source is writable."""
         with suppress(KeyError):
             actions = Actions(self._selector.get_key(source).data.read, action)
             self._selector.modify(source, selectors.EVENT_READ | selectors.EVENT_WRITE, actions)
@@ -86,15 +86,15 @@ class Reactor:
         heapq.heappush(self._timers, (monotonic() + seconds, next(self._timer_numbers), action))
 
     def post(self, action: Action) -> None:
-        """Have something done by the waiting thread. The only method for other threads."""
+        """Call `action` in the waiting thread. The only method for other threads."""
         self._posted.put(action)
-        with suppress(OSError):  # full, and read soon anyway; or closed, and nobody waits
+        with suppress(OSError):  # full, and read soon anyway; or closed after the last wait
             self._wake_writer.send(b"\0")
 
     def wait(self) -> None:
-        """Handle what comes next."""
+        """Wait for the next events, and handle them."""
         for key, events in self._selector.select(self._until_timer()):
-            # An action before this one may have closed this source, and its number may be reused.
+            # An earlier action may have closed this source, and its descriptor may be reused.
             if key in self._selector.get_map().values():
                 self._act(key, events)
         while self._timers and self._timers[0][0] <= monotonic():
@@ -112,7 +112,7 @@ class Reactor:
         return max(0.0, self._timers[0][0] - monotonic()) if self._timers else None
 
     def _read_wake(self) -> None:
-        """Signals arrive as their numbers, and a zero for each post."""
+        """Read signals, which arrive as their numbers, and posts, which arrive as zeros."""
         with suppress(BlockingIOError):
             for number in filter(None, self._wake_reader.recv(4096)):
                 self._on_signal(signal.Signals(number))
@@ -122,8 +122,8 @@ class Reactor:
 
 
 def _pass(number: int, frame: FrameType | None) -> None:
-    """The number is written to the wake-up socket; that is all that is wanted."""
+    """A handler that does nothing: the wake-up socket gets the number of the signal."""
 
 
 def _ignore(number: signal.Signals) -> None:
-    """Nobody is interested yet."""
+    """The default until `on_signal` is called."""

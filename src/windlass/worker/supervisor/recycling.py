@@ -1,13 +1,12 @@
-"""Which child is to be replaced because it has served long enough.
+"""Recycling: replace children that have reached a limit of jobs, age or memory.
 
-A child is spent when it has ended so many jobs, lived for so long, or grown over so much memory.
-It is replaced by the patient way of `retiring`: a replacement is ready before it stops claiming,
-and no job is cut short for it.
+A child is replaced without a deadline (`retirement`): its replacement is ready before it stops
+claiming, and no job is cut short.
 
-They go one after another: the next one only when the replacement of the last one is ready, and
-never more of them at a time than there are processes. Limits of count and age are up to a tenth
-smaller for some, so that children which were started together, here and on other machines, do not
-go together.
+Children are recycled in turn: the next one only when the last replacement is ready, and never more
+at a time than there are processes. The limits of jobs and age are up to a tenth smaller for some
+children, so that children that started together, here and on other machines, are not replaced
+together.
 """
 
 from __future__ import annotations
@@ -27,15 +26,15 @@ log = getLogger("windlass.worker")
 
 
 class Recycling:
-    """Used by the supervisor's thread alone."""
+    """Used by the supervisor's main thread only."""
 
     def __init__(self, options: WorkerOptions, retirements: Retirements) -> None:
         self._options = options
         self._retirements = retirements
-        self._is_small_told = False
+        self._is_size_logged = False
 
     def look(self, children: Sequence[ChildProcess]) -> None:
-        """Retire the first of them that is spent, if it is somebody's turn."""
+        """Retire the first child that has reached a limit, unless enough children are retiring."""
         retiring = [child for child in children if child.is_retiring]
         if self._retirements.are_waiting() or len(retiring) >= self._options.processes:
             return
@@ -48,7 +47,7 @@ class Recycling:
     def _find_reason(self, child: ChildProcess) -> str | None:
         options = self._options
         if not child.session:
-            return None  # it has not begun
+            return None  # still loading the app
         if options.max_jobs and child.table.ended() >= options.max_jobs * child.share:
             return f"it has ended {count(child.table.ended(), 'job')}"
         age_ms = round((monotonic() - child.started_at) * 1000)
@@ -62,14 +61,14 @@ class Recycling:
             return None
         if child.table.ended() or child.table.occupied():
             return f"it uses {describe_bytes(memory)} of memory"
-        # Its successor would be no smaller.
-        if not self._is_small_told:
+        # A replacement would not be smaller.
+        if not self._is_size_logged:
             log.warning(
                 "child %d uses %s of memory before its first job, more than its limit of %s: "
-                "give a larger one",
+                "raise the limit",
                 child.pid,
                 describe_bytes(memory),
                 describe_bytes(limit),
             )
-        self._is_small_told = True
+        self._is_size_logged = True
         return None

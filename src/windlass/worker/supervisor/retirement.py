@@ -1,15 +1,15 @@
-"""How one child is replaced while the worker goes on.
+"""Retirement: replace one child while the worker keeps running.
 
-1. A replacement is started at once, so that the number of slots does not shrink.
+1. A replacement starts at once, so that the number of slots does not shrink.
 2. The old child stops claiming: at once, or when a replacement has loaded the app.
-3. It has the grace to finish what runs. Then it hands the rest back, and `KILL_S` later it is
-   killed; what it held goes back uncharged either way.
-   A patient retirement, for which there is no hurry, leaves it all the time that its jobs take.
-4. A child that does not even say that it has heard is killed after `DEAF_S`: its jobs cannot go on
-   either, because one of them keeps the interpreter to itself. Again, not with patience.
+3. The old child has the grace to finish running jobs. Then it hands back the rest, and `KILL_S`
+   later it is killed. Its jobs are released uncharged either way. A patient retirement has no
+   deadline: the child may take as long as its jobs do.
+4. A child that does not confirm `Drain` within `UNRESPONSIVE_S` is killed: one of its jobs holds
+   the interpreter, so its other jobs make no progress. A patient retirement does not do this.
 
-Children that retire are beside the number that was asked for, and so there are never many of them:
-with more than `most` the oldest hands back at once.
+Retiring children exist in addition to the configured number of processes. To limit them, the oldest
+one hands back at once when there are more than `most`.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ log = getLogger("windlass.worker")
 
 #: How long a child may take to hand back before it is killed, in seconds.
 KILL_S = 5.0
-#: How long a child may take to say that it has heard, in seconds.
-DEAF_S = 5.0
+#: How long a child may take to confirm `Drain`, in seconds.
+UNRESPONSIVE_S = 5.0
 
 Action = Callable[[ChildProcess], None]
 
 
 class Retirements:
-    """The children that are being replaced, oldest first. Used by the supervisor's thread alone."""
+    """The children being replaced, oldest first. Used by the supervisor's main thread only."""
 
     def __init__(
         self, reactor: Reactor, most: int, replace: Callable[[], None], kill: Action
@@ -49,8 +49,8 @@ class Retirements:
     def retire(
         self, child: ChildProcess, why: str, *, at_once: bool = False, is_patient: bool = False
     ) -> None:
-        """Replace a child. Unless `at_once`, it goes on claiming until its replacement is ready.
-        To ask again does no harm, and can only hurry it."""
+        """Replace a child. Unless `at_once`, it keeps claiming until its replacement is ready. A
+        repeated call can only shorten the deadline."""
         if child.is_retiring and child.is_patient and not is_patient:
             self._hurry(child)
         if not child.is_retiring:
@@ -58,29 +58,29 @@ class Retirements:
             child.is_patient = is_patient
             log.info("child %d retires: %s", child.pid, why)
             self._waiting.append(child)
-            if not child.is_solo:  # one for jobs that run alone is started when there are some
+            if not child.is_solo:  # a solo child starts when there are jobs for it
                 self._replace()
         if (at_once or child.is_solo) and child in self._waiting:
             self._drain(child)
 
     def are_waiting(self) -> bool:
-        """Whether a child goes on until its replacement is ready."""
+        """Whether a child waits for its replacement to be ready."""
         return bool(self._waiting)
 
     def notice_ready(self) -> None:
-        """A child has loaded the app: it takes the place of the oldest that waits for one."""
+        """A child has loaded the app: drain the oldest child that waits for a replacement."""
         if self._waiting:
             self._drain(self._waiting[0])
 
     def forget(self, child: ChildProcess) -> None:
-        """It has ended."""
+        """Forget a child that has ended."""
         for children in (self._waiting, self._draining):
             if child in children:
                 children.remove(child)
 
     def _drain(self, child: ChildProcess) -> None:
         self._waiting.remove(child)
-        child.tell(Drain())
+        child.send(Drain())
         if not child.is_patient:
             self._set_deadlines(child)
 
@@ -91,7 +91,7 @@ class Retirements:
 
     def _set_deadlines(self, child: ChildProcess) -> None:
         self._draining.append(child)
-        self._reactor.after(DEAF_S, partial(self._kill_if_deaf, child))
+        self._reactor.after(UNRESPONSIVE_S, partial(self._kill_if_unresponsive, child))
         self._reactor.after(self.grace_s, partial(self._hand_back, child))
         for oldest in self._draining[: -self._most]:
             self._hand_back(oldest)
@@ -99,9 +99,9 @@ class Retirements:
     def _hand_back(self, child: ChildProcess) -> None:
         if child in self._draining:
             self._draining.remove(child)
-            child.tell(HandBack())
+            child.send(HandBack())
             self._reactor.after(KILL_S, partial(self._kill, child))
 
-    def _kill_if_deaf(self, child: ChildProcess) -> None:
+    def _kill_if_unresponsive(self, child: ChildProcess) -> None:
         if not child.has_heard:
             self._kill(child)

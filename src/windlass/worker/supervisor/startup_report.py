@@ -1,4 +1,4 @@
-"""What a worker says of itself when the engine has answered: where, what, and what is unusual."""
+"""The log lines of a worker at its start: engine, tasks, settings and likely mistakes."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from windlass.core.queues.labels import queue_of
 from windlass.core.queues.plans import read_tiers
 from windlass.engine.contract import Engine
 from windlass.worker.ipc.channel import Ready
-from windlass.worker.logs.events import Said, listed
+from windlass.worker.logs.events import LoggedValue, listed
 from windlass.worker.options import WorkerOptions
 
 log = getLogger("windlass.worker")
 
-#: So many tasks are named.
+#: The most tasks to list.
 NAMED_TASKS = 20
 
 
@@ -28,37 +28,34 @@ def show_banner(
         log.info("tasks: %s", _first(ready.tasks))
     else:
         log.warning(
-            "the app %s knows no task: name the modules that declare them in its setting include",
+            "app %s has no tasks: list the modules that declare them in its setting include",
             options.app,
         )
     for pattern in ready.idle_routes:
-        log.warning("no task of this app has a name that the route %s is for", pattern)
+        log.warning("route %s matches no task of this app", pattern)
     if ready.unusual:
         words = ", ".join(map("=".join, ready.unusual.items()))
-        log.info("settings: %s", Said(ready.unusual, words))
+        log.info("settings: %s", LoggedValue(ready.unusual, words))
     for name, variable in ready.overruled.items():
-        log.warning(
-            "%s is not heeded: the code of the app says %s, which comes first", variable, name
-        )
+        log.warning("%s ignored: overridden in code by %s", variable, name)
     if ready.tasks:
         _warn_of_idle_queues(options.queues, engine, ready.queues)
 
 
 def _warn_of_idle_queues(served: Sequence[str], engine: Engine, queues: Sequence[str]) -> None:
-    """Perhaps a name is misspelt. The engine is asked only then: a caller may choose any queue."""
+    """Warn of queues that may be misspelt. A caller may choose any queue, so ask the engine too."""
     named = [queue for tier in read_tiers(served) for queue in tier.queues]
     idle = [queue for queue in named if queue not in queues]
     used = {queue_of(line) for line in engine.stats().queues} if idle else set()
     for queue in idle:
         if queue not in used:
             log.warning(
-                "no task of this app goes to the queue %s, and no job was ever in it: they go to "
-                "%s",
+                "queue %s is unused: no job was ever in it, and the tasks of this app go to %s",
                 queue,
                 listed(queues),
             )
 
 
-def _first(names: Sequence[str]) -> Said:
+def _first(names: Sequence[str]) -> LoggedValue:
     named, others = sorted(names)[:NAMED_TASKS], len(names) - NAMED_TASKS
-    return Said(named, ", ".join([*named, *([f"and {others} more"] if others > 0 else [])]))
+    return LoggedValue(named, ", ".join([*named, *([f"and {others} more"] if others > 0 else [])]))

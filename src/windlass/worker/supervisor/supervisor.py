@@ -1,18 +1,17 @@
 """The supervisor: a lean process that owns the children and never imports user code.
 
-1. It starts one child, which loads the app and reports the settings; if that fails, the worker
-   ends with that traceback. Then it starts the others.
-2. It waits for signals, words of children, deaths of children and timers, all in one place. What
-   is to be said to the engine is said by `heartbeat` and `upkeep`, each in a thread of its own.
-3. A child that dies is replaced at once, and its session closed with the jobs that ran in it as
-   suspects. Suspects, and jobs whose tasks want it, run alone: in *solo* children, which are
-   started when there is something for them, and end when there is nothing.
-4. A child that is to be replaced while the worker goes on is handed to `retiring`; `oversight`
-   finds those that have served long enough. What went beyond its time-out, or was cancelled, is
-   dealt with by `enforcing`.
-5. On the first SIGTERM or SIGINT children drain; when the grace is over, or on a second signal,
-   they hand back what runs; whoever is still there 5 s later is killed. SIGUSR1 is the same with
-   a short grace.
+1. It starts one child, which loads the app and reports the settings. If that fails, the worker ends
+   with the traceback. Then the supervisor starts the other children.
+2. It waits for signals, reports of children, deaths of children and timers in one reactor. The
+   calls of the engine are made by heartbeat, maintenance and waiter, each in its own thread.
+3. A child that dies is replaced at once, and its session is closed with its running jobs as
+   suspects. Suspects, and jobs of tasks with `run_in="process"`, run alone in *solo* children,
+   which start when there are jobs for them and end when there are none.
+4. `retirement` replaces a child while the worker keeps running, `child_health` finds children that
+   have reached a limit, and `hard_timeouts` ends runs that ignore a time-out or a cancellation.
+5. On the first SIGTERM or SIGINT children drain. When the grace is over, or on a second signal,
+   they hand back running jobs. Children that are still there 5 s later are killed. SIGUSR1 does
+   the same with a short grace.
 """
 
 from __future__ import annotations
@@ -29,7 +28,7 @@ from msgspec.structs import replace
 from windlass.dead_letter import DeadAlert
 from windlass.engine.contract import Engine, EngineOptions, Plan, Waiter
 from windlass.engine.url import open_engine
-from windlass.worker.fetch.queue_turns import Rota
+from windlass.worker.fetch.queue_turns import QueueTurns
 from windlass.worker.ipc.channel import (
     Alert,
     Command,
@@ -53,11 +52,11 @@ from windlass.worker.logs.outage import Contact
 from windlass.worker.logs.setup import configure_early, configure_own
 from windlass.worker.maintenance.dead_letters import DeadWatch
 from windlass.worker.maintenance.heartbeat import Heartbeat
-from windlass.worker.maintenance.schedules import Timekeeper
-from windlass.worker.maintenance.service import Closing, Upkeep
+from windlass.worker.maintenance.schedules import Scheduler
+from windlass.worker.maintenance.service import Closing, Maintenance
 from windlass.worker.options import SWITCH_INTERVAL_S, WorkerOptions
 from windlass.worker.supervisor.burst import LOOK_S, is_done
-from windlass.worker.supervisor.child_health import Oversight
+from windlass.worker.supervisor.child_health import ChildHealth
 from windlass.worker.supervisor.child_process import ChildProcess
 from windlass.worker.supervisor.hard_timeouts import Enforcement
 from windlass.worker.supervisor.health_socket import (
@@ -75,34 +74,34 @@ from windlass.worker.supervisor.waiter import WorkerWaiter
 
 log = getLogger("windlass.worker")
 
-#: A signal that comes this soon after the first, in seconds, is its echo: programs such as
+#: A signal that comes this soon after the first, in seconds, is a duplicate: programs such as
 #: `timeout` signal a process and then its group.
 ECHO_S = 0.25
-#: How long the last sessions may take to be closed, in seconds.
+#: How long closing the last sessions may take, in seconds.
 CLOSE_S = 5.0
-#: The same when the engine has never answered: nothing was claimed that anybody knows of.
+#: The same when the engine has never answered: no child has received a claim then.
 UNANSWERED_S = 1.0
-#: Upkeep and the renewals of the waiter share one connection, beside those of heartbeat and waiter.
+#: Maintenance and renewals of the waiter share one connection. Heartbeat and waiter have others.
 MOST_CALLS = 1
 #: How long the waiter may take to end, in seconds.
 WAITER_S = 1.0
 #: How long jobs have, in seconds, when this worker is replaced by one with newer code.
 REPLACED_S = 2.0
-#: A child that lives for less than this, in seconds, is not replaced at once for ever.
+#: A child that lives for less than this, in seconds, makes the next start wait (back-off).
 SHORT_LIFE_S = 1.0
-#: After several short lives the next child is started after so many seconds, doubled each time.
+#: After several short lives the next child starts after this many seconds, doubled each time.
 FIRST_RESPAWN_S = 0.1
 MOST_RESPAWN_S = 5.0
 #: How long a child that closed its channel may take to end, in seconds.
 SILENT_S = 1.0
-#: For each of the processes that were asked for, so many more may be retiring.
+#: The most retiring children, for each configured process.
 MOST_RETIRING = 2
 
 EXIT_OK = 0
 EXIT_FAILED = 1
 EXIT_USAGE = 2
 
-#: The last one comes from `--reload`, which waits to start the next worker.
+#: `--reload` sends SIGUSR1, and waits to start the next worker.
 _STOPPING = (signal.SIGTERM, signal.SIGINT, signal.SIGUSR1)
 
 
@@ -120,23 +119,23 @@ class Supervisor:
             replace=lambda: self._start_later(is_solo=False),
             kill=self._kill,
         )
-        self._oversight = Oversight(
+        self._child_health = ChildHealth(
             self._reactor,
             Recycling(options, self._retirements),
             living=lambda: [] if self._stops else list(self._children.values()),
         )
         # From the moment the first child is ready:
         self._heartbeat: Heartbeat | None = None
-        self._upkeep: Upkeep | None = None
+        self._maintenance: Maintenance | None = None
         self._waiter: WorkerWaiter | None = None
         self._plans: dict[bool, Plan] = {}  # of shared children, and of solo ones
         self._enforcement: Enforcement | None = None
         self._grace_s = 0.0
-        self._respawns = 0  # children that are to be started in a moment
+        self._respawns = 0  # children that will be started soon
         self._is_solo_coming = False
         self._short_lives = 0
         self._stops = 0
-        self._was_told = False  # to stop, by a signal
+        self._is_signalled = False  # a signal has requested the stop
         self._stopped_at = 0.0
         self._is_handing_back = False
         self._exit_code = EXIT_OK
@@ -147,7 +146,7 @@ class Supervisor:
         sys.setswitchinterval(SWITCH_INTERVAL_S)
         with self._reactor, answer_probes(self._reactor, self._status):
             self._reactor.on_signal(self._on_signal)
-            self._tell_start()
+            self._log_start()
             try:
                 self._start_child(is_solo=False)
                 while self._children or (self._respawns and not self._stops):
@@ -156,14 +155,14 @@ class Supervisor:
                 self._kill_all()
             if self._waiter is not None:
                 self._waiter.stop(WAITER_S)
-            if self._upkeep is not None:
-                self._upkeep.stop(CLOSE_S if self._upkeep.answered_at else UNANSWERED_S)
+            if self._maintenance is not None:
+                self._maintenance.stop(CLOSE_S if self._maintenance.answered_at else UNANSWERED_S)
             if self._heartbeat is not None:
                 self._heartbeat.stop(UNANSWERED_S)
         log.info("stopped")
         return self._exit_code
 
-    def _tell_start(self) -> None:
+    def _log_start(self) -> None:
         options = self._options
         log.info(
             "started: app %s, %d x %d slots, %s%s",
@@ -175,9 +174,9 @@ class Supervisor:
         )
 
     def _show_banner(self, engine: Engine, ready: Ready) -> None:
-        """One that was told to stop by then is not ready any more; one that stops because nothing
-        is left to do was."""
-        is_ready = not self._was_told and (self._options.burst or not self._stops)
+        """Log the start. A worker that a signal has stopped by then is not ready; a burst that has
+        ended was."""
+        is_ready = not self._is_signalled and (self._options.burst or not self._stops)
         show_banner(self._options, engine, ready, is_ready=is_ready)
 
     def _status(self) -> WorkerStatus:
@@ -190,10 +189,10 @@ class Supervisor:
             )
             for child in self._children.values()
         ]
-        upkeep, is_stopping = self._upkeep, self._stops > 0
-        answered_s = None if upkeep is None else age(upkeep.answered_at)
+        maintenance, is_stopping = self._maintenance, self._stops > 0
+        answered_s = None if maintenance is None else age(maintenance.answered_at)
         why = judge(
-            is_loaded=upkeep is not None,
+            is_loaded=maintenance is not None,
             is_stopping=is_stopping,
             answered_s=answered_s,
             children=children,
@@ -216,18 +215,18 @@ class Supervisor:
     def _start_child(self, *, is_solo: bool) -> None:
         try:
             child = ChildProcess(self._options, self._started_ms, is_solo=is_solo)
-        except OSError as error:  # no memory, no descriptors: perhaps there are some later
-            log.error("a child could not be started, and is tried again: %s", error)
+        except OSError as error:  # no memory or no descriptors: retry later
+            log.error("could not start a child, retrying: %s", error)
             self._short_lives += 1
             self._start_later(is_solo=is_solo)
             return
         self._children[child.pid] = child
         self._reactor.watch(child.channel, partial(self._listen, child))
-        child.on_unsent = partial(self._reactor.await_room, child.channel, child.tell_rest)
-        child.tell_rest()  # of the first message, which was sent before
+        child.on_unsent = partial(self._reactor.await_room, child.channel, child.flush)
+        child.flush()  # the first message was sent before `on_unsent` was set
 
     def _start_later(self, *, is_solo: bool) -> None:
-        """Replace a child: at once, unless several have lived for a moment only."""
+        """Start a child: at once, unless several children had a short life."""
         self._respawns += 1
         self._is_solo_coming |= is_solo
         wait_s = 0.0
@@ -243,8 +242,8 @@ class Supervisor:
             self._start_child(is_solo=is_solo)
 
     def _serve_alone(self) -> None:
-        """Jobs wait that must run alone: whoever is idle is told, and if all are busy there is one
-        more, up to the number of processes."""
+        """Jobs wait that must run alone: wake idle solo children. If all are busy, start one more,
+        up to the number of processes."""
         solo = [child for child in self._children.values() if child.is_solo]
         idle = [child for child in solo if not child.table.occupied()]
         for child in idle:
@@ -254,7 +253,7 @@ class Supervisor:
             self._start_later(is_solo=True)
 
     def _begin(self, ready: Ready) -> None:
-        """The first child has told the settings."""
+        """Start the threads: the first child has reported the settings."""
         configure_own(ready.log_level, ready.log_format)
         options = EngineOptions(
             lease_ms=ready.lease_ms, dead_ttl_ms=ready.dead_ttl_ms, most_calls=MOST_CALLS
@@ -262,7 +261,9 @@ class Supervisor:
         engine = open_engine(ready.url, options)
         self._grace_s = self._retirements.grace_s = ready.shutdown_grace_ms / 1000
         queues, labels = self._options.queues, self._options.labels
-        self._plans = {solo: Rota(queues, labels, is_solo=solo).plan for solo in (False, True)}
+        self._plans = {
+            solo: QueueTurns(queues, labels, is_solo=solo).plan for solo in (False, True)
+        }
 
         def on_suspects() -> None:
             self._reactor.post(self._serve_alone)
@@ -272,18 +273,18 @@ class Supervisor:
             open_engine(ready.url, replace(options, has_own_connections=True)),
             ready.lease_ms,
             living=lambda: list(self._children.values()),
-            on_gone=lambda session: self._reactor.post(partial(self._tell_gone, session)),
+            on_gone=lambda session: self._reactor.post(partial(self._report_gone, session)),
             on_cancel=lambda session, ids: self._reactor.post(partial(self._cancel, session, ids)),
             contact=contact,
         )
-        upkeep = self._upkeep = Upkeep(
+        maintenance = self._maintenance = Maintenance(
             engine,
             living=lambda: list(self._children.values()),
             on_suspects=on_suspects,
             heartbeat=heartbeat,
             contact=contact,
             on_answer=partial(self._show_banner, engine, ready),
-            timekeeper=Timekeeper(engine, ready.schedules),
+            scheduler=Scheduler(engine, ready.schedules),
             dead_watch=DeadWatch(
                 engine,
                 ready.dead_alert,
@@ -297,16 +298,16 @@ class Supervisor:
             ready.kill_after_ms,
             living=lambda: list(self._children.values()),
             retirements=self._retirements,
-            finish=upkeep.finish,
+            finish=maintenance.finish,
             kill=self._kill,
         )
         self._location = engine.location
         heartbeat.start()
-        upkeep.start()
+        maintenance.start()
         waiting = open_engine(ready.url, options)
         self._waiter = WorkerWaiter(waiting, self._plans[True], on_suspects)
         self._waiter.start()
-        self._oversight.start()
+        self._child_health.start()
         for _ in range(0 if self._stops else self._options.processes - 1):
             self._start_child(is_solo=False)
         if self._options.burst:
@@ -320,22 +321,22 @@ class Supervisor:
         except BlockingIOError:
             return
         except EOFError:
-            # It is ending, or has lost the channel and cannot be told anything any more.
+            # It is ending, or has closed the channel and cannot receive commands.
             self._reactor.unwatch(child.channel)
             self._reactor.after(SILENT_S, partial(self._kill, child))
             return
         for report in reports:
-            self._heed(child, report)
+            self._handle(child, report)
 
-    def _heed(self, child: ChildProcess, report: Report) -> None:
+    def _handle(self, child: ChildProcess, report: Report) -> None:
         match report:
             case Ready():
                 child.introduction = add_settings(
                     child.introduction, report.dead_alert, report.dead_alert_growth, report.keys
                 )
-                if self._upkeep is None:
+                if self._maintenance is None:
                     self._begin(report)
-                elif not child.is_solo:  # which takes nobody's place
+                elif not child.is_solo:  # a solo child replaces no other
                     self._retirements.notice_ready()
             case Draining():
                 child.has_heard = True
@@ -354,7 +355,7 @@ class Supervisor:
             case SuspectsSeen():
                 self._serve_alone()
             case Wedged():
-                log.error("child %d reports nothing any more, %s", child.pid, report.text)
+                log.error("child %d stopped reporting: %s", child.pid, report.text)
                 self._kill(child)
 
     def _wait_for(self, child: ChildProcess, report: Resting) -> None:
@@ -368,17 +369,17 @@ class Supervisor:
         if self._waiter is not None and child.session:
             self._waiter.leave(child.session)
 
-    def _tell_gone(self, session: str) -> None:
+    def _report_gone(self, session: str) -> None:
         for child in self._children.values():
             if child.session == session:
-                log.warning("session %s of child %d is gone", session, child.pid)
-                child.tell(SessionGone(session))
+                log.warning("session %s of child %d expired", session, child.pid)
+                child.send(SessionGone(session))
 
     def _alert(self, alert: DeadAlert) -> None:
-        """One child is enough: hooks are code of the app, which no supervisor loads."""
+        """Let one child call the hooks: the supervisor does not load the app."""
         for child in self._children.values():
             if child.session:
-                child.tell(Alert(alert))
+                child.send(Alert(alert))
                 break
 
     def _cancel(self, session: str, ids: tuple[str, ...]) -> None:
@@ -396,54 +397,54 @@ class Supervisor:
 
     def _reap(self) -> None:
         for child in [child for child in self._children.values() if child.has_ended()]:
-            self._hear_last_words(child)
+            self._read_last_reports(child)
             self._reactor.unwatch(child.channel)
             self._forget_wait(child)
             child.close_channels()
             del self._children[child.pid]
             self._retirements.forget(child)
-            self._bury(child)
+            self._handle_death(child)
 
-    def _hear_last_words(self, child: ChildProcess) -> None:
+    def _read_last_reports(self, child: ChildProcess) -> None:
         try:
             while True:
                 for report in child.channel.receive():
-                    self._heed(child, report)
+                    self._handle(child, report)
         except (BlockingIOError, EOFError):
             return
 
-    def _bury(self, child: ChildProcess) -> None:
-        if self._upkeep is None:
+    def _handle_death(self, child: ChildProcess) -> None:
+        if self._maintenance is None:
             self._give_up(child)
             return
         suspects = child.suspects()
         if self._enforcement is not None:
             self._enforcement.report_retries(child)
         if child.session:
-            self._upkeep.close(Closing(child.session, suspects, child.cause()))
+            self._maintenance.close(Closing(child.session, suspects, child.cause()))
         if suspects or not self._ended_well(child):
-            self._tell_death(child, suspects)
+            self._log_death(child, suspects)
         if child.is_retiring:
-            return  # its replacement is there, or on its way
+            return  # its replacement exists, or is starting
         self._count_life(child)
         if not self._stops and not child.is_solo:
-            self._start_later(is_solo=False)  # one for suspects is started when there are some
+            self._start_later(is_solo=False)  # a solo child starts when there are jobs for it
 
     def _give_up(self, child: ChildProcess) -> None:
-        """The first child was never ready. If it said why, a person has to mend it; if it died
-        without a word, a restart may help."""
+        """Stop the worker: the first child was never ready. If it reported why, the app has to be
+        fixed; if it died without a report, a restart may help."""
         if not self._stops:
             self._stops += 1
             self._exit_code = EXIT_FAILED if child.failure is None else EXIT_USAGE
             log.error("cannot serve %s: %s", self._options.app, child.failure or child.cause())
 
     def _ended_well(self, child: ChildProcess) -> bool:
-        """A child ends by itself only when it was told to, or when it is the one for suspects. Of
-        one that was killed on purpose was told already."""
+        """Whether this end was expected. Only solo children end by themselves without a command.
+        Kills by the supervisor are already logged."""
         may_end = child.is_solo or child.is_retiring or self._stops > 0
         return child.was_killed or (may_end and child.cause() == "exit code 0")
 
-    def _tell_death(self, child: ChildProcess, suspects: tuple[str, ...]) -> None:
+    def _log_death(self, child: ChildProcess, suspects: tuple[str, ...]) -> None:
         if child.failure is not None:
             log.error("child %d could not start: %s", child.pid, child.failure)
         else:
@@ -458,9 +459,9 @@ class Supervisor:
 
     def _stop(self, number: signal.Signals) -> None:
         if self._stops and monotonic() - self._stopped_at < ECHO_S:
-            return  # the same wish, sent to this process and to its group
+            return  # the same signal, sent to this process and to its group
         self._stops += 1
-        self._was_told = True
+        self._is_signalled = True
         self._stopped_at = monotonic()
         if self._stops == 1:
             is_replaced = number is signal.SIGUSR1
@@ -475,15 +476,15 @@ class Supervisor:
             self._hand_back()
 
     def _drain(self, grace_s: float) -> None:
-        self._tell_all(Drain())
+        self._send_all(Drain())
         self._reactor.after(grace_s, self._hand_back)
 
     def _end_burst(self) -> None:
-        """As soon as nothing is left to do."""
-        if self._stops or self._upkeep is None:
+        """Stop when nothing is left to do; otherwise check again soon."""
+        if self._stops or self._maintenance is None:
             return
         tables = [child.table for child in self._children.values()]
-        if not is_done(tables, self._upkeep.settled_at()):
+        if not is_done(tables, self._maintenance.settled_at()):
             for child in self._children.values():
                 child.wakes.send(LOOK)
             self._reactor.after(LOOK_S, self._end_burst)
@@ -496,17 +497,17 @@ class Supervisor:
     def _hand_back(self) -> None:
         if not self._is_handing_back:
             self._is_handing_back = True
-            log.info("stopping: handing back what still runs")
-            self._tell_all(HandBack())
+            log.info("stopping: handing back running jobs")
+            self._send_all(HandBack())
             self._reactor.after(KILL_S, self._kill_all)
 
-    def _tell_all(self, command: Command) -> None:
+    def _send_all(self, command: Command) -> None:
         for child in self._children.values():
-            child.tell(command)
+            child.send(command)
 
     def _kill(self, child: ChildProcess) -> None:
         if self._children.get(child.pid) is child:
-            log.warning("killing child %d, which does not end by itself", child.pid)
+            log.warning("killing child %d, it did not exit", child.pid)
             child.kill()
 
     def _kill_all(self) -> None:

@@ -1,16 +1,15 @@
 """The waiter of a worker: one thread that waits in the engine for all of its idle children.
 
-1. A child that has nothing to do says so, with the nonce of its next claim if a put may make that
-   claim for it.
-2. The waiter waits for all of these at once, by one call of the engine that is renewed about once a
-   second, whatever the number of children.
-3. A child that is woken is told so on its own socket, together with the job if one was handed off.
-   It then says again when it is idle.
-4. The supervisor waits too, for jobs that must run alone: it starts a child for them.
-5. Every few seconds one idle child looks by itself: it adopts jobs that were put aside, and finds
-   what no wake-up told of.
-6. After each answer of the engine the waiter notes in the memory of the idle children that they are
-   waited for. A child that finds no such note for a while claims by itself.
+1. An idle child reports the nonce of its next claim, if a put may make that claim for it.
+2. The waiter waits for all idle children at once, with one call of the engine that is renewed about
+   once a second.
+3. The waiter wakes a child on its socket, with the job if one was handed off. The child reports
+   again when it is idle.
+4. The supervisor waits too, for jobs that must run alone, and starts a child for them.
+5. Every few seconds the waiter wakes one idle child: it adopts jobs that were put aside, and finds
+   jobs whose wake-up was lost.
+6. After each reply of the engine the waiter notes the time in the shared memory of the idle
+   children. A child that finds no note for a while claims by itself.
 """
 
 from __future__ import annotations
@@ -32,16 +31,16 @@ log = getLogger("windlass.worker")
 
 #: How long one call of the engine waits, in seconds.
 WAIT_S = 1.0
-#: How often one idle child looks by itself, in seconds.
+#: How often to wake one idle child without a reason, in seconds.
 REMIND_S = 5.0
-#: When jobs that must run alone were found, the supervisor waits for others after so many seconds.
+#: The pause of the supervisor's wait after jobs that must run alone were found, in seconds.
 SUSPECTS_S = 1.0
 #: The session under which the supervisor waits.
 SUPERVISOR = ""
 
 
 class IdleChild(Protocol):
-    """What is waited for."""
+    """A child, as the waiter sees it."""
 
     table: SlotTable
     wakes: WakeSender
@@ -50,8 +49,8 @@ class IdleChild(Protocol):
 
 
 class WorkerWaiter:
-    """`suspects` is the plan under which the supervisor waits; without one it does not wait, and
-    `on_suspects` is never called."""
+    """`suspects` is the plan of the supervisor's own wait. Without a plan the supervisor does not
+    wait, and `on_suspects` is never called."""
 
     def __init__(
         self,
@@ -71,8 +70,8 @@ class WorkerWaiter:
         self._remind_at = 0.0
         self._is_stopping = False
         self._has_ended = False
-        self._is_refused = False  # and that was logged
-        self._retrying = Event()  # set when there is no need to wait any longer
+        self._is_refused = False  # the refusal was logged
+        self._retrying = Event()  # set to end the back-off
         self._thread = Thread(target=self._run, name="waiter", daemon=True)
 
     def start(self) -> None:
@@ -85,20 +84,20 @@ class WorkerWaiter:
         self._thread.join(timeout_s)
 
     def rest(self, child: IdleChild, waiter: Waiter) -> None:
-        """A child is idle: wait for it. Called from any thread, as is `leave`."""
+        """Wait for an idle child. Called from any thread, as is `leave`."""
         with self._lock:
             self._idle[waiter.session] = (child, waiter)
         self._nudge()
 
     def leave(self, session: str) -> None:
-        """A child is busy, or gone."""
+        """Stop waiting for a child that is busy or gone."""
         with self._lock:
             is_known = self._idle.pop(session, None) is not None
         if is_known:
             self._nudge()
 
     def _nudge(self) -> None:
-        """Not after the end: the descriptor may be that of another file by then."""
+        """Nudge the engine. Not after the end: its descriptor may be reused by then."""
         with self._lock:
             if not self._has_ended:
                 self._engine.nudge()
@@ -113,14 +112,14 @@ class WorkerWaiter:
                 trouble.reset()
                 self._is_refused = False
                 continue
-            except EngineUnavailable as error:  # the children tell of an engine that is away
-                log.debug("the waiter lost the connection to the engine, retrying: %s", error)
+            except EngineUnavailable as error:  # the children log the outage
+                log.debug("waiter lost connection to engine, retrying: %s", error)
             except EngineError as error:
                 if not self._is_refused:
-                    log.warning("the engine refused to wake idle children, retrying: %s", error)
+                    log.warning("engine refused to wake idle children, retrying: %s", error)
                 self._is_refused = True
             except Exception:
-                log.exception("the waiter of the worker failed, restarting it")
+                log.exception("waiter of the worker failed, restarting it")
             self._retrying.wait(trouble.next_s())
         self._end()
 
@@ -138,7 +137,7 @@ class WorkerWaiter:
         self._remind(idle, now)
 
     def _waiters(self) -> list[Waiter]:
-        """A child that was stopped by a signal is not given anything."""
+        """The waits of all children, except those stopped by a signal: they could not run jobs."""
         with self._lock:
             idle = list(self._idle.values())
         waiters = [waiter for child, waiter in idle if child.is_running()]
@@ -147,7 +146,7 @@ class WorkerWaiter:
         return waiters
 
     def _wake(self, wake_up: WakeUp, plan: Plan | None) -> None:
-        """Wake a child. If it is gone or busy, another one with the same plan looks instead."""
+        """Wake a child. If it is gone or busy, wake another child with the same plan."""
         with self._lock:
             found = self._idle.pop(wake_up.session, None)
             if found is None and not wake_up.handed:
@@ -170,8 +169,8 @@ class WorkerWaiter:
             self._wake(WakeUp(idle[0][1].session), None)
 
     def _end(self) -> None:
-        """Have the engine wait for nothing any more."""
-        with suppress(EngineError):  # then what it registered expires
+        """Cancel the wait in the engine."""
+        with suppress(EngineError):  # then the registration expires
             self._engine.wait([], 0)
         with self._lock:
             self._has_ended = True
