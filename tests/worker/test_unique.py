@@ -13,8 +13,8 @@ from tests.worker.apps import contest
 @pytest.mark.parametrize("engine", ["sqlite-file", "redis-4"])
 def test_a_unique_key_is_never_shared(engine: str, tmp_path: Path) -> None:
     url = fresh_url(engine, tmp_path)
-    verdict = contest.run(tmp_path, url, processes=2, threads=8, tries=125)
-    assert verdict.tries == 2_000
+    verdict = contest.run(tmp_path, url, processes=2, threads=8, tries=250)
+    assert verdict.tries == 4_000
     assert verdict.jobs > 5
     assert verdict.starts >= verdict.jobs
     assert verdict[-4:] == (0, 0, 0, 0)

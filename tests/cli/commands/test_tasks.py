@@ -164,7 +164,9 @@ def test_a_worker_imports_what_is_included(shop: Shell) -> None:
         *("enqueue", "billing.charge", "--app", "shop.app:app", "--args", "[7]", "--wait")
     )
     lines, deadline = worker.take(), time.monotonic() + 20
-    while "is for" not in lines and time.monotonic() < deadline:  # the engine has to answer first
+    while (
+        "is unused" not in lines and time.monotonic() < deadline
+    ):  # the engine has to answer first
         time.sleep(0.05)
         lines += worker.take()
     worker.interrupt()

@@ -114,7 +114,14 @@ class Interrupted(BaseException):
 
 #: Signal handlers run after calls and at the beginning of functions, and not between two lines
 #: without a call. The pool cannot handle one at the very beginning of `release`.
-NEVER_BEFORE = ("with ", "try:", "is_ended = ", "is_begun = ", "request.is_granted = ")
+NEVER_BEFORE = (
+    "with ",
+    "try:",
+    "is_ended, ",
+    "is_ended = ",
+    "is_begun = ",
+    "request.is_granted = ",
+)
 
 
 class Interrupter:

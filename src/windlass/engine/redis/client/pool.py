@@ -170,7 +170,8 @@ class Pool:
     def release(self, link: Link | None) -> None:
         """Return a connection, or None for a broken one, and let the next caller start. No reply
         may be pending on the connection, now or later."""
-        is_ended = False
+        request: _Acquisition | None
+        is_ended, request = False, None
         try:
             now = time.monotonic()
             with self._lock:
@@ -190,6 +191,8 @@ class Pool:
         except BaseException:
             if not is_ended:
                 self.release(None)
+            elif request is not None and request.granted.locked():
+                request.granted.release()  # a signal came right before
             raise
 
     def connect(self, timeout_s: float) -> Link:
