@@ -133,7 +133,7 @@ def test_many_paused_queues_in_front(place: Place) -> None:
     assert place.engine.check() == []
 
 
-@pytest.mark.parametrize("labels", [(), ("cpu", "large")])
+@pytest.mark.parametrize("labels", [pytest.param((), marks=pytest.mark.slow), ("cpu", "large")])
 def test_many_lines_for_other_workers_in_front(place: Place, labels: tuple[str, ...]) -> None:
     foreign = [line_of(f"q{number}", [f"gpu{number % 500}"]) for number in range(QUEUES // 2)]
     foreign += [line_of(f"q{number}", ["cpu", "huge"]) for number in range(QUEUES // 2)]

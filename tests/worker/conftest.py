@@ -21,8 +21,9 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 LONG = {
     f"test_{name}.py"
     for name in (
-        *("burst", "cancelling", "deaths", "fleet", "health", "keeping", "lifespan", "processes"),
-        *("recycling", "running", "stopping", "timeouts", "watch"),
+        *("burst", "cancel", "child_process", "deaths", "fleet", "health_socket", "keeping"),
+        *("lifespan", "pipeline", "plans", "predecessors", "recycling", "stopping", "timeouts"),
+        *("unique", "watchdog"),
     )
 }
 

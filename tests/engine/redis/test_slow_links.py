@@ -24,7 +24,7 @@ SPEED = 2_000_000
 PATIENCE_MS = 800
 LARGE = b"x" * 3_000_000
 
-partitions = pytest.mark.parametrize("partitions", [1, 4])
+partitions = pytest.mark.parametrize("partitions", [1, pytest.param(4, marks=pytest.mark.slow)])
 
 
 def opened(
