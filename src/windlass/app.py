@@ -61,7 +61,7 @@ from windlass.task_group import Tasks
 
 if TYPE_CHECKING:
     from windlass.client.async_batcher import Batcher
-    from windlass.core.schedules.state import Entry
+    from windlass.core.schedules.state import ScheduleEntry
     from windlass.core.schedules.triggers import Cron, Every
     from windlass.dead_letter import AlertHook, DeadAlert
     from windlass.dead_letters import DeadLetters
@@ -344,7 +344,7 @@ class Windlass(Registrar):
             self._registry.remove(task)  # an invalid declaration registers nothing
             raise
 
-    def declared_schedules(self) -> Iterator[tuple[str, Entry]]:
+    def declared_schedules(self) -> Iterator[tuple[str, ScheduleEntry]]:
         """The schedules that tasks declare, for a worker to store."""
         for name, (task, schedule) in self._declared.items():
             from windlass.schedules import in_zone

@@ -118,12 +118,12 @@ def select(choice: Choice, *, whole: bool = False) -> Selection:
     )
 
 
-class _Page(msgspec.Struct, frozen=True):
+class _LetterPage(msgspec.Struct, frozen=True):
     records: tuple[JobRecord, ...]
     rest: Selection | None  # None after the last page
 
 
-def _read(engine: Engine, chosen: Selection) -> _Page:
+def _read(engine: Engine, chosen: Selection) -> _LetterPage:
     """Read the next page. An empty page need not be the last one."""
     if chosen.ids:
         return _read_ids(engine, chosen)
@@ -137,15 +137,15 @@ def _read(engine: Engine, chosen: Selection) -> _Page:
     if chosen.fingerprint is not None:
         found = [one for one in found if chosen.fits_failure(one)]
     if page.cursor is None:
-        return _Page(tuple(found), None)
+        return _LetterPage(tuple(found), None)
     rest = msgspec.structs.replace(chosen, cursor=page.cursor, now_ms=now_ms)
-    return _Page(tuple(found), rest)
+    return _LetterPage(tuple(found), rest)
 
 
-def _read_ids(engine: Engine, chosen: Selection) -> _Page:
+def _read_ids(engine: Engine, chosen: Selection) -> _LetterPage:
     here, later = chosen.ids[:WHOLE_PAGE], chosen.ids[WHOLE_PAGE:]
     rest = msgspec.structs.replace(chosen, ids=later) if later else None
-    return _Page(tuple(_dead(engine, here)), rest)
+    return _LetterPage(tuple(_dead(engine, here)), rest)
 
 
 def _dead(engine: Engine, ids: Sequence[str]) -> list[JobRecord]:
@@ -189,7 +189,7 @@ class Changed(msgspec.Struct, frozen=True, kw_only=True):
         )
 
 
-class Step(msgspec.Struct, frozen=True):
+class RetryStep(msgspec.Struct, frozen=True):
     """The result so far, and the pause before the next step."""
 
     changed: Changed
@@ -288,13 +288,13 @@ class DeadLetters:
                 await sleep(pace.pause_s(len(some), time.monotonic()))
         return changed
 
-    def retrying(self, chosen: Selection, rate: str | float | None = None) -> Iterator[Step]:
+    def retrying(self, chosen: Selection, rate: str | float | None = None) -> Iterator[RetryStep]:
         """`retry` step by step, for a caller that shows progress or stops in between."""
         changed, pace = Changed(), _pace(rate)
         for records in self._pages(chosen):
             for some in _steps(records, pace.size):
                 changed = changed.plus(_revive(self._app.engine, some))
-                yield Step(changed, pace.pause_s(len(some), time.monotonic()))
+                yield RetryStep(changed, pace.pause_s(len(some), time.monotonic()))
 
     def retry_with(self, id: str, *args: Any, **kwargs: Any) -> None:
         """Retry one dead job with other arguments, which are checked as at an enqueue.
@@ -333,13 +333,13 @@ class DeadLetters:
                 changed = changed.plus(await self._app.batcher.call(_discard_each, records))
         return changed
 
-    def discarding(self, chosen: Selection) -> Iterator[Step]:
+    def discarding(self, chosen: Selection) -> Iterator[RetryStep]:
         """`discard` step by step."""
         changed = Changed()
         for records in self._pages(msgspec.structs.replace(chosen, whole=True)):
             if records:
                 changed = changed.plus(_discard(self._app.engine, records))
-                yield Step(changed, 0.0)
+                yield RetryStep(changed, 0.0)
 
     # --------------------------------------------------------------------------------- inside
 
@@ -449,7 +449,7 @@ def _get(engine: Engine, ids: Sequence[str]) -> Sequence[JobRecord | None]:
     return engine.get(ids)
 
 
-def _read_each(engine: Engine, chosen: Sequence[Selection]) -> Sequence[_Page]:
+def _read_each(engine: Engine, chosen: Sequence[Selection]) -> Sequence[_LetterPage]:
     return [_read(engine, one) for one in chosen]
 
 

@@ -21,7 +21,7 @@ import msgspec
 
 from windlass.core.schedules import state
 from windlass.core.schedules.declarations import REMOVABLE_MS, is_abandoned
-from windlass.core.schedules.state import Entry, Note
+from windlass.core.schedules.state import Note, ScheduleEntry
 from windlass.core.schedules.triggers import All, Cron, Every, Schedule
 from windlass.engine import schedule_changes
 from windlass.engine.contract import Engine, ScheduleChange, ScheduleRecord
@@ -282,7 +282,7 @@ def _nearest(engine: Engine, name: str) -> str:
     return next(iter(difflib.get_close_matches(name, known, n=1)), "")
 
 
-def _save(engine: Engine, name: str, entry: Entry) -> None:
+def _save(engine: Engine, name: str, entry: ScheduleEntry) -> None:
     body = entry.pack()
 
     def change(record: ScheduleRecord | None, now_ms: int) -> ScheduleChange | None:

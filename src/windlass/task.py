@@ -51,7 +51,7 @@ from windlass.middleware import EnqueueCall, MiddlewareStack
 
 if TYPE_CHECKING:
     from windlass.app import Windlass
-    from windlass.core.schedules.state import Entry
+    from windlass.core.schedules.state import ScheduleEntry
     from windlass.core.schedules.triggers import Cron, Every
 
 P = ParamSpec("P")
@@ -305,16 +305,16 @@ class Task(Generic[P, R_co]):
             on_conflict=unique.on_conflict,
         )
 
-    def entry(self, call: bytes, schedule: Cron | Every) -> Entry:
+    def entry(self, call: bytes, schedule: Cron | Every) -> ScheduleEntry:
         """The stored entry of a schedule that makes this call."""
-        from windlass.core.schedules.state import Entry
+        from windlass.core.schedules.state import ScheduleEntry
 
         choices, expires = self._choices, self._choices.expires or _NO_MOMENT
         chosen = _envelope(self.name, self.codec.mark, call, self._chosen, choices.headers)
         # Deterministic bytes: declaring the same schedule again must not change it.
         envelope = self.app.packing.pack_call(chosen, repeatable=True)
         check_size(envelope, self.app.settings.max_payload, f"The call of {self.name}")
-        return Entry(
+        return ScheduleEntry(
             schedule=schedule,
             task=self.name,
             queue=self._line(),

@@ -30,7 +30,7 @@ from windlass import (
 )
 from windlass.client.payloads import Packing
 from windlass.core.failures import FailureText
-from windlass.core.schedules.state import Entry
+from windlass.core.schedules.state import ScheduleEntry
 from windlass.core.serialization.encryption import Keyring
 from windlass.core.serialization.envelope import Envelope, pack, unpack
 from windlass.core.serialization.frame import Label, frame, split
@@ -486,7 +486,7 @@ def test_a_schedule_whose_call_is_no_base64_is_refused(make: MakeApp) -> None:
     app = make(codec="msgpack")
     packed = app.tasks["echo"].entry(_bound(app, 7), Every("1h")).pack()
     with pytest.raises(DecodeError, match="no stored schedule"):
-        Entry.unpack(packed.replace(b'"envelope":"', b'"envelope":"***'))
+        ScheduleEntry.unpack(packed.replace(b'"envelope":"', b'"envelope":"***'))
 
 
 # ----------------------------------------------------------------------------------------- settings

@@ -46,7 +46,7 @@ from windlass.engine.contract import (
 from windlass.engine.redis.engine import RedisEngine
 from windlass.engine.redis.partitions import Partitions
 from windlass.testing.contract.model import Model, in_turn
-from windlass.testing.contract.model_job import Job
+from windlass.testing.contract.model_job import ModelJob
 from windlass.testing.contract.model_schedules import ScheduleModel
 
 T = TypeVar("T")
@@ -101,13 +101,13 @@ class PartitionedModel(ScheduleModel):
             model.options = options
 
     @property
-    def jobs(self) -> dict[str, Job]:
+    def jobs(self) -> dict[str, ModelJob]:
         return {id: job for model in self._models for id, job in model.jobs.items()}
 
     def clock_ms(self) -> int:
         return self.now_ms
 
-    def known_jobs(self) -> dict[str, Job]:
+    def known_jobs(self) -> dict[str, ModelJob]:
         return self.jobs
 
     # ------------------------------------------------------------------- by the partition of an id
@@ -183,7 +183,7 @@ class PartitionedModel(ScheduleModel):
         )
         return Turn(verdicts=verdicts, batch=batch)
 
-    def _rank(self, job: Job) -> tuple[int, int]:
+    def _rank(self, job: ModelJob) -> tuple[int, int]:
         return self._models[self._partitions.of_id(job.record.id)].rank(job)
 
     def _visit(self, visit: Visit, nonce: str) -> Batch:
@@ -277,7 +277,7 @@ class PartitionedModel(ScheduleModel):
         """The most urgent of the next jobs of all partitions; of equals, the oldest."""
         heads: dict[str, tuple[int, int]] = {}
         for model in self._models:
-            first_only: dict[str, Job] = {}
+            first_only: dict[str, ModelJob] = {}
             for job in model.in_line():
                 first_only.setdefault(job.record.queue, job)
             for queue, job in first_only.items():

@@ -9,7 +9,7 @@ import pytest
 
 from tests.worker.yard import until
 from windlass import JobFailed, Retry, Windlass
-from windlass.core.schedules.state import Entry
+from windlass.core.schedules.state import ScheduleEntry
 from windlass.core.states import Hold
 from windlass.schedules import Every
 
@@ -105,7 +105,7 @@ def test_an_encrypted_schedule_runs(url: str) -> None:
     app.schedules.save("turning", app.tasks["turn"].bind(b"ab"), Every("1h"))
     [record] = app.engine.get_schedules(["turning"])
     assert record is not None
-    assert b"ab" not in Entry.unpack(record.body).envelope
+    assert b"ab" not in ScheduleEntry.unpack(record.body).envelope
     with app.worker():
         assert app.schedules.run_now("turning").result(timeout=20) == b"ba"
     app.close()

@@ -25,7 +25,7 @@ from windlass.worker.ipc.channel import (
     MOST_UNSENT,
     Cancel,
     Command,
-    Drain,
+    DrainChild,
     SessionGone,
     SessionStarted,
     join_pair,
@@ -35,7 +35,7 @@ from windlass.worker.ipc.shared_memory import RECORD_BYTES, SlotTable
 from windlass.worker.options import WorkerOptions
 from windlass.worker.run.lease import Lease
 from windlass.worker.run.prefetch import MAX_LOOK_AHEAD, SAMPLE, Prefetch
-from windlass.worker.run.slot_queue import Kind, SlotQueue
+from windlass.worker.run.slot_queue import JobKind, SlotQueue
 from windlass.worker.supervisor.child_process import ChildProcess, _is_stopped
 from windlass.worker.supervisor.reactor import Reactor
 
@@ -67,9 +67,9 @@ def test_a_slot_table_shows_what_another_process_wrote() -> None:
 def test_a_channel_carries_whole_messages_both_ways() -> None:
     ours, theirs = open_pair()
     other = join_pair(theirs.detach())
-    ours.send(Drain())
+    ours.send(DrainChild())
     ours.send(SessionGone("s"))
-    assert other.receive() == [Drain(), SessionGone("s")]
+    assert other.receive() == [DrainChild(), SessionGone("s")]
     other.send(SessionStarted("t"))
     assert ours.receive() == [SessionStarted("t")]
     other.close()
@@ -91,7 +91,7 @@ def test_a_long_message_to_a_child_that_is_busy_is_not_cut() -> None:
     with Reactor([]) as reactor:
         reactor.watch(ours, lambda: None)
         ours.send(long)
-        ours.send(Drain())
+        ours.send(DrainChild())
         assert ours.has_unsent
         reader = Thread(target=read)
         reader.start()
@@ -99,7 +99,7 @@ def test_a_long_message_to_a_child_that_is_busy_is_not_cut() -> None:
             reactor.await_room(ours, ours.flush)
             reactor.wait()
         reader.join()
-    assert found == [long, Drain()]
+    assert found == [long, DrainChild()]
     ours.close()
     other.close()
 
@@ -221,11 +221,11 @@ class Ground:
         self.lease = Lease(self.table, 1_000)
         self.lease.confirm(time.monotonic())
         self.slot_queue = SlotQueue(slots, self.lease)
-        self.hints: list[tuple[Kind, int]] = []
-        for kind in Kind:
+        self.hints: list[tuple[JobKind, int]] = []
+        for kind in JobKind:
             self.slot_queue.serve(kind, partial(self._note_hint, kind))
 
-    def _note_hint(self, kind: Kind, count: int) -> None:
+    def _note_hint(self, kind: JobKind, count: int) -> None:
         self.hints.append((kind, count))
 
     def offer(self, *names: str) -> None:
@@ -256,26 +256,26 @@ def test_slots_are_shared_by_both_kinds_and_the_first_in_line_gets_the_last_one(
     ground = Ground(slots=2)
     slot_queue = ground.slot_queue
     ground.offer("p1", "c1", "p2")
-    assert ground.hints == [(Kind.THREAD, 2), (Kind.LOOP, 1)]
-    first = slot_queue.begin(Kind.THREAD)
+    assert ground.hints == [(JobKind.THREAD, 2), (JobKind.LOOP, 1)]
+    first = slot_queue.begin(JobKind.THREAD)
     assert first is not None
     assert first.claim.id == "p1"
     # One slot is left, and the coroutine came first.
-    assert slot_queue.begin(Kind.THREAD) is None
-    assert ground.hints[-1] == (Kind.LOOP, 1)
-    second = slot_queue.begin(Kind.LOOP)
+    assert slot_queue.begin(JobKind.THREAD) is None
+    assert ground.hints[-1] == (JobKind.LOOP, 1)
+    second = slot_queue.begin(JobKind.LOOP)
     assert second is not None
-    assert slot_queue.begin(Kind.THREAD) is None
+    assert slot_queue.begin(JobKind.THREAD) is None
     assert (slot_queue.busy(), slot_queue.in_hand(), slot_queue.room(0), slot_queue.room(3)) == (
         2,
         3,
         -1,
         2,
     )
-    third = slot_queue.follow(Kind.LOOP, second, time.monotonic())
+    third = slot_queue.follow(JobKind.LOOP, second, time.monotonic())
     assert third is None
-    assert ground.hints[-1] == (Kind.THREAD, 1)
-    third = slot_queue.begin(Kind.THREAD)
+    assert ground.hints[-1] == (JobKind.THREAD, 1)
+    third = slot_queue.begin(JobKind.THREAD)
     assert third is not None
     assert {claim.id for claim in slot_queue.running()} == {"p1", "p2"}
 
@@ -283,20 +283,20 @@ def test_slots_are_shared_by_both_kinds_and_the_first_in_line_gets_the_last_one(
 def test_what_waits_can_be_taken_back_and_what_runs_cannot() -> None:
     ground = Ground(slots=1)
     ground.offer("p1", "p2", "c1")
-    started = ground.slot_queue.begin(Kind.THREAD)
+    started = ground.slot_queue.begin(JobKind.THREAD)
     assert started is not None
     assert ground.slot_queue.take_back(time.monotonic() - 10) == []
     taken = ground.slot_queue.take_back(time.monotonic())
     assert [claim.id for claim in taken] == ["p2", "c1"]
     assert ground.slot_queue.waiting_since() is None
-    assert ground.slot_queue.follow(Kind.THREAD, started, time.monotonic()) is None
+    assert ground.slot_queue.follow(JobKind.THREAD, started, time.monotonic()) is None
     assert ground.slot_queue.in_hand() == 0
 
 
 def test_what_waits_can_be_taken_out_by_name() -> None:
     ground = Ground(slots=1)
     ground.offer("p1", "p2", "p3", "c1")
-    assert ground.slot_queue.begin(Kind.THREAD) is not None
+    assert ground.slot_queue.begin(JobKind.THREAD) is not None
     taken = ground.slot_queue.take_out({"p1", "p2", "c1", "unknown"})
     assert [claim.id for claim in taken] == ["p2", "c1"]
     assert (ground.slot_queue.in_hand(), ground.slot_queue.take_out({"p2"})) == (2, [])
@@ -305,35 +305,35 @@ def test_what_waits_can_be_taken_out_by_name() -> None:
 def test_of_many_short_jobs_one_thread_takes_all_until_it_is_stuck() -> None:
     ground = Ground(slots=3)
     ground.offer("p1", "p2", "p3", "p4", "c1")
-    assert ground.hints == [(Kind.THREAD, 1), (Kind.LOOP, 1)]
-    started = ground.slot_queue.begin(Kind.THREAD)
+    assert ground.hints == [(JobKind.THREAD, 1), (JobKind.LOOP, 1)]
+    started = ground.slot_queue.begin(JobKind.THREAD)
     assert started is not None
     ground.hints.clear()
     ground.offer("p5")
-    assert ground.hints == [(Kind.LOOP, 1)], "a thread is at work, and takes the next by itself"
+    assert ground.hints == [(JobKind.LOOP, 1)], "a thread is at work, and takes the next by itself"
     assert ground.slot_queue.is_sparing()
     ground.hints.clear()
     ground.slot_queue.press()
-    assert ground.hints == [(Kind.THREAD, 2), (Kind.LOOP, 1)]
-    assert ground.slot_queue.follow(Kind.THREAD, started, time.monotonic()) is not None
+    assert ground.hints == [(JobKind.THREAD, 2), (JobKind.LOOP, 1)]
+    assert ground.slot_queue.follow(JobKind.THREAD, started, time.monotonic()) is not None
 
 
 def test_a_coroutine_at_work_does_not_keep_threads_from_being_woken() -> None:
     ground = Ground(slots=2)
     ground.offer("c1")
-    assert ground.slot_queue.begin(Kind.LOOP) is not None
+    assert ground.slot_queue.begin(JobKind.LOOP) is not None
     ground.hints.clear()
     ground.offer("p1", "p2", "p3")
-    assert ground.hints == [(Kind.THREAD, 1)]
+    assert ground.hints == [(JobKind.THREAD, 1)]
 
 
 def test_nothing_starts_without_a_lease() -> None:
     ground = Ground(slots=2)
     ground.offer("p1")
     ground.lease.confirm(time.monotonic() - 0.81)
-    assert ground.slot_queue.begin(Kind.THREAD) is None
+    assert ground.slot_queue.begin(JobKind.THREAD) is None
     ground.table.confirm_beat(time.monotonic() - 0.79)
-    assert ground.slot_queue.begin(Kind.THREAD) is not None
+    assert ground.slot_queue.begin(JobKind.THREAD) is not None
 
 
 # ------------------------------------------------------------------------------------------- nonces

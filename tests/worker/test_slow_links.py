@@ -116,7 +116,7 @@ def test_a_result_that_can_never_be_stored_ends_its_job_alone(
         assert text.type == "windlass.errors.PayloadTooLarge"
         assert "proto-max-bulk-len" in text.message
         assert len(yard.events("start")) == 7
-        assert f"the result of job {large.id} is too large for the engine" in worker.log()
+        worker.await_log(f"the result of job {large.id} is too large for the engine")
         assert "lost connection to engine" not in worker.log()
         assert worker.stop() == 0
     yard.close()

@@ -49,7 +49,7 @@ class _Ticket(msgspec.Struct, eq=False):
     future: asyncio.Future[Any]
 
 
-class _Call(_Ticket, eq=False):
+class _PendingCall(_Ticket, eq=False):
     """One value on its way to the engine."""
 
     verb: Verb[Any, Any]
@@ -73,7 +73,7 @@ class Batcher:
 
     def _reset(self) -> None:
         self._changed = threading.Condition()
-        self._pending: dict[Verb[Any, Any], deque[_Call]] = {}
+        self._pending: dict[Verb[Any, Any], deque[_PendingCall]] = {}
         self._waiting: deque[_Ticket] = deque()
         self._count = 0
         self._bytes = 0
@@ -88,7 +88,7 @@ class Batcher:
         if size:
             await self._room()
         loop = asyncio.get_running_loop()
-        call = _Call(loop, loop.create_future(), verb, value, size)
+        call = _PendingCall(loop, loop.create_future(), verb, value, size)
         with self._changed:
             self._pending.setdefault(verb, deque()).append(call)
             self._count += 1
@@ -179,7 +179,7 @@ class Batcher:
             _deliver(replies)
             self._admit()
 
-    def _take(self) -> list[_Call]:
+    def _take(self) -> list[_PendingCall]:
         """The next calls of one verb. Empty when closing: the thread then ends."""
         with self._changed:
             while not self._pending and not self._closing:
@@ -199,7 +199,7 @@ class Batcher:
                 self._pending[verb] = line  # behind the other verbs
             return calls
 
-    def _take_all(self) -> list[_Call]:
+    def _take_all(self) -> list[_PendingCall]:
         with self._changed:
             calls = [call for line in self._pending.values() for call in line]
             self._pending.clear()
@@ -211,12 +211,12 @@ class Batcher:
             self._waiting.clear()
             return tickets
 
-    def _release_room(self, calls: Sequence[_Call]) -> None:
+    def _release_room(self, calls: Sequence[_PendingCall]) -> None:
         with self._changed:
             self._count -= len(calls)
             self._bytes -= sum(call.size for call in calls)
 
-    def _send(self, calls: Sequence[_Call]) -> list[_Reply]:
+    def _send(self, calls: Sequence[_PendingCall]) -> list[_Reply]:
         """The answers to calls of one verb."""
         try:
             answers = calls[0].verb(self._engine(), [call.value for call in calls])

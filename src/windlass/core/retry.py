@@ -240,7 +240,7 @@ class Retry(Value):
     def from_data(data: object) -> Retry:
         """The policy that `to_data` wrote; `ValueError` for other data."""
         try:
-            return msgspec.convert(data, _Stored).policy()
+            return msgspec.convert(data, _StoredRetry).policy()
         except ValueError as error:
             raise ValueError(f"this is not a stored retry policy: {error}") from None
 
@@ -388,7 +388,7 @@ def _is_worth_it(predicate: Predicate, error: BaseException) -> bool:
 _Milliseconds = Annotated[int, msgspec.Meta(ge=0, le=MAX_DURATION_MS)]
 
 
-class _Stored(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
+class _StoredRetry(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
     """A stored policy: either the three parts of `Growing`, or `delays_ms`."""
 
     max_attempts: int
@@ -415,7 +415,7 @@ class _Stored(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
 
 
 #: Built at import: msgspec crashes when two threads inspect a class for the first time at once.
-msgspec.json.Decoder(_Stored)
+msgspec.json.Decoder(_StoredRetry)
 
 
 # --------------------------------------------------------------------------------------- describing

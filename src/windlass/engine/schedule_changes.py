@@ -22,7 +22,7 @@ from windlass.core.schedules import state
 from windlass.core.schedules.declarations import Declared, Standing, fingerprint
 from windlass.core.schedules.declarations import declare as compare
 from windlass.core.schedules.occurrences import occurrence_id, run_ms
-from windlass.core.schedules.state import Entry, Note, Step
+from windlass.core.schedules.state import Note, ScheduleEntry, ScheduleStep
 from windlass.engine.contract import NewJob, ScheduleChange, ScheduleRecord
 
 #: A schedule watches at most this many of its runs, the newest ones.
@@ -33,16 +33,16 @@ RENEW_AFTER_MS: Final = 30_000
 
 class Firing(msgspec.Struct, frozen=True, kw_only=True):
     change: ScheduleChange
-    step: Step
+    step: ScheduleStep
 
 
 def new_revision() -> str:
     return os.urandom(12).hex()
 
 
-def read(record: ScheduleRecord) -> tuple[Entry, Note]:
+def read(record: ScheduleRecord) -> tuple[ScheduleEntry, Note]:
     """Decode a record. Raises `DecodeError` or `NewerFormat` if that fails."""
-    return Entry.unpack(record.body), Note.unpack(record.note)
+    return ScheduleEntry.unpack(record.body), Note.unpack(record.note)
 
 
 def fire(record: ScheduleRecord, now_ms: int, partition: int) -> Firing:
@@ -56,7 +56,7 @@ def fire(record: ScheduleRecord, now_ms: int, partition: int) -> Firing:
     return Firing(change=msgspec.structs.replace(change, jobs=jobs), step=step)
 
 
-def _job(entry: Entry, name: str, at_ms: int, partition: int) -> NewJob:
+def _job(entry: ScheduleEntry, name: str, at_ms: int, partition: int) -> NewJob:
     starts_ms = run_ms(entry.schedule, name, at_ms)
     return NewJob(
         id=occurrence_id(name, at_ms, partition),
@@ -69,7 +69,9 @@ def _job(entry: Entry, name: str, at_ms: int, partition: int) -> NewJob:
     )
 
 
-def _watched(entry: Entry, record: ScheduleRecord, jobs: tuple[NewJob, ...]) -> tuple[str, ...]:
+def _watched(
+    entry: ScheduleEntry, record: ScheduleRecord, jobs: tuple[NewJob, ...]
+) -> tuple[str, ...]:
     """Watch runs only if `overlap` needs them: each one is looked up when the schedule is read."""
     if entry.schedule.overlap == "allow":
         return ()
@@ -81,7 +83,7 @@ def declare(
     record: ScheduleRecord | None, name: str, body: bytes, version: int, now_ms: int
 ) -> tuple[Standing, ScheduleChange | None]:
     """Compare a declaration with the stored one; no change when there is nothing to store."""
-    schedule = Entry.unpack(body).schedule
+    schedule = ScheduleEntry.unpack(body).schedule
     note = None if record is None else Note.unpack(record.note)
     known = None if note is None else note.declared
     if note is not None and known is None:

@@ -50,7 +50,7 @@ MAX_LOOKS: Final = 1_000
 _OF_JOBS: Final = (Exception, Interrupted, CancelledError, SystemExit, GeneratorExit)
 
 
-class Ended(NamedTuple):
+class DrainEnded(NamedTuple):
     """One run of a job."""
 
     claim: Claim
@@ -110,7 +110,7 @@ class Drain:
         self._scheduler = Scheduler(engine, declarations(app))
         self._begin_session()
         self._is_over = False
-        self.ended: list[Ended] = []
+        self.ended: list[DrainEnded] = []
 
     async def run(self) -> None:
         lifespan = HeldLifespan(self._app.lifespan, on_loss=self._stop)
@@ -155,7 +155,9 @@ class Drain:
         execution.error = None
         outcome = await self._stage.run(execution, claim, task)
         self._engine.finish([outcome])
-        self.ended.append(Ended(claim, outcome, execution.error, execution.text_of(claim, outcome)))
+        self.ended.append(
+            DrainEnded(claim, outcome, execution.error, execution.text_of(claim, outcome))
+        )
         if execution.error is not None and not isinstance(execution.error, _OF_JOBS):
             raise execution.error  # the test is interrupted, for example by Ctrl-C
 
@@ -195,7 +197,7 @@ class Drain:
         return tuple(sorted({label for line in lines for label in labels_of(line)}))
 
 
-def raise_first(ended: Iterable[Ended]) -> None:
+def raise_first(ended: Iterable[DrainEnded]) -> None:
     """Raise the first failure, if there is one."""
     errors = [error for one in ended if (error := one.failure()) is not None]
     if not errors:

@@ -39,7 +39,7 @@ from windlass.worker.child.fetch_watchdog import FetchWatchdog
 from windlass.worker.child.lifespan import HeldLifespan
 from windlass.worker.child.loop_watchdog import LoopWatchdog
 from windlass.worker.child.watchdog import Watchdog
-from windlass.worker.fetch.fetcher import Drained
+from windlass.worker.fetch.fetcher import FetcherDrained
 from windlass.worker.fetch.queue_turns import QueueTurns
 from windlass.worker.ipc.session_info import add_settings, introduce, say_first
 from windlass.worker.ipc.shared_memory import SlotTable
@@ -257,7 +257,7 @@ class EmbeddedWorker:
         """Running jobs were handed back. Their threads cannot be ended, and their outcomes are
         dropped. A job that checks its context can see that it was reassigned."""
         self.note_loss()
-        raise Drained
+        raise FetcherDrained
 
     def _cancel(self, session: str, ids: Collection[str]) -> None:
         if session == self.session:

@@ -11,10 +11,10 @@ import pytest
 from windlass.core.schedules.declarations import ABANDONED_MS, Declared
 from windlass.core.schedules.state import (
     WAITING_MS,
-    Entry,
     LeftOut,
     Note,
-    Step,
+    ScheduleEntry,
+    ScheduleStep,
     decide,
     declared_again,
     made,
@@ -30,7 +30,9 @@ START_MS = 500_000 * HOUR_MS  # on the hour
 HOURLY = Every("1h")
 
 
-def step(schedule: Cron | Every, note: Note, now_ms: int, *, unfinished: bool = False) -> Step:
+def step(
+    schedule: Cron | Every, note: Note, now_ms: int, *, unfinished: bool = False
+) -> ScheduleStep:
     return decide(schedule, note, now_ms, is_unfinished=unfinished)
 
 
@@ -41,18 +43,18 @@ def hours(*numbers: int) -> tuple[int, ...]:
 # ------------------------------------------------------------------------------------------ storing
 
 
-def entry(**fields: Any) -> Entry:
+def entry(**fields: Any) -> ScheduleEntry:
     given = {"schedule": Cron("0 3 * * *", tz="Europe/Paris"), "task": "t", "queue": "q"}
-    return Entry(**{**given, "envelope": b'{"version":1}', **fields})
+    return ScheduleEntry(**{**given, "envelope": b'{"version":1}', **fields})
 
 
 @pytest.mark.parametrize(
     "stored",
     [entry(), entry(schedule=HOURLY, priority=-5, expires_in_ms=7, envelope=b'{"a": [1,  2]}')],
 )
-def test_an_entry_comes_back_as_it_was(stored: Entry) -> None:
-    assert Entry.unpack(stored.pack()) == stored
-    assert Entry.unpack(stored.pack()).pack() == stored.pack()
+def test_an_entry_comes_back_as_it_was(stored: ScheduleEntry) -> None:
+    assert ScheduleEntry.unpack(stored.pack()) == stored
+    assert ScheduleEntry.unpack(stored.pack()).pack() == stored.pack()
 
 
 def test_the_stored_bytes_stay_as_they_are() -> None:
@@ -73,12 +75,12 @@ def test_a_note_comes_back_as_it_was() -> None:
 @pytest.mark.parametrize("data", [b"", b"null", b"{}", b'{"version":1}', b"\xff", b"[" * 10_000])
 def test_other_bytes_are_refused(data: bytes) -> None:
     with pytest.raises(DecodeError):
-        Entry.unpack(data)
+        ScheduleEntry.unpack(data)
 
 
-@pytest.mark.parametrize(("kind", "newer"), [(Entry, b"3"), (Note, b"2")])
+@pytest.mark.parametrize(("kind", "newer"), [(ScheduleEntry, b"3"), (Note, b"2")])
 def test_a_newer_format_is_refused_with_a_sentence(
-    kind: type[Entry] | type[Note], newer: bytes
+    kind: type[ScheduleEntry] | type[Note], newer: bytes
 ) -> None:
     with pytest.raises(NewerFormat, match="upgrade the worker"):
         kind.unpack(b'{"version":' + newer + b',"all":"different"}')
@@ -131,7 +133,7 @@ def test_counting_occurrences_of_a_cron_ends() -> None:
 
 def test_what_is_not_due_changes_nothing() -> None:
     note = made(HOURLY, START_MS)
-    assert step(HOURLY, note, START_MS + HOUR_MS - 1) == Step(note=note)
+    assert step(HOURLY, note, START_MS + HOUR_MS - 1) == ScheduleStep(note=note)
 
 
 def test_a_schedule_that_is_over_is_not_looked_at_again() -> None:
@@ -192,7 +194,7 @@ def test_what_waits_is_looked_after_until_the_earlier_run_has_ended() -> None:
     assert (found.run, found.note.waiting_ms) == ((), at_ms)
     assert found.note.due_ms(at_ms) == at_ms + WAITING_MS
     late_ms = at_ms + HOUR_MS // 2
-    assert step(schedule, found.note, late_ms, unfinished=True) == Step(note=found.note)
+    assert step(schedule, found.note, late_ms, unfinished=True) == ScheduleStep(note=found.note)
     found = step(schedule, found.note, late_ms)
     assert (found.run, found.note.waiting_ms) == ((at_ms,), None)
     assert found.note.due_ms(late_ms) == START_MS + 2 * HOUR_MS

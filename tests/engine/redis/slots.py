@@ -30,7 +30,7 @@ from tests.redis_server import RedisServer, private_server
 from windlass.engine.redis import keys
 from windlass.engine.redis.client import scripts
 from windlass.engine.redis.client.scripts import Script
-from windlass.engine.redis.client.server import Call
+from windlass.engine.redis.client.server import RedisCall
 from windlass.engine.redis.engine import RedisEngine
 
 NAMESPACE: Final = "w"
@@ -157,7 +157,7 @@ class Node:
 
 
 def _reading(name: str) -> bytes:
-    if keys.KINDS[name] is keys.Kind.HASH:
+    if keys.KINDS[name] is keys.KeyKind.HASH:
         return scripts.pack(b"HGETALL", name_of(name))
     return scripts.pack(b"ZRANGE", name_of(name), b"0", b"-1", b"WITHSCORES")
 
@@ -276,7 +276,7 @@ class Case:
 
     def without_sentinel(self, pair: Pair, name: str) -> Case:
         """The same call on the same data without the sentinel of this key."""
-        command = b"HDEL" if keys.KINDS[name] is keys.Kind.HASH else b"ZREM"
+        command = b"HDEL" if keys.KINDS[name] is keys.KeyKind.HASH else b"ZREM"
         pair.source.place(self.before, EVERY_KEY, RESTING)
         pair.source.tell(command, name_of(name), b"")
         return _run(pair.source, self.script, self.command, pair.source.snapshot())
@@ -329,7 +329,7 @@ def record(engine: RedisEngine, node: Node, recording: Recording) -> Iterator[No
     server = engine._server
     original = server.run
 
-    def run(calls: Sequence[Call], *deadline: float) -> list[Any]:
+    def run(calls: Sequence[RedisCall], *deadline: float) -> list[Any]:
         replies = []
         for call in calls:
             before = node.snapshot()

@@ -16,7 +16,7 @@ from tests.worker.yard import until
 from windlass.engine.contract import Finding, Grade
 from windlass.engine.redis import doctor
 from windlass.engine.redis.engine import RedisEngine
-from windlass.engine.redis.url import Address, read_address
+from windlass.engine.redis.url import RedisAddress, read_address
 from windlass.errors import EngineUnavailable
 
 
@@ -77,7 +77,7 @@ def test_every_line_is_there_and_nothing_is_made(
     ],
 )
 def test_the_version(version: str, grade: Grade) -> None:
-    finding = doctor._version({"redis_version": version}, Address(host="h"))
+    finding = doctor._version({"redis_version": version}, RedisAddress(host="h"))
     assert finding.grade is grade
     assert version in finding.text
 
@@ -85,7 +85,7 @@ def test_the_version(version: str, grade: Grade) -> None:
 def test_the_version_of_valkey_is_its_own() -> None:
     for version, grade in (("8.1.3", Grade.ADVICE), ("8.1.4", Grade.OK)):
         info = {"redis_version": "7.2.4", "valkey_version": version}
-        finding = doctor._version(info, Address(host="h"))
+        finding = doctor._version(info, RedisAddress(host="h"))
         assert finding.grade is grade
         assert f"Valkey {version}" in finding.text
 

@@ -35,7 +35,7 @@ from windlass.engine.contract import (
 from windlass.engine.redis import encode
 from windlass.engine.redis.dispatch import CHUNK
 from windlass.engine.redis.engine import RedisEngine
-from windlass.engine.redis.keys import KINDS, Kind, key
+from windlass.engine.redis.keys import KINDS, KeyKind, key
 from windlass.testing.contract.world import StandingStill
 
 PAGE = DOCS / "internals" / "redis.md"
@@ -99,7 +99,7 @@ class Place:
     def left_over(self) -> dict[str, int]:
         """The keys with more than the sentinel."""
         sizes = {
-            name: self._ask("HLEN" if KINDS[kind] is Kind.HASH else "ZCARD", name)
+            name: self._ask("HLEN" if KINDS[kind] is KeyKind.HASH else "ZCARD", name)
             for kind, name in self._keys()
             if kind not in GROWN
         }

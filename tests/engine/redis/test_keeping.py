@@ -26,7 +26,7 @@ from windlass.engine.contract import (
     Waiter,
     WakeUp,
 )
-from windlass.engine.redis.keys import KINDS, Kind, key
+from windlass.engine.redis.keys import KINDS, KeyKind, key
 from windlass.errors import EngineError
 from windlass.testing.contract.place import OPTIONS
 from windlass.testing.contract.test_check import live_a_life
@@ -36,7 +36,7 @@ NAMESPACE = "keeping"
 
 
 def size_of(server: RedisServer, partition: int, name: str) -> int:
-    command = "HLEN" if KINDS[name] is Kind.HASH else "ZCARD"
+    command = "HLEN" if KINDS[name] is KeyKind.HASH else "ZCARD"
     reply = server.tell(command, key(NAMESPACE, partition, name))
     return int(reply.removeprefix(b":"))
 

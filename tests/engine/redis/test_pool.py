@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import inspect
-import os
 import signal
 import sys
 import threading
@@ -93,8 +92,9 @@ def test_a_waiter_that_is_interrupted_takes_no_turn(
 
     def interrupt() -> None:
         until(lambda: pool._waiting, "a caller waits")
-        os.kill(os.getpid(), signal.SIGINT)
+        signal.pthread_kill(main.ident or 0, signal.SIGINT)
 
+    main = threading.current_thread()
     interrupting = threading.Thread(target=interrupt)
     interrupting.start()
     with pytest.raises(KeyboardInterrupt):

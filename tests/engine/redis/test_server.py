@@ -22,7 +22,7 @@ from windlass.engine.redis.client.pool import LEAST_S, Pool, TimeBudget, new_rea
 from windlass.engine.redis.client.pool import read as read_reply
 from windlass.engine.redis.client.pool import send as send_commands
 from windlass.engine.redis.keys import KINDS, key
-from windlass.engine.redis.url import Address
+from windlass.engine.redis.url import RedisAddress
 from windlass.errors import EngineError, EngineUnavailable
 
 JOB = "job-000000"
@@ -68,7 +68,7 @@ def test_a_connection_that_was_closed_here(server: RedisServer, open_redis: Open
 
 
 def budget(seconds: float) -> TimeBudget:
-    return TimeBudget(Pool(Address()), 0.0, seconds)
+    return TimeBudget(Pool(RedisAddress()), 0.0, seconds)
 
 
 def send(link: Any, commands: list[bytes], seconds: float) -> None:

@@ -15,7 +15,7 @@ from tests.redis_server import RedisServer, free_port, private_server
 from windlass.core.states import State
 from windlass.engine.contract import Beat, Capability, EngineOptions, Plan, Waiter
 from windlass.engine.redis.setup import judge, read_info
-from windlass.engine.redis.url import Address, read_address
+from windlass.engine.redis.url import RedisAddress, read_address
 from windlass.engine.url import open_engine
 from windlass.errors import EngineError, EngineUnavailable, FormatTooNew
 
@@ -23,11 +23,11 @@ from windlass.errors import EngineError, EngineUnavailable, FormatTooNew
 @pytest.mark.parametrize(
     ("url", "address"),
     [
-        ("redis://localhost", Address(host="localhost")),
-        ("redis://h:7/3?partitions=4", Address(host="h", port=7, database=3, partitions=4)),
+        ("redis://localhost", RedisAddress(host="localhost")),
+        ("redis://h:7/3?partitions=4", RedisAddress(host="h", port=7, database=3, partitions=4)),
         (
             "rediss://me:p%40ss@h/0?ca_file=/etc/ca.pem",
-            Address(
+            RedisAddress(
                 host="h",
                 username="me",
                 password="p@ss",
@@ -35,15 +35,15 @@ from windlass.errors import EngineError, EngineUnavailable, FormatTooNew
                 ca_file="/etc/ca.pem",
             ),
         ),
-        ("redis://:secret@h", Address(host="h", password="secret")),
-        ("unix:///run/redis.sock?database=2", Address(path="/run/redis.sock", database=2)),
+        ("redis://:secret@h", RedisAddress(host="h", password="secret")),
+        ("unix:///run/redis.sock?database=2", RedisAddress(path="/run/redis.sock", database=2)),
         (
             "redis://h?namespace=a.b-c_1&allow_eviction=1",
-            Address(host="h", namespace="a.b-c_1", allow_eviction=True),
+            RedisAddress(host="h", namespace="a.b-c_1", allow_eviction=True),
         ),
     ],
 )
-def test_urls(url: str, address: Address) -> None:
+def test_urls(url: str, address: RedisAddress) -> None:
     assert read_address(url) == address
 
 
@@ -172,12 +172,12 @@ def test_jobs_are_handed_off_by_tls(
 @pytest.mark.parametrize("version", ["5.0.7", "6.0.16", "6.1"])
 def test_an_old_server_is_refused(version: str) -> None:
     with pytest.raises(EngineError, match=rf"6\.2 or newer.*{version}"):
-        judge({"redis_version": version}, Address(host="h"))
+        judge({"redis_version": version}, RedisAddress(host="h"))
 
 
 @pytest.mark.parametrize("version", ["6.2.0", "7.0.15", "10.0"])
 def test_newer_servers_are_fine(version: str) -> None:
-    assert judge({"redis_version": version}, Address(host="h")).version == version
+    assert judge({"redis_version": version}, RedisAddress(host="h")).version == version
 
 
 def test_a_server_that_drops_keys_is_refused(open_redis: OpenRedis) -> None:
@@ -195,7 +195,7 @@ def test_a_server_that_drops_keys_is_refused(open_redis: OpenRedis) -> None:
 def test_what_is_written_to_disk_is_said() -> None:
     for aof, word in (("1", "append-only"), ("0", "lost when the server stops")):
         info = read_info(f"# A\r\nredis_version:7.0.1\r\naof_enabled:{aof}\r\n".encode())
-        assert word in judge(info, Address(host="h")).persistence
+        assert word in judge(info, RedisAddress(host="h")).persistence
 
 
 def test_the_number_of_partitions_is_settled_at_the_first_use(

@@ -27,7 +27,7 @@ from windlass.worker.child.loop_watchdog import LoopWatchdog
 from windlass.worker.child.watchdog import Watchdog
 from windlass.worker.ipc.shared_memory import SlotTable
 from windlass.worker.run.lease import Lease
-from windlass.worker.run.slot_queue import Kind, SlotQueue
+from windlass.worker.run.slot_queue import JobKind, SlotQueue
 from windlass.worker.run.timeouts import Limits
 from windlass.worker.supervisor import child_health
 from windlass.worker.supervisor.child_health import ChildHealth
@@ -264,10 +264,10 @@ def test_free_slots_are_made_use_of_while_the_fetcher_waits_for_the_engine() -> 
     lease.confirm(time.monotonic())
     slot_queue = SlotQueue(2, lease)
     hints: list[int] = []
-    slot_queue.serve(Kind.THREAD, hints.append)
+    slot_queue.serve(JobKind.THREAD, hints.append)
     task = Windlass("sqlite:///:memory:").task(name="plain")(_plain)
     slot_queue.offer([(_claim(f"{n}"), task) for n in range(4)])
-    assert slot_queue.begin(Kind.THREAD) is not None
+    assert slot_queue.begin(JobKind.THREAD) is not None
     assert hints == [1]
     limits = Limits(table, 1_000, lambda: None, is_solo=False)
     loop, fetcher = cast(LoopWatchdog, Blind()), cast(FetchWatchdog, Blind())

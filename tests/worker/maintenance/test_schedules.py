@@ -29,7 +29,7 @@ from windlass.engine.schedule_changes import RENEW_AFTER_MS
 from windlass.engine.url import open_engine
 from windlass.testing.contract.world import StandingStill
 from windlass.worker.child.app_report import declarations
-from windlass.worker.ipc.channel import Declaration
+from windlass.worker.ipc.channel import AppDeclaration
 from windlass.worker.maintenance.schedules import (
     AGAIN_S,
     FLOOR_S,
@@ -416,7 +416,9 @@ def test_a_declaration_that_cannot_be_compared_is_told_and_the_others_are_made(
 ) -> None:
     keeper = declared(work, Every("1h"))
     (body,) = [one.body for one in keeper._declarations.values()]
-    both = Scheduler(work.engine, [Declaration("a", b'{"version":9}'), Declaration("b", body)])
+    both = Scheduler(
+        work.engine, [AppDeclaration("a", b'{"version":9}'), AppDeclaration("b", body)]
+    )
     both.declare()
     assert [info.name for info in work.app.schedules.list()] == ["b"]
     assert "cannot read schedule a," in lines.text

@@ -12,7 +12,7 @@ from tests.worker.yard import until
 from windlass.core.failures import FailureText
 from windlass.core.states import Reason
 from windlass.engine.contract import Buried, Outcome, Retried
-from windlass.worker.ipc.channel import MOST_IDS, Cancel, Disown, Drain
+from windlass.worker.ipc.channel import MOST_IDS, Cancel, Disown, DrainChild
 from windlass.worker.ipc.shared_memory import NEVER, Limit, SlotTable
 from windlass.worker.run.lease import Lease
 from windlass.worker.supervisor.child_process import ChildProcess
@@ -102,7 +102,7 @@ def test_a_run_beyond_its_limit_loses_its_job_once_and_its_child_retires() -> No
     error = FailureText.unpack(outcome.error)
     assert error.type == "windlass.errors.TimedOut"
     assert "time-out, 1s, and did not end within 20ms" in error.message
-    assert child.sent == [Disown("job", "token"), Drain()]
+    assert child.sent == [Disown("job", "token"), DrainChild()]
     assert (scene.replaced, scene.killed, child.disowned) == (1, [], {1})
 
 

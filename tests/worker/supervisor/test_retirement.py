@@ -9,7 +9,7 @@ from typing import cast
 import pytest
 
 from tests.worker.yard import until
-from windlass.worker.ipc.channel import Command, Drain, HandBack
+from windlass.worker.ipc.channel import Command, DrainChild, HandBack
 from windlass.worker.supervisor import retirement
 from windlass.worker.supervisor.child_process import ChildProcess
 from windlass.worker.supervisor.reactor import Reactor
@@ -76,15 +76,15 @@ def test_a_child_goes_on_until_its_replacement_is_ready() -> None:
     scene.retire(child)
     assert (scene.replacements, child.is_retiring, child.sent) == (1, True, [])
     scene.notice_ready()
-    assert child.sent == [Drain()]
+    assert child.sent == [DrainChild()]
     scene.notice_ready()
-    assert child.sent == [Drain()]
+    assert child.sent == [DrainChild()]
 
 
 def test_a_child_can_be_told_to_stop_claiming_at_once() -> None:
     scene, child = Scene(), Wooden()
     scene.retire(child, at_once=True)
-    assert (scene.replacements, child.sent) == (1, [Drain()])
+    assert (scene.replacements, child.sent) == (1, [DrainChild()])
 
 
 def test_to_ask_again_only_hurries_it() -> None:
@@ -92,13 +92,13 @@ def test_to_ask_again_only_hurries_it() -> None:
     scene.retire(child)
     scene.retire(child, at_once=True)
     scene.retire(child, at_once=True)
-    assert (scene.replacements, child.sent) == (1, [Drain()])
+    assert (scene.replacements, child.sent) == (1, [DrainChild()])
 
 
 def test_one_for_jobs_that_run_alone_has_no_replacement() -> None:
     scene, child = Scene(), Wooden(is_solo=True)
     scene.retire(child)
-    assert (scene.replacements, child.sent) == (0, [Drain()])
+    assert (scene.replacements, child.sent) == (0, [DrainChild()])
 
 
 def test_after_the_grace_it_hands_back_and_then_it_is_killed(
@@ -108,7 +108,7 @@ def test_after_the_grace_it_hands_back_and_then_it_is_killed(
     scene, child = Scene(grace_s=0.01), Wooden()
     scene.retire(child, at_once=True)
     scene.wait_for(lambda: scene.killed)
-    assert child.sent == [Drain(), HandBack()]
+    assert child.sent == [DrainChild(), HandBack()]
     assert scene.killed == [child]
 
 
@@ -141,7 +141,7 @@ def test_with_patience_it_may_take_its_time(monkeypatch: pytest.MonkeyPatch) -> 
     scene.retire(other, at_once=True)
     scene.retire(last, at_once=True)
     scene.wait_for(lambda: len(scene.killed) == 2)
-    assert (patient.sent, scene.killed) == ([Drain()], [other, last])
+    assert (patient.sent, scene.killed) == ([DrainChild()], [other, last])
 
 
 @pytest.mark.parametrize("is_ready", [False, True])
@@ -152,7 +152,7 @@ def test_the_patience_is_over_when_there_is_a_hurry(is_ready: bool) -> None:
         scene.notice_ready()
     scene.retire(child, at_once=True)
     scene.wait_for(lambda: HandBack() in child.sent)
-    assert (scene.replacements, child.sent) == (1, [Drain(), HandBack()])
+    assert (scene.replacements, child.sent) == (1, [DrainChild(), HandBack()])
 
 
 def test_those_that_have_ended_do_not_count() -> None:
@@ -164,4 +164,4 @@ def test_those_that_have_ended_do_not_count() -> None:
     scene.retire(second, at_once=True)
     scene.forget(second)
     scene.retire(third, at_once=True)
-    assert [child.sent for child in (first, second, third)] == [[], [Drain()], [Drain()]]
+    assert [child.sent for child in (first, second, third)] == [[], [DrainChild()], [DrainChild()]]

@@ -88,7 +88,7 @@ def _choice(
     return chosen
 
 
-class _Target(msgspec.Struct, frozen=True):
+class _Selection(msgspec.Struct, frozen=True):
     """Which dead jobs to change: by id, by filter, or all."""
 
     ids: tuple[str, ...]
@@ -127,16 +127,16 @@ def target_options(command: F) -> F:
     return ids_argument(required=False)(choice_options(command))
 
 
-def _target(ids: Sequence[str], everything: bool, choice: Choice) -> _Target:
+def _target(ids: Sequence[str], everything: bool, choice: Choice) -> _Selection:
     if bool(ids) + bool(choice) + everything != 1:
         raise click.UsageError(
             "Choose jobs by ID, or by --task, --fingerprint, --older-than and --newer-than, or "
             "with --all: exactly one of these three ways."
         )
-    return _Target(tuple(ids), choice)
+    return _Selection(tuple(ids), choice)
 
 
-def _require_match(app: Windlass, chosen: _Target, verb: str) -> int:
+def _require_match(app: Windlass, chosen: _Selection, verb: str) -> int:
     """The number of chosen jobs. Zero is an error, except for a filter by age or --all."""
     number = chosen.count(app)
     if not number and chosen.choice and chosen.choice.keys() <= {"task", "fingerprint"}:
@@ -328,7 +328,7 @@ def retry(
     return _conclude(ended, "retried", as_json)
 
 
-def _select(chosen: _Target) -> Selection:
+def _select(chosen: _Selection) -> Selection:
     if chosen.is_bulk and not chosen.choice:
         return target(everything=True)
     return target(*chosen.ids, **chosen.choice)
@@ -412,7 +412,7 @@ def _ask(question: str, verb: str) -> None:
         raise click.ClickException(f"Nothing was {verb}. Give --yes to skip the prompt.")
 
 
-def _report_dry_run(chosen: _Target, number: int, verb: str, as_json: bool) -> None:
+def _report_dry_run(chosen: _Selection, number: int, verb: str, as_json: bool) -> None:
     if as_json:
         print_json({f"would_be_{verb}": number})
     else:
@@ -420,7 +420,7 @@ def _report_dry_run(chosen: _Target, number: int, verb: str, as_json: bool) -> N
         tell(f"{words[0].upper()}{words[1:]} would be {verb}.")
 
 
-def _conclude(ended: bulk.Ended, verb: str, as_json: bool) -> None:
+def _conclude(ended: bulk.BulkResult, verb: str, as_json: bool) -> None:
     changed = ended.changed
     _report(changed, verb, as_json)
     if changed.duplicates:

@@ -15,7 +15,7 @@ from types import FrameType
 from typing import Final, NamedTuple
 
 from windlass.cli.support.output import say
-from windlass.dead_letters import Changed, Step
+from windlass.dead_letters import Changed, RetryStep
 
 #: How often a line is printed without a terminal, in seconds.
 LINE_S: Final = 5.0
@@ -23,12 +23,12 @@ LINE_S: Final = 5.0
 Show = Callable[[Changed], None]
 
 
-class Ended(NamedTuple):
+class BulkResult(NamedTuple):
     changed: Changed
     was_stopped: bool
 
 
-def run(verb: str, steps: Iterable[Step], show: Show) -> Ended:
+def run(verb: str, steps: Iterable[RetryStep], show: Show) -> BulkResult:
     """Run all steps with their pauses. After an error, print how many jobs were changed."""
     changed = Changed()
     with _stopping() as stop:
@@ -37,11 +37,11 @@ def run(verb: str, steps: Iterable[Step], show: Show) -> Ended:
                 changed = step.changed
                 show(changed)
                 if stop.wait(step.pause_s):
-                    return Ended(changed, True)
+                    return BulkResult(changed, True)
         except BaseException:
             say(f"{changed.done:,} were {verb} before this error.")
             raise
-    return Ended(changed, False)
+    return BulkResult(changed, False)
 
 
 @contextmanager

@@ -29,7 +29,7 @@ class RunningJob(msgspec.Struct, frozen=True, kw_only=True):
     started_at: datetime | None
 
 
-class Child(msgspec.Struct, frozen=True, kw_only=True):
+class ChildView(msgspec.Struct, frozen=True, kw_only=True):
     """One process in which jobs run."""
 
     session: str
@@ -50,7 +50,7 @@ class WorkerView(msgspec.Struct, frozen=True, kw_only=True):
     labels: tuple[str, ...]
     keys: tuple[str, ...]  # the names of its keys for sealed calls
     started_at: datetime | None
-    children: tuple[Child, ...]
+    children: tuple[ChildView, ...]
 
     @property
     def slots(self) -> int:
@@ -65,7 +65,7 @@ def read_fleet(engine: Engine) -> list[WorkerView]:
     """Every live worker, by host and pid."""
     sessions = [record for record in engine.sessions() if record.expires_in_ms >= 0]
     running = _running(engine, [id for record in sessions for id in record.held][:MAX_RUNNING])
-    workers: dict[tuple[str, int], list[tuple[Introduction, Child]]] = {}
+    workers: dict[tuple[str, int], list[tuple[Introduction, ChildView]]] = {}
     for record in sessions:
         known = _introduction(record)
         child = _child(record, known, running)
@@ -83,8 +83,8 @@ def _introduction(record: SessionRecord) -> Introduction:
     return Introduction(host=host, worker=pid, child=pid)
 
 
-def _child(record: SessionRecord, known: Introduction, running: dict[str, RunningJob]) -> Child:
-    return Child(
+def _child(record: SessionRecord, known: Introduction, running: dict[str, RunningJob]) -> ChildView:
+    return ChildView(
         session=record.session,
         pid=known.child,
         slots=known.slots,
@@ -109,7 +109,7 @@ def _running(engine: Engine, ids: Sequence[str]) -> dict[str, RunningJob]:
     }
 
 
-def _worker(host: str, pid: int, members: Iterable[tuple[Introduction, Child]]) -> WorkerView:
+def _worker(host: str, pid: int, members: Iterable[tuple[Introduction, ChildView]]) -> WorkerView:
     known, children = zip(*members, strict=True)
     first = min(known, key=lambda one: one.started_ms)
     return WorkerView(

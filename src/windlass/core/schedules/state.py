@@ -1,6 +1,6 @@
 """The stored state of a schedule, and the decision when it is due.
 
-1. `Entry` holds the schedule and its call. It changes only when a user or a deploy changes it.
+1. `ScheduleEntry` holds the schedule and its call. Only a user or a deploy changes it.
 2. `Note` holds the progress of the schedule. Every occurrence rewrites it.
 3. `decide` returns the occurrences to enqueue, those to skip and why, and the next note. It is
    pure: it applies `missed` and `overlap` to its arguments.
@@ -34,7 +34,7 @@ T = TypeVar("T")
 Pause = Literal["", "paused", "abandoned"]
 
 
-class Entry(msgspec.Struct, frozen=True, kw_only=True):
+class ScheduleEntry(msgspec.Struct, frozen=True, kw_only=True):
     """The schedule and the fields of its jobs, except their ids."""
 
     schedule: Cron | Every
@@ -59,7 +59,7 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True):
         )
 
     @classmethod
-    def unpack(cls, data: bytes) -> Entry:
+    def unpack(cls, data: bytes) -> ScheduleEntry:
         """Read an entry; raise a `DecodeError`, or a `NewerFormat`."""
         stored = _decode(_entry_decoder, data, VERSION)
         return cls(
@@ -110,7 +110,7 @@ class LeftOut(msgspec.Struct, frozen=True, kw_only=True):
     number: int
 
 
-class Step(msgspec.Struct, frozen=True, kw_only=True):
+class ScheduleStep(msgspec.Struct, frozen=True, kw_only=True):
     """The decision for a schedule that is due."""
 
     note: Note
@@ -119,10 +119,10 @@ class Step(msgspec.Struct, frozen=True, kw_only=True):
     left_out: tuple[LeftOut, ...] = ()
 
 
-def decide(schedule: Schedule, note: Note, now_ms: int, *, is_unfinished: bool) -> Step:
+def decide(schedule: Schedule, note: Note, now_ms: int, *, is_unfinished: bool) -> ScheduleStep:
     """The decision at `now_ms`; `is_unfinished` says whether an earlier run has not ended."""
     if note.declared is not None and is_abandoned(note.declared, now_ms):
-        return Step(note=msgspec.structs.replace(note, paused="abandoned"))
+        return ScheduleStep(note=msgspec.structs.replace(note, paused="abandoned"))
     if note.next_ms is None:
         occurrences, next_ms, missed = [], None, None
     else:
@@ -130,7 +130,7 @@ def decide(schedule: Schedule, note: Note, now_ms: int, *, is_unfinished: bool) 
         occurrences, next_ms, missed = list(found.occurrences), found.next_ms, found.skipped_ms
     run, waiting_ms, overlapping = _sort(schedule, note.waiting_ms, occurrences, is_unfinished)
     left_out = (*_missed(schedule, missed), *_overlapping(overlapping))
-    return Step(
+    return ScheduleStep(
         note=msgspec.structs.replace(
             note,
             next_ms=next_ms,
@@ -237,7 +237,7 @@ def _from_json(stored: msgspec.Raw) -> bytes:
         raise DecodeError(f"this is no stored schedule of windlass: {error}") from error
 
 
-class _Version(msgspec.Struct):
+class _StateVersion(msgspec.Struct):
     version: int
 
 
@@ -245,7 +245,7 @@ _encode: Final = msgspec.json.Encoder(order="deterministic").encode
 #: Built at import: msgspec crashes when two threads inspect a class for the first time at once.
 _entry_decoder: Final = msgspec.json.Decoder(_StoredEntry)
 _note_decoder: Final = msgspec.json.Decoder(Note)
-_version_decoder: Final = msgspec.json.Decoder(_Version)
+_version_decoder: Final = msgspec.json.Decoder(_StateVersion)
 
 
 def _decode(decoder: msgspec.json.Decoder[T], data: bytes, newest: int) -> T:

@@ -176,7 +176,7 @@ class Schedule(Value, ABC):
         data of a newer windlass."""
         _refuse_newer(data)
         try:
-            return msgspec.convert(data, _Stored).schedule()
+            return msgspec.convert(data, _StoredTrigger).schedule()
         except (ValueError, TypeError) as error:
             raise DecodeError(f"this is not a stored schedule: {error}") from error
 
@@ -405,7 +405,7 @@ _Instant = Annotated[int, msgspec.Meta(ge=0, le=LAST_MS)]
 _Milliseconds = Annotated[int, msgspec.Meta(ge=0, le=MAX_DURATION_MS)]
 
 
-class _Stored(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
+class _StoredTrigger(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
     """A schedule as it is stored: with `cron`, or with `every_ms`."""
 
     version: Literal[1]
@@ -436,18 +436,18 @@ class _Stored(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
                 raise ValueError("expected cron, with tz or without, or every_ms alone")
 
 
-class _Version(msgspec.Struct):
+class _TriggerVersion(msgspec.Struct):
     version: int
 
 
 #: Built at import: msgspec crashes when two threads inspect a class for the first time at once.
-msgspec.json.Decoder(_Stored)
-msgspec.json.Decoder(_Version)
+msgspec.json.Decoder(_StoredTrigger)
+msgspec.json.Decoder(_TriggerVersion)
 
 
 def _refuse_newer(data: object) -> None:
     try:
-        found = msgspec.convert(data, _Version).version
+        found = msgspec.convert(data, _TriggerVersion).version
     except msgspec.ValidationError:
         return  # the full decoder reports the error
     check_version(found, VERSION)

@@ -44,13 +44,13 @@ CodecName = Literal["json", "msgpack", "pickle"]
 _CALL_DEPTH: Final = MAX_DEPTH + 2
 
 
-class _Call(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
+class _StoredCall(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
     args: list[msgspec.Raw] = []
     kwargs: dict[str, msgspec.Raw] = {}
 
 
-_read_json_call: Final = msgspec.json.Decoder(_Call).decode
-_read_msgpack_call: Final = msgspec.msgpack.Decoder(_Call).decode
+_read_json_call: Final = msgspec.json.Decoder(_StoredCall).decode
+_read_msgpack_call: Final = msgspec.msgpack.Decoder(_StoredCall).decode
 
 
 class CallCodec:
@@ -186,7 +186,7 @@ class CallCodec:
             decoded[name] = extra.decode(raw, f"[{name!r}]")
         return decoded
 
-    def _read_normal(self, encoded: bytes) -> _Call:
+    def _read_normal(self, encoded: bytes) -> _StoredCall:
         """A call that fits the function, with normalized values."""
         call, signature = self._read(encoded), self._signature
         slots = chain(signature.positional, repeat(signature.extra_positional))
@@ -194,9 +194,9 @@ class CallCodec:
         by_keyword, extra = signature.by_keyword, signature.extra_keywords
         named = call.kwargs.items()
         kwargs = {name: _slot(by_keyword.get(name, extra)).normal(raw) for name, raw in named}
-        return _Call(args, kwargs)
+        return _StoredCall(args, kwargs)
 
-    def _read(self, encoded: bytes) -> _Call:
+    def _read(self, encoded: bytes) -> _StoredCall:
         if len(encoded) > _CALL_DEPTH:  # shorter bytes cannot be nested too deep
             self._check_depth(encoded, _CALL_DEPTH)
         try:
@@ -271,7 +271,7 @@ def _untyped(name: str) -> CallCodec:
 
 def _join_msgpack(args: list[bytes], kwargs: Iterable[tuple[str, bytes]]) -> bytes:
     pairs = {name: msgspec.Raw(value) for name, value in kwargs}
-    return msgspec.msgpack.encode(_Call([msgspec.Raw(value) for value in args], pairs))
+    return msgspec.msgpack.encode(_StoredCall([msgspec.Raw(value) for value in args], pairs))
 
 
 def _join(args: list[bytes], kwargs: Iterable[tuple[str, bytes]]) -> bytes:

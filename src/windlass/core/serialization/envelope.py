@@ -63,13 +63,13 @@ class Envelope(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
     key: str = ""  # the name of the key that the call is sealed with
 
 
-class _Version(msgspec.Struct):
+class _EnvelopeVersion(msgspec.Struct):
     version: int
 
 
 _encode: Final = msgspec.json.Encoder().encode
 _decode: Final = msgspec.json.Decoder(Envelope).decode
-_decode_version: Final = msgspec.json.Decoder(_Version).decode
+_decode_version: Final = msgspec.json.Decoder(_EnvelopeVersion).decode
 
 
 def pack(envelope: Envelope) -> bytes:

@@ -34,7 +34,7 @@ from windlass.core.queues.plans import allot
 from windlass.engine.contract import Batch, Claim, Outcome, Plan, Share, Turn, Verdict
 from windlass.engine.redis import decode, encode
 from windlass.engine.redis.client.pool import PIECE
-from windlass.engine.redis.client.server import Call, Reply
+from windlass.engine.redis.client.server import RedisCall, Reply
 from windlass.engine.redis.partitions import Partitions
 
 #: One call leases at most this many jobs, whatever the limit of the caller.
@@ -66,8 +66,8 @@ class Claimer:
     def __init__(
         self,
         partitions: Partitions,
-        make_call: Callable[[int, str, Sequence[bytes]], Call],
-        run: Callable[[Sequence[Call]], list[Reply]],
+        make_call: Callable[[int, str, Sequence[bytes]], RedisCall],
+        run: Callable[[Sequence[RedisCall]], list[Reply]],
     ) -> None:
         self._partitions = partitions
         self._make_call = make_call
@@ -172,11 +172,11 @@ class Claimer:
 
     def _finishing(
         self, turn: _Replies, partition: int, positions: Sequence[int]
-    ) -> tuple[Call, Sequence[int]]:
+    ) -> tuple[RedisCall, Sequence[int]]:
         ask = _CallMaker(self._make_call, turn, {partition: positions}, "", "")
         return ask(partition, _NO_CLAIM)
 
-    def _collect(self, turn: _Replies, asked: Sequence[tuple[Call, Sequence[int]]]) -> None:
+    def _collect(self, turn: _Replies, asked: Sequence[tuple[RedisCall, Sequence[int]]]) -> None:
         replies = self._run([call for call, _ in asked])
         for (_, positions), reply in zip(asked, replies, strict=True):
             turn.add(positions, reply)
@@ -194,7 +194,7 @@ class _CallMaker:
 
     def __init__(
         self,
-        make_call: Callable[[int, str, Sequence[bytes]], Call],
+        make_call: Callable[[int, str, Sequence[bytes]], RedisCall],
         turn: _Replies,
         groups: Mapping[int, Sequence[int]],
         session: str,
@@ -214,7 +214,7 @@ class _CallMaker:
         *,
         with_outcomes: bool = True,
         is_last: bool = False,
-    ) -> tuple[Call, Sequence[int]]:
+    ) -> tuple[RedisCall, Sequence[int]]:
         positions = self.groups.get(partition, []) if with_outcomes else []
         return self._turn_of(partition, positions, limit, most_bytes, is_last), positions
 
@@ -225,7 +225,7 @@ class _CallMaker:
         limit: int | None,
         most_bytes: int | None,
         is_last: bool,
-    ) -> Call:
+    ) -> RedisCall:
         if most_bytes is None:
             most_bytes = self._turn.plan.most_bytes
         form = b"%+d %d" if is_last else b"%d %d"
@@ -236,7 +236,7 @@ class _CallMaker:
         if len(call.command) <= PIECE or len(positions) < 2:
             return call
 
-        def halves() -> tuple[Call, Call]:
+        def halves() -> tuple[RedisCall, RedisCall]:
             """Split the outcomes; the first half claims nothing."""
             some, others = positions[: len(positions) // 2], positions[len(positions) // 2 :]
             return (
@@ -246,7 +246,9 @@ class _CallMaker:
 
         return replace(call, halves=halves, join=_join_verdicts)
 
-    def part(self, partition: int, turns: bytes, most_bytes: int) -> tuple[Call, Sequence[int]]:
+    def part(
+        self, partition: int, turns: bytes, most_bytes: int
+    ) -> tuple[RedisCall, Sequence[int]]:
         """Ask for as many jobs of each queue as it has turns."""
         queues = tuple(dict.fromkeys(self._turn.plan.queues))
         plan = replace(self._turn.plan, queues=queues, shares=(Share(0, len(queues), turns),))

@@ -21,10 +21,10 @@ from windlass.engine.redis import keys, setup
 from windlass.engine.redis.client import scripts
 from windlass.engine.redis.client.pool import PIECE
 from windlass.engine.redis.client.scripts import Prefixes
-from windlass.engine.redis.client.server import Call, Reply, Server
+from windlass.engine.redis.client.server import RedisCall, Reply, Server
 from windlass.engine.redis.partitions import Partitions
 from windlass.engine.redis.setup import Fitness, PartitionIds
-from windlass.engine.redis.url import Address
+from windlass.engine.redis.url import RedisAddress
 from windlass.errors import EngineUnavailable
 
 T = TypeVar("T")
@@ -43,7 +43,7 @@ def _no_bytes(_item: object) -> int:
 class Caller:
     """The base of the engine that calls scripts."""
 
-    def __init__(self, address: Address, options: EngineOptions) -> None:
+    def __init__(self, address: RedisAddress, options: EngineOptions) -> None:
         self.clock_offset_ms = 0
         self._address = address
         self._options = options
@@ -60,10 +60,10 @@ class Caller:
             self._prefixes[name, partition] = made
         return self._prefixes[name, partition]
 
-    def _call(self, partition: int, name: str, packed: Sequence[bytes]) -> Call:
+    def _call(self, partition: int, name: str, packed: Sequence[bytes]) -> RedisCall:
         found = self._prefixes.get((name, partition)) or self._prefixes_of(name, partition)
         words = [str(self.clock_offset_ms).encode(), *self._limits, *packed]
-        return Call(found.by_digest.command(words), found, words)
+        return RedisCall(found.by_digest.command(words), found, words)
 
     def _call_for(
         self,
@@ -71,13 +71,13 @@ class Caller:
         name: str,
         items: Sequence[T],
         pack: Callable[[Sequence[T]], list[bytes]],
-    ) -> Call:
+    ) -> RedisCall:
         """Make a call that can be split if it is large; its reply lists one answer per item."""
         call = self._call(partition, name, pack(items))
         if name not in _HALVED or len(call.command) <= PIECE or len(items) == 1:
             return call
 
-        def halves() -> tuple[Call, Call]:
+        def halves() -> tuple[RedisCall, RedisCall]:
             some, others = items[: len(items) // 2], items[len(items) // 2 :]
             return (
                 self._call_for(partition, name, some, pack),
@@ -86,18 +86,18 @@ class Caller:
 
         return replace(call, halves=halves)
 
-    def _bare_call(self, partition: int, name: str, packed: Sequence[bytes]) -> Call:
+    def _bare_call(self, partition: int, name: str, packed: Sequence[bytes]) -> RedisCall:
         """Make a call of a script that does not take the common arguments."""
         found = self._prefixes_of(name, partition)
-        return Call(found.by_digest.command(packed), found, packed)
+        return RedisCall(found.by_digest.command(packed), found, packed)
 
-    def _run(self, calls: Sequence[Call]) -> list[Reply]:
+    def _run(self, calls: Sequence[RedisCall]) -> list[Reply]:
         deadline = time.monotonic() + self._server.timeout_s
         if self._fitness is None or self._server.has_forgotten:
             self._open(deadline)
         return self._server.run(calls, deadline) if calls else []
 
-    def _run_in_turn(self, calls: Sequence[Call]) -> list[Reply]:
+    def _run_in_turn(self, calls: Sequence[RedisCall]) -> list[Reply]:
         """Run calls in turn, for more data than should be in flight at once."""
         replies: list[Reply] = []
         for call in calls:
@@ -129,7 +129,7 @@ class Caller:
         if self._partitions.number == 1 and 0 < len(items) <= CHUNK and is_small:
             (reply,) = self._run([self._call_for(0, name, items, pack)])
             return list(unpack(items, reply))
-        calls: list[Call] = []
+        calls: list[RedisCall] = []
         where: list[Sequence[int]] = []
         for partition, positions in self._partitions.group(items, id_of, place).items():
             for chunk in batches(positions, lambda at: size_of(items[at])):

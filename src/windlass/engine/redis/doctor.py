@@ -23,7 +23,7 @@ from windlass.core.sizes import describe_bytes
 from windlass.engine.contract import Finding, Grade
 from windlass.engine.redis import setup
 from windlass.engine.redis.client import scripts
-from windlass.engine.redis.url import Address
+from windlass.engine.redis.url import RedisAddress
 from windlass.errors import EngineError, EngineUnavailable
 
 PARTS: Final = (b"server", b"clients", b"memory", b"persistence", b"replication")
@@ -51,7 +51,7 @@ Look = Callable[[Sequence[bytes]], list[Any]]
 Info = Mapping[str, str]
 
 
-def examine(ask: Ask, look: Look, address: Address, clock_offset_ms: int) -> Iterator[Finding]:
+def examine(ask: Ask, look: Look, address: RedisAddress, clock_offset_ms: int) -> Iterator[Finding]:
     replies = ask([scripts.pack(b"INFO", part) for part in PARTS])
     info = setup.read_info(b"\r\n".join(replies))
     yield _version(info, address)
@@ -87,7 +87,7 @@ def _setting(ask: Ask, name: bytes) -> str | None:
 # ----------------------------------------------------------------------------------- the server
 
 
-def _version(info: Info, address: Address) -> Finding:
+def _version(info: Info, address: RedisAddress) -> Finding:
     refusal = setup.why_too_old(info, address)
     if refusal is not None:
         return Finding(Grade.PROBLEM, "version", refusal)
@@ -114,7 +114,7 @@ def _is_fixed(version: tuple[int, ...], fixed: Mapping[tuple[int, int], int]) ->
     return (major, minor) in fixed and patch >= fixed[major, minor]
 
 
-def _eviction(info: Info, address: Address) -> Finding:
+def _eviction(info: Info, address: RedisAddress) -> Finding:
     policy = f"maxmemory-policy {setup.eviction_policy(info)}"
     refusal = setup.why_dropping(info, address)
     if refusal is not None:
@@ -205,7 +205,7 @@ def _connections(info: Info) -> Finding:
 # --------------------------------------------------------------------------------- the namespace
 
 
-def _partitions(seen: Sequence[Sequence[Any]], address: Address) -> Finding:
+def _partitions(seen: Sequence[Sequence[Any]], address: RedisAddress) -> Finding:
     where = f"namespace {address.namespace}"
     if any(partitions < 0 for _, partitions, *_ in seen):
         return Finding(
@@ -226,7 +226,7 @@ def _partitions(seen: Sequence[Sequence[Any]], address: Address) -> Finding:
     return Finding(Grade.OK, "partitions", has)
 
 
-def _rights(seen: Sequence[Sequence[Any]], address: Address) -> Finding:
+def _rights(seen: Sequence[Sequence[Any]], address: RedisAddress) -> Finding:
     user = f"the user {address.username or 'default'}"
     missing = dict.fromkeys(text.decode() for _, _, _, _, *texts in seen for text in texts)
     if missing:
@@ -246,7 +246,7 @@ def _rights(seen: Sequence[Sequence[Any]], address: Address) -> Finding:
 # -------------------------------------------------------------------------------- the connection
 
 
-def _access(address: Address) -> Finding:
+def _access(address: RedisAddress) -> Finding:
     if address.path:
         return Finding(Grade.OK, "access", "through a socket on this machine")
     if _is_this_machine(address.host):

@@ -60,10 +60,10 @@ from windlass.engine.redis import check, decode, encode, handoff, keys, read, re
 from windlass.engine.redis.claim import Claimer
 from windlass.engine.redis.client.server import Reply
 from windlass.engine.redis.dispatch import Caller
-from windlass.engine.redis.result_wakeup import ResultWakeup
+from windlass.engine.redis.result_wakeup import RedisResultWakeup
 from windlass.engine.redis.setup import Fitness
-from windlass.engine.redis.url import Address
-from windlass.engine.redis.wakeup import Wakeup
+from windlass.engine.redis.url import RedisAddress
+from windlass.engine.redis.wakeup import RedisWakeup
 
 R = TypeVar("R")
 
@@ -77,11 +77,11 @@ _PUT_CODES: Final = {code.encode(): code for code in PutCode}
 class RedisEngine(Caller):
     """Jobs in one Redis server, under one namespace."""
 
-    def __init__(self, address: Address, options: EngineOptions) -> None:
+    def __init__(self, address: RedisAddress, options: EngineOptions) -> None:
         super().__init__(address, options)
         self._claimer = Claimer(self._partitions, self._call, self._run)
-        self._wakeup = Wakeup(self._server, address.partitions, self._register)
-        self._result_wakeup = ResultWakeup(self._server)
+        self._wakeup = RedisWakeup(self._server, address.partitions, self._register)
+        self._result_wakeup = RedisResultWakeup(self._server)
 
     @property
     def location(self) -> str:

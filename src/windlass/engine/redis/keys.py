@@ -12,7 +12,7 @@ from enum import StrEnum
 from typing import Final
 
 
-class Kind(StrEnum):
+class KeyKind(StrEnum):
     """The type of a key, which decides its sentinel: the field or member ""."""
 
     HASH = "hash"
@@ -21,43 +21,43 @@ class Kind(StrEnum):
 
 
 #: name -> kind. Scripts declare their keys by these names.
-KINDS: Final[dict[str, Kind]] = {
-    "meta": Kind.HASH,  # sequence, enqueued, last_seen, reap_after, queues, format, born ...
-    "job": Kind.HASH,  # id -> record
-    "body": Kind.HASH,  # id -> envelope
-    "extra": Kind.HASH,  # r:id result, p:id progress, f:number:id an entry of the history,
+KINDS: Final[dict[str, KeyKind]] = {
+    "meta": KeyKind.HASH,  # sequence, enqueued, last_seen, reap_after, queues, format, born ...
+    "job": KeyKind.HASH,  # id -> record
+    "body": KeyKind.HASH,  # id -> envelope
+    "extra": KeyKind.HASH,  # r:id result, p:id progress, f:number:id an entry of the history,
     # k:id its idempotency key, s:id the put that replaced its call, w:put the job with its call
-    "ids": Kind.LEXICAL,  # every id
-    "ready": Kind.LEXICAL,  # jobs that may be claimed: suspect, queue, rank, place, id
-    "lines": Kind.LEXICAL,  # lines with ready jobs: suspect, labels, ageing of the queue,
+    "ids": KeyKind.LEXICAL,  # every id
+    "ready": KeyKind.LEXICAL,  # jobs that may be claimed: suspect, queue, rank, place, id
+    "lines": KeyKind.LEXICAL,  # lines with ready jobs: suspect, labels, ageing of the queue,
     # rank and place of the first in line, queue
-    "due": Kind.BY_TIME,  # jobs that wait for an instant: row, id
-    "parked": Kind.LEXICAL,  # jobs that are held as unroutable: task, row, id
-    "held": Kind.LEXICAL,  # jobs that run: session, nonce, id
-    "asked": Kind.LEXICAL,  # running jobs with a cancel request: session, id
-    "keep": Kind.BY_TIME,  # jobs that have ended, by the next visit of the purge: id
-    "dead": Kind.LEXICAL,  # dead jobs: id
-    "lease": Kind.BY_TIME,  # until when a session lives; -1 when it is dead and has to be emptied
-    "sessions": Kind.HASH,  # session -> 0 (lives) or 1 (dead), latest nonce; session\0 -> info
-    "forget": Kind.BY_TIME,  # sessions without a lease, by when they are forgotten
-    "keys": Kind.HASH,  # idempotency key -> job, fingerprint, until
-    "key_expiry": Kind.BY_TIME,  # idempotency keys, by when they are forgotten
-    "count": Kind.HASH,  # queue and state -> number of records
-    "total": Kind.HASH,  # other events -> how often
-    "unique": Kind.LEXICAL,  # the latest job under a unique key: task, key, id
-    "idle": Kind.LEXICAL,  # registrations of idle sessions: suspects, queue and label, name
-    "waiters": Kind.HASH,  # name of a registration -> the waiting sessions, until when
-    "watch": Kind.HASH,  # id -> channels of callers that wait for its end
-    "watch_until": Kind.BY_TIME,  # ids in `watch`, by when they are forgotten
-    "schedule": Kind.HASH,  # r:name record, n:name note, b:name body
-    "schedule_names": Kind.LEXICAL,  # every schedule
-    "schedule_due": Kind.BY_TIME,  # schedules, by when to examine them again
+    "due": KeyKind.BY_TIME,  # jobs that wait for an instant: row, id
+    "parked": KeyKind.LEXICAL,  # jobs that are held as unroutable: task, row, id
+    "held": KeyKind.LEXICAL,  # jobs that run: session, nonce, id
+    "asked": KeyKind.LEXICAL,  # running jobs with a cancel request: session, id
+    "keep": KeyKind.BY_TIME,  # jobs that have ended, by the next visit of the purge: id
+    "dead": KeyKind.LEXICAL,  # dead jobs: id
+    "lease": KeyKind.BY_TIME,  # until when a session lives; -1 when it is dead and still holds jobs
+    "sessions": KeyKind.HASH,  # session -> 0 (lives) or 1 (dead), latest nonce; session\0 -> info
+    "forget": KeyKind.BY_TIME,  # sessions without a lease, by when they are forgotten
+    "keys": KeyKind.HASH,  # idempotency key -> job, fingerprint, until
+    "key_expiry": KeyKind.BY_TIME,  # idempotency keys, by when they are forgotten
+    "count": KeyKind.HASH,  # queue and state -> number of records
+    "total": KeyKind.HASH,  # other events -> how often
+    "unique": KeyKind.LEXICAL,  # the latest job under a unique key: task, key, id
+    "idle": KeyKind.LEXICAL,  # registrations of idle sessions: suspects, queue and label, name
+    "waiters": KeyKind.HASH,  # name of a registration -> the waiting sessions, until when
+    "watch": KeyKind.HASH,  # id -> channels of callers that wait for its end
+    "watch_until": KeyKind.BY_TIME,  # ids in `watch`, by when they are forgotten
+    "schedule": KeyKind.HASH,  # r:name record, n:name note, b:name body
+    "schedule_names": KeyKind.LEXICAL,  # every schedule
+    "schedule_due": KeyKind.BY_TIME,  # schedules, by when to examine them again
 }
 
 #: kind -> score of the sentinel; a hash has none.
 _SCORES: Final = {
-    Kind.LEXICAL: b"0",
-    Kind.BY_TIME: b"+inf",
+    KeyKind.LEXICAL: b"0",
+    KeyKind.BY_TIME: b"+inf",
 }
 
 

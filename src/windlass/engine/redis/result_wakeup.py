@@ -41,7 +41,7 @@ IDLE_S: Final = 30.0
 _FAILURES: Final = (redis.exceptions.RedisError, OSError)
 
 
-class ResultWakeup:
+class RedisResultWakeup:
     """The wake-ups of one engine object."""
 
     def __init__(self, server: Server) -> None:

@@ -11,13 +11,13 @@ from windlass.engine.contract import DueSchedules, ScheduleRecord
 from windlass.engine.redis.client.server import Reply
 
 
-class _Stored(msgspec.Struct, array_like=True, frozen=True):
+class _StoredSchedule(msgspec.Struct, array_like=True, frozen=True):
     revision: str
     due_ms: int  # -1 for never
     watched: tuple[str, ...]
 
 
-_decode = msgspec.msgpack.Decoder(_Stored).decode
+_decode = msgspec.msgpack.Decoder(_StoredSchedule).decode
 
 
 def to_record(parts: Sequence[bytes]) -> ScheduleRecord:

@@ -12,7 +12,7 @@ from typing import Any, Final
 import msgspec
 
 from windlass.core.plurals import count
-from windlass.engine.redis.url import Address
+from windlass.engine.redis.url import RedisAddress
 from windlass.errors import EngineError, FormatTooNew
 
 #: The stored format that this windlass writes and reads.
@@ -34,7 +34,7 @@ def read_info(text: bytes) -> dict[str, str]:
     return {name: value for name, colon, value in lines if colon}
 
 
-def judge(info: Mapping[str, str], address: Address) -> Fitness:
+def judge(info: Mapping[str, str], address: RedisAddress) -> Fitness:
     """Refuse a server that is too old, or that may drop keys when its memory is full."""
     for refusal in (why_too_old(info, address), why_dropping(info, address)):
         if refusal is not None:
@@ -46,7 +46,7 @@ def judge(info: Mapping[str, str], address: Address) -> Fitness:
     )
 
 
-def why_too_old(info: Mapping[str, str], address: Address) -> str | None:
+def why_too_old(info: Mapping[str, str], address: RedisAddress) -> str | None:
     version = info.get("redis_version", "0")
     if version_numbers(version) >= OLDEST_VERSION:
         return None
@@ -56,7 +56,7 @@ def why_too_old(info: Mapping[str, str], address: Address) -> str | None:
     )
 
 
-def why_dropping(info: Mapping[str, str], address: Address) -> str | None:
+def why_dropping(info: Mapping[str, str], address: RedisAddress) -> str | None:
     """Refuse policies that drop any key. Other policies drop only keys with a TTL: we have none."""
     if not drops_keys(info) or address.allow_eviction:
         return None
@@ -89,7 +89,7 @@ def describe_persistence(info: Mapping[str, str], fsync: str | None) -> str:
     return f"append-only file, {_SYNCED.get(fsync or '', _SYNCED_SOMEHOW)}"
 
 
-def check_stored(stored: Sequence[Any], address: Address) -> None:
+def check_stored(stored: Sequence[Any], address: RedisAddress) -> None:
     """Check the format and the number of partitions that the first use fixed."""
     stored_format, partitions = stored[:2]
     if stored_format > FORMAT:

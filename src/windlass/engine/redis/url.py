@@ -20,7 +20,7 @@ OPTIONS: Final = ("namespace", "partitions", "allow_eviction", "ca_file", "datab
 _NAMESPACE: Final = re.compile(r"[A-Za-z0-9_.-]{1,100}")
 
 
-class Address(msgspec.Struct, frozen=True, kw_only=True):
+class RedisAddress(msgspec.Struct, frozen=True, kw_only=True):
     """A server, its login, and the namespace of the jobs."""
 
     host: str = ""
@@ -41,7 +41,7 @@ class Address(msgspec.Struct, frozen=True, kw_only=True):
         return f"{place}/{self.database}"
 
     def __repr__(self) -> str:
-        return f"<Address {self}>"
+        return f"<RedisAddress {self}>"
 
     @property
     def with_namespace(self) -> str:
@@ -51,11 +51,11 @@ class Address(msgspec.Struct, frozen=True, kw_only=True):
         return f"{self} (namespace {self.namespace})"
 
 
-def read_address(url: str) -> Address:
+def read_address(url: str) -> RedisAddress:
     parts = urlsplit(url)
     options = dict(parse_qsl(parts.query, keep_blank_values=True))
     place = _socket_place(parts, options) if parts.scheme == "unix" else _network_place(parts)
-    address = Address(
+    address = RedisAddress(
         **place,
         username=unquote(parts.username) if parts.username else None,
         password=unquote(parts.password) if parts.password else None,

@@ -60,7 +60,7 @@ Register = Callable[[str, int, Sequence[bytes]], Sequence[tuple[int, int, Sequen
 _MOST_PLANS: Final = 1_000
 
 
-class Wakeup:
+class RedisWakeup:
     """The wake-ups for work of one engine object."""
 
     def __init__(self, server: Server, partitions: int, register: Register) -> None:

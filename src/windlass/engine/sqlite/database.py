@@ -25,7 +25,7 @@ from typing import Any, Final, TypeVar
 import apsw
 
 from windlass.engine import fork_safety
-from windlass.engine.sqlite.files import Place
+from windlass.engine.sqlite.files import FileLocation
 from windlass.errors import EngineError, EngineUnavailable, PayloadTooLarge
 
 if sys.platform == "win32":  # only SQLite's own locks
@@ -94,7 +94,7 @@ class Database:
     _file: tuple[int, int] | None  # the identity of the file that the connections use
     _next_look: float
 
-    def __init__(self, place: Place | None, durability: str, timeout_ms: int) -> None:
+    def __init__(self, place: FileLocation | None, durability: str, timeout_ms: int) -> None:
         self.place = place
         self._durability = DURABILITY[durability]
         self._timeout_ms = timeout_ms
@@ -352,7 +352,7 @@ class Database:
             if is_locked:
                 _unlock(descriptor)
 
-    def _open_lock_file(self, place: Place) -> int:
+    def _open_lock_file(self, place: FileLocation) -> int:
         place.prepare()
         try:
             return os.open(place.lock_path, os.O_CREAT | os.O_RDWR, 0o600)

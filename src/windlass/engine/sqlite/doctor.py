@@ -18,7 +18,7 @@ import apsw
 from windlass.core.sizes import describe_bytes
 from windlass.engine.contract import Finding, Grade
 from windlass.engine.sqlite.database import Database
-from windlass.engine.sqlite.files import NETWORK_FILE_SYSTEMS, Place, file_system_of
+from windlass.engine.sqlite.files import NETWORK_FILE_SYSTEMS, FileLocation, file_system_of
 from windlass.errors import EngineError, EngineUnavailable
 
 #: The first version without the bug by which two writers can damage the file, and the older
@@ -92,7 +92,7 @@ def examine_version(version: str) -> Finding:
 # ----------------------------------------------------------------------------------------- place
 
 
-def _file_system(place: Place) -> Finding:
+def _file_system(place: FileLocation) -> Finding:
     kind = file_system_of(place.path.parent)
     if kind in NETWORK_FILE_SYSTEMS:
         return Finding(
@@ -107,7 +107,7 @@ def _file_system(place: Place) -> Finding:
     return Finding(Grade.OK, "file system", kind or "unknown on this system")
 
 
-def _permissions(place: Place) -> Finding:
+def _permissions(place: FileLocation) -> Finding:
     modes = {path: path.stat().st_mode for path in _files(place) if path.exists()}
     writable = [path for path, mode in modes.items() if mode & _OTHERS_WRITE]
     readable = [path for path, mode in modes.items() if mode & _OTHERS_READ]
@@ -126,11 +126,11 @@ def _permissions(place: Place) -> Finding:
     return Finding(Grade.OK, "permissions", "no other user may read or write")
 
 
-def _files(place: Place) -> tuple[Path, ...]:
+def _files(place: FileLocation) -> tuple[Path, ...]:
     return (place.path, *_sidecars(place), place.lock_path, place.wake_path)
 
 
-def _sidecars(place: Place) -> tuple[Path, Path]:
+def _sidecars(place: FileLocation) -> tuple[Path, Path]:
     path = place.path
     return path.with_name(f"{path.name}-wal"), path.with_name(f"{path.name}-shm")
 
@@ -149,7 +149,7 @@ def examine_room(free: int, folder: Path) -> Finding:
     return Finding(Grade.OK, "room", described)
 
 
-def _log(place: Place) -> Finding:
+def _log(place: FileLocation) -> Finding:
     log = _sidecars(place)[0]
     size = log.stat().st_size if log.exists() else 0
     if size > LONG_LOG:

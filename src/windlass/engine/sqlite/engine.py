@@ -51,8 +51,8 @@ from windlass.engine.contract import (
     WakeUp,
 )
 from windlass.engine.sqlite.database import Database
-from windlass.engine.sqlite.files import Place
-from windlass.engine.sqlite.result_wakeup import ResultWakeup
+from windlass.engine.sqlite.files import FileLocation
+from windlass.engine.sqlite.result_wakeup import SQLiteResultWakeup
 from windlass.engine.sqlite.statements import migrations
 from windlass.engine.sqlite.transaction import Transaction
 from windlass.engine.sqlite.verbs import (
@@ -68,8 +68,8 @@ from windlass.engine.sqlite.verbs import (
     sessions,
     unique,
 )
-from windlass.engine.sqlite.verbs.claim import Look
-from windlass.engine.sqlite.wakeup import Found, Ready, Wakeup
+from windlass.engine.sqlite.verbs.claim import ClaimPreview
+from windlass.engine.sqlite.wakeup import Found, ReadyLine, SQLiteWakeup
 from windlass.errors import EngineError, FormatTooNew
 
 T = TypeVar("T")
@@ -85,12 +85,12 @@ class SQLiteEngine:
     def __init__(
         self, path: Path | None, options: EngineOptions, *, durability: str = "full"
     ) -> None:
-        place = None if path is None else Place(path.absolute())
+        place = None if path is None else FileLocation(path.absolute())
         self.clock_offset_ms = 0
         self._options = options
         self._database = Database(place, durability, options.timeout_ms)
-        self._wakeup = Wakeup(place.wake_path if place else None)
-        self._result_wakeup = ResultWakeup(place.ends_path if place else None)
+        self._wakeup = SQLiteWakeup(place.wake_path if place else None)
+        self._result_wakeup = SQLiteResultWakeup(place.ends_path if place else None)
         self._has_unreported_loss = False  # the file was replaced, and `tend` has not reported it
         self._database.on_new_file = self._reset_for_new_file
 
@@ -278,7 +278,7 @@ class SQLiteEngine:
 
     def _look(self, plans: Iterable[Plan]) -> Found:
         """Promote due jobs and wake sessions that can take them."""
-        found = self._read(lambda db, now: Look.at(db, now).find(plans))
+        found = self._read(lambda db, now: ClaimPreview.at(db, now).find(plans))
         if found.due_in_ms == 0:
             next_in_ms = self._write(claim.promote_and_reap)
             return Found(found.ready, next_in_ms)
@@ -326,7 +326,7 @@ class SQLiteEngine:
     def _write(self, work: Callable[[Transaction], T]) -> T:
         if self._database.known_file != self._database.files:
             self.migrate()
-        made_ready: Mapping[Ready, int] = {}
+        made_ready: Mapping[ReadyLine, int] = {}
         ended: list[str] = []
 
         def transaction(connection: apsw.Connection) -> T:
@@ -349,7 +349,7 @@ def _idle(
     connection: apsw.Connection, session: str, nonce: str, plan: Plan, now_ms: int
 ) -> Batch | None:
     """The reply to a claim with nothing to do, found without the write lock."""
-    look = Look.at(connection, now_ms)
+    look = ClaimPreview.at(connection, now_ms)
     if look.has_work(plan) or look.holds(session, nonce):
         return None
     return look.idle_batch(session, plan)

@@ -19,7 +19,7 @@ NETWORK_FILE_SYSTEMS: Final = frozenset(
 )
 
 
-class Place:
+class FileLocation:
     """The files of one database."""
 
     def __init__(self, path: Path) -> None:

@@ -36,7 +36,7 @@ class Group(NamedTuple):
     cohort: str
 
 
-class Entry(NamedTuple):
+class LineEntry(NamedTuple):
     """The index row of a line."""
 
     cohort: str
@@ -46,17 +46,17 @@ class Entry(NamedTuple):
 
 def compare(
     connection: apsw.Connection, line: str, settings: Mapping[str, QueueSettings]
-) -> tuple[dict[int, Entry], dict[int, Entry]]:
+) -> tuple[dict[int, LineEntry], dict[int, LineEntry]]:
     """The index rows of a line, stored and correct, by the suspect mark."""
-    kept: dict[int, Entry] = {}
-    right: dict[int, Entry] = {}
+    kept: dict[int, LineEntry] = {}
+    right: dict[int, LineEntry] = {}
     own = settings.get(queue_of(line), USUAL)
     cohort, age = own.cohort
     for is_kept, suspect, found, rank, place in rows(connection, "line_heads", line):
         if is_kept:
-            kept[suspect] = Entry(found, rank, place)
+            kept[suspect] = LineEntry(found, rank, place)
         elif not own.paused:
-            right[suspect] = Entry(cohort, rank - age, place)
+            right[suspect] = LineEntry(cohort, rank - age, place)
     return kept, right
 
 

@@ -36,7 +36,7 @@ _MOST_BYTES: Final = 65_536
 _LONGEST_SOCKET_PATH: Final = 100
 
 
-class ResultWakeup:
+class SQLiteResultWakeup:
     """The wake-ups of one engine object. With no folder, within this object only."""
 
     def __init__(self, folder: Path | None) -> None:
@@ -44,9 +44,9 @@ class ResultWakeup:
         self._hooks: set[OnEnd] = set()
         self._sockets = PerProcess(self._make)
 
-    def _make(self) -> _Sockets:
+    def _make(self) -> _ResultSockets:
         assert self._folder is not None, "sockets need a folder"
-        return _Sockets(self._folder, self._pass_on)
+        return _ResultSockets(self._folder, self._pass_on)
 
     def listen(self, on_end: OnEnd) -> None:
         """Receive ends from now on, for a while."""
@@ -70,7 +70,7 @@ class ResultWakeup:
         self._sockets.close()
 
 
-class _Sockets:
+class _ResultSockets:
     """The sockets of one engine object in one process: one to receive and one to send."""
 
     def __init__(self, folder: Path, pass_on: Callable[[Sequence[str]], None]) -> None:

@@ -32,7 +32,7 @@ from windlass.core.states import (
 from windlass.engine.contract import MAX_FAILURES, MIN_RECORD_MS, EngineOptions
 from windlass.engine.sqlite import line_index
 from windlass.engine.sqlite.statements import Row, rows, sql
-from windlass.engine.sqlite.wakeup import Ready
+from windlass.engine.sqlite.wakeup import ReadyLine
 from windlass.engine.wakeup import POLL_FLOOR_MS
 
 #: The name of an event in the totals; other events are not counted.
@@ -120,7 +120,7 @@ class Transaction:
         self.touched: set[str] = set()  # lines whose first job may have changed
         #: line -> rank and place of the first job that came into it
         self.arrived: dict[str, tuple[int, int]] = {}
-        self.made_ready: Counter[Ready] = Counter()  # how many idle sessions to wake
+        self.made_ready: Counter[ReadyLine] = Counter()  # how many idle sessions to wake
         self.ended: list[str] = []  # for waiting callers: jobs that may have ended or are removed
         ((*self._stored_meta, self.queues),) = self.rows("read_meta")
         self.sequence, self.last_seen_ms, self.reap_after_ms, *longest = self._stored_meta
@@ -250,7 +250,7 @@ class Transaction:
 
     def note_ready(self, line: str, *, suspects: bool = False) -> None:
         """Note a ready job: an idle session should look for it."""
-        self.made_ready[Ready(line, suspects)] += 1
+        self.made_ready[ReadyLine(line, suspects)] += 1
 
     def note_due(self, line: str, due_ms: int) -> None:
         """Note a job that is due before idle workers poll."""

@@ -15,14 +15,14 @@ _SCHEME: Final = "sqlite:///"
 _MEMORY: Final = ":memory:"
 
 
-class Address(msgspec.Struct, frozen=True):
+class SQLiteAddress(msgspec.Struct, frozen=True):
     """A file, or None for a database in memory, and its durability."""
 
     path: Path | None
     durability: str
 
 
-def read_address(url: str) -> Address:
+def read_address(url: str) -> SQLiteAddress:
     parts = urlsplit(url)
     if parts.netloc or not parts.path.strip("/"):
         login, at, _host = parts.netloc.rpartition("@")
@@ -32,7 +32,7 @@ def read_address(url: str) -> Address:
             f"{found!r}. Three slashes come before the path."
         )
     path = parts.path[1:]
-    return Address(None if path == _MEMORY else Path(unquote(path)), _durability(parts.query))
+    return SQLiteAddress(None if path == _MEMORY else Path(unquote(path)), _durability(parts.query))
 
 
 def _durability(query: str) -> str:

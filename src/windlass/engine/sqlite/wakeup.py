@@ -37,7 +37,7 @@ _encode = msgspec.json.Encoder().encode
 _decode_plan = msgspec.json.Decoder(Plan).decode
 
 
-class Ready(msgspec.Struct, frozen=True, array_like=True):
+class ReadyLine(msgspec.Struct, frozen=True, array_like=True):
     """A line in which jobs became ready, and whether they must run alone."""
 
     line: str
@@ -47,7 +47,7 @@ class Ready(msgspec.Struct, frozen=True, array_like=True):
 class News(msgspec.Struct, frozen=True, array_like=True):
     """The content of a datagram."""
 
-    ready: Ready
+    ready: ReadyLine
     number: int
     hops: int = 0
 
@@ -68,7 +68,7 @@ class Found(msgspec.Struct, frozen=True):
 Look = Callable[[Iterable[Plan]], Found]
 
 
-class Wakeup:
+class SQLiteWakeup:
     """The wake-ups for work of one engine object. With no folder, within this object only."""
 
     def __init__(self, folder: Path | None) -> None:
@@ -87,7 +87,7 @@ class Wakeup:
     def nudge(self) -> None:
         self._here.get().nudge.give()
 
-    def wake(self, made_ready: Mapping[Ready, int]) -> None:
+    def wake(self, made_ready: Mapping[ReadyLine, int]) -> None:
         """Wake sessions that can take the jobs that a commit has made ready."""
         news = [News(ready, number) for ready, number in made_ready.items() if number > 0]
         if news:

@@ -74,7 +74,7 @@ from windlass.engine.contract import (
     Verdict,
 )
 from windlass.testing.contract import model_unique
-from windlass.testing.contract.model_job import Job
+from windlass.testing.contract.model_job import ModelJob
 from windlass.testing.contract.model_schedules import ScheduleModel
 
 #: Events after which a job goes to the end of its queue, not to its old place.
@@ -97,7 +97,7 @@ COUNTED: Final = {
 }
 
 
-class Key(NamedTuple):
+class ModelKey(NamedTuple):
     id: str
     fingerprint: str
     until_ms: int
@@ -108,8 +108,8 @@ class Model(ScheduleModel):
         self.options = options
         self.now_ms = now_ms
         self.sequence = 0
-        self.jobs: dict[str, Job] = {}
-        self.keys: dict[tuple[str, str], Key] = {}
+        self.jobs: dict[str, ModelJob] = {}
+        self.keys: dict[tuple[str, str], ModelKey] = {}
         self.last_stored: dict[tuple[str, str], str] = {}  # by task and unique key, a job's id
         self.replaced_puts: dict[str, model_unique.ReplacedPut] = {}  # by id, puts of the past
         self.expiries: dict[str, int] = {}  # of live sessions
@@ -151,9 +151,9 @@ class Model(ScheduleModel):
             self.last_stored[new.task, new.unique.key] = new.id
         if new.scoped_key is not None:
             until_ms = self.now_ms + IDEMPOTENCY_MS
-            self.keys[new.task, new.scoped_key] = Key(new.id, new.fingerprint, until_ms)
+            self.keys[new.task, new.scoped_key] = ModelKey(new.id, new.fingerprint, until_ms)
         self.sequence += 1
-        job = self.jobs[new.id] = Job.of(new, self.sequence, self.now_ms)
+        job = self.jobs[new.id] = ModelJob.of(new, self.sequence, self.now_ms)
         if job.is_claimable:
             job.age = self.age_of(new.queue)
         self.totals["enqueued"] += 1
@@ -171,7 +171,7 @@ class Model(ScheduleModel):
     def clock_ms(self) -> int:
         return self.now_ms
 
-    def known_jobs(self) -> dict[str, Job]:
+    def known_jobs(self) -> dict[str, ModelJob]:
         return self.jobs
 
     def holders(self, keys: Sequence[tuple[str, str]]) -> list[str | None]:
@@ -204,7 +204,7 @@ class Model(ScheduleModel):
     def _may_reap(self) -> bool:
         return self.now_ms >= self.reap_after_ms and bool(self._silent_sessions())
 
-    def _due(self) -> list[Job]:
+    def _due(self) -> list[ModelJob]:
         due = [
             (job.record.due_ms, job.row, job)
             for job in self.jobs.values()
@@ -219,7 +219,7 @@ class Model(ScheduleModel):
             else:
                 self.move(job, Event.DUE, due_ms=None)
 
-    def _waiting(self, plan: Plan) -> list[Job]:
+    def _waiting(self, plan: Plan) -> list[ModelJob]:
         """The jobs that can be claimed under a plan, in order."""
         jobs = [
             job
@@ -231,9 +231,11 @@ class Model(ScheduleModel):
         ]
         return in_turn(plan, jobs, self.rank)
 
-    def _lease(self, session: str, nonce: str, plan: Plan, limit: int) -> tuple[list[Job], bool]:
+    def _lease(
+        self, session: str, nonce: str, plan: Plan, limit: int
+    ) -> tuple[list[ModelJob], bool]:
         """The leased jobs, and whether the limit of bytes or of expired jobs cut the call short."""
-        leased: list[Job] = []
+        leased: list[ModelJob] = []
         expired = 0
         left_bytes = plan.most_bytes
         while session not in self.gone and (chosen := self._choose(plan, limit - len(leased))):
@@ -252,13 +254,13 @@ class Model(ScheduleModel):
                     return in_turn(plan, leased, self.rank), True
         return in_turn(plan, leased, self.rank), False
 
-    def _choose(self, plan: Plan, limit: int) -> list[Job]:
+    def _choose(self, plan: Plan, limit: int) -> list[ModelJob]:
         """The next jobs, at most `limit`. In a shared tier each queue first gets its turns, and the
         rest goes by order."""
         waiting = self._waiting(plan)
         if not plan.queues:
             return waiting[:limit]
-        chosen: list[Job] = []
+        chosen: list[ModelJob] = []
         for queues, turns in plan.tiers():
             room = limit - len(chosen)
             served = [
@@ -276,7 +278,7 @@ class Model(ScheduleModel):
             chosen += [*first, *rest][:room]
         return chosen
 
-    def _claim(self, job: Job, session: str, nonce: str) -> None:
+    def _claim(self, job: ModelJob, session: str, nonce: str) -> None:
         self.move(job, Event.CLAIM, session=session, started_ms=self.now_ms, progress=None)
         job.token = nonce
         self.expiries[session] = self.now_ms + self.options.lease_ms
@@ -293,7 +295,7 @@ class Model(ScheduleModel):
         suspects = bool(self._waiting(replace(plan, suspects=True)))
         return Batch(next_in_ms=self._next_in_ms(), suspects=suspects)
 
-    def _held_under(self, session: str, nonce: str) -> list[Job]:
+    def _held_under(self, session: str, nonce: str) -> list[ModelJob]:
         return [job for job in self._held(session) if job.token == nonce]
 
     def _next_in_ms(self) -> int | None:
@@ -336,7 +338,7 @@ class Model(ScheduleModel):
         self.totals["stale"] += 1
         return Verdict.STALE
 
-    def _end(self, job: Job, outcome: Outcome) -> None:
+    def _end(self, job: ModelJob, outcome: Outcome) -> None:
         if isinstance(outcome, Progressed):
             job.record = replace(job.record, progress=outcome.progress)
             return
@@ -413,7 +415,7 @@ class Model(ScheduleModel):
             self.move(job, Event.LOSE, error=cause.encode())
         return len(held)
 
-    def _held(self, session: str) -> list[Job]:
+    def _held(self, session: str) -> list[ModelJob]:
         return [job for job in self.jobs.values() if job.is_held_by(session)]
 
     def _end_session(self, session: str) -> None:
@@ -560,7 +562,7 @@ class Model(ScheduleModel):
             self.settings[queue_of(line)] = own
         return own.age
 
-    def rank(self, job: Job) -> tuple[int, int]:
+    def rank(self, job: ModelJob) -> tuple[int, int]:
         """The order of a job among all queues: a level of priority is worth one period of waiting
         in its queue."""
         age = self._settings_of(job.record.queue).aged(self.now_ms).age
@@ -645,7 +647,7 @@ class Model(ScheduleModel):
             firsts.setdefault(job.record.queue, max(0, self.now_ms - job.ready_ms))
         return Stats(queues=queues, oldest_ready_ms=firsts, totals=dict(self.totals))
 
-    def in_line(self) -> list[Job]:
+    def in_line(self) -> list[ModelJob]:
         """All claimable jobs in order, without suspects."""
         jobs = [job for job in self.jobs.values() if job.is_claimable and not job.record.suspect]
         return in_turn(Plan(), jobs, self.rank)
@@ -669,7 +671,7 @@ class Model(ScheduleModel):
 
     # -------------------------------------------------------------------------------- the move
 
-    def move(self, job: Job, event: Event, **details: Any) -> None:
+    def move(self, job: ModelJob, event: Event, **details: Any) -> None:
         was = job.record
         state = next_state(was.state, event, cancel_requested=was.cancel_requested)
         if state is None:
@@ -688,7 +690,9 @@ class Model(ScheduleModel):
             self.totals[COUNTED[event]] += 1
 
 
-def in_turn(plan: Plan, jobs: Iterable[Job], rank: Callable[[Job], tuple[int, int]]) -> list[Job]:
+def in_turn(
+    plan: Plan, jobs: Iterable[ModelJob], rank: Callable[[ModelJob], tuple[int, int]]
+) -> list[ModelJob]:
     """Sort jobs by the order of queues in the plan, then by priority, then by place."""
     turns = {queue: -number for number, queue in enumerate(reversed(plan.queues))}
     return sorted(jobs, key=lambda job: (turns.get(queue_of(job.record.queue), 1), rank(job)))

@@ -26,7 +26,7 @@ CLEARING: Final = frozenset({Event.SUCCEED, Event.RETRY, Event.BURY, Event.SNOOZ
 
 
 @dataclass
-class Job:
+class ModelJob:
     record: JobRecord  # with the result, even after its ttl
     row: int  # the order of the puts
     place: int  # the order in the queue
@@ -54,7 +54,7 @@ class Job:
         return self.record.state is State.RUNNING and self.record.session == session
 
     @staticmethod
-    def of(new: NewJob, number: int, now_ms: int) -> Job:
+    def of(new: NewJob, number: int, now_ms: int) -> ModelJob:
         """A new job. It is due at the later of its two instants, and expires at the earlier one."""
         due_ms = max(new.run_after_ms or 0, now_ms + new.run_in_ms)
         waits = due_ms > now_ms
@@ -76,7 +76,7 @@ class Job:
             payload=new.payload,
             unique_key=None if new.unique is None else new.unique.key,
         )
-        job = Job(record, row=number, place=number, ready_ms=now_ms)
+        job = ModelJob(record, row=number, place=number, ready_ms=now_ms)
         if new.unique is not None:
             job.unique_until = new.unique.until
             job.period_until_ms = now_ms + new.unique.period_ms if new.unique.period_ms else 0
@@ -84,7 +84,7 @@ class Job:
 
     def replace(self, new: NewJob, now_ms: int) -> None:
         """Take over the call of another job, with new budgets; history and past claims stay."""
-        was, other = self.record, Job.of(new, self.row, now_ms)
+        was, other = self.record, ModelJob.of(new, self.row, now_ms)
         self.record = replace(
             other.record,
             id=was.id,

@@ -18,7 +18,7 @@ from windlass.engine.contract import (
     ScheduleChange,
     ScheduleRecord,
 )
-from windlass.testing.contract.model_job import Job
+from windlass.testing.contract.model_job import ModelJob
 
 
 class ScheduleModel(ABC):
@@ -37,7 +37,7 @@ class ScheduleModel(ABC):
     def clock_ms(self) -> int: ...
 
     @abstractmethod
-    def known_jobs(self) -> Mapping[str, Job]: ...
+    def known_jobs(self) -> Mapping[str, ModelJob]: ...
 
     def change_schedules(self, changes: Sequence[ScheduleChange]) -> list[bool]:
         return [self._change_schedule(change) for change in changes]

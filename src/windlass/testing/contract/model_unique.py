@@ -11,7 +11,7 @@ from windlass.engine.contract import MIN_RECORD_MS, NewJob, Placed, PutCode, Uni
 
 if TYPE_CHECKING:
     from windlass.testing.contract.model import Model
-    from windlass.testing.contract.model_job import Job
+    from windlass.testing.contract.model_job import ModelJob
 
 
 class ReplacedPut(NamedTuple):
@@ -21,7 +21,7 @@ class ReplacedPut(NamedTuple):
     until_ms: int
 
 
-def find_holder(model: Model, task: str, key: str) -> Job | None:
+def find_holder(model: Model, task: str, key: str) -> ModelJob | None:
     """The last job stored under a key, if its state or period holds the key."""
     job = model.jobs.get(model.last_stored.get((task, key), ""))
     if job is None:
@@ -52,7 +52,7 @@ def meet(model: Model, new: NewJob, unique: UniqueKey) -> Placed | None:
     return Placed(id, PutCode.REPLACED)
 
 
-def _find_obstacle(model: Model, task: str, key: str) -> Job | None:
+def _find_obstacle(model: Model, task: str, key: str) -> ModelJob | None:
     """The holder that blocks a new job. A holder that has expired is cancelled first."""
     job = find_holder(model, task, key)
     if job is None or job.record.state not in QUEUED:
@@ -65,7 +65,7 @@ def _find_obstacle(model: Model, task: str, key: str) -> Job | None:
     return find_holder(model, task, key)
 
 
-def _replace(model: Model, holder: Job, new: NewJob) -> None:
+def _replace(model: Model, holder: ModelJob, new: NewJob) -> None:
     """Replace the call of the holder. It keeps its place in the queue if it stays ready."""
     if holder.replaced_by:
         until_ms = model.now_ms + MIN_RECORD_MS

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from windlass.app import Windlass
 from windlass.core.patterns import match
-from windlass.worker.ipc.channel import Declaration
+from windlass.worker.ipc.channel import AppDeclaration
 
 
-def declarations(app: Windlass) -> tuple[Declaration, ...]:
-    return tuple(Declaration(name, entry.pack()) for name, entry in app.declared_schedules())
+def declarations(app: Windlass) -> tuple[AppDeclaration, ...]:
+    return tuple(AppDeclaration(name, entry.pack()) for name, entry in app.declared_schedules())
 
 
 def idle_routes(app: Windlass) -> tuple[str, ...]:

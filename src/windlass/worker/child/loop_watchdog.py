@@ -33,7 +33,7 @@ CONFIRM_S = 0.2
 _STEP = asyncio.Handle._run.__code__
 
 
-class Step(NamedTuple):
+class LoopStep(NamedTuple):
     """The current step of the loop."""
 
     frame: FrameType  # of `Handle._run`
@@ -83,22 +83,22 @@ class LoopWatchdog:
         )
         return True
 
-    def _step(self) -> Step | None:
+    def _step(self) -> LoopStep | None:
         inner = sys._current_frames().get(self._thread)
         frame = inner
         while frame is not None and frame.f_code is not _STEP:
             frame = frame.f_back
-        return None if frame is None or inner is None else Step(frame, inner)
+        return None if frame is None or inner is None else LoopStep(frame, inner)
 
 
-def _name_job(step: Step) -> str:
+def _name_job(step: LoopStep) -> str:
     handle = step.frame.f_locals.get("self")
     variables = getattr(handle, "_context", None)
     context = variables.get(running) if isinstance(variables, Variables) else None
     return f"job {context.job_id} of task {context.task}" if context else "code of no job"
 
 
-def _stack(step: Step) -> str:
+def _stack(step: LoopStep) -> str:
     """The stack inside asyncio, without values, because those may be arguments."""
     inside = []
     for frame, line in traceback.walk_stack(step.inner):

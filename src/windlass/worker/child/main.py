@@ -54,7 +54,7 @@ from windlass.worker.ipc.channel import (
     Channel,
     Command,
     Disown,
-    Drain,
+    DrainChild,
     Draining,
     Failed,
     HandBack,
@@ -317,9 +317,9 @@ class Child:
         match command:
             case HandBack() if fetcher is None:
                 os._exit(0)  # nothing was claimed yet, or all is reported
-            case Drain() if fetcher is None:
+            case DrainChild() if fetcher is None:
                 self._drain_early()
-            case Drain() if fetcher is not None:
+            case DrainChild() if fetcher is not None:
                 fetcher.drain()
                 self._end_if_unanswered()
                 self._report(Draining())

@@ -48,7 +48,7 @@ from windlass.worker.fetch.mailbox import Mailbox
 from windlass.worker.fetch.nonces import Nonces
 from windlass.worker.fetch.queue_turns import QueueTurns
 from windlass.worker.fetch.release import LEAVE_S, Releaser
-from windlass.worker.fetch.round_trip import Call, Owner
+from windlass.worker.fetch.round_trip import Owner, RoundTrip
 from windlass.worker.ipc.wake_socket import WakeReceiver
 from windlass.worker.run.lease import Lease
 from windlass.worker.run.prefetch import Prefetch
@@ -80,7 +80,7 @@ SOLO_IDLE_S = 10.0
 SUSPECTS_S = 1.0
 
 
-class Drained(Exception):
+class FetcherDrained(Exception):
     """Ends the loop: nothing is left to report."""
 
 
@@ -119,7 +119,7 @@ class Fetcher:
         self._leave_by = inf
         self._releaser = Releaser(engine, nonces, mailbox, self._note_away)
         # Used by the fetcher's thread only.
-        self._unsettled: Call | None = None
+        self._unsettled: RoundTrip | None = None
         self._idle_wait = IdleWait(engine, lease.table, wakes, self._report_rest)
         self._is_handed_jobs = Capability.HANDOFF in engine.capabilities
         self._empty_claims = 0  # in a row
@@ -169,7 +169,7 @@ class Fetcher:
             try:
                 self._round()
                 trouble.reset()
-            except Drained:
+            except FetcherDrained:
                 break
             except Exception:
                 log.exception("fetcher of session %s failed, restarting it", self._session)
@@ -189,7 +189,7 @@ class Fetcher:
             self._turn(outcomes, room if self._may_claim or not self._idle_wait.nonce else 0)
         elif self._is_done():
             self._call_off()
-            raise Drained
+            raise FetcherDrained
         else:
             self._rest(room)
 
@@ -222,24 +222,26 @@ class Fetcher:
     # ---------------------------------------------------------------------------- one round trip
 
     def _turn(self, outcomes: list[Outcome], room: int) -> None:
-        call = self._unsettled = Call(self._session, outcomes)  # the only reference to the outcomes
+        call = self._unsettled = RoundTrip(
+            self._session, outcomes
+        )  # the only reference to the outcomes
         if room:
             self._adopt()
             call = self._claim(outcomes, room)
         self._make(call, monotonic())
 
-    def _claim(self, outcomes: list[Outcome], room: int) -> Call:
+    def _claim(self, outcomes: list[Outcome], room: int) -> RoundTrip:
         """Build a claim, under the nonce that was given to the waiter if there is one: a put may
         have claimed under that nonce already."""
         plan, given = self._queue_turns.plan_for(room), self._idle_wait.nonce
         if given:
-            call = Call(self._session, outcomes, given, room, plan, is_last=True)
+            call = RoundTrip(self._session, outcomes, given, room, plan, is_last=True)
             self._unsettled = call  # before `end` drops the other reference to the nonce
             self._idle_wait.end()
             return call
-        return Call(self._session, outcomes, self._nonces.announce(), room, plan)
+        return RoundTrip(self._session, outcomes, self._nonces.announce(), room, plan)
 
-    def _make(self, call: Call, sent_at: float) -> None:
+    def _make(self, call: RoundTrip, sent_at: float) -> None:
         """Make a call. A repeat may return claims of the first try: the lease counts from then."""
         self._unsettled = call
         if call.room:
@@ -256,7 +258,7 @@ class Fetcher:
         except EngineError:
             return  # the claim that follows reports the outage
 
-    def _repeat(self, call: Call) -> tuple[Turn, Call]:
+    def _repeat(self, call: RoundTrip) -> tuple[Turn, RoundTrip]:
         """Repeat the call until its reply is known."""
         backoff = Backoff(0.05, 2.0)
         is_too_large = False
@@ -282,26 +284,26 @@ class Fetcher:
                 self._table.note_answer(monotonic())
                 return turn, call
 
-    def _report_each(self, call: Call) -> Call:
+    def _report_each(self, call: RoundTrip) -> RoundTrip:
         """Report the outcomes one by one: the engine can never store one of them."""
         outcomes, verdicts = self._releaser.report_each(call.outcomes)
         self._count_refused(outcomes, verdicts)
         self._nonces.end(outcomes)
         return replace(call, outcomes=[])
 
-    def _has_nothing_in_hand(self, call: Call) -> bool:
+    def _has_nothing_in_hand(self, call: RoundTrip) -> bool:
         """Whether to end although the reply is unknown. Jobs that the call may have claimed have
         not started. If they cannot be released now, they are released with the session."""
         self._mailbox.run_commands()
         has_outcomes = call.outcomes or self._mailbox.outcomes
         return self._is_draining and not has_outcomes and not self._slot_queue.in_hand()
 
-    def _leave(self, call: Call) -> NoReturn:
+    def _leave(self, call: RoundTrip) -> NoReturn:
         if call.room:
             self._releaser.leave(call)
-        raise Drained
+        raise FetcherDrained
 
-    def _send(self, call: Call) -> Turn:
+    def _send(self, call: RoundTrip) -> Turn:
         if not call.room:
             return Turn(verdicts=tuple(self._engine.finish(call.outcomes)), batch=Batch())
         turn = self._engine.turn(
@@ -311,7 +313,7 @@ class Fetcher:
             self._lease.confirm(self._claim_sent_at)
         return turn
 
-    def _come_back(self, call: Call) -> Call:
+    def _come_back(self, call: RoundTrip) -> RoundTrip:
         """Send a heartbeat before the first claim after an outage: the engine reaps no session
         until all workers had time for one. A child whose session is gone, or that is draining, only
         reports."""
@@ -323,7 +325,7 @@ class Fetcher:
         elif call.session == self._session:
             return call
         self._nonces.forget(call.nonce)
-        return Call(self._session, call.outcomes)
+        return RoundTrip(self._session, call.outcomes)
 
     def _note_away(self, error: EngineError) -> None:
         if not self._is_away and isinstance(error, EngineUnavailable):
@@ -339,7 +341,7 @@ class Fetcher:
 
     # --------------------------------------------------------------------------------- settling
 
-    def _settle(self, call: Call, turn: Turn) -> None:
+    def _settle(self, call: RoundTrip, turn: Turn) -> None:
         if call.outcomes:
             self._count_refused(call.outcomes, turn.verdicts)
             self._nonces.end(call.outcomes)
@@ -349,15 +351,15 @@ class Fetcher:
         if call.room:
             self._settle_claim(call, turn.batch)
 
-    def _settle_claim(self, call: Call, batch: Batch) -> None:
+    def _settle_claim(self, call: RoundTrip, batch: Batch) -> None:
         self._begin_claims(call, batch)
         self._note_claim(call, batch)
 
-    def _begin_claims(self, call: Call, batch: Batch) -> None:
+    def _begin_claims(self, call: RoundTrip, batch: Batch) -> None:
         """Queue the new claims first: everything else can wait."""
         self._nonces.begin(call.nonce, len(batch.claims))
         if self._mailbox.commands:  # must see these claims before they start
-            self._unsettled = Call(call.session, [], call.nonce, call.room, call.plan)
+            self._unsettled = RoundTrip(call.session, [], call.nonce, call.room, call.plan)
             self._mailbox.run_commands()
             self._unsettled = None
         if batch.gone:
@@ -367,7 +369,7 @@ class Fetcher:
         elif batch.claims:
             self._queue_claims(call, batch.claims)
 
-    def _queue_claims(self, call: Call, claims: Sequence[Claim]) -> None:
+    def _queue_claims(self, call: RoundTrip, claims: Sequence[Claim]) -> None:
         if self._queue_turns.is_shared:
             claims = self._queue_turns.in_order(claims, call.plan, call.room)
         self._last_claim_at = monotonic()
@@ -376,7 +378,7 @@ class Fetcher:
         else:
             self._intake.receive(claims)
 
-    def _note_claim(self, call: Call, batch: Batch) -> None:
+    def _note_claim(self, call: RoundTrip, batch: Batch) -> None:
         # A rest follows every empty reply, however short: no error makes this loop spin.
         self._may_claim = len(batch.claims) >= call.room or bool(
             batch.claims and batch.next_in_ms == 0
@@ -468,7 +470,7 @@ class Fetcher:
     def _take(self, batch: Batch) -> None:
         """Start a job that was handed off."""
         now, plan = monotonic(), self._queue_turns.plan_for(HANDED)
-        call = self._unsettled = Call(self._session, [], self._idle_wait.nonce, HANDED, plan)
+        call = self._unsettled = RoundTrip(self._session, [], self._idle_wait.nonce, HANDED, plan)
         self._idle_wait.end()
         self._claim_sent_at = now
         self._begin_claims(call, batch)
@@ -483,7 +485,7 @@ class Fetcher:
         self._idle_wait.stop()
         nonce = self._idle_wait.end()
         if nonce:
-            self._releaser.give_back(Call(self._session, [], nonce, HANDED))
+            self._releaser.give_back(RoundTrip(self._session, [], nonce, HANDED))
 
     def _rest_s(self) -> float:
         waits = [REST_S]
@@ -545,7 +547,7 @@ class Fetcher:
             for claim in self._slot_queue.running()
             if (claim.id, claim.token) not in self._disowned
         ]
-        unsettled = self._unsettled or Call(self._session, [])
+        unsettled = self._unsettled or RoundTrip(self._session, [])
         outcomes = unsettled.outcomes + self._collect(inf)
         try:
             unknown = self._unknown(unsettled)
@@ -560,8 +562,8 @@ class Fetcher:
         for unknown in self._unknown(call):
             self._releaser.give_back(unknown)
 
-    def _unknown(self, unsettled: Call | None) -> list[Call]:
+    def _unknown(self, unsettled: RoundTrip | None) -> list[RoundTrip]:
         """The calls that may have claimed jobs."""
         given = self._idle_wait.end()
-        waiting = Call(self._session, [], given, HANDED) if given else None
+        waiting = RoundTrip(self._session, [], given, HANDED) if given else None
         return [call for call in (unsettled, waiting) if call is not None and call.room]

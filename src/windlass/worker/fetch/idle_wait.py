@@ -21,11 +21,11 @@ from windlass.worker.ipc.wake_socket import WakeReceiver
 UNATTENDED_S = 3.0
 
 
-class Look(Enum):
+class IdleLook(Enum):
     LOOK = 0
 
 
-LOOK: Final = Look.LOOK
+LOOK: Final = IdleLook.LOOK
 
 
 class IdleWait:
@@ -53,7 +53,7 @@ class IdleWait:
         self._began_at = monotonic()
         self._report(nonce)
 
-    def poll(self, timeout_s: float) -> Batch | Look | None:
+    def poll(self, timeout_s: float) -> Batch | IdleLook | None:
         """Return a job that was handed off, or LOOK to claim; None on a nudge, or after the
         timeout."""
         message = self._wakes.receive(timeout_s)

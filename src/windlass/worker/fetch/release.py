@@ -29,7 +29,7 @@ from windlass.engine.contract import (
 from windlass.errors import EngineError, PayloadTooLarge
 from windlass.worker.fetch.mailbox import Mailbox
 from windlass.worker.fetch.nonces import Nonces
-from windlass.worker.fetch.round_trip import Call
+from windlass.worker.fetch.round_trip import RoundTrip
 
 log = getLogger("windlass.worker")
 
@@ -53,7 +53,7 @@ class Releaser:
         self._mailbox = mailbox
         self._note_away = note_away
 
-    def give_back(self, call: Call) -> None:
+    def give_back(self, call: RoundTrip) -> None:
         """Release the claims of a call. If that fails too, a later heartbeat releases them."""
         self._nonces.forget(call.nonce)
         try:
@@ -64,7 +64,7 @@ class Releaser:
             # Without the nonce: a reader of the log could end these jobs with it.
             log.exception("could not release claims of session %s", call.session)
 
-    def leave(self, call: Call) -> None:
+    def leave(self, call: RoundTrip) -> None:
         """Release the claims of a call at the end of this process."""
         try:
             self._engine.release(call.session, call.nonce)
@@ -77,7 +77,7 @@ class Releaser:
         self,
         outcomes: list[Outcome],
         running: list[Claim],
-        calls: Iterable[Call],
+        calls: Iterable[RoundTrip],
         ends_at: float,
     ) -> None:
         """Report outcomes until `ends_at`, hand back running jobs, and release claims."""

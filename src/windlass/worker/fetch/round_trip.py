@@ -32,7 +32,7 @@ class Owner(Protocol):
         """End this process at once, also while jobs run."""
 
 
-class Call(msgspec.Struct, frozen=True):
+class RoundTrip(msgspec.Struct, frozen=True):
     """One round trip. Without room it claims nothing and has no nonce."""
 
     session: str

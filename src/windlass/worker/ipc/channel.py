@@ -33,7 +33,7 @@ class Start(msgspec.Struct, frozen=True, tag="start"):
     introduction: bytes  # the description of its sessions, before the app is loaded
 
 
-class Drain(msgspec.Struct, frozen=True, tag="drain"):
+class DrainChild(msgspec.Struct, frozen=True, tag="drain"):
     """Claim nothing more, finish running jobs, then end."""
 
 
@@ -66,12 +66,12 @@ class SessionGone(msgspec.Struct, frozen=True, tag="session_gone"):
     session: str
 
 
-Command = Start | Drain | HandBack | Cancel | Disown | Alert | SessionGone
+Command = Start | DrainChild | HandBack | Cancel | Disown | Alert | SessionGone
 
 # ------------------------------------------------------------------------------ child to supervisor
 
 
-class Declaration(msgspec.Struct, frozen=True):
+class AppDeclaration(msgspec.Struct, frozen=True):
     """A schedule that the app declares in code, as it is stored."""
 
     name: str
@@ -94,7 +94,7 @@ class Ready(msgspec.Struct, frozen=True, tag="ready"):
     log_format: str
     unusual: dict[str, str]  # settings that differ from the default, for the log
     overruled: dict[str, str]  # settings whose value in code overrides the environment
-    schedules: tuple[Declaration, ...] = ()
+    schedules: tuple[AppDeclaration, ...] = ()
     idle_routes: tuple[str, ...] = ()  # patterns that match no task
     queues: tuple[str, ...] = ()  # the default queues of the tasks
     keys: tuple[str, ...] = ()  # the names of its keys
@@ -129,7 +129,7 @@ class Limited(msgspec.Struct, frozen=True, tag="limited"):
 
 
 class Draining(msgspec.Struct, frozen=True, tag="draining"):
-    """The child has received `Drain`."""
+    """The child has received `DrainChild`."""
 
 
 class Wedged(msgspec.Struct, frozen=True, tag="wedged"):

@@ -26,7 +26,7 @@ from windlass.engine import schedule_changes
 from windlass.engine.contract import DueSchedules, Engine, ScheduleRecord
 from windlass.engine.schedule_changes import Firing
 from windlass.errors import DecodeError
-from windlass.worker.ipc.channel import Declaration
+from windlass.worker.ipc.channel import AppDeclaration
 
 log = getLogger("windlass.worker")
 
@@ -57,7 +57,7 @@ _WHY: Final = {
 class Scheduler:
     """Used by one thread, the maintenance thread."""
 
-    def __init__(self, engine: Engine, declarations: Sequence[Declaration] = ()) -> None:
+    def __init__(self, engine: Engine, declarations: Sequence[AppDeclaration] = ()) -> None:
         self._engine = engine
         self._declarations = {one.name: one for one in declarations}
         self._reported: dict[str, str] = {}  # name -> the last problem that was logged

@@ -23,7 +23,7 @@ from windlass.worker.ipc.shared_memory import SlotTable
 from windlass.worker.run.interrupts import LoopGuard, ThreadGuard
 from windlass.worker.run.pipeline import Execution, Run
 from windlass.worker.run.prefetch import Prefetch
-from windlass.worker.run.slot_queue import Kind, SlotQueue, Started
+from windlass.worker.run.slot_queue import JobKind, SlotQueue, Started
 from windlass.worker.run.timeouts import Limits
 
 log = getLogger("windlass.worker")
@@ -36,7 +36,7 @@ _ABANDONED = "an exception that was sent into its thread kept the job from being
 class Runner:
     """What both runners share: how a job ends, and what follows it."""
 
-    kind: Kind
+    kind: JobKind
 
     def __init__(
         self,
@@ -93,7 +93,7 @@ def log_end(started: Started, outcome: Outcome, seconds: float) -> None:
 class ThreadRunner(Runner):
     """Runs plain functions, each in one of as many threads as there are slots."""
 
-    kind = Kind.THREAD
+    kind = JobKind.THREAD
 
     def __init__(
         self,
@@ -187,7 +187,7 @@ class ThreadRunner(Runner):
 class LoopRunner(Runner):
     """Runs coroutines on the event loop of the thread that creates it."""
 
-    kind = Kind.LOOP
+    kind = JobKind.LOOP
 
     def __init__(
         self,

@@ -25,7 +25,7 @@ from windlass.task import Task
 from windlass.worker.run.lease import Lease
 
 
-class Kind(IntEnum):
+class JobKind(IntEnum):
     """The kind of runner that runs a task."""
 
     THREAD = 0
@@ -66,7 +66,7 @@ class SlotQueue:
         self.offered = 0  # claims that were queued
         self._hints: list[Callable[[int], None]] = [_ignore, _ignore]
 
-    def serve(self, kind: Kind, hint: Callable[[int], None]) -> None:
+    def serve(self, kind: JobKind, hint: Callable[[int], None]) -> None:
         """Register a runner: `hint(count)` is called when `count` of its claims may start."""
         self._hints[kind] = hint
 
@@ -77,7 +77,7 @@ class SlotQueue:
         now = monotonic()
         with self._lock:
             for claim, task in claims:
-                kind = Kind.LOOP if task.is_async else Kind.THREAD
+                kind = JobKind.LOOP if task.is_async else JobKind.THREAD
                 waiting = Waiting(claim, task, self.offered, now)
                 # In this order, so that no exception sent to this thread comes between the two.
                 self.offered += 1
@@ -118,11 +118,11 @@ class SlotQueue:
 
     def has_plenty(self) -> bool:
         """Whether more claims wait than there are slots."""
-        return len(self._waiting[Kind.THREAD]) > self.slots
+        return len(self._waiting[JobKind.THREAD]) > self.slots
 
     def is_sparing(self) -> bool:
         """Whether slots are free although claims wait."""
-        return bool(self._free) and bool(self._waiting[Kind.THREAD])
+        return bool(self._free) and bool(self._waiting[JobKind.THREAD])
 
     def room(self, look_ahead: int) -> int:
         """The number of further claims that the child may hold."""
@@ -153,7 +153,7 @@ class SlotQueue:
 
     # ---------------------------------------------------------------------------- the runners
 
-    def begin(self, kind: Kind, owner: int = 0) -> Started | None:
+    def begin(self, kind: JobKind, owner: int = 0) -> Started | None:
         """Start the next claim of a kind in a free slot."""
         with self._lock:
             started = self._begin(kind, monotonic(), owner)
@@ -162,7 +162,7 @@ class SlotQueue:
             self._hints[1 - kind](others)
         return started
 
-    def follow(self, kind: Kind, ended: Started, now: float) -> Started | None:
+    def follow(self, kind: JobKind, ended: Started, now: float) -> Started | None:
         """Free a slot, and start the next claim of a kind."""
         with self._lock:
             self.ended += 1
@@ -175,7 +175,7 @@ class SlotQueue:
             self._hints[1 - kind](others)
         return started
 
-    def _begin(self, kind: Kind, now: float, owner: int) -> Started | None:
+    def _begin(self, kind: JobKind, now: float, owner: int) -> Started | None:
         own, other = self._waiting[kind], self._waiting[1 - kind]
         if not own or not self._free or not self._lease.is_held(now):
             return None
@@ -190,14 +190,14 @@ class SlotQueue:
 
     # ---------------------------------------------------------------------------------- hints
 
-    def _others(self, kind: Kind) -> int:
+    def _others(self, kind: JobKind) -> int:
         return min(len(self._waiting[1 - kind]), len(self._free))
 
     def _startable(self, *, spare: bool = True) -> tuple[int, int]:
         free = len(self._free)
         threads, coroutines = len(self._waiting[0]), len(self._waiting[1])
         if spare and self.has_plenty():
-            threads = 0 if self._at_work[Kind.THREAD] else 1
+            threads = 0 if self._at_work[JobKind.THREAD] else 1
         return min(threads, free), min(coroutines, free)
 
     def _hint(self, counts: tuple[int, int]) -> None:

@@ -38,7 +38,7 @@ class ChildProcess:
         self.was_killed = False
         self.is_retiring = False  # being replaced, and not counted as one of the processes
         self.is_patient = False  # retires without a deadline
-        self.has_heard = False  # has confirmed `Drain`
+        self.has_heard = False  # has confirmed `DrainChild`
         self.has_limits = False  # may have runs with a limit
         self.disowned: set[int] = set()  # runs whose jobs were taken from it, by generation
         self.retries: list[tuple[float, Retried]] = []  # to report when it is gone, and since when

@@ -5,8 +5,8 @@
 3. The old child has the grace to finish running jobs. Then it hands back the rest, and `KILL_S`
    later it is killed. Its jobs are released uncharged either way. A patient retirement has no
    deadline: the child may take as long as its jobs do.
-4. A child that does not confirm `Drain` within `UNRESPONSIVE_S` is killed: one of its jobs holds
-   the interpreter, so its other jobs make no progress. A patient retirement does not do this.
+4. A child that does not confirm `DrainChild` within `UNRESPONSIVE_S` is killed: one of its jobs
+   holds the interpreter, so its other jobs make no progress. A patient retirement does not do this.
 
 Retiring children exist in addition to the configured number of processes. To limit them, the oldest
 one hands back at once when there are more than `most`.
@@ -18,7 +18,7 @@ from collections.abc import Callable
 from functools import partial
 from logging import getLogger
 
-from windlass.worker.ipc.channel import Drain, HandBack
+from windlass.worker.ipc.channel import DrainChild, HandBack
 from windlass.worker.supervisor.child_process import ChildProcess
 from windlass.worker.supervisor.reactor import Reactor
 
@@ -26,7 +26,7 @@ log = getLogger("windlass.worker")
 
 #: How long a child may take to hand back before it is killed, in seconds.
 KILL_S = 5.0
-#: How long a child may take to confirm `Drain`, in seconds.
+#: How long a child may take to confirm `DrainChild`, in seconds.
 UNRESPONSIVE_S = 5.0
 
 Action = Callable[[ChildProcess], None]
@@ -80,7 +80,7 @@ class Retirements:
 
     def _drain(self, child: ChildProcess) -> None:
         self._waiting.remove(child)
-        child.send(Drain())
+        child.send(DrainChild())
         if not child.is_patient:
             self._set_deadlines(child)
 

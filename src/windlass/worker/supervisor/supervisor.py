@@ -32,7 +32,7 @@ from windlass.worker.fetch.queue_turns import QueueTurns
 from windlass.worker.ipc.channel import (
     Alert,
     Command,
-    Drain,
+    DrainChild,
     Draining,
     Failed,
     HandBack,
@@ -476,7 +476,7 @@ class Supervisor:
             self._hand_back()
 
     def _drain(self, grace_s: float) -> None:
-        self._send_all(Drain())
+        self._send_all(DrainChild())
         self._reactor.after(grace_s, self._hand_back)
 
     def _end_burst(self) -> None:

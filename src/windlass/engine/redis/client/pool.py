@@ -30,7 +30,7 @@ from redis.backoff import NoBackoff
 from redis.connection import Connection, SSLConnection, UnixDomainSocketConnection
 from redis.retry import Retry
 
-from windlass.engine.redis.url import Address
+from windlass.engine.redis.url import RedisAddress
 
 #: The most concurrent calls of one process, unless its engine objects are set to fewer.
 MOST_CALLS: Final = 3
@@ -104,7 +104,7 @@ class Pool:
     _idle: list[tuple[Link, float]]  # with the time of its release, the latest last
     _waiting: deque[_Acquisition]  # the caller that came first at the left
 
-    def __init__(self, address: Address, most_calls: int = MOST_CALLS) -> None:
+    def __init__(self, address: RedisAddress, most_calls: int = MOST_CALLS) -> None:
         self._address = address
         self._most_calls = most_calls
         self.reset()
@@ -349,7 +349,7 @@ def allow(link: Link, seconds: float) -> float:
     return seconds
 
 
-def _make(address: Address, timeout_s: float) -> Link:
+def _make(address: RedisAddress, timeout_s: float) -> Link:
     """Make a connection with RESP 2 that connects once, without retries."""
     common: dict[str, Any] = {
         "db": address.database,
@@ -383,12 +383,12 @@ def _driver(make: Any, **options: Any) -> Link:
     return link
 
 
-_POOLS: Final[weakref.WeakValueDictionary[Address, Pool]] = weakref.WeakValueDictionary()
+_POOLS: Final[weakref.WeakValueDictionary[RedisAddress, Pool]] = weakref.WeakValueDictionary()
 _OWN_POOLS: Final[weakref.WeakSet[Pool]] = weakref.WeakSet()
 _making = threading.Lock()
 
 
-def pool_of(address: Address, most_calls: int = MOST_CALLS) -> Pool:
+def pool_of(address: RedisAddress, most_calls: int = MOST_CALLS) -> Pool:
     """The pool of this process for a server, shared by all namespaces on it. The first caller
     decides the number of concurrent calls."""
     place = _place_of(address)
@@ -399,7 +399,7 @@ def pool_of(address: Address, most_calls: int = MOST_CALLS) -> Pool:
     return pool
 
 
-def own_pool(address: Address) -> Pool:
+def own_pool(address: RedisAddress) -> Pool:
     """Make a pool that belongs to the caller and does not wait for calls of other engine objects.
     It opens as many connections as its callers use at a time."""
     pool = Pool(_place_of(address))
@@ -408,7 +408,7 @@ def own_pool(address: Address) -> Pool:
     return pool
 
 
-def _place_of(address: Address) -> Address:
+def _place_of(address: RedisAddress) -> RedisAddress:
     return msgspec.structs.replace(address, namespace="", partitions=1, allow_eviction=False)
 
 

@@ -36,7 +36,7 @@ from windlass.engine.redis.client.pool import (
     send,
 )
 from windlass.engine.redis.client.scripts import Prefix, Prefixes, pack
-from windlass.engine.redis.url import Address
+from windlass.engine.redis.url import RedisAddress
 from windlass.errors import EngineError, EngineUnavailable, PayloadTooLarge
 
 _FIRST_PAUSE_S: Final = 0.01
@@ -68,7 +68,7 @@ _UNREACHED: Final = "Check that it runs and can be reached from here."
 Reply = Any
 
 
-class Call(msgspec.Struct, frozen=True):
+class RedisCall(msgspec.Struct, frozen=True):
     """A command. A script is named by its digest; its text is sent only when the server asks for
     it. `halves`, for a large call with several items, splits it into two calls, and `join` combines
     their replies."""
@@ -76,7 +76,7 @@ class Call(msgspec.Struct, frozen=True):
     command: bytes
     prefixes: Prefixes | None = None
     arguments: Sequence[bytes] = ()
-    halves: Callable[[], tuple[Call, Call]] | None = None
+    halves: Callable[[], tuple[RedisCall, RedisCall]] | None = None
     join: Callable[[Reply, Reply], Reply] = add
 
 
@@ -86,7 +86,7 @@ _command_of: Final = attrgetter("command")
 class Server:
     """One server, as one engine object uses it."""
 
-    def __init__(self, address: Address, options: EngineOptions) -> None:
+    def __init__(self, address: RedisAddress, options: EngineOptions) -> None:
         self.address = address
         self.has_forgotten = False  # the server lost its scripts: restarted, or another server
         self.timeout_s = options.timeout_ms / 1000
@@ -105,7 +105,7 @@ class Server:
 
     def ask(self, commands: Sequence[bytes], deadline: float) -> list[Reply]:
         """Run plain commands and return their replies."""
-        return self.run(list(map(Call, commands)), deadline)
+        return self.run(list(map(RedisCall, commands)), deadline)
 
     def connect(self, timeout_s: float) -> Link:
         """Open a connection that belongs to the caller."""
@@ -117,7 +117,7 @@ class Server:
 
     # ------------------------------------------------------------------------------- the retry loop
 
-    def run(self, calls: Sequence[Call], deadline: float) -> list[Reply]:
+    def run(self, calls: Sequence[RedisCall], deadline: float) -> list[Reply]:
         """Send all calls to the server together and return their replies."""
         commands = list(map(_command_of, calls))
         replies: dict[int, Reply] = {}
@@ -155,7 +155,11 @@ class Server:
             pause_s = min(pause_s * 2 or _FIRST_PAUSE_S, _MOST_PAUSE_S)
 
     def _run_in_halves(
-        self, calls: Sequence[Call], left: Sequence[int], replies: dict[int, Reply], deadline: float
+        self,
+        calls: Sequence[RedisCall],
+        left: Sequence[int],
+        replies: dict[int, Reply],
+        deadline: float,
     ) -> None:
         """Run the halves of each call in turn. Each reply shows that the server is alive."""
         for number in left:
@@ -313,11 +317,13 @@ class Server:
         )
 
 
-def _may_halve(calls: Sequence[Call], left: Sequence[int]) -> bool:
+def _may_halve(calls: Sequence[RedisCall], left: Sequence[int]) -> bool:
     return any(calls[number].halves is not None for number in left)
 
 
-def _send_full_scripts(commands: list[bytes], calls: Sequence[Call], left: Sequence[int]) -> bool:
+def _send_full_scripts(
+    commands: list[bytes], calls: Sequence[RedisCall], left: Sequence[int]
+) -> bool:
     """Replace digests by the full text of scripts; return whether any call has a script."""
     found = False
     for number in left:
@@ -328,7 +334,7 @@ def _send_full_scripts(commands: list[bytes], calls: Sequence[Call], left: Seque
     return found
 
 
-def _send_when_full(commands: list[bytes], calls: Sequence[Call], left: Sequence[int]) -> bool:
+def _send_when_full(commands: list[bytes], calls: Sequence[RedisCall], left: Sequence[int]) -> bool:
     """Use the form of scripts that a full server accepts; return whether any command changed."""
     found = False
     for number in left:

@@ -18,7 +18,7 @@ from windlass.engine.sqlite.line_index import Search
 from windlass.engine.sqlite.statements import Row, as_array, first, rows
 from windlass.engine.sqlite.transaction import JobRow, Transaction, unpack_settings
 from windlass.engine.sqlite.verbs.queues import Lines
-from windlass.engine.sqlite.wakeup import Found, Ready
+from windlass.engine.sqlite.wakeup import Found, ReadyLine
 
 #: A session that was declared dead: its jobs are being taken back, or all were taken back.
 DYING: Final = 1
@@ -26,7 +26,7 @@ EMPTY: Final = 2
 _WAITING_FOR_INSTANT: Final = frozenset({State.SCHEDULED, State.RETRYING})
 
 
-class Look:
+class ClaimPreview:
     """A read-only view of the lines at one instant."""
 
     def __init__(
@@ -38,13 +38,13 @@ class Look:
         self._settings = unpack_settings(queues)
 
     @staticmethod
-    def at(connection: apsw.Connection, now_ms: int) -> Look:
-        return Look(connection, now_ms, *rows(connection, "reap_after")[0])
+    def at(connection: apsw.Connection, now_ms: int) -> ClaimPreview:
+        return ClaimPreview(connection, now_ms, *rows(connection, "reap_after")[0])
 
     @staticmethod
-    def within(tx: Transaction) -> Look:
+    def within(tx: Transaction) -> ClaimPreview:
         tx.refresh_lines()
-        return Look(tx.connection, tx.now_ms, tx.reap_after_ms, tx.queues)
+        return ClaimPreview(tx.connection, tx.now_ms, tx.reap_after_ms, tx.queues)
 
     def has_work(self, plan: Plan) -> bool:
         """Whether a claim would change anything."""
@@ -89,7 +89,7 @@ def claim(tx: Transaction, session: str, nonce: str, plan: Plan, limit: int) -> 
     gone, last_nonce = tx.one("find_session", session) or (False, "")
     if gone:
         return Batch(gone=True)
-    look = Look.within(tx)
+    look = ClaimPreview.within(tx)
     if nonce > last_nonce and look.has_work(plan):
         return _claim_new(tx, session, nonce, plan, limit)
     held = _held(tx, session, nonce, plan)
@@ -102,7 +102,7 @@ def promote_and_reap(tx: Transaction) -> int | None:
     tx.notice()
     promote(tx)
     reap(tx)
-    return Look.within(tx).next_in_ms()
+    return ClaimPreview.within(tx).next_in_ms()
 
 
 def _claim_new(tx: Transaction, session: str, nonce: str, plan: Plan, limit: int) -> Batch:
@@ -113,7 +113,7 @@ def _claim_new(tx: Transaction, session: str, nonce: str, plan: Plan, limit: int
         return Batch(gone=True)
     number, is_cut_short = _lease(tx, session, nonce, plan, limit)
     held = _held(tx, session, nonce, plan) if number else ()
-    batch = Look.within(tx).idle_batch(session, plan)
+    batch = ClaimPreview.within(tx).idle_batch(session, plan)
     next_in_ms = 0 if is_cut_short else batch.next_in_ms
     return msgspec.structs.replace(batch, claims=held, next_in_ms=next_in_ms)
 
@@ -206,7 +206,7 @@ def _take(tx: Transaction, session: str, nonce: str, fresh: list[Row], *, suspec
     tx.run("take_jobs", session, nonce, tx.now_ms, _array_of(fresh))
     for queue, number in Counter(row[4] for row in fresh).items():
         tx.count_move(queue, State.READY, State.RUNNING, number)
-        tx.made_ready[Ready(queue, suspects)] -= number
+        tx.made_ready[ReadyLine(queue, suspects)] -= number
 
 
 def _array_of(ready: list[Row]) -> str:

@@ -24,7 +24,7 @@ from windlass.engine.contract import (
 )
 from windlass.engine.sqlite.statements import Row, as_array
 from windlass.engine.sqlite.transaction import JobRow, Transaction
-from windlass.engine.sqlite.wakeup import Ready
+from windlass.engine.sqlite.wakeup import ReadyLine
 
 _EVENTS: Final[dict[type[Outcome], Event]] = {
     Succeeded: Event.SUCCEED,
@@ -134,7 +134,7 @@ def _park(tx: Transaction, job: JobRow) -> None:
     if job.state == State.READY:
         job.hold, job.due_ms = Hold.UNROUTABLE, tx.now_ms + delay_ms
         tx.save(job)
-        tx.made_ready[Ready(job.queue, bool(job.suspect))] -= 1
+        tx.made_ready[ReadyLine(job.queue, bool(job.suspect))] -= 1
 
 
 def _repeated_or_stale(tx: Transaction, outcome: Outcome, last: Row | None) -> Verdict:

@@ -20,7 +20,7 @@ from windlass.engine.sqlite.line_index import Group
 from windlass.engine.sqlite.statements import first
 from windlass.engine.sqlite.transaction import Transaction, unpack_settings
 from windlass.engine.sqlite.verbs import unique
-from windlass.engine.sqlite.wakeup import Ready
+from windlass.engine.sqlite.wakeup import ReadyLine
 
 #: Cursors of `purge`: while there are ready jobs, and from then on due_ms and row.
 _IN_LINE: Final = "line"
@@ -94,7 +94,7 @@ def change_queue(tx: Transaction, queue: str, change: QueueChange) -> None:
     tx.touched.update(line_index.ready_lines(tx.connection, queue))
     if change.paused is False:
         for suspects in (False, True):
-            tx.made_ready[Ready(queue, suspects)] = BITE  # wake all waiting sessions
+            tx.made_ready[ReadyLine(queue, suspects)] = BITE  # wake all waiting sessions
 
 
 # ----------------------------------------------------------------------------------------- purging
