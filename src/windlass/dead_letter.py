@@ -143,7 +143,7 @@ def _read(engine: Engine, job_id: str) -> JobRecord | Unreadable | None:
         return engine.get([job_id])[0]
     except EngineError:
         raise
-    except Exception as error:  # noqa: BLE001  # as above
+    except Exception as error:  # noqa: BLE001  # a decoder can raise anything on damaged bytes
         return Unreadable(job_id, f"{type(error).__name__}: {error}")
 
 

@@ -66,7 +66,7 @@ class FailureText(msgspec.Struct, frozen=True):
                 traceback=_cut(_traceback_of(error), MAX_TRACEBACK),
                 place=_cut(place_of(_TRACEBACK(error)), MAX_PLACE),
             )
-        except BaseException:  # noqa: BLE001  # a class that makes nothing of itself known
+        except BaseException:  # noqa: BLE001  # its class may raise for any attribute
             text = cls(type=UNKNOWN, message="<no text: the exception cannot be inspected>")
         clear_frames(error)
         return text

@@ -1,4 +1,4 @@
-"""Hand-offs: a put leases its job to a waiting session, exactly once, whatever fails."""
+"""Hand-offs: a put leases its job to a waiting session, exactly once, also after faults."""
 
 from __future__ import annotations
 

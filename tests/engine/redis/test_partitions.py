@@ -18,6 +18,7 @@ from tests.soon import is_once
 from windlass import QueueFull, Windlass
 from windlass.core.ids import partition_of
 from windlass.engine.contract import BITE, Beat, NewJob, Plan, PutCode, Unroutable, Waiter, WakeUp
+from windlass.engine.redis import keys
 from windlass.engine.redis import partitions as placing
 from windlass.engine.redis.engine import RedisEngine
 from windlass.engine.redis.partitions import Partitions
@@ -157,6 +158,25 @@ def test_a_put_wakes_as_many_waiters_as_it_has_jobs(
 
     ready = threading.Barrier(4)
     assert is_once(are_two_woken)
+
+
+def test_a_woken_session_leaves_the_lists_of_all_partitions(
+    server: RedisServer, open_redis: OpenRedis
+) -> None:
+    """Otherwise the other partitions spend their next wake-ups on it."""
+    namespace = "stale"
+    engine = open_redis(server.url(namespace=namespace, partitions=4))
+    engine.beat([Beat(session="idle")])
+    waiters = [Waiter("idle", Plan())]
+    assert engine.wait(waiters, 10) == []
+    engine.put([new_job(1)])
+    assert engine.wait(waiters, 5_000) == [WakeUp("idle")]
+    assert engine.wait([], 0) == []
+    engine.wait([Waiter("other", Plan(queues=("q",)))], 0)  # the next registration
+    registered = [
+        server.tell("HVALS", keys.key(namespace, partition, "waiters")) for partition in range(4)
+    ]
+    assert not [names for names in registered if b"idle" in names]
 
 
 def test_a_waiter_looks_when_the_lease_of_another_worker_ends(

@@ -1,6 +1,6 @@
 """`check`: verify that indexes, counters and records agree, in bounded batches.
 
-Every batch is one script, so its findings hold for one instant, whatever other clients do.
+Every batch is one script, so its findings hold for one instant, also while other clients write.
 """
 
 from __future__ import annotations

@@ -37,7 +37,7 @@ from windlass.engine.redis.client.pool import PIECE
 from windlass.engine.redis.client.server import RedisCall, Reply
 from windlass.engine.redis.partitions import Partitions
 
-#: One call leases at most this many jobs, whatever the limit of the caller.
+#: One call leases at most this many jobs, even if the caller asks for more.
 MOST_CLAIMS: Final = 500
 #: The number of sessions to remember; a child has one.
 _MOST_TRAILS: Final = 1000

@@ -48,16 +48,15 @@ MOST_RENEW_S: Final = 5.0
 _APART_S: Final = 0.0001
 _MOST_APART_S: Final = 0.02
 
+#: This many sessions are remembered with their plans, for wake-ups that come late.
+_MOST_PLANS: Final = 1_000
+
 _encode = msgspec.msgpack.Encoder().encode
 
 #: `register(channel, lasts_ms, plans)`, with plans for each partition, returns for each partition:
 #: the milliseconds until the next job is due, the number of registrations, and the sessions that
 #: should claim.
 Register = Callable[[str, int, Sequence[bytes]], Sequence[tuple[int, int, Sequence[bytes]]]]
-
-
-#: The plans of this many sessions are remembered, in which late wake-ups may come.
-_MOST_PLANS: Final = 1_000
 
 
 class RedisWakeup:
@@ -152,7 +151,6 @@ class _Registration:
         self._plans: dict[str, Plan] = {}  # of sessions that are registered, or were lately
         self.surplus: set[Plan] = set()  # under which wake-ups came that this worker cannot use
         self._stale: set[Plan] = set()  # under which other partitions may still know woken sessions
-        self._is_nudged = False
         self._server = server
         self._connection: Link | None = None
         self._asked_at = 0.0  # when the subscription was last sent

@@ -65,7 +65,7 @@ TOO_LATE: Final[list[dict[str, Any]]] = [
 
 @pytest.mark.parametrize("fields", TOO_LATE, ids=lambda fields: next(iter(fields)))
 def test_instants_beyond_the_latest_are_refused(world: World, fields: dict[str, Any]) -> None:
-    """By every engine alike, whatever it could store, and with nothing stored."""
+    """Every engine rejects it, even one that could store it, and stores nothing."""
     good = world.new(id=world.new(**fields).id)
     with pytest.raises(EngineError, match=rf"Expected {_named(fields)} of job .* at most \d+"):
         world.engine.put([good, world.new(**fields)])

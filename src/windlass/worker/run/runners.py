@@ -59,7 +59,7 @@ class Runner:
 
     def hint(self, count: int) -> None:
         """Wake the runner: this many claims may be startable. Called from any thread."""
-        raise NotImplementedError
+        raise NotImplementedError  # each of the two runners has its own
 
     def close(self) -> None:
         """End the threads that wait for jobs."""
