@@ -69,9 +69,18 @@ def test_whoever_was_answered_keeps_that_when_the_engine_goes_away(batcher: Batc
             raise EngineUnavailable("away", location="here", unsent=True)
         return values
 
+    are_queued = threading.Event()
+
+    def hold(engine: Engine, values: Sequence[Any]) -> Sequence[Any]:
+        """Keep the thread busy until all of them are queued: then they go together."""
+        assert are_queued.wait(20)
+        return values
+
     async def all_of_them() -> list[Any]:
         calls = [batcher.call(verb, value) for value in ("good", "bad", "late", "last")]
-        return await asyncio.gather(*calls, return_exceptions=True)
+        tasks = await start([batcher.call(hold, "first"), *calls])
+        are_queued.set()
+        return (await asyncio.gather(*tasks, return_exceptions=True))[1:]
 
     good, bad, late, last = asyncio.run(all_of_them())
     assert good == "good"
