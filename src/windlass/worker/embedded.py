@@ -44,7 +44,7 @@ from windlass.worker.fetch.queue_turns import QueueTurns
 from windlass.worker.ipc.session_info import add_settings, introduce, say_first
 from windlass.worker.ipc.shared_memory import SlotTable
 from windlass.worker.ipc.wake_socket import WakeReceiver, open_wake_pair
-from windlass.worker.logs.events import listed
+from windlass.worker.logs.events import LogEvent, listed
 from windlass.worker.logs.outage import Contact
 from windlass.worker.maintenance.dead_letters import DeadWatch, call_hooks
 from windlass.worker.maintenance.heartbeat import Heartbeat
@@ -166,11 +166,7 @@ class EmbeddedWorker:
     def _log_left_out(self) -> None:
         alone = sorted(task.name for task in self._app.tasks.values() if task.runs_alone)
         if alone:
-            log.warning(
-                "embedded worker cannot run tasks that need their own process, leaving them to "
-                "worker processes: %s",
-                listed(alone),
-            )
+            log.warning(LogEvent.TASKS_LEFT_TO_OTHERS, listed(alone))
 
     def _open_engine(self) -> Engine:
         """Open a separate engine, so that no other caller disturbs its waits. An engine in memory
@@ -269,7 +265,7 @@ class EmbeddedWorker:
 
     def _handle_wedged(self, text: str) -> None:
         self._is_wedged = True
-        log.error("embedded worker stopped reporting: %s", text)
+        log.error(LogEvent.INSIDE_WEDGED, text)
         self._ended.set()
 
     # --------------------------------------------------------------------------------- ending

@@ -7,6 +7,8 @@ from collections.abc import Callable
 from contextlib import suppress
 from logging import getLogger
 
+from windlass.worker.logs.events import LogEvent
+
 log = getLogger("windlass.worker")
 
 
@@ -17,4 +19,4 @@ def run_until(is_over: Callable[[], bool], loop: asyncio.AbstractEventLoop) -> N
             loop.run_forever()
         except BaseException as error:  # noqa: BLE001  # an error of a background task fails no job
             with suppress(BaseException):  # a handler of the app may be what fails
-                log.error("%s stopped the event loop, restarting it", type(error).__name__)
+                log.error(LogEvent.LOOP_LEFT, type(error).__name__)

@@ -15,6 +15,7 @@ from threading import Event, Timer
 from typing import Any
 
 from windlass.middleware import Lifespan
+from windlass.worker.logs.events import LogEvent
 
 log = getLogger("windlass.worker")
 
@@ -56,7 +57,7 @@ class HeldLifespan:
             return
         self._loop.call_soon_threadsafe(self._leaving.set)
         if not self._left.wait(timeout_s):
-            log.warning("lifespan has not ended within %g s, ending the process", timeout_s)
+            log.warning(LogEvent.LIFESPAN_LINGERED, timeout_s)
 
     async def end(self) -> None:
         """Exit the lifespan from its own loop, and raise its error if there is one."""
@@ -79,10 +80,10 @@ class HeldLifespan:
         if not entered.done():
             self._refuse(lifespan, entered, error)
         elif not self._leaving.is_set():
-            log.error("lifespan ended unexpectedly, draining this child", exc_info=error)
+            log.error(LogEvent.LIFESPAN_ENDED, exc_info=error)
             self._on_loss()
         elif error is not None:
-            log.error("lifespan failed at shutdown", exc_info=error)
+            log.error(LogEvent.LIFESPAN_FAILED, exc_info=error)
             self._error = error
         self._left.set()
 
@@ -96,7 +97,7 @@ class HeldLifespan:
 
 def _log_slow() -> None:
     """Without this line a child that waits would log nothing: it claims nothing yet."""
-    log.warning("lifespan has not started within %g s, still waiting", SLOW_S)
+    log.warning(LogEvent.LIFESPAN_SLOW, SLOW_S)
 
 
 def _as_async(manager: Any) -> AbstractAsyncContextManager[Any]:

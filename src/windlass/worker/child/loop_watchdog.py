@@ -23,6 +23,7 @@ from types import FrameType
 from typing import NamedTuple
 
 from windlass.context import running
+from windlass.worker.logs.events import LogEvent
 
 log = getLogger("windlass.worker")
 
@@ -76,7 +77,7 @@ class LoopWatchdog:
         if step is None or step.frame is not before.frame:
             return False
         log.warning(
-            "%s has blocked the event loop for %g s: %s",
+            LogEvent.LOOP_BLOCKED,
             _name_job(step),
             round(monotonic() - self._asked_at, 1),
             _stack(step),

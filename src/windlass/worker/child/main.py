@@ -71,6 +71,7 @@ from windlass.worker.ipc.channel import (
 from windlass.worker.ipc.session_info import add_settings, say_first
 from windlass.worker.ipc.shared_memory import SlotTable
 from windlass.worker.ipc.wake_socket import WakeReceiver, join_wake_pair
+from windlass.worker.logs.events import LogEvent
 from windlass.worker.logs.setup import configure_all, configure_early
 from windlass.worker.maintenance.dead_letters import call_hooks
 from windlass.worker.options import SWITCH_INTERVAL_S
@@ -382,7 +383,7 @@ def _logging_slowness(engine: Engine) -> Iterator[None]:
 
 
 def _log_slow(location: str) -> None:
-    log.warning("engine has not answered within %g s, still waiting: %s", SLOW_S, location)
+    log.warning(LogEvent.ENGINE_SLOW, SLOW_S, location)
 
 
 def _leave_signals_to_supervisor() -> None:

@@ -22,6 +22,7 @@ from windlass.core.durations import describe_ms
 from windlass.worker.child.fetch_watchdog import FetchWatchdog
 from windlass.worker.child.loop_watchdog import LoopWatchdog
 from windlass.worker.ipc.shared_memory import SlotTable
+from windlass.worker.logs.events import LogEvent
 from windlass.worker.run.slot_queue import SlotQueue, Started
 from windlass.worker.run.timeouts import Limits
 
@@ -63,7 +64,7 @@ class Watchdog:
         try:
             Thread(target=self._run, name="watch", daemon=True).start()
         except (RuntimeError, MemoryError) as error:
-            log.error("could not start the watchdog of this child: %s", error)
+            log.error(LogEvent.WATCH_NOT_STARTED, error)
 
     def stop(self) -> None:
         """Stop, before the fetcher ends as planned."""
@@ -79,7 +80,7 @@ class Watchdog:
             try:
                 self.look(waited_s, is_punctual=waited_s < wait_s + LATE_S)
             except Exception:
-                log.exception("watchdog of this child failed, retrying")
+                log.exception(LogEvent.WATCH_FAILED)
             wait_s = LOOK_S if self._slot_queue.busy() else IDLE_S
 
     def look(self, waited_s: float, *, is_punctual: bool) -> None:
@@ -104,7 +105,7 @@ class Watchdog:
     def _report(self, run: Started, ran_s: float) -> None:
         since = datetime.now(UTC) - timedelta(seconds=ran_s)
         log.warning(
-            "job %s of task %s has been running for longer than %s without a time-out, since %s",
+            LogEvent.JOB_RUNS_LONG,
             run.claim.id,
             run.claim.task,
             describe_ms(round(LONG_S * 1000)),

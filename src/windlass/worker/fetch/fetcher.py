@@ -50,6 +50,7 @@ from windlass.worker.fetch.queue_turns import QueueTurns
 from windlass.worker.fetch.release import LEAVE_S, Releaser
 from windlass.worker.fetch.round_trip import Owner, RoundTrip
 from windlass.worker.ipc.wake_socket import WakeReceiver
+from windlass.worker.logs.events import LogEvent
 from windlass.worker.run.lease import Lease
 from windlass.worker.run.prefetch import Prefetch
 from windlass.worker.run.slot_queue import SlotQueue
@@ -172,7 +173,7 @@ class Fetcher:
             except FetcherDrained:
                 break
             except Exception:
-                log.exception("fetcher of session %s failed, restarting it", self._session)
+                log.exception(LogEvent.PUMP_FAILED, self._session)
                 self._take_apart()
                 self._handing_back.wait(trouble.next_s())
         self._owner.end()
@@ -329,14 +330,14 @@ class Fetcher:
 
     def _note_away(self, error: EngineError) -> None:
         if not self._is_away and isinstance(error, EngineUnavailable):
-            log.warning("lost connection to engine, retrying: %s", error)
+            log.warning(LogEvent.ENGINE_AWAY, error)
         elif not self._is_away:
-            log.error("engine refused a call, retrying: %s", error)
+            log.error(LogEvent.ENGINE_REFUSED, error)
         self._is_away = True
 
     def _note_back(self) -> None:
         if self._is_away:
-            log.warning("engine is available again: %s", self._engine.location)
+            log.warning(LogEvent.ENGINE_BACK, self._engine.location)
         self._is_away = False
 
     # --------------------------------------------------------------------------------- settling
@@ -412,9 +413,7 @@ class Fetcher:
         ]
         if stale:
             log.warning(
-                "rejected %s, the jobs were reassigned: %s",
-                Count(len(stale), "stale result"),
-                ", ".join(stale[:10]),
+                LogEvent.OUTCOMES_REFUSED, Count(len(stale), "stale result"), ", ".join(stale[:10])
             )
 
     def _announce_suspects(self) -> None:
@@ -531,8 +530,7 @@ class Fetcher:
         self._session = self._owner.new_session()
         self._may_claim = True
         log.warning(
-            "session %s expired, no heartbeat for a lease: dropped %s, results of %s will be "
-            "rejected, continuing as session %s",
+            LogEvent.SESSION_RENEWED,
             session,
             Count(len(dropped), "claim"),
             Count(self._slot_queue.busy(), "job"),

@@ -9,6 +9,7 @@ from typing import Any
 
 from windlass.engine.contract import Claim, Outcome, Released, Unroutable
 from windlass.task import Task
+from windlass.worker.logs.events import LogEvent
 from windlass.worker.logs.throttle import Notices
 from windlass.worker.run.slot_queue import SlotQueue
 
@@ -60,7 +61,4 @@ class Intake:
 
     def _log_unknown(self, task: str) -> None:
         if self._notices.is_due(task):
-            log.warning(
-                "task %s is unknown to this app, leaving its jobs to other workers",
-                task,
-            )
+            log.warning(LogEvent.TASK_UNKNOWN, task)

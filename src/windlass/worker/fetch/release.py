@@ -30,6 +30,7 @@ from windlass.errors import EngineError, PayloadTooLarge
 from windlass.worker.fetch.mailbox import Mailbox
 from windlass.worker.fetch.nonces import Nonces
 from windlass.worker.fetch.round_trip import RoundTrip
+from windlass.worker.logs.events import LogEvent
 
 log = getLogger("windlass.worker")
 
@@ -62,7 +63,7 @@ class Releaser:
             self._note_away(error)
         except Exception:
             # Without the nonce: a reader of the log could end these jobs with it.
-            log.exception("could not release claims of session %s", call.session)
+            log.exception(LogEvent.CLAIMS_NOT_GIVEN_BACK, call.session)
 
     def leave(self, call: RoundTrip) -> None:
         """Release the claims of a call at the end of this process."""
@@ -92,7 +93,7 @@ class Releaser:
                 left.popleft()
             for call in calls:
                 self._engine.release(call.session, call.nonce)
-            log.info("handed back %s", Count(len(running), "running job"))
+            log.info(LogEvent.JOBS_HANDED_BACK, Count(len(running), "running job"))
         except EngineError as error:
             _log_left(error)
         if left:
@@ -121,11 +122,7 @@ class Releaser:
                 buried = _too_large(outcome, error)
                 verdicts += self._engine.finish([buried])
                 reported.append(buried)
-                log.error(
-                    "the result of job %s is too large for the engine, the job is dead: %s",
-                    outcome.id,
-                    error,
-                )
+                log.error(LogEvent.RESULT_TOO_LARGE, outcome.id, error)
         return reported, verdicts
 
     def report_one_by_one(self, outcomes: Iterable[Outcome]) -> None:
@@ -136,7 +133,7 @@ class Releaser:
             except EngineError:
                 self._mailbox.outcomes.append(outcome)
             except Exception:
-                log.exception("cannot report the result of job %s, dropping it", outcome.id)
+                log.exception(LogEvent.OUTCOME_LOST, outcome.id)
                 self._nonces.drop(outcome.token)
             else:
                 self._nonces.end([outcome])
@@ -158,12 +155,8 @@ def _too_large(outcome: Outcome, error: PayloadTooLarge) -> Buried:
 
 def _log_unreported(outcomes: Sequence[Outcome]) -> None:
     ends = [outcome.id for outcome in outcomes if not isinstance(outcome, Progressed)]
-    log.warning(
-        "could not report %s before shutdown, these jobs run again: %s",
-        Count(len(ends), "result"),
-        ", ".join(ends[:10]),
-    )
+    log.warning(LogEvent.OUTCOMES_UNREPORTED, Count(len(ends), "result"), ", ".join(ends[:10]))
 
 
 def _log_left(error: EngineError) -> None:
-    log.warning("cannot hand back jobs, leaving them to the supervisor: %s", error)
+    log.warning(LogEvent.JOBS_LEFT_TO_SUPERVISOR, error)

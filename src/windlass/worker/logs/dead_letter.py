@@ -6,6 +6,7 @@ from logging import getLogger
 
 from windlass.core.failures import FailureText
 from windlass.core.states import Reason
+from windlass.worker.logs.events import LogEvent
 
 log = getLogger("windlass.worker")
 
@@ -15,4 +16,4 @@ def log_dead_letter(job_id: str, task: str, reason: Reason, text: FailureText) -
     cause = text.name or text.message
     if text.type and text.place:
         cause = f"{text.name} in {text.place}"
-    log.error("job %s of task %s is dead, %s: %s", job_id, task, reason, cause)
+    log.error(LogEvent.JOB_DEAD, job_id, task, reason, cause)

@@ -14,6 +14,7 @@ from threading import Lock
 from typing import Final
 
 from windlass.errors import EngineError
+from windlass.worker.logs.events import LogEvent
 
 log = getLogger("windlass.worker")
 
@@ -38,7 +39,7 @@ class Contact:
         except EngineError as error:
             self._note_away(duty, error)
         except Exception:
-            log.exception("maintenance of the worker failed, retrying")
+            log.exception(LogEvent.UPKEEP_FAILED)
         else:
             self._note_back(duty)
             return wait_s
@@ -47,10 +48,10 @@ class Contact:
     def _note_away(self, duty: object, error: EngineError) -> None:
         with self._lock:
             if self.answered_at and not self._is_outage_logged:
-                log.warning("supervisor lost connection to engine, retrying: %s", error)
+                log.warning(LogEvent.SUPERVISOR_ENGINE_AWAY, error)
                 self._is_outage_logged = True
             elif not self.answered_at and not self._failed:
-                log.warning("waiting for the engine to answer: %s", error)
+                log.warning(LogEvent.ENGINE_AWAITED, error)
             self._failed.add(duty)
 
     def _note_back(self, duty: object) -> None:
@@ -59,5 +60,5 @@ class Contact:
         with self._lock:
             self._failed.discard(duty)
             if self._is_outage_logged and not self._failed:
-                log.warning("supervisor reached the engine again: %s", self._location)
+                log.warning(LogEvent.SUPERVISOR_ENGINE_BACK, self._location)
                 self._is_outage_logged = False

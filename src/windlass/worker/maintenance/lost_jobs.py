@@ -13,6 +13,7 @@ from typing import Final
 
 from windlass.core.plurals import Count
 from windlass.engine.contract import Engine
+from windlass.worker.logs.events import LogEvent
 
 log = getLogger("windlass.worker")
 
@@ -39,11 +40,10 @@ class LossWatch:
         lost, orphans = (totals.get(name, 0) - before.get(name, 0) for name in _WATCHED)
         if (lost > 0 or orphans > 0) and speaks(self._engine, self._sessions()):
             if lost > 0:
-                log.warning("reclaimed %s from workers that stopped responding", Count(lost, "job"))
+                log.warning(LogEvent.JOBS_TAKEN_BACK, Count(lost, "job"))
             if orphans > 0:
                 log.warning(
-                    "dropped %s without a job; see windlass check --repair",
-                    Count(orphans, "index entry", "index entries"),
+                    LogEvent.ORPHANS_DROPPED, Count(orphans, "index entry", "index entries")
                 )
         return LOOK_S
 

@@ -28,6 +28,7 @@ from windlass.core.plurals import Count
 from windlass.engine.contract import Engine
 from windlass.worker.ipc.process_identity import has_ended, machine
 from windlass.worker.ipc.session_info import Introduction
+from windlass.worker.logs.events import LogEvent
 
 log = getLogger("windlass.worker")
 
@@ -71,9 +72,4 @@ class Predecessors:
 
     def _end(self, session: str, said: Introduction) -> None:
         number = self._engine.lose(session, f"worker {said.worker} on {said.host} died")
-        log.warning(
-            "ended session %s of worker %d, which died on this machine: %s to run again",
-            session,
-            said.worker,
-            Count(number, "job"),
-        )
+        log.warning(LogEvent.DEAD_WORKER_ENDED, session, said.worker, Count(number, "job"))

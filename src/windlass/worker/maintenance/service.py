@@ -30,6 +30,7 @@ from windlass.core.failures import FailureText
 from windlass.core.plurals import Count
 from windlass.engine.contract import Buried, Engine, Grade, Outcome, Verdict
 from windlass.worker.logs.dead_letter import log_dead_letter
+from windlass.worker.logs.events import LogEvent
 from windlass.worker.logs.outage import Contact
 from windlass.worker.maintenance.dead_letters import DeadWatch, sweep
 from windlass.worker.maintenance.heartbeat import Heartbeat, Living
@@ -148,11 +149,7 @@ class Maintenance:
         self._thread.join(timeout_s)
         left = sum(isinstance(request, Closing) for request in list(self._requests))
         if left:
-            log.warning(
-                "could not close %s: their running and unreported jobs run again when the lease "
-                "expires",
-                Count(left, "session"),
-            )
+            log.warning(LogEvent.UNCLOSED_SESSIONS, Count(left, "session"))
         self._is_left = True
         self._wake.set()
 
@@ -204,7 +201,7 @@ class Maintenance:
             self._on_suspects()
         if closed.crashed or closed.suspected or closed.released:
             log.info(
-                "session %s closed: %s charged a crash, %d to run alone, %d given back",
+                LogEvent.SESSION_CLOSED,
                 closing.session,
                 Count(closed.crashed, "job"),
                 closed.suspected,
@@ -225,20 +222,16 @@ class Maintenance:
         return TEND_ON_S if tended.more else TEND_S
 
     def _recover_from_data_loss(self) -> None:
-        log.error(
-            "engine lost its data: the jobs in %s are gone; check its durability with windlass "
-            "doctor",
-            self._engine.location,
-        )
+        log.error(LogEvent.ENGINE_EMPTIED, self._engine.location)
         self._heartbeat.introduce_again()
         self._ask(self._declaring)
 
     def _examine(self) -> float:
         for finding in self._engine.examine():
             if finding.grade is Grade.PROBLEM:
-                log.warning("engine problem, %s: %s", finding.subject, finding.text)
+                log.warning(LogEvent.ENGINE_PROBLEM, finding.subject, finding.text)
             elif finding.subject in DURABILITY:
-                log.info("durability: %s", finding.text)
+                log.info(LogEvent.ENGINE_DURABILITY, finding.text)
         return NEVER
 
 

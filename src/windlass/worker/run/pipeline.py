@@ -70,6 +70,7 @@ from windlass.middleware import Middleware, MiddlewareStack
 from windlass.settings import Settings
 from windlass.task import Task
 from windlass.worker.logs.dead_letter import log_dead_letter
+from windlass.worker.logs.events import LogEvent
 from windlass.worker.logs.throttle import Notices
 from windlass.worker.run.interrupts import ThreadGuard
 
@@ -287,12 +288,7 @@ class Execution:
         text = FailureText.of(error)
         packed = self._pack(claim, text)
         with suppress(BaseException):  # a handler of the app may be what fails
-            log.error(
-                "job %s of task %s failed outside the task function: %s",
-                claim.id,
-                claim.task,
-                text.name,
-            )
+            log.error(LogEvent.JOB_ESCAPED, claim.id, claim.task, text.name)
         if claim.counters.attempt < (max_attempts or self._settings.retry.max_attempts):
             return Retried(id=claim.id, token=claim.token, delay_ms=ESCAPE_DELAY_MS, error=packed)
         return Buried(id=claim.id, token=claim.token, reason=Reason.EXHAUSTED, error=packed)
@@ -315,7 +311,7 @@ class Execution:
             is_over = isinstance(error, TimedOut)
             return self._bury(run, Reason.TIMED_OUT if is_over else decision.reason, text)
         log.warning(
-            "job %s of task %s failed in attempt %d of %d (%s), retrying in %s",
+            LogEvent.JOB_FAILED,
             claim.id,
             claim.task,
             claim.counters.attempt,
@@ -359,11 +355,9 @@ def _overridden(rules: Rules, own: Overrides) -> Rules:
 
 def _log_left(task: str, error: DecodeError) -> None:
     if isinstance(error, MissingDecoder):
-        log.warning("cannot read a job of task %s, leaving it to other workers: %s", task, error)
+        log.warning(LogEvent.JOB_UNREADABLE_HERE, task, error)
     else:
-        log.warning(
-            "cannot run a job of task %s, leaving it to workers of another version: %s", task, error
-        )
+        log.warning(LogEvent.JOB_OF_OTHER_VERSION, task, error)
 
 
 def _crashes(had: Counters) -> int:
@@ -390,5 +384,5 @@ def _timed_out(timeout_ms: int, error: BaseException | None = None) -> TimedOut:
 def _give_up_cancelled(claim: Claim) -> Outcome:
     """Hand the job back, which ends it as cancelled. If the job was revived in between, it runs
     again: the cancellation is no longer valid then."""
-    log.info("job %s of task %s was cancelled while it ran", claim.id, claim.task)
+    log.info(LogEvent.JOB_CANCELLED, claim.id, claim.task)
     return Released(id=claim.id, token=claim.token, started=True)

@@ -20,6 +20,7 @@ from time import monotonic, sleep
 
 from windlass.engine.contract import Outcome
 from windlass.worker.ipc.shared_memory import SlotTable
+from windlass.worker.logs.events import LogEvent
 from windlass.worker.run.interrupts import LoopGuard, ThreadGuard
 from windlass.worker.run.pipeline import Execution, Run
 from windlass.worker.run.prefetch import Prefetch
@@ -81,7 +82,7 @@ def log_end(started: Started, outcome: Outcome, seconds: float) -> None:
     claim = started.claim
     with suppress(BaseException):  # a handler of the app may be what fails
         log.debug(
-            "job %s of task %s ended as %s in attempt %d after %d ms",
+            LogEvent.JOB_ENDED,
             claim.id,
             claim.task,
             type(outcome).__name__.lower(),
@@ -135,7 +136,7 @@ class ThreadRunner(Runner):
             Thread(target=self._serve, name=f"slot-{self._threads + 1}", daemon=True).start()
         except (RuntimeError, MemoryError) as error:
             if not self._is_short_of_threads:
-                log.error("could not start a thread for jobs, retrying: %s", error)
+                log.error(LogEvent.THREAD_NOT_STARTED, error)
             self._is_short_of_threads = True
             return False
         self._is_short_of_threads = False

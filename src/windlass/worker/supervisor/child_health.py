@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from logging import getLogger
 from time import monotonic
 
-from windlass.worker.logs.events import listed
+from windlass.worker.logs.events import LogEvent, listed
 from windlass.worker.supervisor.child_process import ChildProcess
 from windlass.worker.supervisor.reactor import Reactor
 from windlass.worker.supervisor.recycling import Recycling
@@ -57,7 +57,7 @@ class ChildHealth:
 
     def _log_silent(self, child: ChildProcess) -> None:
         log.warning(
-            "child %d has not run Python for %d s, a job holds the interpreter; running: %s",
+            LogEvent.INTERPRETER_KEPT,
             child.pid,
             round(monotonic() - child.table.pulse()),
             listed(child.table.occupied(), none="no job"),

@@ -18,6 +18,7 @@ from time import monotonic
 from windlass.core.durations import describe_ms
 from windlass.core.plurals import count
 from windlass.core.sizes import describe_bytes
+from windlass.worker.logs.events import LogEvent
 from windlass.worker.options import WorkerOptions
 from windlass.worker.supervisor.child_process import ChildProcess
 from windlass.worker.supervisor.retirement import Retirements
@@ -64,11 +65,7 @@ class Recycling:
         # A replacement would not be smaller.
         if not self._is_size_logged:
             log.warning(
-                "child %d uses %s of memory before its first job, more than its limit of %s: "
-                "raise the limit",
-                child.pid,
-                describe_bytes(memory),
-                describe_bytes(limit),
+                LogEvent.CHILD_TOO_LARGE, child.pid, describe_bytes(memory), describe_bytes(limit)
             )
         self._is_size_logged = True
         return None

@@ -47,7 +47,7 @@ from windlass.worker.ipc.channel import (
 )
 from windlass.worker.ipc.session_info import add_settings
 from windlass.worker.ipc.wake_socket import LOOK
-from windlass.worker.logs.events import listed
+from windlass.worker.logs.events import LogEvent, listed
 from windlass.worker.logs.outage import Contact
 from windlass.worker.logs.setup import configure_early, configure_own
 from windlass.worker.maintenance.dead_letters import DeadWatch
@@ -159,13 +159,13 @@ class Supervisor:
                 self._maintenance.stop(CLOSE_S if self._maintenance.answered_at else UNANSWERED_S)
             if self._heartbeat is not None:
                 self._heartbeat.stop(UNANSWERED_S)
-        log.info("stopped")
+        log.info(LogEvent.WORKER_STOPPED)
         return self._exit_code
 
     def _log_start(self) -> None:
         options = self._options
         log.info(
-            "started: app %s, %d x %d slots, %s%s",
+            LogEvent.WORKER_STARTED,
             options.app,
             options.processes,
             options.slots,
@@ -216,7 +216,7 @@ class Supervisor:
         try:
             child = ChildProcess(self._options, self._started_ms, is_solo=is_solo)
         except OSError as error:  # no memory or no descriptors: retry later
-            log.error("could not start a child, retrying: %s", error)
+            log.error(LogEvent.CHILD_NOT_STARTED, error)
             self._short_lives += 1
             self._start_later(is_solo=is_solo)
             return
@@ -355,7 +355,7 @@ class Supervisor:
             case SuspectsSeen():
                 self._serve_alone()
             case Wedged():
-                log.error("child %d stopped reporting: %s", child.pid, report.text)
+                log.error(LogEvent.CHILD_WEDGED, child.pid, report.text)
                 self._kill(child)
 
     def _wait_for(self, child: ChildProcess, report: Resting) -> None:
@@ -372,7 +372,7 @@ class Supervisor:
     def _report_gone(self, session: str) -> None:
         for child in self._children.values():
             if child.session == session:
-                log.warning("session %s of child %d expired", session, child.pid)
+                log.warning(LogEvent.SESSION_GONE, session, child.pid)
                 child.send(SessionGone(session))
 
     def _alert(self, alert: DeadAlert) -> None:
@@ -436,7 +436,7 @@ class Supervisor:
         if not self._stops:
             self._stops += 1
             self._exit_code = EXIT_FAILED if child.failure is None else EXIT_USAGE
-            log.error("cannot serve %s: %s", self._options.app, child.failure or child.cause())
+            log.error(LogEvent.WORKER_FAILED, self._options.app, child.failure or child.cause())
 
     def _ended_well(self, child: ChildProcess) -> bool:
         """Whether this end was expected. Only solo children end by themselves without a command.
@@ -446,10 +446,10 @@ class Supervisor:
 
     def _log_death(self, child: ChildProcess, suspects: tuple[str, ...]) -> None:
         if child.failure is not None:
-            log.error("child %d could not start: %s", child.pid, child.failure)
+            log.error(LogEvent.CHILD_FAILED, child.pid, child.failure)
         else:
             running = listed(suspects, "running: ", none="no job was known to be running")
-            log.error("child %d died: %s; %s", child.pid, child.cause(), running)
+            log.error(LogEvent.CHILD_DIED, child.pid, child.cause(), running)
 
     def _count_life(self, child: ChildProcess) -> None:
         was_short = child.failure is not None or monotonic() - child.started_at < SHORT_LIFE_S
@@ -466,11 +466,7 @@ class Supervisor:
         if self._stops == 1:
             is_replaced = number is signal.SIGUSR1
             grace_s = min(self._grace_s, REPLACED_S) if is_replaced else self._grace_s
-            log.info(
-                "stopping on %s: jobs have %g s to finish; another signal hands them back now",
-                number.name,
-                grace_s,
-            )
+            log.info(LogEvent.WORKER_STOPPING, number.name, grace_s)
             self._drain(grace_s)
         elif self._stops == 2:
             self._hand_back()
@@ -489,7 +485,7 @@ class Supervisor:
                 child.wakes.send(LOOK)
             self._reactor.after(LOOK_S, self._end_burst)
             return
-        log.info("stopping: nothing is left to do")
+        log.info(LogEvent.WORKER_DONE)
         self._stops += 1
         self._stopped_at = monotonic()
         self._drain(self._grace_s)
@@ -497,7 +493,7 @@ class Supervisor:
     def _hand_back(self) -> None:
         if not self._is_handing_back:
             self._is_handing_back = True
-            log.info("stopping: handing back running jobs")
+            log.info(LogEvent.WORKER_HANDING_BACK)
             self._send_all(HandBack())
             self._reactor.after(KILL_S, self._kill_all)
 
@@ -507,7 +503,7 @@ class Supervisor:
 
     def _kill(self, child: ChildProcess) -> None:
         if self._children.get(child.pid) is child:
-            log.warning("killing child %d, it did not exit", child.pid)
+            log.warning(LogEvent.CHILD_KILLED, child.pid)
             child.kill()
 
     def _kill_all(self) -> None:
