@@ -40,7 +40,7 @@ from windlass.errors import EndlessDrain, JobFailed, TimedOut
 from windlass.testing.stages import Stage
 from windlass.worker.child.app_report import declarations
 from windlass.worker.child.lifespan import HeldLifespan
-from windlass.worker.fetch.adoption import Adoption
+from windlass.worker.fetch.intake import Adoption
 from windlass.worker.maintenance.schedules import ON_S, Scheduler
 from windlass.worker.run.pipeline import Execution, Run
 

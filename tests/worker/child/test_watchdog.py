@@ -26,8 +26,7 @@ from windlass.worker.child.fetch_watchdog import FetchWatchdog
 from windlass.worker.child.loop_watchdog import LoopWatchdog
 from windlass.worker.child.watchdog import Watchdog
 from windlass.worker.ipc.shared_memory import SlotTable
-from windlass.worker.run.lease import Lease
-from windlass.worker.run.slot_queue import JobKind, SlotQueue
+from windlass.worker.run.slot_queue import JobKind, Lease, SlotQueue
 from windlass.worker.run.timeouts import Limits
 from windlass.worker.supervisor import child_health
 from windlass.worker.supervisor.child_health import ChildHealth
@@ -262,7 +261,7 @@ def test_free_slots_are_made_use_of_while_the_fetcher_waits_for_the_engine() -> 
     table = SlotTable.create(2)
     lease = Lease(table, 30_000)
     lease.confirm(time.monotonic())
-    slot_queue = SlotQueue(2, lease)
+    slot_queue = SlotQueue(lease)
     hints: list[int] = []
     slot_queue.serve(JobKind.THREAD, hints.append)
     task = Windlass("sqlite:///:memory:").task(name="plain")(_plain)

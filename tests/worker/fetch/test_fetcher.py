@@ -25,9 +25,7 @@ from windlass.job import Job
 from windlass.worker.fetch import fetcher as fetcher_module
 from windlass.worker.fetch.mailbox import Mailbox
 from windlass.worker.fetch.nonces import Nonces
-from windlass.worker.run.lease import Lease
-from windlass.worker.run.prefetch import SAMPLE
-from windlass.worker.run.slot_queue import SlotQueue
+from windlass.worker.run.slot_queue import SAMPLE, Lease, SlotQueue
 
 
 @pytest.fixture(params=[False, True], ids=["claims", "may be handed jobs"])

@@ -7,18 +7,13 @@ from typing import NamedTuple
 
 from windlass.app import Windlass
 from windlass.engine.contract import Engine
-from windlass.worker.fetch.adoption import Adoption
-from windlass.worker.fetch.fetcher import Fetcher
-from windlass.worker.fetch.nonces import Nonces
+from windlass.worker.fetch.fetcher import Fetcher, Owner
 from windlass.worker.fetch.queue_turns import QueueTurns
-from windlass.worker.fetch.round_trip import Owner
 from windlass.worker.ipc.shared_memory import SlotTable
 from windlass.worker.ipc.wake_socket import WakeReceiver
-from windlass.worker.run.lease import Lease
 from windlass.worker.run.pipeline import Execution
-from windlass.worker.run.prefetch import Prefetch
 from windlass.worker.run.runners import LoopRunner, Runner, ThreadRunner
-from windlass.worker.run.slot_queue import SlotQueue
+from windlass.worker.run.slot_queue import Lease, SlotQueue
 from windlass.worker.run.timeouts import Limits
 
 
@@ -45,19 +40,12 @@ def assemble(
     coroutines. `state` is the value of the lifespan, `on_limited` is called before the first job
     with a limit, and `wakes` wakes an idle fetcher."""
     settings, is_solo = app.settings, queue_turns.plan.suspects
-    lease = Lease(table, settings.lease_ms, is_solo=is_solo)
-    slot_queue, prefetch = SlotQueue(table.slots, lease), Prefetch()
-    adoption = Adoption(engine, app.known_tasks)
-    tasks, nonces = app.known_tasks, Nonces(table)
-    fetcher = Fetcher(
-        engine, queue_turns, slot_queue, lease, nonces, prefetch, tasks, adoption, owner, wakes
-    )
+    slot_queue = SlotQueue(Lease(table, settings.lease_ms, is_solo=is_solo))
+    fetcher = Fetcher(engine, queue_turns, slot_queue, app.known_tasks, owner, wakes)
     execution = Execution(
-        settings, fetcher.report_progress, adoption.leave, app.middleware, state, app.packing
+        settings, fetcher.report_progress, fetcher.leave_task, app.middleware, state, app.packing
     )
     limits = Limits(table, settings.kill_after_ms, on_limited, is_solo=is_solo)
     kinds = (ThreadRunner, LoopRunner)
-    runners = tuple(
-        kind(slot_queue, table, limits, execution, prefetch, fetcher.report) for kind in kinds
-    )
+    runners = tuple(kind(slot_queue, limits, execution, fetcher.report) for kind in kinds)
     return Assembly(fetcher, slot_queue, limits, runners)

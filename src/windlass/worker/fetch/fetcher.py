@@ -21,7 +21,7 @@ from logging import getLogger
 from math import inf
 from threading import Event
 from time import monotonic
-from typing import Any, NoReturn
+from typing import Any, NoReturn, Protocol
 
 from msgspec.structs import replace
 
@@ -29,7 +29,6 @@ from windlass.core.plurals import Count
 from windlass.engine.contract import (
     Batch,
     Beat,
-    Capability,
     Claim,
     Engine,
     Outcome,
@@ -40,19 +39,14 @@ from windlass.engine.contract import (
 )
 from windlass.errors import EngineError, EngineUnavailable, PayloadTooLarge
 from windlass.task import Task
-from windlass.worker.fetch.adoption import Adoption
-from windlass.worker.fetch.backoff import Backoff
-from windlass.worker.fetch.idle_wait import LOOK, IdleWait
-from windlass.worker.fetch.intake import Intake
+from windlass.worker.fetch.idle_wait import IdleWait
+from windlass.worker.fetch.intake import Adoption, Intake
 from windlass.worker.fetch.mailbox import Mailbox
 from windlass.worker.fetch.nonces import Nonces
 from windlass.worker.fetch.queue_turns import QueueTurns
-from windlass.worker.fetch.release import LEAVE_S, Releaser
-from windlass.worker.fetch.round_trip import Owner, RoundTrip
+from windlass.worker.fetch.round_trip import LEAVE_S, Backoff, Releaser, RoundTrip
 from windlass.worker.ipc.wake_socket import WakeReceiver
 from windlass.worker.logs.events import LogEvent
-from windlass.worker.run.lease import Lease
-from windlass.worker.run.prefetch import Prefetch
 from windlass.worker.run.slot_queue import SlotQueue
 
 log = getLogger("windlass.worker")
@@ -81,6 +75,29 @@ SOLO_IDLE_S = 10.0
 SUSPECTS_S = 1.0
 
 
+class Owner(Protocol):
+    """The child, as the fetcher sees it."""
+
+    def new_session(self) -> str:
+        """Start a session, which the supervisor keeps alive from now on."""
+
+    def see_suspects(self) -> None:
+        """Report that jobs wait that must run alone."""
+
+    def rest(self, session: str, nonce: str | None) -> None:
+        """Report an idle child. A put may claim for it under the nonce, unless that is empty. None
+        reports a busy child."""
+
+    def note_loss(self) -> None:
+        """Note that the running jobs were reassigned to other workers."""
+
+    def end(self) -> None:
+        """End this process: everything is reported."""
+
+    def end_at_once(self) -> NoReturn:
+        """End this process at once, also while jobs run."""
+
+
 class FetcherDrained(Exception):
     """Ends the loop: nothing is left to report."""
 
@@ -93,36 +110,31 @@ class Fetcher:
         engine: Engine,
         queue_turns: QueueTurns,
         slot_queue: SlotQueue,
-        lease: Lease,
-        nonces: Nonces,
-        prefetch: Prefetch,
         tasks: Mapping[str, Task[..., Any]],
-        adoption: Adoption,
         owner: Owner,
         wakes: WakeReceiver,
     ) -> None:
         self._engine = engine
         self._queue_turns = queue_turns
-        self._plan = queue_turns.plan
+        self._is_solo = queue_turns.plan.suspects
         self._slot_queue = slot_queue
-        self._lease = lease
-        self._table = lease.table
-        self._nonces = nonces
-        self._prefetch = prefetch
-        self._adoption = adoption
+        self._lease = slot_queue.lease
+        table = self._table = slot_queue.lease.table
+        nonces = self._nonces = Nonces(table)
         self._owner = owner
         self._session = owner.new_session()
         mailbox = self._mailbox = Mailbox()
         self.report, self.report_progress = mailbox.report, mailbox.report_progress
-        self._intake = Intake(tasks, slot_queue, mailbox.outcomes, is_solo=self._plan.suspects)
+        self._adoption = Adoption(engine, tasks)
+        self.leave_task = self._adoption.leave
+        self._intake = Intake(tasks, slot_queue, mailbox.outcomes, is_solo=self._is_solo)
         self.rounds = 0  # grows while the fetcher makes progress, also during an outage
         self._handing_back = Event()  # cuts a back-off short
         self._leave_by = inf
         self._releaser = Releaser(engine, nonces, mailbox, self._note_away)
+        self._idle_wait = IdleWait(engine, table, nonces, wakes, self._report_rest)
         # Used by the fetcher's thread only.
         self._unsettled: RoundTrip | None = None
-        self._idle_wait = IdleWait(engine, lease.table, wakes, self._report_rest)
-        self._is_handed_jobs = Capability.HANDOFF in engine.capabilities
         self._empty_claims = 0  # in a row
         self._last_empty_at = 0.0
         self._is_draining = False
@@ -205,14 +217,7 @@ class Fetcher:
         """The number of claims that could start now, or very soon."""
         if self._is_draining or monotonic() < self._claim_again_at or not self._nonces.left():
             return 0
-        return max(0, min(MAX_TURN, self._slot_queue.room(self._look_ahead())))
-
-    def _look_ahead(self) -> int:
-        if self._plan.suspects:
-            return 0
-        return self._prefetch.look_ahead(
-            self._slot_queue.slots, self._slot_queue.longest_running_s()
-        )
+        return max(0, min(MAX_TURN, self._slot_queue.room(is_ahead=not self._is_solo)))
 
     def _collect(self, most: float) -> list[Outcome]:
         outcomes = self._mailbox.collect(most)
@@ -223,38 +228,32 @@ class Fetcher:
     # ---------------------------------------------------------------------------- one round trip
 
     def _turn(self, outcomes: list[Outcome], room: int) -> None:
-        call = self._unsettled = RoundTrip(
-            self._session, outcomes
-        )  # the only reference to the outcomes
+        call = RoundTrip(self._session, outcomes)
+        self._unsettled = call  # the only reference to the outcomes
         if room:
             self._adopt()
             call = self._claim(outcomes, room)
-        self._make(call, monotonic())
+            # A repeat may return claims of the first try: the lease counts from then.
+            self._claim_sent_at = monotonic()
+        turn, call = self._repeat(call)
+        self._unsettled = None
+        self._settle(call, turn)
 
     def _claim(self, outcomes: list[Outcome], room: int) -> RoundTrip:
         """Build a claim, under the nonce that was given to the waiter if there is one: a put may
         have claimed under that nonce already."""
         plan, given = self._queue_turns.plan_for(room), self._idle_wait.nonce
+        nonce = given or self._nonces.announce()
+        call = RoundTrip(self._session, outcomes, nonce, room, plan, is_last=bool(given))
+        self._unsettled = call  # before the wait drops the other reference to the nonce
         if given:
-            call = RoundTrip(self._session, outcomes, given, room, plan, is_last=True)
-            self._unsettled = call  # before `end` drops the other reference to the nonce
-            self._idle_wait.end()
-            return call
-        return RoundTrip(self._session, outcomes, self._nonces.announce(), room, plan)
-
-    def _make(self, call: RoundTrip, sent_at: float) -> None:
-        """Make a call. A repeat may return claims of the first try: the lease counts from then."""
-        self._unsettled = call
-        if call.room:
-            self._claim_sent_at = sent_at
-        turn, call = self._repeat(call)
-        self._unsettled = None
-        self._settle(call, turn)
+            self._idle_wait.take_nonce()
+        return call
 
     def _adopt(self) -> None:
         """Adopt jobs right before a claim, so that this claim finds them first."""
         try:
-            if not self._plan.suspects:
+            if not self._is_solo:
                 self._adoption.ask()
         except EngineError:
             return  # the claim that follows reports the outage
@@ -276,8 +275,7 @@ class Fetcher:
                 is_too_large = True
             except EngineError as error:
                 self._note_away(error)
-                if self._has_nothing_in_hand(call):
-                    self._leave(call)
+                self._leave_if_drained(call)
                 if self._handing_back.wait(backoff.next_s()):
                     self._give_back_all()
             else:
@@ -292,17 +290,16 @@ class Fetcher:
         self._nonces.end(outcomes)
         return replace(call, outcomes=[])
 
-    def _has_nothing_in_hand(self, call: RoundTrip) -> bool:
-        """Whether to end although the reply is unknown. Jobs that the call may have claimed have
-        not started. If they cannot be released now, they are released with the session."""
+    def _leave_if_drained(self, call: RoundTrip) -> None:
+        """End although the reply is unknown, if nothing else is in hand. Jobs that the call may
+        have claimed have not started. If they cannot be released now, they are released with the
+        session."""
         self._mailbox.run_commands()
         has_outcomes = call.outcomes or self._mailbox.outcomes
-        return self._is_draining and not has_outcomes and not self._slot_queue.in_hand()
-
-    def _leave(self, call: RoundTrip) -> NoReturn:
-        if call.room:
-            self._releaser.leave(call)
-        raise FetcherDrained
+        if self._is_draining and not has_outcomes and not self._slot_queue.in_hand():
+            if call.room:
+                self._releaser.leave(call)
+            raise FetcherDrained
 
     def _send(self, call: RoundTrip) -> Turn:
         if not call.room:
@@ -350,11 +347,8 @@ class Fetcher:
             self._intake.has_sent_away = False
             self._owner.see_suspects()
         if call.room:
-            self._settle_claim(call, turn.batch)
-
-    def _settle_claim(self, call: RoundTrip, batch: Batch) -> None:
-        self._begin_claims(call, batch)
-        self._note_claim(call, batch)
+            self._begin_claims(call, turn.batch)
+            self._note_claim(call, turn.batch)
 
     def _begin_claims(self, call: RoundTrip, batch: Batch) -> None:
         """Queue the new claims first: everything else can wait."""
@@ -390,12 +384,12 @@ class Fetcher:
         if not batch.claims:
             self._last_empty_at = self._claim_sent_at
         self._note_idle(batch)
-        if batch.suspects and not self._plan.suspects:
+        if batch.suspects and not self._is_solo:
             self._announce_suspects()
 
     def _note_idle(self, batch: Batch) -> None:
         """Record in shared memory whether this child is idle, judging by the last claim."""
-        waits = batch.next_in_ms == 0 or (batch.suspects and not self._plan.suspects)
+        waits = batch.next_in_ms == 0 or (batch.suspects and not self._is_solo)
         if waits or self._nonces.are_held():
             self._idle_since = 0.0
             self._table.note_idle(0.0, 0.0)
@@ -439,29 +433,21 @@ class Fetcher:
         if monotonic() - began_at >= PRESS_S:
             self._slot_queue.press()
         if not self._is_away:
-            answered_at = self._idle_wait.waited_at() if room else monotonic()
+            answered_at = self._table.waited_at() if room else monotonic()
             self._table.note_answer(max(answered_at, self._table.answered_at()))
 
     def _wait_for_work(self, timeout_s: float) -> None:
-        self._begin_waiting()
-        news = self._mailbox.wait(self._idle_wait.nudge, lambda: self._idle_wait.poll(timeout_s))
-        if news is LOOK:
-            self._may_claim = True
-        elif news is not None:
-            self._take(news)
-
-    def _begin_waiting(self) -> None:
-        # A job that runs, or is about to, may block the whole process: so the child accepts
-        # hand-offs only when it has none.
-        may_be_handed = self._is_handed_jobs and not self._slot_queue.in_hand()
-        if self._idle_wait.is_started and (self._idle_wait.nonce or not may_be_handed):
-            return
-        if self._empty_claims > MOST_IN_A_ROW and not self._idle_wait.is_started:
+        wait = self._idle_wait
+        if self._empty_claims > MOST_IN_A_ROW and not wait.is_started:
             self._mailbox.sleep(PAUSE_S)
-        if not self._idle_wait.nonce:
-            self._idle_wait.start(self._nonces.announce() if may_be_handed else "")
+        wait.start(is_free=not self._slot_queue.in_hand())
+        news = self._mailbox.wait(wait.nudge, lambda: wait.poll(timeout_s))
+        if news is None:
+            return
+        if news.claims:
+            self._take(news)
         else:
-            self._idle_wait.start(self._idle_wait.nonce)
+            self._may_claim = True
 
     def _report_rest(self, nonce: str | None) -> None:
         self._owner.rest(self._session, nonce)
@@ -470,7 +456,7 @@ class Fetcher:
         """Start a job that was handed off."""
         now, plan = monotonic(), self._queue_turns.plan_for(HANDED)
         call = self._unsettled = RoundTrip(self._session, [], self._idle_wait.nonce, HANDED, plan)
-        self._idle_wait.end()
+        self._idle_wait.take_nonce()
         self._claim_sent_at = now
         self._begin_claims(call, batch)
         self._unsettled = None
@@ -482,7 +468,7 @@ class Fetcher:
     def _call_off(self) -> None:
         """Release the job that a put may have claimed under the nonce given to the waiter."""
         self._idle_wait.stop()
-        nonce = self._idle_wait.end()
+        nonce = self._idle_wait.take_nonce()
         if nonce:
             self._releaser.give_back(RoundTrip(self._session, [], nonce, HANDED))
 
@@ -508,7 +494,7 @@ class Fetcher:
         """Whether to end. A job that runs, or is not reported yet, holds its nonce."""
         if self._nonces.are_held(except_for=self._idle_wait.nonce):
             return False
-        is_idle_solo = self._plan.suspects and monotonic() - self._last_claim_at > SOLO_IDLE_S
+        is_idle_solo = self._is_solo and monotonic() - self._last_claim_at > SOLO_IDLE_S
         return self._is_draining or is_idle_solo
 
     def _disown(self, id: str, token: str) -> None:
@@ -523,7 +509,7 @@ class Fetcher:
         if session != self._session:
             return
         self._owner.note_loss()
-        self._nonces.forget(self._idle_wait.end())
+        self._nonces.forget(self._idle_wait.take_nonce())
         dropped = self._slot_queue.take_back(monotonic())
         for claim in dropped:
             self._nonces.drop(claim.token)
@@ -562,6 +548,6 @@ class Fetcher:
 
     def _unknown(self, unsettled: RoundTrip | None) -> list[RoundTrip]:
         """The calls that may have claimed jobs."""
-        given = self._idle_wait.end()
+        given = self._idle_wait.take_nonce()
         waiting = RoundTrip(self._session, [], given, HANDED) if given else None
         return [call for call in (unsettled, waiting) if call is not None and call.room]

@@ -23,7 +23,7 @@ from typing import Protocol
 
 from windlass.engine.contract import Engine, Plan, Waiter, WakeUp
 from windlass.errors import EngineError, EngineUnavailable
-from windlass.worker.fetch.backoff import Backoff
+from windlass.worker.fetch.round_trip import Backoff
 from windlass.worker.ipc.shared_memory import SlotTable
 from windlass.worker.ipc.wake_socket import LOOK, WakeSender
 from windlass.worker.logs.events import LogEvent
