@@ -82,11 +82,11 @@ class Rig:
             QueueTurns(plan.queues, is_solo=plan.suspects),
         )
         self.plan = queue_turns.plan
-        fetcher = Fetcher(engine, queue_turns, slot_queue, self.app.tasks, self, self.woken)
+        limits = Limits(self.table, 1_000, lambda: None, is_solo=False)
+        fetcher = Fetcher(engine, queue_turns, slot_queue, limits, self.app.tasks, self, self.woken)
         self.fetcher = fetcher
         execution = Execution(self.app.settings, fetcher.report_progress, fetcher.leave_task)
-        self.limits = Limits(self.table, 1_000, lambda: None, is_solo=False)
-        ThreadRunner(slot_queue, self.limits, execution, fetcher.report)
+        ThreadRunner(slot_queue, limits, execution, fetcher.report)
         self.thread = Thread(target=self._run_fetcher, daemon=True)
         self.thread.start()
         return self.fetcher
@@ -110,9 +110,6 @@ class Rig:
 
     def is_running(self) -> bool:
         return True
-
-    def note_loss(self) -> None:
-        self.limits.note_loss()
 
     def see_suspects(self) -> None:
         self.saw_suspects.set()

@@ -453,7 +453,7 @@ def test_a_cancelled_job_that_waits_in_line_is_given_back(
     fetcher = rig.start()
     until(lambda: _count(rig, jobs, State.RUNNING) == SLOTS + 2, "all of them claimed")
     assert jobs[-1].cancel()
-    fetcher.cancel_waiting([jobs[-1].id])
+    fetcher.cancel([jobs[-1].id])
     record = rig.await_state(jobs[-1].id, State.CANCELLED)
     assert record.counters.starts == 0
 

@@ -48,6 +48,7 @@ from windlass.worker.fetch.round_trip import LEAVE_S, Backoff, Releaser, RoundTr
 from windlass.worker.ipc.wake_socket import WakeReceiver
 from windlass.worker.logs.events import LogEvent
 from windlass.worker.run.slot_queue import SlotQueue
+from windlass.worker.run.timeouts import Limits
 
 log = getLogger("windlass.worker")
 
@@ -88,9 +89,6 @@ class Owner(Protocol):
         """Report an idle child. A put may claim for it under the nonce, unless that is empty. None
         reports a busy child."""
 
-    def note_loss(self) -> None:
-        """Note that the running jobs were reassigned to other workers."""
-
     def end(self) -> None:
         """End this process: everything is reported."""
 
@@ -110,6 +108,7 @@ class Fetcher:
         engine: Engine,
         queue_turns: QueueTurns,
         slot_queue: SlotQueue,
+        limits: Limits,
         tasks: Mapping[str, Task[..., Any]],
         owner: Owner,
         wakes: WakeReceiver,
@@ -118,11 +117,12 @@ class Fetcher:
         self._queue_turns = queue_turns
         self._is_solo = queue_turns.plan.suspects
         self._slot_queue = slot_queue
+        self._limits = limits
         self._lease = slot_queue.lease
         table = self._table = slot_queue.lease.table
         nonces = self._nonces = Nonces(table)
         self._owner = owner
-        self._session = owner.new_session()
+        self.session = owner.new_session()
         mailbox = self._mailbox = Mailbox()
         self.report, self.report_progress = mailbox.report, mailbox.report_progress
         self._adoption = Adoption(engine, tasks)
@@ -160,10 +160,12 @@ class Fetcher:
         self._handing_back.set()
         self._mailbox.command(self._give_back_all)
 
-    def cancel_waiting(self, ids: Collection[str]) -> None:
-        """Release claims of these jobs that have not started, which ends the jobs as cancelled."""
+    def cancel(self, ids: Collection[str]) -> None:
+        """Interrupt the runs of these jobs, and release claims of them that have not started, which
+        ends the jobs as cancelled."""
         for claim in self._slot_queue.take_out(ids):
             self.report(Released(id=claim.id, token=claim.token, started=False))
+        self._limits.cancel(ids)
 
     def disown(self, id: str, token: str) -> None:
         """Ignore the outcome of a running job that the supervisor has taken from this child."""
@@ -185,7 +187,7 @@ class Fetcher:
             except FetcherDrained:
                 break
             except Exception:
-                log.exception(LogEvent.PUMP_FAILED, self._session)
+                log.exception(LogEvent.PUMP_FAILED, self.session)
                 self._take_apart()
                 self._handing_back.wait(trouble.next_s())
         self._owner.end()
@@ -228,7 +230,7 @@ class Fetcher:
     # ---------------------------------------------------------------------------- one round trip
 
     def _turn(self, outcomes: list[Outcome], room: int) -> None:
-        call = RoundTrip(self._session, outcomes)
+        call = RoundTrip(self.session, outcomes)
         self._unsettled = call  # the only reference to the outcomes
         if room:
             self._adopt()
@@ -244,7 +246,7 @@ class Fetcher:
         have claimed under that nonce already."""
         plan, given = self._queue_turns.plan_for(room), self._idle_wait.nonce
         nonce = given or self._nonces.announce()
-        call = RoundTrip(self._session, outcomes, nonce, room, plan, is_last=bool(given))
+        call = RoundTrip(self.session, outcomes, nonce, room, plan, is_last=bool(given))
         self._unsettled = call  # before the wait drops the other reference to the nonce
         if given:
             self._idle_wait.take_nonce()
@@ -315,15 +317,15 @@ class Fetcher:
         """Send a heartbeat before the first claim after an outage: the engine reaps no session
         until all workers had time for one. A child whose session is gone, or that is draining, only
         reports."""
-        [pulse] = self._engine.beat([Beat(session=self._session)])
+        [pulse] = self._engine.beat([Beat(session=self.session)])
         if not pulse.alive:
             self._renew(pulse.session)
         elif call.room and (self._mailbox.commands or self._is_draining):
             self._engine.release(call.session, call.nonce)
-        elif call.session == self._session:
+        elif call.session == self.session:
             return call
         self._nonces.forget(call.nonce)
-        return RoundTrip(self._session, call.outcomes)
+        return RoundTrip(self.session, call.outcomes)
 
     def _note_away(self, error: EngineError) -> None:
         if not self._is_away and isinstance(error, EngineUnavailable):
@@ -359,7 +361,7 @@ class Fetcher:
             self._unsettled = None
         if batch.gone:
             self._renew(call.session)
-        if call.session != self._session:
+        if call.session != self.session:
             self._nonces.forget(call.nonce)
         elif batch.claims:
             self._queue_claims(call, batch.claims)
@@ -450,12 +452,12 @@ class Fetcher:
             self._may_claim = True
 
     def _report_rest(self, nonce: str | None) -> None:
-        self._owner.rest(self._session, nonce)
+        self._owner.rest(self.session, nonce)
 
     def _take(self, batch: Batch) -> None:
         """Start a job that was handed off."""
         now, plan = monotonic(), self._queue_turns.plan_for(HANDED)
-        call = self._unsettled = RoundTrip(self._session, [], self._idle_wait.nonce, HANDED, plan)
+        call = self._unsettled = RoundTrip(self.session, [], self._idle_wait.nonce, HANDED, plan)
         self._idle_wait.take_nonce()
         self._claim_sent_at = now
         self._begin_claims(call, batch)
@@ -470,7 +472,7 @@ class Fetcher:
         self._idle_wait.stop()
         nonce = self._idle_wait.take_nonce()
         if nonce:
-            self._releaser.give_back(RoundTrip(self._session, [], nonce, HANDED))
+            self._releaser.give_back(RoundTrip(self.session, [], nonce, HANDED))
 
     def _rest_s(self) -> float:
         waits = [REST_S]
@@ -506,21 +508,21 @@ class Fetcher:
     def _renew(self, session: str) -> None:
         """Start a new session. Claims that wait belong to other workers now. Running jobs continue,
         and the engine will reject their outcomes."""
-        if session != self._session:
+        if session != self.session:
             return
-        self._owner.note_loss()
+        self._limits.note_loss()
         self._nonces.forget(self._idle_wait.take_nonce())
         dropped = self._slot_queue.take_back(monotonic())
         for claim in dropped:
             self._nonces.drop(claim.token)
-        self._session = self._owner.new_session()
+        self.session = self._owner.new_session()
         self._may_claim = True
         log.warning(
             LogEvent.SESSION_RENEWED,
             session,
             Count(len(dropped), "claim"),
             Count(self._slot_queue.busy(), "job"),
-            self._session,
+            self.session,
         )
 
     def _give_back_all(self) -> NoReturn:
@@ -531,7 +533,7 @@ class Fetcher:
             for claim in self._slot_queue.running()
             if (claim.id, claim.token) not in self._disowned
         ]
-        unsettled = self._unsettled or RoundTrip(self._session, [])
+        unsettled = self._unsettled or RoundTrip(self.session, [])
         outcomes = unsettled.outcomes + self._collect(inf)
         try:
             unknown = self._unknown(unsettled)
@@ -549,5 +551,5 @@ class Fetcher:
     def _unknown(self, unsettled: RoundTrip | None) -> list[RoundTrip]:
         """The calls that may have claimed jobs."""
         given = self._idle_wait.take_nonce()
-        waiting = RoundTrip(self._session, [], given, HANDED) if given else None
+        waiting = RoundTrip(self.session, [], given, HANDED) if given else None
         return [call for call in (unsettled, waiting) if call is not None and call.room]

@@ -18,6 +18,7 @@ from random import uniform
 from time import monotonic
 from typing import Final
 
+from windlass.app import Windlass
 from windlass.core.durations import describe_ms
 from windlass.core.plurals import Count
 from windlass.core.schedules.declarations import REMOVABLE_MS, RENEWAL_MS, SILENT_MS, Standing
@@ -53,6 +54,11 @@ _WHY: Final = {
     "missed": "their time had passed",
     "overlap": "an earlier run had not ended",
 }
+
+
+def declarations(app: Windlass) -> tuple[AppDeclaration, ...]:
+    """The schedules that an app declares in code."""
+    return tuple(AppDeclaration(name, entry.pack()) for name, entry in app.declared_schedules())
 
 
 class Scheduler:

@@ -23,8 +23,6 @@ from functools import partial
 from logging import getLogger
 from time import monotonic, time_ns
 
-from msgspec.structs import replace
-
 from windlass.dead_letter import DeadAlert
 from windlass.engine.contract import Engine, EngineOptions, Plan, Waiter
 from windlass.engine.url import open_engine
@@ -45,19 +43,15 @@ from windlass.worker.ipc.channel import (
     SuspectsSeen,
     Wedged,
 )
-from windlass.worker.ipc.session_info import add_settings
 from windlass.worker.ipc.wake_socket import LOOK
 from windlass.worker.logs.events import LogEvent, listed
-from windlass.worker.logs.outage import Contact
 from windlass.worker.logs.setup import configure_early, configure_own
-from windlass.worker.maintenance.dead_letters import DeadWatch
-from windlass.worker.maintenance.heartbeat import Heartbeat
-from windlass.worker.maintenance.schedules import Scheduler
-from windlass.worker.maintenance.service import Closing, Maintenance
+from windlass.worker.maintenance.service import Closing
 from windlass.worker.options import SWITCH_INTERVAL_S, WorkerOptions
 from windlass.worker.supervisor.burst import LOOK_S, is_done
 from windlass.worker.supervisor.child_health import ChildHealth
 from windlass.worker.supervisor.child_process import ChildProcess
+from windlass.worker.supervisor.engine_threads import EngineThreads
 from windlass.worker.supervisor.hard_timeouts import Enforcement
 from windlass.worker.supervisor.health_socket import (
     ChildStatus,
@@ -70,7 +64,6 @@ from windlass.worker.supervisor.reactor import Reactor
 from windlass.worker.supervisor.recycling import Recycling
 from windlass.worker.supervisor.retirement import KILL_S, Retirements
 from windlass.worker.supervisor.startup_report import show_banner
-from windlass.worker.supervisor.waiter import WorkerWaiter
 
 log = getLogger("windlass.worker")
 
@@ -122,12 +115,10 @@ class Supervisor:
         self._child_health = ChildHealth(
             self._reactor,
             Recycling(options, self._retirements),
-            living=lambda: [] if self._stops else list(self._children.values()),
+            living=lambda: [] if self._stops else self._living(),
         )
         # From the moment the first child is ready:
-        self._heartbeat: Heartbeat | None = None
-        self._maintenance: Maintenance | None = None
-        self._waiter: WorkerWaiter | None = None
+        self._threads: EngineThreads | None = None
         self._plans: dict[bool, Plan] = {}  # of shared children, and of solo ones
         self._enforcement: Enforcement | None = None
         self._grace_s = 0.0
@@ -141,6 +132,9 @@ class Supervisor:
         self._exit_code = EXIT_OK
         self._location = ""
 
+    def _living(self) -> list[ChildProcess]:
+        return list(self._children.values())
+
     def run(self) -> int:
         configure_early()
         sys.setswitchinterval(SWITCH_INTERVAL_S)
@@ -153,12 +147,11 @@ class Supervisor:
                     self._reactor.wait()
             finally:
                 self._kill_all()
-            if self._waiter is not None:
-                self._waiter.stop(WAITER_S)
-            if self._maintenance is not None:
-                self._maintenance.stop(CLOSE_S if self._maintenance.answered_at else UNANSWERED_S)
-            if self._heartbeat is not None:
-                self._heartbeat.stop(UNANSWERED_S)
+            if self._threads is not None:
+                maintenance = self._threads.maintenance
+                self._threads.waiter.stop(WAITER_S)
+                maintenance.stop(CLOSE_S if maintenance.answered_at else UNANSWERED_S)
+                self._threads.heartbeat.stop(UNANSWERED_S)
         log.info(LogEvent.WORKER_STOPPED)
         return self._exit_code
 
@@ -189,10 +182,10 @@ class Supervisor:
             )
             for child in self._children.values()
         ]
-        maintenance, is_stopping = self._maintenance, self._stops > 0
-        answered_s = None if maintenance is None else age(maintenance.answered_at)
+        threads, is_stopping = self._threads, self._stops > 0
+        answered_s = None if threads is None else age(threads.maintenance.answered_at)
         why = judge(
-            is_loaded=maintenance is not None,
+            is_loaded=threads is not None,
             is_stopping=is_stopping,
             answered_s=answered_s,
             children=children,
@@ -265,48 +258,29 @@ class Supervisor:
             solo: QueueTurns(queues, labels, is_solo=solo).plan for solo in (False, True)
         }
 
-        def on_suspects() -> None:
-            self._reactor.post(self._serve_alone)
-
-        contact = Contact(engine.location)
-        heartbeat = self._heartbeat = Heartbeat(
-            open_engine(ready.url, replace(options, has_own_connections=True)),
-            ready.lease_ms,
-            living=lambda: list(self._children.values()),
-            on_gone=lambda session: self._reactor.post(partial(self._report_gone, session)),
-            on_cancel=lambda session, ids: self._reactor.post(partial(self._cancel, session, ids)),
-            contact=contact,
-        )
-        maintenance = self._maintenance = Maintenance(
+        post = self._reactor.post
+        threads = self._threads = EngineThreads(
+            ready,
             engine,
-            living=lambda: list(self._children.values()),
-            on_suspects=on_suspects,
-            heartbeat=heartbeat,
-            contact=contact,
+            options,
+            living=self._living,
+            on_gone=lambda session: post(partial(self._report_gone, session)),
+            on_cancel=lambda session, ids: post(partial(self._cancel, session, ids)),
+            on_suspects=lambda: post(self._serve_alone),
+            on_alert=lambda alert: post(partial(self._alert, alert)),
             on_answer=partial(self._show_banner, engine, ready),
-            scheduler=Scheduler(engine, ready.schedules),
-            dead_watch=DeadWatch(
-                engine,
-                ready.dead_alert,
-                ready.dead_alert_growth,
-                sessions=lambda: [child.session for child in list(self._children.values())],
-                on_alert=lambda alert: self._reactor.post(partial(self._alert, alert)),
-            ),
+            suspects=self._plans[True],
         )
         self._enforcement = Enforcement(
             self._reactor,
             ready.kill_after_ms,
-            living=lambda: list(self._children.values()),
-            retirements=self._retirements,
-            finish=maintenance.finish,
+            self._living,
+            self._retirements,
+            finish=threads.maintenance.finish,
             kill=self._kill,
         )
         self._location = engine.location
-        heartbeat.start()
-        maintenance.start()
-        waiting = open_engine(ready.url, options)
-        self._waiter = WorkerWaiter(waiting, self._plans[True], on_suspects)
-        self._waiter.start()
+        threads.start()
         self._child_health.start()
         for _ in range(0 if self._stops else self._options.processes - 1):
             self._start_child(is_solo=False)
@@ -331,10 +305,8 @@ class Supervisor:
     def _handle(self, child: ChildProcess, report: Report) -> None:
         match report:
             case Ready():
-                child.introduction = add_settings(
-                    child.introduction, report.dead_alert, report.dead_alert_growth, report.keys
-                )
-                if self._maintenance is None:
+                child.introduction = report.introduction
+                if self._threads is None:
                     self._begin(report)
                 elif not child.is_solo:  # a solo child replaces no other
                     self._retirements.notice_ready()
@@ -348,8 +320,8 @@ class Supervisor:
             case SessionStarted():
                 self._forget_wait(child)
                 child.session = report.session
-                if self._heartbeat is not None:
-                    self._heartbeat.beat_soon()
+                if self._threads is not None:
+                    self._threads.heartbeat.beat_soon()
             case Resting():
                 self._wait_for(child, report)
             case SuspectsSeen():
@@ -361,13 +333,13 @@ class Supervisor:
     def _wait_for(self, child: ChildProcess, report: Resting) -> None:
         if report.nonce is None:
             self._forget_wait(child)
-        elif self._waiter is not None and report.session == child.session:
+        elif self._threads is not None and report.session == child.session:
             plan = self._plans[child.is_solo]
-            self._waiter.rest(child, Waiter(report.session, plan, report.nonce))
+            self._threads.waiter.rest(child, Waiter(report.session, plan, report.nonce))
 
     def _forget_wait(self, child: ChildProcess) -> None:
-        if self._waiter is not None and child.session:
-            self._waiter.leave(child.session)
+        if self._threads is not None and child.session:
+            self._threads.waiter.leave(child.session)
 
     def _report_gone(self, session: str) -> None:
         for child in self._children.values():
@@ -414,14 +386,14 @@ class Supervisor:
             return
 
     def _handle_death(self, child: ChildProcess) -> None:
-        if self._maintenance is None:
+        if self._threads is None:
             self._give_up(child)
             return
         suspects = child.suspects()
         if self._enforcement is not None:
             self._enforcement.report_retries(child)
         if child.session:
-            self._maintenance.close(Closing(child.session, suspects, child.cause()))
+            self._threads.maintenance.close(Closing(child.session, suspects, child.cause()))
         if suspects or not self._ended_well(child):
             self._log_death(child, suspects)
         if child.is_retiring:
@@ -477,10 +449,10 @@ class Supervisor:
 
     def _end_burst(self) -> None:
         """Stop when nothing is left to do; otherwise check again soon."""
-        if self._stops or self._maintenance is None:
+        if self._stops or self._threads is None:
             return
         tables = [child.table for child in self._children.values()]
-        if not is_done(tables, self._maintenance.settled_at()):
+        if not is_done(tables, self._threads.maintenance.settled_at()):
             for child in self._children.values():
                 child.wakes.send(LOOK)
             self._reactor.after(LOOK_S, self._end_burst)
@@ -507,5 +479,5 @@ class Supervisor:
             child.kill()
 
     def _kill_all(self) -> None:
-        for child in list(self._children.values()):
+        for child in self._living():
             self._kill(child)
