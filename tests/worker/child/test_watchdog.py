@@ -27,10 +27,9 @@ from windlass.worker.ipc.shared_memory import SlotTable
 from windlass.worker.run.slot_queue import JobKind, Lease, SlotQueue
 from windlass.worker.run.timeouts import Limits
 from windlass.worker.supervisor import child_health
-from windlass.worker.supervisor.child_health import ChildHealth
+from windlass.worker.supervisor.child_health import ChildHealth, Recycling
 from windlass.worker.supervisor.child_process import ChildProcess
 from windlass.worker.supervisor.reactor import Reactor
-from windlass.worker.supervisor.recycling import Recycling
 
 # -------------------------------------------------------------------------------- whole workers
 

@@ -21,8 +21,7 @@ from windlass.context import Context, running
 from windlass.core.plurals import Count
 from windlass.core.states import Reason, State
 from windlass.settings import mask_urls
-from windlass.worker.logs.dead_letter import log_dead_letter
-from windlass.worker.logs.events import LogEvent, listed
+from windlass.worker.logs.events import LogEvent, listed, log_dead_letter
 from windlass.worker.logs.setup import FORMAT, JobFilter, JsonFormatter, TextFormatter
 
 CANARY = "xyzzy-canary"

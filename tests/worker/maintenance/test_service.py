@@ -27,11 +27,10 @@ from windlass.engine.contract import (
     Tended,
 )
 from windlass.worker.ipc.shared_memory import SlotTable
-from windlass.worker.logs import outage as contact_module
-from windlass.worker.logs.outage import Contact
+from windlass.worker.maintenance import heartbeat as contact_module
 from windlass.worker.maintenance import lost_jobs
 from windlass.worker.maintenance import service as service_module
-from windlass.worker.maintenance.heartbeat import Heartbeat
+from windlass.worker.maintenance.heartbeat import Contact, Heartbeat
 from windlass.worker.maintenance.schedules import Scheduler, declarations
 from windlass.worker.maintenance.service import Closing, Maintenance
 

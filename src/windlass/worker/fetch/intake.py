@@ -10,8 +10,7 @@ from typing import Any
 
 from windlass.engine.contract import BITE, Claim, Engine, Outcome, Released, Unroutable
 from windlass.task import Task
-from windlass.worker.logs.events import LogEvent
-from windlass.worker.logs.throttle import Notices
+from windlass.worker.logs.events import LogEvent, Notices
 from windlass.worker.run.slot_queue import SlotQueue
 
 log = getLogger("windlass.worker")

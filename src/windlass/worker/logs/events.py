@@ -8,9 +8,20 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from enum import StrEnum
+from logging import getLogger
+from time import monotonic
 from typing import Final, NamedTuple
 
+from windlass.core.failures import FailureText
 from windlass.core.plurals import Count
+from windlass.core.states import Reason
+
+log = getLogger("windlass.worker")
+
+#: Fields that are lists in every event: log collectors need one type for each name.
+LISTS: Final = frozenset({"job_ids", "labels", "queues", "tasks"})
+#: The shortest time between two lines for the same key, in seconds.
+INTERVAL_S: Final = 60.0
 
 
 class LogEvent(StrEnum):
@@ -208,10 +219,6 @@ def listed(names: Iterable[str], before: str = "", none: str = "") -> LoggedValu
     return LoggedValue(value, f"{before}{', '.join(value)}" if value else none)
 
 
-#: Fields that are lists in every event: log collectors need one type for each name.
-LISTS: Final = frozenset({"job_ids", "labels", "queues", "tasks"})
-
-
 def describe(message: object, arguments: object) -> dict[str, object]:
     """The event of a record and its fields; empty for a line that is no event."""
     if not isinstance(message, LogEvent) or not isinstance(arguments, tuple):
@@ -226,3 +233,26 @@ def _value(name: str, given: object) -> object:
     if isinstance(given, Count):
         return int(given)
     return given.split(", ") if name in LISTS and isinstance(given, str) else given
+
+
+def log_dead_letter(job_id: str, task: str, reason: Reason, text: FailureText) -> None:
+    """Log the type of the error and where it was raised. Its message may contain arguments."""
+    cause = text.name or text.message
+    if text.type and text.place:
+        cause = f"{text.name} in {text.place}"
+    log.error(LogEvent.JOB_DEAD, job_id, task, reason, cause)
+
+
+class Notices:
+    """Throttles lines that would repeat for every job. There are few keys: names of tasks."""
+
+    def __init__(self) -> None:
+        self._logged_at: dict[str, float] = {}
+
+    def is_due(self, key: str) -> bool:
+        """Whether to log now. True marks the key as logged."""
+        now = monotonic()
+        if now - self._logged_at.get(key, -INTERVAL_S) < INTERVAL_S:
+            return False
+        self._logged_at[key] = now
+        return True

@@ -2,7 +2,7 @@
 
 1. Report jobs that were ended by force, and close the sessions of children that died, so that
    their jobs start again at once.
-2. At the start, end the sessions of workers that died on this machine (`predecessors`).
+2. At the start, end the sessions of workers that died on this machine (`lost_jobs`).
 3. Tend the engine in bounded batches: reap expired sessions, purge expired jobs. Dead letters are
    logged before they are purged. If the engine has lost its data, log that, describe the sessions
    again and declare the schedules again.
@@ -29,13 +29,10 @@ import msgspec
 from windlass.core.failures import FailureText
 from windlass.core.plurals import Count
 from windlass.engine.contract import Buried, Engine, Grade, Outcome, Verdict
-from windlass.worker.logs.dead_letter import log_dead_letter
-from windlass.worker.logs.events import LogEvent
-from windlass.worker.logs.outage import Contact
+from windlass.worker.logs.events import LogEvent, log_dead_letter
 from windlass.worker.maintenance.dead_letters import DeadWatch, sweep
-from windlass.worker.maintenance.heartbeat import Heartbeat, Living
-from windlass.worker.maintenance.lost_jobs import LossWatch
-from windlass.worker.maintenance.predecessors import Predecessors
+from windlass.worker.maintenance.heartbeat import Contact, Heartbeat, Living
+from windlass.worker.maintenance.lost_jobs import LossWatch, Predecessors
 from windlass.worker.maintenance.schedules import Scheduler
 
 log = getLogger("windlass.worker")

@@ -69,9 +69,7 @@ from windlass.errors import (
 from windlass.middleware import Middleware, MiddlewareStack
 from windlass.settings import Settings
 from windlass.task import Task
-from windlass.worker.logs.dead_letter import log_dead_letter
-from windlass.worker.logs.events import LogEvent
-from windlass.worker.logs.throttle import Notices
+from windlass.worker.logs.events import LogEvent, Notices, log_dead_letter
 from windlass.worker.run.interrupts import ThreadGuard
 
 log = getLogger("windlass.worker")

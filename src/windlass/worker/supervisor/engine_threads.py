@@ -13,9 +13,8 @@ from windlass.dead_letter import DeadAlert
 from windlass.engine.contract import Engine, EngineOptions, Plan
 from windlass.engine.url import open_engine
 from windlass.worker.ipc.channel import Ready
-from windlass.worker.logs.outage import Contact
 from windlass.worker.maintenance.dead_letters import DeadWatch
-from windlass.worker.maintenance.heartbeat import Heartbeat, Living
+from windlass.worker.maintenance.heartbeat import Contact, Heartbeat, Living
 from windlass.worker.maintenance.schedules import Scheduler
 from windlass.worker.maintenance.service import Maintenance
 from windlass.worker.supervisor.waiter import WorkerWaiter

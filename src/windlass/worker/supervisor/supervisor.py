@@ -19,6 +19,7 @@ from __future__ import annotations
 import os
 import signal
 import sys
+from collections.abc import Sequence
 from functools import partial
 from logging import getLogger
 from time import monotonic, time_ns
@@ -43,13 +44,13 @@ from windlass.worker.ipc.channel import (
     SuspectsSeen,
     Wedged,
 )
+from windlass.worker.ipc.shared_memory import SlotTable
 from windlass.worker.ipc.wake_socket import LOOK
 from windlass.worker.logs.events import LogEvent, listed
 from windlass.worker.logs.setup import configure_early, configure_own
 from windlass.worker.maintenance.service import Closing
 from windlass.worker.options import SWITCH_INTERVAL_S, WorkerOptions
-from windlass.worker.supervisor.burst import LOOK_S, is_done
-from windlass.worker.supervisor.child_health import ChildHealth
+from windlass.worker.supervisor.child_health import ChildHealth, Recycling
 from windlass.worker.supervisor.child_process import ChildProcess
 from windlass.worker.supervisor.engine_threads import EngineThreads
 from windlass.worker.supervisor.hard_timeouts import Enforcement
@@ -61,7 +62,6 @@ from windlass.worker.supervisor.health_socket import (
     judge,
 )
 from windlass.worker.supervisor.reactor import Reactor
-from windlass.worker.supervisor.recycling import Recycling
 from windlass.worker.supervisor.retirement import KILL_S, Retirements
 from windlass.worker.supervisor.startup_report import show_banner
 
@@ -87,6 +87,8 @@ FIRST_RESPAWN_S = 0.1
 MOST_RESPAWN_S = 5.0
 #: How long a child that closed its channel may take to end, in seconds.
 SILENT_S = 1.0
+#: How often a worker in a burst checks whether it is done, in seconds.
+BURST_S = 0.1
 #: The most retiring children, for each configured process.
 MOST_RETIRING = 2
 
@@ -452,10 +454,10 @@ class Supervisor:
         if self._stops or self._threads is None:
             return
         tables = [child.table for child in self._children.values()]
-        if not is_done(tables, self._threads.maintenance.settled_at()):
+        if not is_burst_done(tables, self._threads.maintenance.settled_at()):
             for child in self._children.values():
                 child.wakes.send(LOOK)
-            self._reactor.after(LOOK_S, self._end_burst)
+            self._reactor.after(BURST_S, self._end_burst)
             return
         log.info(LogEvent.WORKER_DONE)
         self._stops += 1
@@ -481,3 +483,15 @@ class Supervisor:
     def _kill_all(self) -> None:
         for child in self._living():
             self._kill(child)
+
+
+def is_burst_done(tables: Sequence[SlotTable], settled_at: float) -> bool:
+    """Whether nothing is left to do: all children were idle at one moment, jobs of dead children
+    were released by then (`settled_at`), and each child has made one more empty claim after it.
+    Idle children at the same time are not enough: a child may have just been granted a job that
+    another one enqueued, without a reply yet. A child that never claimed is ignored: perhaps it
+    cannot start."""
+    spans = [table.idle() for table in tables if table.newest_nonce.read()]
+    if not spans or not all(since for since, _ in spans):
+        return False
+    return max(settled_at, *(since for since, _ in spans)) < min(at for _, at in spans)
