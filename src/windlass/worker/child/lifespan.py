@@ -8,8 +8,8 @@ early has lost resources of the jobs, so its process ends too.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager
 from logging import getLogger
 from threading import Event, Timer
 from typing import Any
@@ -44,13 +44,9 @@ class HeldLifespan:
         entered: asyncio.Future[Any] = self._loop.create_future()
         # Keep a reference: the loop has weak references only.
         self._task = self._loop.create_task(self._hold(self._lifespan, entered))
-        slowness = Timer(SLOW_S, _log_slow)
-        slowness.daemon = True
-        slowness.start()
-        try:
+        # Without this line a child that waits would log nothing: it claims nothing yet.
+        with call_if_slow(SLOW_S, lambda: log.warning(LogEvent.LIFESPAN_SLOW, SLOW_S)):
             return await entered
-        finally:
-            slowness.cancel()
 
     def leave(self, timeout_s: float) -> None:
         if self._left.is_set():
@@ -95,9 +91,16 @@ class HeldLifespan:
         entered.set_exception(error)
 
 
-def _log_slow() -> None:
-    """Without this line a child that waits would log nothing: it claims nothing yet."""
-    log.warning(LogEvent.LIFESPAN_SLOW, SLOW_S)
+@contextmanager
+def call_if_slow(seconds: float, action: Callable[[], None]) -> Iterator[None]:
+    """Call `action`, in another thread, if the block takes longer than this."""
+    timer = Timer(seconds, action)
+    timer.daemon = True
+    timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()
 
 
 def _as_async(manager: Any) -> AbstractAsyncContextManager[Any]:

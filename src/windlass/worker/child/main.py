@@ -21,8 +21,8 @@ import signal
 import socket
 import sys
 import traceback
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Sequence
+from contextlib import suppress
 from logging import getLogger
 from threading import Thread, Timer
 from types import FrameType
@@ -40,7 +40,7 @@ from windlass.engine.url import absolute_url, open_engine
 from windlass.errors import EngineUnavailable, IncludeFailed, WindlassError
 from windlass.settings import Source
 from windlass.worker.child.assembly import Assembly, describe_app, run_until
-from windlass.worker.child.lifespan import HeldLifespan
+from windlass.worker.child.lifespan import HeldLifespan, call_if_slow
 from windlass.worker.fetch.fetcher import Fetcher
 from windlass.worker.fetch.queue_turns import QueueTurns
 from windlass.worker.ipc.channel import (
@@ -174,8 +174,12 @@ class Child:
             lease_ms=settings.lease_ms, dead_ttl_ms=settings.dead_ttl_ms, most_calls=MOST_CALLS
         )
         engine = open_engine(settings.url, limits)
+        # A child that waits would log nothing else.
+        slowness = call_if_slow(
+            SLOW_S, lambda: log.warning(LogEvent.ENGINE_SLOW, SLOW_S, engine.location)
+        )
         # An outage passes. Any other error of the engine ends the child, with a report.
-        with _logging_slowness(engine), suppress(EngineUnavailable):
+        with slowness, suppress(EngineUnavailable):
             engine.migrate()
             self._has_answered = True
         return app, engine
@@ -316,22 +320,6 @@ class Child:
         """Send a report. If the supervisor is gone, the next read notices."""
         with suppress(OSError):
             self._channel.send(report)
-
-
-@contextmanager
-def _logging_slowness(engine: Engine) -> Iterator[None]:
-    """Log an engine that does not answer: a child that waits would log nothing else."""
-    timer = Timer(SLOW_S, _log_slow, (engine.location,))
-    timer.daemon = True
-    timer.start()
-    try:
-        yield
-    finally:
-        timer.cancel()
-
-
-def _log_slow(location: str) -> None:
-    log.warning(LogEvent.ENGINE_SLOW, SLOW_S, location)
 
 
 def _leave_signals_to_supervisor() -> None:

@@ -78,10 +78,10 @@ class Maintenance:
         on_suspects: Callable[[], None],
         heartbeat: Heartbeat,
         contact: Contact,
+        scheduler: Scheduler,
+        dead_watch: DeadWatch,
         *,
         on_answer: Callable[[], None] | None = None,
-        scheduler: Scheduler | None = None,
-        dead_watch: DeadWatch | None = None,
         ends_engine: bool = True,
     ) -> None:
         self._engine = engine
@@ -97,16 +97,11 @@ class Maintenance:
         self._is_left = False  # `stop` no longer waits for the thread
         self._request_duty = Duty(self._send_requests, NEVER)
         # Declare first: firing pauses schedules that no worker has declared for a day.
-        self._declaring = Duty(scheduler.declare if scheduler else _never, 0.0)
+        self._declaring = Duty(scheduler.declare, 0.0)
         losses = LossWatch(engine, lambda: [child.session for child in living()])
-        actions: tuple[Callable[[], float], ...]
-        actions = (self._tend, self._examine, losses.look)
-        if scheduler is not None:
-            actions = (scheduler.look, *actions)
-        if dead_watch is not None:
-            actions = (*actions, dead_watch.look)
-        others = (Duty(action, 0.0) for action in actions)
+        actions = (scheduler.look, self._tend, self._examine, losses.look, dead_watch.look)
         predecessors = Duty(Predecessors(engine).look, 0.0)
+        others = (Duty(action, 0.0) for action in actions)
         self._duties = [self._request_duty, predecessors, self._declaring, *others]
         self._thread = Thread(target=self._run, name="maintenance", daemon=True)
 
@@ -230,7 +225,3 @@ class Maintenance:
             elif finding.subject in DURABILITY:
                 log.info(LogEvent.ENGINE_DURABILITY, finding.text)
         return NEVER
-
-
-def _never() -> float:
-    return NEVER

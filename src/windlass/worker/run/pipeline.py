@@ -145,7 +145,7 @@ class Execution:
             if had.starts != had.attempt or had.attempt > policy.max_attempts:
                 spent = self._find_spent_budget(had, policy)
                 if spent is not None:
-                    return self._bury_unstarted(claim, *spent)
+                    return self._bury(claim, *spent, started=False)
             context = Context(
                 job_id=claim.id,
                 task=claim.task,
@@ -160,11 +160,11 @@ class Execution:
         except NewerFormat as error:
             return self._leave_to_others(claim, error)
         except (ArgumentMismatch, MissingDecoder) as error:
-            if is_mismatched_for_good(claim.counters.strays):
-                return self._bury_unstarted(claim, Reason.UNDECODABLE, FailureText.of(error))
-            return self._leave_to_others(claim, error)
+            if not is_mismatched_for_good(claim.counters.strays):
+                return self._leave_to_others(claim, error)
+            return self._bury(claim, Reason.UNDECODABLE, FailureText.of(error), started=False)
         except (DecodeError, TypeError, ValueError) as error:
-            return self._bury_unstarted(claim, Reason.UNDECODABLE, FailureText.of(error))
+            return self._bury(claim, Reason.UNDECODABLE, FailureText.of(error), started=False)
         except BaseException as error:  # noqa: BLE001  # of code that rebuilds values: retry
             if context is None:
                 return self.conclude_escape(claim, error, policy.max_attempts)
@@ -264,7 +264,7 @@ class Execution:
             )
             check_size(result, self._settings.max_payload, f"The result of {claim.task}")
         except BaseException as error:  # noqa: BLE001  # encoding a value may raise anything
-            return self._bury(run, Reason.BAD_RESULT, FailureText.of(error))
+            return self._bury(claim, Reason.BAD_RESULT, FailureText.of(error))
         stored = result if run.result_ttl_ms else None
         return Succeeded(
             id=claim.id, token=claim.token, result=stored, result_ttl_ms=run.result_ttl_ms
@@ -307,7 +307,7 @@ class Execution:
         text = FailureText.of(error)
         if isinstance(decision, GiveUp):
             is_over = isinstance(error, TimedOut)
-            return self._bury(run, Reason.TIMED_OUT if is_over else decision.reason, text)
+            return self._bury(claim, Reason.TIMED_OUT if is_over else decision.reason, text)
         log.warning(
             LogEvent.JOB_FAILED,
             claim.id,
@@ -325,17 +325,14 @@ class Execution:
         if had < self._settings.max_snoozes:
             return Snoozed(id=claim.id, token=claim.token, delay_ms=snooze.delay_ms)
         message = f"snoozed once more after {had} times, and no more are allowed"
-        return self._bury(run, Reason.SNOOZED_OUT, FailureText(message=message))
+        return self._bury(claim, Reason.SNOOZED_OUT, FailureText(message=message))
 
-    def _bury(self, run: Run, reason: Reason, text: FailureText) -> Outcome:
-        log_dead_letter(run.claim.id, run.claim.task, reason, text)
-        error = self._pack(run.claim, text)
-        return Buried(id=run.claim.id, token=run.claim.token, reason=reason, error=error)
-
-    def _bury_unstarted(self, claim: Claim, reason: Reason, text: FailureText) -> Outcome:
+    def _bury(
+        self, claim: Claim, reason: Reason, text: FailureText, *, started: bool = True
+    ) -> Outcome:
         log_dead_letter(claim.id, claim.task, reason, text)
         error = self._pack(claim, text)
-        return Buried(id=claim.id, token=claim.token, reason=reason, error=error, started=False)
+        return Buried(id=claim.id, token=claim.token, reason=reason, error=error, started=started)
 
     def _pack(self, claim: Claim, text: FailureText) -> bytes:
         return self._packing.pack_failure(text, claim.task, claim.id, claim.payload)

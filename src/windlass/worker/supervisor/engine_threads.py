@@ -60,9 +60,9 @@ class EngineThreads:
             on_suspects,
             self.heartbeat,
             contact,
+            Scheduler(engine, ready.schedules),
+            dead_watch,
             on_answer=on_answer,
-            scheduler=Scheduler(engine, ready.schedules),
-            dead_watch=dead_watch,
             ends_engine=ends_engine,
         )
         self.waiter = WorkerWaiter(waiting, suspects, on_suspects, ends_engine=ends_engine)
