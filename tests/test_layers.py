@@ -56,7 +56,7 @@ def test_every_import_goes_in_its_direction(package: Path) -> None:
         ("engine/redis.py", "import windlass.engine.sqlite", "engines"),
         ("worker/__init__.py", "import windlass.engine.sqlite", "engine-by-url"),
         ("app.py", "import windlass.engine.sqlite", "engine-by-url"),
-        ("worker/supervisor/burst.py", "import windlass.worker.child.main", "worker"),
+        ("worker/supervisor/reactor.py", "import windlass.worker.child.main", "worker"),
         ("engine/sqlite/files.py", "import windlass.engine.sqlite.engine", "cycles"),
         ("core/__init__.py", "import time", "pure-core"),
         ("worker/__init__.py", "import rich", "light-import"),

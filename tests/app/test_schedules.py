@@ -24,8 +24,7 @@ from windlass import (
 from windlass.core.states import State
 from windlass.engine.contract import Beat, Engine, ScheduleChange
 from windlass.testing.contract.world import StandingStill
-from windlass.worker.child.app_report import declarations
-from windlass.worker.maintenance.schedules import Scheduler
+from windlass.worker.maintenance.schedules import Scheduler, declarations
 
 NOW = datetime(2027, 1, 15, 8, 30, tzinfo=UTC)
 NOW_MS = int(NOW.timestamp()) * 1000

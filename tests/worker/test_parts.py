@@ -33,9 +33,14 @@ from windlass.worker.ipc.channel import (
 )
 from windlass.worker.ipc.shared_memory import RECORD_BYTES, SlotTable
 from windlass.worker.options import WorkerOptions
-from windlass.worker.run.lease import Lease
-from windlass.worker.run.prefetch import MAX_LOOK_AHEAD, SAMPLE, Prefetch
-from windlass.worker.run.slot_queue import JobKind, SlotQueue
+from windlass.worker.run.slot_queue import (
+    MAX_LOOK_AHEAD,
+    SAMPLE,
+    JobKind,
+    Lease,
+    Prefetch,
+    SlotQueue,
+)
 from windlass.worker.supervisor.child_process import ChildProcess, _is_stopped
 from windlass.worker.supervisor.reactor import Reactor
 
@@ -220,7 +225,7 @@ class Ground:
         self.table = SlotTable.create(slots)
         self.lease = Lease(self.table, 1_000)
         self.lease.confirm(time.monotonic())
-        self.slot_queue = SlotQueue(slots, self.lease)
+        self.slot_queue = SlotQueue(self.lease)
         self.hints: list[tuple[JobKind, int]] = []
         for kind in JobKind:
             self.slot_queue.serve(kind, partial(self._note_hint, kind))
@@ -266,12 +271,10 @@ def test_slots_are_shared_by_both_kinds_and_the_first_in_line_gets_the_last_one(
     second = slot_queue.begin(JobKind.LOOP)
     assert second is not None
     assert slot_queue.begin(JobKind.THREAD) is None
-    assert (slot_queue.busy(), slot_queue.in_hand(), slot_queue.room(0), slot_queue.room(3)) == (
-        2,
-        3,
-        -1,
-        2,
-    )
+    assert (slot_queue.busy(), slot_queue.in_hand(), slot_queue.room(is_ahead=False)) == (2, 3, -1)
+    for _ in range(SAMPLE):
+        slot_queue.prefetch.record(0.0)
+    assert slot_queue.room(is_ahead=True) == MAX_LOOK_AHEAD - 1
     third = slot_queue.follow(JobKind.LOOP, second, time.monotonic())
     assert third is None
     assert ground.hints[-1] == (JobKind.THREAD, 1)

@@ -38,10 +38,9 @@ from windlass.engine.contract import (
 )
 from windlass.errors import EndlessDrain, JobFailed, TimedOut
 from windlass.testing.stages import Stage
-from windlass.worker.child.app_report import declarations
 from windlass.worker.child.lifespan import HeldLifespan
-from windlass.worker.fetch.adoption import Adoption
-from windlass.worker.maintenance.schedules import ON_S, Scheduler
+from windlass.worker.fetch.intake import Adoption
+from windlass.worker.maintenance.schedules import ON_S, Scheduler, declarations
 from windlass.worker.run.pipeline import Execution, Run
 
 #: The largest number of repeats of an empty claim while the engine has more maintenance to do.

@@ -36,8 +36,7 @@ from windlass.testing.drain import Drain, raise_first
 from windlass.testing.faults import Faults
 from windlass.testing.snapshots import Drained, SandboxJob, see, see_all
 from windlass.testing.stages import HereStage, LoopStage, complete
-from windlass.worker.child.app_report import declarations
-from windlass.worker.maintenance.schedules import Scheduler
+from windlass.worker.maintenance.schedules import Scheduler, declarations
 from windlass.worker.run.interrupts import shield_engine
 
 __all__ = ["Drained", "Sandbox", "SandboxJob"]

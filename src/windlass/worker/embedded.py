@@ -18,7 +18,7 @@ import asyncio
 import os
 import socket
 import sys
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Collection, Sequence
 from contextlib import suppress
 from logging import getLogger
 from threading import Event, Thread
@@ -32,27 +32,19 @@ from windlass.app_loader import load_tasks
 from windlass.core.ids import new_session
 from windlass.engine.contract import Capability, Engine, EngineOptions, Waiter
 from windlass.engine.url import open_engine
-from windlass.worker.child.app_report import declarations
-from windlass.worker.child.assembly import assemble
-from windlass.worker.child.event_loop import run_until
-from windlass.worker.child.fetch_watchdog import FetchWatchdog
+from windlass.worker.child.assembly import Assembly, describe_app, run_until
 from windlass.worker.child.lifespan import HeldLifespan
-from windlass.worker.child.loop_watchdog import LoopWatchdog
-from windlass.worker.child.watchdog import Watchdog
 from windlass.worker.fetch.fetcher import FetcherDrained
 from windlass.worker.fetch.queue_turns import QueueTurns
-from windlass.worker.ipc.session_info import add_settings, introduce, say_first
+from windlass.worker.ipc.session_info import introduce
 from windlass.worker.ipc.shared_memory import SlotTable
 from windlass.worker.ipc.wake_socket import WakeReceiver, open_wake_pair
-from windlass.worker.logs.events import listed
-from windlass.worker.logs.outage import Contact
-from windlass.worker.maintenance.dead_letters import DeadWatch, call_hooks
-from windlass.worker.maintenance.heartbeat import Heartbeat
-from windlass.worker.maintenance.schedules import Scheduler
-from windlass.worker.maintenance.service import Closing, Maintenance
+from windlass.worker.logs.events import LogEvent, listed
+from windlass.worker.maintenance.dead_letters import call_hooks
+from windlass.worker.maintenance.service import Closing
 from windlass.worker.options import WorkerOptions
 from windlass.worker.run.interrupts import shield_engine
-from windlass.worker.supervisor.waiter import WorkerWaiter
+from windlass.worker.supervisor.engine_threads import EngineThreads
 
 log = getLogger("windlass.worker")
 
@@ -88,6 +80,7 @@ class EmbeddedWorker:
         self.table.close_descriptor()
         self.introduction = b""
         self.introduced = ""
+        self._engine_options: EngineOptions | None = None  # of an engine that is not shared
 
     def is_running(self) -> bool:
         """False stops the heartbeat: a stuck fetcher reports no jobs, so other workers get them."""
@@ -99,16 +92,12 @@ class EmbeddedWorker:
         if self.session:
             raise RuntimeError("This worker was entered before: make another one by app.worker().")
         load_tasks(self._app)
-        self.introduction = self._introduce()
+        self._describe()
         self._engine = self._open_engine()
-        waiting = self._engine
-        if not self._is_shared:
-            waiting = self._open_own_engine(has_own_connections=False)
-        self._waiter = WorkerWaiter(waiting, ends_engine=not self._is_shared)
         self.wakes, woken = open_wake_pair()
         self._wakes = WakeReceiver(woken)
         self._loop = asyncio.new_event_loop()
-        self._loop_thread = self._make_thread(self._run_loop, "loop")
+        self._loop_thread = Thread(target=self._run_loop, name="windlass-loop", daemon=True)
         self._loop_thread.start()
         self._lifespan = HeldLifespan(self._app.lifespan, on_loss=self._lose_lifespan)
         try:
@@ -118,59 +107,32 @@ class EmbeddedWorker:
             self.wakes.close()
             self._wakes.close()
             raise
-        contact = Contact(self._engine.location)
-        self._heartbeat = Heartbeat(
-            self._engine if self._is_shared else self._open_own_engine(has_own_connections=True),
-            self._app.settings.lease_ms,
+        threads = self._threads = EngineThreads(
+            describe_app(self._app, self.introduction),
+            self._engine,
+            self._engine_options,
             living=lambda: [self],
             on_gone=self._fetcher.lose_session,
             on_cancel=self._cancel,
-            contact=contact,
-            ends_engine=not self._is_shared,
+            on_suspects=self.see_suspects,
+            on_alert=lambda alert: call_hooks(self._app.alert_hooks, alert),
         )
-        self._maintenance = Maintenance(
-            self._engine,
-            living=lambda: [self],
-            on_suspects=_leave_to_others,
-            heartbeat=self._heartbeat,
-            contact=contact,
-            scheduler=Scheduler(self._engine, declarations(self._app)),
-            dead_watch=DeadWatch(
-                self._engine,
-                self._app.settings.dead_alert,
-                self._app.settings.dead_alert_growth,
-                sessions=lambda: [self.session],
-                on_alert=lambda alert: call_hooks(self._app.alert_hooks, alert),
-            ),
-            ends_engine=not self._is_shared,
-        )
-        self._heartbeat.start()
-        self._maintenance.start()
-        self._waiter.start()
+        threads.start()
         self._log_left_out()
-        self._fetcher_thread.start()
-        self._watchdog.start()
+        self._assembly.start(self.introduction)
         return self
 
-    def _introduce(self) -> bytes:
+    def _describe(self) -> None:
         """Describe the session. Called on entering: the program may fork before."""
-        options, settings = self._options, self._app.settings
-        began_ms = time_ns() // 1_000_000
-        return add_settings(
-            introduce(options, os.getpid(), options.slots, began_ms, is_solo=False),
-            settings.dead_alert,
-            settings.dead_alert_growth,
-            settings.secret.names,
+        options, now_ms = self._options, time_ns() // 1_000_000
+        self.introduction = introduce(
+            options, self._app.settings, os.getpid(), options.slots, now_ms, is_solo=False
         )
 
     def _log_left_out(self) -> None:
         alone = sorted(task.name for task in self._app.tasks.values() if task.runs_alone)
         if alone:
-            log.warning(
-                "embedded worker cannot run tasks that need their own process, leaving them to "
-                "worker processes: %s",
-                listed(alone),
-            )
+            log.warning(LogEvent.TASKS_LEFT_TO_OTHERS, listed(alone))
 
     def _open_engine(self) -> Engine:
         """Open a separate engine, so that no other caller disturbs its waits. An engine in memory
@@ -178,18 +140,13 @@ class EmbeddedWorker:
         if self._app not in _SHIELDED:
             self._app.wrap_engine(shield_engine)  # an interrupt must not cut off an enqueue
             _SHIELDED.add(self._app)
-        engine = self._app.engine
-        self._is_shared = Capability.MANY_PROCESSES not in engine.capabilities
-        return engine if self._is_shared else self._open_own_engine(has_own_connections=False)
-
-    def _open_own_engine(self, *, has_own_connections: bool) -> Engine:
-        settings = self._app.settings
-        options = EngineOptions(
-            lease_ms=settings.lease_ms,
-            dead_ttl_ms=settings.dead_ttl_ms,
-            has_own_connections=has_own_connections,
+        engine, settings = self._app.engine, self._app.settings
+        if Capability.MANY_PROCESSES not in engine.capabilities:
+            return engine
+        self._engine_options = EngineOptions(
+            lease_ms=settings.lease_ms, dead_ttl_ms=settings.dead_ttl_ms
         )
-        return open_engine(settings.url, options)
+        return open_engine(settings.url, self._engine_options)
 
     async def _prepare(self) -> None:
         """Prepare on the loop, without an await after the lifespan is entered: so `on_loss` always
@@ -197,34 +154,10 @@ class EmbeddedWorker:
         for task in self._app.tasks.values():
             task.codec.resolve()  # report a task that no call can reach at the start
         state = await self._lifespan.enter()
-        assembly = self._assembly = assemble(
-            self._app,
-            self._engine,
-            self._queue_turns,
-            self.table,
-            self,
-            state,
-            _leave_to_themselves,
-            self._wakes,
+        self._assembly = Assembly(
+            self._app, self._engine, self._queue_turns, self.table, self, state, self._wakes
         )
-        fetcher = self._fetcher = assembly.fetcher
-        self._fetcher_thread = self._make_thread(self._run_fetcher, "fetcher")
-        fetch_watchdog = FetchWatchdog(self._fetcher_thread, fetcher)
-        self._watchdog = Watchdog(
-            assembly.slot_queue,
-            assembly.limits,
-            self.table,
-            LoopWatchdog(),
-            fetch_watchdog,
-            self._handle_wedged,
-        )
-
-    def _run_fetcher(self) -> None:
-        say_first(self._engine, self.session, self.introduction)
-        self._fetcher.run()
-
-    def _make_thread(self, target: Callable[[], None], name: str) -> Thread:
-        return Thread(target=target, name=f"windlass-{name}", daemon=True)
+        self._fetcher = self._assembly.fetcher
 
     def _run_loop(self) -> None:
         run_until(lambda: self._is_over.is_set() or self._loop.is_closed(), self._loop)
@@ -233,43 +166,42 @@ class EmbeddedWorker:
 
     def new_session(self) -> str:
         if self.session:
-            self._waiter.leave(self.session)
+            self._threads.waiter.leave(self.session)
         self.session = new_session(socket.gethostname(), os.getpid())
         return self.session
 
     def see_suspects(self) -> None:
-        _leave_to_others()
+        """Jobs that must run alone need a separate process, so real workers run them."""
+
+    def report_limited(self) -> None:
+        """Runs that ignore their time-out cannot be ended: they are part of this process."""
 
     def rest(self, session: str, nonce: str | None) -> None:
         if nonce is None:
-            self._waiter.leave(session)
+            self._threads.waiter.leave(session)
         else:
-            self._waiter.rest(self, Waiter(session, self._queue_turns.plan, nonce))
-
-    def note_loss(self) -> None:
-        self._assembly.limits.note_loss()
+            self._threads.waiter.rest(self, Waiter(session, self._queue_turns.plan, nonce))
 
     def end(self) -> None:
-        self._watchdog.stop()
+        self._assembly.watchdog.stop()
         self._ended.set()
 
     def end_at_once(self) -> NoReturn:
         """Running jobs were handed back. Their threads cannot be ended, and their outcomes are
         dropped. A job that checks its context can see that it was reassigned."""
-        self.note_loss()
+        self._assembly.limits.note_loss()
         raise FetcherDrained
 
     def _cancel(self, session: str, ids: Collection[str]) -> None:
         if session == self.session:
-            self._fetcher.cancel_waiting(ids)
-            self._assembly.limits.cancel(ids)
+            self._fetcher.cancel(ids)
 
     def _lose_lifespan(self) -> None:
         self._fetcher.drain()
 
-    def _handle_wedged(self, text: str) -> None:
+    def report_wedged(self, text: str) -> None:
         self._is_wedged = True
-        log.error("embedded worker stopped reporting: %s", text)
+        log.error(LogEvent.INSIDE_WEDGED, text)
         self._ended.set()
 
     # --------------------------------------------------------------------------------- ending
@@ -295,18 +227,15 @@ class EmbeddedWorker:
 
     def _shut_down(self) -> None:
         self._lifespan.leave(LEAVE_S)
-        self._waiter.stop(CLOSE_S)
-        self._heartbeat.stop(CLOSE_S)
-        self._maintenance.close(Closing(self.session, (), "the end of its program"))
-        self._maintenance.stop(CLOSE_S)
-        for runner in self._assembly.runners:
-            runner.close()
-        self._assembly.limits.close()
-        self._watchdog.stop()
+        self._threads.waiter.stop(CLOSE_S)
+        self._threads.heartbeat.stop(CLOSE_S)  # before the session is closed: a beat would renew it
+        self._threads.maintenance.close(Closing(self.session, (), "the end of its program"))
+        self._threads.maintenance.stop(CLOSE_S)
+        self._assembly.close()
         self._stop_loop()
         self.wakes.close()
-        self._fetcher_thread.join(CLOSE_S)
-        if not self._fetcher_thread.is_alive():
+        self._assembly.thread.join(CLOSE_S)
+        if not self._assembly.thread.is_alive():
             self._wakes.close()
 
     def _stop_loop(self) -> None:
@@ -326,11 +255,3 @@ async def _cancel_others() -> None:
     for task in others:
         task.cancel()
     await asyncio.gather(*others, return_exceptions=True)
-
-
-def _leave_to_themselves() -> None:
-    """Runs that ignore their time-out cannot be ended: they are part of this process."""
-
-
-def _leave_to_others() -> None:
-    """Jobs that must run alone need a separate process, so real workers run them."""

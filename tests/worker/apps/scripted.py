@@ -177,7 +177,7 @@ def take_step(ctx: Context, name: str, argument: str) -> None:
         case "end_fetcher":
             if not Path(argument).exists():
                 Path(argument).touch()
-                end_thread("fetcher")
+                end_thread("windlass-fetcher")
         case "await":
             await_file(Path(argument))
         case "enqueue":

@@ -21,19 +21,15 @@ from windlass.context import Context, running
 from windlass.core.states import Counters, State
 from windlass.engine.contract import Claim, Engine, EngineOptions, Plan, Waiter
 from windlass.engine.url import open_engine
-from windlass.worker.child import fetch_watchdog
-from windlass.worker.child.fetch_watchdog import FetchWatchdog
-from windlass.worker.child.loop_watchdog import LoopWatchdog
-from windlass.worker.child.watchdog import Watchdog
+from windlass.worker.child import watchdog
+from windlass.worker.child.watchdog import FetchWatchdog, LoopWatchdog, Watchdog
 from windlass.worker.ipc.shared_memory import SlotTable
-from windlass.worker.run.lease import Lease
-from windlass.worker.run.slot_queue import JobKind, SlotQueue
+from windlass.worker.run.slot_queue import JobKind, Lease, SlotQueue
 from windlass.worker.run.timeouts import Limits
 from windlass.worker.supervisor import child_health
-from windlass.worker.supervisor.child_health import ChildHealth
+from windlass.worker.supervisor.child_health import ChildHealth, Recycling
 from windlass.worker.supervisor.child_process import ChildProcess
 from windlass.worker.supervisor.reactor import Reactor
-from windlass.worker.supervisor.recycling import Recycling
 
 # -------------------------------------------------------------------------------- whole workers
 
@@ -211,7 +207,7 @@ def test_a_loop_with_very_much_to_do_is_not_blocked(
     loop: Loop, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The sign has to wait for long, and yet no step is a long one."""
-    monkeypatch.setattr("windlass.worker.child.loop_watchdog.CONFIRM_S", 0.05)
+    monkeypatch.setattr("windlass.worker.child.watchdog.CONFIRM_S", 0.05)
     started = threading.Event()
 
     async def short() -> None:
@@ -262,7 +258,7 @@ def test_free_slots_are_made_use_of_while_the_fetcher_waits_for_the_engine() -> 
     table = SlotTable.create(2)
     lease = Lease(table, 30_000)
     lease.confirm(time.monotonic())
-    slot_queue = SlotQueue(2, lease)
+    slot_queue = SlotQueue(lease)
     hints: list[int] = []
     slot_queue.serve(JobKind.THREAD, hints.append)
     task = Windlass("sqlite:///:memory:").task(name="plain")(_plain)
@@ -271,7 +267,7 @@ def test_free_slots_are_made_use_of_while_the_fetcher_waits_for_the_engine() -> 
     assert hints == [1]
     limits = Limits(table, 1_000, lambda: None, is_solo=False)
     loop, fetcher = cast(LoopWatchdog, Blind()), cast(FetchWatchdog, Blind())
-    Watchdog(slot_queue, limits, table, loop, fetcher, lambda _: None).look(0.5, is_punctual=True)
+    Watchdog(slot_queue, limits, loop, fetcher, lambda _: None).look(0.5, is_punctual=True)
     assert hints == [1, 1]
 
 
@@ -302,7 +298,7 @@ def test_a_fetcher_that_stands_still_although_it_could_go_on_is_told_of_once(
 ) -> None:
     fetcher = Fetcher(block)
     assert fetcher.look(1) is None
-    assert fetcher.look(fetch_watchdog.WEDGED_S) is None
+    assert fetcher.look(watchdog.WEDGED_S) is None
     text = fetcher.look(1)
     assert text is not None
     assert "its fetcher is stuck in\n" in text
@@ -314,7 +310,7 @@ def test_a_fetcher_that_goes_round_is_not(block: Callable[[], None]) -> None:
     fetcher = Fetcher(block)
     for _ in range(5):
         fetcher.rounds += 1
-        assert fetcher.look(fetch_watchdog.WEDGED_S + 1) is None
+        assert fetcher.look(watchdog.WEDGED_S + 1) is None
 
 
 def test_time_in_which_the_interpreter_was_kept_from_others_does_not_count(
@@ -322,8 +318,8 @@ def test_time_in_which_the_interpreter_was_kept_from_others_does_not_count(
 ) -> None:
     fetcher = Fetcher(block)
     for _ in range(5):
-        assert fetcher.look(fetch_watchdog.WEDGED_S * 10, is_punctual=False) is None
-        assert fetcher.look(fetch_watchdog.WEDGED_S - 1) is None
+        assert fetcher.look(watchdog.WEDGED_S * 10, is_punctual=False) is None
+        assert fetcher.look(watchdog.WEDGED_S - 1) is None
 
 
 def _wait(engine: Engine) -> None:
@@ -336,9 +332,9 @@ def test_a_call_of_the_engine_may_take_as_long_as_it_takes(tmp_path: Path) -> No
     )
     try:
         fetcher = Fetcher(lambda: _wait(engine))
-        until(lambda: fetch_watchdog._is_in_engine(fetcher.watch._frame()), "the call")
+        until(lambda: watchdog._is_in_engine(fetcher.watch._frame()), "the call")
         for _ in range(5):
-            assert fetcher.look(fetch_watchdog.WEDGED_S * 10) is None
+            assert fetcher.look(watchdog.WEDGED_S * 10) is None
         while fetcher.thread.is_alive():
             engine.nudge()
             fetcher.thread.join(0.01)

@@ -21,17 +21,13 @@ from windlass.engine.contract import (
     Waiter,
 )
 from windlass.engine.url import open_engine
-from windlass.worker.fetch.adoption import Adoption
 from windlass.worker.fetch.fetcher import Fetcher
-from windlass.worker.fetch.nonces import Nonces
 from windlass.worker.fetch.queue_turns import QueueTurns
 from windlass.worker.ipc.shared_memory import SlotTable
 from windlass.worker.ipc.wake_socket import WakeReceiver, open_wake_pair
-from windlass.worker.run.lease import Lease
 from windlass.worker.run.pipeline import Execution
-from windlass.worker.run.prefetch import Prefetch
 from windlass.worker.run.runners import ThreadRunner
-from windlass.worker.run.slot_queue import SlotQueue
+from windlass.worker.run.slot_queue import Lease, Prefetch, SlotQueue
 from windlass.worker.run.timeouts import Limits
 from windlass.worker.supervisor.waiter import WorkerWaiter
 
@@ -79,28 +75,18 @@ class Rig:
         return note
 
     def start(self, plan: Plan = Plan()) -> Fetcher:  # noqa: B008  # a plan is never changed
-        lease, prefetch = Lease(self.table, 30_000), self.prefetch
-        slot_queue = SlotQueue(SLOTS, lease)
-        engine, nonces = cast(Engine, self.faulty), Nonces(self.table)
-        adoption = Adoption(engine, self.app.tasks)
-        queue_turns = QueueTurns(plan.queues, is_solo=plan.suspects)
-        self.lease, self.nonces, self.plan = lease, nonces, queue_turns.plan
-        tasks = self.app.tasks
-        self.fetcher = Fetcher(
-            engine,
-            queue_turns,
-            slot_queue,
-            lease,
-            nonces,
-            prefetch,
-            tasks,
-            adoption,
-            self,
-            self.woken,
+        slot_queue = SlotQueue(Lease(self.table, 30_000))
+        slot_queue.prefetch = self.prefetch
+        engine, queue_turns = (
+            cast(Engine, self.faulty),
+            QueueTurns(plan.queues, is_solo=plan.suspects),
         )
-        execution = Execution(self.app.settings, self.fetcher.report_progress, adoption.leave)
-        self.limits = Limits(self.table, 1_000, lambda: None, is_solo=False)
-        ThreadRunner(slot_queue, self.table, self.limits, execution, prefetch, self.fetcher.report)
+        self.plan = queue_turns.plan
+        limits = Limits(self.table, 1_000, lambda: None, is_solo=False)
+        fetcher = Fetcher(engine, queue_turns, slot_queue, limits, self.app.tasks, self, self.woken)
+        self.fetcher = fetcher
+        execution = Execution(self.app.settings, fetcher.report_progress, fetcher.leave_task)
+        ThreadRunner(slot_queue, limits, execution, fetcher.report)
         self.thread = Thread(target=self._run_fetcher, daemon=True)
         self.thread.start()
         return self.fetcher
@@ -124,9 +110,6 @@ class Rig:
 
     def is_running(self) -> bool:
         return True
-
-    def note_loss(self) -> None:
-        self.limits.note_loss()
 
     def see_suspects(self) -> None:
         self.saw_suspects.set()

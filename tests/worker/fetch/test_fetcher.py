@@ -25,9 +25,7 @@ from windlass.job import Job
 from windlass.worker.fetch import fetcher as fetcher_module
 from windlass.worker.fetch.mailbox import Mailbox
 from windlass.worker.fetch.nonces import Nonces
-from windlass.worker.run.lease import Lease
-from windlass.worker.run.prefetch import SAMPLE
-from windlass.worker.run.slot_queue import SlotQueue
+from windlass.worker.run.slot_queue import SAMPLE, Lease, SlotQueue
 
 
 @pytest.fixture(params=[False, True], ids=["claims", "may be handed jobs"])
@@ -455,7 +453,7 @@ def test_a_cancelled_job_that_waits_in_line_is_given_back(
     fetcher = rig.start()
     until(lambda: _count(rig, jobs, State.RUNNING) == SLOTS + 2, "all of them claimed")
     assert jobs[-1].cancel()
-    fetcher.cancel_waiting([jobs[-1].id])
+    fetcher.cancel([jobs[-1].id])
     record = rig.await_state(jobs[-1].id, State.CANCELLED)
     assert record.counters.starts == 0
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import copy
 import json
 import logging
 import re
@@ -20,8 +21,7 @@ from windlass.context import Context, running
 from windlass.core.plurals import Count
 from windlass.core.states import Reason, State
 from windlass.settings import mask_urls
-from windlass.worker.logs.dead_letter import log_dead_letter
-from windlass.worker.logs.events import EVENTS, listed
+from windlass.worker.logs.events import LogEvent, listed, log_dead_letter
 from windlass.worker.logs.setup import FORMAT, JobFilter, JsonFormatter, TextFormatter
 
 CANARY = "xyzzy-canary"
@@ -187,35 +187,29 @@ def test_what_json_cannot_hold_is_shown_all_the_same(value: object) -> None:
 
 
 def test_an_error_in_a_line_is_shown_by_its_words() -> None:
-    line = "lost connection to engine, retrying: %s"
-    made = record(line, OSError("connection refused"), name="windlass.worker")
+    made = record(LogEvent.ENGINE_AWAY, OSError("connection refused"), name="windlass.worker")
     shown = json.loads(JsonFormatter().format(made))
     assert (shown["event"], shown["why"]) == ("engine_away", "connection refused")
 
 
 @pytest.mark.parametrize(
-    ("line", "values", "field", "expected"),
+    ("event", "values", "field", "expected"),
     [
-        ("child %d died: %s; %s", (1, "SIGKILL", listed([])), "job_ids", []),
-        ("child %d died: %s; %s", (1, "SIGKILL", listed(["a", "b"])), "job_ids", ["a", "b"]),
-        (
-            "rejected %s, the jobs were reassigned: %s",
-            (Count(2, "stale outcome"), "a, b"),
-            "job_ids",
-            ["a", "b"],
-        ),
+        (LogEvent.CHILD_DIED, (1, "SIGKILL", listed([])), "job_ids", []),
+        (LogEvent.CHILD_DIED, (1, "SIGKILL", listed(["a", "b"])), "job_ids", ["a", "b"]),
+        (LogEvent.OUTCOMES_REFUSED, (Count(2, "stale outcome"), "a, b"), "job_ids", ["a", "b"]),
     ],
 )
 def test_a_name_has_one_type(
-    line: str, values: tuple[object, ...], field: str, expected: object
+    event: LogEvent, values: tuple[object, ...], field: str, expected: object
 ) -> None:
-    shown = json.loads(JsonFormatter().format(record(line, *values, name="windlass.worker")))
+    shown = json.loads(JsonFormatter().format(record(event, *values, name="windlass.worker")))
     assert shown[field] == expected
 
 
 def test_lines_about_dead_jobs_are_events_too() -> None:
-    line = "there are %d dead jobs, more than %d: see windlass dead list --group"
-    shown = json.loads(JsonFormatter().format(record(line, 9, 5, name="windlass.dead_letters")))
+    made = record(LogEvent.DEAD_JOBS_MANY, 9, 5, name="windlass.dead_letters")
+    shown = json.loads(JsonFormatter().format(made))
     assert (shown["event"], shown["dead"], shown["threshold"]) == ("dead_jobs_many", 9, 5)
 
 
@@ -274,17 +268,23 @@ def test_passwords_of_urls_are_masked(text: str, masked: str) -> None:
 # ------------------------------------------------------------------------------ the table of events
 
 
-def log_calls() -> Iterator[tuple[str, int]]:
-    """Every line that the worker can log, and how many values are put into it."""
+def log_calls() -> Iterator[tuple[LogEvent, int]]:
+    """The event of every line that the worker can log, and how many values the call passes."""
     for file in sorted((PROJECT / "src/windlass/worker").rglob("*.py")):
         for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
             if isinstance(node, ast.Call) and LOGGING.fullmatch(ast.unparse(node.func)):
-                yield ast.literal_eval(node.args[0]), len(node.args) - 1
+                kind, _, name = ast.unparse(node.args[0]).partition(".")
+                assert kind == "LogEvent", "an event comes first"
+                yield LogEvent[name], len(node.args) - 1
 
 
-def test_every_line_is_an_event_with_a_name_for_each_value() -> None:
-    assert dict(log_calls()) == {line: len(event.fields) for line, event in EVENTS.items()}
+def test_every_event_is_logged_once_with_a_name_for_each_value() -> None:
+    assert sorted(log_calls()) == sorted((event, len(event.fields)) for event in LogEvent)
+    assert all(event.count("%") == len(event.fields) for event in LogEvent)
 
 
-def test_no_two_lines_are_the_same_event() -> None:
-    assert len({event.name for event in EVENTS.values()}) == len(EVENTS)
+def test_an_event_is_the_text_of_its_line_for_every_handler() -> None:
+    made = record(LogEvent.CHILD_KILLED, 7, name="windlass.worker")
+    copied = copy.deepcopy(made)
+    assert made.msg == copied.msg == "killing child %d, it did not exit"
+    assert (copied.args, copied.getMessage()) == ((7,), "killing child 7, it did not exit")

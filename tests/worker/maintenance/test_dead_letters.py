@@ -17,7 +17,7 @@ from tests.worker.yard import Yard, until
 from windlass import DeadAlert, EngineUnavailable, Reason, State, Windlass
 from windlass.core.ids import new_session
 from windlass.engine.contract import BITE, Beat, Buried, Engine, Plan
-from windlass.worker.ipc.session_info import Introduction, add_settings
+from windlass.worker.ipc.session_info import Introduction
 from windlass.worker.maintenance import dead_letters
 from windlass.worker.maintenance.dead_letters import DeadWatch, sweep
 
@@ -50,7 +50,7 @@ def bury(app: Windlass, number: int = 1) -> list[str]:
 
 
 def let_live(app: Windlass, *sessions: str, depth: int = 3, growth: int = 4) -> None:
-    info = add_settings(b"", depth, growth)
+    info = Introduction(dead_alert=depth, dead_alert_growth=growth).pack()
     app.engine.beat([Beat(session=session, info=info) for session in sessions])
 
 

@@ -23,8 +23,8 @@ from windlass.core.states import Counters, State
 from windlass.engine.contract import Beat, Engine, Plan
 from windlass.worker.ipc.process_identity import machine, start_of
 from windlass.worker.ipc.session_info import Introduction
-from windlass.worker.maintenance import predecessors as predecessors_module
-from windlass.worker.maintenance.predecessors import LOOKS_S, NEVER, Predecessors
+from windlass.worker.maintenance import lost_jobs
+from windlass.worker.maintenance.lost_jobs import LOOKS_S, NEVER, Predecessors
 
 pytestmark = pytest.mark.skipif(not machine(), reason="without /proc no process is recognised")
 
@@ -188,7 +188,7 @@ def test_only_what_is_dead_without_doubt_is_ended(
 def test_where_no_process_is_recognised_it_does_not_even_ask(
     yard: Yard, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(predecessors_module, "machine", lambda: "")
+    monkeypatch.setattr(lost_jobs, "machine", lambda: "")
     faulty = Faulty(yard.app.engine)
     assert Predecessors(cast(Engine, faulty)).look() == NEVER
     assert faulty.calls == []

@@ -28,7 +28,6 @@ from windlass.engine.contract import (
 from windlass.engine.schedule_changes import RENEW_AFTER_MS
 from windlass.engine.url import open_engine
 from windlass.testing.contract.world import StandingStill
-from windlass.worker.child.app_report import declarations
 from windlass.worker.ipc.channel import AppDeclaration
 from windlass.worker.maintenance.schedules import (
     AGAIN_S,
@@ -37,6 +36,7 @@ from windlass.worker.maintenance.schedules import (
     ON_S,
     SPREAD_S,
     Scheduler,
+    declarations,
 )
 
 HOUR_MS = 60 * 60 * 1000

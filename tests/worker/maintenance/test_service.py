@@ -26,14 +26,13 @@ from windlass.engine.contract import (
     Plan,
     Tended,
 )
-from windlass.worker.child.app_report import declarations
 from windlass.worker.ipc.shared_memory import SlotTable
-from windlass.worker.logs import outage as contact_module
-from windlass.worker.logs.outage import Contact
+from windlass.worker.maintenance import heartbeat as contact_module
 from windlass.worker.maintenance import lost_jobs
 from windlass.worker.maintenance import service as service_module
-from windlass.worker.maintenance.heartbeat import Heartbeat
-from windlass.worker.maintenance.schedules import Scheduler
+from windlass.worker.maintenance.dead_letters import DeadWatch
+from windlass.worker.maintenance.heartbeat import Contact, Heartbeat
+from windlass.worker.maintenance.schedules import Scheduler, declarations
 from windlass.worker.maintenance.service import Closing, Maintenance
 
 #: Beats come every third of it; the engine's own lease is 30 s.
@@ -83,7 +82,8 @@ class Office:
             on_suspects=lambda: self.suspects.append(True),
             heartbeat=self.heartbeat,
             contact=contact,
-            scheduler=scheduler,
+            scheduler=scheduler or Scheduler(self.engine),
+            dead_watch=DeadWatch(self.engine, 0, 0, lambda: ["session"], lambda _alert: None),
         )
 
     def start(self) -> None:

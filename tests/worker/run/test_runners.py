@@ -22,16 +22,14 @@ from windlass.engine.contract import Buried, Claim, Outcome, Retried, Succeeded,
 from windlass.task import Task
 from windlass.worker.ipc.shared_memory import SlotTable
 from windlass.worker.run.interrupts import ThreadGuard
-from windlass.worker.run.lease import Lease
 from windlass.worker.run.pipeline import Execution, Run
-from windlass.worker.run.prefetch import Prefetch
 from windlass.worker.run.runners import LoopRunner, ThreadRunner
-from windlass.worker.run.slot_queue import SlotQueue
+from windlass.worker.run.slot_queue import Lease, SlotQueue
 from windlass.worker.run.timeouts import Limits
 
 left_behind: ContextVar[str] = ContextVar("left_behind", default="nothing")
 found: list[tuple[str, list[str]]] = []
-table = SlotTable.create(2)
+table = SlotTable.create(1)
 
 
 def look(name: str) -> None:
@@ -57,7 +55,7 @@ def claim_of(task: Task[..., Any], name: str) -> Claim:
     )
 
 
-def unlimited() -> Limits:
+def unlimited(table: SlotTable = table) -> Limits:
     return Limits(table, 1_000, lambda: None, is_solo=False)
 
 
@@ -80,16 +78,17 @@ async def run_all(
         if len(outcomes) == len(names):
             loop.call_soon_threadsafe(done.set)
 
-    lease = Lease(table, 30_000)
+    own = table if slots == 1 else SlotTable.create(slots)
+    lease = Lease(own, 30_000)
     lease.confirm(monotonic())
-    slot_queue = SlotQueue(slots, lease)
+    slot_queue = SlotQueue(lease)
     executing = execution(app.settings, lambda claim, progress: None, lambda task: None)
     for runner in (ThreadRunner, LoopRunner):
-        runner(slot_queue, table, unlimited(), executing, Prefetch(), report)
+        runner(slot_queue, unlimited(own), executing, report)
     slot_queue.offer([(claim_of(task, name), task) for name in names])
     await asyncio.wait_for(done.wait(), 20)
     assert slot_queue.busy() == 0
-    assert table.occupied() == []
+    assert own.occupied() == []
     return outcomes
 
 
@@ -350,9 +349,9 @@ def test_a_thread_that_cannot_be_started_is_tried_again(
     task: Task[..., Any] = app.task(name="look")(look)
     lease = Lease(table, 30_000)
     lease.confirm(monotonic())
-    slot_queue = SlotQueue(1, lease)
+    slot_queue = SlotQueue(lease)
     execution = Execution(app.settings, lambda claim, progress: None, lambda task: None)
-    ThreadRunner(slot_queue, table, unlimited(), execution, Prefetch(), report)
+    ThreadRunner(slot_queue, unlimited(), execution, report)
     slot_queue.offer([(claim_of(task, "refused"), task)])
     assert "could not start a thread for jobs" in caplog.text
     assert [claim.id for claim in slot_queue.take_back(monotonic())] == ["refused"]

@@ -9,7 +9,7 @@ from windlass.core.ids import new_id
 from windlass.core.states import State
 from windlass.engine.contract import NewJob
 from windlass.worker.ipc.shared_memory import NEVER, SlotTable
-from windlass.worker.supervisor.burst import is_done
+from windlass.worker.supervisor.supervisor import is_burst_done
 
 
 def test_it_runs_what_there_is_and_ends(yard: Yard) -> None:
@@ -63,5 +63,5 @@ def test_everybody_has_to_ask_again(
     for table, span in zip(tables, spans, strict=True):
         table.newest_nonce.write(0, "nonce")
         table.note_idle(*span)
-    assert is_done(tables, settled_at) is done
-    assert is_done([SlotTable.create(1), *tables], settled_at) is done, "one that never asked"
+    assert is_burst_done(tables, settled_at) is done
+    assert is_burst_done([SlotTable.create(1), *tables], settled_at) is done, "one that never asked"

@@ -14,7 +14,7 @@ from windlass.core.states import Reason
 from windlass.engine.contract import Buried, Outcome, Retried
 from windlass.worker.ipc.channel import MOST_IDS, Cancel, Disown, DrainChild
 from windlass.worker.ipc.shared_memory import NEVER, Limit, SlotTable
-from windlass.worker.run.lease import Lease
+from windlass.worker.run.slot_queue import Lease
 from windlass.worker.supervisor.child_process import ChildProcess
 from windlass.worker.supervisor.hard_timeouts import Enforcement
 from windlass.worker.supervisor.reactor import Reactor

@@ -16,13 +16,13 @@ from tests.worker.conftest import MakeYard
 from tests.worker.yard import Worker, Yard, until
 from windlass.core.states import State
 from windlass.worker.options import WorkerOptions
+from windlass.worker.supervisor.child_health import Recycling
 from windlass.worker.supervisor.child_process import (
     LEAST_SHARE,
     ChildProcess,
     _ask_memory_of,
     _memory_of,
 )
-from windlass.worker.supervisor.recycling import Recycling
 from windlass.worker.supervisor.retirement import Retirements
 
 MB = 1_000_000

@@ -1,63 +1,143 @@
-"""Assembles the parts that run jobs in one process: fetcher, slot queue, runners."""
+"""Assembles the parts that run jobs in one process: fetcher, slot queue, runners, watchdog."""
 
 from __future__ import annotations
 
+import asyncio
+import os
 from collections.abc import Callable
-from typing import NamedTuple
+from contextlib import suppress
+from logging import getLogger
+from threading import Thread
+from typing import Protocol
 
 from windlass.app import Windlass
-from windlass.engine.contract import Engine
-from windlass.worker.fetch.adoption import Adoption
-from windlass.worker.fetch.fetcher import Fetcher
-from windlass.worker.fetch.nonces import Nonces
+from windlass.core.patterns import match
+from windlass.engine.contract import Beat, Engine
+from windlass.errors import EngineError
+from windlass.settings import describe_unusual, find_overruled
+from windlass.worker.child.watchdog import FetchWatchdog, LoopWatchdog, Watchdog
+from windlass.worker.fetch.fetcher import Fetcher, Owner
 from windlass.worker.fetch.queue_turns import QueueTurns
-from windlass.worker.fetch.round_trip import Owner
+from windlass.worker.ipc.channel import Ready
 from windlass.worker.ipc.shared_memory import SlotTable
 from windlass.worker.ipc.wake_socket import WakeReceiver
-from windlass.worker.run.lease import Lease
+from windlass.worker.logs.events import LogEvent
+from windlass.worker.maintenance.schedules import declarations
 from windlass.worker.run.pipeline import Execution
-from windlass.worker.run.prefetch import Prefetch
-from windlass.worker.run.runners import LoopRunner, Runner, ThreadRunner
-from windlass.worker.run.slot_queue import SlotQueue
+from windlass.worker.run.runners import LoopRunner, ThreadRunner
+from windlass.worker.run.slot_queue import Lease, SlotQueue
 from windlass.worker.run.timeouts import Limits
 
-
-class Assembly(NamedTuple):
-    """The parts of one process that runs jobs."""
-
-    fetcher: Fetcher
-    slot_queue: SlotQueue
-    limits: Limits
-    runners: tuple[Runner, ...]
+log = getLogger("windlass.worker")
 
 
-def assemble(
-    app: Windlass,
-    engine: Engine,
-    queue_turns: QueueTurns,
-    table: SlotTable,
-    owner: Owner,
-    state: object,
-    on_limited: Callable[[], None],
-    wakes: WakeReceiver,
-) -> Assembly:
-    """Create the parts, without starting the fetcher. Call this on the event loop that runs
-    coroutines. `state` is the value of the lifespan, `on_limited` is called before the first job
-    with a limit, and `wakes` wakes an idle fetcher."""
-    settings, is_solo = app.settings, queue_turns.plan.suspects
-    lease = Lease(table, settings.lease_ms, is_solo=is_solo)
-    slot_queue, prefetch = SlotQueue(table.slots, lease), Prefetch()
-    adoption = Adoption(engine, app.known_tasks)
-    tasks, nonces = app.known_tasks, Nonces(table)
-    fetcher = Fetcher(
-        engine, queue_turns, slot_queue, lease, nonces, prefetch, tasks, adoption, owner, wakes
+class PartsOwner(Owner, Protocol):
+    """The process that runs jobs, as its parts see it."""
+
+    def report_limited(self) -> None:
+        """Report that runs with a limit may exist from now on."""
+
+    def report_wedged(self, text: str) -> None:
+        """Report where the fetcher is stuck."""
+
+
+class Assembly:
+    """The parts of one process that runs jobs. Create it on the event loop that runs coroutines.
+    `state` is the value of the lifespan, and `wakes` wakes an idle fetcher."""
+
+    def __init__(
+        self,
+        app: Windlass,
+        engine: Engine,
+        queue_turns: QueueTurns,
+        table: SlotTable,
+        owner: PartsOwner,
+        state: object,
+        wakes: WakeReceiver,
+    ) -> None:
+        settings, is_solo = app.settings, queue_turns.plan.suspects
+        self._engine = engine
+        limits = self.limits = Limits(
+            table, settings.kill_after_ms, owner.report_limited, is_solo=is_solo
+        )
+        slot_queue = SlotQueue(Lease(table, settings.lease_ms, is_solo=is_solo))
+        fetcher = self.fetcher = Fetcher(
+            engine, queue_turns, slot_queue, limits, app.known_tasks, owner, wakes
+        )
+        execution = Execution(
+            settings,
+            fetcher.report_progress,
+            fetcher.leave_task,
+            app.middleware,
+            state,
+            app.packing,
+        )
+        kinds = (ThreadRunner, LoopRunner)
+        self._runners = [kind(slot_queue, limits, execution, fetcher.report) for kind in kinds]
+        self.thread = Thread(target=self._run_fetcher, name="windlass-fetcher", daemon=True)
+        self._introduction = b""
+        self.watchdog = Watchdog(
+            slot_queue,
+            limits,
+            LoopWatchdog(),
+            FetchWatchdog(self.thread, fetcher),
+            owner.report_wedged,
+        )
+
+    def start(self, introduction: bytes) -> None:
+        """Start the fetcher and the watchdog. An introduction describes the session before its
+        first claim, so that a worker that dies with its first job is known."""
+        self._introduction = introduction
+        self.thread.start()
+        self.watchdog.start()
+
+    def _run_fetcher(self) -> None:
+        if self._introduction:
+            with suppress(EngineError):  # then a later heartbeat does it
+                self._engine.beat([Beat(session=self.fetcher.session, info=self._introduction)])
+        self.fetcher.run()
+
+    def close(self) -> None:
+        """End the threads, except those that run jobs."""
+        for runner in self._runners:
+            runner.close()
+        self.limits.close()
+        self.watchdog.stop()
+
+
+def run_until(is_over: Callable[[], bool], loop: asyncio.AbstractEventLoop) -> None:
+    """Run the loop. Restart it when a task stops it, or when SystemExit escapes from a task."""
+    while not is_over():
+        try:
+            loop.run_forever()
+        except BaseException as error:  # noqa: BLE001  # an error of a background task fails no job
+            with suppress(BaseException):  # a handler of the app may be what fails
+                log.error(LogEvent.LOOP_LEFT, type(error).__name__)
+
+
+def describe_app(app: Windlass, introduction: bytes) -> Ready:
+    """What the threads of a worker need to know of its app. Routes that match no task may be
+    misspelt: the worker warns."""
+    settings = app.settings
+    return Ready(
+        url=settings.url,
+        lease_ms=settings.lease_ms,
+        shutdown_grace_ms=settings.shutdown_grace_ms,
+        kill_after_ms=settings.kill_after_ms,
+        dead_ttl_ms=settings.dead_ttl_ms,
+        dead_alert=settings.dead_alert,
+        dead_alert_growth=settings.dead_alert_growth,
+        tasks=tuple(app.tasks),
+        log_level=settings.log_level,
+        log_format=settings.log_format,
+        unusual=describe_unusual(settings),
+        overruled=find_overruled(settings, os.environ),
+        schedules=declarations(app),
+        idle_routes=tuple(
+            pattern
+            for pattern in settings.routes
+            if not any(match(pattern, name) for name in app.tasks)
+        ),
+        queues=tuple(sorted({task.queue for task in app.tasks.values()})),
+        introduction=introduction,
     )
-    execution = Execution(
-        settings, fetcher.report_progress, adoption.leave, app.middleware, state, app.packing
-    )
-    limits = Limits(table, settings.kill_after_ms, on_limited, is_solo=is_solo)
-    kinds = (ThreadRunner, LoopRunner)
-    runners = tuple(
-        kind(slot_queue, table, limits, execution, prefetch, fetcher.report) for kind in kinds
-    )
-    return Assembly(fetcher, slot_queue, limits, runners)

@@ -8,13 +8,14 @@ early has lost resources of the jobs, so its process ends too.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager
 from logging import getLogger
 from threading import Event, Timer
 from typing import Any
 
 from windlass.middleware import Lifespan
+from windlass.worker.logs.events import LogEvent
 
 log = getLogger("windlass.worker")
 
@@ -43,20 +44,16 @@ class HeldLifespan:
         entered: asyncio.Future[Any] = self._loop.create_future()
         # Keep a reference: the loop has weak references only.
         self._task = self._loop.create_task(self._hold(self._lifespan, entered))
-        slowness = Timer(SLOW_S, _log_slow)
-        slowness.daemon = True
-        slowness.start()
-        try:
+        # Without this line a child that waits would log nothing: it claims nothing yet.
+        with call_if_slow(SLOW_S, lambda: log.warning(LogEvent.LIFESPAN_SLOW, SLOW_S)):
             return await entered
-        finally:
-            slowness.cancel()
 
     def leave(self, timeout_s: float) -> None:
         if self._left.is_set():
             return
         self._loop.call_soon_threadsafe(self._leaving.set)
         if not self._left.wait(timeout_s):
-            log.warning("lifespan has not ended within %g s, ending the process", timeout_s)
+            log.warning(LogEvent.LIFESPAN_LINGERED, timeout_s)
 
     async def end(self) -> None:
         """Exit the lifespan from its own loop, and raise its error if there is one."""
@@ -79,10 +76,10 @@ class HeldLifespan:
         if not entered.done():
             self._refuse(lifespan, entered, error)
         elif not self._leaving.is_set():
-            log.error("lifespan ended unexpectedly, draining this child", exc_info=error)
+            log.error(LogEvent.LIFESPAN_ENDED, exc_info=error)
             self._on_loss()
         elif error is not None:
-            log.error("lifespan failed at shutdown", exc_info=error)
+            log.error(LogEvent.LIFESPAN_FAILED, exc_info=error)
             self._error = error
         self._left.set()
 
@@ -94,9 +91,16 @@ class HeldLifespan:
         entered.set_exception(error)
 
 
-def _log_slow() -> None:
-    """Without this line a child that waits would log nothing: it claims nothing yet."""
-    log.warning("lifespan has not started within %g s, still waiting", SLOW_S)
+@contextmanager
+def call_if_slow(seconds: float, action: Callable[[], None]) -> Iterator[None]:
+    """Call `action`, in another thread, if the block takes longer than this."""
+    timer = Timer(seconds, action)
+    timer.daemon = True
+    timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()
 
 
 def _as_async(manager: Any) -> AbstractAsyncContextManager[Any]:

@@ -21,8 +21,8 @@ import signal
 import socket
 import sys
 import traceback
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Sequence
+from contextlib import suppress
 from logging import getLogger
 from threading import Thread, Timer
 from types import FrameType
@@ -38,14 +38,9 @@ from windlass.dead_letter import AlertHook
 from windlass.engine.contract import Engine, EngineOptions
 from windlass.engine.url import absolute_url, open_engine
 from windlass.errors import EngineUnavailable, IncludeFailed, WindlassError
-from windlass.settings import Source, describe_unusual, find_overruled
-from windlass.worker.child.app_report import declarations, idle_routes
-from windlass.worker.child.assembly import assemble
-from windlass.worker.child.event_loop import run_until
-from windlass.worker.child.fetch_watchdog import FetchWatchdog
-from windlass.worker.child.lifespan import HeldLifespan
-from windlass.worker.child.loop_watchdog import LoopWatchdog
-from windlass.worker.child.watchdog import Watchdog
+from windlass.settings import Source
+from windlass.worker.child.assembly import Assembly, describe_app, run_until
+from windlass.worker.child.lifespan import HeldLifespan, call_if_slow
 from windlass.worker.fetch.fetcher import Fetcher
 from windlass.worker.fetch.queue_turns import QueueTurns
 from windlass.worker.ipc.channel import (
@@ -59,7 +54,6 @@ from windlass.worker.ipc.channel import (
     Failed,
     HandBack,
     Limited,
-    Ready,
     Resting,
     SessionGone,
     SessionStarted,
@@ -68,9 +62,10 @@ from windlass.worker.ipc.channel import (
     Wedged,
     join_pair,
 )
-from windlass.worker.ipc.session_info import add_settings, say_first
+from windlass.worker.ipc.session_info import introduce
 from windlass.worker.ipc.shared_memory import SlotTable
 from windlass.worker.ipc.wake_socket import WakeReceiver, join_wake_pair
+from windlass.worker.logs.events import LogEvent
 from windlass.worker.logs.setup import configure_all, configure_early
 from windlass.worker.maintenance.dead_letters import call_hooks
 from windlass.worker.options import SWITCH_INTERVAL_S
@@ -107,13 +102,16 @@ def main(arguments: Sequence[str]) -> NoReturn:
     _die_with(supervisor)
     configure_early()
     sys.setswitchinterval(SWITCH_INTERVAL_S)
-    Child(join_pair(control), table, join_wake_pair(wakes)).run()
+    Child(supervisor, join_pair(control), table, join_wake_pair(wakes)).run()
 
 
 class Child:
     """Owns the parts of a child, and exchanges messages with the supervisor."""
 
-    def __init__(self, channel: Channel[Command], table: int, wakes: WakeReceiver) -> None:
+    def __init__(
+        self, supervisor: int, channel: Channel[Command], table: int, wakes: WakeReceiver
+    ) -> None:
+        self._supervisor = supervisor
         self._channel = channel
         self._wakes = wakes
         self._fetcher: Fetcher | None = None
@@ -121,10 +119,7 @@ class Child:
         self._lifespan: HeldLifespan | None = None
         self._is_ending = False
         self._drains_early = False
-        start = self._first_command()
-        self._options = start.options
-        self._introduction = start.introduction
-        self._session = ""  # until the fetcher asks for one
+        start = self._start = self._first_command()
         self._has_answered = False  # whether the engine answered while the app was loaded
         self._queue_turns = QueueTurns(
             start.options.queues, start.options.labels, is_solo=start.is_solo
@@ -161,8 +156,9 @@ class Child:
         if os.getcwd() not in sys.path:
             sys.path.insert(0, os.getcwd())
         # Before the app is imported, which may change the current folder.
-        url = None if self._options.url is None else absolute_url(self._options.url)
-        app = load_app(self._options.app)
+        options = self._start.options
+        url = None if options.url is None else absolute_url(options.url)
+        app = load_app(options.app)
         load_tasks(app)
         configure_all(app.settings.log_level, app.settings.log_format)
         for task in app.tasks.values():
@@ -174,39 +170,19 @@ class Child:
             app.settings = msgspec.structs.replace(app.settings, url=url, sources=sources)
         app.wrap_engine(shield_engine)
         settings = app.settings
-        options = EngineOptions(
+        limits = EngineOptions(
             lease_ms=settings.lease_ms, dead_ttl_ms=settings.dead_ttl_ms, most_calls=MOST_CALLS
         )
-        engine = open_engine(settings.url, options)
+        engine = open_engine(settings.url, limits)
+        # A child that waits would log nothing else.
+        slowness = call_if_slow(
+            SLOW_S, lambda: log.warning(LogEvent.ENGINE_SLOW, SLOW_S, engine.location)
+        )
         # An outage passes. Any other error of the engine ends the child, with a report.
-        with _logging_slowness(engine), suppress(EngineUnavailable):
+        with slowness, suppress(EngineUnavailable):
             engine.migrate()
             self._has_answered = True
         return app, engine
-
-    def _report_ready(self, app: Windlass) -> None:
-        settings = app.settings
-        self._alert_hooks = app.alert_hooks
-        self._channel.send(
-            Ready(
-                url=settings.url,
-                lease_ms=settings.lease_ms,
-                shutdown_grace_ms=settings.shutdown_grace_ms,
-                kill_after_ms=settings.kill_after_ms,
-                dead_ttl_ms=settings.dead_ttl_ms,
-                dead_alert=settings.dead_alert,
-                dead_alert_growth=settings.dead_alert_growth,
-                tasks=tuple(app.tasks),
-                log_level=settings.log_level,
-                log_format=settings.log_format,
-                unusual=describe_unusual(settings),
-                overruled=find_overruled(settings, os.environ),
-                schedules=declarations(app),
-                idle_routes=idle_routes(app),
-                queues=tuple(sorted({task.queue for task in app.tasks.values()})),
-                keys=settings.secret.names,
-            )
-        )
 
     # ---------------------------------------------------------------------------------- serving
 
@@ -215,45 +191,29 @@ class Child:
         self._shutdown_steps = [app.close, engine.shutdown, atexit._run_exitfuncs, _flush]
         lifespan = self._lifespan = HeldLifespan(app.lifespan, on_loss=self._lose_lifespan)
         state = await lifespan.enter()
-        self._report_ready(app)
-        assembly = assemble(
-            app,
-            engine,
-            self._queue_turns,
-            self._table,
-            self,
-            state,
-            self._report_limited,
-            self._wakes,
+        self._alert_hooks = app.alert_hooks
+        start = self._start
+        introduction = introduce(
+            start.options,
+            app.settings,
+            self._supervisor,
+            start.slots,
+            start.worker_started_ms,
+            is_solo=start.is_solo,
         )
-        fetcher, slot_queue, limits = assembly.fetcher, assembly.slot_queue, assembly.limits
-        self._limits = limits
-        self._fetcher = fetcher
+        self._channel.send(describe_app(app, introduction))
+        assembly = Assembly(app, engine, self._queue_turns, self._table, self, state, self._wakes)
+        self._fetcher = assembly.fetcher
         if self._drains_early:
-            fetcher.drain()
-        settings = app.settings
-        introduction = add_settings(
-            self._introduction,
-            settings.dead_alert,
-            settings.dead_alert_growth,
-            settings.secret.names,
-        )
+            assembly.fetcher.drain()
+        # If the engine has not answered, the call may take long: the fetcher logs the outage.
+        assembly.start(introduction if self._has_answered else b"")
 
-        def run_fetcher() -> None:
-            if self._has_answered:  # else the call may take long: the fetcher logs the outage
-                say_first(engine, self._session, introduction)
-            fetcher.run()
+    def report_wedged(self, text: str) -> None:
+        self._report(Wedged(text))
 
-        thread = Thread(target=run_fetcher, name="fetcher", daemon=True)
-        thread.start()
-        fetch_watchdog = FetchWatchdog(thread, fetcher)
-        Watchdog(
-            slot_queue, limits, self._table, LoopWatchdog(), fetch_watchdog, self._report_wedged
-        ).start()
-
-    def _report_wedged(self, text: str) -> None:
-        with suppress(OSError):  # the supervisor is gone, and this process ends
-            self._channel.send(Wedged(text))
+    def report_limited(self) -> None:
+        self._report(Limited())
 
     def _lose_lifespan(self) -> None:
         fetcher = self._fetcher
@@ -263,18 +223,15 @@ class Child:
     # ----------------------------------------------------------------------- asked by the fetcher
 
     def new_session(self) -> str:
-        self._session = new_session(socket.gethostname(), os.getpid())
-        self._channel.send(SessionStarted(self._session))
-        return self._session
+        session = new_session(socket.gethostname(), os.getpid())
+        self._channel.send(SessionStarted(session))
+        return session
 
     def see_suspects(self) -> None:
         self._channel.send(SuspectsSeen())
 
     def rest(self, session: str, nonce: str | None) -> None:
         self._report(Resting(session, nonce))
-
-    def note_loss(self) -> None:
-        self._limits.note_loss()
 
     def end(self) -> NoReturn:
         """Shut down from the fetcher's thread: a task may have blocked the main thread. A normal
@@ -324,8 +281,7 @@ class Child:
                 self._end_if_unanswered()
                 self._report(Draining())
             case Cancel(ids) if fetcher is not None:
-                fetcher.cancel_waiting(ids)
-                self._limits.cancel(ids)
+                fetcher.cancel(ids)
             case Disown(id, token) if fetcher is not None:
                 fetcher.disown(id, token)
             case Alert(alert):
@@ -360,29 +316,10 @@ class Child:
         if not self._table.answered_at() and not self._is_ending:
             self.end()
 
-    def _report_limited(self) -> None:
-        self._report(Limited())
-
-    def _report(self, report: Draining | Limited | Resting) -> None:
+    def _report(self, report: Draining | Limited | Resting | Wedged) -> None:
         """Send a report. If the supervisor is gone, the next read notices."""
         with suppress(OSError):
             self._channel.send(report)
-
-
-@contextmanager
-def _logging_slowness(engine: Engine) -> Iterator[None]:
-    """Log an engine that does not answer: a child that waits would log nothing else."""
-    timer = Timer(SLOW_S, _log_slow, (engine.location,))
-    timer.daemon = True
-    timer.start()
-    try:
-        yield
-    finally:
-        timer.cancel()
-
-
-def _log_slow(location: str) -> None:
-    log.warning("engine has not answered within %g s, still waiting: %s", SLOW_S, location)
 
 
 def _leave_signals_to_supervisor() -> None:

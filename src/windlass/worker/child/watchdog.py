@@ -1,8 +1,8 @@
 """The watchdog of a child: a thread that checks the other threads once or twice a second.
 
 1. It notes in shared memory that this process runs Python, and how many jobs have ended in it.
-2. It reports a stuck fetcher to the supervisor (`fetch_watchdog`).
-3. It logs the job that blocks the event loop (`loop_watchdog`).
+2. It reports a stuck fetcher to the supervisor (`FetchWatchdog`).
+3. It logs the job that blocks the event loop (`LoopWatchdog`).
 4. It logs each job that runs for very long without a time-out, once.
 5. It wakes runners for free slots while the fetcher waits for the engine.
 
@@ -12,16 +12,24 @@ or the whole process was stopped, the other threads could not make progress eith
 
 from __future__ import annotations
 
+import asyncio
+import sys
+import traceback
 from collections.abc import Callable
+from contextlib import suppress
+from contextvars import Context as Variables
 from datetime import UTC, datetime, timedelta
 from logging import getLogger
-from threading import Event, Thread
-from time import monotonic
+from pathlib import Path
+from threading import Event, Thread, get_ident
+from time import monotonic, sleep
+from types import FrameType
+from typing import NamedTuple, Protocol
 
+import windlass.engine
+from windlass.context import running
 from windlass.core.durations import describe_ms
-from windlass.worker.child.fetch_watchdog import FetchWatchdog
-from windlass.worker.child.loop_watchdog import LoopWatchdog
-from windlass.worker.ipc.shared_memory import SlotTable
+from windlass.worker.logs.events import LogEvent
 from windlass.worker.run.slot_queue import SlotQueue, Started
 from windlass.worker.run.timeouts import Limits
 
@@ -34,6 +42,14 @@ IDLE_S = 1.0
 LATE_S = 0.25
 #: A job without a time-out that runs for longer than this, in seconds, is logged.
 LONG_S = 3600.0
+#: The time between the two inspections of a step of the event loop, in seconds.
+CONFIRM_S = 0.2
+#: How long a fetcher that could make progress may be stuck, in seconds.
+WEDGED_S = 60.0
+
+#: The function in which every step of a loop runs.
+_STEP = asyncio.Handle._run.__code__
+_ENGINES = str(Path(windlass.engine.__file__).parent)
 
 
 class Watchdog:
@@ -43,14 +59,13 @@ class Watchdog:
         self,
         slot_queue: SlotQueue,
         limits: Limits,
-        table: SlotTable,
         loop: LoopWatchdog,
         fetcher: FetchWatchdog,
         on_wedged: Callable[[str], None],
     ) -> None:
         self._slot_queue = slot_queue
         self._limits = limits
-        self._table = table
+        self._table = slot_queue.lease.table
         self._loop = loop
         self._fetcher = fetcher
         self._on_wedged = on_wedged
@@ -63,7 +78,7 @@ class Watchdog:
         try:
             Thread(target=self._run, name="watch", daemon=True).start()
         except (RuntimeError, MemoryError) as error:
-            log.error("could not start the watchdog of this child: %s", error)
+            log.error(LogEvent.WATCH_NOT_STARTED, error)
 
     def stop(self) -> None:
         """Stop, before the fetcher ends as planned."""
@@ -79,7 +94,7 @@ class Watchdog:
             try:
                 self.look(waited_s, is_punctual=waited_s < wait_s + LATE_S)
             except Exception:
-                log.exception("watchdog of this child failed, retrying")
+                log.exception(LogEvent.WATCH_FAILED)
             wait_s = LOOK_S if self._slot_queue.busy() else IDLE_S
 
     def look(self, waited_s: float, *, is_punctual: bool) -> None:
@@ -104,9 +119,149 @@ class Watchdog:
     def _report(self, run: Started, ran_s: float) -> None:
         since = datetime.now(UTC) - timedelta(seconds=ran_s)
         log.warning(
-            "job %s of task %s has been running for longer than %s without a time-out, since %s",
+            LogEvent.JOB_RUNS_LONG,
             run.claim.id,
             run.claim.task,
             describe_ms(round(LONG_S * 1000)),
             since.isoformat(timespec="seconds"),
         )
+
+
+class LoopStep(NamedTuple):
+    """The current step of the loop."""
+
+    frame: FrameType  # of `Handle._run`
+    inner: FrameType  # the innermost one
+
+
+class LoopWatchdog:
+    """Finds the job that blocks the event loop, and where in its code.
+
+    1. Each look schedules a callback on the loop.
+    2. If the callback has not run at the next look, the watchdog inspects the current step of the
+       loop twice. A loop that is only busy is in another step by then, and no job is to blame.
+    3. The context variables of the step identify the job, also for a coroutine that the job has
+       started. The block is logged once, until the loop has run a callback again.
+
+    A step that holds the GIL cannot be seen from inside the process: the supervisor reports it.
+    Created on the loop that it watches; another thread calls `look`."""
+
+    def __init__(self) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._thread = get_ident()
+        self._asked_at = monotonic()
+        self._is_answered = True
+        self._is_reported = False
+
+    def look(self, *, is_punctual: bool) -> None:
+        if self._is_answered:
+            self._is_reported = False
+            self._ask()
+        elif is_punctual and not self._is_reported:
+            self._is_reported = self._log_block()
+
+    def _ask(self) -> None:
+        self._is_answered = False
+        self._asked_at = monotonic()
+        with suppress(RuntimeError):  # the loop is closed, and the process ends
+            self._loop.call_soon_threadsafe(self._answer)
+
+    def _answer(self) -> None:
+        self._is_answered = True
+
+    def _log_block(self) -> bool:
+        """Log the job that blocks the loop. Return whether there was one."""
+        before = self._step()
+        if before is None:
+            return False
+        sleep(CONFIRM_S)
+        step = self._step()
+        if step is None or step.frame is not before.frame:
+            return False
+        log.warning(
+            LogEvent.LOOP_BLOCKED,
+            _name_job(step),
+            round(monotonic() - self._asked_at, 1),
+            _stack(step),
+        )
+        return True
+
+    def _step(self) -> LoopStep | None:
+        inner = sys._current_frames().get(self._thread)
+        frame = inner
+        while frame is not None and frame.f_code is not _STEP:
+            frame = frame.f_back
+        return None if frame is None or inner is None else LoopStep(frame, inner)
+
+
+def _name_job(step: LoopStep) -> str:
+    handle = step.frame.f_locals.get("self")
+    variables = getattr(handle, "_context", None)
+    context = variables.get(running) if isinstance(variables, Variables) else None
+    return f"job {context.job_id} of task {context.task}" if context else "code of no job"
+
+
+def _stack(step: LoopStep) -> str:
+    """The stack inside asyncio, without values, because those may be arguments."""
+    inside = []
+    for frame, line in traceback.walk_stack(step.inner):
+        if frame is step.frame:
+            break
+        inside.append((frame, line))
+    lines = traceback.StackSummary.extract(reversed(inside)).format()
+    return "\n" + "".join(lines).rstrip()
+
+
+class RoundCounter(Protocol):
+    """The fetcher, as its watchdog sees it."""
+
+    rounds: int
+
+
+class FetchWatchdog:
+    """Finds a fetcher that makes no progress.
+
+    A stuck fetcher reports nothing, while heartbeats of the supervisor keep its jobs leased
+    forever. The fetcher is wedged when its thread has ended, or when it has made no round for
+    `WEDGED_S` although it could have. It could have if the watchdog ran on time at each look, so
+    that the interpreter was free, and if the fetcher was in no call of the engine. During an outage
+    a call may take long, and the jobs survive that."""
+
+    def __init__(self, thread: Thread, fetcher: RoundCounter) -> None:
+        self._thread = thread
+        self._fetcher = fetcher
+        self._seen = -1
+        self._stood_s = 0.0
+        self._is_reported = False
+
+    def look(self, waited_s: float, *, is_punctual: bool) -> str | None:
+        """Return once where the fetcher is stuck; None otherwise."""
+        if self._is_reported:
+            return None
+        is_dead = not self._thread.is_alive()
+        frame = self._frame()
+        rounds = self._fetcher.rounds
+        if rounds != self._seen or not is_punctual or _is_in_engine(frame):
+            self._seen = rounds
+            self._stood_s = 0.0
+        else:
+            self._stood_s += waited_s
+        self._is_reported = is_dead or self._stood_s > WEDGED_S
+        return _describe(frame) if self._is_reported else None
+
+    def _frame(self) -> FrameType | None:
+        return sys._current_frames().get(self._thread.ident or 0)
+
+
+def _is_in_engine(frame: FrameType | None) -> bool:
+    while frame is not None:
+        if frame.f_code.co_filename.startswith(_ENGINES):
+            return True
+        frame = frame.f_back
+    return False
+
+
+def _describe(frame: FrameType | None) -> str:
+    if frame is None:
+        return "its fetcher thread has ended"
+    return "its fetcher is stuck in\n" + "".join(traceback.format_stack(frame)).rstrip()

@@ -21,7 +21,7 @@ from logging import getLogger
 from math import inf
 from threading import Event
 from time import monotonic
-from typing import Any, NoReturn
+from typing import Any, NoReturn, Protocol
 
 from msgspec.structs import replace
 
@@ -29,7 +29,6 @@ from windlass.core.plurals import Count
 from windlass.engine.contract import (
     Batch,
     Beat,
-    Capability,
     Claim,
     Engine,
     Outcome,
@@ -40,19 +39,16 @@ from windlass.engine.contract import (
 )
 from windlass.errors import EngineError, EngineUnavailable, PayloadTooLarge
 from windlass.task import Task
-from windlass.worker.fetch.adoption import Adoption
-from windlass.worker.fetch.backoff import Backoff
-from windlass.worker.fetch.idle_wait import LOOK, IdleWait
-from windlass.worker.fetch.intake import Intake
+from windlass.worker.fetch.idle_wait import IdleWait
+from windlass.worker.fetch.intake import Adoption, Intake
 from windlass.worker.fetch.mailbox import Mailbox
 from windlass.worker.fetch.nonces import Nonces
 from windlass.worker.fetch.queue_turns import QueueTurns
-from windlass.worker.fetch.release import LEAVE_S, Releaser
-from windlass.worker.fetch.round_trip import Owner, RoundTrip
+from windlass.worker.fetch.round_trip import LEAVE_S, Backoff, Releaser, RoundTrip
 from windlass.worker.ipc.wake_socket import WakeReceiver
-from windlass.worker.run.lease import Lease
-from windlass.worker.run.prefetch import Prefetch
+from windlass.worker.logs.events import LogEvent
 from windlass.worker.run.slot_queue import SlotQueue
+from windlass.worker.run.timeouts import Limits
 
 log = getLogger("windlass.worker")
 
@@ -80,6 +76,26 @@ SOLO_IDLE_S = 10.0
 SUSPECTS_S = 1.0
 
 
+class Owner(Protocol):
+    """The child, as the fetcher sees it."""
+
+    def new_session(self) -> str:
+        """Start a session, which the supervisor keeps alive from now on."""
+
+    def see_suspects(self) -> None:
+        """Report that jobs wait that must run alone."""
+
+    def rest(self, session: str, nonce: str | None) -> None:
+        """Report an idle child. A put may claim for it under the nonce, unless that is empty. None
+        reports a busy child."""
+
+    def end(self) -> None:
+        """End this process: everything is reported."""
+
+    def end_at_once(self) -> NoReturn:
+        """End this process at once, also while jobs run."""
+
+
 class FetcherDrained(Exception):
     """Ends the loop: nothing is left to report."""
 
@@ -92,36 +108,33 @@ class Fetcher:
         engine: Engine,
         queue_turns: QueueTurns,
         slot_queue: SlotQueue,
-        lease: Lease,
-        nonces: Nonces,
-        prefetch: Prefetch,
+        limits: Limits,
         tasks: Mapping[str, Task[..., Any]],
-        adoption: Adoption,
         owner: Owner,
         wakes: WakeReceiver,
     ) -> None:
         self._engine = engine
         self._queue_turns = queue_turns
-        self._plan = queue_turns.plan
+        self._is_solo = queue_turns.plan.suspects
         self._slot_queue = slot_queue
-        self._lease = lease
-        self._table = lease.table
-        self._nonces = nonces
-        self._prefetch = prefetch
-        self._adoption = adoption
+        self._limits = limits
+        self._lease = slot_queue.lease
+        table = self._table = slot_queue.lease.table
+        nonces = self._nonces = Nonces(table)
         self._owner = owner
-        self._session = owner.new_session()
+        self.session = owner.new_session()
         mailbox = self._mailbox = Mailbox()
         self.report, self.report_progress = mailbox.report, mailbox.report_progress
-        self._intake = Intake(tasks, slot_queue, mailbox.outcomes, is_solo=self._plan.suspects)
+        self._adoption = Adoption(engine, tasks)
+        self.leave_task = self._adoption.leave
+        self._intake = Intake(tasks, slot_queue, mailbox.outcomes, is_solo=self._is_solo)
         self.rounds = 0  # grows while the fetcher makes progress, also during an outage
         self._handing_back = Event()  # cuts a back-off short
         self._leave_by = inf
         self._releaser = Releaser(engine, nonces, mailbox, self._note_away)
+        self._idle_wait = IdleWait(engine, table, nonces, wakes, self._report_rest)
         # Used by the fetcher's thread only.
         self._unsettled: RoundTrip | None = None
-        self._idle_wait = IdleWait(engine, lease.table, wakes, self._report_rest)
-        self._is_handed_jobs = Capability.HANDOFF in engine.capabilities
         self._empty_claims = 0  # in a row
         self._last_empty_at = 0.0
         self._is_draining = False
@@ -147,10 +160,12 @@ class Fetcher:
         self._handing_back.set()
         self._mailbox.command(self._give_back_all)
 
-    def cancel_waiting(self, ids: Collection[str]) -> None:
-        """Release claims of these jobs that have not started, which ends the jobs as cancelled."""
+    def cancel(self, ids: Collection[str]) -> None:
+        """Interrupt the runs of these jobs, and release claims of them that have not started, which
+        ends the jobs as cancelled."""
         for claim in self._slot_queue.take_out(ids):
             self.report(Released(id=claim.id, token=claim.token, started=False))
+        self._limits.cancel(ids)
 
     def disown(self, id: str, token: str) -> None:
         """Ignore the outcome of a running job that the supervisor has taken from this child."""
@@ -172,7 +187,7 @@ class Fetcher:
             except FetcherDrained:
                 break
             except Exception:
-                log.exception("fetcher of session %s failed, restarting it", self._session)
+                log.exception(LogEvent.PUMP_FAILED, self.session)
                 self._take_apart()
                 self._handing_back.wait(trouble.next_s())
         self._owner.end()
@@ -204,14 +219,7 @@ class Fetcher:
         """The number of claims that could start now, or very soon."""
         if self._is_draining or monotonic() < self._claim_again_at or not self._nonces.left():
             return 0
-        return max(0, min(MAX_TURN, self._slot_queue.room(self._look_ahead())))
-
-    def _look_ahead(self) -> int:
-        if self._plan.suspects:
-            return 0
-        return self._prefetch.look_ahead(
-            self._slot_queue.slots, self._slot_queue.longest_running_s()
-        )
+        return max(0, min(MAX_TURN, self._slot_queue.room(is_ahead=not self._is_solo)))
 
     def _collect(self, most: float) -> list[Outcome]:
         outcomes = self._mailbox.collect(most)
@@ -222,38 +230,32 @@ class Fetcher:
     # ---------------------------------------------------------------------------- one round trip
 
     def _turn(self, outcomes: list[Outcome], room: int) -> None:
-        call = self._unsettled = RoundTrip(
-            self._session, outcomes
-        )  # the only reference to the outcomes
+        call = RoundTrip(self.session, outcomes)
+        self._unsettled = call  # the only reference to the outcomes
         if room:
             self._adopt()
             call = self._claim(outcomes, room)
-        self._make(call, monotonic())
+            # A repeat may return claims of the first try: the lease counts from then.
+            self._claim_sent_at = monotonic()
+        turn, call = self._repeat(call)
+        self._unsettled = None
+        self._settle(call, turn)
 
     def _claim(self, outcomes: list[Outcome], room: int) -> RoundTrip:
         """Build a claim, under the nonce that was given to the waiter if there is one: a put may
         have claimed under that nonce already."""
         plan, given = self._queue_turns.plan_for(room), self._idle_wait.nonce
+        nonce = given or self._nonces.announce()
+        call = RoundTrip(self.session, outcomes, nonce, room, plan, is_last=bool(given))
+        self._unsettled = call  # before the wait drops the other reference to the nonce
         if given:
-            call = RoundTrip(self._session, outcomes, given, room, plan, is_last=True)
-            self._unsettled = call  # before `end` drops the other reference to the nonce
-            self._idle_wait.end()
-            return call
-        return RoundTrip(self._session, outcomes, self._nonces.announce(), room, plan)
-
-    def _make(self, call: RoundTrip, sent_at: float) -> None:
-        """Make a call. A repeat may return claims of the first try: the lease counts from then."""
-        self._unsettled = call
-        if call.room:
-            self._claim_sent_at = sent_at
-        turn, call = self._repeat(call)
-        self._unsettled = None
-        self._settle(call, turn)
+            self._idle_wait.take_nonce()
+        return call
 
     def _adopt(self) -> None:
         """Adopt jobs right before a claim, so that this claim finds them first."""
         try:
-            if not self._plan.suspects:
+            if not self._is_solo:
                 self._adoption.ask()
         except EngineError:
             return  # the claim that follows reports the outage
@@ -275,8 +277,7 @@ class Fetcher:
                 is_too_large = True
             except EngineError as error:
                 self._note_away(error)
-                if self._has_nothing_in_hand(call):
-                    self._leave(call)
+                self._leave_if_drained(call)
                 if self._handing_back.wait(backoff.next_s()):
                     self._give_back_all()
             else:
@@ -291,17 +292,16 @@ class Fetcher:
         self._nonces.end(outcomes)
         return replace(call, outcomes=[])
 
-    def _has_nothing_in_hand(self, call: RoundTrip) -> bool:
-        """Whether to end although the reply is unknown. Jobs that the call may have claimed have
-        not started. If they cannot be released now, they are released with the session."""
+    def _leave_if_drained(self, call: RoundTrip) -> None:
+        """End although the reply is unknown, if nothing else is in hand. Jobs that the call may
+        have claimed have not started. If they cannot be released now, they are released with the
+        session."""
         self._mailbox.run_commands()
         has_outcomes = call.outcomes or self._mailbox.outcomes
-        return self._is_draining and not has_outcomes and not self._slot_queue.in_hand()
-
-    def _leave(self, call: RoundTrip) -> NoReturn:
-        if call.room:
-            self._releaser.leave(call)
-        raise FetcherDrained
+        if self._is_draining and not has_outcomes and not self._slot_queue.in_hand():
+            if call.room:
+                self._releaser.leave(call)
+            raise FetcherDrained
 
     def _send(self, call: RoundTrip) -> Turn:
         if not call.room:
@@ -317,26 +317,26 @@ class Fetcher:
         """Send a heartbeat before the first claim after an outage: the engine reaps no session
         until all workers had time for one. A child whose session is gone, or that is draining, only
         reports."""
-        [pulse] = self._engine.beat([Beat(session=self._session)])
+        [pulse] = self._engine.beat([Beat(session=self.session)])
         if not pulse.alive:
             self._renew(pulse.session)
         elif call.room and (self._mailbox.commands or self._is_draining):
             self._engine.release(call.session, call.nonce)
-        elif call.session == self._session:
+        elif call.session == self.session:
             return call
         self._nonces.forget(call.nonce)
-        return RoundTrip(self._session, call.outcomes)
+        return RoundTrip(self.session, call.outcomes)
 
     def _note_away(self, error: EngineError) -> None:
         if not self._is_away and isinstance(error, EngineUnavailable):
-            log.warning("lost connection to engine, retrying: %s", error)
+            log.warning(LogEvent.ENGINE_AWAY, error)
         elif not self._is_away:
-            log.error("engine refused a call, retrying: %s", error)
+            log.error(LogEvent.ENGINE_REFUSED, error)
         self._is_away = True
 
     def _note_back(self) -> None:
         if self._is_away:
-            log.warning("engine is available again: %s", self._engine.location)
+            log.warning(LogEvent.ENGINE_BACK, self._engine.location)
         self._is_away = False
 
     # --------------------------------------------------------------------------------- settling
@@ -349,11 +349,8 @@ class Fetcher:
             self._intake.has_sent_away = False
             self._owner.see_suspects()
         if call.room:
-            self._settle_claim(call, turn.batch)
-
-    def _settle_claim(self, call: RoundTrip, batch: Batch) -> None:
-        self._begin_claims(call, batch)
-        self._note_claim(call, batch)
+            self._begin_claims(call, turn.batch)
+            self._note_claim(call, turn.batch)
 
     def _begin_claims(self, call: RoundTrip, batch: Batch) -> None:
         """Queue the new claims first: everything else can wait."""
@@ -364,7 +361,7 @@ class Fetcher:
             self._unsettled = None
         if batch.gone:
             self._renew(call.session)
-        if call.session != self._session:
+        if call.session != self.session:
             self._nonces.forget(call.nonce)
         elif batch.claims:
             self._queue_claims(call, batch.claims)
@@ -389,12 +386,12 @@ class Fetcher:
         if not batch.claims:
             self._last_empty_at = self._claim_sent_at
         self._note_idle(batch)
-        if batch.suspects and not self._plan.suspects:
+        if batch.suspects and not self._is_solo:
             self._announce_suspects()
 
     def _note_idle(self, batch: Batch) -> None:
         """Record in shared memory whether this child is idle, judging by the last claim."""
-        waits = batch.next_in_ms == 0 or (batch.suspects and not self._plan.suspects)
+        waits = batch.next_in_ms == 0 or (batch.suspects and not self._is_solo)
         if waits or self._nonces.are_held():
             self._idle_since = 0.0
             self._table.note_idle(0.0, 0.0)
@@ -412,9 +409,7 @@ class Fetcher:
         ]
         if stale:
             log.warning(
-                "rejected %s, the jobs were reassigned: %s",
-                Count(len(stale), "stale result"),
-                ", ".join(stale[:10]),
+                LogEvent.OUTCOMES_REFUSED, Count(len(stale), "stale result"), ", ".join(stale[:10])
             )
 
     def _announce_suspects(self) -> None:
@@ -440,38 +435,30 @@ class Fetcher:
         if monotonic() - began_at >= PRESS_S:
             self._slot_queue.press()
         if not self._is_away:
-            answered_at = self._idle_wait.waited_at() if room else monotonic()
+            answered_at = self._table.waited_at() if room else monotonic()
             self._table.note_answer(max(answered_at, self._table.answered_at()))
 
     def _wait_for_work(self, timeout_s: float) -> None:
-        self._begin_waiting()
-        news = self._mailbox.wait(self._idle_wait.nudge, lambda: self._idle_wait.poll(timeout_s))
-        if news is LOOK:
-            self._may_claim = True
-        elif news is not None:
-            self._take(news)
-
-    def _begin_waiting(self) -> None:
-        # A job that runs, or is about to, may block the whole process: so the child accepts
-        # hand-offs only when it has none.
-        may_be_handed = self._is_handed_jobs and not self._slot_queue.in_hand()
-        if self._idle_wait.is_started and (self._idle_wait.nonce or not may_be_handed):
-            return
-        if self._empty_claims > MOST_IN_A_ROW and not self._idle_wait.is_started:
+        wait = self._idle_wait
+        if self._empty_claims > MOST_IN_A_ROW and not wait.is_started:
             self._mailbox.sleep(PAUSE_S)
-        if not self._idle_wait.nonce:
-            self._idle_wait.start(self._nonces.announce() if may_be_handed else "")
+        wait.start(is_free=not self._slot_queue.in_hand())
+        news = self._mailbox.wait(wait.nudge, lambda: wait.poll(timeout_s))
+        if news is None:
+            return
+        if news.claims:
+            self._take(news)
         else:
-            self._idle_wait.start(self._idle_wait.nonce)
+            self._may_claim = True
 
     def _report_rest(self, nonce: str | None) -> None:
-        self._owner.rest(self._session, nonce)
+        self._owner.rest(self.session, nonce)
 
     def _take(self, batch: Batch) -> None:
         """Start a job that was handed off."""
         now, plan = monotonic(), self._queue_turns.plan_for(HANDED)
-        call = self._unsettled = RoundTrip(self._session, [], self._idle_wait.nonce, HANDED, plan)
-        self._idle_wait.end()
+        call = self._unsettled = RoundTrip(self.session, [], self._idle_wait.nonce, HANDED, plan)
+        self._idle_wait.take_nonce()
         self._claim_sent_at = now
         self._begin_claims(call, batch)
         self._unsettled = None
@@ -483,9 +470,9 @@ class Fetcher:
     def _call_off(self) -> None:
         """Release the job that a put may have claimed under the nonce given to the waiter."""
         self._idle_wait.stop()
-        nonce = self._idle_wait.end()
+        nonce = self._idle_wait.take_nonce()
         if nonce:
-            self._releaser.give_back(RoundTrip(self._session, [], nonce, HANDED))
+            self._releaser.give_back(RoundTrip(self.session, [], nonce, HANDED))
 
     def _rest_s(self) -> float:
         waits = [REST_S]
@@ -509,7 +496,7 @@ class Fetcher:
         """Whether to end. A job that runs, or is not reported yet, holds its nonce."""
         if self._nonces.are_held(except_for=self._idle_wait.nonce):
             return False
-        is_idle_solo = self._plan.suspects and monotonic() - self._last_claim_at > SOLO_IDLE_S
+        is_idle_solo = self._is_solo and monotonic() - self._last_claim_at > SOLO_IDLE_S
         return self._is_draining or is_idle_solo
 
     def _disown(self, id: str, token: str) -> None:
@@ -521,22 +508,21 @@ class Fetcher:
     def _renew(self, session: str) -> None:
         """Start a new session. Claims that wait belong to other workers now. Running jobs continue,
         and the engine will reject their outcomes."""
-        if session != self._session:
+        if session != self.session:
             return
-        self._owner.note_loss()
-        self._nonces.forget(self._idle_wait.end())
+        self._limits.note_loss()
+        self._nonces.forget(self._idle_wait.take_nonce())
         dropped = self._slot_queue.take_back(monotonic())
         for claim in dropped:
             self._nonces.drop(claim.token)
-        self._session = self._owner.new_session()
+        self.session = self._owner.new_session()
         self._may_claim = True
         log.warning(
-            "session %s expired, no heartbeat for a lease: dropped %s, results of %s will be "
-            "rejected, continuing as session %s",
+            LogEvent.SESSION_RENEWED,
             session,
             Count(len(dropped), "claim"),
             Count(self._slot_queue.busy(), "job"),
-            self._session,
+            self.session,
         )
 
     def _give_back_all(self) -> NoReturn:
@@ -547,7 +533,7 @@ class Fetcher:
             for claim in self._slot_queue.running()
             if (claim.id, claim.token) not in self._disowned
         ]
-        unsettled = self._unsettled or RoundTrip(self._session, [])
+        unsettled = self._unsettled or RoundTrip(self.session, [])
         outcomes = unsettled.outcomes + self._collect(inf)
         try:
             unknown = self._unknown(unsettled)
@@ -564,6 +550,6 @@ class Fetcher:
 
     def _unknown(self, unsettled: RoundTrip | None) -> list[RoundTrip]:
         """The calls that may have claimed jobs."""
-        given = self._idle_wait.end()
-        waiting = RoundTrip(self._session, [], given, HANDED) if given else None
+        given = self._idle_wait.take_nonce()
+        waiting = RoundTrip(self.session, [], given, HANDED) if given else None
         return [call for call in (unsettled, waiting) if call is not None and call.room]

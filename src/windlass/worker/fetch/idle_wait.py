@@ -9,23 +9,18 @@ away, the child claims by itself.
 from __future__ import annotations
 
 from collections.abc import Callable
-from enum import Enum
 from time import monotonic
 from typing import Final
 
-from windlass.engine.contract import Batch, Engine
+from windlass.engine.contract import Batch, Capability, Engine
+from windlass.worker.fetch.nonces import Nonces
 from windlass.worker.ipc.shared_memory import SlotTable
 from windlass.worker.ipc.wake_socket import WakeReceiver
 
 #: When the waiter has noted nothing for this many seconds, a child claims by itself.
 UNATTENDED_S = 3.0
 
-
-class IdleLook(Enum):
-    LOOK = 0
-
-
-LOOK: Final = IdleLook.LOOK
+_LOOK: Final = Batch()
 
 
 class IdleWait:
@@ -36,44 +31,46 @@ class IdleWait:
         self,
         engine: Engine,
         table: SlotTable,
+        nonces: Nonces,
         wakes: WakeReceiver,
         report: Callable[[str | None], None],
     ) -> None:
         self._engine = engine
         self._table = table
+        self._nonces = nonces
         self._wakes = wakes
         self._report = report
+        self._is_handed_jobs = Capability.HANDOFF in engine.capabilities
         self._began_at = 0.0
         self.is_started = False
         self.nonce = ""  # under which a claim may have been made
         self.nudge = wakes.nudge
 
-    def start(self, nonce: str) -> None:
-        self.is_started, self.nonce = True, nonce
+    def start(self, *, is_free: bool) -> None:
+        """Report an idle child, unless that is known. A job that runs, or is about to, may block
+        the whole process: so only a free child accepts hand-offs."""
+        is_handed_jobs = is_free and self._is_handed_jobs
+        if self.is_started and (self.nonce or not is_handed_jobs):
+            return
+        if is_handed_jobs and not self.nonce:
+            self.nonce = self._nonces.announce()
+        self.is_started = True
         self._began_at = monotonic()
-        self._report(nonce)
+        self._report(self.nonce)
 
-    def poll(self, timeout_s: float) -> Batch | IdleLook | None:
-        """Return a job that was handed off, or LOOK to claim; None on a nudge, or after the
-        timeout."""
+    def poll(self, timeout_s: float) -> Batch | None:
+        """Return a job that was handed off, or an empty batch to claim; None on a nudge, or after
+        the timeout."""
         message = self._wakes.receive(timeout_s)
         if message is None:
-            return None if self.is_attended() else LOOK
+            last_seen_at = max(self._began_at, self._table.waited_at())
+            return None if monotonic() - last_seen_at < UNATTENDED_S else _LOOK
         self.is_started = False  # the waiter no longer waits for this child
-        batch = self._engine.read_handoff(message, self.nonce) if message else None
-        return LOOK if batch is None else batch
+        return (self._engine.read_handoff(message, self.nonce) if message else None) or _LOOK
 
-    def is_attended(self) -> bool:
-        """Whether the waiter waits for this child."""
-        now = monotonic()
-        return now - max(self._began_at, self._table.waited_at()) < UNATTENDED_S
-
-    def waited_at(self) -> float:
-        """When the engine last answered the waiter."""
-        return self._table.waited_at()
-
-    def end(self) -> str:
-        """Take back the nonce that the waiter has. The caller claims under it, or releases it."""
+    def take_nonce(self) -> str:
+        """End the wait, and take back the nonce that the waiter has. The caller claims under it, or
+        releases it."""
         nonce, self.nonce = self.nonce, ""
         self.is_started = False
         return nonce

@@ -87,7 +87,7 @@ class Mailbox:
     def progress_due_s(self) -> float:
         """Seconds until progress is due; infinite when there is none."""
         if not self._progress:
-            return float("inf")
+            return inf
         return self._last_progress_at + PROGRESS_S - monotonic()
 
     # -------------------------------------------------------------------------------- waiting
@@ -99,10 +99,6 @@ class Mailbox:
             return None if self.outcomes or self.commands else wait()
         finally:
             self._wake = None
-
-    def stop_waking(self) -> None:
-        """Stop calling `wake`: the wait is about to end."""
-        self._wake = None
 
     def sleep(self, seconds: float) -> None:
         """Sleep until a message arrives."""

@@ -1,35 +1,46 @@
-"""One round trip of the fetcher, and the interface to the child that owns the fetcher."""
+"""One round trip of the fetcher: back-off between repeats, and calls that cannot be repeated.
+
+`Releaser` releases claims of calls with an unknown reply, and reports outcomes that failed as a
+batch. During an outage nothing is lost: a later heartbeat releases the claims, or the supervisor
+does when it closes the session. A result that the engine can never store makes its job a dead
+letter, like a result that is larger than `max_payload`.
+"""
 
 from __future__ import annotations
 
-from typing import NoReturn, Protocol
+from collections import deque
+from collections.abc import Callable, Iterable, Sequence
+from logging import getLogger
+from operator import attrgetter
+from random import uniform
+from time import monotonic
 
 import msgspec
 
-from windlass.engine.contract import Outcome, Plan
+from windlass.core.failures import FailureText
+from windlass.core.plurals import Count
+from windlass.core.states import Reason
+from windlass.engine.contract import (
+    Buried,
+    Claim,
+    Engine,
+    Outcome,
+    Plan,
+    Progressed,
+    Released,
+    Verdict,
+    batches,
+)
+from windlass.errors import EngineError, PayloadTooLarge
+from windlass.worker.fetch.mailbox import Mailbox
+from windlass.worker.fetch.nonces import Nonces
+from windlass.worker.logs.events import LogEvent
 
+log = getLogger("windlass.worker")
 
-class Owner(Protocol):
-    """The child, as the fetcher sees it."""
-
-    def new_session(self) -> str:
-        """Start a session, which the supervisor keeps alive from now on."""
-
-    def see_suspects(self) -> None:
-        """Report that jobs wait that must run alone."""
-
-    def rest(self, session: str, nonce: str | None) -> None:
-        """Report an idle child. A put may claim for it under the nonce, unless that is empty. None
-        reports a busy child."""
-
-    def note_loss(self) -> None:
-        """Note that the running jobs were reassigned to other workers."""
-
-    def end(self) -> None:
-        """End this process: everything is reported."""
-
-    def end_at_once(self) -> NoReturn:
-        """End this process at once, also while jobs run."""
+#: How long a process that hands back its jobs may report outcomes, in seconds. The supervisor kills
+#: it after 5 s.
+LEAVE_S = 3.0
 
 
 class RoundTrip(msgspec.Struct, frozen=True):
@@ -41,3 +52,144 @@ class RoundTrip(msgspec.Struct, frozen=True):
     room: int = 0
     plan: Plan = Plan()
     is_last: bool = False  # the nonce was given to the waiter
+
+
+class Backoff:
+    """Exponential back-off with a cap and random jitter of up to a half, so that callers that
+    failed together do not retry together."""
+
+    def __init__(self, first_s: float, most_s: float) -> None:
+        self._first_s = first_s
+        self._most_s = most_s
+        self._failures = 0
+
+    def next_s(self) -> float:
+        longest = min(self._most_s, self._first_s * (1 << min(self._failures, 30)))
+        self._failures += 1
+        return longest * uniform(0.5, 1)
+
+    def reset(self) -> None:
+        self._failures = 0
+
+
+class Releaser:
+    """Used by the fetcher only."""
+
+    def __init__(
+        self,
+        engine: Engine,
+        nonces: Nonces,
+        mailbox: Mailbox,
+        note_away: Callable[[EngineError], None],
+    ) -> None:
+        self._engine = engine
+        self._nonces = nonces
+        self._mailbox = mailbox
+        self._note_away = note_away
+
+    def give_back(self, call: RoundTrip) -> None:
+        """Release the claims of a call. If that fails too, a later heartbeat releases them."""
+        self._nonces.forget(call.nonce)
+        try:
+            self._engine.release(call.session, call.nonce)
+        except EngineError as error:
+            self._note_away(error)
+        except Exception:
+            # Without the nonce: a reader of the log could end these jobs with it.
+            log.exception(LogEvent.CLAIMS_NOT_GIVEN_BACK, call.session)
+
+    def leave(self, call: RoundTrip) -> None:
+        """Release the claims of a call at the end of this process."""
+        try:
+            self._engine.release(call.session, call.nonce)
+        except EngineError as error:
+            _log_left(error)
+        else:
+            self._nonces.forget(call.nonce)
+
+    def leave_all(
+        self,
+        outcomes: list[Outcome],
+        running: list[Claim],
+        calls: Iterable[RoundTrip],
+        ends_at: float,
+    ) -> None:
+        """Report outcomes until `ends_at`, hand back running jobs, and release claims."""
+        released: list[Outcome] = [
+            Released(id=job.id, token=job.token, started=True) for job in running
+        ]
+        # The smallest first: so the time is enough for as many as possible.
+        left = deque(batches(sorted(outcomes + released, key=_precedence), attrgetter("size")))
+        try:
+            while left and monotonic() < ends_at:
+                self._finish(left[0])
+                left.popleft()
+            for call in calls:
+                self._engine.release(call.session, call.nonce)
+            log.info(LogEvent.JOBS_HANDED_BACK, Count(len(running), "running job"))
+        except EngineError as error:
+            _log_left(error)
+        if left:
+            _log_unreported([outcome for batch in left for outcome in batch])
+
+    def _finish(self, outcomes: Sequence[Outcome]) -> None:
+        try:
+            self._engine.finish(outcomes)
+        except PayloadTooLarge:
+            self.report_each(outcomes)
+
+    def report_each(
+        self, outcomes: Iterable[Outcome]
+    ) -> tuple[Sequence[Outcome], Sequence[Verdict]]:
+        """Report outcomes one by one, so that one too large to store does not block the others.
+        Return the outcomes as reported, and their verdicts."""
+        reported: list[Outcome] = []
+        verdicts: list[Verdict] = []
+        for outcome in outcomes:
+            try:
+                verdicts += self._engine.finish([outcome])
+                reported.append(outcome)
+            except PayloadTooLarge as error:
+                if isinstance(outcome, Progressed):
+                    continue  # the job still runs, and may report smaller progress
+                buried = _too_large(outcome, error)
+                verdicts += self._engine.finish([buried])
+                reported.append(buried)
+                log.error(LogEvent.RESULT_TOO_LARGE, outcome.id, error)
+        return reported, verdicts
+
+    def report_one_by_one(self, outcomes: Iterable[Outcome]) -> None:
+        """Report outcomes one by one, so that an error of one does not block the others."""
+        for outcome in outcomes:
+            try:
+                self._finish([outcome])
+            except EngineError:
+                self._mailbox.outcomes.append(outcome)
+            except Exception:
+                log.exception(LogEvent.OUTCOME_LOST, outcome.id)
+                self._nonces.drop(outcome.token)
+            else:
+                self._nonces.end([outcome])
+
+
+def _precedence(outcome: Outcome) -> int:
+    """Sort by size, with progress first: it must come before the end of its job."""
+    return -1 if isinstance(outcome, Progressed) else outcome.size
+
+
+def _too_large(outcome: Outcome, error: PayloadTooLarge) -> Buried:
+    return Buried(
+        id=outcome.id,
+        token=outcome.token,
+        reason=Reason.BAD_RESULT,
+        error=FailureText.of(error).pack(),
+    )
+
+
+def _log_unreported(outcomes: Sequence[Outcome]) -> None:
+    ends = [outcome.id for outcome in outcomes if not isinstance(outcome, Progressed)]
+    log.warning(LogEvent.OUTCOMES_UNREPORTED, Count(len(ends), "result"), ", ".join(ends[:10]))
+
+
+def _log_left(error: EngineError) -> None:
+    log.warning(LogEvent.JOBS_LEFT_TO_SUPERVISOR, error)

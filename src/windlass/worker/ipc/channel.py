@@ -30,7 +30,7 @@ class Start(msgspec.Struct, frozen=True, tag="start"):
     options: WorkerOptions
     slots: int
     is_solo: bool  # run jobs that must run alone, one at a time, and end when there are none
-    introduction: bytes  # the description of its sessions, before the app is loaded
+    worker_started_ms: int  # by the clock of this machine
 
 
 class DrainChild(msgspec.Struct, frozen=True, tag="drain"):
@@ -97,7 +97,7 @@ class Ready(msgspec.Struct, frozen=True, tag="ready"):
     schedules: tuple[AppDeclaration, ...] = ()
     idle_routes: tuple[str, ...] = ()  # patterns that match no task
     queues: tuple[str, ...] = ()  # the default queues of the tasks
-    keys: tuple[str, ...] = ()  # the names of its keys
+    introduction: bytes = b""  # the description of its sessions
 
 
 class Failed(msgspec.Struct, frozen=True, tag="failed"):

@@ -23,7 +23,7 @@ _PROC: Final = Path("/proc")
 #: The namespaces of pids and of start times. Older systems do not have the last one.
 _NAMESPACES: Final = ("pid", "time")
 #: The positions in /proc/PID/stat, counted from the state, which follows the name.
-_STATE, _START = 0, 19
+STATE, _START = 0, 19
 _ENDED: Final = (b"Z", b"X")
 
 
@@ -49,7 +49,7 @@ def _namespace(name: str) -> str:
 
 def start_of(pid: int) -> int:
     """When a process was started, in ticks since the boot; 0 when that is unknown."""
-    fields = _stat(pid)
+    fields = stat_of(pid)
     return 0 if fields is None else int(fields[_START])
 
 
@@ -66,10 +66,10 @@ def has_ended(pid: int, start: int) -> bool:
         return False  # no system has this pid: the value is damaged
     except OSError:  # it is there, and belongs to another user
         pass
-    fields = _stat(pid)
+    fields = stat_of(pid)
     if fields is None:
         return False
-    return int(fields[_START]) != start or (fields[_STATE] in _ENDED and _is_alone(pid))
+    return int(fields[_START]) != start or (fields[STATE] in _ENDED and _is_alone(pid))
 
 
 def _is_alone(pid: int) -> bool:
@@ -80,7 +80,7 @@ def _is_alone(pid: int) -> bool:
     return False
 
 
-def _stat(pid: int) -> list[bytes] | None:
+def stat_of(pid: int) -> list[bytes] | None:
     """The fields of /proc/PID/stat from the state on. The name before may contain any text."""
     with suppress(OSError):
         fields = _PROC.joinpath(str(pid), "stat").read_bytes().rpartition(b")")[2].split()

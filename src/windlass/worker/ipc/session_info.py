@@ -8,13 +8,11 @@ from __future__ import annotations
 
 import os
 import socket
-from contextlib import suppress
 
 import msgspec
 
 from windlass.core.distribution import installed_version
-from windlass.engine.contract import Beat, Engine
-from windlass.errors import EngineError
+from windlass.settings import Settings
 from windlass.worker.ipc.process_identity import machine, start_of
 from windlass.worker.options import WorkerOptions
 
@@ -53,15 +51,22 @@ class Introduction(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
 
 
 def introduce(
-    options: WorkerOptions, child: int, slots: int, started_ms: int, *, is_solo: bool
+    options: WorkerOptions,
+    settings: Settings,
+    worker: int,
+    slots: int,
+    started_ms: int,
+    *,
+    is_solo: bool,
 ) -> bytes:
+    """Describe the sessions of this process."""
     return Introduction(
         host=socket.gethostname(),
-        worker=os.getpid(),
-        child=child,
+        worker=worker,
+        child=os.getpid(),
         machine=machine(),
-        worker_start=start_of(os.getpid()),
-        child_start=start_of(child),
+        worker_start=start_of(worker),
+        child_start=start_of(os.getpid()),
         app=options.app,
         queues=options.queues,
         labels=options.labels,
@@ -69,21 +74,7 @@ def introduce(
         is_solo=is_solo,
         started_ms=started_ms,
         version=installed_version(),
+        dead_alert=settings.dead_alert,
+        dead_alert_growth=settings.dead_alert_growth,
+        keys=settings.secret.names,
     ).pack()
-
-
-def add_settings(
-    introduction: bytes, dead_alert: int, dead_alert_growth: int, keys: tuple[str, ...] = ()
-) -> bytes:
-    """Add the settings that are known once the app is loaded."""
-    known = Introduction.unpack(introduction)
-    return msgspec.structs.replace(
-        known, dead_alert=dead_alert, dead_alert_growth=dead_alert_growth, keys=keys
-    ).pack()
-
-
-def say_first(engine: Engine, session: str, introduction: bytes) -> None:
-    """Describe a session before its first claim, so that a worker that dies with its first job is
-    known. During an outage, a later heartbeat does it."""
-    with suppress(EngineError):
-        engine.beat([Beat(session=session, info=introduction)])

@@ -29,8 +29,8 @@ SPARE_NONCES = 202
 
 NEVER: Final = float("inf")
 
-_HEADER = struct.Struct("d")
-_SHUT = struct.Struct("?")
+#: The numbers of the header.
+_BEAT, _SHUT, _PULSE, _ENDED, _ANSWER, _IDLE_SINCE, _IDLE_AT, _WAIT = range(8)
 _LIMIT = struct.Struct("=QdqqQ64s64s")
 _GENERATION = struct.Struct("=Q")
 
@@ -44,16 +44,6 @@ class Limit(NamedTuple):
     delay_ms: int  # before the next attempt; negative for none
     id: str
     token: str
-
-
-_PULSE = struct.Struct("dQ")
-_PULSE_AT = 16
-_ANSWER = struct.Struct("d")
-_ANSWER_AT = 32
-_IDLE = struct.Struct("dd")
-_IDLE_AT = 40
-_WAIT = struct.Struct("d")
-_WAIT_AT = 56
 
 
 class Records:
@@ -91,6 +81,7 @@ class SlotTable:
         self.descriptor = descriptor
         self.slots = slots
         self._memory = mmap.mmap(descriptor, _size(slots))
+        self._header = memoryview(self._memory)[:RECORD_BYTES].cast("d")
         jobs = self._jobs = Records(self._memory, RECORD_BYTES, slots)
         self.occupy, self.vacate, self.vacate_all = jobs.write, jobs.clear, jobs.clear_all
         self.nonces = Records(self._memory, RECORD_BYTES * (1 + slots), slots + SPARE_NONCES)
@@ -118,47 +109,48 @@ class SlotTable:
 
     def note_answer(self, monotonic: float) -> None:
         """Note that the engine answered this child, or that there was nothing to ask."""
-        _ANSWER.pack_into(self._memory, _ANSWER_AT, monotonic)
+        self._header[_ANSWER] = monotonic
 
     def answered_at(self) -> float:
-        return float(_ANSWER.unpack_from(self._memory, _ANSWER_AT)[0])
+        return self._header[_ANSWER]
 
     def note_idle(self, since: float, at: float) -> None:
         """Note that all claims from `since` to `at` were empty; zeros for a busy child."""
-        _IDLE.pack_into(self._memory, _IDLE_AT, since, at)
+        self._header[_IDLE_SINCE] = since
+        self._header[_IDLE_AT] = at
 
     def idle(self) -> tuple[float, float]:
-        since, at = _IDLE.unpack_from(self._memory, _IDLE_AT)
-        return since, at
+        return self._header[_IDLE_SINCE], self._header[_IDLE_AT]
 
     def note_wait(self, monotonic: float) -> None:
         """Note that the waiter waits for this child, and that the engine has answered it."""
-        _WAIT.pack_into(self._memory, _WAIT_AT, monotonic)
+        self._header[_WAIT] = monotonic
 
     def waited_at(self) -> float:
-        return float(_WAIT.unpack_from(self._memory, _WAIT_AT)[0])
+        return self._header[_WAIT]
 
     def occupied(self) -> list[str]:
         return self._jobs.read()
 
     def confirm_beat(self, monotonic: float) -> None:
         """Note that a heartbeat sent at this moment was confirmed: the session is alive."""
-        _HEADER.pack_into(self._memory, 0, monotonic)
+        self._header[_BEAT] = monotonic
 
     def confirmed_beat(self) -> float:
-        return float(_HEADER.unpack_from(self._memory, 0)[0])
+        return self._header[_BEAT]
 
     def note_pulse(self, monotonic: float, ended: int) -> None:
         """Note that the child runs Python at this moment, and how many jobs have ended in it."""
-        _PULSE.pack_into(self._memory, _PULSE_AT, monotonic, ended)
+        self._header[_PULSE] = monotonic
+        self._header[_ENDED] = ended
 
     def pulse(self) -> float:
         """When the child last ran Python; 0 when unknown."""
-        return float(_PULSE.unpack_from(self._memory, _PULSE_AT)[0])
+        return self._header[_PULSE]
 
     def ended(self) -> int:
         """How many jobs had ended at the last pulse."""
-        return int(_PULSE.unpack_from(self._memory, _PULSE_AT)[1])
+        return int(self._header[_ENDED])
 
     # --------------------------------------------------------------------------------- limits
 
@@ -193,10 +185,10 @@ class SlotTable:
 
     def shut(self, shut: bool) -> None:
         """Forbid the child to start jobs, or allow it again."""
-        _SHUT.pack_into(self._memory, _HEADER.size, shut)
+        self._header[_SHUT] = shut
 
     def is_shut(self) -> bool:
-        return bool(_SHUT.unpack_from(self._memory, _HEADER.size)[0])
+        return bool(self._header[_SHUT])
 
 
 def _limits_at(slots: int) -> int:

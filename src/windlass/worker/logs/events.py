@@ -1,20 +1,207 @@
-"""The events of a worker's log lines for JSON: the name of the event, and names of its fields.
+"""The events of a worker's log lines: the name, the line, and for JSON the names of its values.
 
-The template of a line is the key. So logging calls stay plain, and a line that is written as text
-costs nothing extra. A test compares this table with the logging calls.
+A log call names its event and passes the values: `log.warning(LogEvent.ENGINE_AWAY, error)`. An
+event is the text of its line, so that records are plain ones for every handler.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
+from enum import StrEnum
+from logging import getLogger
+from time import monotonic
 from typing import Final, NamedTuple
 
+from windlass.core.failures import FailureText
 from windlass.core.plurals import Count
+from windlass.core.states import Reason
+
+log = getLogger("windlass.worker")
+
+#: Fields that are lists in every event: log collectors need one type for each name.
+LISTS: Final = frozenset({"job_ids", "labels", "queues", "tasks"})
+#: The shortest time between two lines for the same key, in seconds.
+INTERVAL_S: Final = 60.0
 
 
-class LogEvent(NamedTuple):
-    name: str
-    fields: tuple[str, ...] = ()
+class LogEvent(StrEnum):
+    """A name stays when its line changes. In JSON it is in small letters."""
+
+    fields: tuple[str, ...]
+
+    def __new__(cls, line: str, fields: str = "") -> LogEvent:
+        event = str.__new__(cls, line)
+        event._value_ = line
+        event.fields = tuple(fields.split())
+        return event
+
+    # the worker
+    WORKER_STARTED = "started: app %s, %d x %d slots, %s%s", "app processes slots queues labels"
+    WORKER_READY = "ready: %s, %s", "engine number"
+    WORKER_TASKS = "tasks: %s", "tasks"
+    WORKER_SETTINGS = "settings: %s", "settings"
+    NO_TASKS = (
+        "app %s has no tasks: list the modules that declare them in its setting include",
+        "app",
+    )
+    IDLE_ROUTE = "route %s matches no task of this app", "pattern"
+    IDLE_QUEUE = (
+        "queue %s is unused: no job was ever in it, and the tasks of this app go to %s",
+        "queue queues",
+    )
+    VARIABLE_OVERRULED = "%s ignored: overridden in code by %s", "variable setting"
+    WORKER_FAILED = "cannot serve %s: %s", "app why"
+    WORKER_STOPPING = (
+        "stopping on %s: jobs have %g s to finish; another signal hands them back now",
+        "signal grace_s",
+    )
+    WORKER_DONE = "stopping: nothing is left to do"
+    WORKER_HANDING_BACK = "stopping: handing back running jobs"
+    WORKER_STOPPED = "stopped"
+    HEALTH_UNSERVED = "windlass health cannot see this worker: %s", "why"
+    # jobs
+    JOB_ENDED = (
+        "job %s of task %s ended as %s in attempt %d after %d ms",
+        "job_id task outcome attempt duration_ms",
+    )
+    JOB_FAILED = (
+        "job %s of task %s failed in attempt %d of %d (%s), retrying in %s",
+        "job_id task attempt max_attempts error delay",
+    )
+    JOB_CANCELLED = "job %s of task %s was cancelled while it ran", "job_id task"
+    JOB_ENDED_BY_FORCE = (
+        "job %s still ran %s after its time-out of %s, ending child %d",
+        "job_id kill_after timeout child",
+    )
+    CANCELLED_JOB_ENDED_BY_FORCE = (
+        "job %s still ran %s after it was cancelled, ending child %d",
+        "job_id kill_after child",
+    )
+    JOB_RUNS_LONG = (
+        "job %s of task %s has been running for longer than %s without a time-out, since %s",
+        "job_id task limit since",
+    )
+    LOOP_BLOCKED = "%s has blocked the event loop for %g s: %s", "by blocked_s stack"
+    JOB_DEAD = "job %s of task %s is dead, %s: %s", "job_id task reason error"
+    JOB_ESCAPED = "job %s of task %s failed outside the task function: %s", "job_id task error"
+    JOB_OF_OTHER_VERSION = (
+        "cannot run a job of task %s, leaving it to workers of another version: %s",
+        "task why",
+    )
+    JOB_UNREADABLE_HERE = (
+        "cannot read a job of task %s, leaving it to other workers: %s",
+        "task why",
+    )
+    TASK_UNKNOWN = "task %s is unknown to this app, leaving its jobs to other workers", "task"
+    OUTCOME_LOST = "cannot report the result of job %s, dropping it", "job_id"
+    RESULT_TOO_LARGE = (
+        "the result of job %s is too large for the engine, the job is dead: %s",
+        "job_id why",
+    )
+    OUTCOMES_UNREPORTED = (
+        "could not report %s before shutdown, these jobs run again: %s",
+        "number job_ids",
+    )
+    OUTCOMES_REFUSED = "rejected %s, the jobs were reassigned: %s", "number job_ids"
+    JOBS_HANDED_BACK = "handed back %s", "number"
+    JOBS_LEFT_TO_SUPERVISOR = "cannot hand back jobs, leaving them to the supervisor: %s", "why"
+    # dead jobs
+    DEAD_JOB_REMOVED = (
+        "removing job %s of task %s, dead (%s) for longer than dead_ttl; its call: %s",
+        "job_id task reason call",
+    )
+    UNREADABLE_JOB_REMOVED = (
+        "removing unreadable job %s, dead for longer than dead_ttl: %s",
+        "job_id why",
+    )
+    DEAD_JOBS_MANY = (
+        "there are %d dead jobs, more than %d: see windlass dead list --group",
+        "dead threshold",
+    )
+    DEAD_JOBS_GROWING = (
+        "%d jobs died within 5 minutes, more than %d: see windlass dead list --group",
+        "grown threshold",
+    )
+    DEAD_ALERT_FAILED = "alert hook for dead jobs failed"
+    # children
+    CHILD_DIED = "child %d died: %s; %s", "child cause job_ids"
+    CHILD_FAILED = "child %d could not start: %s", "child why"
+    CHILD_NOT_STARTED = "could not start a child, retrying: %s", "why"
+    CHILD_RETIRES = "child %d retires: %s", "child why"
+    CHILD_TOO_LARGE = (
+        "child %d uses %s of memory before its first job, more than its limit of %s: "
+        "raise the limit",
+        "child memory limit",
+    )
+    INTERPRETER_KEPT = (
+        "child %d has not run Python for %d s, a job holds the interpreter; running: %s",
+        "child stood_s job_ids",
+    )
+    CHILD_WEDGED = "child %d stopped reporting: %s", "child where"
+    INSIDE_WEDGED = "embedded worker stopped reporting: %s", "where"
+    TASKS_LEFT_TO_OTHERS = (
+        "embedded worker cannot run tasks that need their own process, leaving them to "
+        "worker processes: %s",
+        "tasks",
+    )
+    WATCH_NOT_STARTED = "could not start the watchdog of this child: %s", "why"
+    CHILD_KILLED = "killing child %d, it did not exit", "child"
+    THREAD_NOT_STARTED = "could not start a thread for jobs, retrying: %s", "why"
+    LOOP_LEFT = "%s stopped the event loop, restarting it", "error"
+    LIFESPAN_SLOW = "lifespan has not started within %g s, still waiting", "limit_s"
+    LIFESPAN_FAILED = "lifespan failed at shutdown"
+    LIFESPAN_LINGERED = "lifespan has not ended within %g s, ending the process", "limit_s"
+    LIFESPAN_ENDED = "lifespan ended unexpectedly, draining this child"
+    # sessions and the engine
+    SESSION_CLOSED = (
+        "session %s closed: %s charged a crash, %d to run alone, %d given back",
+        "session crashed suspected released",
+    )
+    DEAD_WORKER_ENDED = (
+        "ended session %s of worker %d, which died on this machine: %s to run again",
+        "session worker jobs",
+    )
+    SESSION_GONE = "session %s of child %d expired", "session child"
+    SESSION_RENEWED = (
+        "session %s expired, no heartbeat for a lease: dropped %s, results of %s will be "
+        "rejected, continuing as session %s",
+        "session dropped running new_session",
+    )
+    JOBS_TAKEN_BACK = "reclaimed %s from workers that stopped responding", "number"
+    ORPHANS_DROPPED = "dropped %s without a job; see windlass check --repair", "number"
+    ENGINE_AWAY = "lost connection to engine, retrying: %s", "why"
+    ENGINE_REFUSED = "engine refused a call, retrying: %s", "why"
+    ENGINE_BACK = "engine is available again: %s", "engine"
+    ENGINE_SLOW = "engine has not answered within %g s, still waiting: %s", "limit_s engine"
+    ENGINE_AWAITED = "waiting for the engine to answer: %s", "why"
+    UNCLOSED_SESSIONS = (
+        "could not close %s: their running and unreported jobs run again when the lease expires",
+        "sessions",
+    )
+    SUPERVISOR_ENGINE_AWAY = "supervisor lost connection to engine, retrying: %s", "why"
+    SUPERVISOR_ENGINE_BACK = "supervisor reached the engine again: %s", "engine"
+    ENGINE_EMPTIED = (
+        "engine lost its data: the jobs in %s are gone; check its durability with windlass doctor",
+        "engine",
+    )
+    ENGINE_DURABILITY = "durability: %s", "found"
+    ENGINE_PROBLEM = "engine problem, %s: %s", "subject found"
+    # schedules
+    RUNS_LEFT_OUT = "schedule %s skipped %s from %s to %s: %s", "schedule number first last why"
+    SCHEDULE_ABANDONED = "paused schedule %s: no worker has declared it for a day", "schedule"
+    DECLARATION_OUTDATED = (
+        "schedule %s differs from this worker's declaration, keeping the stored one: %s",
+        "schedule why",
+    )
+    SCHEDULE_UNREADABLE = "cannot read schedule %s, leaving it to other workers: %s", "schedule why"
+    WAITER_REFUSED = "engine refused to wake idle children, retrying: %s", "why"
+    WAITER_ENGINE_AWAY = "waiter lost connection to engine, retrying: %s", "why"
+    # bugs
+    PUMP_FAILED = "fetcher of session %s failed, restarting it", "session"
+    WATCH_FAILED = "watchdog of this child failed, retrying"
+    UPKEEP_FAILED = "maintenance of the worker failed, retrying"
+    WAITER_FAILED = "waiter of the worker failed, restarting it"
+    CLAIMS_NOT_GIVEN_BACK = "could not release claims of session %s", "session"
 
 
 class LoggedValue(NamedTuple):
@@ -32,186 +219,12 @@ def listed(names: Iterable[str], before: str = "", none: str = "") -> LoggedValu
     return LoggedValue(value, f"{before}{', '.join(value)}" if value else none)
 
 
-#: Fields that are lists in every event: log collectors need one type for each name.
-LISTS: Final = frozenset({"job_ids", "labels", "queues", "tasks"})
-
-
-#: template -> event. A name stays when its template changes.
-EVENTS: Final[Mapping[str, LogEvent]] = {
-    # the worker
-    "started: app %s, %d x %d slots, %s%s": LogEvent(
-        "worker_started", ("app", "processes", "slots", "queues", "labels")
-    ),
-    "ready: %s, %s": LogEvent("worker_ready", ("engine", "number")),
-    "tasks: %s": LogEvent("worker_tasks", ("tasks",)),
-    "settings: %s": LogEvent("worker_settings", ("settings",)),
-    "app %s has no tasks: list the modules that declare them in its setting include": LogEvent(
-        "no_tasks", ("app",)
-    ),
-    "route %s matches no task of this app": LogEvent("idle_route", ("pattern",)),
-    "queue %s is unused: no job was ever in it, and the tasks of this app go to %s": LogEvent(
-        "idle_queue", ("queue", "queues")
-    ),
-    "%s ignored: overridden in code by %s": LogEvent("variable_overruled", ("variable", "setting")),
-    "cannot serve %s: %s": LogEvent("worker_failed", ("app", "why")),
-    "stopping on %s: jobs have %g s to finish; another signal hands them back now": LogEvent(
-        "worker_stopping", ("signal", "grace_s")
-    ),
-    "stopping: nothing is left to do": LogEvent("worker_done"),
-    "stopping: handing back running jobs": LogEvent("worker_handing_back"),
-    "stopped": LogEvent("worker_stopped"),
-    "windlass health cannot see this worker: %s": LogEvent("health_unserved", ("why",)),
-    # jobs
-    "job %s of task %s ended as %s in attempt %d after %d ms": LogEvent(
-        "job_ended", ("job_id", "task", "outcome", "attempt", "duration_ms")
-    ),
-    "job %s of task %s failed in attempt %d of %d (%s), retrying in %s": LogEvent(
-        "job_failed", ("job_id", "task", "attempt", "max_attempts", "error", "delay")
-    ),
-    "job %s of task %s was cancelled while it ran": LogEvent("job_cancelled", ("job_id", "task")),
-    "job %s still ran %s after its time-out of %s, ending child %d": LogEvent(
-        "job_ended_by_force", ("job_id", "kill_after", "timeout", "child")
-    ),
-    "job %s still ran %s after it was cancelled, ending child %d": LogEvent(
-        "cancelled_job_ended_by_force", ("job_id", "kill_after", "child")
-    ),
-    "job %s of task %s has been running for longer than %s without a time-out, since %s": LogEvent(
-        "job_runs_long", ("job_id", "task", "limit", "since")
-    ),
-    "%s has blocked the event loop for %g s: %s": LogEvent(
-        "loop_blocked", ("by", "blocked_s", "stack")
-    ),
-    "job %s of task %s is dead, %s: %s": LogEvent(
-        "job_dead", ("job_id", "task", "reason", "error")
-    ),
-    "job %s of task %s failed outside the task function: %s": LogEvent(
-        "job_escaped", ("job_id", "task", "error")
-    ),
-    "cannot run a job of task %s, leaving it to workers of another version: %s": LogEvent(
-        "job_of_other_version", ("task", "why")
-    ),
-    "cannot read a job of task %s, leaving it to other workers: %s": LogEvent(
-        "job_unreadable_here", ("task", "why")
-    ),
-    "task %s is unknown to this app, leaving its jobs to other workers": LogEvent(
-        "task_unknown", ("task",)
-    ),
-    "cannot report the result of job %s, dropping it": LogEvent("outcome_lost", ("job_id",)),
-    "the result of job %s is too large for the engine, the job is dead: %s": LogEvent(
-        "result_too_large", ("job_id", "why")
-    ),
-    "could not report %s before shutdown, these jobs run again: %s": LogEvent(
-        "outcomes_unreported", ("number", "job_ids")
-    ),
-    "rejected %s, the jobs were reassigned: %s": LogEvent(
-        "outcomes_refused", ("number", "job_ids")
-    ),
-    "handed back %s": LogEvent("jobs_handed_back", ("number",)),
-    "cannot hand back jobs, leaving them to the supervisor: %s": LogEvent(
-        "jobs_left_to_supervisor", ("why",)
-    ),
-    # dead jobs
-    "removing job %s of task %s, dead (%s) for longer than dead_ttl; its call: %s": LogEvent(
-        "dead_job_removed", ("job_id", "task", "reason", "call")
-    ),
-    "removing unreadable job %s, dead for longer than dead_ttl: %s": LogEvent(
-        "unreadable_job_removed", ("job_id", "why")
-    ),
-    "there are %d dead jobs, more than %d: see windlass dead list --group": LogEvent(
-        "dead_jobs_many", ("dead", "threshold")
-    ),
-    "%d jobs died within 5 minutes, more than %d: see windlass dead list --group": LogEvent(
-        "dead_jobs_growing", ("grown", "threshold")
-    ),
-    "alert hook for dead jobs failed": LogEvent("dead_alert_failed"),
-    # children
-    "child %d died: %s; %s": LogEvent("child_died", ("child", "cause", "job_ids")),
-    "child %d could not start: %s": LogEvent("child_failed", ("child", "why")),
-    "could not start a child, retrying: %s": LogEvent("child_not_started", ("why",)),
-    "child %d retires: %s": LogEvent("child_retires", ("child", "why")),
-    "child %d uses %s of memory before its first job, more than its limit of %s: "
-    "raise the limit": LogEvent("child_too_large", ("child", "memory", "limit")),
-    "child %d has not run Python for %d s, a job holds the interpreter; running: %s": LogEvent(
-        "interpreter_kept", ("child", "stood_s", "job_ids")
-    ),
-    "child %d stopped reporting: %s": LogEvent("child_wedged", ("child", "where")),
-    "embedded worker stopped reporting: %s": LogEvent("inside_wedged", ("where",)),
-    "embedded worker cannot run tasks that need their own process, leaving them to "
-    "worker processes: %s": LogEvent("tasks_left_to_others", ("tasks",)),
-    "could not start the watchdog of this child: %s": LogEvent("watch_not_started", ("why",)),
-    "killing child %d, it did not exit": LogEvent("child_killed", ("child",)),
-    "could not start a thread for jobs, retrying: %s": LogEvent("thread_not_started", ("why",)),
-    "%s stopped the event loop, restarting it": LogEvent("loop_left", ("error",)),
-    "lifespan has not started within %g s, still waiting": LogEvent("lifespan_slow", ("limit_s",)),
-    "lifespan failed at shutdown": LogEvent("lifespan_failed"),
-    "lifespan has not ended within %g s, ending the process": LogEvent(
-        "lifespan_lingered", ("limit_s",)
-    ),
-    "lifespan ended unexpectedly, draining this child": LogEvent("lifespan_ended"),
-    # sessions and the engine
-    "session %s closed: %s charged a crash, %d to run alone, %d given back": LogEvent(
-        "session_closed", ("session", "crashed", "suspected", "released")
-    ),
-    "ended session %s of worker %d, which died on this machine: %s to run again": LogEvent(
-        "dead_worker_ended", ("session", "worker", "jobs")
-    ),
-    "session %s of child %d expired": LogEvent("session_gone", ("session", "child")),
-    "session %s expired, no heartbeat for a lease: dropped %s, results of %s will be "
-    "rejected, continuing as session %s": LogEvent(
-        "session_renewed", ("session", "dropped", "running", "new_session")
-    ),
-    "reclaimed %s from workers that stopped responding": LogEvent("jobs_taken_back", ("number",)),
-    "dropped %s without a job; see windlass check --repair": LogEvent(
-        "orphans_dropped", ("number",)
-    ),
-    "lost connection to engine, retrying: %s": LogEvent("engine_away", ("why",)),
-    "engine refused a call, retrying: %s": LogEvent("engine_refused", ("why",)),
-    "engine is available again: %s": LogEvent("engine_back", ("engine",)),
-    "engine has not answered within %g s, still waiting: %s": LogEvent(
-        "engine_slow", ("limit_s", "engine")
-    ),
-    "waiting for the engine to answer: %s": LogEvent("engine_awaited", ("why",)),
-    "could not close %s: their running and unreported jobs run again when the lease "
-    "expires": LogEvent("unclosed_sessions", ("sessions",)),
-    "supervisor lost connection to engine, retrying: %s": LogEvent(
-        "supervisor_engine_away", ("why",)
-    ),
-    "supervisor reached the engine again: %s": LogEvent("supervisor_engine_back", ("engine",)),
-    "engine lost its data: the jobs in %s are gone; check its durability with windlass "
-    "doctor": LogEvent("engine_emptied", ("engine",)),
-    "durability: %s": LogEvent("engine_durability", ("found",)),
-    "engine problem, %s: %s": LogEvent("engine_problem", ("subject", "found")),
-    # schedules
-    "schedule %s skipped %s from %s to %s: %s": LogEvent(
-        "runs_left_out", ("schedule", "number", "first", "last", "why")
-    ),
-    "paused schedule %s: no worker has declared it for a day": LogEvent(
-        "schedule_abandoned", ("schedule",)
-    ),
-    "schedule %s differs from this worker's declaration, keeping the stored one: %s": LogEvent(
-        "declaration_outdated", ("schedule", "why")
-    ),
-    "cannot read schedule %s, leaving it to other workers: %s": LogEvent(
-        "schedule_unreadable", ("schedule", "why")
-    ),
-    "engine refused to wake idle children, retrying: %s": LogEvent("waiter_refused", ("why",)),
-    "waiter lost connection to engine, retrying: %s": LogEvent("waiter_engine_away", ("why",)),
-    # bugs
-    "fetcher of session %s failed, restarting it": LogEvent("pump_failed", ("session",)),
-    "watchdog of this child failed, retrying": LogEvent("watch_failed"),
-    "maintenance of the worker failed, retrying": LogEvent("upkeep_failed"),
-    "waiter of the worker failed, restarting it": LogEvent("waiter_failed"),
-    "could not release claims of session %s": LogEvent("claims_not_given_back", ("session",)),
-}
-
-
 def describe(message: object, arguments: object) -> dict[str, object]:
-    """The event of a record and its fields; empty for a line that is not in the table."""
-    event = EVENTS.get(message) if isinstance(message, str) else None
-    if event is None or not isinstance(arguments, tuple):
+    """The event of a record and its fields; empty for a line that is no event."""
+    if not isinstance(message, LogEvent) or not isinstance(arguments, tuple):
         return {}
-    fields = zip(event.fields, arguments, strict=False)
-    return {"event": event.name, **{name: _value(name, one) for name, one in fields}}
+    fields = zip(message.fields, arguments, strict=False)
+    return {"event": message.name.lower(), **{name: _value(name, one) for name, one in fields}}
 
 
 def _value(name: str, given: object) -> object:
@@ -220,3 +233,26 @@ def _value(name: str, given: object) -> object:
     if isinstance(given, Count):
         return int(given)
     return given.split(", ") if name in LISTS and isinstance(given, str) else given
+
+
+def log_dead_letter(job_id: str, task: str, reason: Reason, text: FailureText) -> None:
+    """Log the type of the error and where it was raised. Its message may contain arguments."""
+    cause = text.name or text.message
+    if text.type and text.place:
+        cause = f"{text.name} in {text.place}"
+    log.error(LogEvent.JOB_DEAD, job_id, task, reason, cause)
+
+
+class Notices:
+    """Throttles lines that would repeat for every job. There are few keys: names of tasks."""
+
+    def __init__(self) -> None:
+        self._logged_at: dict[str, float] = {}
+
+    def is_due(self, key: str) -> bool:
+        """Whether to log now. True marks the key as logged."""
+        now = monotonic()
+        if now - self._logged_at.get(key, -INTERVAL_S) < INTERVAL_S:
+            return False
+        self._logged_at[key] = now
+        return True

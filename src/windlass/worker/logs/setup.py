@@ -27,8 +27,6 @@ FORMAT: Final = "%(asctime)s %(levelname)s %(name)s[%(process)d] %(message)s"
 #: The fields of the running job that a record gets.
 JOB_FIELDS: Final = ("job_id", "task", "queue", "attempt")
 
-#: The loggers of the worker's own lines.
-_OURS: Final = ("windlass.worker", "windlass.dead_letters")
 #: All attributes of a record that the standard library sets; others come from `extra`.
 _STANDARD: Final = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", *JOB_FIELDS}
 #: Control characters of terminals, and line separators.
@@ -137,8 +135,7 @@ class JsonFormatter(logging.Formatter):
             "pid": record.process,
             "message": record.getMessage(),
         }
-        if record.name in _OURS:  # other loggers may use the same text
-            fields |= describe(record.msg, record.args)
+        fields |= describe(record.msg, record.args)
         for name in JOB_FIELDS:
             if getattr(record, name, None) is not None:
                 fields.setdefault(name, getattr(record, name))

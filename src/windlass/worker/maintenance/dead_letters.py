@@ -22,6 +22,7 @@ from windlass.core.states import State
 from windlass.dead_letter import AlertHook, DeadAlert, Unreadable, log_summary, read_each
 from windlass.engine.contract import Engine, SessionRecord, Tended
 from windlass.worker.ipc.session_info import Introduction
+from windlass.worker.logs.events import LogEvent
 
 log = getLogger("windlass.dead_letters")
 
@@ -40,20 +41,10 @@ def sweep(engine: Engine, ids: Sequence[str]) -> Tended:
     their total size: so all records are read at once."""
     for record in read_each(engine, ids):
         if isinstance(record, Unreadable):
-            log.error(
-                "removing unreadable job %s, dead for longer than dead_ttl: %s",
-                record.id,
-                record.why,
-            )
+            log.error(LogEvent.UNREADABLE_JOB_REMOVED, record.id, record.why)
         elif record is not None and record.state is State.DEAD:
             job_id, task, reason, call = log_summary(record)
-            log.warning(
-                "removing job %s of task %s, dead (%s) for longer than dead_ttl; its call: %s",
-                job_id,
-                task,
-                reason,
-                call,
-            )
+            log.warning(LogEvent.DEAD_JOB_REMOVED, job_id, task, reason, call)
     return engine.tend(ids)
 
 
@@ -106,17 +97,9 @@ class DeadWatch:
     def _alert(self, alert: DeadAlert) -> None:
         self._alerted.add(alert.kind)
         if alert.kind == "depth":
-            log.warning(
-                "there are %d dead jobs, more than %d: see windlass dead list --group",
-                alert.dead,
-                alert.threshold,
-            )
+            log.warning(LogEvent.DEAD_JOBS_MANY, alert.dead, alert.threshold)
         else:
-            log.warning(
-                "%d jobs died within 5 minutes, more than %d: see windlass dead list --group",
-                alert.grown,
-                alert.threshold,
-            )
+            log.warning(LogEvent.DEAD_JOBS_GROWING, alert.grown, alert.threshold)
         self._on_alert(alert)
 
     def _is_its_turn(self, kind: str, number: int) -> bool:
@@ -147,7 +130,7 @@ def call_hooks(hooks: Sequence[AlertHook], alert: DeadAlert) -> None:
             try:
                 hook(alert)
             except Exception:
-                log.exception("alert hook for dead jobs failed")
+                log.exception(LogEvent.DEAD_ALERT_FAILED)
 
     if hooks:
         Thread(target=run, name="dead-alert", daemon=True).start()

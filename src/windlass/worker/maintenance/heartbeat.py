@@ -7,24 +7,33 @@
 
 The heartbeat has its own engine object with its own connections. So a beat never waits for other
 calls of the worker, such as a sweep of large dead letters over a slow link.
+
+Heartbeat and maintenance share one `Contact`, which logs outages of the engine.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from itertools import count
-from threading import Event, Thread
+from logging import getLogger
+from random import uniform
+from threading import Event, Lock, Thread
 from time import monotonic
 from typing import Final, Protocol
 
 from windlass.engine.contract import Beat, Engine
+from windlass.errors import EngineError
 from windlass.worker.ipc.shared_memory import SlotTable
-from windlass.worker.logs.outage import Contact
+from windlass.worker.logs.events import LogEvent
+
+log = getLogger("windlass.worker")
 
 #: Beats in one lease.
 BEATS: Final = 3
 #: Every n-th beat lists the nonces.
 TELLING: Final = 3
+#: The longest wait before a retry, in seconds.
+AGAIN_S: Final = 1.0
 
 
 class Living(Protocol):
@@ -36,6 +45,50 @@ class Living(Protocol):
     introduced: str  # the session that was described to the engine
 
     def is_running(self) -> bool: ...
+
+
+class Contact:
+    """The state of the connection to one engine. Used by several threads, so that an outage is
+    logged once. Its end is logged when every call that failed has succeeded: a read may succeed
+    while writes still fail."""
+
+    def __init__(self, location: str) -> None:
+        self._location = location
+        self._lock = Lock()
+        self._failed: set[object] = set()
+        self._is_outage_logged = False
+        self.answered_at = 0.0  # of the monotonic clock
+
+    def attempt(self, duty: object, action: Callable[[], float]) -> float:
+        """Call `action`; return the seconds until the next call, which is soon after a failure."""
+        try:
+            wait_s = action()
+        except EngineError as error:
+            self._note_away(duty, error)
+        except Exception:
+            log.exception(LogEvent.UPKEEP_FAILED)
+        else:
+            self._note_back(duty)
+            return wait_s
+        return uniform(0.2, AGAIN_S)
+
+    def _note_away(self, duty: object, error: EngineError) -> None:
+        with self._lock:
+            if self.answered_at and not self._is_outage_logged:
+                log.warning(LogEvent.SUPERVISOR_ENGINE_AWAY, error)
+                self._is_outage_logged = True
+            elif not self.answered_at and not self._failed:
+                log.warning(LogEvent.ENGINE_AWAITED, error)
+            self._failed.add(duty)
+
+    def _note_back(self, duty: object) -> None:
+        if duty not in self._failed and not self._is_outage_logged:
+            return
+        with self._lock:
+            self._failed.discard(duty)
+            if self._is_outage_logged and not self._failed:
+                log.warning(LogEvent.SUPERVISOR_ENGINE_BACK, self._location)
+                self._is_outage_logged = False
 
 
 class Heartbeat:

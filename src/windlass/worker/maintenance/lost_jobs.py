@@ -1,29 +1,91 @@
-"""Log when jobs were reclaimed from workers that stopped responding, and when the engine dropped
-index entries without a job.
+"""Jobs of workers that died or stopped responding.
 
-Any claim or maintenance call of any worker may do both. So this module compares counters of the
-engine. Of all workers, the one with the first session logs.
+1. `Predecessors` ends the sessions of workers that died on this machine.
+2. `LossWatch` logs when jobs were reclaimed, and when the engine dropped index entries without a
+   job.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+import socket
+from collections.abc import Callable, Collection, Iterator, Mapping
 from logging import getLogger
 from typing import Final
 
+from windlass.core.ids import session_prefix
 from windlass.core.plurals import Count
 from windlass.engine.contract import Engine
+from windlass.worker.ipc.process_identity import has_ended, machine
+from windlass.worker.ipc.session_info import Introduction
+from windlass.worker.logs.events import LogEvent
 
 log = getLogger("windlass.worker")
 
-#: How often to check, in seconds.
+#: How long to wait before each further check for dead workers, in seconds.
+LOOKS_S: Final = (0.25, 0.75, 2.0)
+NEVER: Final = float("inf")
+#: How often to check the totals, in seconds.
 LOOK_S: Final = 15.0
 #: The totals to compare.
 _WATCHED: Final = ("lost", "orphans")
 
 
+class Predecessors:
+    """Ends the sessions of workers that died on this machine, when a worker starts.
+
+    A supervisor handles the death of a child. When the whole worker dies (the out-of-memory killer
+    took the process group, an operator sent SIGKILL), no process reports it, and its jobs would
+    wait for the rest of the lease. A worker that starts on the same machine can do better: the
+    description of a session names both processes, and this machine knows whether they have ended.
+
+    1. Read the descriptions of all sessions of this host, in bounded batches.
+    2. End a session if its supervisor and its child have both ended, as `process_identity` judges:
+       never by host name and pid alone. The job that killed the worker is unknown. So each job is
+       charged a loss, as when a lease expires: a job that kills every worker runs out of losses.
+    3. Check again a few times: a child may outlive its supervisor for a moment, and the description
+       of a session may still be on its way.
+
+    Where processes cannot be identified (no /proc, as on macOS), and for workers of other machines
+    and other containers, jobs start again when the lease has expired."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+        self._machine = machine()
+        self._host = socket.gethostname()
+        self._waits = iter(LOOKS_S)
+
+    def look(self) -> float:
+        """End sessions of dead workers; return the seconds until the next check."""
+        if not self._machine:
+            return NEVER
+        for session, said in self._neighbours():
+            if has_ended(said.worker, said.worker_start) and has_ended(
+                said.child, said.child_start
+            ):
+                self._end(session, said)
+        return next(self._waits, NEVER)
+
+    def _neighbours(self) -> Iterator[tuple[str, Introduction]]:
+        """All sessions of this machine, live or expired."""
+        cursor: str | None = None
+        while True:
+            bite = self._engine.introductions(session_prefix(self._host), cursor)
+            for session, info in bite.infos.items():
+                said = Introduction.unpack(info)
+                if said.machine == self._machine and said.host == self._host:
+                    yield session, said
+            cursor = bite.cursor
+            if cursor is None:
+                return
+
+    def _end(self, session: str, said: Introduction) -> None:
+        number = self._engine.lose(session, f"worker {said.worker} on {said.host} died")
+        log.warning(LogEvent.DEAD_WORKER_ENDED, session, said.worker, Count(number, "job"))
+
+
 class LossWatch:
-    """For one worker; `sessions` returns its own."""
+    """Compares counters of the engine: any claim or maintenance call of any worker may change them.
+    Of all workers, the one with the first session logs. `sessions` returns those of this worker."""
 
     def __init__(self, engine: Engine, sessions: Callable[[], Collection[str]]) -> None:
         self._engine = engine
@@ -39,11 +101,10 @@ class LossWatch:
         lost, orphans = (totals.get(name, 0) - before.get(name, 0) for name in _WATCHED)
         if (lost > 0 or orphans > 0) and speaks(self._engine, self._sessions()):
             if lost > 0:
-                log.warning("reclaimed %s from workers that stopped responding", Count(lost, "job"))
+                log.warning(LogEvent.JOBS_TAKEN_BACK, Count(lost, "job"))
             if orphans > 0:
                 log.warning(
-                    "dropped %s without a job; see windlass check --repair",
-                    Count(orphans, "index entry", "index entries"),
+                    LogEvent.ORPHANS_DROPPED, Count(orphans, "index entry", "index entries")
                 )
         return LOOK_S
 

@@ -18,6 +18,7 @@ from random import uniform
 from time import monotonic
 from typing import Final
 
+from windlass.app import Windlass
 from windlass.core.durations import describe_ms
 from windlass.core.plurals import Count
 from windlass.core.schedules.declarations import REMOVABLE_MS, RENEWAL_MS, SILENT_MS, Standing
@@ -27,6 +28,7 @@ from windlass.engine.contract import DueSchedules, Engine, ScheduleRecord
 from windlass.engine.schedule_changes import Firing
 from windlass.errors import DecodeError
 from windlass.worker.ipc.channel import AppDeclaration
+from windlass.worker.logs.events import LogEvent
 
 log = getLogger("windlass.worker")
 
@@ -52,6 +54,11 @@ _WHY: Final = {
     "missed": "their time had passed",
     "overlap": "an earlier run had not ended",
 }
+
+
+def declarations(app: Windlass) -> tuple[AppDeclaration, ...]:
+    """The schedules that an app declares in code."""
+    return tuple(AppDeclaration(name, entry.pack()) for name, entry in app.declared_schedules())
 
 
 class Scheduler:
@@ -97,11 +104,7 @@ class Scheduler:
     def _log_outdated(self, name: str, record: ScheduleRecord | None) -> None:
         if self._reported.get(name) != "outdated":
             self._reported[name] = "outdated"
-            log.warning(
-                "schedule %s differs from this worker's declaration, keeping the stored one: %s",
-                name,
-                _why_outdated(name, record),
-            )
+            log.warning(LogEvent.DECLARATION_OUTDATED, name, _why_outdated(name, record))
 
     # ----------------------------------------------------------------------------------- firing
 
@@ -135,12 +138,12 @@ class Scheduler:
     def _log_unreadable(self, name: str, error: DecodeError) -> None:
         if self._reported.get(name) != str(error):
             self._reported[name] = str(error)
-            log.error("cannot read schedule %s, leaving it to other workers: %s", name, error)
+            log.error(LogEvent.SCHEDULE_UNREADABLE, name, error)
 
     def _log_firing(self, one: Firing) -> None:
         name, note = one.change.name, one.step.note
         if note.paused:
-            log.warning("paused schedule %s: no worker has declared it for a day", name)
+            log.warning(LogEvent.SCHEDULE_ABANDONED, name)
         for part in one.step.left_out:
             _log_left_out(name, part)
 
@@ -162,7 +165,7 @@ def _why_outdated(name: str, record: ScheduleRecord | None) -> str:
 
 def _log_left_out(name: str, part: LeftOut) -> None:
     log.warning(
-        "schedule %s skipped %s from %s to %s: %s",
+        LogEvent.RUNS_LEFT_OUT,
         name,
         Count(part.number, "run"),
         _moment(part.first_ms),

@@ -2,7 +2,7 @@
 
 1. Report jobs that were ended by force, and close the sessions of children that died, so that
    their jobs start again at once.
-2. At the start, end the sessions of workers that died on this machine (`predecessors`).
+2. At the start, end the sessions of workers that died on this machine (`lost_jobs`).
 3. Tend the engine in bounded batches: reap expired sessions, purge expired jobs. Dead letters are
    logged before they are purged. If the engine has lost its data, log that, describe the sessions
    again and declare the schedules again.
@@ -29,12 +29,10 @@ import msgspec
 from windlass.core.failures import FailureText
 from windlass.core.plurals import Count
 from windlass.engine.contract import Buried, Engine, Grade, Outcome, Verdict
-from windlass.worker.logs.dead_letter import log_dead_letter
-from windlass.worker.logs.outage import Contact
+from windlass.worker.logs.events import LogEvent, log_dead_letter
 from windlass.worker.maintenance.dead_letters import DeadWatch, sweep
-from windlass.worker.maintenance.heartbeat import Heartbeat, Living
-from windlass.worker.maintenance.lost_jobs import LossWatch
-from windlass.worker.maintenance.predecessors import Predecessors
+from windlass.worker.maintenance.heartbeat import Contact, Heartbeat, Living
+from windlass.worker.maintenance.lost_jobs import LossWatch, Predecessors
 from windlass.worker.maintenance.schedules import Scheduler
 
 log = getLogger("windlass.worker")
@@ -80,10 +78,10 @@ class Maintenance:
         on_suspects: Callable[[], None],
         heartbeat: Heartbeat,
         contact: Contact,
+        scheduler: Scheduler,
+        dead_watch: DeadWatch,
         *,
         on_answer: Callable[[], None] | None = None,
-        scheduler: Scheduler | None = None,
-        dead_watch: DeadWatch | None = None,
         ends_engine: bool = True,
     ) -> None:
         self._engine = engine
@@ -99,16 +97,11 @@ class Maintenance:
         self._is_left = False  # `stop` no longer waits for the thread
         self._request_duty = Duty(self._send_requests, NEVER)
         # Declare first: firing pauses schedules that no worker has declared for a day.
-        self._declaring = Duty(scheduler.declare if scheduler else _never, 0.0)
+        self._declaring = Duty(scheduler.declare, 0.0)
         losses = LossWatch(engine, lambda: [child.session for child in living()])
-        actions: tuple[Callable[[], float], ...]
-        actions = (self._tend, self._examine, losses.look)
-        if scheduler is not None:
-            actions = (scheduler.look, *actions)
-        if dead_watch is not None:
-            actions = (*actions, dead_watch.look)
-        others = (Duty(action, 0.0) for action in actions)
+        actions = (scheduler.look, self._tend, self._examine, losses.look, dead_watch.look)
         predecessors = Duty(Predecessors(engine).look, 0.0)
+        others = (Duty(action, 0.0) for action in actions)
         self._duties = [self._request_duty, predecessors, self._declaring, *others]
         self._thread = Thread(target=self._run, name="maintenance", daemon=True)
 
@@ -148,11 +141,7 @@ class Maintenance:
         self._thread.join(timeout_s)
         left = sum(isinstance(request, Closing) for request in list(self._requests))
         if left:
-            log.warning(
-                "could not close %s: their running and unreported jobs run again when the lease "
-                "expires",
-                Count(left, "session"),
-            )
+            log.warning(LogEvent.UNCLOSED_SESSIONS, Count(left, "session"))
         self._is_left = True
         self._wake.set()
 
@@ -204,7 +193,7 @@ class Maintenance:
             self._on_suspects()
         if closed.crashed or closed.suspected or closed.released:
             log.info(
-                "session %s closed: %s charged a crash, %d to run alone, %d given back",
+                LogEvent.SESSION_CLOSED,
                 closing.session,
                 Count(closed.crashed, "job"),
                 closed.suspected,
@@ -225,22 +214,14 @@ class Maintenance:
         return TEND_ON_S if tended.more else TEND_S
 
     def _recover_from_data_loss(self) -> None:
-        log.error(
-            "engine lost its data: the jobs in %s are gone; check its durability with windlass "
-            "doctor",
-            self._engine.location,
-        )
+        log.error(LogEvent.ENGINE_EMPTIED, self._engine.location)
         self._heartbeat.introduce_again()
         self._ask(self._declaring)
 
     def _examine(self) -> float:
         for finding in self._engine.examine():
             if finding.grade is Grade.PROBLEM:
-                log.warning("engine problem, %s: %s", finding.subject, finding.text)
+                log.warning(LogEvent.ENGINE_PROBLEM, finding.subject, finding.text)
             elif finding.subject in DURABILITY:
-                log.info("durability: %s", finding.text)
+                log.info(LogEvent.ENGINE_DURABILITY, finding.text)
         return NEVER
-
-
-def _never() -> float:
-    return NEVER

@@ -69,8 +69,7 @@ from windlass.errors import (
 from windlass.middleware import Middleware, MiddlewareStack
 from windlass.settings import Settings
 from windlass.task import Task
-from windlass.worker.logs.dead_letter import log_dead_letter
-from windlass.worker.logs.throttle import Notices
+from windlass.worker.logs.events import LogEvent, Notices, log_dead_letter
 from windlass.worker.run.interrupts import ThreadGuard
 
 log = getLogger("windlass.worker")
@@ -146,7 +145,7 @@ class Execution:
             if had.starts != had.attempt or had.attempt > policy.max_attempts:
                 spent = self._find_spent_budget(had, policy)
                 if spent is not None:
-                    return self._bury_unstarted(claim, *spent)
+                    return self._bury(claim, *spent, started=False)
             context = Context(
                 job_id=claim.id,
                 task=claim.task,
@@ -161,11 +160,11 @@ class Execution:
         except NewerFormat as error:
             return self._leave_to_others(claim, error)
         except (ArgumentMismatch, MissingDecoder) as error:
-            if is_mismatched_for_good(claim.counters.strays):
-                return self._bury_unstarted(claim, Reason.UNDECODABLE, FailureText.of(error))
-            return self._leave_to_others(claim, error)
+            if not is_mismatched_for_good(claim.counters.strays):
+                return self._leave_to_others(claim, error)
+            return self._bury(claim, Reason.UNDECODABLE, FailureText.of(error), started=False)
         except (DecodeError, TypeError, ValueError) as error:
-            return self._bury_unstarted(claim, Reason.UNDECODABLE, FailureText.of(error))
+            return self._bury(claim, Reason.UNDECODABLE, FailureText.of(error), started=False)
         except BaseException as error:  # noqa: BLE001  # of code that rebuilds values: retry
             if context is None:
                 return self.conclude_escape(claim, error, policy.max_attempts)
@@ -265,7 +264,7 @@ class Execution:
             )
             check_size(result, self._settings.max_payload, f"The result of {claim.task}")
         except BaseException as error:  # noqa: BLE001  # encoding a value may raise anything
-            return self._bury(run, Reason.BAD_RESULT, FailureText.of(error))
+            return self._bury(claim, Reason.BAD_RESULT, FailureText.of(error))
         stored = result if run.result_ttl_ms else None
         return Succeeded(
             id=claim.id, token=claim.token, result=stored, result_ttl_ms=run.result_ttl_ms
@@ -287,12 +286,7 @@ class Execution:
         text = FailureText.of(error)
         packed = self._pack(claim, text)
         with suppress(BaseException):  # a handler of the app may be what fails
-            log.error(
-                "job %s of task %s failed outside the task function: %s",
-                claim.id,
-                claim.task,
-                text.name,
-            )
+            log.error(LogEvent.JOB_ESCAPED, claim.id, claim.task, text.name)
         if claim.counters.attempt < (max_attempts or self._settings.retry.max_attempts):
             return Retried(id=claim.id, token=claim.token, delay_ms=ESCAPE_DELAY_MS, error=packed)
         return Buried(id=claim.id, token=claim.token, reason=Reason.EXHAUSTED, error=packed)
@@ -313,9 +307,9 @@ class Execution:
         text = FailureText.of(error)
         if isinstance(decision, GiveUp):
             is_over = isinstance(error, TimedOut)
-            return self._bury(run, Reason.TIMED_OUT if is_over else decision.reason, text)
+            return self._bury(claim, Reason.TIMED_OUT if is_over else decision.reason, text)
         log.warning(
-            "job %s of task %s failed in attempt %d of %d (%s), retrying in %s",
+            LogEvent.JOB_FAILED,
             claim.id,
             claim.task,
             claim.counters.attempt,
@@ -331,17 +325,14 @@ class Execution:
         if had < self._settings.max_snoozes:
             return Snoozed(id=claim.id, token=claim.token, delay_ms=snooze.delay_ms)
         message = f"snoozed once more after {had} times, and no more are allowed"
-        return self._bury(run, Reason.SNOOZED_OUT, FailureText(message=message))
+        return self._bury(claim, Reason.SNOOZED_OUT, FailureText(message=message))
 
-    def _bury(self, run: Run, reason: Reason, text: FailureText) -> Outcome:
-        log_dead_letter(run.claim.id, run.claim.task, reason, text)
-        error = self._pack(run.claim, text)
-        return Buried(id=run.claim.id, token=run.claim.token, reason=reason, error=error)
-
-    def _bury_unstarted(self, claim: Claim, reason: Reason, text: FailureText) -> Outcome:
+    def _bury(
+        self, claim: Claim, reason: Reason, text: FailureText, *, started: bool = True
+    ) -> Outcome:
         log_dead_letter(claim.id, claim.task, reason, text)
         error = self._pack(claim, text)
-        return Buried(id=claim.id, token=claim.token, reason=reason, error=error, started=False)
+        return Buried(id=claim.id, token=claim.token, reason=reason, error=error, started=started)
 
     def _pack(self, claim: Claim, text: FailureText) -> bytes:
         return self._packing.pack_failure(text, claim.task, claim.id, claim.payload)
@@ -359,11 +350,9 @@ def _overridden(rules: Rules, own: Overrides) -> Rules:
 
 def _log_left(task: str, error: DecodeError) -> None:
     if isinstance(error, MissingDecoder):
-        log.warning("cannot read a job of task %s, leaving it to other workers: %s", task, error)
+        log.warning(LogEvent.JOB_UNREADABLE_HERE, task, error)
     else:
-        log.warning(
-            "cannot run a job of task %s, leaving it to workers of another version: %s", task, error
-        )
+        log.warning(LogEvent.JOB_OF_OTHER_VERSION, task, error)
 
 
 def _crashes(had: Counters) -> int:
@@ -390,5 +379,5 @@ def _timed_out(timeout_ms: int, error: BaseException | None = None) -> TimedOut:
 def _give_up_cancelled(claim: Claim) -> Outcome:
     """Hand the job back, which ends it as cancelled. If the job was revived in between, it runs
     again: the cancellation is no longer valid then."""
-    log.info("job %s of task %s was cancelled while it ran", claim.id, claim.task)
+    log.info(LogEvent.JOB_CANCELLED, claim.id, claim.task)
     return Released(id=claim.id, token=claim.token, started=True)

@@ -19,10 +19,9 @@ from threading import Lock, Thread, get_ident
 from time import monotonic, sleep
 
 from windlass.engine.contract import Outcome
-from windlass.worker.ipc.shared_memory import SlotTable
+from windlass.worker.logs.events import LogEvent
 from windlass.worker.run.interrupts import LoopGuard, ThreadGuard
 from windlass.worker.run.pipeline import Execution, Run
-from windlass.worker.run.prefetch import Prefetch
 from windlass.worker.run.slot_queue import JobKind, SlotQueue, Started
 from windlass.worker.run.timeouts import Limits
 
@@ -39,23 +38,22 @@ class Runner:
     kind: JobKind
 
     def __init__(
-        self,
-        slot_queue: SlotQueue,
-        table: SlotTable,
-        limits: Limits,
-        execution: Execution,
-        prefetch: Prefetch,
-        report: Report,
+        self, slot_queue: SlotQueue, limits: Limits, execution: Execution, report: Report
     ) -> None:
         self._slot_queue = slot_queue
-        self._table = table
+        self._table = slot_queue.lease.table
         self._limits = limits
         self._execution = execution
-        self._record_time = prefetch.record
+        self._record_time = slot_queue.prefetch.record
         self._report = report
         # Checked once: the check costs time at hundreds of jobs a second.
         self._log_end = log_end if log.isEnabledFor(DEBUG) else None
+        self._prepare()
         slot_queue.serve(self.kind, self.hint)
+
+    def _prepare(self) -> None:
+        """Create what only one of the two runners needs."""
+        raise NotImplementedError
 
     def hint(self, count: int) -> None:
         """Wake the runner: this many claims may be startable. Called from any thread."""
@@ -81,7 +79,7 @@ def log_end(started: Started, outcome: Outcome, seconds: float) -> None:
     claim = started.claim
     with suppress(BaseException):  # a handler of the app may be what fails
         log.debug(
-            "job %s of task %s ended as %s in attempt %d after %d ms",
+            LogEvent.JOB_ENDED,
             claim.id,
             claim.task,
             type(outcome).__name__.lower(),
@@ -95,21 +93,12 @@ class ThreadRunner(Runner):
 
     kind = JobKind.THREAD
 
-    def __init__(
-        self,
-        slot_queue: SlotQueue,
-        table: SlotTable,
-        limits: Limits,
-        execution: Execution,
-        prefetch: Prefetch,
-        report: Report,
-    ) -> None:
+    def _prepare(self) -> None:
         self._hints: SimpleQueue[None] = SimpleQueue()
         self._threads = 0
         self._starting = Lock()
         self._is_short_of_threads = False
         self._is_closed = False
-        super().__init__(slot_queue, table, limits, execution, prefetch, report)
 
     def hint(self, count: int) -> None:
         with self._starting:
@@ -135,7 +124,7 @@ class ThreadRunner(Runner):
             Thread(target=self._serve, name=f"slot-{self._threads + 1}", daemon=True).start()
         except (RuntimeError, MemoryError) as error:
             if not self._is_short_of_threads:
-                log.error("could not start a thread for jobs, retrying: %s", error)
+                log.error(LogEvent.THREAD_NOT_STARTED, error)
             self._is_short_of_threads = True
             return False
         self._is_short_of_threads = False
@@ -189,21 +178,12 @@ class LoopRunner(Runner):
 
     kind = JobKind.LOOP
 
-    def __init__(
-        self,
-        slot_queue: SlotQueue,
-        table: SlotTable,
-        limits: Limits,
-        execution: Execution,
-        prefetch: Prefetch,
-        report: Report,
-    ) -> None:
+    def _prepare(self) -> None:
         self._loop = asyncio.get_running_loop()
         self._is_called = False
         # By slot. The loop keeps weak references only: a waiting task could be collected.
-        self._tasks: list[asyncio.Task[Outcome] | None] = [None] * slot_queue.slots
-        self._guards = [LoopGuard(self._loop) for _ in range(slot_queue.slots)]
-        super().__init__(slot_queue, table, limits, execution, prefetch, report)
+        self._tasks: list[asyncio.Task[Outcome] | None] = [None] * self._slot_queue.slots
+        self._guards = [LoopGuard(self._loop) for _ in range(self._slot_queue.slots)]
 
     def hint(self, count: int) -> None:
         if not self._is_called:

@@ -7,6 +7,8 @@ Threads and the event loop are two kinds of runner that share one number of slot
 While more claims wait than there are slots, the jobs are so short that one thread is as fast as ten
 threads that compete for the interpreter. So only one thread is woken then. When no job has ended
 for a moment, `press` wakes the others.
+
+`Lease` decides whether a claim may still start, `Prefetch` how many claims may wait.
 """
 
 from __future__ import annotations
@@ -22,7 +24,20 @@ import msgspec
 
 from windlass.engine.contract import Claim
 from windlass.task import Task
-from windlass.worker.run.lease import Lease
+from windlass.worker.ipc.shared_memory import SlotTable
+
+#: The share of a lease after which the child no longer relies on it.
+RELIABLE = 0.8
+#: The number of latest jobs to check. With fewer jobs there is no prefetch.
+SAMPLE = 50
+#: The mean of their run times must be below this, in seconds.
+SHORT_S = 0.005
+#: A job that takes longer than this, in seconds, ends the prefetch.
+SLOW_S = 0.025
+#: How much work to hold, in seconds.
+WORK_S = 0.075
+#: The most jobs to hold.
+MAX_LOOK_AHEAD = 900
 
 
 class JobKind(IntEnum):
@@ -51,13 +66,64 @@ class Started(msgspec.Struct, frozen=True, gc=False):
     owner: int  # the thread that ends it; 0 for the event loop
 
 
+class Lease:
+    """Whether this child may still start jobs under its session.
+
+    Heartbeats of the supervisor and claims keep a session alive. When neither was confirmed for
+    most of a lease (this machine slept, the engine is away, the processes were stopped by a
+    signal), the claimed jobs may have been reassigned: then the child starts no job. A solo child
+    that the supervisor is about to end starts no job either.
+
+    Times are of the monotonic clock, which all processes of a machine share."""
+
+    def __init__(self, table: SlotTable, lease_ms: int, *, is_solo: bool = False) -> None:
+        self.table = table
+        self._is_watched = is_solo  # the supervisor ends other children only after a message
+        self._reliable_s = lease_ms / 1000 * RELIABLE
+        self._claimed_at = 0.0
+
+    def confirm(self, sent_at: float) -> None:
+        """Note that the engine granted a claim that was sent at this moment."""
+        self._claimed_at = sent_at
+
+    def is_held(self, now: float) -> bool:
+        if self._is_watched and self.table.is_shut():
+            return False  # the supervisor is about to end this process
+        if now - self._claimed_at < self._reliable_s:
+            return True
+        return now - self.table.confirmed_beat() < self._reliable_s
+
+
+class Prefetch:
+    """How many claims to hold beyond the running jobs, by the run times of the latest jobs.
+
+    No other worker can run a claimed job. So a child prefetches nothing, unless its latest jobs
+    were so short that a round trip to the engine costs more than a job, and none of them was slow.
+    Then the child holds a fraction of a second of work, and releases claims that do not start soon.
+    Jobs that seem a little longer, because their thread waited for a processor, do not end the
+    prefetch."""
+
+    def __init__(self) -> None:
+        self._latest: deque[float] = deque(maxlen=SAMPLE)
+        #: Called by every slot after every job, so it is the bare append.
+        self.record = self._latest.append
+
+    def look_ahead(self, slots: int, longest_running_s: float) -> int:
+        latest = list(self._latest)
+        if len(latest) < SAMPLE or max(longest_running_s, *latest) > SLOW_S:
+            return 0
+        mean = max(sum(latest) / len(latest), 1e-6)
+        return min(MAX_LOOK_AHEAD, int(WORK_S * slots / mean)) if mean < SHORT_S else 0
+
+
 class SlotQueue:
     """Every method may be called from any thread."""
 
-    def __init__(self, slots: int, lease: Lease) -> None:
-        self.slots = slots
+    def __init__(self, lease: Lease) -> None:
+        slots = self.slots = lease.table.slots
         self.ended = 0  # jobs that have freed their slot
-        self._lease = lease
+        self.lease = lease
+        self.prefetch = Prefetch()
         self._lock = Lock()
         self._waiting: tuple[deque[Waiting], deque[Waiting]] = (deque(), deque())
         self._free = list(range(slots - 1, -1, -1))
@@ -124,9 +190,12 @@ class SlotQueue:
         """Whether slots are free although claims wait."""
         return bool(self._free) and bool(self._waiting[JobKind.THREAD])
 
-    def room(self, look_ahead: int) -> int:
-        """The number of further claims that the child may hold."""
-        return self.slots + look_ahead - self.in_hand()
+    def room(self, *, is_ahead: bool) -> int:
+        """The number of further claims that the child may hold, with the prefetch or without."""
+        room = self.slots - self.in_hand()
+        if is_ahead:
+            room += self.prefetch.look_ahead(self.slots, self.longest_running_s())
+        return room
 
     def in_hand(self) -> int:
         with self._lock:
@@ -177,7 +246,7 @@ class SlotQueue:
 
     def _begin(self, kind: JobKind, now: float, owner: int) -> Started | None:
         own, other = self._waiting[kind], self._waiting[1 - kind]
-        if not own or not self._free or not self._lease.is_held(now):
+        if not own or not self._free or not self.lease.is_held(now):
             return None
         # The last free slot belongs to the first claim of both kinds.
         if other and len(self._free) == 1 and other[0].order < own[0].order:

@@ -62,9 +62,16 @@ class Limits:
 
     def _limit(self, slot: int, run: Run, guard: Guard, since: float) -> None:
         ends_at = since + run.timeout_ms / 1000 if run.timeout_ms else NEVER
-        limited = LimitedRun(run, guard, ends_at)
-        self._table.limit(slot, self._limit_of(limited))
-        self._limited[slot] = limited
+        limit = Limit(
+            generation=next(self._generations),
+            ends_at=ends_at + self._kill_after_s,
+            timeout_ms=run.timeout_ms,
+            delay_ms=run.delay_if_killed_ms,
+            id=run.claim.id,
+            token=run.claim.token,
+        )
+        self._table.limit(slot, limit)
+        self._limited[slot] = LimitedRun(run, guard, ends_at)
         if not self._is_watching:
             self._start()
         if ends_at < self._wakes_at:
@@ -98,17 +105,6 @@ class Limits:
         """End the thread: there will be no more runs."""
         self._is_closed = True
         self._wake.set()
-
-    def _limit_of(self, limited: LimitedRun) -> Limit:
-        run = limited.run
-        return Limit(
-            generation=next(self._generations),
-            ends_at=limited.ends_at + self._kill_after_s,
-            timeout_ms=run.timeout_ms,
-            delay_ms=run.delay_if_killed_ms,
-            id=run.claim.id,
-            token=run.claim.token,
-        )
 
     # ------------------------------------------------------------------------------ the thread
 

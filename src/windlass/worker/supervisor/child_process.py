@@ -16,7 +16,7 @@ from time import monotonic
 from windlass.core.sizes import describe_bytes
 from windlass.engine.contract import Retried
 from windlass.worker.ipc.channel import BufferedChannel, Command, Report, Start, open_pair
-from windlass.worker.ipc.session_info import introduce
+from windlass.worker.ipc.process_identity import STATE, stat_of
 from windlass.worker.ipc.shared_memory import SlotTable
 from windlass.worker.ipc.wake_socket import WakeSender, open_wake_pair
 from windlass.worker.options import WorkerOptions
@@ -55,9 +55,9 @@ class ChildProcess:
             self._process = self._start()
         finally:
             self.table.close_descriptor()
-        self.introduction = introduce(options, self.pid, slots, worker_started_ms, is_solo=is_solo)
+        self.introduction = b""  # until it is ready
         self.introduced = ""  # the session that was described to the engine
-        self.send(Start(options, slots, is_solo, self.introduction))
+        self.send(Start(options, slots, is_solo, worker_started_ms))
 
     def _start(self) -> subprocess.Popen[bytes]:
         """Start the process. A failed start is retried often, so it must leak no descriptor."""
@@ -170,12 +170,8 @@ def _name_signal(number: int) -> str:
 
 def _is_stopped(pid: int) -> bool:
     """Whether a signal has stopped the process; False where there is no /proc."""
-    try:
-        status = Path(f"/proc/{pid}/stat").read_bytes()
-    except OSError:
-        return False
-    # The name of the program, in parentheses, may contain any text; the state follows it.
-    return status.rpartition(b")")[2].split()[:1] in ([b"T"], [b"t"])
+    fields = stat_of(pid)
+    return fields is not None and fields[STATE] in (b"T", b"t")
 
 
 def _memory_of(pid: int) -> int | None:

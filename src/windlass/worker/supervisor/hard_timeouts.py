@@ -29,6 +29,7 @@ from windlass.core.states import Reason
 from windlass.engine.contract import Buried, Outcome, Retried
 from windlass.worker.ipc.channel import MOST_IDS, Cancel, Disown
 from windlass.worker.ipc.shared_memory import Limit
+from windlass.worker.logs.events import LogEvent
 from windlass.worker.supervisor.child_process import ChildProcess
 from windlass.worker.supervisor.reactor import Reactor
 from windlass.worker.supervisor.retirement import Action, Retirements
@@ -93,7 +94,7 @@ class Enforcement:
             return
         child.disowned.add(limit.generation)
         log.error(
-            "job %s still ran %s after its time-out of %s, ending child %d",
+            LogEvent.JOB_ENDED_BY_FORCE,
             limit.id,
             describe_ms(self._kill_after_ms),
             describe_ms(limit.timeout_ms),
@@ -136,7 +137,7 @@ class Enforcement:
         """Kill the child. Closing its session ends the job as cancelled."""
         if not child.has_ended() and not child.was_killed and _hold(child, limit):
             log.warning(
-                "job %s still ran %s after it was cancelled, ending child %d",
+                LogEvent.CANCELLED_JOB_ENDED_BY_FORCE,
                 limit.id,
                 describe_ms(self._kill_after_ms),
                 child.pid,

@@ -16,6 +16,7 @@ from time import monotonic
 
 import msgspec
 
+from windlass.worker.logs.events import LogEvent
 from windlass.worker.supervisor.reactor import Reactor
 from windlass_probe import folder, name_socket, prune, remove, require_own_folder
 
@@ -71,7 +72,7 @@ def answer_probes(reactor: Reactor, status: Callable[[], WorkerStatus]) -> Itera
     try:
         path, listener = _listen()
     except OSError as error:
-        log.warning("windlass health cannot see this worker: %s", error)
+        log.warning(LogEvent.HEALTH_UNSERVED, error)
         yield
         return
     reactor.watch(listener, lambda: _answer(listener, status))

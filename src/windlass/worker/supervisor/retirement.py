@@ -19,6 +19,7 @@ from functools import partial
 from logging import getLogger
 
 from windlass.worker.ipc.channel import DrainChild, HandBack
+from windlass.worker.logs.events import LogEvent
 from windlass.worker.supervisor.child_process import ChildProcess
 from windlass.worker.supervisor.reactor import Reactor
 
@@ -56,7 +57,7 @@ class Retirements:
         if not child.is_retiring:
             child.is_retiring = True
             child.is_patient = is_patient
-            log.info("child %d retires: %s", child.pid, why)
+            log.info(LogEvent.CHILD_RETIRES, child.pid, why)
             self._waiting.append(child)
             if not child.is_solo:  # a solo child starts when there are jobs for it
                 self._replace()

@@ -10,7 +10,7 @@ from windlass.core.queues.labels import queue_of
 from windlass.core.queues.plans import read_tiers
 from windlass.engine.contract import Engine
 from windlass.worker.ipc.channel import Ready
-from windlass.worker.logs.events import LoggedValue, listed
+from windlass.worker.logs.events import LogEvent, LoggedValue, listed
 from windlass.worker.options import WorkerOptions
 
 log = getLogger("windlass.worker")
@@ -23,21 +23,18 @@ def show_banner(
     options: WorkerOptions, engine: Engine, ready: Ready, *, is_ready: bool = True
 ) -> None:
     if is_ready:
-        log.info("ready: %s, %s", engine.location, Count(len(ready.tasks), "task"))
+        log.info(LogEvent.WORKER_READY, engine.location, Count(len(ready.tasks), "task"))
     if ready.tasks:
-        log.info("tasks: %s", _first(ready.tasks))
+        log.info(LogEvent.WORKER_TASKS, _first(ready.tasks))
     else:
-        log.warning(
-            "app %s has no tasks: list the modules that declare them in its setting include",
-            options.app,
-        )
+        log.warning(LogEvent.NO_TASKS, options.app)
     for pattern in ready.idle_routes:
-        log.warning("route %s matches no task of this app", pattern)
+        log.warning(LogEvent.IDLE_ROUTE, pattern)
     if ready.unusual:
         words = ", ".join(map("=".join, ready.unusual.items()))
-        log.info("settings: %s", LoggedValue(ready.unusual, words))
+        log.info(LogEvent.WORKER_SETTINGS, LoggedValue(ready.unusual, words))
     for name, variable in ready.overruled.items():
-        log.warning("%s ignored: overridden in code by %s", variable, name)
+        log.warning(LogEvent.VARIABLE_OVERRULED, variable, name)
     if ready.tasks:
         _warn_of_idle_queues(options.queues, engine, ready.queues)
 
@@ -49,11 +46,7 @@ def _warn_of_idle_queues(served: Sequence[str], engine: Engine, queues: Sequence
     used = {queue_of(line) for line in engine.stats().queues} if idle else set()
     for queue in idle:
         if queue not in used:
-            log.warning(
-                "queue %s is unused: no job was ever in it, and the tasks of this app go to %s",
-                queue,
-                listed(queues),
-            )
+            log.warning(LogEvent.IDLE_QUEUE, queue, listed(queues))
 
 
 def _first(names: Sequence[str]) -> LoggedValue:

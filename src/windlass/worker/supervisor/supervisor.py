@@ -19,11 +19,10 @@ from __future__ import annotations
 import os
 import signal
 import sys
+from collections.abc import Sequence
 from functools import partial
 from logging import getLogger
 from time import monotonic, time_ns
-
-from msgspec.structs import replace
 
 from windlass.dead_letter import DeadAlert
 from windlass.engine.contract import Engine, EngineOptions, Plan, Waiter
@@ -45,19 +44,15 @@ from windlass.worker.ipc.channel import (
     SuspectsSeen,
     Wedged,
 )
-from windlass.worker.ipc.session_info import add_settings
+from windlass.worker.ipc.shared_memory import SlotTable
 from windlass.worker.ipc.wake_socket import LOOK
-from windlass.worker.logs.events import listed
-from windlass.worker.logs.outage import Contact
+from windlass.worker.logs.events import LogEvent, listed
 from windlass.worker.logs.setup import configure_early, configure_own
-from windlass.worker.maintenance.dead_letters import DeadWatch
-from windlass.worker.maintenance.heartbeat import Heartbeat
-from windlass.worker.maintenance.schedules import Scheduler
-from windlass.worker.maintenance.service import Closing, Maintenance
+from windlass.worker.maintenance.service import Closing
 from windlass.worker.options import SWITCH_INTERVAL_S, WorkerOptions
-from windlass.worker.supervisor.burst import LOOK_S, is_done
-from windlass.worker.supervisor.child_health import ChildHealth
+from windlass.worker.supervisor.child_health import ChildHealth, Recycling
 from windlass.worker.supervisor.child_process import ChildProcess
+from windlass.worker.supervisor.engine_threads import EngineThreads
 from windlass.worker.supervisor.hard_timeouts import Enforcement
 from windlass.worker.supervisor.health_socket import (
     ChildStatus,
@@ -67,10 +62,8 @@ from windlass.worker.supervisor.health_socket import (
     judge,
 )
 from windlass.worker.supervisor.reactor import Reactor
-from windlass.worker.supervisor.recycling import Recycling
 from windlass.worker.supervisor.retirement import KILL_S, Retirements
 from windlass.worker.supervisor.startup_report import show_banner
-from windlass.worker.supervisor.waiter import WorkerWaiter
 
 log = getLogger("windlass.worker")
 
@@ -94,6 +87,8 @@ FIRST_RESPAWN_S = 0.1
 MOST_RESPAWN_S = 5.0
 #: How long a child that closed its channel may take to end, in seconds.
 SILENT_S = 1.0
+#: How often a worker in a burst checks whether it is done, in seconds.
+BURST_S = 0.1
 #: The most retiring children, for each configured process.
 MOST_RETIRING = 2
 
@@ -122,12 +117,10 @@ class Supervisor:
         self._child_health = ChildHealth(
             self._reactor,
             Recycling(options, self._retirements),
-            living=lambda: [] if self._stops else list(self._children.values()),
+            living=lambda: [] if self._stops else self._living(),
         )
         # From the moment the first child is ready:
-        self._heartbeat: Heartbeat | None = None
-        self._maintenance: Maintenance | None = None
-        self._waiter: WorkerWaiter | None = None
+        self._threads: EngineThreads | None = None
         self._plans: dict[bool, Plan] = {}  # of shared children, and of solo ones
         self._enforcement: Enforcement | None = None
         self._grace_s = 0.0
@@ -141,6 +134,9 @@ class Supervisor:
         self._exit_code = EXIT_OK
         self._location = ""
 
+    def _living(self) -> list[ChildProcess]:
+        return list(self._children.values())
+
     def run(self) -> int:
         configure_early()
         sys.setswitchinterval(SWITCH_INTERVAL_S)
@@ -153,19 +149,18 @@ class Supervisor:
                     self._reactor.wait()
             finally:
                 self._kill_all()
-            if self._waiter is not None:
-                self._waiter.stop(WAITER_S)
-            if self._maintenance is not None:
-                self._maintenance.stop(CLOSE_S if self._maintenance.answered_at else UNANSWERED_S)
-            if self._heartbeat is not None:
-                self._heartbeat.stop(UNANSWERED_S)
-        log.info("stopped")
+            if self._threads is not None:
+                maintenance = self._threads.maintenance
+                self._threads.waiter.stop(WAITER_S)
+                maintenance.stop(CLOSE_S if maintenance.answered_at else UNANSWERED_S)
+                self._threads.heartbeat.stop(UNANSWERED_S)
+        log.info(LogEvent.WORKER_STOPPED)
         return self._exit_code
 
     def _log_start(self) -> None:
         options = self._options
         log.info(
-            "started: app %s, %d x %d slots, %s%s",
+            LogEvent.WORKER_STARTED,
             options.app,
             options.processes,
             options.slots,
@@ -189,10 +184,10 @@ class Supervisor:
             )
             for child in self._children.values()
         ]
-        maintenance, is_stopping = self._maintenance, self._stops > 0
-        answered_s = None if maintenance is None else age(maintenance.answered_at)
+        threads, is_stopping = self._threads, self._stops > 0
+        answered_s = None if threads is None else age(threads.maintenance.answered_at)
         why = judge(
-            is_loaded=maintenance is not None,
+            is_loaded=threads is not None,
             is_stopping=is_stopping,
             answered_s=answered_s,
             children=children,
@@ -216,7 +211,7 @@ class Supervisor:
         try:
             child = ChildProcess(self._options, self._started_ms, is_solo=is_solo)
         except OSError as error:  # no memory or no descriptors: retry later
-            log.error("could not start a child, retrying: %s", error)
+            log.error(LogEvent.CHILD_NOT_STARTED, error)
             self._short_lives += 1
             self._start_later(is_solo=is_solo)
             return
@@ -265,48 +260,29 @@ class Supervisor:
             solo: QueueTurns(queues, labels, is_solo=solo).plan for solo in (False, True)
         }
 
-        def on_suspects() -> None:
-            self._reactor.post(self._serve_alone)
-
-        contact = Contact(engine.location)
-        heartbeat = self._heartbeat = Heartbeat(
-            open_engine(ready.url, replace(options, has_own_connections=True)),
-            ready.lease_ms,
-            living=lambda: list(self._children.values()),
-            on_gone=lambda session: self._reactor.post(partial(self._report_gone, session)),
-            on_cancel=lambda session, ids: self._reactor.post(partial(self._cancel, session, ids)),
-            contact=contact,
-        )
-        maintenance = self._maintenance = Maintenance(
+        post = self._reactor.post
+        threads = self._threads = EngineThreads(
+            ready,
             engine,
-            living=lambda: list(self._children.values()),
-            on_suspects=on_suspects,
-            heartbeat=heartbeat,
-            contact=contact,
+            options,
+            living=self._living,
+            on_gone=lambda session: post(partial(self._report_gone, session)),
+            on_cancel=lambda session, ids: post(partial(self._cancel, session, ids)),
+            on_suspects=lambda: post(self._serve_alone),
+            on_alert=lambda alert: post(partial(self._alert, alert)),
             on_answer=partial(self._show_banner, engine, ready),
-            scheduler=Scheduler(engine, ready.schedules),
-            dead_watch=DeadWatch(
-                engine,
-                ready.dead_alert,
-                ready.dead_alert_growth,
-                sessions=lambda: [child.session for child in list(self._children.values())],
-                on_alert=lambda alert: self._reactor.post(partial(self._alert, alert)),
-            ),
+            suspects=self._plans[True],
         )
         self._enforcement = Enforcement(
             self._reactor,
             ready.kill_after_ms,
-            living=lambda: list(self._children.values()),
-            retirements=self._retirements,
-            finish=maintenance.finish,
+            self._living,
+            self._retirements,
+            finish=threads.maintenance.finish,
             kill=self._kill,
         )
         self._location = engine.location
-        heartbeat.start()
-        maintenance.start()
-        waiting = open_engine(ready.url, options)
-        self._waiter = WorkerWaiter(waiting, self._plans[True], on_suspects)
-        self._waiter.start()
+        threads.start()
         self._child_health.start()
         for _ in range(0 if self._stops else self._options.processes - 1):
             self._start_child(is_solo=False)
@@ -331,10 +307,8 @@ class Supervisor:
     def _handle(self, child: ChildProcess, report: Report) -> None:
         match report:
             case Ready():
-                child.introduction = add_settings(
-                    child.introduction, report.dead_alert, report.dead_alert_growth, report.keys
-                )
-                if self._maintenance is None:
+                child.introduction = report.introduction
+                if self._threads is None:
                     self._begin(report)
                 elif not child.is_solo:  # a solo child replaces no other
                     self._retirements.notice_ready()
@@ -348,31 +322,31 @@ class Supervisor:
             case SessionStarted():
                 self._forget_wait(child)
                 child.session = report.session
-                if self._heartbeat is not None:
-                    self._heartbeat.beat_soon()
+                if self._threads is not None:
+                    self._threads.heartbeat.beat_soon()
             case Resting():
                 self._wait_for(child, report)
             case SuspectsSeen():
                 self._serve_alone()
             case Wedged():
-                log.error("child %d stopped reporting: %s", child.pid, report.text)
+                log.error(LogEvent.CHILD_WEDGED, child.pid, report.text)
                 self._kill(child)
 
     def _wait_for(self, child: ChildProcess, report: Resting) -> None:
         if report.nonce is None:
             self._forget_wait(child)
-        elif self._waiter is not None and report.session == child.session:
+        elif self._threads is not None and report.session == child.session:
             plan = self._plans[child.is_solo]
-            self._waiter.rest(child, Waiter(report.session, plan, report.nonce))
+            self._threads.waiter.rest(child, Waiter(report.session, plan, report.nonce))
 
     def _forget_wait(self, child: ChildProcess) -> None:
-        if self._waiter is not None and child.session:
-            self._waiter.leave(child.session)
+        if self._threads is not None and child.session:
+            self._threads.waiter.leave(child.session)
 
     def _report_gone(self, session: str) -> None:
         for child in self._children.values():
             if child.session == session:
-                log.warning("session %s of child %d expired", session, child.pid)
+                log.warning(LogEvent.SESSION_GONE, session, child.pid)
                 child.send(SessionGone(session))
 
     def _alert(self, alert: DeadAlert) -> None:
@@ -414,14 +388,14 @@ class Supervisor:
             return
 
     def _handle_death(self, child: ChildProcess) -> None:
-        if self._maintenance is None:
+        if self._threads is None:
             self._give_up(child)
             return
         suspects = child.suspects()
         if self._enforcement is not None:
             self._enforcement.report_retries(child)
         if child.session:
-            self._maintenance.close(Closing(child.session, suspects, child.cause()))
+            self._threads.maintenance.close(Closing(child.session, suspects, child.cause()))
         if suspects or not self._ended_well(child):
             self._log_death(child, suspects)
         if child.is_retiring:
@@ -436,7 +410,7 @@ class Supervisor:
         if not self._stops:
             self._stops += 1
             self._exit_code = EXIT_FAILED if child.failure is None else EXIT_USAGE
-            log.error("cannot serve %s: %s", self._options.app, child.failure or child.cause())
+            log.error(LogEvent.WORKER_FAILED, self._options.app, child.failure or child.cause())
 
     def _ended_well(self, child: ChildProcess) -> bool:
         """Whether this end was expected. Only solo children end by themselves without a command.
@@ -446,10 +420,10 @@ class Supervisor:
 
     def _log_death(self, child: ChildProcess, suspects: tuple[str, ...]) -> None:
         if child.failure is not None:
-            log.error("child %d could not start: %s", child.pid, child.failure)
+            log.error(LogEvent.CHILD_FAILED, child.pid, child.failure)
         else:
             running = listed(suspects, "running: ", none="no job was known to be running")
-            log.error("child %d died: %s; %s", child.pid, child.cause(), running)
+            log.error(LogEvent.CHILD_DIED, child.pid, child.cause(), running)
 
     def _count_life(self, child: ChildProcess) -> None:
         was_short = child.failure is not None or monotonic() - child.started_at < SHORT_LIFE_S
@@ -466,11 +440,7 @@ class Supervisor:
         if self._stops == 1:
             is_replaced = number is signal.SIGUSR1
             grace_s = min(self._grace_s, REPLACED_S) if is_replaced else self._grace_s
-            log.info(
-                "stopping on %s: jobs have %g s to finish; another signal hands them back now",
-                number.name,
-                grace_s,
-            )
+            log.info(LogEvent.WORKER_STOPPING, number.name, grace_s)
             self._drain(grace_s)
         elif self._stops == 2:
             self._hand_back()
@@ -481,15 +451,15 @@ class Supervisor:
 
     def _end_burst(self) -> None:
         """Stop when nothing is left to do; otherwise check again soon."""
-        if self._stops or self._maintenance is None:
+        if self._stops or self._threads is None:
             return
         tables = [child.table for child in self._children.values()]
-        if not is_done(tables, self._maintenance.settled_at()):
+        if not is_burst_done(tables, self._threads.maintenance.settled_at()):
             for child in self._children.values():
                 child.wakes.send(LOOK)
-            self._reactor.after(LOOK_S, self._end_burst)
+            self._reactor.after(BURST_S, self._end_burst)
             return
-        log.info("stopping: nothing is left to do")
+        log.info(LogEvent.WORKER_DONE)
         self._stops += 1
         self._stopped_at = monotonic()
         self._drain(self._grace_s)
@@ -497,7 +467,7 @@ class Supervisor:
     def _hand_back(self) -> None:
         if not self._is_handing_back:
             self._is_handing_back = True
-            log.info("stopping: handing back running jobs")
+            log.info(LogEvent.WORKER_HANDING_BACK)
             self._send_all(HandBack())
             self._reactor.after(KILL_S, self._kill_all)
 
@@ -507,9 +477,21 @@ class Supervisor:
 
     def _kill(self, child: ChildProcess) -> None:
         if self._children.get(child.pid) is child:
-            log.warning("killing child %d, it did not exit", child.pid)
+            log.warning(LogEvent.CHILD_KILLED, child.pid)
             child.kill()
 
     def _kill_all(self) -> None:
-        for child in list(self._children.values()):
+        for child in self._living():
             self._kill(child)
+
+
+def is_burst_done(tables: Sequence[SlotTable], settled_at: float) -> bool:
+    """Whether nothing is left to do: all children were idle at one moment, jobs of dead children
+    were released by then (`settled_at`), and each child has made one more empty claim after it.
+    Idle children at the same time are not enough: a child may have just been granted a job that
+    another one enqueued, without a reply yet. A child that never claimed is ignored: perhaps it
+    cannot start."""
+    spans = [table.idle() for table in tables if table.newest_nonce.read()]
+    if not spans or not all(since for since, _ in spans):
+        return False
+    return max(settled_at, *(since for since, _ in spans)) < min(at for _, at in spans)

@@ -23,9 +23,10 @@ from typing import Protocol
 
 from windlass.engine.contract import Engine, Plan, Waiter, WakeUp
 from windlass.errors import EngineError, EngineUnavailable
-from windlass.worker.fetch.backoff import Backoff
+from windlass.worker.fetch.round_trip import Backoff
 from windlass.worker.ipc.shared_memory import SlotTable
 from windlass.worker.ipc.wake_socket import LOOK, WakeSender
+from windlass.worker.logs.events import LogEvent
 
 log = getLogger("windlass.worker")
 
@@ -113,13 +114,13 @@ class WorkerWaiter:
                 self._is_refused = False
                 continue
             except EngineUnavailable as error:  # the children log the outage
-                log.debug("waiter lost connection to engine, retrying: %s", error)
+                log.debug(LogEvent.WAITER_ENGINE_AWAY, error)
             except EngineError as error:
                 if not self._is_refused:
-                    log.warning("engine refused to wake idle children, retrying: %s", error)
+                    log.warning(LogEvent.WAITER_REFUSED, error)
                 self._is_refused = True
             except Exception:
-                log.exception("waiter of the worker failed, restarting it")
+                log.exception(LogEvent.WAITER_FAILED)
             self._retrying.wait(trouble.next_s())
         self._end()
 
