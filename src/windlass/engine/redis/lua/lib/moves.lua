@@ -8,7 +8,6 @@
 --@include watchers
 local FINAL = { succeeded = true, dead = true, cancelled = true }
 
---@seldom member_of leave enter move offer_again
 local TARGETS = {
   due = 'ready', retry = 'retrying', bury = 'dead', release = 'ready', snooze = 'scheduled', unroutable = 'ready', lose = 'ready', crash = 'ready',
   suspect = 'ready', cancel = 'cancelled', expire = 'cancelled', revive = 'ready',
@@ -172,4 +171,3 @@ local function offer_again(id, record)
   record[HOLD], record[DUE_MS] = 'none', -1
   enter(id, record)
 end
---@end
