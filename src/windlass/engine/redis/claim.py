@@ -76,7 +76,7 @@ class Claimer:
 
     def finish(self, outcomes: Sequence[Outcome]) -> list[Verdict]:
         turn = _Replies(outcomes, Plan(), nonce="")
-        groups = self._partitions.group(outcomes, lambda outcome: outcome.id)
+        groups = self._group(outcomes)
         self._collect(turn, [self._finishing(turn, *group) for group in groups.items()])
         return turn.verdicts()
 
@@ -98,7 +98,7 @@ class Claimer:
         is_repeat = nonce <= trail.nonce
         trail.nonce = max(nonce, trail.nonce)
         turn = _Replies(outcomes, plan, nonce)
-        groups = self._partitions.group(outcomes, lambda outcome: outcome.id)
+        groups = self._group(outcomes)
         ask = _CallMaker(self._make_call, turn, groups, session, nonce)
         if is_repeat:
             self._collect(
@@ -180,6 +180,9 @@ class Claimer:
         replies = self._run([call for call, _ in asked])
         for (_, positions), reply in zip(asked, replies, strict=True):
             turn.add(positions, reply)
+
+    def _group(self, outcomes: Sequence[Outcome]) -> dict[int, list[int]]:
+        return self._partitions.group(outcomes, lambda one: self._partitions.of_id(one.id))
 
     def _trail(self, session: str) -> _Trail:
         trail = self._trails.pop(session, None) or _Trail(self._partitions.of_session(session))

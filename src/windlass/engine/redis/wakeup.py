@@ -5,7 +5,10 @@
 2. Registration and the search for work are one step in the server, so that no wake-up is lost in
    between.
 3. A call that makes jobs ready removes that number of idle sessions from their registrations and
-   publishes their names, or the job itself (`handoff`). Only speed depends on these messages.
+   publishes their names. A put that makes one job ready leases it to one of these sessions, under
+   the nonce of its next claim, and publishes the job: it arrives without a call. Only speed depends
+   on these messages: if one is lost, the usual claim under that nonce finds the job. A last claim
+   uses up its nonce, so that no later put leases a job under it.
 4. A silent connection may have been dropped by the network: the worker subscribes again every few
    seconds, and reconnects when it gets no reply.
 """
@@ -22,7 +25,7 @@ from typing import Final
 import msgspec
 
 from windlass.engine.contract import Plan, Waiter, WakeUp
-from windlass.engine.redis import encode, handoff, keys
+from windlass.engine.redis import decode, encode, keys
 from windlass.engine.redis.client.server import Server
 from windlass.engine.redis.client.subscription import FAILURES, Subscription
 from windlass.engine.wakeup import PerProcess, await_readable, new_nudge
@@ -71,7 +74,7 @@ class RedisWakeup:
             until = min(until, here.renew_at)
         woken: list[WakeUp] = []
         for message in here.receive(until):
-            woken += handoff.wake_ups(message)
+            woken += decode.wake_ups(message)
         here.woken += woken
         return here.meant_for(waiters, woken) if woken else woken
 
@@ -243,7 +246,7 @@ class _Registration:
                 return False
             try:
                 for message in self._subscription.receive():
-                    if message == handoff.RENEW:
+                    if message == decode.RENEW:
                         self.renew_at = 0.0
                     if len(self._messages) < _MOST_MESSAGES:
                         self._messages.append(message)
