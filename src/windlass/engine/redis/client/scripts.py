@@ -69,7 +69,9 @@ class Prefix:
 
     def __init__(self, arguments: Sequence[bytes]) -> None:
         self._number = len(arguments)
-        self._packed = pack_all(arguments)
+        self._packed = b"".join(
+            [b"$%d\r\n%b\r\n" % (len(argument), argument) for argument in arguments]
+        )
 
     def command(self, arguments: Sequence[bytes]) -> bytes:
         """Pack the command in Redis's protocol."""
@@ -107,11 +109,6 @@ def names() -> list[str]:
 def commands() -> list[bytes]:
     """List every command that a script sends, to check the permissions of the Redis user."""
     return sorted({command for name in names() for command in _COMMAND.findall(load(name).text)})
-
-
-def pack_all(arguments: Sequence[bytes]) -> bytes:
-    """Pack arguments in Redis's protocol, without the number of arguments."""
-    return b"".join([b"$%d\r\n%b\r\n" % (len(argument), argument) for argument in arguments])
 
 
 def _read(path: str) -> str:
