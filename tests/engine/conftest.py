@@ -13,7 +13,7 @@ import pytest
 
 from tests.proxy import Proxy
 from tests.redis_server import RedisServer, private_server, shared_server
-from windlass.engine.contract import EngineOptions, NewJob
+from windlass.engine.contract import Engine, EngineOptions, NewJob, Repaired
 from windlass.engine.redis.engine import RedisEngine
 from windlass.engine.redis.url import read_address
 from windlass.engine.sqlite.engine import SQLiteEngine
@@ -100,3 +100,17 @@ def new_job(number: int = 0, **fields: object) -> NewJob:
         "payload": b"x",
     }
     return NewJob(**{**plain, **fields})  # type: ignore[arg-type]  # fields vary from test to test
+
+
+def repair_all(engine: Engine, *, change: bool) -> Repaired:
+    """Run all batches of a repair."""
+    fixed: list[str] = []
+    left: list[str] = []
+    cursor: str | None = None
+    while True:
+        bite = engine.repair(cursor, change=change)
+        fixed += bite.fixed
+        left += bite.left
+        cursor = bite.cursor
+        if cursor is None:
+            return Repaired(fixed=tuple(fixed), left=tuple(left))

@@ -10,7 +10,7 @@ from itertools import count
 
 import pytest
 
-from tests.engine.conftest import OpenRedis
+from tests.engine.conftest import OpenRedis, repair_all
 from tests.redis_server import RedisServer
 from windlass.core.states import Reason, State
 from windlass.engine.contract import (
@@ -90,19 +90,6 @@ def convert(fields: dict[str, object]) -> NewJob:
     unique = fields.pop("unique", None)
     job = msgspec.convert(fields, NewJob)
     return msgspec.structs.replace(job, unique=unique)
-
-
-def repair_all(engine: RedisEngine, *, change: bool) -> Repaired:
-    fixed: list[str] = []
-    left: list[str] = []
-    cursor: str | None = None
-    while True:
-        bite = engine.repair(cursor, change=change)
-        fixed += bite.fixed
-        left += bite.left
-        cursor = bite.cursor
-        if cursor is None:
-            return Repaired(fixed=tuple(fixed), left=tuple(left))
 
 
 def success(claim: Claim) -> Succeeded:

@@ -390,14 +390,7 @@ def test_nothing_is_handed_to_those_who_run_jobs_alone(
     assert record_of(putting, "job-000002").session == "worker"
 
 
-@pytest.mark.parametrize("by_driver", [False, True])
-def test_a_message_may_come_in_pieces(
-    own_server: RedisServer,
-    open_redis: OpenRedis,
-    monkeypatch: pytest.MonkeyPatch,
-    by_driver: bool,
-) -> None:
-    monkeypatch.setattr(wakeup, "SOCKETS_ARE_FILES", not by_driver)
+def test_a_message_may_come_in_pieces(own_server: RedisServer, open_redis: OpenRedis) -> None:
     waiting, putting = open_two(own_server, open_redis)
     arm(waiting)
     body = os.urandom(16_000)

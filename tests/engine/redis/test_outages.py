@@ -200,6 +200,20 @@ def test_replies_that_come_slowly_share_the_time(
     assert time.monotonic() - started < 3.0
 
 
+def test_a_reply_that_comes_byte_by_byte_is_given_up(
+    server: RedisServer, proxy: Proxy, open_redis: OpenRedis
+) -> None:
+    """Each byte comes within the timeout of a step; only whole pieces count as progress."""
+    engine = open_redis(server.url(port=proxy.port), timeout_ms=600)
+    for _ in range(2):
+        engine.put([new_job()])
+    proxy.drip(1, 0.1)
+    started = time.monotonic()
+    with pytest.raises(EngineUnavailable):
+        engine.put([new_job(1)])
+    assert time.monotonic() - started < 2.0
+
+
 # -------------------------------------------------------------------------------- connections
 
 

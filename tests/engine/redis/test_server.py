@@ -18,9 +18,7 @@ from tests.engine.conftest import OpenRedis, new_job
 from tests.redis_server import RedisServer
 from windlass.engine.contract import Placed, Plan, PutCode, Succeeded, Verdict, Waiter
 from windlass.engine.redis.client import pool as pool_module
-from windlass.engine.redis.client.pool import LEAST_S, Pool, TimeBudget, new_reader
-from windlass.engine.redis.client.pool import read as read_reply
-from windlass.engine.redis.client.pool import send as send_commands
+from windlass.engine.redis.client.pool import LEAST_S, Link, Pool, TimeBudget
 from windlass.engine.redis.keys import KINDS, key
 from windlass.engine.redis.url import RedisAddress
 from windlass.errors import EngineError, EngineUnavailable
@@ -71,28 +69,34 @@ def budget(seconds: float) -> TimeBudget:
     return TimeBudget(Pool(RedisAddress()), 0.0, seconds)
 
 
-def send(link: Any, commands: list[bytes], seconds: float) -> None:
-    send_commands(link, commands, seconds, budget(seconds))
+def driver_on(socket: socket.socket) -> Any:
+    """A connection of the driver that has this socket."""
+    driver = DRIVER(protocol=2)
+    driver._sock = socket
+    driver._parser.on_connect(driver)
+    return driver
 
 
-def read(link: Any) -> object:
-    return read_reply(link, budget(LEAST_S))
+def send(driver: Any, commands: list[bytes], seconds: float) -> None:
+    Link(driver).send(commands, seconds, budget(seconds))
 
 
-def by_driver(link: Any, commands: list[bytes], seconds: float) -> None:
-    link._sock.settimeout(seconds)
-    link.send_packed_command(commands, check_health=False)
+def read(driver: Any) -> object:
+    return Link(driver).read(budget(LEAST_S))
+
+
+def by_driver(driver: Any, commands: list[bytes], seconds: float) -> None:
+    driver._sock.settimeout(seconds)
+    driver.send_packed_command(commands, check_health=False)
 
 
 def failed_send(way: Callable[..., None], *, is_closed: bool) -> tuple[type[Exception], str]:
     here, there = socket.socketpair()
-    link = DRIVER()
-    link._sock = here
     with here, there:
         if is_closed:
             there.close()
         with pytest.raises(redis.RedisError) as caught:
-            way(link, [b"x" * 10_000_000], LEAST_S)
+            way(driver_on(here), [b"x" * 10_000_000], LEAST_S)
     return caught.type, str(caught.value)
 
 
@@ -105,17 +109,13 @@ def test_what_cannot_be_sent_is_told_in_the_words_of_the_driver(is_closed: bool)
 def failed_read(way: Callable[[Any], object], ending: bytes | None) -> tuple[type[Exception], str]:
     """The error when these bytes come, when the other side closes, or when nothing comes."""
     here, there = socket.socketpair()
-    link = DRIVER(protocol=2)
-    link._sock = here
-    link._parser.on_connect(link)
-    link.reader = new_reader()
     with here, there:
         here.settimeout(0.01)
         if ending is not None:
             there.sendall(ending)
             there.close()
         with pytest.raises(redis.RedisError) as caught:
-            way(link)
+            way(driver_on(here))
     return caught.type, str(caught.value)
 
 
@@ -125,7 +125,7 @@ def failed_read(way: Callable[[Any], object], ending: bytes | None) -> tuple[typ
     ids=["nothing", "closed", "cut", "nonsense", "turned away"],
 )
 def test_what_cannot_be_read_is_told_in_the_words_of_the_driver(ending: bytes | None) -> None:
-    expected = failed_read(lambda link: link.read_response(), ending)
+    expected = failed_read(lambda driver: driver.read_response(), ending)
     assert failed_read(read, ending) == expected
 
 
@@ -141,11 +141,14 @@ def test_an_error_in_a_script_of_an_older_server_is_that_of_its_command(
     word: str, kind: type[Exception]
 ) -> None:
     """With the texts of Redis 6.2.14."""
-    reader = new_reader()
     where = f"(call to f_{'a8' * 20}): @user_script:411: @user_script: 411"
-    reader.feed(f"-ERR Error running script {where}: -{word} It's said why.\r\n".encode())
-    reader.feed(f"-ERR Error running script {where}: bad argument: -1\r\n".encode())
-    met, other = reader.gets(), reader.gets()
+    here, there = socket.socketpair()
+    with here, there:
+        there.sendall(f"-ERR Error running script {where}: -{word} It's said why.\r\n".encode())
+        there.sendall(f"-ERR Error running script {where}: bad argument: -1\r\n".encode())
+        link = Link(driver_on(here))
+        met: Any = link.read(budget(LEAST_S))
+        other: Any = link.read(budget(LEAST_S))
     assert type(met) is kind
     assert str(met).endswith("It's said why.")
     assert ("MISCONF" in str(met)) == (word == "MISCONF")  # if its class does not show it
@@ -165,20 +168,15 @@ def test_an_error_in_a_script_of_an_older_server_is_that_of_its_command(
 )
 def test_errors_of_the_server_are_those_of_the_driver(reply: bytes) -> None:
     here, there = socket.socketpair()
-    link = DRIVER(protocol=2)
-    link._sock = here
-    link._parser.on_connect(link)
-    link.reader = new_reader()
     with here, there:
         there.sendall(reply)
         with pytest.raises(redis.RedisError) as expected:
-            link.read_response()
-        here, there = socket.socketpair()
-    link._sock = here
+            driver_on(here).read_response()
+    here, there = socket.socketpair()
     with here, there:
         there.sendall(reply)
         try:
-            given = read(link)
+            given = read(driver_on(here))
         except redis.ConnectionError as error:
             given = error
     assert (type(given), str(given)) == (expected.type, str(expected.value))

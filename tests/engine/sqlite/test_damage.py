@@ -8,7 +8,7 @@ from pathlib import Path
 import apsw
 import pytest
 
-from tests.engine.conftest import new_job
+from tests.engine.conftest import new_job, repair_all
 from windlass.core.states import Reason, State
 from windlass.engine.contract import (
     Buried,
@@ -32,19 +32,6 @@ def vandalise(path: Path, *statements: str) -> None:
     for statement in statements:
         vandal.execute(statement)
     vandal.close()
-
-
-def repair_all(engine: SQLiteEngine, *, change: bool) -> Repaired:
-    fixed: list[str] = []
-    left: list[str] = []
-    cursor: str | None = None
-    while True:
-        bite = engine.repair(cursor, change=change)
-        fixed += bite.fixed
-        left += bite.left
-        cursor = bite.cursor
-        if cursor is None:
-            return Repaired(fixed=tuple(fixed), left=tuple(left))
 
 
 def success(claim: Claim) -> Succeeded:

@@ -1,4 +1,4 @@
-"""`check`: verify that indexes, counters and records agree, in bounded batches.
+"""`check` and `repair`: walk over every index of a partition, in bounded batches.
 
 Every batch is one script, so its findings hold for one instant, also while other clients write.
 """
@@ -6,16 +6,26 @@ Every batch is one script, so its findings hold for one instant, also while othe
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import Final
+from typing import Any, Final
 
-#: The walks from beginning to end: over every job, then every index, and schedules.
-WALKS: Final = (
+from windlass.engine.contract import Repaired
+
+#: The walks of a check: over every job, then every index, and schedules.
+_CHECKS: Final = (
     *("ids", "ready", "due", "parked", "held", "asked", "keep", "dead", "unique", "lease"),
     *("schedule_names", "schedule_due", "lines", "ready_lines"),
 )
+#: The walks of a repair. Records come first: every index gets the entries that follow from them.
+#: Then every index loses entries that follow from no record. At last the counters are recounted.
+_REPAIRS: Final = (
+    *("sentinels", "job", "ids", "ready", "due", "parked", "held", "asked", "keep", "dead"),
+    *("unique", "lines", "ready_lines", "body", "keys", "key_expiry", "lease"),
+    *("schedule", "schedule_names", "schedule_due", "settings", "counts"),
+)
+_BEGIN: Final = "0"
 
-#: (partition, walk, cursor) -> next cursor, empty at the end; then a sentence for each fault
-Ask = Callable[[int, str, str], Sequence[bytes]]
+#: (partition, script, arguments) -> the reply: the next cursor, empty at the end; then findings
+Ask = Callable[[int, str, Sequence[bytes]], Any]
 
 
 def check(ask: Ask, partitions: int) -> list[str]:
@@ -23,15 +33,35 @@ def check(ask: Ask, partitions: int) -> list[str]:
 
 
 def _check(ask: Ask, partition: int) -> Iterator[str]:
-    yield from _sentences(ask(partition, "counts", ""))
-    for walk in WALKS:
-        far: str | None = "0"
+    _, *said = ask(partition, "check", [b"counts", b""])
+    yield from map(_text, said)
+    for walk in _CHECKS:
+        far = _BEGIN.encode()
         while far:
-            reply = ask(partition, walk, far)
-            far = reply[0].decode("utf-8", "surrogateescape")
-            yield from _sentences(reply)
+            far, *said = ask(partition, "check", [walk.encode(), far])
+            yield from map(_text, said)
 
 
-def _sentences(reply: Sequence[bytes]) -> Iterator[str]:
-    for text in reply[1:]:
-        yield text.decode("utf-8", "replace")
+def repair(ask: Ask, partitions: int, cursor: str | None, change: bool) -> Repaired:
+    """Run one batch. The cursor names partition, walk and place of the next one."""
+    numbers = cursor.split(":", 2) if cursor else ("0", "0", _BEGIN)
+    partition, walk, begin = int(numbers[0]), int(numbers[1]), numbers[2]
+    words = [_REPAIRS[walk].encode(), begin.encode("utf-8", "surrogateescape")]
+    far, *said = ask(partition, "repair", [*words, b"1" if change else b"0"])
+    pairs = list(zip(said[::2], said[1::2], strict=True))
+    following: str | None = None
+    if far:
+        following = f"{partition}:{walk}:{far.decode('utf-8', 'surrogateescape')}"
+    elif walk + 1 < len(_REPAIRS):
+        following = f"{partition}:{walk + 1}:{_BEGIN}"
+    elif partition + 1 < partitions:
+        following = f"{partition + 1}:0:{_BEGIN}"
+    return Repaired(
+        fixed=tuple(_text(sentence) for can, sentence in pairs if can == b"1"),
+        left=tuple(_text(sentence) for can, sentence in pairs if can == b"0"),
+        cursor=following,
+    )
+
+
+def _text(sentence: bytes) -> str:
+    return sentence.decode("utf-8", "replace")

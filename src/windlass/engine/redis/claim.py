@@ -76,7 +76,7 @@ class Claimer:
 
     def finish(self, outcomes: Sequence[Outcome]) -> list[Verdict]:
         turn = _Replies(outcomes, Plan(), nonce="")
-        groups = self._partitions.group(outcomes, lambda outcome: outcome.id)
+        groups = self._group(outcomes)
         self._collect(turn, [self._finishing(turn, *group) for group in groups.items()])
         return turn.verdicts()
 
@@ -91,43 +91,32 @@ class Claimer:
         is_last: bool = False,
     ) -> Turn:
         """Run one turn. With `is_last`, no later call leases a job under the nonce."""
-        if self._partitions.number == 1:
-            limit = min(limit, MOST_CLAIMS)
-            return self._turn_alone(session, outcomes, nonce, plan, limit, is_last=is_last)
+        limit = min(limit, MOST_CLAIMS)
+        turn = _Replies(outcomes, plan, nonce)
+        is_alone = self._partitions.number == 1
+        groups = {0: range(len(outcomes))} if is_alone else self._group(outcomes)
+        ask = _CallMaker(self._make_call, turn, groups, session, nonce)
+        if is_alone:  # the only partition knows the nonces that it has seen
+            call, positions = ask(0, limit, is_last=is_last)
+            turn.add(positions, self._run([call])[0])
+        else:
+            self._ask_several(turn, ask, session, nonce, limit)
+        return Turn(verdicts=tuple(turn.verdicts()), batch=turn.batch())
+
+    def _ask_several(
+        self, turn: _Replies, ask: _CallMaker, session: str, nonce: str, limit: int
+    ) -> None:
         trail = self._trail(session)
         is_repeat = nonce <= trail.nonce
         trail.nonce = max(nonce, trail.nonce)
-        turn = _Replies(outcomes, plan, nonce)
-        groups = self._partitions.group(outcomes, lambda outcome: outcome.id)
-        ask = _CallMaker(self._make_call, turn, groups, session, nonce)
         if is_repeat:
             self._collect(
                 turn, [ask(number, _HELD_ONLY) for number in range(self._partitions.number)]
             )
-        elif len(plan.queues) > 1:
-            self._ask_by_plan(turn, ask, trail, session, min(limit, MOST_CLAIMS))
+        elif len(turn.plan.queues) > 1:
+            self._ask_by_plan(turn, ask, trail, session, limit)
         else:
-            self._ask_in_turn(turn, ask, trail, min(limit, MOST_CLAIMS))
-        return Turn(verdicts=tuple(turn.verdicts()), batch=turn.batch())
-
-    def _turn_alone(
-        self,
-        session: str,
-        outcomes: Sequence[Outcome],
-        nonce: str,
-        plan: Plan,
-        limit: int,
-        *,
-        is_last: bool,
-    ) -> Turn:
-        """Run a turn on the only partition, which knows the nonces that it has seen."""
-        turn = _Replies(outcomes, plan, nonce)
-        positions = range(len(outcomes))
-        ask = _CallMaker(self._make_call, turn, {0: positions}, session, nonce)
-        call, _ = ask(0, limit, is_last=is_last)
-        (reply,) = self._run([call])
-        turn.add(positions, reply)
-        return Turn(verdicts=tuple(turn.verdicts()), batch=turn.batch())
+            self._ask_in_turn(turn, ask, trail, limit)
 
     def _ask_in_turn(self, turn: _Replies, ask: _CallMaker, trail: _Trail, limit: int) -> None:
         first, *others = self._partitions.from_on(trail.partition)
@@ -180,6 +169,9 @@ class Claimer:
         replies = self._run([call for call, _ in asked])
         for (_, positions), reply in zip(asked, replies, strict=True):
             turn.add(positions, reply)
+
+    def _group(self, outcomes: Sequence[Outcome]) -> dict[int, list[int]]:
+        return self._partitions.group(outcomes, lambda one: self._partitions.of_id(one.id))
 
     def _trail(self, session: str) -> _Trail:
         trail = self._trails.pop(session, None) or _Trail(self._partitions.of_session(session))

@@ -1,4 +1,5 @@
-"""Decode stored bytes into values of the contract: records of jobs, histories, claims."""
+"""Decode stored bytes and messages into values of the contract: records of jobs, histories, claims,
+wake-ups and hand-offs."""
 
 from __future__ import annotations
 
@@ -10,7 +11,7 @@ from typing import Any, Final
 import msgspec
 
 from windlass.core.states import Counters, Hold, Reason, State
-from windlass.engine.contract import Claim, Failure, JobEnd, JobRecord
+from windlass.engine.contract import Batch, Claim, Failure, JobEnd, JobRecord, WakeUp
 
 
 class Record(msgspec.Struct, frozen=True):
@@ -77,6 +78,14 @@ _NUMBERS: Final = struct.Struct(">2IhI3B" + "hI" * 3 + "BH3B2H" + "b" + "hI" * 5
 #: The numbers that a claim needs: attempt, starts, suspect, priority, created_ms, place, the other
 #: counters, age, the sizes of queue and task.
 _CLAIMED: Final = struct.Struct(">2I7xB" + "29x" + "bhI6xhI12x" + "5I4xI2H2x")
+#: The first byte of a message: sessions that should claim, a job that was handed off, or a request
+#: to the worker to register again and learn when the next job is due.
+_LOOK: Final = b"?"
+_HANDED: Final = b"!"
+RENEW: Final = b"~"
+#: The sizes of session, nonce, id and record, at the start of a job that was handed off.
+_SIZES: Final = struct.Struct(">HHHH")
+_sessions = msgspec.msgpack.Decoder(list[str])
 
 
 def decode(packed: bytes) -> Record:
@@ -179,6 +188,32 @@ def to_end(job_id: str, parts: Sequence[bytes | None], now_ms: int) -> JobEnd:
         result=result if record.result_ms > now_ms else None,
         failure=None if entry is None else _to_failure(entry),
     )
+
+
+def wake_ups(message: bytes) -> list[WakeUp]:
+    """Decode the wake-ups in a message."""
+    kind = message[:1]
+    if kind == _HANDED:
+        session_size, *_ = _SIZES.unpack_from(message, 1)
+        session = message[1 + _SIZES.size : 1 + _SIZES.size + session_size].decode()
+        return [WakeUp(session, message[1:])]
+    if kind == _LOOK:
+        return [WakeUp(session) for session in _sessions.decode(message[1:])]
+    return []
+
+
+def to_handed(handed: bytes, nonce: str) -> Batch | None:
+    """Decode a hand-off; None if it was made under another nonce."""
+    session_size, nonce_size, id_size, record_size = _SIZES.unpack_from(handed)
+    nonce_at = _SIZES.size + session_size
+    id_at = nonce_at + nonce_size
+    record_at = id_at + id_size
+    body_at = record_at + record_size
+    if not nonce or handed[nonce_at:id_at] != nonce.encode():
+        return None
+    job_id, record = handed[id_at:record_at].decode(), handed[record_at:body_at]
+    _, _, claim = to_claim(job_id, record, handed[body_at:], nonce)
+    return Batch(claims=(claim,))
 
 
 def _to_failure(packed: bytes) -> Failure:

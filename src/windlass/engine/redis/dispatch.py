@@ -1,6 +1,6 @@
 """The layer between the operations of the engine and its server: calls of scripts.
 
-1. `_call` makes a call of a script in one partition; `_run` sends several at once.
+1. `_call` makes a call of a script in one partition; `_run` sends several at once, `_ask` one.
 2. `_broadcast` makes the same call in every partition. `_spread` sends each partition its part of
    some items and returns the replies in the order of the items.
 3. Before the first call, and after the server has lost its scripts, the server is checked, and set
@@ -97,6 +97,10 @@ class Caller:
             self._open(deadline)
         return self._server.run(calls, deadline) if calls else []
 
+    def _ask(self, partition: int, name: str, packed: Sequence[bytes]) -> Reply:
+        """Make one call in one partition."""
+        return self._run([self._call(partition, name, packed)])[0]
+
     def _run_in_turn(self, calls: Sequence[RedisCall]) -> list[Reply]:
         """Run calls in turn, for more data than should be in flight at once."""
         replies: list[Reply] = []
@@ -117,10 +121,9 @@ class Caller:
         self,
         name: str,
         items: Sequence[T],
-        id_of: Callable[[T], str],
+        place: Callable[[T], int],
         pack: Callable[[Sequence[T]], list[bytes]],
         unpack: Callable[[Sequence[T], Sequence[Reply]], Sequence[R]],
-        place: Callable[[str], int] | None = None,
         size_of: Callable[[T], int] = _no_bytes,
     ) -> list[R]:
         """Make one call per partition that has some of the items; return the answers in their
@@ -131,7 +134,7 @@ class Caller:
             return list(unpack(items, reply))
         calls: list[RedisCall] = []
         where: list[Sequence[int]] = []
-        for partition, positions in self._partitions.group(items, id_of, place).items():
+        for partition, positions in self._partitions.group(items, place).items():
             for chunk in batches(positions, lambda at: size_of(items[at])):
                 some = [items[at] for at in chunk]
                 calls.append(self._call_for(partition, name, some, pack))

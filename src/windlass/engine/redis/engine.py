@@ -56,7 +56,7 @@ from windlass.engine.contract import (
     WakeUp,
     batches,
 )
-from windlass.engine.redis import check, decode, encode, handoff, keys, read, repair, schedules
+from windlass.engine.redis import check, decode, encode, keys, read
 from windlass.engine.redis.claim import Claimer
 from windlass.engine.redis.client.server import Reply
 from windlass.engine.redis.dispatch import Caller
@@ -79,6 +79,7 @@ class RedisEngine(Caller):
 
     def __init__(self, address: RedisAddress, options: EngineOptions) -> None:
         super().__init__(address, options)
+        self._of_id = self._partitions.of_id
         self._claimer = Claimer(self._partitions, self._call, self._run)
         self._wakeup = RedisWakeup(self._server, address.partitions, self._register)
         self._result_wakeup = RedisResultWakeup(self._server)
@@ -104,6 +105,9 @@ class RedisEngine(Caller):
             return new_id(wall_ms, self._partitions.next_free())
         return new_id(wall_ms, self._partitions.of_key(task, key))
 
+    def _of_job(self, job: NewJob | Revival) -> int:
+        return self._of_id(job.id)
+
     def elsewhere(self, job_id: str) -> list[str]:
         here = self._partitions.of_id(job_id)
         return [moved_id(job_id, number) for number in self._partitions.from_on(here)[1:]]
@@ -119,8 +123,7 @@ class RedisEngine(Caller):
                 self._partitions.check_key(job)
         if self._partitions.number > 1:
             self._partitions.advance()
-        pack, unpack = encode.of_jobs, _to_placed
-        return self._spread(name, jobs, lambda job: job.id, pack, unpack, size_of=_size_of_job)
+        return self._spread(name, jobs, self._of_job, encode.of_jobs, _to_placed, _size_of_job)
 
     def claim(
         self, session: str, nonce: str, plan: Plan, limit: int, *, is_last: bool = False
@@ -197,8 +200,7 @@ class RedisEngine(Caller):
         """Read the partitions in turn: each has the sessions whose home it is."""
         partition, last_ms, last = cursor.split(":", 2) if cursor else ("0", "0", "")
         packed = encode.of_texts((prefix, last_ms, last))
-        (reply,) = self._run([self._call(int(partition), "introductions", packed)])
-        next_ms, name, *found = reply
+        next_ms, name, *found = self._ask(int(partition), "introductions", packed)
         infos = zip(map(bytes.decode, found[::2]), found[1::2], strict=True)
         if name:
             return Introductions(dict(infos), f"{partition}:{next_ms.decode()}:{name.decode()}")
@@ -209,15 +211,14 @@ class RedisEngine(Caller):
     # ----------------------------------------------------------------------------- operators
 
     def cancel(self, ids: Sequence[str]) -> list[CancelCode]:
-        return self._spread("cancel", ids, str, encode.of_texts, _each(CancelCode))
+        return self._spread("cancel", ids, self._of_id, encode.of_texts, _each(CancelCode))
 
     def retry(self, ids: Sequence[str]) -> list[ChangeCode]:
         return self.revive([Revival(id=job_id) for job_id in ids])
 
     def revive(self, revivals: Sequence[Revival]) -> list[ChangeCode]:
-        pack, unpack = encode.of_revivals, _to_changes
-        size_of = _size_of_revival
-        return self._spread("revive", revivals, lambda one: one.id, pack, unpack, size_of=size_of)
+        pack, unpack = encode.of_revivals, _each(ChangeCode)
+        return self._spread("revive", revivals, self._of_job, pack, unpack, _size_of_revival)
 
     def discard(
         self, ids: Sequence[str], seen: Mapping[str, int] | None = None
@@ -226,7 +227,7 @@ class RedisEngine(Caller):
             pairs = ((job_id.encode(), b"%d" % (seen or {}).get(job_id, -1)) for job_id in ids)
             return [word for pair in pairs for word in pair]
 
-        return self._spread("discard", ids, str, pack, _each(ChangeCode))
+        return self._spread("discard", ids, self._of_id, pack, _each(ChangeCode))
 
     def holders(self, keys: Sequence[tuple[str, str]]) -> list[str | None]:
         groups: dict[int, list[int]] = {}
@@ -249,20 +250,18 @@ class RedisEngine(Caller):
     def queues(self) -> list[QueueRecord]:
         """Read the first partition: changes apply to all partitions, and to this one last."""
         packed = encode.of_change("", QueueChange(), self._partitions.number)
-        (reply,) = self._run([self._call(0, "queue", packed)])
-        return read.to_queues(reply)
+        return read.to_queues(self._ask(0, "queue", packed))
 
     def change_queue(self, queue: str, change: QueueChange) -> None:
         encode.check_name("queue", queue)
         packed = encode.of_change(queue, change, self._partitions.number)
         for number in reversed(range(self._partitions.number)):
-            self._run([self._call(number, "queue", packed)])
+            self._ask(number, "queue", packed)
 
     def purge(self, queue: str, cursor: str | None = None) -> Emptied:
         """Purge the partitions in turn."""
         partition, begin = map(int, cursor.split(":")) if cursor else (0, -1)
-        packed = [queue.encode(), b"%d" % begin]
-        ((number, then),) = self._run([self._call(partition, "purge", packed)])
+        number, then = self._ask(partition, "purge", [queue.encode(), b"%d" % begin])
         if then != _ALL_SEEN:
             return Emptied(number, f"{partition}:{then}")
         is_last = partition + 1 == self._partitions.number
@@ -271,7 +270,7 @@ class RedisEngine(Caller):
     def tend(self, known: Sequence[str] | None = None) -> Tended:
         self._check_identity()
         named = known or ()
-        groups = self._partitions.group(named, str)
+        groups = self._partitions.group(named, self._of_id)
         here = [[named[at] for at in groups.get(n, ())] for n in range(self._partitions.number)]
         calls = [
             self._call(number, "tend", encode.of_known(known, ids))
@@ -297,58 +296,47 @@ class RedisEngine(Caller):
         for change in changes:
             ids = (*change.watched, *change.cancelled, *(job.id for job in change.jobs))
             self._partitions.check_schedule(change.name, ids)
-        pack, unpack = encode.of_changes, _to_flags
-        return self._spread(
-            "fire",
-            changes,
-            lambda one: one.name,
-            pack,
-            unpack,
-            self._of_schedule,
-            _size_of_change,
-        )
+        pack, size_of = encode.of_changes, _size_of_change
+        return self._spread("fire", changes, self._of_change, pack, _to_flags, size_of)
+
+    def _of_change(self, change: ScheduleChange) -> int:
+        return self.schedule_partition(change.name)
 
     def get_schedules(self, names: Sequence[str]) -> list[ScheduleRecord | None]:
         def pack(names: Sequence[str]) -> list[bytes]:
             return encode.of_texts(("named", "0", *names))
 
-        return self._spread("schedules", names, str, pack, _to_schedules, self._of_schedule)
+        return self._spread("schedules", names, self.schedule_partition, pack, _to_schedules)
 
     def list_schedules(self, after: str = "", limit: int = 100) -> list[ScheduleRecord]:
         packed = encode.of_texts(("after", str(limit), after))
-        return schedules.merge_names(self._broadcast("schedules", packed), limit)
+        return read.merge_schedules(self._broadcast("schedules", packed), limit)
 
     def due_schedules(self, skip: Sequence[str] = (), limit: int = 100) -> DueSchedules:
         packed = encode.of_texts(("due", str(limit), *skip))
-        return schedules.merge_due(self._broadcast("schedules", packed))
+        return read.merge_due(self._broadcast("schedules", packed))
 
     def remove_schedule(self, name: str) -> bool:
-        call = self._call(self.schedule_partition(name), "unschedule", [name.encode()])
-        return bool(self._run([call])[0])
-
-    def _of_schedule(self, name: str) -> int:
-        return self._partitions.of_schedule(name)
+        return bool(self._ask(self.schedule_partition(name), "unschedule", [name.encode()]))
 
     # -------------------------------------------------------------------------------- reading
 
     def get(self, ids: Sequence[str]) -> list[JobRecord | None]:
-        return self._spread("get", ids, str, encode.of_texts, _to_records)
+        unpack = partial(_to_found, decode.to_whole_record)
+        return self._spread("get", ids, self._of_id, encode.of_texts, unpack)
 
     def ends(self, ids: Sequence[str]) -> list[JobEnd | None]:
-        return self._spread("ends", ids, str, partial(encode.of_watch, ""), _to_ends)
+        return self._ends("", ids)
 
     def watch(self, ids: Sequence[str], on_end: Callable[[str], None]) -> list[JobEnd | None]:
-        pack = partial(encode.of_watch, self._result_wakeup.listen(on_end))
-        return self._spread("ends", ids, str, pack, _to_ends)
+        return self._ends(self._result_wakeup.listen(on_end), ids)
+
+    def _ends(self, channel: str, ids: Sequence[str]) -> list[JobEnd | None]:
+        pack, unpack = partial(encode.of_watch, channel), partial(_to_found, decode.to_end)
+        return self._spread("ends", ids, self._of_id, pack, unpack)
 
     def find(self, filter: Filter, cursor: str | None = None, limit: int = 100) -> Page:
-        def ask(partition: int, index: str, below: str, number: int) -> Sequence[Reply]:
-            packed = [*encode.of_texts((index, below)), b"%d" % number]
-            (reply,) = self._run([self._call(partition, "find", packed)])
-            found: Sequence[Reply] = reply
-            return found
-
-        return read.find(ask, self._partitions.number, filter, cursor, limit)
+        return read.find(self._ask, self._partitions.number, filter, cursor, limit)
 
     def stats(self) -> Stats:
         """Read in batches: per partition, the counters of one line are of one instant."""
@@ -362,19 +350,10 @@ class RedisEngine(Caller):
         return read.merge_stats(bites)
 
     def check(self) -> list[str]:
-        def ask(partition: int, what: str, after: str) -> Sequence[bytes]:
-            packed = [what.encode(), after.encode("utf-8", "surrogateescape")]
-            (reply,) = self._run([self._call(partition, "check", packed)])
-            found: Sequence[bytes] = reply
-            return found
-
-        return check.check(ask, self._partitions.number)
+        return check.check(self._ask, self._partitions.number)
 
     def repair(self, cursor: str | None = None, *, change: bool = False) -> Repaired:
-        at = repair.read_cursor(cursor)
-        packed = [*at.words(), b"1" if change else b"0"]
-        (reply,) = self._run([self._call(at.partition, "repair", packed)])
-        return repair.to_repaired(at, reply, self._partitions.number)
+        return check.repair(self._ask, self._partitions.number, cursor, change)
 
     def is_used(self) -> bool:
         """Do not use `_run`, which would set up a new server."""
@@ -415,7 +394,7 @@ class RedisEngine(Caller):
         )
 
     def read_handoff(self, handed: bytes, nonce: str) -> Batch | None:
-        return handoff.read(handed, nonce)
+        return decode.to_handed(handed, nonce)
 
     def nudge(self) -> None:
         self._wakeup.nudge()
@@ -455,12 +434,12 @@ def _size_of_change(change: ScheduleChange) -> int:
     return len(change.body or b"") + sum(map(_size_of_job, change.jobs))
 
 
-def _each(code: Callable[[str], R]) -> Callable[[Sequence[str], Sequence[bytes]], list[R]]:
-    return lambda _ids, reply: [code(text.decode()) for text in reply]
+def _each(code: Callable[[str], R]) -> Callable[[Sequence[object], Sequence[bytes]], list[R]]:
+    return lambda _items, reply: [code(text.decode()) for text in reply]
 
 
-def _to_changes(_revivals: Sequence[Revival], reply: Sequence[bytes]) -> list[ChangeCode]:
-    return [ChangeCode(text.decode()) for text in reply]
+def _to_flags(_changes: Sequence[ScheduleChange], reply: Sequence[int]) -> list[bool]:
+    return list(map(bool, reply))
 
 
 def _to_placed(_jobs: Sequence[NewJob], reply: Sequence[bytes]) -> list[Placed]:
@@ -468,28 +447,20 @@ def _to_placed(_jobs: Sequence[NewJob], reply: Sequence[bytes]) -> list[Placed]:
     return list(map(Placed, map(bytes.decode, ids), map(_PUT_CODES.__getitem__, codes)))
 
 
-def _to_records(ids: Sequence[str], reply: Sequence[Reply]) -> list[JobRecord | None]:
+def _to_found(
+    decode_one: Callable[[str, Sequence[bytes | None], int], R],
+    ids: Sequence[str],
+    reply: Sequence[Reply],
+) -> list[R | None]:
     now_ms, *found = reply
     return [
-        None if parts is None else decode.to_whole_record(job_id, parts, now_ms)
+        None if parts is None else decode_one(job_id, parts, now_ms)
         for job_id, parts in zip(ids, found, strict=True)
     ]
-
-
-def _to_ends(ids: Sequence[str], reply: Sequence[Reply]) -> list[JobEnd | None]:
-    now_ms, *found = reply
-    return [
-        None if parts is None else decode.to_end(job_id, parts, now_ms)
-        for job_id, parts in zip(ids, found, strict=True)
-    ]
-
-
-def _to_flags(_changes: Sequence[ScheduleChange], reply: Sequence[int]) -> list[bool]:
-    return [bool(flag) for flag in reply]
 
 
 def _to_schedules(_names: Sequence[str], reply: Sequence[Reply]) -> list[ScheduleRecord | None]:
-    return [None if parts is None else schedules.to_record(parts) for parts in reply[3:]]
+    return [None if parts is None else read.to_schedule(parts) for parts in reply[3:]]
 
 
 def _to_pulse(beat: Beat, answers: Sequence[Sequence[Reply]]) -> Pulse:

@@ -81,18 +81,13 @@ class Partitions:
         """List all partitions in turn, starting with one."""
         return [(first + step) % self.number for step in range(self.number)]
 
-    def group(
-        self,
-        items: Sequence[T],
-        id_of: Callable[[T], str],
-        place: Callable[[str], int] | None = None,
-    ) -> dict[int, list[int]]:
+    def group(self, items: Sequence[T], place: Callable[[T], int]) -> dict[int, list[int]]:
         """Group items: partition -> the positions of its items, in their order."""
         if self.number == 1:
             return {0: list(range(len(items)))} if items else {}
         groups: dict[int, list[int]] = {}
         for position, item in enumerate(items):
-            groups.setdefault((place or self.of_id)(id_of(item)), []).append(position)
+            groups.setdefault(place(item), []).append(position)
         return groups
 
     def check_key(self, job: NewJob) -> None:

@@ -1,4 +1,4 @@
-"""Reads over all partitions: pages of records, counters, sessions."""
+"""Reads over all partitions: pages of records, counters, sessions, schedules."""
 
 from __future__ import annotations
 
@@ -15,10 +15,12 @@ from windlass.core.queues.settings import QueueSettings
 from windlass.core.states import State
 from windlass.engine.contract import (
     MAX_HELD,
+    DueSchedules,
     Filter,
     JobRecord,
     Page,
     QueueRecord,
+    ScheduleRecord,
     SessionRecord,
     Stats,
     list_records,
@@ -29,11 +31,11 @@ from windlass.engine.redis import decode
 SCAN_BUDGET: Final = 10_000
 _CHUNK: Final = 500
 
-#: (partition, index, below, limit) -> the reply of `find`
-Find = Callable[[int, str, str, int], Sequence[Any]]
+#: (partition, script, arguments) -> the reply
+Ask = Callable[[int, str, Sequence[bytes]], Any]
 
 
-def find(ask: Find, partitions: int, filter: Filter, cursor: str | None, limit: int) -> Page:
+def find(ask: Ask, partitions: int, filter: Filter, cursor: str | None, limit: int) -> Page:
     """Merge the streams of all partitions. One record more than the limit is read, to know whether
     there is another page."""
     streams = [
@@ -54,7 +56,7 @@ class _Stream:
 
     def __init__(
         self,
-        ask: Find,
+        ask: Ask,
         partition: int,
         partitions: int,
         filter: Filter,
@@ -70,9 +72,10 @@ class _Stream:
         self.stopped_at: str | None = None  # where the budget ran out
 
     def __iter__(self) -> Iterator[JobRecord]:
-        index = "dead" if self._filter.state is State.DEAD else "ids"
+        index = b"dead" if self._filter.state is State.DEAD else b"ids"
         while self._budget > 0:
-            now_ms, *found = self._ask(self._partition, index, self._below, self._chunk)
+            asked = [index, self._below.encode(), b"%d" % self._chunk]
+            now_ms, *found = self._ask(self._partition, "find", asked)
             for at in range(0, len(found), 3):
                 if found[at + 1] is None:
                     continue  # an index entry without a record: `check` reports it
@@ -170,3 +173,43 @@ def merge_sessions(replies: Sequence[Sequence[Any]]) -> list[SessionRecord]:
                 info=info or known.info,
             )
     return [found[name] for name in sorted(found)]
+
+
+class _StoredSchedule(msgspec.Struct, array_like=True, frozen=True):
+    revision: str
+    due_ms: int  # -1 for never
+    watched: tuple[str, ...]
+
+
+_stored_schedule: Final = msgspec.msgpack.Decoder(_StoredSchedule)
+
+
+def to_schedule(parts: Sequence[bytes]) -> ScheduleRecord:
+    name, packed, note, body, *unfinished = parts
+    stored = _stored_schedule.decode(packed)
+    return ScheduleRecord(
+        name=name.decode(),
+        revision=stored.revision,
+        due_ms=stored.due_ms if stored.due_ms >= 0 else None,
+        body=body,
+        note=note,
+        watched=stored.watched,
+        unfinished=tuple(id.decode() for id in unfinished),
+    )
+
+
+def merge_due(replies: Sequence[Sequence[Any]]) -> DueSchedules:
+    """Use the earliest clock of all partitions, so that no schedule runs too early."""
+    pages = [[to_schedule(parts) for parts in reply[3:]] for reply in replies]
+    later = [reply[1] for reply in replies if reply[1] >= 0]
+    return DueSchedules(
+        now_ms=min(reply[0] for reply in replies),
+        records=tuple(heapq.merge(*pages, key=lambda record: (record.due_ms, record.name))),
+        more=any(reply[2] for reply in replies),
+        next_in_ms=min(later, default=None),
+    )
+
+
+def merge_schedules(replies: Sequence[Sequence[Any]], limit: int) -> list[ScheduleRecord]:
+    found = (to_schedule(parts) for reply in replies for parts in reply[3:])
+    return sorted(found, key=lambda record: record.name)[:limit]

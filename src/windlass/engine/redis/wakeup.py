@@ -5,36 +5,31 @@
 2. Registration and the search for work are one step in the server, so that no wake-up is lost in
    between.
 3. A call that makes jobs ready removes that number of idle sessions from their registrations and
-   publishes their names, or the job itself (`handoff`). Only speed depends on these messages.
+   publishes their names. A put that makes one job ready leases it to one of these sessions, under
+   the nonce of its next claim, and publishes the job: it arrives without a call. Only speed depends
+   on these messages: if one is lost, the usual claim under that nonce finds the job. A last claim
+   uses up its nonce, so that no later put leases a job under it.
 4. A silent connection may have been dropped by the network: the worker subscribes again every few
    seconds, and reconnects when it gets no reply.
 """
 
 from __future__ import annotations
 
-import os
 import random
 import secrets
-import ssl
 import threading
 import time
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, Final
+from typing import Final
 
-import hiredis
 import msgspec
-import redis
 
 from windlass.engine.contract import Plan, Waiter, WakeUp
-from windlass.engine.redis import encode, handoff, keys
-from windlass.engine.redis.client import scripts
-from windlass.engine.redis.client.pool import Link
+from windlass.engine.redis import decode, encode, keys
 from windlass.engine.redis.client.server import Server
-from windlass.engine.wakeup import SOCKETS_ARE_FILES, PerProcess, await_readable, new_nudge
+from windlass.engine.redis.client.subscription import FAILURES, Subscription
+from windlass.engine.wakeup import PerProcess, await_readable, new_nudge
 
-#: How long a subscription may take, in seconds.
-_SUBSCRIBE_S: Final = 1.0
-_MOST_BYTES: Final = 65_536
 #: Further messages are dropped: the next renewal finds the work that they announce.
 _MOST_MESSAGES: Final = 1000
 #: How often to check the connection, in seconds.
@@ -79,7 +74,7 @@ class RedisWakeup:
             until = min(until, here.renew_at)
         woken: list[WakeUp] = []
         for message in here.receive(until):
-            woken += handoff.wake_ups(message)
+            woken += decode.wake_ups(message)
         here.woken += woken
         return here.meant_for(waiters, woken) if woken else woken
 
@@ -152,11 +147,8 @@ class _Registration:
         self.surplus: set[Plan] = set()  # under which wake-ups came that this worker cannot use
         self._stale: set[Plan] = set()  # under which other partitions may still know woken sessions
         self._server = server
-        self._connection: Link | None = None
-        self._asked_at = 0.0  # when the subscription was last sent
-        self._is_answered = False
+        self._subscription: Subscription | None = None
         self._messages: list[bytes] = []
-        self._reader = _new_reader()
         self._reading = threading.Lock()  # `close` may come from another thread
 
     # ------------------------------------------------------------------------ registration
@@ -167,7 +159,7 @@ class _Registration:
             return True
         if not waiters:
             return False
-        return self._connection is None or time.monotonic() >= self.renew_at
+        return self._subscription is None or time.monotonic() >= self.renew_at
 
     def plans_of(self, waiters: Sequence[Waiter]) -> list[tuple[int, Plan, list[Waiter]]]:
         """Group waiters by plan, with an empty group for a plan that was registered before. A plan
@@ -215,38 +207,19 @@ class _Registration:
 
     def subscribe(self) -> None:
         """Listen on the channel. If that fails, only renewals find work."""
-        if self._connection is not None and time.monotonic() < self._asked_at + PULSE_S:
+        known = self._subscription
+        if known is not None and time.monotonic() < known.asked_at + PULSE_S:
             return
         self._read()
         with self._reading:
-            if not self._is_answered:
-                self._drop()
-            is_new = self._connection is None
             try:
-                self._ask()
-                if is_new:
-                    self._await_answer()
-            except (redis.exceptions.RedisError, OSError):
+                if self._subscription is not None and self._subscription.is_answered:
+                    self._subscription.ask()
+                else:
+                    self._drop()
+                    self._subscription = Subscription(self._server, self.channel)
+            except FAILURES:
                 self._drop()
-
-    def _ask(self) -> None:
-        if self._connection is None:
-            self._connection = self._server.connect(_SUBSCRIBE_S)
-        command = scripts.pack(b"SUBSCRIBE", self.channel.encode())
-        self._connection.send_packed_command([command], check_health=False)
-        self._asked_at, self._is_answered = time.monotonic(), False
-
-    def _await_answer(self) -> None:
-        """Wait for the confirmation; only then may the channel be registered. Other data may make
-        the socket readable first, for example TLS records."""
-        deadline = time.monotonic() + _SUBSCRIBE_S
-        self._take_in()
-        while not self._is_answered:
-            socket, left_s = self._socket(), deadline - time.monotonic()
-            if socket is None or left_s <= 0:
-                raise TimeoutError("the subscription was not confirmed")
-            await_readable([socket], left_s)
-            self._take_in()
 
     def receive(self, until: float) -> list[bytes]:
         """Return messages as soon as there are some; none on a nudge, after the timeout, or when
@@ -256,8 +229,9 @@ class _Registration:
             messages, self._messages = self._messages, []
             if messages or is_broken:
                 return messages
-            socket, nudged = self._socket(), self.nudge.descriptor
-            sources = [nudged] if socket is None else [nudged, socket]
+            nudged, known = self.nudge.descriptor, self._subscription
+            listening = -1 if known is None else known.fileno()  # another thread may close it
+            sources = [nudged] if listening < 0 else [nudged, listening]
             ready = await_readable(sources, until - time.monotonic())
             if nudged in ready:
                 self.nudge.take()
@@ -265,66 +239,28 @@ class _Registration:
             if not ready:
                 return []
 
-    def _socket(self) -> int | None:
-        connection = self._connection
-        if connection is None or connection._sock is None:
-            return None
-        return int(connection._sock.fileno())
-
     def _read(self) -> bool:
         """Read published messages; return whether the connection is broken."""
         with self._reading:
-            if self._connection is None:
+            if self._subscription is None:
                 return False
             try:
-                self._take_in()
-            except (redis.exceptions.RedisError, OSError):
+                for message in self._subscription.receive():
+                    if message == decode.RENEW:
+                        self.renew_at = 0.0
+                    if len(self._messages) < _MOST_MESSAGES:
+                        self._messages.append(message)
+            except FAILURES:
                 self._drop()
                 return True
             return False
 
-    def _take_in(self) -> None:
-        """Read the socket. A plain socket is read without the driver, which takes longer than the
-        rest of a wake-up."""
-        assert self._connection is not None
-        socket = self._connection._sock
-        if socket is None or not SOCKETS_ARE_FILES or isinstance(socket, ssl.SSLSocket):
-            while self._connection.can_read(0):
-                self._note_reply(self._connection.read_response())
-            return
-        try:
-            came = os.read(socket.fileno(), _MOST_BYTES)  # `recv` would wait for its timeout
-        except BlockingIOError:
-            return
-        if not came:
-            raise ConnectionResetError("the server has closed the connection")
-        self._reader.feed(came)
-        while (reply := self._reader.gets()) is not False:
-            self._note_reply(reply)
-
-    def _note_reply(self, reply: Any) -> None:
-        if isinstance(reply, Exception):  # the permission to listen was revoked
-            raise redis.exceptions.ConnectionError(str(reply))
-        kind, _, message = reply
-        self._is_answered = True
-        if kind != b"message":
-            return
-        if message == handoff.RENEW:
-            self.renew_at = 0.0
-        if len(self._messages) < _MOST_MESSAGES:
-            self._messages.append(message)
-
     def _drop(self) -> None:
-        connection, self._connection = self._connection, None
-        self._reader = _new_reader()
-        if connection is not None:
-            connection.disconnect()
+        subscription, self._subscription = self._subscription, None
+        if subscription is not None:
+            subscription.close()
 
     def close(self) -> None:
         with self._reading:
             self._drop()
         self.nudge.close()
-
-
-def _new_reader() -> hiredis.Reader:
-    return hiredis.Reader(protocolError=redis.exceptions.ConnectionError)

@@ -5,8 +5,8 @@ share a pool, except those that have their own.
    connections are busy, callers wait in FIFO order: a caller in a loop does not overtake others.
 2. A connection that was idle for long is closed: the network may have dropped it silently.
 3. A forked child starts with an empty pool and leaves the sockets of its parent alone.
-4. `send` and `read` move bytes in pieces, and each piece has the full timeout of a step. A large
-   call takes long over a slow link; only a link that stands still is given up.
+4. A `Link` moves bytes in pieces, and each piece has the full timeout of a step. A large call
+   takes long over a slow link; only a link that stands still is given up.
 """
 
 from __future__ import annotations
@@ -15,19 +15,24 @@ import contextlib
 import os
 import re
 import socket
+import ssl
 import threading
 import time
 import weakref
 from collections import deque
-from collections.abc import Callable, Iterable, Sequence
-from typing import Any, Final, Protocol, cast
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, Final, cast
 
 import hiredis
 import msgspec
 import redis
-from redis._parsers import BaseParser
 from redis.backoff import NoBackoff
-from redis.connection import Connection, SSLConnection, UnixDomainSocketConnection
+from redis.connection import (
+    Connection,
+    DefaultParser,
+    SSLConnection,
+    UnixDomainSocketConnection,
+)
 from redis.retry import Retry
 
 from windlass.engine.redis.url import RedisAddress
@@ -57,30 +62,139 @@ _TCP_OPTIONS: Final = {
 }
 #: Client details that the driver would send, at the cost of a round trip each.
 _INTRODUCTIONS: Final = ("driver_info", "lib_name", "lib_version")
-
-
-_driver_error: Final[Callable[[str], Exception]] = cast(Any, BaseParser).parse_error
+#: A read of a socket that does not wait found nothing.
+_NOTHING_CAME: Final = (BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError)
+_driver_error: Final[Callable[[str], Exception]] = cast(Any, DefaultParser).parse_error
 #: The reply of a server before 7.0 when a command in a script fails.
 _IN_SCRIPT: Final = re.compile(r"ERR Error running script .*@user_script: \d+: -([A-Z]+ .*)")
 
 
-class Link(Protocol):
-    """The parts of the driver's connections that this package uses, because they have no type
-    hints, and the attributes that it adds."""
+def _error_of(text: str) -> Exception:
+    """The driver's error for an error reply, of a command or of a command in a script."""
+    found = _IN_SCRIPT.fullmatch(text)
+    return _driver_error(found[1] if found else text)
 
-    _sock: socket.socket | None
-    reader: hiredis.Reader
-    was_idle: bool  # new, or unused for a moment: its caller is in no hurry
 
-    def connect(self) -> None: ...
+class Link:
+    """An open connection with RESP 2. The driver opens it and logs in; then this class moves the
+    bytes, and errors keep the driver's classes and texts."""
 
-    def disconnect(self) -> None: ...
+    __slots__ = ("_driver", "_reader", "_socket", "was_idle")
 
-    def send_packed_command(self, command: Sequence[bytes], check_health: bool) -> None: ...
+    def __init__(self, driver: Any) -> None:
+        self._driver = driver
+        self._socket: socket.socket = driver._sock  # which has no public name
+        self._reader = hiredis.Reader(
+            protocolError=redis.exceptions.InvalidResponse, replyError=_error_of
+        )
+        self.was_idle = True  # new, or unused for a moment: its caller is in no hurry
 
-    def can_read(self, timeout: float) -> bool: ...
+    def fileno(self) -> int:
+        """The descriptor of the socket; negative once it is closed."""
+        return self._socket.fileno()
 
-    def read_response(self) -> Any: ...
+    def disconnect(self) -> None:
+        self._driver.disconnect()
+
+    def allow(self, seconds: float) -> None:
+        """Set the timeout of each step."""
+        self._socket.settimeout(max(seconds, LEAST_S))
+
+    def send(self, commands: Iterable[bytes], seconds: float, budget: TimeBudget) -> None:
+        """Send each piece within `seconds`, which is also the timeout of later steps."""
+        connected = self._socket
+        try:
+            connected.settimeout(seconds)
+            for command in commands:
+                if len(command) <= PIECE:
+                    connected.sendall(command)
+                    budget.count(len(command))
+                    continue
+                pieces = memoryview(command)
+                for at in range(0, len(command), PIECE):
+                    connected.sendall(pieces[at : at + PIECE])
+                    budget.note(PIECE)
+        except TimeoutError as error:
+            raise redis.exceptions.TimeoutError("Timeout writing to socket") from error
+        except OSError as error:
+            number, text = error.errno or "UNKNOWN", error.strerror or str(error)
+            raise redis.exceptions.ConnectionError(
+                f"Error {number} while writing to socket. {text}."
+            ) from error
+
+    def read(self, budget: TimeBudget) -> Any:
+        """Read the next reply; return an error reply as an exception. Nothing is done before the
+        wait that can be done later: until then the server may not get a processor."""
+        reader = self._reader
+        if (reply := reader.gets()) is False:
+            came = self._receive()
+            reader.feed(came)
+            budget.count(len(came))
+            if (reply := reader.gets()) is False:
+                reply = self._read_on(budget)
+        if isinstance(reply, redis.exceptions.ConnectionError):
+            raise reply  # it has no other information
+        return reply
+
+    def _read_on(self, budget: TimeBudget) -> Any:
+        """Read the rest of a reply in several pieces. Each whole piece has the timeout of a step,
+        so that a reply which comes byte by byte is given up."""
+        connected, reader = self._socket, self._reader
+        allowed_s = connected.gettimeout() or LEAST_S
+        began_at = time.monotonic()
+        while (reply := reader.gets()) is False:
+            ends_at = max(began_at, budget.moved_at) + allowed_s
+            connected.settimeout(max(ends_at - time.monotonic(), LEAST_S))
+            came = self._receive()
+            reader.feed(came)
+            budget.count(len(came))
+        connected.settimeout(allowed_s)
+        return reply
+
+    def _receive(self) -> bytes:
+        try:
+            came = self._socket.recv(PIECE)
+        except TimeoutError as error:
+            raise redis.exceptions.TimeoutError("Timeout reading from socket") from error
+        except OSError as error:
+            raise redis.exceptions.ConnectionError(
+                f"Error while reading from socket: {error.args}"
+            ) from error  # without the address, unlike in the driver: the caller adds it
+        if not came:
+            raise redis.exceptions.ConnectionError("Connection closed by server.")
+        return came
+
+    def read_final_error(self, budget: TimeBudget) -> redis.exceptions.RedisError | None:
+        """Read the error that a server sent before it closed the connection, if any. Redis does not
+        read a command to its end that it finds too long."""
+        with contextlib.suppress(redis.exceptions.RedisError, OSError):
+            self.allow(LEAST_S)
+            while not isinstance(reply := self.read(budget), redis.exceptions.RedisError):
+                pass  # a reply to an earlier command
+            return reply
+        return None
+
+    # -------------------------------------------------------------------------- subscriptions
+
+    def tell(self, command: bytes, seconds: float) -> None:
+        """Send a short command; `take_in` finds the reply later."""
+        self._socket.settimeout(seconds)
+        self._socket.sendall(command)
+        self._socket.settimeout(0)
+
+    def take_in(self) -> Iterator[Any]:
+        """Iterate over the replies and messages that have come, without waiting, after `tell`."""
+        reader = self._reader
+        while True:
+            while (reply := reader.gets()) is not False:
+                yield reply
+            try:
+                came = self._socket.recv(PIECE)
+            except _NOTHING_CAME:
+                return
+            if not came:
+                raise redis.exceptions.ConnectionError("Connection closed by server.")
+            reader.feed(came)
 
 
 class _Acquisition:
@@ -198,11 +312,7 @@ class Pool:
     def connect(self, timeout_s: float) -> Link:
         """Open a connection that belongs to the caller. The connection attempt gets half of the
         time, so that a caller without an answer can try again."""
-        link = _make(self._address, max(timeout_s, LEAST_S))
-        link.connect()
-        link.reader = new_reader()
-        link.was_idle = True
-        return link
+        return _open(self._address, max(timeout_s, LEAST_S))
 
     def close(self) -> None:
         """Close idle connections; the next call opens new ones."""
@@ -210,16 +320,6 @@ class Pool:
             idle, self._idle = self._idle, []
         for link, _ in idle:
             link.disconnect()
-
-
-def _error_of(text: str) -> Exception:
-    """The driver's error for an error reply, of a command or of a command in a script."""
-    found = _IN_SCRIPT.fullmatch(text)
-    return _driver_error(found[1] if found else text)
-
-
-def new_reader() -> hiredis.Reader:
-    return hiredis.Reader(protocolError=redis.exceptions.InvalidResponse, replyError=_error_of)
 
 
 class TimeBudget:
@@ -259,99 +359,9 @@ class TimeBudget:
         self.ends_at = max(self.ends_at, time.monotonic() + self._timeout_s)
 
 
-def send(link: Link, commands: Iterable[bytes], seconds: float, budget: TimeBudget) -> None:
-    """Send each piece within `seconds`, which is also the timeout of later steps. The driver does
-    the same in more calls; errors have the driver's classes and texts."""
-    connected = link._sock
-    if connected is None:
-        raise redis.exceptions.ConnectionError("The connection is closed.")
-    try:
-        connected.settimeout(seconds)
-        for command in commands:
-            if len(command) <= PIECE:
-                connected.sendall(command)
-                budget.count(len(command))
-                continue
-            pieces = memoryview(command)
-            for at in range(0, len(command), PIECE):
-                connected.sendall(pieces[at : at + PIECE])
-                budget.note(PIECE)
-    except TimeoutError as error:
-        raise redis.exceptions.TimeoutError("Timeout writing to socket") from error
-    except OSError as error:
-        number, text = error.errno or "UNKNOWN", error.strerror or str(error)
-        raise redis.exceptions.ConnectionError(
-            f"Error {number} while writing to socket. {text}."
-        ) from error
-
-
-def read(link: Link, budget: TimeBudget) -> Any:
-    """Read the next reply; return an error reply as an exception. The driver does the same in more
-    calls, and makes them before it waits: until then the server may not get a processor."""
-    connected, reader = link._sock, link.reader
-    if connected is None:
-        raise redis.exceptions.ConnectionError("The connection is closed.")
-    if (reply := reader.gets()) is False:
-        came = _receive(connected)
-        reader.feed(came)
-        budget.count(len(came))
-        if (reply := reader.gets()) is False:
-            reply = _read_on(connected, reader, budget)
-    if isinstance(reply, redis.exceptions.ConnectionError):
-        raise reply  # it has no other information
-    return reply
-
-
-def _read_on(connected: socket.socket, reader: hiredis.Reader, budget: TimeBudget) -> Any:
-    """Read the rest of a reply in several pieces. Each whole piece has the timeout of a step."""
-    allowed_s = connected.gettimeout() or LEAST_S
-    began_at = time.monotonic()
-    while (reply := reader.gets()) is False:
-        ends_at = max(began_at, budget.moved_at) + allowed_s
-        connected.settimeout(max(ends_at - time.monotonic(), LEAST_S))
-        came = _receive(connected)
-        reader.feed(came)
-        budget.count(len(came))
-    connected.settimeout(allowed_s)
-    return reply
-
-
-def _receive(connected: socket.socket) -> bytes:
-    try:
-        came = connected.recv(PIECE)
-    except TimeoutError as error:
-        raise redis.exceptions.TimeoutError("Timeout reading from socket") from error
-    except OSError as error:
-        raise redis.exceptions.ConnectionError(
-            f"Error while reading from socket: {error.args}"
-        ) from error  # without the address, unlike in the driver: the caller adds it
-    if not came:
-        raise redis.exceptions.ConnectionError("Connection closed by server.")
-    return came
-
-
-def read_final_error(link: Link, budget: TimeBudget) -> redis.exceptions.RedisError | None:
-    """Read the error that a server sent before it closed the connection, if any. Redis does not
-    read a command to its end that it finds too long."""
-    allow(link, LEAST_S)
-    with contextlib.suppress(redis.exceptions.RedisError, OSError):
-        while not isinstance(reply := read(link, budget), redis.exceptions.RedisError):
-            pass  # a reply to an earlier command
-        return reply
-    return None
-
-
-def allow(link: Link, seconds: float) -> float:
-    """Set the timeout of each step on this connection."""
-    seconds = max(seconds, LEAST_S)
-    if link._sock is not None and link._sock.gettimeout() != seconds:
-        link._sock.settimeout(seconds)
-    return seconds
-
-
-def _make(address: RedisAddress, timeout_s: float) -> Link:
-    """Make a connection with RESP 2 that connects once, without retries."""
-    common: dict[str, Any] = {
+def _open(address: RedisAddress, timeout_s: float) -> Link:
+    """Connect once, without retries."""
+    options: dict[str, Any] = {
         "db": address.database,
         "username": address.username,
         "password": address.password,
@@ -360,27 +370,23 @@ def _make(address: RedisAddress, timeout_s: float) -> Link:
         "retry": Retry(NoBackoff(), 0),
         "protocol": 2,
     }
+    kind: Any = Connection
     if address.path:
-        return _driver(UnixDomainSocketConnection, path=address.path, **common)
-    network: dict[str, Any] = {"host": address.host, "port": address.port, **common}
-    # The driver passes these options to the socket unchanged.
-    network.update(socket_keepalive=True, socket_keepalive_options=_TCP_OPTIONS)
+        kind = UnixDomainSocketConnection
+        options.update(path=address.path)
+    else:
+        options.update(host=address.host, port=address.port)
+        # The driver passes these options to the socket unchanged.
+        options.update(socket_keepalive=True, socket_keepalive_options=_TCP_OPTIONS)
     if address.is_encrypted:
-        return _driver(
-            SSLConnection,
-            ssl_cert_reqs="required",
-            ssl_check_hostname=True,
-            ssl_ca_certs=address.ca_file,
-            **network,
-        )
-    return _driver(Connection, **network)
-
-
-def _driver(make: Any, **options: Any) -> Link:
-    link: Link = make(**options)
+        kind = SSLConnection
+        options.update(ssl_cert_reqs="required", ssl_check_hostname=True)
+        options.update(ssl_ca_certs=address.ca_file)
+    driver = kind(**options)
     for name in _INTRODUCTIONS:
-        setattr(link, name, None)
-    return link
+        setattr(driver, name, None)
+    driver.connect()
+    return Link(driver)
 
 
 _POOLS: Final[weakref.WeakValueDictionary[RedisAddress, Pool]] = weakref.WeakValueDictionary()

@@ -2,13 +2,11 @@
 
 1. A file lists its keys in its header (`-- KEYS: meta job`) and the parts that it needs
    (`--@include records`). Every part is included once, before the code that needs it.
-2. Code between `--@seldom f g` and `--@end` is defined when `f` or `g` is first called. Defining a
-   function takes time, every call defines all of them again, and most are not needed.
-3. All code after `--@nest` is wrapped in its own function. A function that is defined there copies
+2. All code after `--@nest` is wrapped in its own function. A function that is defined there copies
    the outer names that it uses; otherwise Lua would look up each name among all names in use.
-4. A script declares the keys of all its parts. In Lua they are `key.meta`, `key.job` and so on.
-5. `Script.prefixes` are the constant heads of a call in Redis's protocol, made once per partition.
-6. A server whose memory is full refuses scripts whose first write may need memory, and accepts all
+3. A script declares the keys of all its parts. In Lua they are `key.meta`, `key.job` and so on.
+4. `Script.prefixes` are the constant heads of a call in Redis's protocol, made once per partition.
+5. A server whose memory is full refuses scripts whose first write may need memory, and accepts all
    others. A script that adds nothing (no `--@adds`) can start with a removal of nothing.
 """
 
@@ -33,7 +31,6 @@ _ADDS: Final = re.compile(r"^--@adds$", re.MULTILINE)
 _REMOVE_NOTHING: Final = "redis.call('HDEL', key.meta, 'nothing')"
 _NEST: Final = "--@nest\n"
 _INCLUDE: Final = re.compile(r"^--@include (\w+)$", re.MULTILINE)
-_SELDOM: Final = re.compile(r"^--@seldom (.+?)$\n(.*?)^--@end$", re.MULTILINE | re.DOTALL)
 
 
 class Script:
@@ -44,7 +41,7 @@ class Script:
         self.name = name
         self.keys = _declared(parts)
         table = ", ".join(f"{key} = KEYS[{number}]" for number, key in enumerate(self.keys, 1))
-        body = _inlined(_without_comments(map(_deferred, _nested(parts))))
+        body = _inlined(_without_comments(_nested(parts)))
         head = f"local key = {{{table}}}\n"
         self.text = f"{head}{body}".encode()
         self.sha = hashlib.sha1(self.text, usedforsecurity=False).hexdigest().encode()
@@ -72,7 +69,9 @@ class Prefix:
 
     def __init__(self, arguments: Sequence[bytes]) -> None:
         self._number = len(arguments)
-        self._packed = pack_all(arguments)
+        self._packed = b"".join(
+            [b"$%d\r\n%b\r\n" % (len(argument), argument) for argument in arguments]
+        )
 
     def command(self, arguments: Sequence[bytes]) -> bytes:
         """Pack the command in Redis's protocol."""
@@ -112,11 +111,6 @@ def commands() -> list[bytes]:
     return sorted({command for name in names() for command in _COMMAND.findall(load(name).text)})
 
 
-def pack_all(arguments: Sequence[bytes]) -> bytes:
-    """Pack arguments in Redis's protocol, without the number of arguments."""
-    return b"".join([b"$%d\r\n%b\r\n" % (len(argument), argument) for argument in arguments])
-
-
 def _read(path: str) -> str:
     return _LUA.joinpath(f"{path}.lua").read_text(encoding="utf-8")
 
@@ -142,24 +136,6 @@ def _declared(parts: Sequence[str]) -> tuple[str, ...]:
 def _nested(parts: Sequence[str]) -> list[str]:
     nested = [part.replace(_NEST, "return (function()\n") for part in parts]
     return [*nested, *("end)()" for part in parts if _NEST in part)]
-
-
-def _deferred(part: str) -> str:
-    """Define seldom used functions at the first call of one of them."""
-    return _SELDOM.sub(lambda block: _defer(block[1].split(), block[2]), part)
-
-
-def _defer(names: Sequence[str], block: str) -> str:
-    maker = f"make_{names[0]}"
-    for name in names:
-        local = re.compile(rf"^local (?=function {name}\()", re.MULTILINE)
-        block, found = local.subn("", block)
-        if found != 1:
-            raise ValueError(f"{name} is no function of the block that is named after it")
-    stand_ins = [f"function {name}(...)\n{maker}()\nreturn {name}(...)\nend" for name in names]
-    return "\n".join(
-        [f"local {', '.join(names)}", f"local function {maker}()", block, "end", *stand_ins]
-    )
 
 
 def _without_comments(parts: Iterable[str]) -> str:

@@ -28,12 +28,8 @@ from windlass.engine.redis.client.pool import (
     PIECE,
     Link,
     TimeBudget,
-    allow,
     own_pool,
     pool_of,
-    read,
-    read_final_error,
-    send,
 )
 from windlass.engine.redis.client.scripts import Prefix, Prefixes, pack
 from windlass.engine.redis.url import RedisAddress
@@ -207,10 +203,10 @@ class Server:
             allowed_s = max(deadline - time.monotonic(), LEAST_S)
             sent = commands if len(left) == len(commands) else [commands[at] for at in left]
             if may_wake and link.was_idle and len(sent[0]) < PIECE - len(_PREAMBLE):
-                send(link, [_PREAMBLE + sent[0]], allowed_s, budget)
-                read(link, budget)
+                link.send([_PREAMBLE + sent[0]], allowed_s, budget)
+                link.read(budget)
             else:
-                send(link, sent, allowed_s, budget)
+                link.send(sent, allowed_s, budget)
             failure = self._read(link, left, replies, deadline, allowed_s, budget)
             if failure is not None and len(commands) == 1:
                 no_effect.append(failure)
@@ -221,7 +217,7 @@ class Server:
             if link is None:
                 no_effect.append(error)
             elif isinstance(error, redis.exceptions.ConnectionError):
-                error = read_final_error(link, budget) or error
+                error = link.read_final_error(budget) or error
             return self._transient_or_raise(error)
         finally:
             try:
@@ -244,8 +240,8 @@ class Server:
         for number in left:
             left_s = max(deadline, budget.moved_at + allowed_s) - time.monotonic()
             if left_s < 0.9 * allowed_s:  # replies came, but slowly
-                allow(link, left_s)
-            reply = read(link, budget)
+                link.allow(left_s)
+            reply = link.read(budget)
             if isinstance(reply, redis.exceptions.RedisError):
                 failure = self._transient_or_raise(reply)
             else:

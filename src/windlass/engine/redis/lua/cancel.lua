@@ -1,7 +1,7 @@
 -- Cancel waiting jobs, and request the cancellation of running ones.
 -- ARGV: 1-3 clock, then ids
 -- Returns: for each id "cancelled", "requested", "final" or "unknown"
---@include cancelling
+--@include cancellation
 
 local ids = { unpack(ARGV, 4) }
 fetch(ids)

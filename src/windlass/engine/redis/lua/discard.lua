@@ -2,7 +2,7 @@
 -- removed jobs.
 -- ARGV: 1-3 clock, then for each job its id, and when it ended (-1 = at any time)
 -- Returns: for each job "done", "refused" or "unknown"
---@include removing
+--@include removal
 
 local ids = {}
 for at = 4, #ARGV, 2 do

@@ -1,12 +1,12 @@
 -- Change schedules, each only if it is as its caller saw it, and store the jobs of due occurrences.
 -- KEYS: schedule schedule_names schedule_due
 -- ARGV: 1-3 clock, then for each change its head, its record, its note, its body, and for each of its
---       jobs the head, as in putting, and the body. A head is {name, expected revision, new revision,
+--       jobs the head, as in `put`, and the body. A head is {name, expected revision, new revision,
 --       due_ms (-1 = never), whether there is a body, ids to cancel, number of jobs}.
 -- Returns: for each change 1 if it was made, now or by an earlier call, otherwise 0
 --@adds
---@include putting
---@include cancelling
+--@include put
+--@include cancellation
 
 -- First read everything: the changes, the revisions that are stored, and all jobs.
 local changes, fields, ids = {}, {}, {}

@@ -2,7 +2,7 @@
 -- each queue of a plan.
 -- ARGV: 1-3 clock, 4 session, 5 limit of each count, 6 a plan
 -- Returns: {no verdicts, gone, next_in_ms or -1, suspects wait, nothing, for each queue its count}
---@include claiming
+--@include claim
 
 local suspects, queues = read_plan(6)
 local in_ms = next_in_ms()

@@ -3,7 +3,7 @@
 -- ARGV: 1-3 clock, 4 queue, 5 how many jobs that wait for an instant were seen (-1 = ready jobs first)
 -- Returns: {number of removed jobs, value of 5 for the next call (-2 = at the end)}
 --@include line
---@include removing
+--@include removal
 
 local queue, seen = ARGV[4], tonumber(ARGV[5])
 local removed, dropped = 0, 0

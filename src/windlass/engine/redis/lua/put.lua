@@ -4,7 +4,7 @@
 --          "conflict" or "full"
 --@adds
 --@include at_once
---@include putting
+--@include put
 
 return put_all(function(head, body)
   local id, code = find_known(head)

@@ -6,7 +6,7 @@
 -- Returns: for each job its id, or the id of the job that has its key, then "created", "existing",
 --          "conflict", "replaced", "duplicate" or "full"
 --@adds
---@include putting
+--@include put
 --@include unique
 
 local function unique_text(head)

@@ -6,7 +6,7 @@
 -- Returns: {number of jobs taken back, number of removed records, whether there is more,
 --          dead jobs past their retention that were not named, each with its bytes}
 --@include line
---@include removing
+--@include removal
 
 local LINES_AT_A_TIME = 20
 local is_careful, bytes_left, known, doomed = ARGV[4] == '1', tonumber(ARGV[5]), {}, {}

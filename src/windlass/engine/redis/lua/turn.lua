@@ -6,8 +6,8 @@
 --       each
 -- Returns: {verdicts, a 1 or 0 for each outcome; gone; next_in_ms or -1; suspects wait; ages of queues;
 --          then for each claim its id, record, body}
---@include finishing
---@include claiming
+--@include finish
+--@include claim
 
 local suspects, queues, first = read_plan(7)
 local heads = ARGV[first] and cmsgpack.unpack(ARGV[first]) or {}

@@ -5,7 +5,7 @@
 --       then 1 if wake-ups came for sessions of the plan that are not idle any more, otherwise 0
 -- Returns: {next_in_ms or -1, number of registrations, sessions that should claim: some have something to
 --          claim, others may already hold a job; these were not registered}
---@include claiming
+--@include claim
 local MOST_PASSED = 8  -- lines that a wake-up is passed on for, under a plan without queues
 
 -- The number of jobs that could each wake one session.

@@ -104,7 +104,6 @@ local function add(name, field, by)
   end
 end
 
---@seldom save_settings
 local function save_settings()
   local number, aged_ms = 0, tonumber(call('HGET', key.meta, 'aged') or 0)
   for queue in pairs(changed_queues) do
@@ -120,7 +119,6 @@ local function save_settings()
   end
   add(key.meta, 'queues', number)
 end
---@end
 
 -- The last step of a call. A call that found nothing to do writes nothing.
 local function settle()

@@ -12,7 +12,6 @@ local may_hand_over = #ARGV == 5  -- a single job
 local MOST_HANDED = 16384  -- bytes of a body: a larger job is claimed in the usual way
 local MOST_LINES = 8  -- at most this many lines that the worker does not serve are skipped
 
---@seldom hand_to_one
 local function first_between(from, to)
   return call('ZRANGEBYLEX', key.ready, from, to, 'LIMIT', 0, 1)[1]
 end
@@ -111,7 +110,6 @@ local function hand_to_one(names, head, body, unique)
   sequence, stored_sequence = number, number
   return true
 end
---@end
 
 local function hand_over(head, body, unique)
   local queue, ends_ms = head[3], expires_ms(head)

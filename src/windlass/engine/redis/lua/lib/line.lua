@@ -103,7 +103,6 @@ local function lines_of(suspects, queue)
   return lines
 end
 
---@seldom skip_labels
 -- Skip labels that this worker does not have: return the next ones that it may have; nil when it has all
 -- required labels.
 local function skip_labels(required)
@@ -120,7 +119,6 @@ local function skip_labels(required)
     at = at + #label + 1
   end
 end
---@end
 
 -- Bounds of the entries of `lines` for this worker; with labels, they include entries for other workers.
 local function entry_bounds(suspects)

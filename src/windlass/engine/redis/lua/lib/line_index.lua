@@ -14,7 +14,6 @@ local function first_of(mark)
   return call('ZRANGEBYLEX', key.ready, '[' .. mark .. '\0', '(' .. mark .. '\1', 'LIMIT', 0, 1)[1] or false
 end
 
---@seldom age_of_group entry_of send_entries
 -- The group of a queue with these settings, and how much older than its group it is.
 local function group_of(own)
   local period_ms = own[QUEUE_AGEING_MS]
@@ -56,7 +55,6 @@ local function send_entries(command, words)
   end
 end
 
---@end
 
 -- mark -> rank of the first job in line as new ones arrive; false once the line was changed otherwise.
 local first_rank = {}

@@ -1,5 +1,5 @@
 -- The one move that changes the state of a job, as windlass.core.states defines; only a claim and a
--- success have their own, in claiming and finishing, because they happen to every job.
+-- success have their own, in `claim` and `finish`, because they happen to every job.
 -- The record alone decides the index entries of a job: `leave` removes the job from every index that
 -- its record names, `enter` adds it again after the record was changed. For a job that has ended, only
 -- the index stores the instant at which the purge visits it.
@@ -8,7 +8,6 @@
 --@include watchers
 local FINAL = { succeeded = true, dead = true, cancelled = true }
 
---@seldom member_of leave enter move offer_again
 local TARGETS = {
   due = 'ready', retry = 'retrying', bury = 'dead', release = 'ready', snooze = 'scheduled', unroutable = 'ready', lose = 'ready', crash = 'ready',
   suspect = 'ready', cancel = 'cancelled', expire = 'cancelled', revive = 'ready',
@@ -172,4 +171,3 @@ local function offer_again(id, record)
   record[HOLD], record[DUE_MS] = 'none', -1
   enter(id, record)
 end
---@end

@@ -12,7 +12,6 @@ local touched = {}  -- suspects and line -> its first member of `ready` before i
 local update_lines
 local note_change  -- set while counters are recounted: id, bytes before, bytes now; false for none
 
---@seldom pack take_apart
 local function pack(record)
   local numbers = pack_numbers(NUMBERS,
     record[ATTEMPT], record[STARTS], record[STARTED_MS], record[HAS_PROGRESS],
@@ -35,7 +34,6 @@ local function take_apart(bytes)
   end
   return record
 end
---@end
 
 local function queue_of(bytes)
   local size = unpack_numbers('>H', bytes, QUEUE_SIZE_AT)

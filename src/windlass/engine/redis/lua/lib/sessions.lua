@@ -58,7 +58,6 @@ local function may_reap()
   return now_ms >= reap_after_ms and first_silent() ~= nil
 end
 
---@seldom use_up end_session reap clamp_leases
 -- A claim under this nonce that arrives later must find nothing, even if its session was unknown.
 local function use_up(session, nonce)
   local is_known, is_gone, latest = find_session(session)
@@ -124,7 +123,6 @@ local function clamp_leases(longest_ms)
     end
   end
 end
---@end
 
 -- Note the caller's lease, and return the longest one, as windlass.core.longest_lease defines: `at_ms`
 -- is now or, after a silence of all workers, its beginning.

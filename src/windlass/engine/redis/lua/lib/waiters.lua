@@ -56,7 +56,6 @@ local function waiting_for(suspects, line, offset)
   return names, is_cut, found
 end
 
---@seldom index_entries drop_waiter has_labels
 local function index_entries(name, waiter)
   local entries = {}
   for _, queue in ipairs(#waiter[WAITS_IN] == 0 and { '' } or waiter[WAITS_IN]) do
@@ -91,7 +90,6 @@ local function has_labels(waiter, line)
   end
   return true
 end
---@end
 
 -- The registration under a name; nil when it has expired, and then it is removed.
 local function read_waiter(name)
@@ -113,7 +111,6 @@ local function channel_of(name)
   return sub(name, 1, string.find(name, '\0', 1, true) - 1)
 end
 
---@seldom wake
 -- Take up to `number` sessions from a registration and wake them; return their number. With 0, the worker
 -- only learns when the next job is due. A registration is removed if its worker does not listen at this
 -- server.
@@ -165,4 +162,3 @@ local function wake(suspects, line, number, is_due)
     offset = before == number and offset + MOST_NAMES or 0  -- dropped or woken entries are gone
   end
 end
---@end

@@ -5,7 +5,6 @@
 local is_single = false  -- whether the call stores one job only
 local bound = {}         -- keys that this call has bound
 
---@seldom key_field find_key bind
 local function key_field(head)
   return #head[2] .. ':' .. head[2] .. head[9]
 end
@@ -26,7 +25,6 @@ local function bind(field, head)
   write('ZADD', key.key_expiry, now_ms + IDEMPOTENCY_MS, field)
   write('HSET', key.extra, 'k:' .. head[1], field)
 end
---@end
 
 -- Store a job, unless it was stored before.
 local function store(head, body, unique)
@@ -73,7 +71,6 @@ end
 
 local waiting = {}  -- line -> how many waited before this call
 
---@seldom is_full
 -- Whether a line has reached its limit of waiting jobs.
 local function is_full(line)
   local own = settings[base_of(line)]
@@ -94,7 +91,6 @@ local function is_full(line)
   end
   return number >= own[QUEUE_BOUND_HERE]
 end
---@end
 
 -- Store an unknown job, if there is room; `unique` is the part of its record about its unique key.
 local function add_job(head, body, unique)

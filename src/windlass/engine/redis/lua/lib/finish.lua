@@ -4,7 +4,6 @@
 local succeeded = {}  -- queue -> how many
 local same = {}       -- what the last success has in common with others
 
---@seldom end_otherwise
 local function stray_delay_ms(strays)
   return math.min(STRAY_BASE_MS * 2 ^ math.min(strays, 10), STRAY_CAP_MS)
 end
@@ -52,7 +51,6 @@ local function end_otherwise(id, token, event, bytes, ...)
   total('stale')
   return false
 end
---@end
 
 -- The common part of all successes of one claim.
 local function alike(session, token, has_result, ttl_ms)

@@ -2,7 +2,6 @@
 -- KEYS: body
 --@include line
 
---@seldom promote
 -- Make due jobs ready, a bounded number.
 local function promote()
   local members = call('ZRANGEBYSCORE', key.due, '-inf', now_ms, 'LIMIT', 0, BITE)
@@ -27,9 +26,7 @@ local function promote()
   end
   flush()
 end
---@end
 
---@seldom merge merge_all
 -- Whether the next job of a line comes before that of another.
 local function is_better(line, other)
   return line.rank < other.rank or line.rank == other.rank and line.place < other.place
@@ -206,7 +203,6 @@ local function merge_all(suspects, limit)
   end
   return take_best(suspects, heap, seen, limit)
 end
---@end
 
 local function stretch(suspects, line, offset, number)
   local from, to = bounds(suspects, line)
@@ -246,7 +242,6 @@ local function front(suspects, queue, offset, number)
   return { unpack(ids, offset + 1) }, { unpack(members, offset + 1) }
 end
 
---@seldom add_share
 -- Queues that share a tier: first as many jobs of each as it has turns, then the rest in their order.
 local function add_share(share, queues, first, room, add)
   local asked, taken, left = {}, {}, room
@@ -265,7 +260,6 @@ local function add_share(share, queues, first, room, add)
     left = left - add(queues[first + number], taken[number], left)
   end
 end
---@end
 
 -- The next ids under a plan, in the order in which they should start, and their members of `ready`.
 local function next_in_line(suspects, queues, limit)
