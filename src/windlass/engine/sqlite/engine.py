@@ -69,7 +69,7 @@ from windlass.engine.sqlite.verbs import (
     unique,
 )
 from windlass.engine.sqlite.verbs.claim import ClaimPreview
-from windlass.engine.sqlite.wakeup import Found, ReadyLine, SQLiteWakeup
+from windlass.engine.sqlite.wakeup import Found, SQLiteWakeup
 from windlass.errors import EngineError, FormatTooNew
 
 T = TypeVar("T")
@@ -326,22 +326,18 @@ class SQLiteEngine:
     def _write(self, work: Callable[[Transaction], T]) -> T:
         if self._database.known_file != self._database.files:
             self.migrate()
-        made_ready: Mapping[ReadyLine, int] = {}
-        ended: list[str] = []
 
-        def transaction(connection: apsw.Connection) -> T:
-            nonlocal made_ready, ended
+        def transaction(connection: apsw.Connection) -> tuple[T, Transaction]:
             tx = Transaction(connection, self._now_ms(), self._options)
             value = work(tx)
             tx.settle()
-            made_ready, ended = tx.made_ready, tx.ended
-            return value
+            return value, tx
 
-        value = self._database.write(transaction)
-        if made_ready:
-            self._wakeup.wake(made_ready)
-        if ended:
-            self._result_wakeup.publish(ended)
+        value, tx = self._database.write(transaction)
+        if tx.made_ready:
+            self._wakeup.wake(tx.made_ready)
+        if tx.ended:
+            self._result_wakeup.publish(tx.ended)
         return value
 
 
