@@ -348,7 +348,7 @@ def _idle(
     look = ClaimPreview.at(connection, now_ms)
     if look.has_work(plan) or look.holds(session, nonce):
         return None
-    return look.idle_batch(session, plan)
+    return Batch(gone=True) if claim.is_gone(connection, session) else look.idle_batch(plan)
 
 
 def _stored_version(connection: apsw.Connection) -> int:
