@@ -7,8 +7,7 @@ import apsw
 from windlass.core.queues.labels import queue_of
 from windlass.core.queues.settings import USUAL
 from windlass.core.states import WAITING, State
-from windlass.engine.contract import IDEMPOTENCY_MS, NewJob, Placed, PutCode
-from windlass.engine.contract.jobs import check_times
+from windlass.engine.contract import IDEMPOTENCY_MS, NewJob, Placed, PutCode, check_times
 from windlass.engine.sqlite.statements import SQL
 from windlass.engine.sqlite.transaction import Transaction, unpack_settings
 from windlass.engine.sqlite.verbs import unique
