@@ -191,11 +191,6 @@ class ClaimVerbs(Protocol):
         Pass `is_last` for a nonce that was passed to `wait`: the claim then uses up the nonce even
         when it finds no job, and no `put` leases a job under it later."""
 
-    def claim(
-        self, session: str, nonce: str, plan: Plan, limit: int, *, is_last: bool = False
-    ) -> Batch:
-        """Take a `turn` without outcomes."""
-
     def finish(self, outcomes: Sequence[Outcome]) -> list[Verdict]:
         """End or change claims, each fenced by its token. Instants are capped at
         `durations.LATEST_MS`."""

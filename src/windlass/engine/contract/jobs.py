@@ -274,9 +274,6 @@ class JobVerbs(Protocol):
 
     def cancel(self, ids: Sequence[str]) -> list[CancelCode]: ...
 
-    def retry(self, ids: Sequence[str]) -> list[ChangeCode]:
-        """Run `revive` with the old payloads, whatever the caller saw."""
-
     def revive(self, revivals: Sequence[Revival]) -> list[ChangeCode]:
         """Make dead or cancelled jobs ready again, with fresh budgets, if they are still as the
         caller saw them. A job stays as it is when another job holds its unique key. Payload and

@@ -122,11 +122,6 @@ class RedisEngine(Caller):
         pack, unpack = encode.of_jobs, _to_placed
         return self._spread(name, jobs, lambda job: job.id, pack, unpack, size_of=_size_of_job)
 
-    def claim(
-        self, session: str, nonce: str, plan: Plan, limit: int, *, is_last: bool = False
-    ) -> Batch:
-        return self.turn(session, (), nonce, plan, limit, is_last=is_last).batch
-
     def finish(self, outcomes: Sequence[Outcome]) -> list[Verdict]:
         verdicts: list[Verdict] = []
         for chunk in batches(outcomes, _size_of_outcome):
@@ -210,9 +205,6 @@ class RedisEngine(Caller):
 
     def cancel(self, ids: Sequence[str]) -> list[CancelCode]:
         return self._spread("cancel", ids, str, encode.of_texts, _each(CancelCode))
-
-    def retry(self, ids: Sequence[str]) -> list[ChangeCode]:
-        return self.revive([Revival(id=job_id) for job_id in ids])
 
     def revive(self, revivals: Sequence[Revival]) -> list[ChangeCode]:
         pack, unpack = encode.of_revivals, _to_changes

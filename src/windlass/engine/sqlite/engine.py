@@ -117,11 +117,6 @@ class SQLiteEngine:
     def put(self, jobs: Sequence[NewJob]) -> list[Placed]:
         return self._write(lambda tx: [put.put(tx, job) for job in jobs])
 
-    def claim(
-        self, session: str, nonce: str, plan: Plan, limit: int, *, is_last: bool = False
-    ) -> Batch:
-        return self.turn(session, (), nonce, plan, limit).batch
-
     def finish(self, outcomes: Sequence[Outcome]) -> list[Verdict]:
         return self._write(lambda tx: finish.finish(tx, outcomes))
 
@@ -171,9 +166,6 @@ class SQLiteEngine:
 
     def cancel(self, ids: Sequence[str]) -> list[CancelCode]:
         return self._write(lambda tx: admin.cancel(tx, ids))
-
-    def retry(self, ids: Sequence[str]) -> list[ChangeCode]:
-        return self.revive([Revival(id=job_id) for job_id in ids])
 
     def revive(self, revivals: Sequence[Revival]) -> list[ChangeCode]:
         return self._write(lambda tx: admin.revive(tx, revivals))
