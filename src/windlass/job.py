@@ -26,7 +26,7 @@ from windlass.core.failures import FailureText
 from windlass.core.queues.labels import labels_of, queue_of
 from windlass.core.serialization.envelope import unpack
 from windlass.core.states import Event, Hold, Reason, State
-from windlass.engine.contract import CancelCode, ChangeCode, JobEnd, JobRecord
+from windlass.engine.contract import CancelCode, ChangeCode, JobEnd, JobRecord, Revival
 from windlass.errors import (
     DecodeError,
     DuplicateJob,
@@ -199,7 +199,7 @@ class Job(Generic[R_co]):
 
         Returns False if the job is neither. Raises `JobNotFound`, and `DuplicateJob` while another
         job holds its unique key."""
-        code = self._app.engine.retry([self.id])[0]
+        code = _retry(self._app.engine, [self.id])[0]
         if code is ChangeCode.DUPLICATE:
             record = self._read()
             holder = self._app.engine.holders([_key_of(record)])[0]
@@ -385,7 +385,7 @@ def _cancel(engine: Engine, ids: Sequence[str]) -> Sequence[CancelCode]:
 
 
 def _retry(engine: Engine, ids: Sequence[str]) -> Sequence[ChangeCode]:
-    return engine.retry(ids)
+    return engine.revive([Revival(id=job_id) for job_id in ids])
 
 
 def _holders(engine: Engine, keys: Sequence[tuple[str, str]]) -> Sequence[str | None]:

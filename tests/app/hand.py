@@ -16,6 +16,7 @@ from windlass.engine.contract import (
     Succeeded,
     Verdict,
 )
+from windlass.testing.contract.world import claim_jobs
 
 
 class Hand:
@@ -32,7 +33,9 @@ class Hand:
 
     def find(self) -> tuple[Claim, ...]:
         """Claim one job, if there is one."""
-        return self.app.engine.claim(self.session, new_nonce(next(self._claims)), Plan(), 1).claims
+        return claim_jobs(
+            self.app.engine, self.session, new_nonce(next(self._claims)), Plan(), 1
+        ).claims
 
     def succeed(self, value: object, ttl_ms: int = 60_000) -> None:
         claim = self.take()

@@ -32,6 +32,7 @@ from windlass.dead_letter import MAX_LOGGED
 from windlass.dead_letters import PAGE, Changed, target
 from windlass.engine.contract import Buried, Filter, Plan
 from windlass.engine.redis.keys import key
+from windlass.testing.contract.world import claim_jobs, retry_jobs
 from windlass.worker.maintenance.dead_letters import sweep
 
 UNKNOWN = "01m7gk6tx900smjc57av0rnpgb"
@@ -191,7 +192,7 @@ def test_what_was_retried_by_others_meanwhile_is_left_alone(app: Windlass, hand:
     steps = app.dead.retrying(target(everything=True), rate="20/s")
     next(steps)
     for record in app.engine.find(Filter(state=State.DEAD)).records:
-        app.engine.retry([record.id])
+        retry_jobs(app.engine, [record.id])
     *_, last = steps
     assert last.changed == Changed(done=1, left=2)
 
@@ -201,7 +202,9 @@ def test_a_death_that_nobody_has_read_is_left_alone(app: Windlass, hand: Hand) -
         bury(hand, "charge", number)
     steps = app.dead.retrying(target(everything=True), rate="20/s")
     next(steps)
-    app.engine.retry([record.id for record in app.engine.find(Filter(state=State.DEAD)).records])
+    retry_jobs(
+        app.engine, [record.id for record in app.engine.find(Filter(state=State.DEAD)).records]
+    )
     app.engine.clock_offset_ms += 1_000
     for _ in range(3):
         hand.bury(ValueError("again"))
@@ -212,7 +215,7 @@ def test_a_death_that_nobody_has_read_is_left_alone(app: Windlass, hand: Hand) -
 
 def test_pages_neither_skip_nor_repeat(app: Windlass, hand: Hand) -> None:
     jobs = app.tasks["charge"].enqueue_many((number,) for number in range(PAGE + 7))
-    claims = app.engine.claim("s", "nonce-1", Plan(), PAGE + 7).claims
+    claims = claim_jobs(app.engine, "s", "nonce-1", Plan(), PAGE + 7).claims
     ends = [
         Buried(id=claim.id, token=claim.token, reason=Reason.REJECTED, error=b"no")
         for claim in claims

@@ -32,6 +32,7 @@ from windlass.core.ids import new_nonce
 from windlass.core.serialization.envelope import unpack
 from windlass.engine.contract import NewJob, Placed, Plan
 from windlass.task import CHUNK_BYTES
+from windlass.testing.contract.world import claim_jobs
 
 USER = UUID("6f2b1f0a-0c7e-4a3e-9d50-0d8a3c1a2b3c")
 
@@ -65,7 +66,7 @@ def note_puts(app: Windlass, monkeypatch: pytest.MonkeyPatch) -> list[int]:
 
 def stored_calls(app: Windlass) -> list[Any]:
     """The arguments of all jobs that are ready, in the order in which they would start."""
-    claims = app.engine.claim("reader.1.0000", new_nonce(1), Plan(), 10_000).claims
+    claims = claim_jobs(app.engine, "reader.1.0000", new_nonce(1), Plan(), 10_000).claims
     return [
         app.tasks[claim.task].codec.decode(bytes(unpack(claim.payload).call)) for claim in claims
     ]

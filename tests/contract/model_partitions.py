@@ -121,9 +121,6 @@ class PartitionedModel(ScheduleModel):
     def cancel(self, ids: Sequence[str]) -> list[CancelCode]:
         return self._each(ids, str, lambda model, id: model.cancel([id])[0])
 
-    def retry(self, ids: Sequence[str]) -> list[ChangeCode]:
-        return self._each(ids, str, lambda model, id: model.retry([id])[0])
-
     def revive(self, revivals: Sequence[Revival]) -> list[ChangeCode]:
         return self._each(revivals, lambda one: one.id, lambda model, one: model.revive([one])[0])
 
@@ -152,9 +149,6 @@ class PartitionedModel(ScheduleModel):
     def finish(self, outcomes: Sequence[Outcome]) -> list[Verdict]:
         self._visits.clear()
         return self._each(outcomes, lambda one: one.id, lambda model, one: model.finish([one])[0])
-
-    def claim(self, session: str, nonce: str, plan: Plan, limit: int) -> Batch:
-        return self.turn(session, (), nonce, plan, limit).batch
 
     def turn(
         self, session: str, outcomes: Sequence[Outcome], nonce: str, plan: Plan, limit: int
@@ -192,7 +186,7 @@ class PartitionedModel(ScheduleModel):
             return model.prepare(visit.session, visit.plan)
         if visit.limit < 0:
             model.use_up(visit.session, nonce)
-        return model.claim(visit.session, nonce, visit.plan, visit.limit)
+        return model.turn(visit.session, (), nonce, visit.plan, visit.limit).batch
 
     # ------------------------------------------------------------------------ in all partitions
 

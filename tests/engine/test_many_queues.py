@@ -17,6 +17,7 @@ from windlass.core.queues.labels import line_of
 from windlass.core.states import State
 from windlass.engine.contract import Claim, Engine, EngineOptions, NewJob, Plan, QueueChange, Waiter
 from windlass.engine.sqlite.engine import SQLiteEngine
+from windlass.testing.contract.world import claim_jobs
 
 QUEUES = 10_000
 ANY = Plan()
@@ -52,7 +53,7 @@ class Place:
     def claim(self, limit: int = LIMIT, plan: Plan = ANY) -> Sequence[Claim]:
         """Claim, and check that the work is bounded by the number of jobs."""
         before = self.worked()
-        claims = self.engine.claim("s", next(self._nonces), plan, limit).claims
+        claims = claim_jobs(self.engine, "s", next(self._nonces), plan, limit).claims
         work = self.worked() - before
         assert work < PER_JOB * len(claims) + 250 * self.partitions, f"{work} for {len(claims)}"
         return claims

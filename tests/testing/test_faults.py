@@ -74,7 +74,7 @@ def test_what_is_cleared_does_not_happen(app: Windlass, box: Sandbox) -> None:
 def test_the_sandbox_goes_past_them(app: Windlass, box: Sandbox) -> None:
     task = app.task(name="charge")(charge)
     task.enqueue(1)
-    for verb in ("claim", "finish", "get", "find"):
+    for verb in ("turn", "finish", "get", "find"):
         box.faults.refuse(verb)
     assert len(box.drain().succeeded) == 1
     assert box.faults.pending == 4
@@ -91,7 +91,7 @@ def test_only_verbs_can_fail() -> None:
 def test_all_else_is_the_engine_itself() -> None:
     engine = open_engine("sqlite:///:memory:", EngineOptions())
     faulty: Engine = Faults(engine).engine
-    assert {"put", "claim", "finish", "turn", "beat", "shutdown"} <= VERBS
+    assert {"put", "finish", "turn", "beat", "shutdown"} <= VERBS
     assert faulty.location == engine.location
     assert faulty.capabilities == engine.capabilities
     assert faulty.find(Filter()).records == ()

@@ -36,6 +36,7 @@ from windlass import (
 )
 from windlass.engine.contract import Beat, Plan
 from windlass.testing import Sandbox
+from windlass.testing.contract.world import claim_jobs
 
 NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
 
@@ -531,7 +532,7 @@ def test_a_drain_whose_session_was_lost_goes_on_with_another(app: Windlass, box:
             for _ in range(4):
                 box.advance("10s")
                 app.engine.beat([Beat(session="another")])
-            app.engine.claim("another", "nonce", Plan(), 0)
+            claim_jobs(app.engine, "another", "nonce", Plan(), 0)
 
     lose.enqueue()
     assert len(box.drain().succeeded) == 1

@@ -184,7 +184,8 @@ class Drain:
         return None
 
     def _ask(self, plan: Plan) -> Batch:
-        batch = self._engine.claim(self._session, new_nonce(next(self._numbers)), plan, 1)
+        nonce = new_nonce(next(self._numbers))
+        batch = self._engine.turn(self._session, (), nonce, plan, 1).batch
         if batch.gone:  # a job moved the clock by more than a lease
             self._begin_session()
             return self._ask(plan)

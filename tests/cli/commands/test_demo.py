@@ -18,6 +18,7 @@ from windlass.core.ids import new_nonce
 from windlass.engine.contract import Plan, Succeeded
 from windlass.engine.redis.keys import KINDS
 from windlass.engine.redis.url import read_address
+from windlass.testing.contract.world import claim_jobs
 
 
 def test_nothing_is_lost(shell: Shell) -> None:
@@ -136,7 +137,7 @@ def test_a_run_that_was_killed_before_it_wrote_is_no_loss(
     hand.take()
     app.engine.close(hand.session, [job_id], "signal 9 (SIGKILL)")
     plan = Plan(suspects=True)  # it may have been the one, and runs alone
-    [claim] = app.engine.claim("hand.2.0000", new_nonce(1), plan, 1).claims
+    [claim] = claim_jobs(app.engine, "hand.2.0000", new_nonce(1), plan, 1).claims
     app.engine.finish([Succeeded(id=claim.id, token=claim.token)])
     proof = proof_of(app, job_id, ledger, "ID start 1\nID end 1\n")
     assert proof.holds

@@ -13,6 +13,7 @@ from windlass import Windlass
 from windlass.cli.support.checks import MANY_DEAD, dead_letters, examine_jobs
 from windlass.cli.support.wording import NEVER_STORED
 from windlass.engine.contract import Beat, Grade, Plan, Unroutable
+from windlass.testing.contract.world import claim_jobs
 from windlass.worker.ipc.session_info import Introduction
 
 VERDICTS = {"ok", "advice", "problem"}
@@ -155,7 +156,7 @@ def test_jobs_that_nobody_runs(shell: Shell, app: Windlass, type_here: Typing) -
 
 def test_jobs_that_nobody_knows_and_dead_ones(app: Windlass) -> None:
     app.tasks["tasks.add"].enqueue(1)
-    [claim] = app.engine.claim("h.7.x", "nonce", Plan(), 1).claims
+    [claim] = claim_jobs(app.engine, "h.7.x", "nonce", Plan(), 1).claims
     app.engine.finish([Unroutable(id=claim.id, token=claim.token)])
     found = {finding.subject: finding for finding in examine_jobs(app.engine)}
     assert found["unknown tasks"].grade is Grade.ADVICE

@@ -19,6 +19,7 @@ from windlass.cli.commands.top import SHOWN_WORKERS, Looks
 from windlass.cli.support.fleet import read_fleet
 from windlass.core.ids import new_id
 from windlass.engine.contract import Beat, NewJob, Plan
+from windlass.testing.contract.world import claim_jobs
 from windlass.worker.ipc.session_info import Introduction
 
 
@@ -87,7 +88,7 @@ def test_as_many_workers_as_there_is_room_for(shell: Shell, app: Windlass) -> No
         [Beat(session=f"h.{pid}.x", info=info) for pid, info in zip(pids, infos, strict=True)]
     )
     app.engine.put([NewJob(id=new_id(1), task="t", queue="default", payload=b"")])
-    app.engine.claim("h.1499.x", "nonce", Plan(), 1)
+    claim_jobs(app.engine, "h.1499.x", "nonce", Plan(), 1)
     shown = shell.type(*command).out
     assert "h 1499" in shown, "the busy one"
     assert shown.count("h 1") == SHOWN_WORKERS

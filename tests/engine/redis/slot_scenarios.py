@@ -5,6 +5,7 @@ least once removes the last member of every key that it removes members from.
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Final
 
 import msgspec
@@ -38,7 +39,7 @@ from windlass.engine.redis import encode
 from windlass.engine.redis.engine import RedisEngine
 from windlass.testing.contract.place import OPTIONS
 from windlass.testing.contract.test_check import live_a_life
-from windlass.testing.contract.world import LEASE_MS, World
+from windlass.testing.contract.world import LEASE_MS, World, retry_jobs
 
 #: script -> the keys that it can leave with only their sentinel. `idle` and `waiters` are listed
 #: where a job can become ready: the last idle session is woken. `watch` is listed where a job ends.
@@ -212,7 +213,7 @@ def a_unique_key_changes_hands(stage: Stage) -> None:
     stage.world.advance(9)
     other = stage.world.put(unique=unique())
     stage.engine.holders([("task", "key"), ("task", "other")])
-    stage.engine.retry([one])
+    retry_jobs(stage.engine, [one])
     stage.engine.cancel([other])
     stage.engine.revive([Revival(id=one, payload=b"other"), Revival(id=other)])
     stage.engine.cancel([one])
@@ -340,7 +341,7 @@ def the_clock_goes_back(stage: Stage) -> None:
 
 
 def an_operator_changes_the_only_job(stage: Stage) -> None:
-    for change in (stage.engine.retry, stage.engine.discard):
+    for change in (partial(retry_jobs, stage.engine), stage.engine.discard):
         for kill in (bury, cancel_ready, cancel_scheduled, cancel_parked, cancel_with_progress):
             id = kill(stage)
             stage.add_waiter()

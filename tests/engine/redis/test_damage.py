@@ -32,6 +32,7 @@ from windlass.engine.contract import (
 from windlass.engine.redis import keys
 from windlass.engine.redis.client import scripts
 from windlass.engine.redis.engine import RedisEngine
+from windlass.testing.contract.world import claim_jobs
 
 GHOST = b"ghost"
 RANK_AND_PLACE = b"\0\0\0\0" + b"\0\0\0\0\0\0\0"
@@ -65,7 +66,7 @@ class Place:
         return convert({"id": new_id, **given})
 
     def claim(self, limit: int = 100, session: str = "s", plan: Plan | None = None) -> list[Claim]:
-        batch = self.engine.claim(session, next(self._nonces), plan or Plan(), limit)
+        batch = claim_jobs(self.engine, session, next(self._nonces), plan or Plan(), limit)
         return list(batch.claims)
 
     def run_all(self) -> list[str]:

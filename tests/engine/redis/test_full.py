@@ -24,6 +24,7 @@ from windlass.engine.contract import (
 )
 from windlass.engine.redis.engine import RedisEngine
 from windlass.errors import EngineUnavailable
+from windlass.testing.contract.world import claim_jobs, retry_jobs
 
 JOBS = [f"job-{number:06d}" for number in range(8)]
 PARTITIONS = (1, 4)
@@ -46,7 +47,7 @@ def fresh(roomy: RedisServer, url: str, open_redis: OpenRedis) -> Iterator[Redis
     """A new engine on a full server with six waiting jobs, one dead job and one running job."""
     before = open_redis(url)
     before.put([new_job(number) for number in range(2)])
-    first, second = before.claim("gone", "nonce", Plan(), 2).claims
+    first, second = claim_jobs(before, "gone", "nonce", Plan(), 2).claims
     buried = Buried(id=first.id, token=first.token, reason=Reason.EXHAUSTED, error=b"e")
     assert before.finish([buried]) == [Verdict.OK]
     before.put([new_job(number) for number in range(2, 8)])
@@ -79,7 +80,7 @@ def test_it_takes_in_nothing_new(fresh: RedisEngine) -> None:
 
 def test_a_fresh_worker_works(fresh: RedisEngine) -> None:
     assert fresh.beat([Beat(session="new", info=b"here")])[0].alive
-    claims = fresh.claim("new", "nonce", Plan(), 3).claims
+    claims = claim_jobs(fresh, "new", "nonce", Plan(), 3).claims
     assert len(claims) == 3
     one, two, three = ((claim.id, claim.token) for claim in claims)
     outcomes = (
@@ -88,7 +89,7 @@ def test_a_fresh_worker_works(fresh: RedisEngine) -> None:
         Buried(id=three[0], token=three[1], reason=Reason.EXHAUSTED, error=b"e"),
     )
     assert fresh.finish(outcomes) == [Verdict.OK] * 3
-    assert fresh.claim("new", "other", Plan(), 1).claims
+    assert claim_jobs(fresh, "new", "other", Plan(), 1).claims
     assert fresh.release("new", "other") == 1
     fresh.wait([Waiter("new", Plan(queues=("empty",)))], 1)
     assert fresh.close("new", [], "cause").released == 0
@@ -106,14 +107,14 @@ def purge(engine: RedisEngine) -> bool:
 
 def pause(engine: RedisEngine) -> bool:
     engine.change_queue("q", QueueChange(paused=True))
-    return not engine.claim("new", "nonce", Plan(), 1).claims
+    return not claim_jobs(engine, "new", "nonce", Plan(), 1).claims
 
 
 #: An action of an operator -> whether it was done
 DEEDS: dict[str, Callable[[RedisEngine], bool]] = {
     "purge": purge,
     "discard": lambda engine: engine.discard([dead_job(engine)]) == [ChangeCode.DONE],
-    "retry": lambda engine: engine.retry([dead_job(engine)]) == [ChangeCode.DONE],
+    "retry": lambda engine: retry_jobs(engine, [dead_job(engine)]) == [ChangeCode.DONE],
     "cancel": lambda engine: CancelCode.CANCELLED in engine.cancel(JOBS),
     "pause": pause,
 }

@@ -36,7 +36,7 @@ from windlass.engine.redis import encode
 from windlass.engine.redis.dispatch import CHUNK
 from windlass.engine.redis.engine import RedisEngine
 from windlass.engine.redis.keys import KINDS, KeyKind, key
-from windlass.testing.contract.world import StandingStill
+from windlass.testing.contract.world import StandingStill, claim_jobs
 
 PAGE = DOCS / "internals" / "redis.md"
 NAMESPACE = "growth"
@@ -131,7 +131,7 @@ class Place:
         claims: list[Claim] = []
         while len(claims) < number:
             limit = min(CHUNK, number - len(claims))
-            batch = self.engine.claim(session, next(self._nonces), Plan(), limit)
+            batch = claim_jobs(self.engine, session, next(self._nonces), Plan(), limit)
             assert batch.claims
             claims += batch.claims
         return claims
@@ -168,7 +168,7 @@ def run_generation(place: Place, number: int) -> None:
     place.engine.finish(died)
     place.engine.cancel(place.put(number, run_in_ms=1_000))
     place.put(number, expires_in_ms=0)
-    place.engine.claim(one, next(place._nonces), Plan(), 1)  # expires one batch
+    claim_jobs(place.engine, one, next(place._nonces), Plan(), 1)  # expires one batch
     for at in range(number):
         place.put(1, idempotency_key=f"key-{at}")
     place.claim(one, number // 2)
@@ -213,7 +213,7 @@ def test_a_session_that_holds_many_jobs_ends_in_bites(
     place.claim("worker", len(ids))
     asked = encode.of_texts(("worker", "suspect", "killed", *ids[-2:]))
     assert place.engine._broadcast("close", asked) == [[2, CHUNK, 1]]
-    assert place.engine.claim("worker", next(place._nonces), Plan(), 1).gone
+    assert claim_jobs(place.engine, "worker", next(place._nonces), Plan(), 1).gone
     assert place.engine.close("worker", ids[-2:], "killed") == Closed(released=CHUNK + 98)
     assert place.engine.stats().queues == {"default": {State.READY: len(ids)}}
     assert place.engine.check() == []

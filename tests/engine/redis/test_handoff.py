@@ -35,7 +35,7 @@ from windlass.engine.contract import (
 from windlass.engine.redis import keys, wakeup
 from windlass.engine.redis.client.pool import MOST_CALLS
 from windlass.engine.redis.engine import RedisEngine
-from windlass.testing.contract.world import StandingStill
+from windlass.testing.contract.world import StandingStill, claim_jobs
 
 JOB = "job-000000"
 NAMESPACE = "waiting"
@@ -65,7 +65,7 @@ def ask(
             assert wake_up.session == session
             batch = engine.read_handoff(wake_up.handed, nonce) if wake_up.handed else None
             if batch is None:
-                batch = engine.claim(session, nonce, plan, 1, is_last=True)
+                batch = claim_jobs(engine, session, nonce, plan, 1, is_last=True)
             return list(batch.claims)
     raise AssertionError("it was not woken")
 
@@ -145,7 +145,7 @@ def test_one_in_whose_way_another_stood(own_server: RedisServer, open_redis: Ope
     waiting, putting = open_two(own_server, open_redis)
     unique = UniqueKey(key="key")
     putting.put([new_job(unique=unique, expires_in_ms=1, run_in_ms=60_000), new_job(1)])
-    assert putting.claim("other", "nonce-0", ALL, 1).claims
+    assert claim_jobs(putting, "other", "nonce-0", ALL, 1).claims
     arm(waiting)
     time.sleep(0.005)
     [placed] = putting.put([new_job(2, unique=unique)])
@@ -202,7 +202,7 @@ def test_jobs_that_are_not_in_line_block_no_hand_off(
 ) -> None:
     waiting, putting = open_two(own_server, open_redis)
     putting.put([new_job(1)])
-    assert putting.claim("worker", "nonce-0", ALL, 1).claims
+    assert claim_jobs(putting, "worker", "nonce-0", ALL, 1).claims
     assert putting.finish([outcome]) == [Verdict.OK]
     arm(waiting)
     putting.put([new_job()])
@@ -216,7 +216,7 @@ def test_a_put_that_is_repeated_hands_nothing_over(
     """Its reply was lost, and the job has been run in the meantime."""
     waiting, putting = open_two(own_server, open_redis)
     putting.put([new_job()])
-    assert putting.claim("worker", "nonce-0", ALL, 1).claims
+    assert claim_jobs(putting, "worker", "nonce-0", ALL, 1).claims
     putting.finish([Succeeded(id=JOB, token="nonce-0", result=b"1", result_ttl_ms=60_000)])
     arm(waiting)
     before = putting.stats().totals
@@ -309,10 +309,10 @@ def test_a_message_under_an_earlier_nonce_is_ignored(
     waiting, putting = open_two(own_server, open_redis)
     arm(waiting)
     putting.put([new_job()])
-    assert waiting.claim("worker", "nonce-1", Plan(), 1).claims  # in the usual way
+    assert claim_jobs(waiting, "worker", "nonce-1", Plan(), 1).claims  # in the usual way
     [wake_up] = waiting.wait([Waiter("worker", ALL, "nonce-2")], 1_000)
     assert waiting.read_handoff(wake_up.handed, "nonce-2") is None
-    assert waiting.claim("worker", "nonce-2", ALL, 1, is_last=True).claims == ()
+    assert claim_jobs(waiting, "worker", "nonce-2", ALL, 1, is_last=True).claims == ()
     arm(waiting, "nonce-3")
     putting.put([new_job(1)])
     assert [claim.id for claim in ask(waiting, "nonce-3")] == ["job-000001"]
@@ -328,7 +328,7 @@ def test_a_put_that_comes_too_late_leases_nothing(
     if way == "release":
         waiting.release("worker", "nonce-1")
     else:
-        waiting.claim("worker", "nonce-1", Plan(), 1, is_last=True)
+        claim_jobs(waiting, "worker", "nonce-1", Plan(), 1, is_last=True)
     putting.put([new_job()])
     assert state_of(putting) is State.READY
     assert [claim.token for claim in ask(waiting, "nonce-2")] == ["nonce-2"]
@@ -349,7 +349,7 @@ def test_a_process_has_one_connection_to_be_woken_by(
     engine = open_redis(own_server.url(namespace=NAMESPACE))
     for number in range(3):
         arm(engine, f"nonce-{number}")
-        engine.claim("worker", f"nonce-{number}", Plan(), 1)
+        claim_jobs(engine, "worker", f"nonce-{number}", Plan(), 1)
     listed = own_server.tell("CLIENT", "LIST")
     others = re.findall(rb"cmd=(\S+)", listed)
     assert len(others) - 1 <= MOST_CALLS + 1, others  # one is the test's own
@@ -363,7 +363,9 @@ def test_without_the_right_to_publish_it_is_found(
     arm(waiting)
     putting.put([new_job()])
     assert waiting.wait([Waiter("worker", ALL, "nonce-1")], 1) == []
-    assert [claim.id for claim in waiting.claim("worker", "nonce-1", Plan(), 1).claims] == [JOB]
+    assert [claim.id for claim in claim_jobs(waiting, "worker", "nonce-1", Plan(), 1).claims] == [
+        JOB
+    ]
 
 
 def test_a_database_that_was_emptied(own_server: RedisServer, open_redis: OpenRedis) -> None:
@@ -409,7 +411,7 @@ def test_a_large_job_is_claimed_in_the_usual_way(
     putting.put([new_job(payload=os.urandom(20_000))])
     assert state_of(putting) is State.READY
     assert waiting.wait([Waiter("worker", ALL, "nonce-1")], 1_000) == [WakeUp("worker")]
-    assert waiting.claim("worker", "nonce-1", ALL, 1, is_last=True).claims
+    assert claim_jobs(waiting, "worker", "nonce-1", ALL, 1, is_last=True).claims
 
 
 def test_a_worker_with_many_idle_sessions_is_handed_a_job_for_each(

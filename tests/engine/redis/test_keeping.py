@@ -30,7 +30,7 @@ from windlass.engine.redis.keys import KINDS, KeyKind, key
 from windlass.errors import EngineError
 from windlass.testing.contract.place import OPTIONS
 from windlass.testing.contract.test_check import live_a_life
-from windlass.testing.contract.world import World
+from windlass.testing.contract.world import World, claim_jobs
 
 NAMESPACE = "keeping"
 
@@ -69,7 +69,7 @@ def test_nothing_but_sentinels_is_left_when_all_was_kept_long_enough(
 def test_a_lost_member_is_found_by_the_check(server: RedisServer, open_redis: OpenRedis) -> None:
     engine = open_redis(server.url(namespace="damaged"))
     engine.put([new_job(number) for number in range(3)])
-    engine.claim("worker", "nonce", Plan(), 1)
+    claim_jobs(engine, "worker", "nonce", Plan(), 1)
     engine.put([new_job(3, unique=UniqueKey(key="lost"))])
     assert engine.check() == []
     server.tell("HDEL", "{damaged:p0}:body", "job-000001")
@@ -128,12 +128,12 @@ def await_a_job(waiting: Engine, putting: Engine) -> None:
     plan = Plan(queues=("awaited",))
     putting.beat([Beat(session="waiter", info=b"it")])
     assert waiting.wait([Waiter("waiter", plan, "nonce-1")], 10) == []
-    assert not waiting.claim("waiter", "nonce-1", plan, 1, is_last=True).claims
+    assert not claim_jobs(waiting, "waiter", "nonce-1", plan, 1, is_last=True).claims
     waiters = [Waiter("waiter", plan, "nonce-2")]
     assert waiting.wait(waiters, 10) == []
     putting.put([new_job(1000, queue="awaited")])
     assert [wake_up.session for wake_up in waiting.wait(waiters, 400)] == ["waiter"]
-    assert waiting.claim("waiter", "nonce-2", plan, 1, is_last=True).claims
+    assert claim_jobs(waiting, "waiter", "nonce-2", plan, 1, is_last=True).claims
 
 
 def is_woken(waiting: Engine, putting: Engine) -> bool:
@@ -220,7 +220,7 @@ def test_work_is_found_without_any_wake_up(own_server: RedisServer, open_redis: 
     deadline = time.monotonic() + 10
     while not found and time.monotonic() < deadline:
         waiting.wait(waiters, 10_000)
-        found = [claim.id for claim in waiting.claim("worker", "nonce", Plan(), 1).claims]
+        found = [claim.id for claim in claim_jobs(waiting, "worker", "nonce", Plan(), 1).claims]
     producer.join()
     assert found == ["job-000000"]
     assert putting.check() == []

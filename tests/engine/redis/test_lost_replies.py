@@ -43,7 +43,7 @@ from windlass.engine.url import open_engine
 from windlass.errors import EngineUnavailable
 from windlass.testing.contract.outcomes import OUTCOMES
 from windlass.testing.contract.test_lost_replies import SAME, VERBS, a_claim
-from windlass.testing.contract.world import StandingStill, World
+from windlass.testing.contract.world import StandingStill, World, claim_jobs
 
 Call = Callable[[], Any]
 Scenario = Callable[[World], tuple[Call, object]]
@@ -84,7 +84,7 @@ def finish_many(world: World) -> tuple[Call, object]:
 def claim_from_all(world: World) -> tuple[Call, object]:
     for _ in range(8):
         world.put_many(2)
-    return lambda: world.engine.claim("worker", "nonce", Plan(), 20), SAME
+    return lambda: claim_jobs(world.engine, "worker", "nonce", Plan(), 20), SAME
 
 
 def put_many(world: World) -> tuple[Call, object]:

@@ -29,6 +29,7 @@ from windlass.engine.redis.client.pool import MOST_CALLS
 from windlass.engine.redis.client.scripts import pack
 from windlass.engine.redis.keys import key
 from windlass.errors import EngineError
+from windlass.testing.contract.world import claim_jobs
 
 OUTAGES: Final[dict[str, Callable[[Proxy], None]]] = {
     "refused": Proxy.refuse,
@@ -323,7 +324,7 @@ def test_a_server_that_is_loading_is_waited_for(open_redis: OpenRedis) -> None:
         starting = threading.Thread(target=own_server.start)
         starting.start()
         until(lambda: is_loading(own_server), "a server that loads")
-        assert len(engine.claim("worker", "nonce", Plan(), 100).claims) == 20
+        assert len(claim_jobs(engine, "worker", "nonce", Plan(), 100).claims) == 20
         starting.join()
         assert engine.check() == []
     finally:
@@ -418,7 +419,7 @@ def test_a_waiter_whose_connection_was_cut_silently_hears_again(
             producer.put([new_job(number := next(numbers))])
             taken = waiting.result()
         nonce = f"nonce-{number:04}"
-        producer.claim("other", nonce, Plan(), 10)
+        claim_jobs(producer, "other", nonce, Plan(), 10)
         return taken
 
     floor_s = wakeup.RENEW_S

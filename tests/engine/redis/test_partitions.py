@@ -23,6 +23,7 @@ from windlass.engine.redis import partitions as placing
 from windlass.engine.redis.engine import RedisEngine
 from windlass.engine.redis.partitions import Partitions
 from windlass.errors import EngineError
+from windlass.testing.contract.world import claim_jobs
 
 
 @pytest.fixture
@@ -93,7 +94,7 @@ def test_unroutable_jobs_are_adopted_in_every_partition(engine: RedisEngine) -> 
     """The first partition has more than one batch: a claim may begin with any partition."""
     for _ in range(4):  # each in the next partition
         engine.put([made(engine) for _ in range(BITE + 1)])
-    batches = [engine.claim("worker", f"nonce-{number}", Plan(), 500) for number in range(2)]
+    batches = [claim_jobs(engine, "worker", f"nonce-{number}", Plan(), 500) for number in range(2)]
     held = [Unroutable(id=one.id, token=one.token) for each in batches for one in each.claims]
     engine.finish(held)
     assert len(held) == 4 * (BITE + 1)
@@ -106,7 +107,7 @@ def test_many_partitions_adopt_few_each(server: RedisServer, open_redis: OpenRed
     engine = open_redis(server.url(partitions=64))
     for _ in range(2):
         engine.put([made(engine) for _ in range(20)])
-    claims = engine.claim("worker", "nonce", Plan(), 100).claims
+    claims = claim_jobs(engine, "worker", "nonce", Plan(), 100).claims
     engine.finish([Unroutable(id=one.id, token=one.token) for one in claims])
     each = 4 * BITE // 64
     assert [engine.adopt(["t"]) for _ in range(3)] == [2 * each, 40 - 2 * each, 0]
@@ -116,8 +117,8 @@ def test_a_repeated_claim_leases_nothing_in_partitions_that_do_not_know_it(
     engine: RedisEngine,
 ) -> None:
     engine.put([new_job(number) for number in range(12)])
-    first = engine.claim("worker", "nonce-1", Plan(), 5)
-    again = engine.claim("worker", "nonce-1", Plan(), 12)
+    first = claim_jobs(engine, "worker", "nonce-1", Plan(), 5)
+    again = claim_jobs(engine, "worker", "nonce-1", Plan(), 12)
     assert (len(first.claims), again.claims) == (5, first.claims)
 
 
@@ -129,8 +130,8 @@ def test_a_released_nonce_is_used_up_where_the_session_is_not_known(
     releasing, delayed = open_redis(url), open_redis(url)
     releasing.put([new_job(number) for number in range(12)])
     releasing.release("worker", "nonce-1")
-    assert delayed.claim("worker", "nonce-1", Plan(), 12).claims == ()
-    assert len(delayed.claim("worker", "nonce-2", Plan(), 12).claims) == 12
+    assert claim_jobs(delayed, "worker", "nonce-1", Plan(), 12).claims == ()
+    assert len(claim_jobs(delayed, "worker", "nonce-2", Plan(), 12).claims) == 12
 
 
 def test_a_put_wakes_as_many_waiters_as_it_has_jobs(
@@ -186,7 +187,7 @@ def test_a_waiter_looks_when_the_lease_of_another_worker_ends(
     url = server.url(partitions=4)
     engine, waiting = open_redis(url), open_redis(url)
     engine.put([new_job(1)])
-    assert engine.claim("silent", "nonce", Plan(), 1).claims
+    assert claim_jobs(engine, "silent", "nonce", Plan(), 1).claims
     engine.beat([Beat(session="silent")])
     silent_since = time.monotonic()
     woken: list[WakeUp] = []
@@ -205,7 +206,7 @@ def test_a_partition_that_never_runs_dry_does_not_starve_the_others(engine: Redi
     engine.put([new_job(id=waiting)])
     claimed: list[str] = []
     for number in range(100):
-        batch = engine.claim("worker", f"{number:08x}", Plan(), 1)
+        batch = claim_jobs(engine, "worker", f"{number:08x}", Plan(), 1)
         claimed += [claim.id for claim in batch.claims]
     assert waiting in claimed
 

@@ -22,6 +22,7 @@ from windlass.engine.redis.client.pool import LEAST_S, Link, Pool, TimeBudget
 from windlass.engine.redis.keys import KINDS, key
 from windlass.engine.redis.url import RedisAddress
 from windlass.errors import EngineError, EngineUnavailable
+from windlass.testing.contract.world import claim_jobs
 
 JOB = "job-000000"
 #: The driver's connections, which have no type hints.
@@ -34,18 +35,18 @@ def test_a_password_that_is_asked_for_later_on(
     """Redis refuses long commands without a login before it examines anything else."""
     engine = open_redis(f"redis://127.0.0.1:{own_server.port}/0")
     for nonce in ("1", "2", "3"):  # until the server has the script, and the engine knows that
-        engine.claim("worker", nonce, Plan(), 1)
+        claim_jobs(engine, "worker", nonce, Plan(), 1)
     own_server.tell("CONFIG", "SET", "requirepass", "secret")
     own_server.tell("AUTH", "secret\r\nCLIENT", "KILL", "TYPE", "normal")
     with pytest.raises(EngineError, match=r"asks for a password .* and there is none in"):
-        engine.claim("worker", "4", Plan(), 1)
+        claim_jobs(engine, "worker", "4", Plan(), 1)
 
 
 def test_a_server_that_forgot_its_scripts(own_server: RedisServer, open_redis: OpenRedis) -> None:
     engine = open_redis(own_server.url(partitions=4))
     engine.put([new_job(number) for number in range(20)])
     own_server.tell("SCRIPT", "FLUSH")
-    assert len(engine.claim("worker", "nonce", Plan(), 100).claims) == 20
+    assert len(claim_jobs(engine, "worker", "nonce", Plan(), 100).claims) == 20
     assert engine.check() == []
 
 
@@ -236,7 +237,7 @@ def test_a_restart_is_outlasted(own_server: RedisServer, open_redis: OpenRedis) 
     own_server.kill()
     restart = threading.Timer(0.3, own_server.start)
     restart.start()
-    assert [claim.id for claim in engine.claim("worker", "nonce", Plan(), 1).claims] == [JOB]
+    assert [claim.id for claim in claim_jobs(engine, "worker", "nonce", Plan(), 1).claims] == [JOB]
     restart.join()
 
 
@@ -259,15 +260,15 @@ def test_a_frozen_server_costs_the_time_of_one_call(
 def test_no_reply_is_taken_for_another(own_server: RedisServer, open_redis: OpenRedis) -> None:
     """The reply to a call that timed out comes on a connection that is not used any more."""
     engine = open_redis(own_server.url(), timeout_ms=600)
-    engine.claim("worker", "early", Plan(), 1)
+    claim_jobs(engine, "worker", "early", Plan(), 1)
     for _ in range(2):  # so that the server has all scripts
         engine.put([new_job()])
     own_server.freeze()
     with pytest.raises(EngineUnavailable):
-        engine.claim("worker", "first", Plan(), 1)
+        claim_jobs(engine, "worker", "first", Plan(), 1)
     own_server.thaw()
     assert engine.sessions()[0].session == "worker"
-    assert [claim.id for claim in engine.claim("worker", "first", Plan(), 1).claims] == [JOB]
+    assert [claim.id for claim in claim_jobs(engine, "worker", "first", Plan(), 1).claims] == [JOB]
     assert engine.finish([Succeeded(id=JOB, token="first")]) == [Verdict.OK]
 
 

@@ -18,6 +18,7 @@ from windlass import EngineUnavailable, PayloadTooLarge, Windlass
 from windlass.engine.contract import BATCH_BYTES, Plan, PutCode, Succeeded, Verdict
 from windlass.engine.redis.client.pool import MOST_CALLS
 from windlass.engine.redis.engine import RedisEngine
+from windlass.testing.contract.world import claim_jobs
 
 #: The bandwidth of a slow link per second, and how long an engine waits without progress.
 SPEED = 2_000_000
@@ -44,7 +45,7 @@ def claim_all(engine: RedisEngine, number: int) -> dict[str, str]:
     """Claim all jobs; return their ids and tokens."""
     claimed: dict[str, str] = {}
     for at in range(number):
-        batch = engine.claim("worker", f"nonce-{at:04}", Plan(), 500)
+        batch = claim_jobs(engine, "worker", f"nonce-{at:04}", Plan(), 500)
         claimed.update((claim.id, claim.token) for claim in batch.claims)
         if len(claimed) == number:
             break
@@ -71,7 +72,7 @@ def test_a_large_value_may_take_longer_than_the_time_out(
     put(engine, 1, LARGE)
     assert time.monotonic() - started > PATIENCE_MS / 1000
     started = time.monotonic()
-    (claim,) = engine.claim("worker", "nonce", Plan(), 10).claims
+    (claim,) = claim_jobs(engine, "worker", "nonce", Plan(), 10).claims
     assert time.monotonic() - started > PATIENCE_MS / 1000
     assert claim.payload == LARGE
     (record,) = engine.get([claim.id])
@@ -244,4 +245,4 @@ def test_a_put_of_more_than_a_batch_is_stored_in_several_steps(
 ) -> None:
     engine = open_redis(server.url())
     put(engine, 5, b"x" * (BATCH_BYTES // 2))
-    assert len(engine.claim("worker", "nonce", Plan(), 10).claims) == 2
+    assert len(claim_jobs(engine, "worker", "nonce", Plan(), 10).claims) == 2

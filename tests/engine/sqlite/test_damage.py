@@ -23,6 +23,7 @@ from windlass.engine.contract import (
     Unroutable,
 )
 from windlass.engine.sqlite.engine import SQLiteEngine
+from windlass.testing.contract.world import claim_jobs
 
 JOBS = 20
 
@@ -41,7 +42,7 @@ def success(claim: Claim) -> Succeeded:
 def run_all(engine: SQLiteEngine, plan: Plan | None = None) -> list[str]:
     ran: list[str] = []
     for number in range(5):
-        claims = engine.claim("runner", f"{number:032}", plan or Plan(), 100).claims
+        claims = claim_jobs(engine, "runner", f"{number:032}", plan or Plan(), 100).claims
         engine.finish([success(claim) for claim in claims])
         ran += [claim.id for claim in claims]
         engine.tend()
@@ -81,7 +82,7 @@ DAMAGE = {
 def test_damage_stops_nothing_and_is_repaired(path: Path, engine: SQLiteEngine, what: str) -> None:
     statement, before_repair = DAMAGE[what]
     engine.put([new_job(100), new_job(101), new_job(102, unique=UniqueKey(key="own"))])
-    one, *_ = engine.claim("early", "0", Plan(), 3).claims
+    one, *_ = claim_jobs(engine, "early", "0", Plan(), 3).claims
     engine.finish([success(one)])
     schedule = ScheduleChange(
         name="nightly", expected="", revision="r", due_ms=1, note=b"n", body=b"b"
@@ -118,7 +119,7 @@ def test_damage_stops_nothing_and_is_repaired(path: Path, engine: SQLiteEngine, 
 
 
 def run_all_again(engine: SQLiteEngine) -> list[str]:
-    claims = engine.claim("later", "1", Plan(), 100).claims
+    claims = claim_jobs(engine, "later", "1", Plan(), 100).claims
     engine.finish([success(claim) for claim in claims])
     return [claim.id for claim in claims]
 
@@ -128,7 +129,7 @@ def test_a_job_without_a_payload_is_given_out_to_be_buried(
 ) -> None:
     engine.put([new_job()])
     vandalise(path, "DELETE FROM payloads")
-    (claim,) = engine.claim("s", "n", Plan(), 1).claims
+    (claim,) = claim_jobs(engine, "s", "n", Plan(), 1).claims
     assert claim.payload == b""
     engine.finish([Buried(id=claim.id, token="n", reason=Reason.UNDECODABLE, error=b"")])
     assert "becomes a dead letter" in repair_all(engine, change=True).fixed[0]
@@ -140,10 +141,10 @@ def test_a_job_without_a_payload_is_given_out_to_be_buried(
 
 def test_what_runs_is_not_purged(path: Path, engine: SQLiteEngine) -> None:
     engine.put([new_job()])
-    (claim,) = engine.claim("s", "n", Plan(), 1).claims
+    (claim,) = claim_jobs(engine, "s", "n", Plan(), 1).claims
     vandalise(path, "UPDATE jobs SET keep_until_ms = 1, due_ms = 1")
     engine.tend()
-    engine.claim("other", "n", Plan(), 1)
+    claim_jobs(engine, "other", "n", Plan(), 1)
     assert engine.finish([success(claim)])[0] == "ok"
     assert engine.stats().totals["orphans"] == 2
     assert engine.check() == []
@@ -180,7 +181,7 @@ def test_anything_that_follows_from_records_can_be_repaired(
     queues = ["q", "aged", "shut", "q+gpu"] * 5
     engine.put([new_job(number, queue=queue) for number, queue in enumerate(queues)])
     engine.put([new_job(50, run_in_ms=3_600_000), new_job(51, unique=UniqueKey(key="k"))])
-    one, two, three, *_ = engine.claim("busy", "0", Plan(), 6).claims
+    one, two, three, *_ = claim_jobs(engine, "busy", "0", Plan(), 6).claims
     engine.finish(
         [
             success(one),

@@ -29,6 +29,7 @@ from windlass.engine.sqlite.engine import APPLICATION_ID, NEWEST_FORMAT, SQLiteE
 from windlass.engine.sqlite.statements import migrations
 from windlass.engine.url import open_engine as open_by_url
 from windlass.errors import EngineError, EngineUnavailable, FormatTooNew, SettingError
+from windlass.testing.contract.world import claim_jobs
 
 
 def mode_of(path: Path) -> int:
@@ -245,7 +246,7 @@ def test_a_running_job_without_a_token_cannot_be_written(path: Path, engine: SQL
 
 def test_a_page_of_jobs_reads_no_results(engine: SQLiteEngine) -> None:
     engine.put([new_job(number) for number in range(20)])
-    for claim in engine.claim("s", "n", Plan(), 20).claims:
+    for claim in claim_jobs(engine, "s", "n", Plan(), 20).claims:
         big = Succeeded(id=claim.id, token=claim.token, result=b"x" * 500_000, result_ttl_ms=60_000)
         engine.finish([big])
     tracemalloc.start()
@@ -260,7 +261,7 @@ def test_nothing_is_left_of_what_is_gone(path: Path, engine: SQLiteEngine) -> No
     """Records, payloads, histories, keys, sessions and counters: all are removed in the end."""
     for number in range(3):
         engine.put([new_job(number, queue=f"q{number}", idempotency_key=f"key-{number}")])
-    claims = engine.claim("s", "n", Plan(), 3).claims
+    claims = claim_jobs(engine, "s", "n", Plan(), 3).claims
     engine.finish([Succeeded(id=claims[0].id, token="n", result=b"1", result_ttl_ms=1)])
     buried = [
         Buried(id=claim.id, token="n", reason=Reason.REJECTED, error=b"") for claim in claims[1:]

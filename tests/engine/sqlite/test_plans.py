@@ -8,10 +8,10 @@ import apsw
 import pytest
 
 from tests.docs.pages import PROJECT
-from windlass.engine.sqlite.statements import migrations, sql, statements
+from windlass.engine.sqlite.statements import SQL, migrations
 
-SQL = PROJECT / "src" / "windlass" / "engine" / "sqlite" / "sql"
-STATEMENTS = sorted(statements())
+FOLDER = PROJECT / "src" / "windlass" / "engine" / "sqlite" / "sql"
+STATEMENTS = sorted(SQL)
 #: Statements that read a whole small table, or a whole partial index that is almost always empty.
 WHOLE = {
     "list_counters",
@@ -40,7 +40,7 @@ def bindings_of(text: str) -> int:
 
 @pytest.mark.parametrize("name", STATEMENTS)
 def test_no_statement_scans(connection: apsw.Connection, name: str) -> None:
-    text = sql(name)
+    text = SQL[name]
     plan = connection.execute(f"EXPLAIN QUERY PLAN {text}", (None,) * bindings_of(text))
     steps = [row[3] for row in plan]
     scans = [step for step in steps if isinstance(step, str) and step.startswith("SCAN ")]
@@ -62,13 +62,13 @@ def test_no_statement_scans(connection: apsw.Connection, name: str) -> None:
     ],
 )
 def test_no_statement_on_a_hot_path_sorts(connection: apsw.Connection, name: str) -> None:
-    text = sql(name)
+    text = SQL[name]
     plan = connection.execute(f"EXPLAIN QUERY PLAN {text}", (None,) * bindings_of(text))
     assert not any("TEMP B-TREE" in str(row[3]) for row in plan)
 
 
 def test_every_statement_says_what_it_is_for() -> None:
-    for file in SQL.glob("*.sql"):
+    for file in FOLDER.glob("*.sql"):
         text = file.read_text()
         assert text.startswith("-- ")
         assert text.count("-- name: ") == len(

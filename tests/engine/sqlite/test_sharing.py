@@ -24,6 +24,7 @@ from windlass.engine.contract import EngineOptions, NewJob, Plan, Waiter
 from windlass.engine.sqlite import database as connection_module
 from windlass.engine.sqlite.engine import SQLiteEngine
 from windlass.errors import EngineError, EngineUnavailable
+from windlass.testing.contract.world import claim_jobs
 
 REPLACED = "jobs.db was removed or replaced while it was in use"
 PRODUCER = """
@@ -330,7 +331,7 @@ def is_one_woken(producer: SQLiteEngine, waiters: list[SQLiteEngine], job: NewJo
     elapsed = time.monotonic() - started
     for thread in threads:
         thread.join()
-    assert producer.claim("other", f"nonce-{job.id}", Plan(), 1).claims
+    assert claim_jobs(producer, "other", f"nonce-{job.id}", Plan(), 1).claims
     return sum(event.is_set() for event in woken) == 1 and elapsed < 0.2
 
 

@@ -11,6 +11,7 @@ from windlass import EngineError, EngineUnavailable, PayloadTooLarge
 from windlass.core.states import State
 from windlass.engine.contract import BATCH_BYTES, Outcome, Plan, Succeeded, Verdict
 from windlass.engine.sqlite.engine import SQLiteEngine
+from windlass.testing.contract.world import claim_jobs
 
 
 def limit_values(engine: SQLiteEngine, most_bytes: int) -> None:
@@ -20,7 +21,7 @@ def limit_values(engine: SQLiteEngine, most_bytes: int) -> None:
 
 def claim(engine: SQLiteEngine, number: int, size: int) -> list[Outcome]:
     engine.put([new_job(at) for at in range(number)])
-    claims = engine.claim("worker", "nonce", Plan(), number).claims
+    claims = claim_jobs(engine, "worker", "nonce", Plan(), number).claims
     results = [bytes([at]) * size for at in range(number)]
     return [
         Succeeded(id=held.id, token=held.token, result=result, result_ttl_ms=60_000)

@@ -22,6 +22,7 @@ from windlass.core.states import Counters, Reason, State
 from windlass.engine.contract import BATCH_BYTES, Outcome, Plan, Retried, Succeeded, Verdict
 from windlass.errors import EngineError, EngineUnavailable, PayloadTooLarge
 from windlass.job import Job
+from windlass.testing.contract.world import claim_jobs
 from windlass.worker.fetch import fetcher as fetcher_module
 from windlass.worker.fetch.mailbox import Mailbox
 from windlass.worker.fetch.nonces import Nonces
@@ -292,7 +293,7 @@ def test_suspects_are_told_of_and_left_to_a_child_of_their_own(
 ) -> None:
     monkeypatch.setattr(fetcher_module, "SOLO_IDLE_S", 0.3)
     jobs = [rig.task.enqueue(number) for number in range(2)]
-    rig.engine.claim("crashed", "nonce", Plan(), 2)
+    claim_jobs(rig.engine, "crashed", "nonce", Plan(), 2)
     rig.engine.close("crashed", [job.id for job in jobs], "signal 11 (SIGSEGV)")
     rig.start()
     assert rig.saw_suspects.wait(20)

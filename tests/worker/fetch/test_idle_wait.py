@@ -15,6 +15,7 @@ from tests.worker.fetch.rig import SLOTS, Rig
 from tests.worker.yard import until
 from windlass.core.states import Counters, State
 from windlass.engine.contract import Claim, Plan
+from windlass.testing.contract.world import claim_jobs
 from windlass.worker.fetch import fetcher as fetcher_module
 from windlass.worker.fetch import idle_wait
 from windlass.worker.ipc.wake_socket import LOOK
@@ -34,7 +35,7 @@ def rig(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Rig]:
 
 def enqueue_suspect(rig: Rig) -> str:
     job = rig.task.enqueue(1)
-    rig.engine.claim("crashed", "other", Plan(), 1)
+    claim_jobs(rig.engine, "crashed", "other", Plan(), 1)
     rig.engine.close("crashed", [job.id], "signal 11 (SIGSEGV)")
     return job.id
 
@@ -42,7 +43,7 @@ def enqueue_suspect(rig: Rig) -> str:
 def make_awaited(rig: Rig, plan: Plan) -> str:
     """Let the claim that waits be made; its nonce."""
     [nonce] = rig.table.nonces.read()
-    assert len(rig.engine.claim(rig.sessions[-1], nonce, plan, 1).claims) == 1
+    assert len(claim_jobs(rig.engine, rig.sessions[-1], nonce, plan, 1).claims) == 1
     return nonce
 
 

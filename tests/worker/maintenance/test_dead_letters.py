@@ -17,6 +17,7 @@ from tests.worker.yard import Yard, until
 from windlass import DeadAlert, EngineUnavailable, Reason, State, Windlass
 from windlass.core.ids import new_session
 from windlass.engine.contract import BITE, Beat, Buried, Engine, Plan
+from windlass.testing.contract.world import claim_jobs
 from windlass.worker.ipc.session_info import Introduction
 from windlass.worker.maintenance import dead_letters
 from windlass.worker.maintenance.dead_letters import DeadWatch, sweep
@@ -155,7 +156,7 @@ def test_an_engine_that_refuses_makes_nothing_be_swept_unread(
 
 def test_a_bite_is_bounded(app: Windlass) -> None:
     app.tasks["nothing"].enqueue_many((number,) for number in range(BITE + 3))
-    claims = app.engine.claim("s", "nonce-1", Plan(), BITE + 3).claims
+    claims = claim_jobs(app.engine, "s", "nonce-1", Plan(), BITE + 3).claims
     app.engine.finish(
         [Buried(id=one.id, token=one.token, reason=Reason.REJECTED, error=b"") for one in claims]
     )

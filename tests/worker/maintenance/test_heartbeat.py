@@ -14,6 +14,7 @@ from tests.worker.yard import Yard, until
 from windlass.app import Windlass
 from windlass.core.states import Reason, State
 from windlass.engine.contract import Buried, Filter, Plan
+from windlass.testing.contract.world import claim_jobs
 
 MEGABYTE = 1_000_000
 #: 4 MB a second, for each connection.
@@ -37,7 +38,9 @@ def bury_letters(url: str, number: int) -> None:
     task = app.task(name="gone", queue="letters")(_do_nothing)
     for count in range(number):
         task.enqueue("x" * MEGABYTE)
-        (claim,) = engine.claim("past", f"nonce-{count:06}", Plan(queues=("letters",)), 1).claims
+        (claim,) = claim_jobs(
+            engine, "past", f"nonce-{count:06}", Plan(queues=("letters",)), 1
+        ).claims
         engine.finish([Buried(id=claim.id, token=claim.token, reason=Reason.REJECTED, error=b"")])
     engine.close("past", (), "the end")
     app.close()

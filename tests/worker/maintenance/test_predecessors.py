@@ -21,6 +21,7 @@ from tests.worker.yard import Yard, until
 from windlass.core.ids import new_session
 from windlass.core.states import Counters, State
 from windlass.engine.contract import Beat, Engine, Plan
+from windlass.testing.contract.world import claim_jobs
 from windlass.worker.ipc.process_identity import machine, start_of
 from windlass.worker.ipc.session_info import Introduction
 from windlass.worker.maintenance import lost_jobs
@@ -136,7 +137,7 @@ def introduce(engine: Engine, said: Introduction) -> str:
     """A session that holds a job, and says this of itself."""
     session = new_session(socket.gethostname(), said.child)
     engine.beat([Beat(session=session, info=said.pack())])
-    assert len(engine.claim(session, "nonce", Plan(), 1).claims) == 1
+    assert len(claim_jobs(engine, session, "nonce", Plan(), 1).claims) == 1
     return session
 
 

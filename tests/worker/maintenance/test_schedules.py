@@ -27,7 +27,7 @@ from windlass.engine.contract import (
 )
 from windlass.engine.schedule_changes import RENEW_AFTER_MS
 from windlass.engine.url import open_engine
-from windlass.testing.contract.world import StandingStill
+from windlass.testing.contract.world import StandingStill, claim_jobs
 from windlass.worker.ipc.channel import AppDeclaration
 from windlass.worker.maintenance.schedules import (
     AGAIN_S,
@@ -77,7 +77,7 @@ class Clockwork:
 
     def run_next(self) -> str:
         """Claim a job and let it succeed."""
-        (claim,) = self.engine.claim("worker", f"{self.now_ms:020}", Plan(), 1).claims
+        (claim,) = claim_jobs(self.engine, "worker", f"{self.now_ms:020}", Plan(), 1).claims
         self.engine.finish([Succeeded(id=claim.id, token=claim.token)])
         return claim.id
 
@@ -206,7 +206,7 @@ def test_cancel_previous_cancels_what_has_not_ended(work: Clockwork) -> None:
     work.pass_ms(HOUR_MS)
     work.keeper.look()
     assert work.jobs(State.CANCELLED) == work.ids(1)
-    work.engine.claim("worker", "1", Plan(), 1)
+    claim_jobs(work.engine, "worker", "1", Plan(), 1)
     work.pass_ms(HOUR_MS)
     work.keeper.look()
     (running,) = work.engine.get(work.ids(2))

@@ -26,6 +26,7 @@ from windlass.engine.contract import (
     Plan,
     Tended,
 )
+from windlass.testing.contract.world import claim_jobs
 from windlass.worker.ipc.shared_memory import SlotTable
 from windlass.worker.maintenance import heartbeat as contact_module
 from windlass.worker.maintenance import lost_jobs
@@ -92,7 +93,7 @@ class Office:
 
     def claim(self, nonce: str) -> str:
         job = self.task.enqueue()
-        assert len(self.engine.claim("session", nonce, Plan(), 1).claims) == 1
+        assert len(claim_jobs(self.engine, "session", nonce, Plan(), 1).claims) == 1
         return job.id
 
     def state(self, job_id: str) -> State:
@@ -132,7 +133,7 @@ def test_jobs_that_another_worker_has_lost_are_told_of(
     monkeypatch.setattr(lost_jobs, "LOOK_S", 0.02)
     monkeypatch.setattr(service_module, "TEND_S", 0.02)
     office.task.enqueue()
-    assert office.engine.claim("another", "nonce", Plan(), 1).claims
+    assert claim_jobs(office.engine, "another", "nonce", Plan(), 1).claims
     office.start()
     until(lambda: "stats" in office.faulty.calls, "the first look")
     for _ in range(4):

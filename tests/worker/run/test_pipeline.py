@@ -16,6 +16,7 @@ from windlass.core.failures import FailureText
 from windlass.core.ids import new_id
 from windlass.core.states import Hold, Reason, State
 from windlass.engine.contract import BITE, JobRecord, NewJob, Plan, Unroutable
+from windlass.testing.contract.world import claim_jobs
 
 
 def last_error(record: JobRecord) -> FailureText:
@@ -252,7 +253,7 @@ def test_a_starting_worker_adopts_all_that_it_knows(yard: Yard) -> None:
     script, engine = yard.script.nothing, yard.app.engine
     script.enqueue_many(script.bind() for _ in range(count))
     engine.clock_offset_ms = 3_600_000  # their rest ends in an hour
-    claims = engine.claim("stranger", "nonce", Plan(), count).claims
+    claims = claim_jobs(engine, "stranger", "nonce", Plan(), count).claims
     engine.finish([Unroutable(id=claim.id, token=claim.token) for claim in claims])
     engine.clock_offset_ms = 0
     yard.start()

@@ -16,6 +16,7 @@ from tests.worker.yard import Yard, until
 from windlass import State
 from windlass.engine.contract import Engine, EngineOptions, NewJob, Plan, Released, Waiter, WakeUp
 from windlass.engine.url import open_engine
+from windlass.testing.contract.world import claim_jobs
 from windlass.worker.ipc.shared_memory import SlotTable
 from windlass.worker.ipc.wake_socket import LOOK, WakeReceiver, open_wake_pair
 from windlass.worker.supervisor import waiter as waiter_module
@@ -139,7 +140,7 @@ def test_an_idle_child_looks_by_itself_now_and_then(office: Office) -> None:
 def test_jobs_that_must_run_alone_wake_the_supervisor(office: Office) -> None:
     office.rest()
     office.put("job")
-    assert office.engine.claim("holder", "nonce", Plan(), 1).claims
+    assert claim_jobs(office.engine, "holder", "nonce", Plan(), 1).claims
     office.engine.finish([Released(id="job", token="nonce", started=False, alone=True)])
     assert office.saw_suspects.wait(10)
 

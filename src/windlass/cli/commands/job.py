@@ -24,7 +24,7 @@ from windlass.cli.support.records import describe, find_all, print_record
 from windlass.cli.support.wording import age, count, more_than
 from windlass.core.queues.labels import queue_of
 from windlass.core.states import Hold, State
-from windlass.engine.contract import CancelCode, ChangeCode, Engine, Filter, JobRecord
+from windlass.engine.contract import CancelCode, ChangeCode, Engine, Filter, JobRecord, Revival
 from windlass.errors import JobNotFound
 from windlass.job import JobInfo
 from windlass.settings import nearest
@@ -173,7 +173,8 @@ def retry(
     \b
     windlass job retry 01m7gk6tx900smjc57av0rnpgb
     """
-    codes = _act(ids, app_path, url, as_json, lambda engine: engine.retry(ids))
+    revivals = [Revival(id=job_id) for job_id in ids]
+    codes = _act(ids, app_path, url, as_json, lambda engine: engine.revive(revivals))
     ctx.exit(_exit_code(codes, {ChangeCode.DONE}))
 
 

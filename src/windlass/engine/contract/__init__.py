@@ -1,139 +1,14 @@
 """The engine contract: what every engine does, and the values that it takes and gives.
 
-1. `protocol`: the verbs, as one protocol that engines implement, and the limits they keep.
-2. `jobs`, `claims` and `records`: the values.
+1. `jobs`, `claims`, `sessions`, `schedules` and `admin`: the values and the verbs of one concern.
+2. `protocol`: the engine, which has the verbs of all concerns, and its options and capabilities.
 
-Import all of them from here.
+Import all of them from here: each name is listed once, where it is defined.
 """
 
-from windlass.engine.contract.claims import (
-    Batch,
-    Beat,
-    Buried,
-    Claim,
-    Closed,
-    Outcome,
-    Plan,
-    Progressed,
-    Pulse,
-    Released,
-    Retried,
-    Share,
-    Snoozed,
-    Succeeded,
-    Turn,
-    Unroutable,
-    Verdict,
-    Waiter,
-    WakeUp,
-)
-from windlass.engine.contract.jobs import (
-    BATCH,
-    BATCH_BYTES,
-    CancelCode,
-    ChangeCode,
-    Failure,
-    Filter,
-    JobEnd,
-    JobRecord,
-    NewJob,
-    Page,
-    Placed,
-    PutCode,
-    Revival,
-    UniqueKey,
-    batches,
-)
-from windlass.engine.contract.protocol import (
-    BITE,
-    GONE_SESSION_MS,
-    IDEMPOTENCY_MS,
-    MAX_FAILURES,
-    MAX_HELD,
-    MIN_RECORD_MS,
-    SWEEP_BYTES,
-    UNKNOWN_NONCE_MS,
-    WATCH_MS,
-    Capability,
-    Engine,
-    EngineOptions,
-)
-from windlass.engine.contract.records import (
-    DueSchedules,
-    Emptied,
-    Finding,
-    Grade,
-    Introductions,
-    QueueChange,
-    QueueRecord,
-    Repaired,
-    ScheduleChange,
-    ScheduleRecord,
-    SessionRecord,
-    Stats,
-    Tended,
-    list_records,
-)
-
-__all__ = [
-    "BATCH",
-    "BATCH_BYTES",
-    "BITE",
-    "GONE_SESSION_MS",
-    "IDEMPOTENCY_MS",
-    "MAX_FAILURES",
-    "MAX_HELD",
-    "MIN_RECORD_MS",
-    "SWEEP_BYTES",
-    "UNKNOWN_NONCE_MS",
-    "WATCH_MS",
-    "Batch",
-    "Beat",
-    "Buried",
-    "CancelCode",
-    "Capability",
-    "ChangeCode",
-    "Claim",
-    "Closed",
-    "DueSchedules",
-    "Emptied",
-    "Engine",
-    "EngineOptions",
-    "Failure",
-    "Filter",
-    "Finding",
-    "Grade",
-    "Introductions",
-    "JobEnd",
-    "JobRecord",
-    "NewJob",
-    "Outcome",
-    "Page",
-    "Placed",
-    "Plan",
-    "Progressed",
-    "Pulse",
-    "PutCode",
-    "QueueChange",
-    "QueueRecord",
-    "Released",
-    "Repaired",
-    "Retried",
-    "Revival",
-    "ScheduleChange",
-    "ScheduleRecord",
-    "SessionRecord",
-    "Share",
-    "Snoozed",
-    "Stats",
-    "Succeeded",
-    "Tended",
-    "Turn",
-    "UniqueKey",
-    "Unroutable",
-    "Verdict",
-    "Waiter",
-    "WakeUp",
-    "batches",
-    "list_records",
-]
+from windlass.engine.contract.admin import *
+from windlass.engine.contract.claims import *
+from windlass.engine.contract.jobs import *
+from windlass.engine.contract.protocol import *
+from windlass.engine.contract.schedules import *
+from windlass.engine.contract.sessions import *

@@ -1,11 +1,11 @@
-"""Engine contract types for claims: what a worker asks for (`Plan`), holds (`Claim`, `Batch`) and
-waits for (`Waiter`, `WakeUp`); its reports (`Outcome`, `Verdict`) and heartbeats (`Beat`,
-`Pulse`)."""
+"""The engine contract for claims: what a worker asks for (`Plan`), holds (`Claim`, `Batch`),
+reports (`Outcome`, `Verdict`) and waits for (`Waiter`, `WakeUp`), and the verbs with them."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from enum import StrEnum
+from typing import Protocol
 
 import msgspec
 
@@ -165,29 +165,53 @@ class Turn(msgspec.Struct, frozen=True, kw_only=True):
     batch: Batch
 
 
-class Beat(msgspec.Struct, frozen=True, kw_only=True):
-    """A heartbeat of a session. `nonces`, when given, lists all nonces up to `newest` that its
-    child knows. Claims under any other nonce up to `newest` were lost on their way, and the engine
-    releases them. Later claims are left alone, so that a late heartbeat does no harm.
+class ClaimVerbs(Protocol):
+    """Claim jobs, finish claims, and wait for work."""
 
-    The engine stores `info`, when given, for `sessions`. It makes a session known that has not
-    claimed anything yet. Engines do not decode it."""
+    def turn(
+        self,
+        session: str,
+        outcomes: Sequence[Outcome],
+        nonce: str,
+        plan: Plan,
+        limit: int,
+        *,
+        is_last: bool = False,
+    ) -> Turn:
+        """Finish claims as `finish` does, then claim, in one round trip and one commit.
 
-    session: str
-    nonces: tuple[str, ...] | None = None
-    newest: str = ""
-    info: bytes = b""
+        The claim promotes due jobs, takes back lost jobs, then leases up to `limit` jobs to
+        `session` under `nonce`. The nonces of a session sort as text in the order of their use. A
+        nonce that is not later than all earlier ones leases nothing new: a repeated or late claim
+        returns the jobs of the first call that are still held.
 
+        The payloads of a batch have about `plan.most_bytes` in total; the first job is leased at
+        any size. A batch that this limit cuts short has `next_in_ms` 0: there is more now.
 
-class Pulse(msgspec.Struct, frozen=True, kw_only=True):
-    session: str
-    alive: bool
-    cancel: tuple[str, ...] = ()  # jobs of this session whose cancellation was requested
+        Pass `is_last` for a nonce that was passed to `wait`: the claim then uses up the nonce even
+        when it finds no job, and no `put` leases a job under it later."""
 
+    def finish(self, outcomes: Sequence[Outcome]) -> list[Verdict]:
+        """End or change claims, each fenced by its token. Instants are capped at
+        `durations.LATEST_MS`."""
 
-class Closed(msgspec.Struct, frozen=True, kw_only=True):
-    """The number of jobs of a closed session per outcome."""
+    def release(self, session: str, nonce: str) -> int:
+        """Release, uncharged, every job that `session` holds under `nonce`; return their number.
+        The nonce is used up: a claim under it that arrives later finds nothing."""
 
-    crashed: int = 0
-    suspected: int = 0
-    released: int = 0
+    def wait(self, waiters: Sequence[Waiter], timeout_ms: int) -> list[WakeUp]:
+        """Wait for work on behalf of idle sessions; every call names all of them. Return the
+        sessions that may have something to claim; none after the timeout or on `nudge`. A woken
+        session is waited for again only when the next call names it. A session that is no longer
+        named is not waited for. The engine keeps wake-ups that arrive between two successive calls.
+        At most one call at a time per object.
+
+        Wake-ups are hints, and an engine also polls from time to time. From this call on, a `put`
+        may lease a job under the nonce of a waiter at any time, even if this call does not return
+        it. So claim or release under that nonce, or pass it in again."""
+
+    def read_handoff(self, handed: bytes, nonce: str) -> Batch | None:
+        """Decode the claim that a `WakeUp` carries; None if it was made under another nonce."""
+
+    def nudge(self) -> None:
+        """Make the `wait` in progress on this object, or the next one, return at once."""

@@ -1,15 +1,11 @@
-"""Engine contract types for jobs: a new job and the result of its `put`, the record of a job, and
-the result of a change.
-
-`import windlass` loads this module and no other part of the contract: a program that enqueues or
-asks about a job needs no more.
-"""
+"""The engine contract for jobs: a new job and the result of its `put`, the record of a job, the
+result of a change, and the verbs with them."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from enum import StrEnum
-from typing import Final, TypeVar
+from typing import Final, Protocol, TypeVar
 
 import msgspec
 
@@ -24,6 +20,14 @@ T = TypeVar("T")
 #: have more.
 BATCH: Final = 500
 BATCH_BYTES: Final = 4 * 1024 * 1024
+#: A finished record is kept at least this long, so that a repeated finish is recognised.
+MIN_RECORD_MS: Final = 10 * 60 * 1000
+#: An idempotency key is remembered this long.
+IDEMPOTENCY_MS: Final = 24 * 60 * 60 * 1000
+#: The engine remembers a `watch` this long; a waiting caller renews it.
+WATCH_MS: Final = 10_000
+#: A job keeps at most this many failures, the newest ones.
+MAX_FAILURES: Final = 50
 
 
 def batches(items: Sequence[T], size_of: Callable[[T], int]) -> Iterator[Sequence[T]]:
@@ -205,7 +209,7 @@ class CancelCode(StrEnum):
 
 
 class ChangeCode(StrEnum):
-    """The result of `retry`, `revive` or `discard` for one job."""
+    """The result of `revive` or `discard` for one job."""
 
     DONE = "done"
     REFUSED = "refused"  # the state does not allow it, or the job has ended again since
@@ -219,3 +223,67 @@ class Revival(msgspec.Struct, frozen=True, kw_only=True):
     id: str
     finished_ms: int | None = None  # only if it ended at this instant, which the caller has seen
     payload: bytes | None = None  # the payload from now on; the old one goes into the history
+
+
+class JobVerbs(Protocol):
+    """Store, read and change jobs."""
+
+    def new_id(
+        self, task: str, queue: str, idempotency_key: str | None, unique_key: str | None = None
+    ) -> str:
+        """Make an id for a new job; the id carries the partition of the job. Makes no request.
+        `put` accepts other ids too, but not with an idempotency key or a unique key."""
+
+    def elsewhere(self, job_id: str) -> list[str]:
+        """List what this id of a job without a key would be in each other partition, in turn; empty
+        if there is only one. Makes no request."""
+
+    def put(self, jobs: Sequence[NewJob]) -> list[Placed]:
+        """Store jobs, per partition all or, when it raises, none. A known id stays as it is. Pass
+        at most `BATCH` jobs with `BATCH_BYTES` of payload: an engine may store more in several
+        steps. When the connection breaks repeatedly, the engine may store them in halves.
+
+        The idempotency key decides first, then the unique key. A job that is not stored takes
+        neither. A waiting job that is replaced gets the queue, priority, times, payload and unique
+        key of the new job and fresh budgets. It keeps its place in line if it stays ready. A job
+        that holds the key and is past its `expires` is cancelled first, as in a claim.
+
+        When the queue has a limit and that number of jobs wait in the line (ready, scheduled or
+        retrying), the job is not stored. Jobs that come back and jobs that are replaced are never
+        refused. A line that is spread over partitions has a part of the limit in each.
+
+        Times that `jobs.check_times` refuses raise `EngineError`, and nothing is stored."""
+
+    def get(self, ids: Sequence[str]) -> list[JobRecord | None]: ...
+
+    def ends(self, ids: Sequence[str]) -> list[JobEnd | None]:
+        """Read the state of jobs and, for jobs that have ended, their end. Reads no payloads."""
+
+    def watch(self, ids: Sequence[str], on_end: Callable[[str], None]) -> list[JobEnd | None]:
+        """Run `ends`, and atomically subscribe for `WATCH_MS`: the engine calls `on_end` with the
+        id of each job that ends or is removed, in any process. Every watching caller is notified,
+        at most once per `watch`. The call is a hint: it can get lost, and can come for a job that
+        has not ended. So read again, and also poll from time to time. `on_end` runs in a thread of
+        the engine and must not block; pass the same one each time."""
+
+    def find(self, filter: Filter, cursor: str | None = None, limit: int = 100) -> Page:
+        """Read one page of jobs, newest first."""
+
+    def holders(self, keys: Sequence[tuple[str, str]]) -> list[str | None]:
+        """Look up the ids of the jobs that hold unique keys, each key given as task and key."""
+
+    def cancel(self, ids: Sequence[str]) -> list[CancelCode]: ...
+
+    def revive(self, revivals: Sequence[Revival]) -> list[ChangeCode]:
+        """Make dead or cancelled jobs ready again, with fresh budgets, if they are still as the
+        caller saw them. A job stays as it is when another job holds its unique key. Payload and
+        state change together: the job is dead with its old payload, or ready with the new one. A
+        repeated call returns REFUSED and, with `finished_ms`, leaves a job alone that has died
+        again."""
+
+    def discard(
+        self, ids: Sequence[str], seen: Mapping[str, int] | None = None
+    ) -> list[ChangeCode]:
+        """Remove dead or cancelled jobs and free their idempotency and unique keys. A repeated call
+        returns UNKNOWN. A job in `seen` is refused unless it ended at that instant: the caller has
+        looked at another end."""

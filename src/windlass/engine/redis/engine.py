@@ -125,11 +125,6 @@ class RedisEngine(Caller):
             self._partitions.advance()
         return self._spread(name, jobs, self._of_job, encode.of_jobs, _to_placed, _size_of_job)
 
-    def claim(
-        self, session: str, nonce: str, plan: Plan, limit: int, *, is_last: bool = False
-    ) -> Batch:
-        return self.turn(session, (), nonce, plan, limit, is_last=is_last).batch
-
     def finish(self, outcomes: Sequence[Outcome]) -> list[Verdict]:
         verdicts: list[Verdict] = []
         for chunk in batches(outcomes, _size_of_outcome):
@@ -212,9 +207,6 @@ class RedisEngine(Caller):
 
     def cancel(self, ids: Sequence[str]) -> list[CancelCode]:
         return self._spread("cancel", ids, self._of_id, encode.of_texts, _each(CancelCode))
-
-    def retry(self, ids: Sequence[str]) -> list[ChangeCode]:
-        return self.revive([Revival(id=job_id) for job_id in ids])
 
     def revive(self, revivals: Sequence[Revival]) -> list[ChangeCode]:
         pack, unpack = encode.of_revivals, _each(ChangeCode)

@@ -69,7 +69,7 @@ from windlass.engine.sqlite.verbs import (
     unique,
 )
 from windlass.engine.sqlite.verbs.claim import ClaimPreview
-from windlass.engine.sqlite.wakeup import Found, ReadyLine, SQLiteWakeup
+from windlass.engine.sqlite.wakeup import Found, SQLiteWakeup
 from windlass.errors import EngineError, FormatTooNew
 
 T = TypeVar("T")
@@ -116,11 +116,6 @@ class SQLiteEngine:
 
     def put(self, jobs: Sequence[NewJob]) -> list[Placed]:
         return self._write(lambda tx: [put.put(tx, job) for job in jobs])
-
-    def claim(
-        self, session: str, nonce: str, plan: Plan, limit: int, *, is_last: bool = False
-    ) -> Batch:
-        return self.turn(session, (), nonce, plan, limit).batch
 
     def finish(self, outcomes: Sequence[Outcome]) -> list[Verdict]:
         return self._write(lambda tx: finish.finish(tx, outcomes))
@@ -171,9 +166,6 @@ class SQLiteEngine:
 
     def cancel(self, ids: Sequence[str]) -> list[CancelCode]:
         return self._write(lambda tx: admin.cancel(tx, ids))
-
-    def retry(self, ids: Sequence[str]) -> list[ChangeCode]:
-        return self.revive([Revival(id=job_id) for job_id in ids])
 
     def revive(self, revivals: Sequence[Revival]) -> list[ChangeCode]:
         return self._write(lambda tx: admin.revive(tx, revivals))
@@ -326,22 +318,18 @@ class SQLiteEngine:
     def _write(self, work: Callable[[Transaction], T]) -> T:
         if self._database.known_file != self._database.files:
             self.migrate()
-        made_ready: Mapping[ReadyLine, int] = {}
-        ended: list[str] = []
 
-        def transaction(connection: apsw.Connection) -> T:
-            nonlocal made_ready, ended
+        def transaction(connection: apsw.Connection) -> tuple[T, Transaction]:
             tx = Transaction(connection, self._now_ms(), self._options)
             value = work(tx)
             tx.settle()
-            made_ready, ended = tx.made_ready, tx.ended
-            return value
+            return value, tx
 
-        value = self._database.write(transaction)
-        if made_ready:
-            self._wakeup.wake(made_ready)
-        if ended:
-            self._result_wakeup.publish(ended)
+        value, tx = self._database.write(transaction)
+        if tx.made_ready:
+            self._wakeup.wake(tx.made_ready)
+        if tx.ended:
+            self._result_wakeup.publish(tx.ended)
         return value
 
 
@@ -352,7 +340,7 @@ def _idle(
     look = ClaimPreview.at(connection, now_ms)
     if look.has_work(plan) or look.holds(session, nonce):
         return None
-    return look.idle_batch(session, plan)
+    return Batch(gone=True) if claim.is_gone(connection, session) else look.idle_batch(plan)
 
 
 def _stored_version(connection: apsw.Connection) -> int:

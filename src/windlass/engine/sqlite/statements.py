@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from functools import cache
 from pathlib import Path
 from typing import Any, Final
 
@@ -20,14 +19,7 @@ _PACKAGE: Final = Path(__file__).parent
 _NAME: Final = re.compile(r"^-- name: (\w+)\n", re.MULTILINE)
 
 
-def sql(name: str) -> str:
-    """The text of a statement, without its comments."""
-    return statements()[name]
-
-
-@cache
-def statements() -> dict[str, str]:
-    """Every statement by its name."""
+def _read_statements() -> dict[str, str]:
     found: dict[str, str] = {}
     for file in _PACKAGE.joinpath("sql").glob("*.sql"):
         _, *blocks = _NAME.split(file.read_text(encoding="utf-8"))
@@ -37,6 +29,10 @@ def statements() -> dict[str, str]:
             lines = [line for line in text.splitlines() if not line.startswith("--")]
             found[name] = "\n".join(lines).strip()
     return found
+
+
+#: The text of every statement by its name, without comments.
+SQL: Final = _read_statements()
 
 
 def migrations() -> Iterator[tuple[int, str]]:
@@ -55,7 +51,7 @@ def as_array(values: Sequence[Any]) -> str:
 
 def rows(connection: apsw.Connection, name: str, *values: Any) -> list[Row]:
     """Run a statement to its end and return its rows."""
-    return list(connection.execute(sql(name), values))
+    return list(connection.execute(SQL[name], values))
 
 
 def first(connection: apsw.Connection, name: str, *values: Any) -> Any:

@@ -7,8 +7,8 @@ and only report to the bookkeeping. `settle` writes sequence, counters and total
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections import defaultdict
+from collections.abc import Mapping
 from functools import lru_cache
 from typing import Any
 
@@ -31,7 +31,7 @@ from windlass.core.states import (
 )
 from windlass.engine.contract import MAX_FAILURES, MIN_RECORD_MS, EngineOptions
 from windlass.engine.sqlite import line_index
-from windlass.engine.sqlite.statements import Row, rows, sql
+from windlass.engine.sqlite.statements import SQL, Row, rows
 from windlass.engine.sqlite.wakeup import ReadyLine
 from windlass.engine.wakeup import POLL_FLOOR_MS
 
@@ -111,25 +111,28 @@ def unpack_settings(stored: str) -> Mapping[str, QueueSettings]:
 class Transaction:
     """The state of one write transaction. `now_ms` stands still while it lasts."""
 
+    sequence: int  # the number of the last place in line
+
     def __init__(self, connection: apsw.Connection, now_ms: int, options: EngineOptions) -> None:
         self.connection = connection
         self.now_ms = now_ms
         self.options = options
-        self.counts: Counter[tuple[str, str]] = Counter()
-        self.totals: Counter[str] = Counter()
+        self.counts: dict[tuple[str, str], int] = defaultdict(int)
+        self.totals: dict[str, int] = defaultdict(int)
         self.touched: set[str] = set()  # lines whose first job may have changed
         #: line -> rank and place of the first job that came into it
         self.arrived: dict[str, tuple[int, int]] = {}
-        self.made_ready: Counter[ReadyLine] = Counter()  # how many idle sessions to wake
+        #: how many idle sessions to wake
+        self.made_ready: dict[ReadyLine, int] = defaultdict(int)
         self.ended: list[str] = []  # for waiting callers: jobs that may have ended or are removed
-        ((*self._stored_meta, self.queues),) = self.rows("read_meta")
+        ((*self._stored_meta, self.queues),) = connection.execute(SQL["read_meta"])
         self.sequence, self.last_seen_ms, self.reap_after_ms, *longest = self._stored_meta
         self.longest = LongestLease(*longest)
 
     # ----------------------------------------------------------------------------- statements
 
     def run(self, name: str, *values: Any) -> None:
-        self.connection.execute(sql(name), values)
+        self.connection.execute(SQL[name], values)
 
     def rows(self, name: str, *values: Any) -> list[Row]:
         """Run a statement to its end and return its rows."""
@@ -219,7 +222,7 @@ class Transaction:
 
     def next_number(self) -> int:
         self.sequence += 1
-        return int(self.sequence)
+        return self.sequence
 
     def count_move(self, queue: str, source: State, target: State, number: int = 1) -> None:
         if source is not target:
@@ -241,12 +244,15 @@ class Transaction:
         self.touched.clear()
         self.arrived.clear()
 
-    def arrive(self, line: str, rank: int, place: int) -> None:
-        """Note a new ready job of a line; `rank` is without its age, which this adds."""
-        rank += unpack_settings(self.queues).get(queue_of(line), USUAL).age if self.queues else 0
+    def arrive(self, row: int, line: str, rank: int) -> None:
+        """Note a new ready job, whose place is its row; `rank` is without its age."""
+        if self.queues:
+            self.note_age(row, line)
+            rank += unpack_settings(self.queues).get(queue_of(line), USUAL).age
         known = self.arrived.get(line)
-        if known is None or (rank, place) < known:
-            self.arrived[line] = (rank, place)
+        if known is None or (rank, row) < known:
+            self.arrived[line] = (rank, row)
+        self.made_ready[ReadyLine(line)] += 1
 
     def note_ready(self, line: str, *, suspects: bool = False) -> None:
         """Note a ready job: an idle session should look for it."""
@@ -293,8 +299,7 @@ class Transaction:
         meta = [self.sequence, self.last_seen_ms, self.reap_after_ms, *self.longest]
         if meta != self._stored_meta:
             self.run("write_meta", *meta)
-        self._add("add_counter", ((*key, by) for key, by in self.counts.items() if by))
-        self._add("add_total", ((name, by) for name, by in self.totals.items() if by))
-
-    def _add(self, name: str, rows: Iterable[tuple[Any, ...]]) -> None:
-        self.connection.executemany(sql(name), rows)
+        counts = [(*key, by) for key, by in self.counts.items() if by]
+        self.connection.executemany(SQL["add_counter"], counts)
+        totals = [(name, by) for name, by in self.totals.items() if by]
+        self.connection.executemany(SQL["add_total"], totals)

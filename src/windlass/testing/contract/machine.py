@@ -283,17 +283,20 @@ class QueueMachine(RuleBasedStateMachine):
     @rule(target=claims, slot=slots, plan=plans, limit=limits)
     def claim(self, slot: int, plan: Plan, limit: int) -> Any:
         session, nonce = self.sessions[slot], self.world.nonce()
-        return self.claimed(self.same(lambda it: it.claim(session, nonce, plan, limit)))
+        turn = self.same(lambda it: it.turn(session, (), nonce, plan, limit))
+        return self.claimed(turn.batch)
 
     @rule(target=repeatable, slot=slots, plan=plans, limit=st.integers(1, 3))
     def claim_with_lost_reply(self, slot: int, plan: Plan, limit: int) -> Any:
         session, nonce = self.sessions[slot], self.world.nonce()
-        self.same(lambda it: it.claim(session, nonce, plan, limit))
+        self.same(lambda it: it.turn(session, (), nonce, plan, limit))
         return session, nonce, plan, limit
 
     @rule(target=claims, call=repeatable)
     def repeat_claim(self, call: tuple[str, str, Plan, int]) -> Any:
-        return self.claimed(self.same(lambda it: it.claim(*call)))
+        session, nonce, plan, limit = call
+        turn = self.same(lambda it: it.turn(session, (), nonce, plan, limit))
+        return self.claimed(turn.batch)
 
     @rule(call=consumes(repeatable))
     def release(self, call: tuple[str, str, Plan, int]) -> None:
@@ -386,7 +389,7 @@ class QueueMachine(RuleBasedStateMachine):
 
     @rule(ids=st.lists(ids, min_size=1, max_size=5))
     def retry(self, ids: list[str]) -> None:
-        self.same(lambda it: it.retry(ids))
+        self.same(lambda it: it.revive([Revival(id=id) for id in ids]))
 
     @rule(
         ids=st.lists(ids, min_size=1, max_size=3, unique=True),

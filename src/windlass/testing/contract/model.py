@@ -180,7 +180,7 @@ class Model(ScheduleModel):
 
     # -------------------------------------------------------------------------------- claiming
 
-    def claim(self, session: str, nonce: str, plan: Plan, limit: int) -> Batch:
+    def _claim_batch(self, session: str, nonce: str, plan: Plan, limit: int) -> Batch:
         """Promote due jobs, then take back lost ones, then lease. An empty claim, and one that is
         repeated or late, change nothing: they do not renew the session."""
         jobs = in_turn(plan, self._held_under(session, nonce), self.rank)
@@ -313,7 +313,7 @@ class Model(ScheduleModel):
         self, session: str, outcomes: Sequence[Outcome], nonce: str, plan: Plan, limit: int
     ) -> Turn:
         verdicts = tuple(self.finish(outcomes))
-        return Turn(verdicts=verdicts, batch=self.claim(session, nonce, plan, limit))
+        return Turn(verdicts=verdicts, batch=self._claim_batch(session, nonce, plan, limit))
 
     def use_up(self, session: str, nonce: str) -> None:
         """Invalidate a nonce: a late claim under it must get nothing."""
@@ -473,9 +473,6 @@ class Model(ScheduleModel):
             return CancelCode.REQUESTED
         self.move(job, Event.CANCEL, reason=Reason.CANCELLED)
         return CancelCode.CANCELLED
-
-    def retry(self, ids: Sequence[str]) -> list[ChangeCode]:
-        return [self._change(id, Event.REVIVE) for id in ids]
 
     def revive(self, revivals: Sequence[Revival]) -> list[ChangeCode]:
         return [self._revive(revival) for revival in revivals]

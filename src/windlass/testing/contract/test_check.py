@@ -20,7 +20,7 @@ from windlass.engine.contract import (
     Unroutable,
 )
 from windlass.testing.contract.place import Place
-from windlass.testing.contract.world import LEASE_MS, World
+from windlass.testing.contract.world import LEASE_MS, World, retry_jobs
 
 
 def live_a_life(world: World) -> None:
@@ -48,7 +48,7 @@ def live_a_life(world: World) -> None:
     world.engine.close("worker", [a.id, b.id], "killed")
     world.claim("other")
     world.let_expire("other")
-    world.engine.retry([d.id])
+    retry_jobs(world.engine, [d.id])
     world.engine.adopt([g.task])
     world.engine.beat([Beat(session="other", nonces=(), newest=world.nonce())])
     world.engine.tend()

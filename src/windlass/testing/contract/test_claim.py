@@ -24,7 +24,14 @@ from windlass.engine.contract import (
     Unroutable,
     Verdict,
 )
-from windlass.testing.contract.world import LEASE_MS, START_MS, World, ids_of
+from windlass.testing.contract.world import (
+    LEASE_MS,
+    START_MS,
+    World,
+    claim_jobs,
+    ids_of,
+    retry_jobs,
+)
 
 in_strict_order = pytest.mark.needs(Capability.STRICT_ORDER)
 
@@ -169,7 +176,7 @@ def test_a_batch_that_was_cut_short_keeps_the_turns_of_queues(world: World) -> N
     other = world.put(queue="b", payload=b"x" * 100)
     shares = (Share(0, 2, b"\0\1"),)
     plan = Plan(queues=("a", "b"), shares=shares, most_bytes=200)
-    assert ids_of(world.engine.claim("worker", world.nonce(), plan, 4)) == [first, other]
+    assert ids_of(claim_jobs(world.engine, "worker", world.nonce(), plan, 4)) == [first, other]
 
 
 @in_strict_order
@@ -224,7 +231,7 @@ COMING_BACK: dict[str, Callable[[World, Claim], object]] = {
     "revive": lambda world, claim: (
         world.engine.release("worker", claim.token),
         world.engine.cancel([claim.id]),
-        world.engine.retry([claim.id]),
+        retry_jobs(world.engine, [claim.id]),
     ),
 }
 
@@ -405,10 +412,10 @@ def test_suspects_are_claimed_by_those_who_ask_for_them(world: World) -> None:
 
 def test_a_look_by_nobody_says_whether_suspects_wait(world: World) -> None:
     """Workers that are busy do not claim; their supervisor looks for them."""
-    assert world.engine.claim("", "", Plan(suspects=True), 0).suspects is False
+    assert claim_jobs(world.engine, "", "", Plan(suspects=True), 0).suspects is False
     make_suspects(world, 2)
     before = world.everything()
-    assert world.engine.claim("", "", Plan(suspects=True), 0).suspects is True
+    assert claim_jobs(world.engine, "", "", Plan(suspects=True), 0).suspects is True
     assert world.everything() == before
 
 

@@ -31,7 +31,7 @@ from windlass.engine.contract import (
 )
 from windlass.testing.contract.place import Place
 from windlass.testing.contract.test_wait import AT_ONCE_S, SOON_S, fastest, job
-from windlass.testing.contract.world import World
+from windlass.testing.contract.world import World, claim_jobs, retry_jobs
 
 #: For as long nothing comes, where nothing is to come.
 NOTHING_S: Final = 0.1
@@ -135,7 +135,7 @@ def test_the_newest_failure_is_told_of_one_that_died_again(world: World) -> None
     world.put()
     claim = world.take()
     world.finish(buried(claim))
-    world.engine.retry([claim.id])
+    retry_jobs(world.engine, [claim.id])
     token = world.take().token
     assert end_of(world, claim.id).failure is None
     world.finish(Buried(id=claim.id, token=token, reason=Reason.TIMED_OUT, error=b"again"))
@@ -251,7 +251,7 @@ def test_every_caller_is_told_at_once_whoever_ends_the_job(variant: Place) -> No
 
 
 def claim_one(engine: Engine, nonce: str) -> Claim:
-    (claim,) = engine.claim("worker", nonce, Plan(), 1).claims
+    (claim,) = claim_jobs(engine, "worker", nonce, Plan(), 1).claims
     return claim
 
 

@@ -33,7 +33,7 @@ from windlass.engine.contract import (
     Verdict,
 )
 from windlass.testing.contract.outcomes import OUTCOMES
-from windlass.testing.contract.world import START_MS, World, ids_of
+from windlass.testing.contract.world import START_MS, World, claim_jobs, ids_of, retry_jobs
 
 every_outcome = pytest.mark.parametrize("kind", OUTCOMES)
 every_end = pytest.mark.parametrize("kind", [kind for kind in OUTCOMES if kind != "progressed"])
@@ -126,9 +126,9 @@ def test_released_to_run_alone(world: World) -> None:
     assert world.get(claim.id) == replace(
         record, state=State.READY, counters=Counters(), suspect=True
     )
-    batch = world.engine.claim("s", "nonce-2", Plan(), 1)
+    batch = claim_jobs(world.engine, "s", "nonce-2", Plan(), 1)
     assert (batch.claims, batch.suspects) == ((), True)
-    [again] = world.engine.claim("s", "nonce-3", Plan(suspects=True), 1).claims
+    [again] = claim_jobs(world.engine, "s", "nonce-3", Plan(suspects=True), 1).claims
     retried = Retried(id=again.id, token=again.token, delay_ms=0, error=b"")
     assert world.finish(retried) is Verdict.OK
     assert not world.get(claim.id).suspect
@@ -317,7 +317,7 @@ def test_an_end_is_recognised_after_an_operator_retried_the_job(world: World) ->
     claim, _ = running(world)
     outcome = OUTCOMES["buried"](claim.id, claim.token)
     world.finish(outcome)
-    world.engine.retry([claim.id])
+    retry_jobs(world.engine, [claim.id])
     assert world.finish(outcome) is Verdict.OK
     assert world.get(claim.id).state is State.READY
 

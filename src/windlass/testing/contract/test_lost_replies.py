@@ -31,7 +31,7 @@ from windlass.engine.contract import (
     Unroutable,
 )
 from windlass.testing.contract.outcomes import OUTCOMES
-from windlass.testing.contract.world import START_MS, World
+from windlass.testing.contract.world import START_MS, World, claim_jobs, retry_jobs
 
 Call = Callable[[], object]
 SAME: Final = object()
@@ -76,7 +76,7 @@ def put_that_replaces_what_starts_meanwhile(world: World) -> tuple[Call, object]
 
     def put_and_claim() -> object:
         placed = world.engine.put([job])
-        world.engine.claim("worker", "nonce", Plan(), 5)
+        claim_jobs(world.engine, "worker", "nonce", Plan(), 5)
         return placed
 
     return put_and_claim, SAME
@@ -87,7 +87,7 @@ def claim(world: World) -> tuple[Call, object]:
     world.put_many(3, queue="b", priority=9)
     world.put(run_in_ms=1_000)
     plan = Plan(queues=("a", "b"))
-    return lambda: world.engine.claim("worker", "nonce", plan, 5), SAME
+    return lambda: claim_jobs(world.engine, "worker", "nonce", plan, 5), SAME
 
 
 def claim_that_promotes_and_reaps(world: World) -> tuple[Call, object]:
@@ -96,7 +96,7 @@ def claim_that_promotes_and_reaps(world: World) -> tuple[Call, object]:
     world.put_many(2, run_in_ms=9)
     world.put(expires_in_ms=9)
     world.pass_time(60_000)
-    return lambda: world.engine.claim("worker", "nonce", Plan(), 3), SAME
+    return lambda: claim_jobs(world.engine, "worker", "nonce", Plan(), 3), SAME
 
 
 def turn(world: World) -> tuple[Call, object]:
@@ -199,7 +199,7 @@ def buried(world: World) -> str:
 def retry(world: World) -> tuple[Call, object]:
     """It is ready already: said as for any job that is not dead."""
     id = buried(world)
-    return lambda: world.engine.retry([id]), [ChangeCode.REFUSED]
+    return lambda: retry_jobs(world.engine, [id]), [ChangeCode.REFUSED]
 
 
 def revive(world: World) -> tuple[Call, object]:

@@ -37,7 +37,7 @@ from windlass.engine.contract import (
     Unroutable,
 )
 from windlass.testing.contract.place import OPTIONS
-from windlass.testing.contract.world import LEASE_MS, World
+from windlass.testing.contract.world import LEASE_MS, World, retry_jobs
 
 #: Longer than dead jobs are kept; half of what the success below is kept.
 AGES_MS: Final = 10 * OPTIONS.dead_ttl_ms
@@ -194,7 +194,7 @@ CAUSE: Final[dict[Event, Callable[[Subject], object]]] = {
     Event.SUSPECT: suspect,
     Event.CANCEL: lambda subject: subject.world.engine.cancel([subject.id]),
     Event.EXPIRE: expire,
-    Event.REVIVE: lambda subject: subject.world.engine.retry([subject.id]),
+    Event.REVIVE: lambda subject: retry_jobs(subject.world.engine, [subject.id]),
     Event.DISCARD: lambda subject: subject.world.engine.discard([subject.id]),
     Event.PURGE: purge,
     Event.CLEAR: clear,

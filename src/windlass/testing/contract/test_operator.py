@@ -22,7 +22,7 @@ from windlass.engine.contract import (
     Verdict,
 )
 from windlass.testing.contract.place import OPTIONS, Place
-from windlass.testing.contract.world import LEASE_MS, START_MS, World, ids_of
+from windlass.testing.contract.world import LEASE_MS, START_MS, World, ids_of, retry_jobs
 
 
 def succeed(world: World, *, result: bytes | None = None, ttl_ms: int = 0) -> str:
@@ -131,7 +131,7 @@ def test_a_retried_job_starts_afresh(world: World) -> None:
     world.finish(Buried(id=id, token=claim.token, reason=Reason.CRASHED, error=b"no"))
     dead = world.get(id)
     world.advance(1_000)
-    assert world.engine.retry([id]) == [ChangeCode.DONE]
+    assert retry_jobs(world.engine, [id]) == [ChangeCode.DONE]
     assert world.get(id) == replace(
         dead,
         state=State.READY,
@@ -148,7 +148,7 @@ def test_an_expired_job_can_be_retried(world: World) -> None:
     id = world.put(expires_in_ms=0)
     world.claim()
     assert world.get(id).reason is Reason.EXPIRED
-    world.engine.retry([id])
+    retry_jobs(world.engine, [id])
     assert ids_of(world.claim()) == [id]
 
 
@@ -157,7 +157,7 @@ def test_a_cancelled_job_can_be_retried(world: World) -> None:
     claim = world.take()
     world.engine.cancel([id])
     world.engine.release("worker", claim.token)
-    world.engine.retry([id])
+    retry_jobs(world.engine, [id])
     record = world.get(id)
     assert (record.state, record.cancel_requested) == (State.READY, False)
     claim = world.take()
@@ -169,7 +169,7 @@ def test_only_dead_and_cancelled_jobs_are_retried_or_discarded(world: World) -> 
     ids = [succeed(world), world.put(run_in_ms=9), "nowhere"]
     refused = [ChangeCode.REFUSED, ChangeCode.REFUSED, ChangeCode.UNKNOWN]
     before = world.everything()
-    assert world.engine.retry(ids) == refused
+    assert retry_jobs(world.engine, ids) == refused
     assert world.engine.discard(ids) == refused
     assert world.everything() == before
 
@@ -426,7 +426,7 @@ def test_the_dead_are_purged_when_they_are_known(world: World) -> None:
     assert world.engine.tend([first, "nowhere"]) == Tended(purged=1, doomed=(other,))
     assert world.engine.tend([first]) == Tended(doomed=(other,))
     assert world.ids() == [other]
-    world.engine.retry([other])
+    retry_jobs(world.engine, [other])
     assert world.engine.tend([other]) == Tended()
     assert world.get(other).state is State.READY
 
@@ -459,7 +459,7 @@ def test_the_bytes_of_one_sweep_are_bounded(world: World, sizes: list[int], numb
 
 def test_a_revived_job_is_not_purged(world: World) -> None:
     id = bury(world)
-    world.engine.retry([id])
+    retry_jobs(world.engine, [id])
     world.advance(OPTIONS.dead_ttl_ms)
     assert world.engine.tend() == Tended()
     assert world.get(id).state is State.READY

@@ -33,11 +33,11 @@ from windlass.engine.contract import (
     WakeUp,
 )
 from windlass.testing.contract.test_wait import AT_ONCE_S
-from windlass.testing.contract.world import World
+from windlass.testing.contract.world import World, claim_jobs
 
 
 def take(world: World, plan: Plan, limit: int, session: str = "worker") -> Batch:
-    return world.engine.claim(session, world.nonce(), plan, limit)
+    return claim_jobs(world.engine, session, world.nonce(), plan, limit)
 
 
 def queues_of(batch: Batch) -> list[str]:
@@ -97,8 +97,8 @@ def test_of_each_queue_the_best_are_taken(world: World) -> None:
 def test_a_claim_by_turns_is_repeated_as_it_was(world: World) -> None:
     fill(world, a=9, b=9)
     nonce, plan = world.nonce(), by_weight(b"\0\1\0\1\1")
-    first = world.engine.claim("worker", nonce, plan, 5)
-    assert world.engine.claim("worker", nonce, plan, 5) == first
+    first = claim_jobs(world.engine, "worker", nonce, plan, 5)
+    assert claim_jobs(world.engine, "worker", nonce, plan, 5) == first
     assert len(first.claims) == 5
 
 
@@ -211,7 +211,7 @@ def test_a_resume_wakes_who_waits(engine: Engine) -> None:
             engine.change_queue("a", QueueChange(paused=True))
     assert min(took_s) < AT_ONCE_S
     engine.change_queue("a", QueueChange(paused=False))
-    assert len(engine.claim("worker", "nonce", Plan(), 1).claims) == 1
+    assert len(claim_jobs(engine, "worker", "nonce", Plan(), 1).claims) == 1
 
 
 # ----------------------------------------------------------------------------------------- purging

@@ -27,7 +27,7 @@ from windlass.engine.contract import (
     UniqueKey,
     Verdict,
 )
-from windlass.testing.contract.world import LEASE_MS, World, ids_of
+from windlass.testing.contract.world import LEASE_MS, World, claim_jobs, ids_of, retry_jobs
 
 T = TypeVar("T")
 
@@ -53,7 +53,7 @@ def test_claimers_never_share_a_job(world: World) -> None:
     def claim_all(engine: Engine, index: int) -> list[str]:
         mine: list[str] = []
         for turn in range(1000):
-            batch = engine.claim(f"worker-{index}", f"nonce-{index}-{turn}", Plan(), 7)
+            batch = claim_jobs(engine, f"worker-{index}", f"nonce-{index}-{turn}", Plan(), 7)
             if not batch.claims:
                 return mine
             mine += ids_of(batch)
@@ -81,7 +81,7 @@ def test_one_finisher_has_an_effect(world: World) -> None:
 def test_one_nonce_claims_one_batch(world: World) -> None:
     world.put_many(50)
     batches = race(
-        world, 8, lambda engine, index: ids_of(engine.claim("worker", "same", Plan(), 5))
+        world, 8, lambda engine, index: ids_of(claim_jobs(engine, "worker", "same", Plan(), 5))
     )
     assert batches == [batches[0]] * 8
     assert world.engine.stats().queues == {"queue": {State.READY: 45, State.RUNNING: 5}}
@@ -94,7 +94,7 @@ def test_a_job_is_claimed_or_cancelled(world: World) -> None:
         def act(engine: Engine, index: int, id: str = id, turn: int = turn) -> object:
             if index % 2:
                 return engine.cancel([id])[0]
-            return ids_of(engine.claim(f"worker-{index}", f"{turn}-{index}", Plan(), 1))
+            return ids_of(claim_jobs(engine, f"worker-{index}", f"{turn}-{index}", Plan(), 1))
 
         replies = race(world, 4, act)
         record = world.get(id)
@@ -114,7 +114,7 @@ def test_each_job_is_lost_once(world: World) -> None:
     def reap(engine: Engine, index: int) -> int:
         reaped = 0
         for _ in range(3):
-            engine.claim(f"reaper-{index}", f"nonce-{index}", Plan(), 0)
+            claim_jobs(engine, f"reaper-{index}", f"nonce-{index}", Plan(), 0)
             reaped += engine.tend().reaped
         return reaped
 
@@ -131,7 +131,7 @@ def test_each_due_job_is_promoted_once(world: World) -> None:
 
     def claim(engine: Engine, index: int) -> list[str]:
         nonces = [f"nonce-{index}-{turn}" for turn in range(3)]
-        batches = [engine.claim(f"worker-{index}", nonce, Plan(), 100) for nonce in nonces]
+        batches = [claim_jobs(engine, f"worker-{index}", nonce, Plan(), 100) for nonce in nonces]
         return [id for batch in batches for id in ids_of(batch)]
 
     claimed = [id for mine in race(world, 8, claim) for id in mine]
@@ -188,7 +188,7 @@ def test_a_unique_job_ends_before_the_next_begins(world: World, on_conflict: OnC
         done: Counter[str] = Counter()
         for turn in range(25):
             nonce = f"nonce-{index}-{turn:02}"
-            claims = engine.claim(f"worker-{index}", nonce, Plan(), 9).claims
+            claims = claim_jobs(engine, f"worker-{index}", nonce, Plan(), 9).claims
             assert len(claims) <= 1
             running = engine.find(Filter(state=State.RUNNING)).records
             assert {record.id for record in running} <= {claim.id for claim in claims} or not claims
@@ -209,7 +209,7 @@ def test_one_of_two_dead_jobs_lives_again(world: World) -> None:
     for _ in range(8):
         ids.append(world.put(unique=unique))
         world.engine.cancel(ids[-1:])
-    codes = race(world, 8, lambda engine, index: engine.retry([ids[index]])[0])
+    codes = race(world, 8, lambda engine, index: retry_jobs(engine, [ids[index]])[0])
     assert Counter(codes) == {ChangeCode.DONE: 1, ChangeCode.DUPLICATE: 7}
     assert world.engine.check() == []
 
@@ -224,7 +224,7 @@ def test_an_id_makes_one_job(world: World) -> None:
 def test_one_operator_revives_a_job(world: World) -> None:
     ids = world.put_many(20)
     world.engine.cancel(ids)
-    codes = race(world, 8, lambda engine, index: engine.retry(ids))
+    codes = race(world, 8, lambda engine, index: retry_jobs(engine, ids))
     for column in zip(*codes, strict=True):
         assert Counter(column) == {"done": 1, "refused": 7}
 
@@ -236,10 +236,10 @@ def test_counters_and_records_agree_at_every_instant(world: World) -> None:
     def go_round(engine: Engine, index: int) -> None:
         for turn in range(25):
             nonce = f"{index}-{turn}"
-            claims = engine.claim(f"worker-{index}", nonce, Plan(), 5).claims
+            claims = claim_jobs(engine, f"worker-{index}", nonce, Plan(), 5).claims
             engine.cancel([claim.id for claim in claims])
             engine.release(f"worker-{index}", nonce)
-            engine.retry([claim.id for claim in claims])
+            retry_jobs(engine, [claim.id for claim in claims])
 
     def look(engine: Engine) -> None:
         assert engine.check() == []
@@ -259,7 +259,7 @@ def test_a_record_is_read_whole(world: World) -> None:
         id = f"job-{index}"
         for turn in range(100):
             engine.put([world.new(id=id, payload=b"body", queue=id)])
-            engine.claim(f"worker-{index}-{turn}", "nonce", Plan(queues=(id,)), 1)
+            claim_jobs(engine, f"worker-{index}-{turn}", "nonce", Plan(queues=(id,)), 1)
             engine.close(f"worker-{index}-{turn}", [id], "killed")
             engine.cancel([id])
             engine.discard([id])

@@ -21,7 +21,7 @@ from windlass.engine.contract import (
     UniqueKey,
 )
 from windlass.testing.contract.test_matrix import CAUSE, MAKE, Subject, subject_in
-from windlass.testing.contract.world import World, ids_of
+from windlass.testing.contract.world import World, ids_of, retry_jobs
 
 HOUR_MS: Final = 60 * 60 * 1000
 DAY_MS: Final = 24 * HOUR_MS
@@ -176,10 +176,10 @@ def test_a_dead_job_is_not_retried_while_another_holds_its_key(world: World, unt
     id = dead(world, unique=key(until))
     other = world.put(unique=key(until))
     before = world.everything()
-    assert world.engine.retry([id]) == [ChangeCode.DUPLICATE]
+    assert retry_jobs(world.engine, [id]) == [ChangeCode.DUPLICATE]
     assert world.everything() == before
     world.engine.cancel([other])
-    assert world.engine.retry([id, other]) == [ChangeCode.DONE, ChangeCode.DUPLICATE]
+    assert retry_jobs(world.engine, [id, other]) == [ChangeCode.DONE, ChangeCode.DUPLICATE]
     assert holder(world) == id
     assert world.engine.check() == []
 
@@ -187,7 +187,7 @@ def test_a_dead_job_is_not_retried_while_another_holds_its_key(world: World, unt
 def test_a_dead_job_that_holds_its_key_is_retried(world: World) -> None:
     id = dead(world, unique=key(Until.SUCCESS))
     assert again(world) == Placed(id, PutCode.DUPLICATE)
-    assert world.engine.retry([id]) == [ChangeCode.DONE]
+    assert retry_jobs(world.engine, [id]) == [ChangeCode.DONE]
     assert again(world) == Placed(id, PutCode.DUPLICATE)
 
 

@@ -30,6 +30,7 @@ from windlass.engine.contract import (
     WakeUp,
 )
 from windlass.testing.contract.place import OPTIONS, Place
+from windlass.testing.contract.world import claim_jobs
 
 #: A wait that nothing ends; long enough to be told from one that something ended.
 LONG_MS = 20_000
@@ -47,7 +48,7 @@ def wait_for_work(engine: Engine, plan: Plan, session: str = "worker") -> str:
     """What an idle worker does: claim, and wait when there is nothing."""
     deadline = time.monotonic() + LONG_MS / 1000
     for turn in range(1000):
-        batch = engine.claim(session, f"{session}-{turn}", plan, 1)
+        batch = claim_jobs(engine, session, f"{session}-{turn}", plan, 1)
         if batch.claims:
             return batch.claims[0].id
         left_ms = int((deadline - time.monotonic()) * 1000)
@@ -155,7 +156,7 @@ def test_a_job_that_is_given_back_ends_a_wait(variant: Place) -> None:
 
     def measure() -> float:
         number = next(numbers)
-        holder.claim("holder", f"nonce-{number}", Plan(), 1)
+        claim_jobs(holder, "holder", f"nonce-{number}", Plan(), 1)
         with in_thread(wait_for_work, waiting, Plan(), f"worker-{number}") as returned:
             assert not returned.wait(0.05)
             holder.release("holder", f"nonce-{number}")
@@ -199,7 +200,7 @@ def test_due_jobs_are_found_in_time_and_never_early(engine: Engine) -> None:
 
 def test_a_retry_falls_due(engine: Engine) -> None:
     engine.put([job()])
-    engine.claim("worker", "first", Plan(), 1)
+    claim_jobs(engine, "worker", "first", Plan(), 1)
     engine.finish([Retried(id="job", token="first", delay_ms=200, error=b"")])
     started = time.monotonic()
     assert wait_for_work(engine, Plan()) == "job"
@@ -209,7 +210,7 @@ def test_a_retry_falls_due(engine: Engine) -> None:
 def test_a_wait_does_not_spin_while_everybody_is_given_time_to_beat(engine: Engine) -> None:
     """After a silence of all, expired sessions are nothing to claim until the time is over."""
     engine.put([job()])
-    engine.claim("silent", "nonce", Plan(), 1)
+    claim_jobs(engine, "silent", "nonce", Plan(), 1)
     engine.clock_offset_ms = 2 * OPTIONS.lease_ms
     engine.beat([Beat(session="other")])
     started = time.monotonic()
@@ -276,7 +277,7 @@ def test_a_job_that_must_run_alone_wakes_a_session_for_such(variant: Place) -> N
         id, nonce = new(), new()
         holder = variant.open()
         holder.put([job(id)])
-        assert holder.claim("holder", nonce, Plan(), 1).claims
+        assert claim_jobs(holder, "holder", nonce, Plan(), 1).claims
         outcome = Released(id=id, token=nonce, started=False, alone=True)
         woken, took_s = first_woken(
             variant, [*OTHERS, PLAIN, ALONE], lambda engine: engine.finish([outcome])
@@ -346,7 +347,7 @@ def test_a_delayed_job_wakes_a_session_when_it_is_due(variant: Place) -> None:
     put = [job(new(), run_in_ms=300)]
     started = time.monotonic()
     woken, _ = first_woken(variant, [*OTHERS, PLAIN], lambda engine: engine.put(put))
-    while woken and not variant.open().claim("plain", new(), PLAIN.plan, 1).claims:
+    while woken and not claim_jobs(variant.open(), "plain", new(), PLAIN.plan, 1).claims:
         assert time.monotonic() - started < SOON_S
     assert 0.29 <= time.monotonic() - started < SOON_S
 
@@ -376,7 +377,9 @@ def clear(variant: Place) -> None:
     for suspects in (False, True):
         nonce = new()
         plan = Plan(suspects=suspects, labels=("gpu", "large"))
-        ids = [claim.id for claim in engine.claim(f"clear-{suspects}", nonce, plan, 100).claims]
+        ids = [
+            claim.id for claim in claim_jobs(engine, f"clear-{suspects}", nonce, plan, 100).claims
+        ]
         engine.finish([Succeeded(id=id, token=nonce) for id in ids])
     assert engine.check() == []
 
@@ -410,7 +413,7 @@ def test_a_put_may_claim_for_a_session_that_waits(variant: Place) -> None:
         assert waiting.read_handoff(handed, "") is None  # of a session that was only to be woken
     else:
         assert not handed
-    [claim] = waiting.claim("worker", "nonce-1", Plan(), 1, is_last=True).claims
+    [claim] = claim_jobs(waiting, "worker", "nonce-1", Plan(), 1, is_last=True).claims
     assert claim.id == "first"
     assert claim.token == "nonce-1"
     assert waiting.finish([Succeeded(id="first", token="nonce-1")]) == [Verdict.OK]
@@ -425,7 +428,7 @@ def test_a_session_that_has_not_heard_of_its_job_is_woken(variant: Place) -> Non
     assert waiting.wait(waiters, 50) == []
     putting.put([job("first")])
     assert variant.open().wait(waiters, 1_000) == [WakeUp("worker")]
-    [claim] = waiting.claim("worker", "nonce-1", Plan(), 1, is_last=True).claims
+    [claim] = claim_jobs(waiting, "worker", "nonce-1", Plan(), 1, is_last=True).claims
     assert claim.id == "first"
 
 
@@ -434,10 +437,10 @@ def test_a_nonce_that_was_the_last_is_not_claimed_under(variant: Place) -> None:
     putting.beat([Beat(session="worker", info=b"known")])
     waiters = [Waiter("worker", Plan(), "nonce-1")]
     assert waiting.wait(waiters, 50) == []
-    assert waiting.claim("worker", "nonce-1", Plan(), 1, is_last=True).claims == ()
+    assert claim_jobs(waiting, "worker", "nonce-1", Plan(), 1, is_last=True).claims == ()
     putting.put([job("first")])
     assert waiting.wait(waiters, LONG_MS) == [WakeUp("worker")]
-    [claim] = waiting.claim("worker", "nonce-2", Plan(), 1).claims
+    [claim] = claim_jobs(waiting, "worker", "nonce-2", Plan(), 1).claims
     assert claim.id == "first"
     assert putting.check() == []
 
@@ -448,7 +451,7 @@ def test_a_nonce_that_was_released_is_not_claimed_under(variant: Place) -> None:
     assert waiting.wait([Waiter("worker", Plan(), "nonce-1")], 50) == []
     waiting.release("worker", "nonce-1")
     putting.put([job("first")])
-    [claim] = putting.claim("other", "nonce", Plan(), 1).claims
+    [claim] = claim_jobs(putting, "other", "nonce", Plan(), 1).claims
     assert claim.id == "first"
     assert putting.check() == []
 
@@ -462,7 +465,7 @@ def test_a_job_is_not_handed_off_past_another(variant: Place, queues: tuple[str,
     assert waiting.wait([Waiter("worker", plan, "nonce-1")], 50) == []
     putting.put([job("two", "high"), job("three", "high")])
     putting.put([job("low", "low")])
-    [claim] = waiting.claim("worker", "nonce-1", plan, 1, is_last=True).claims
+    [claim] = claim_jobs(waiting, "worker", "nonce-1", plan, 1, is_last=True).claims
     if Capability.STRICT_ORDER in waiting.capabilities:
         assert claim.id == "two"
     assert claim.queue == "high" or not queues
@@ -476,5 +479,5 @@ def test_what_is_due_comes_before_a_job_that_is_handed_off(variant: Place) -> No
     assert waiting.wait([Waiter("worker", plan, "nonce-1")], 50) == []
     putting.clock_offset_ms = waiting.clock_offset_ms = 1_500
     putting.put([job("low", "low")])
-    [claim] = waiting.claim("worker", "nonce-1", plan, 1, is_last=True).claims
+    [claim] = claim_jobs(waiting, "worker", "nonce-1", plan, 1, is_last=True).claims
     assert claim.id == "high"

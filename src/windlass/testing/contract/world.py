@@ -5,6 +5,7 @@ In order: the clock, the shortcuts, and a dump of the visible state.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from itertools import count
 from typing import Any, Final
 
@@ -15,6 +16,7 @@ from windlass.engine.contract import (
     BATCH_BYTES,
     Batch,
     Beat,
+    ChangeCode,
     Claim,
     Engine,
     Filter,
@@ -22,6 +24,7 @@ from windlass.engine.contract import (
     NewJob,
     Outcome,
     Plan,
+    Revival,
     Verdict,
 )
 from windlass.testing.contract.place import OPTIONS, Place
@@ -135,7 +138,7 @@ class World:
         most_bytes: int = BATCH_BYTES,
     ) -> Batch:
         plan = Plan(queues=queues, suspects=suspects, most_bytes=most_bytes)
-        return self.engine.claim(session, nonce or self.nonce(), plan, limit)
+        return claim_jobs(self.engine, session, nonce or self.nonce(), plan, limit)
 
     def take(self, session: str = "worker", *, suspects: bool = False) -> Claim:
         """Claim the next job alone."""
@@ -166,6 +169,18 @@ class World:
     def everything(self) -> tuple[object, ...]:
         engine = self.engine
         return self.records(), engine.stats(), engine.sessions(), engine.list_schedules()
+
+
+def claim_jobs(
+    engine: Engine, session: str, nonce: str, plan: Plan, limit: int, *, is_last: bool = False
+) -> Batch:
+    """Take a turn without outcomes."""
+    return engine.turn(session, (), nonce, plan, limit, is_last=is_last).batch
+
+
+def retry_jobs(engine: Engine, ids: Sequence[str]) -> list[ChangeCode]:
+    """Revive jobs with their old payloads."""
+    return engine.revive([Revival(id=id) for id in ids])
 
 
 def ids_of(batch: Batch) -> list[str]:

@@ -48,20 +48,17 @@ class ClaimPreview:
 
     def has_work(self, plan: Plan) -> bool:
         """Whether a claim would change anything."""
-        next_in_ms = self.next_in_ms()
-        if next_in_ms is not None and next_in_ms <= 0:
-            return True
+        return self.next_in_ms() == 0 or self.has_ready(plan)
+
+    def has_ready(self, plan: Plan) -> bool:
         return self._lines(plan).have_some(suspects=plan.suspects)
 
     def find(self, plans: Iterable[Plan]) -> Found:
         """Find the plans that have something to claim, and the time until the next due job."""
-        ready = (plan for plan in plans if self._lines(plan).have_some(suspects=plan.suspects))
-        return Found(frozenset(ready), self.next_in_ms())
+        return Found(frozenset(filter(self.has_ready, plans)), self.next_in_ms())
 
-    def idle_batch(self, session: str, plan: Plan) -> Batch:
-        """The reply to a claim when there is nothing to lease."""
-        if is_gone(self._connection, session):
-            return Batch(gone=True)
+    def idle_batch(self, plan: Plan) -> Batch:
+        """The reply to a claim of a live session when there is nothing to lease."""
         suspects = self._lines(plan).have_some(suspects=True)
         return Batch(next_in_ms=self.next_in_ms(), suspects=suspects)
 
@@ -90,10 +87,12 @@ def claim(tx: Transaction, session: str, nonce: str, plan: Plan, limit: int) -> 
     if gone:
         return Batch(gone=True)
     look = ClaimPreview.within(tx)
-    if nonce > last_nonce and look.has_work(plan):
-        return _claim_new(tx, session, nonce, plan, limit)
+    if nonce > last_nonce:
+        is_due = look.next_in_ms() == 0
+        if is_due or look.has_ready(plan):
+            return _claim_new(tx, session, nonce, plan, limit, is_due=is_due)
     held = _held(tx, session, nonce, plan)
-    return msgspec.structs.replace(look.idle_batch(session, plan), claims=held)
+    return msgspec.structs.replace(look.idle_batch(plan), claims=held)
 
 
 def promote_and_reap(tx: Transaction) -> int | None:
@@ -105,15 +104,18 @@ def promote_and_reap(tx: Transaction) -> int | None:
     return ClaimPreview.within(tx).next_in_ms()
 
 
-def _claim_new(tx: Transaction, session: str, nonce: str, plan: Plan, limit: int) -> Batch:
+def _claim_new(
+    tx: Transaction, session: str, nonce: str, plan: Plan, limit: int, *, is_due: bool
+) -> Batch:
     tx.notice()
-    promote(tx)
-    reap(tx)
-    if is_gone(tx.connection, session):
-        return Batch(gone=True)
+    if is_due:
+        promote(tx)
+        reap(tx)
+        if is_gone(tx.connection, session):
+            return Batch(gone=True)
     number, is_cut_short = _lease(tx, session, nonce, plan, limit)
     held = _held(tx, session, nonce, plan) if number else ()
-    batch = ClaimPreview.within(tx).idle_batch(session, plan)
+    batch = ClaimPreview.within(tx).idle_batch(plan)
     next_in_ms = 0 if is_cut_short else batch.next_in_ms
     return msgspec.structs.replace(batch, claims=held, next_in_ms=next_in_ms)
 
@@ -170,7 +172,8 @@ def _lease(tx: Transaction, session: str, nonce: str, plan: Plan, limit: int) ->
         fresh: list[Row] = []
         is_done = True
         for row in found:
-            if not _is_expired(tx, row):
+            expires_ms = row[5]
+            if expires_ms is None or expires_ms > tx.now_ms:
                 if len(fresh) == number:
                     is_done = is_cut_short = True
                     break
@@ -193,7 +196,7 @@ def _fitting(
     tx: Transaction, found: list[Row], left_bytes: int, *, at_least: int
 ) -> tuple[int, int]:
     """How many of these jobs fit into the byte budget, and the budget that is left."""
-    fresh = [row for row in found if not _is_expired(tx, row)]
+    fresh = [row for row in found if row[5] is None or row[5] > tx.now_ms]
     sizes = msgspec.json.decode(first(tx.connection, "measure_payloads", _array_of(fresh)))
     for number, size in enumerate(sizes):
         if size > left_bytes and number >= at_least:
@@ -204,7 +207,7 @@ def _fitting(
 
 def _take(tx: Transaction, session: str, nonce: str, fresh: list[Row], *, suspects: bool) -> None:
     tx.run("take_jobs", session, nonce, tx.now_ms, _array_of(fresh))
-    for queue, number in Counter(row[4] for row in fresh).items():
+    for queue, number in Counter([row[4] for row in fresh]).items():
         tx.count_move(queue, State.READY, State.RUNNING, number)
         tx.made_ready[ReadyLine(queue, suspects)] -= number
 
@@ -275,30 +278,24 @@ def _held(tx: Transaction, session: str, nonce: str, plan: Plan) -> tuple[Claim,
     if plan.queues:
         precedence = {queue: -number for number, queue in enumerate(reversed(plan.queues))}
         held.sort(key=lambda row: precedence.get(queue_of(row[4]), 1))
-    return tuple(_to_claim(nonce, row) for row in held)
-
-
-def _is_expired(tx: Transaction, row: Row) -> bool:
-    expires_ms: int | None = row[5]
-    return expires_ms is not None and expires_ms <= tx.now_ms
+    claims = [
+        Claim(
+            id=job_id,
+            token=nonce,
+            task=task,
+            queue=queue,
+            priority=priority,
+            payload=payload,
+            counters=Counters(*counters),
+            created_ms=created_ms,
+            suspect=bool(suspect),
+        )
+        for _, _, job_id, task, queue, *counters, created_ms, suspect, priority, payload in held
+    ]
+    return tuple(claims)
 
 
 def _expire(tx: Transaction, job_id: str) -> None:
     job = tx.job(job_id)
     assert job is not None, "it was read in this transaction"
     tx.move(job, Event.EXPIRE, reason=Reason.EXPIRED)
-
-
-def _to_claim(nonce: str, row: Row) -> Claim:
-    _rank, _place, job_id, task, queue, *counters, created_ms, suspect, priority, payload = row
-    return Claim(
-        id=job_id,
-        token=nonce,
-        task=task,
-        queue=queue,
-        priority=priority,
-        payload=payload,
-        counters=Counters(*counters),
-        created_ms=created_ms,
-        suspect=bool(suspect),
-    )

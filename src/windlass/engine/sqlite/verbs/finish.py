@@ -52,7 +52,7 @@ def _succeed(tx: Transaction, outcomes: list[Succeeded]) -> list[Verdict]:
     firsts = {(outcome.id, outcome.token): outcome for outcome in reversed(outcomes)}
     ended = sum(_succeed_batch(tx, batch) for batch in batches([*firsts.values()], _size_of))
     tx.totals["succeeded"] += ended
-    tx.ended.extend(outcome.id for outcome in outcomes)
+    tx.ended += [outcome.id for outcome in outcomes]
     if ended == len(outcomes):
         return [Verdict.OK] * ended
     return [
@@ -67,11 +67,15 @@ def _succeed_batch(tx: Transaction, outcomes: Sequence[Succeeded]) -> int:
     rows: list[Row] = []
     begin = 1  # as SQLite counts
     for outcome in outcomes:
-        stored = outcome.result if outcome.result_ttl_ms > 0 else None
-        rows.append(_success(tx, outcome, stored, begin))
-        if stored:
-            results.append(stored)
-            begin += len(stored)
+        keep_until = tx.now_ms + max(outcome.result_ttl_ms, MIN_RECORD_MS)
+        result_until = size = None
+        if outcome.result is not None and outcome.result_ttl_ms > 0:
+            result_until = min(tx.now_ms + outcome.result_ttl_ms, LATEST_MS)
+            keep_until = min(keep_until, result_until)  # the purge first drops the result alone
+            size = len(outcome.result)
+            results.append(outcome.result)
+        rows.append((outcome.id, outcome.token, keep_until, result_until, begin, size))
+        begin += size or 0
     claims = as_array(rows)
     ended = 0
     for queue, number in tx.rows("count_claims", claims):
@@ -80,16 +84,6 @@ def _succeed_batch(tx: Transaction, outcomes: Sequence[Succeeded]) -> int:
     results.append(b"\0")  # a piece of an empty value would be NULL
     tx.run("succeed_jobs", claims, tx.now_ms, b"".join(results))
     return ended
-
-
-def _success(tx: Transaction, outcome: Succeeded, stored: bytes | None, begin: int) -> Row:
-    result_until = None if stored is None else tx.now_ms + outcome.result_ttl_ms
-    keep_until = tx.now_ms + max(outcome.result_ttl_ms, MIN_RECORD_MS)
-    if result_until is not None:
-        result_until = min(result_until, LATEST_MS)
-        keep_until = min(keep_until, result_until)  # the purge first drops the result alone
-    size = None if stored is None else len(stored)
-    return (outcome.id, outcome.token, keep_until, result_until, begin, size)
 
 
 def _apply(tx: Transaction, outcome: Outcome) -> Verdict:

@@ -7,8 +7,8 @@ import apsw
 from windlass.core.queues.labels import queue_of
 from windlass.core.queues.settings import USUAL
 from windlass.core.states import WAITING, State
-from windlass.engine.contract import IDEMPOTENCY_MS, NewJob, Placed, PutCode
-from windlass.engine.contract.jobs import check_times
+from windlass.engine.contract import IDEMPOTENCY_MS, NewJob, Placed, PutCode, check_times
+from windlass.engine.sqlite.statements import SQL
 from windlass.engine.sqlite.transaction import Transaction, unpack_settings
 from windlass.engine.sqlite.verbs import unique
 
@@ -16,8 +16,10 @@ from windlass.engine.sqlite.verbs import unique
 def put(tx: Transaction, job: NewJob, *, is_bounded: bool = True) -> Placed:
     """Store one job. A known id stays as it is; a known key returns the job that has it. Without
     `is_bounded`, the job also goes into a full queue."""
+    due_ms, expires_ms = tx.now_ms, None
     if job.has_times:
         check_times(job)
+        due_ms, expires_ms = job.due_ms(tx.now_ms), job.expiry_ms(tx.now_ms)
     has_key = job.idempotency_key is not None or job.unique is not None
     if has_key and tx.job(job.id) is None:
         placed = _find_key(tx, job) or unique.meet(tx, job)
@@ -25,7 +27,6 @@ def put(tx: Transaction, job: NewJob, *, is_bounded: bool = True) -> Placed:
             return placed
     if is_bounded and tx.queues and _is_full(tx, job) and tx.job(job.id) is None:
         return Placed(job.id, PutCode.FULL)
-    due_ms = job.due_ms(tx.now_ms)
     is_ready = due_ms <= tx.now_ms
     state = State.READY if is_ready else State.SCHEDULED
     row = _insert(
@@ -38,27 +39,28 @@ def put(tx: Transaction, job: NewJob, *, is_bounded: bool = True) -> Placed:
         tx.now_ms,
         tx.now_ms if is_ready else None,
         None if is_ready else due_ms,
-        job.expiry_ms(tx.now_ms),
+        expires_ms,
     )
     if not tx.connection.changes():
         return Placed(job.id, PutCode.CREATED)  # an earlier call stored it
-    tx.run("insert_payload", row, job.payload)
+    tx.connection.execute(SQL["insert_payload"], (row, job.payload))
     if is_ready:
-        tx.note_age(row, job.queue)
-        tx.arrive(job.queue, -job.priority, row)
+        tx.arrive(row, job.queue, -job.priority)
+    else:
+        tx.note_due(job.queue, due_ms)
     if has_key:
         _keep_keys(tx, job, row)
     tx.counts[job.queue, state] += 1
     tx.totals["enqueued"] += 1
-    tx.note_due(job.queue, due_ms)
     return Placed(job.id, PutCode.CREATED)
 
 
 def _insert(tx: Transaction, *columns: object) -> int:
     """Store a record and return its row. A sequence that lags behind the rows catches up."""
-    row = tx.next_number()
+    tx.sequence += 1
+    row = tx.sequence
     try:
-        tx.run("insert_job", row, *columns)
+        tx.connection.execute(SQL["insert_job"], (row, *columns))
     except apsw.ConstraintError:
         last = tx.one("last_row")
         if last is None or last[0] is None or last[0] < row:

@@ -1,0 +1,154 @@
+"""The engine contract for operators and maintenance: queue settings, counters, reports (`Tended`,
+`Repaired`, `Finding`), and the verbs with them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from enum import StrEnum
+from typing import Final, Protocol
+
+import msgspec
+
+from windlass.core.queues.settings import QueueSettings
+from windlass.core.states import State
+
+#: One call promotes, reaps, expires, adopts or purges at most this many jobs per partition.
+BITE: Final = 200
+#: One call of `tend` reports doomed jobs with at most this many bytes in total, or a single larger
+#: job: the caller reads them before they are removed, perhaps over a slow link.
+SWEEP_BYTES: Final = 4 * 1024 * 1024
+
+
+class Stats(msgspec.Struct, frozen=True, kw_only=True):
+    """Counters that the engine maintains. `totals` only grow."""
+
+    queues: Mapping[str, Mapping[State, int]]
+    oldest_ready_ms: Mapping[str, int]  # per queue, how long its next job has been ready
+    totals: Mapping[str, int]
+
+
+class QueueRecord(msgspec.Struct, frozen=True, kw_only=True):
+    """A queue with settings other than the default."""
+
+    queue: str
+    paused: bool = False  # no worker claims from it; jobs keep their place
+    ageing_ms: int = 0  # waiting time that is worth one level of priority; 0: no ageing
+    max_waiting: int = 0  # `put` refuses jobs when this many wait; 0: no limit
+
+
+class QueueChange(msgspec.Struct, frozen=True, kw_only=True):
+    """A change of queue settings. None keeps the stored value."""
+
+    paused: bool | None = None
+    ageing_ms: int | None = None  # for jobs that become ready from now on; 0 switches it off
+    max_waiting: int | None = None  # per line of the queue; 0 removes the limit
+
+
+def list_records(settings: Mapping[str, QueueSettings]) -> list[QueueRecord]:
+    """List the queues with settings other than the default, by name."""
+    records = [
+        QueueRecord(
+            queue=queue,
+            paused=own.paused,
+            ageing_ms=own.ageing_ms,
+            max_waiting=own.max_waiting,
+        )
+        for queue, own in sorted(settings.items())
+    ]
+    return [record for record in records if record != QueueRecord(queue=record.queue)]
+
+
+class Emptied(msgspec.Struct, frozen=True):
+    """One batch of `purge`: the number of removed jobs and the next cursor, None at the end."""
+
+    number: int
+    cursor: str | None
+
+
+class Grade(StrEnum):
+    """How much a finding matters."""
+
+    OK = "ok"
+    ADVICE = "advice"  # it works, and could be safer or faster
+    PROBLEM = "problem"  # it does not work, or will lose jobs
+
+
+class Finding(msgspec.Struct, frozen=True):
+    """One result of a diagnostic check of the place that stores jobs."""
+
+    grade: Grade
+    subject: str  # one or two words, the same for every grade
+    text: str  # what was found and, unless the grade is ok, what to do
+
+
+class Repaired(msgspec.Struct, frozen=True, kw_only=True):
+    """One batch of `repair`: a sentence per fix, made or planned; a sentence per damage that cannot
+    be fixed; and the next cursor, None at the end."""
+
+    fixed: tuple[str, ...] = ()
+    left: tuple[str, ...] = ()
+    cursor: str | None = None
+
+
+class Tended(msgspec.Struct, frozen=True, kw_only=True):
+    reaped: int = 0
+    purged: int = 0
+    doomed: tuple[str, ...] = ()  # dead jobs that are past their retention and not in `known`
+    more: bool = False  # the batch was full: call again
+    #: The stored data is gone: the place was emptied, or restarted without its data. Each engine
+    #: object reports this once.
+    emptied: bool = False
+
+
+class AdminVerbs(Protocol):
+    """Queues, maintenance and diagnostics of the place that stores jobs."""
+
+    def queues(self) -> list[QueueRecord]:
+        """List the queues with settings other than the default, by name."""
+
+    def change_queue(self, queue: str, change: QueueChange) -> None:
+        """Change the settings of a queue, whether it has jobs or not. Repeating is harmless."""
+
+    def purge(self, queue: str, cursor: str | None = None) -> Emptied:
+        """Remove one bounded batch of waiting jobs of a queue (ready, scheduled and retrying, not
+        running) and free their idempotency and unique keys. Call again with the returned cursor.
+        Jobs that enter the queue in the meantime may stay."""
+
+    def adopt(self, tasks: Sequence[str]) -> int:
+        """Make unroutable jobs of these tasks ready at once, at most `BITE` per partition; return
+        their number. `BITE` or more means that more are likely; only 0 means that none are left."""
+
+    def tend(self, known: Sequence[str] | None = None) -> Tended:
+        """Do one bounded batch of maintenance: reap expired sessions, purge records past their
+        retention. A record that holds a unique key for a period is kept for all of it.
+
+        With `known`, dead jobs are purged only if `known` names them. Other dead jobs past their
+        retention are returned as `doomed`, with at most `SWEEP_BYTES` of payloads and histories, or
+        a single larger one. The caller can log them and then name them, so that no dead job
+        vanishes unlogged however often the call is repeated. An engine may end a batch early to
+        limit its bytes; `more` reports this."""
+
+    def stats(self) -> Stats: ...
+
+    def check(self) -> list[str]:
+        """Compare indexes, counters and records; return a sentence for each disagreement."""
+
+    def repair(self, cursor: str | None = None, *, change: bool = False) -> Repaired:
+        """Fix one bounded batch of what `check` finds: rebuild indexes and counters from the
+        records, which stay as they are. Without `change`, only report the fixes. Call again with
+        the returned cursor. Workers may keep running. Nothing that could be a job is removed: a job
+        without a payload gets an empty one and becomes a dead letter when it runs."""
+
+    def is_used(self) -> bool:
+        """Tell whether this place was set up, which its first use does. Creates nothing."""
+
+    def examine(self) -> list[Finding]:
+        """Diagnose the place that stores jobs, for `windlass doctor`: versions, durability, space
+        and permissions. Changes and creates nothing. What a first use would refuse is returned as a
+        problem; only a place that does not answer raises."""
+
+    def migrate(self) -> int:
+        """Migrate the stored format to this version; return the version now stored."""
+
+    def shutdown(self) -> None:
+        """Close connections and threads. The object stays usable and reconnects."""
