@@ -18,7 +18,7 @@ from functools import partial
 from types import MappingProxyType, TracebackType
 from typing import TYPE_CHECKING, Any, NoReturn, Self, TypeVar, Unpack
 
-from windlass.client.enqueue import astore_many, store_many
+from windlass.client.enqueue import store_many
 from windlass.client.options import read_queue
 from windlass.client.payloads import Packing
 from windlass.client.results import ResultWaiters
@@ -58,6 +58,7 @@ from windlass.task import (
     task_without_code,
 )
 from windlass.task_group import Tasks
+from windlass.twins import arun, run
 
 if TYPE_CHECKING:
     from windlass.client.async_batcher import Batcher
@@ -307,11 +308,11 @@ class Windlass(Registrar):
         Each chunk is stored atomically. With several partitions, the part of the chunk in each
         partition is atomic. Over a connection that breaks repeatedly, halves of the chunk are
         atomic. When a chunk fails, a note on the error says how many jobs were stored before it."""
-        return store_many(self, self._chunks(calls))
+        return run(self, store_many(self, self._chunks(calls)))
 
     async def aenqueue_many(self, calls: Iterable[Call[R]]) -> list[Job[R]]:
         """`enqueue_many`, for coroutines."""
-        return await astore_many(self, self._chunks(calls))
+        return await arun(self, store_many(self, self._chunks(calls)))
 
     def _chunks(self, calls: object) -> Iterator[list[Call[Any]]]:
         return chunks_of(calls, partial(read_call, self), "task.bind(...)")

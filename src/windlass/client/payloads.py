@@ -102,6 +102,8 @@ class Packing:
 
     def unpack_result(self, stored: bytes, task: str, job_id: str) -> tuple[str, bytes]:
         """The codec that wrote the result, and its bytes."""
+        if not is_framed(stored):
+            return "json", stored
         return self._unpack("result", stored, task, job_id)
 
     # --------------------------------------------------------------------------------- failures
