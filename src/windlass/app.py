@@ -24,8 +24,7 @@ from windlass.client.payloads import Packing
 from windlass.client.results import ResultWaiters
 from windlass.core import foreign_words
 from windlass.core.ids import check_id
-from windlass.core.patterns import first_match
-from windlass.core.plurals import count
+from windlass.core.quantities import count
 from windlass.core.serialization.codec import decode_plain
 from windlass.engine.fork_safety import opening
 from windlass.engine.url import check_url, open_engine
@@ -45,6 +44,7 @@ from windlass.settings import (
     SettingArguments,
     Settings,
     Source,
+    matches,
     read_settings,
     without_secrets,
 )
@@ -320,8 +320,8 @@ class Windlass(Registrar):
     def queue_for(self, name: str, otherwise: str = DEFAULT_QUEUE) -> str:
         """The queue for jobs of a task when neither the caller nor the decorator names one."""
         routes = self.settings.routes
-        pattern = first_match(routes, name) if routes else None
-        return otherwise if pattern is None else routes[pattern]
+        queues = (queue for pattern, queue in routes.items() if matches(pattern, name))
+        return next(queues, otherwise)
 
     def name_of(self, stored: str) -> str:
         """The current name of the task whose jobs are stored under this name or alias."""

@@ -21,7 +21,7 @@ import msgspec
 
 from windlass.client.payloads import PLAIN, Packing
 from windlass.core.durations import Duration, to_ms
-from windlass.core.rates import Pace, per_second
+from windlass.core.quantities import Pace, per_second
 from windlass.core.serialization.codec import check_size, encode_plain
 from windlass.core.serialization.envelope import Envelope
 from windlass.core.states import State

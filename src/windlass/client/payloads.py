@@ -22,8 +22,15 @@ import msgspec
 from windlass.core.failures import FailureText
 from windlass.core.serialization.codec import decode_plain, fingerprint
 from windlass.core.serialization.envelope import Envelope, pack, pack_line, unpack
-from windlass.core.serialization.frame import Label, frame, is_framed, read_label, split
-from windlass.core.serialization.seals import Seal, describe_sealed
+from windlass.core.serialization.frame import (
+    Label,
+    Seal,
+    describe_sealed,
+    frame,
+    is_framed,
+    read_label,
+    split,
+)
 from windlass.core.serialization.wire import to_plain_json
 from windlass.core.states import Event
 from windlass.engine.contract import Failure, JobRecord

@@ -7,7 +7,7 @@
 from __future__ import annotations
 
 from windlass.app import Windlass
-from windlass.core.patterns import match
+from windlass.settings import matches
 from windlass.worker.ipc.channel import AppDeclaration
 
 
@@ -19,5 +19,5 @@ def idle_routes(app: Windlass) -> tuple[str, ...]:
     return tuple(
         pattern
         for pattern in app.settings.routes
-        if not any(match(pattern, name) for name in app.tasks)
+        if not any(matches(pattern, name) for name in app.tasks)
     )

@@ -14,7 +14,7 @@ from operator import attrgetter
 from time import monotonic
 
 from windlass.core.failures import FailureText
-from windlass.core.plurals import Count
+from windlass.core.quantities import Count
 from windlass.core.states import Reason
 from windlass.engine.contract import (
     Buried,

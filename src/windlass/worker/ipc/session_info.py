@@ -12,7 +12,7 @@ from contextlib import suppress
 
 import msgspec
 
-from windlass.core.distribution import installed_version
+from windlass.core import installed_version
 from windlass.engine.contract import Beat, Engine
 from windlass.errors import EngineError
 from windlass.worker.ipc.process_identity import machine, start_of

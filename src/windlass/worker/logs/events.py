@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Final, NamedTuple
 
-from windlass.core.plurals import Count
+from windlass.core.quantities import Count
 
 
 class LogEvent(NamedTuple):

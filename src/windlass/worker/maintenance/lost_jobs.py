@@ -11,7 +11,7 @@ from collections.abc import Callable, Collection, Mapping
 from logging import getLogger
 from typing import Final
 
-from windlass.core.plurals import Count
+from windlass.core.quantities import Count
 from windlass.engine.contract import Engine
 
 log = getLogger("windlass.worker")

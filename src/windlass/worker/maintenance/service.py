@@ -27,7 +27,7 @@ from time import monotonic
 import msgspec
 
 from windlass.core.failures import FailureText
-from windlass.core.plurals import Count
+from windlass.core.quantities import Count
 from windlass.engine.contract import Buried, Engine, Grade, Outcome, Verdict
 from windlass.worker.logs.dead_letter import log_dead_letter
 from windlass.worker.logs.outage import Contact
