@@ -18,14 +18,13 @@ from functools import partial
 from types import MappingProxyType, TracebackType
 from typing import TYPE_CHECKING, Any, NoReturn, Self, TypeVar, Unpack
 
-from windlass.client.enqueue import astore_many, store_many
+from windlass.client.enqueue import store_many
 from windlass.client.options import read_queue
 from windlass.client.payloads import Packing
 from windlass.client.results import ResultWaiters
 from windlass.core import foreign_words
 from windlass.core.ids import check_id
-from windlass.core.patterns import first_match
-from windlass.core.plurals import count
+from windlass.core.quantities import count
 from windlass.core.serialization.codec import decode_plain
 from windlass.engine.fork_safety import opening
 from windlass.engine.url import check_url, open_engine
@@ -45,6 +44,7 @@ from windlass.settings import (
     SettingArguments,
     Settings,
     Source,
+    matches,
     read_settings,
     without_secrets,
 )
@@ -58,6 +58,7 @@ from windlass.task import (
     task_without_code,
 )
 from windlass.task_group import Tasks
+from windlass.twins import arun, run
 
 if TYPE_CHECKING:
     from windlass.client.async_batcher import Batcher
@@ -307,11 +308,11 @@ class Windlass(Registrar):
         Each chunk is stored atomically. With several partitions, the part of the chunk in each
         partition is atomic. Over a connection that breaks repeatedly, halves of the chunk are
         atomic. When a chunk fails, a note on the error says how many jobs were stored before it."""
-        return store_many(self, self._chunks(calls))
+        return run(self, store_many(self, self._chunks(calls)))
 
     async def aenqueue_many(self, calls: Iterable[Call[R]]) -> list[Job[R]]:
         """`enqueue_many`, for coroutines."""
-        return await astore_many(self, self._chunks(calls))
+        return await arun(self, store_many(self, self._chunks(calls)))
 
     def _chunks(self, calls: object) -> Iterator[list[Call[Any]]]:
         return chunks_of(calls, partial(read_call, self), "task.bind(...)")
@@ -319,8 +320,8 @@ class Windlass(Registrar):
     def queue_for(self, name: str, otherwise: str = DEFAULT_QUEUE) -> str:
         """The queue for jobs of a task when neither the caller nor the decorator names one."""
         routes = self.settings.routes
-        pattern = first_match(routes, name) if routes else None
-        return otherwise if pattern is None else routes[pattern]
+        queues = (queue for pattern, queue in routes.items() if matches(pattern, name))
+        return next(queues, otherwise)
 
     def name_of(self, stored: str) -> str:
         """The current name of the task whose jobs are stored under this name or alias."""

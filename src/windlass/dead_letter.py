@@ -18,7 +18,7 @@ from windlass.client.payloads import PLAIN, Packing, describe_unreadable
 from windlass.core.failures import FailureText
 from windlass.core.queues.labels import queue_of
 from windlass.core.serialization.envelope import unpack
-from windlass.core.serialization.seals import Seal
+from windlass.core.serialization.frame import Seal
 from windlass.core.states import Event, Reason
 from windlass.engine.contract import Engine, Failure, JobRecord
 from windlass.errors import DecodeError, EngineError

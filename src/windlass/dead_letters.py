@@ -13,14 +13,15 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import AsyncIterator, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final, TypedDict, Unpack
 
 import msgspec
 
 from windlass.client.payloads import PLAIN, Packing
 from windlass.core.durations import Duration, to_ms
-from windlass.core.rates import Pace, per_second
+from windlass.core.quantities import Pace, per_second
 from windlass.core.serialization.codec import check_size, encode_plain
 from windlass.core.serialization.envelope import Envelope
 from windlass.core.states import State
@@ -40,6 +41,8 @@ from windlass.engine.contract import (
     Revival,
 )
 from windlass.errors import DecodeError, DuplicateJob, JobNotFound, MissingDecoder, NotDead
+from windlass.job import get, holders, key_of
+from windlass.twins import Pause, Steps, act, arun, ask, run, twins
 
 if TYPE_CHECKING:
     from windlass.app import Windlass
@@ -189,11 +192,10 @@ class Changed(msgspec.Struct, frozen=True, kw_only=True):
         )
 
 
-class RetryStep(msgspec.Struct, frozen=True):
+class RetryStep(Pause, frozen=True, kw_only=True):
     """The result so far, and the pause before the next step."""
 
     changed: Changed
-    pause_s: float
 
 
 def _revive(engine: Engine, records: Sequence[JobRecord]) -> list[ChangeCode]:
@@ -216,13 +218,12 @@ class DeadLetters:
 
     # -------------------------------------------------------------------------------- looking
 
-    def get(self, id: str) -> DeadLetter:
+    @twins
+    def get(self, id: str) -> Steps[DeadLetter]:
         """One dead job; raises `JobNotFound`, and `NotDead` for a job in another state."""
-        return self._letter(self._own(id, self._app.engine.get([id])[0]))
+        return self._letter((yield from self._own(id)))
 
-    async def aget(self, id: str) -> DeadLetter:
-        """`get`, for coroutines."""
-        return self._letter(self._own(id, await self._app.batcher.call(_get, id)))
+    aget = get.awaited
 
     def list(self, **choice: Unpack[Choice]) -> Iterator[DeadLetter]:
         """Dead jobs, newest first, read lazily a page at a time."""
@@ -231,23 +232,26 @@ class DeadLetters:
 
     async def alist(self, **choice: Unpack[Choice]) -> AsyncIterator[DeadLetter]:
         """`list`, for coroutines."""
-        async for records in self._apages(select(choice, whole=True)):
-            for record in records:
+        rest: Selection | None = select(choice, whole=True)
+        while rest is not None:
+            page = await arun(self._app, self._page(rest))
+            for record in page.records:
                 yield self._letter(record)
+            rest = page.rest
 
-    def groups(self, **choice: Unpack[Choice]) -> tuple[DeadGroup, ...]:
+    @twins
+    def groups(self, **choice: Unpack[Choice]) -> Steps[tuple[DeadGroup, ...]]:
         """Dead jobs grouped by task and fingerprint, the largest group first."""
         groups: dict[tuple[str, str], DeadGroup] = {}
-        for letter in self.list(**choice):
-            _add(groups, letter)
-        return _sorted(groups)
+        rest: Selection | None = select(choice, whole=True)
+        while rest is not None:
+            page = yield from self._page(rest)
+            for record in page.records:
+                _add(groups, self._letter(record))
+            rest = page.rest
+        return tuple(sorted(groups.values(), key=lambda group: (-group.count, group.task)))
 
-    async def agroups(self, **choice: Unpack[Choice]) -> tuple[DeadGroup, ...]:
-        """`groups`, for coroutines."""
-        groups: dict[tuple[str, str], DeadGroup] = {}
-        async for letter in self.alist(**choice):
-            _add(groups, letter)
-        return _sorted(groups)
+    agroups = groups.awaited
 
     def count(self, **choice: Unpack[Choice]) -> int:
         """The number of dead jobs. Without a filter the engine knows it; with one, jobs are read
@@ -259,108 +263,104 @@ class DeadLetters:
 
     # ------------------------------------------------------------------------------- changing
 
+    @twins
     def retry(
         self, *ids: str, rate: str | float | None = None, **choice: Unpack[Target]
-    ) -> Changed:
+    ) -> Steps[Changed]:
         """Make dead jobs ready again with fresh attempts: by id, by filter, or all of them with
         `everything=True`.
 
         A `rate` such as "100/s" limits the speed. Raises `JobNotFound` or `NotDead` for an id;
         then nothing was changed."""
-        chosen, changed = target(*ids, **choice), Changed()
-        require_dead(self._app.engine, ids)
-        for step in self.retrying(chosen, rate):
-            changed = step.changed
-            time.sleep(step.pause_s)
-        return changed
+        chosen = target(*ids, **choice)
+        yield from act(require_dead, ids)
+        return (yield from self._change(chosen, _revive, rate))
 
-    async def aretry(
-        self, *ids: str, rate: str | float | None = None, **choice: Unpack[Target]
-    ) -> Changed:
-        """`retry`, for coroutines."""
-        from asyncio import sleep  # slow to import, and the caller has imported it already
-
-        chosen, changed, pace = target(*ids, **choice), Changed(), _pace(rate)
-        await self._app.batcher.call(_require, ids)
-        async for records in self._apages(chosen):
-            for some in _steps(records, pace.size):
-                changed = changed.plus(await self._app.batcher.call(_revive_each, some))
-                await sleep(pace.pause_s(len(some), time.monotonic()))
-        return changed
+    aretry = retry.awaited
 
     def retrying(self, chosen: Selection, rate: str | float | None = None) -> Iterator[RetryStep]:
         """`retry` step by step, for a caller that shows progress or stops in between."""
-        changed, pace = Changed(), _pace(rate)
-        for records in self._pages(chosen):
-            for some in _steps(records, pace.size):
-                changed = changed.plus(_revive(self._app.engine, some))
-                yield RetryStep(changed, pace.pause_s(len(some), time.monotonic()))
+        return self._step_by_step(self._change(chosen, _revive, rate))
 
-    def retry_with(self, id: str, *args: Any, **kwargs: Any) -> None:
+    @twins
+    def retry_with(self, id: str, *args: Any, **kwargs: Any) -> Steps[None]:
         """Retry one dead job with other arguments, which are checked as at an enqueue.
 
         The old call becomes an entry of the history. Raises `JobNotFound`, `NotDead` and
         `DuplicateJob`; then the job is unchanged."""
-        record = self._own(id, self._app.engine.get([id])[0])
-        code = self._app.engine.revive([self._revival(record, args, kwargs)])[0]
-        (holder,) = self._app.engine.holders([_key_of(record)]) if _is_taken(code) else [None]
-        self._check_edited(record, code, holder)
+        record = yield from self._own(id)
+        code = yield from ask(_revive_as, self._revival(record, args, kwargs))
+        if code is ChangeCode.UNKNOWN:
+            raise JobNotFound(id, self._app.engine.location)
+        if code is ChangeCode.DUPLICATE:
+            holder = yield from ask(holders, key_of(record))
+            raise DuplicateJob(record.task, holder or "that has ended since", id)
+        if code is ChangeCode.REFUSED:
+            raise NotDead(id, "no longer the death that was looked at")
 
-    async def aretry_with(self, id: str, *args: Any, **kwargs: Any) -> None:
-        """`retry_with`, for coroutines."""
-        record = self._own(id, await self._app.batcher.call(_get, id))
-        revival = self._revival(record, args, kwargs)
-        batcher = self._app.batcher
-        code = await batcher.call(_revive_as, revival)
-        holder = await batcher.call(_holders, _key_of(record)) if _is_taken(code) else None
-        self._check_edited(record, code, holder)
+    aretry_with = retry_with.awaited
 
-    def discard(self, *ids: str, **choice: Unpack[Target]) -> Changed:
+    @twins
+    def discard(self, *ids: str, **choice: Unpack[Target]) -> Steps[Changed]:
         """Remove dead jobs, chosen as for `retry`. The logger `windlass.dead_letters` first gets a
         line with the call and the reason of each job."""
-        chosen, changed = target(*ids, **choice), Changed()
-        require_dead(self._app.engine, ids)
-        for step in self.discarding(chosen):
-            changed = step.changed
-        return changed
+        chosen = msgspec.structs.replace(target(*ids, **choice), whole=True)
+        yield from act(require_dead, ids)
+        return (yield from self._change(chosen, _discard))
 
-    async def adiscard(self, *ids: str, **choice: Unpack[Target]) -> Changed:
-        """`discard`, for coroutines."""
-        chosen, changed = target(*ids, **choice), Changed()
-        await self._app.batcher.call(_require, ids)
-        async for records in self._apages(msgspec.structs.replace(chosen, whole=True)):
-            if records:
-                changed = changed.plus(await self._app.batcher.call(_discard_each, records))
-        return changed
+    adiscard = discard.awaited
 
     def discarding(self, chosen: Selection) -> Iterator[RetryStep]:
         """`discard` step by step."""
-        changed = Changed()
-        for records in self._pages(msgspec.structs.replace(chosen, whole=True)):
-            if records:
-                changed = changed.plus(_discard(self._app.engine, records))
-                yield RetryStep(changed, 0.0)
+        whole = msgspec.structs.replace(chosen, whole=True)
+        return self._step_by_step(self._change(whole, _discard))
 
     # --------------------------------------------------------------------------------- inside
+
+    def _change(
+        self,
+        chosen: Selection,
+        change: Callable[[Engine, Sequence[JobRecord]], Sequence[ChangeCode]],
+        rate: str | float | None = None,
+    ) -> Steps[Changed]:
+        per_s = None if rate is None else per_second(rate, name="rate")
+        changed, pace = Changed(), Pace(per_s, time.monotonic())
+        rest: Selection | None = chosen
+        while rest is not None:
+            page = yield from self._page(rest)
+            for at in range(0, len(page.records), pace.size):
+                some = page.records[at : at + pace.size]
+                codes = yield from act(change, some)
+                changed = changed.plus(codes)
+                pause_s = pace.pause_s(len(some), time.monotonic())
+                yield RetryStep(pause_s=pause_s, changed=changed)
+            rest = page.rest
+        return changed
+
+    def _step_by_step(self, steps: Steps[Changed]) -> Iterator[RetryStep]:
+        """Yield each pause to the caller, in place of sleeping."""
+        with suppress(StopIteration):
+            step = next(steps)
+            while True:
+                answer = (yield step) if isinstance(step, RetryStep) else step.run(self._app)
+                step = steps.send(answer)
 
     def _letter(self, record: JobRecord) -> DeadLetter:
         return DeadLetter.of(record, self._app.packing)
 
+    def _page(self, chosen: Selection) -> Steps[_LetterPage]:
+        chosen = msgspec.structs.replace(chosen, packing=self._app.packing)
+        return (yield from act(_read, chosen))
+
     def _pages(self, chosen: Selection) -> Iterator[Sequence[JobRecord]]:
-        rest: Selection | None = msgspec.structs.replace(chosen, packing=self._app.packing)
+        rest: Selection | None = chosen
         while rest is not None:
-            page = _read(self._app.engine, rest)
+            page = run(self._app, self._page(rest))
             yield page.records
             rest = page.rest
 
-    async def _apages(self, chosen: Selection) -> AsyncIterator[Sequence[JobRecord]]:
-        rest: Selection | None = msgspec.structs.replace(chosen, packing=self._app.packing)
-        while rest is not None:
-            page = await self._app.batcher.call(_read_each, rest)
-            yield page.records
-            rest = page.rest
-
-    def _own(self, id: str, record: JobRecord | None) -> JobRecord:
+    def _own(self, id: str) -> Steps[JobRecord]:
+        record = yield from ask(get, id)
         if record is None:
             raise JobNotFound(id, self._app.engine.location)
         if record.state is not State.DEAD:
@@ -389,31 +389,6 @@ class DeadLetters:
         log.warning("changing the arguments of %s %s %s %s", *log_summary(record))
         return Revival(id=record.id, finished_ms=record.finished_ms, payload=payload)
 
-    def _check_edited(self, record: JobRecord, code: ChangeCode, holder: str | None) -> None:
-        if code is ChangeCode.UNKNOWN:
-            raise JobNotFound(record.id, self._app.engine.location)
-        if _is_taken(code):
-            raise DuplicateJob(record.task, holder or "that has ended since", record.id)
-        if code is ChangeCode.REFUSED:
-            raise NotDead(record.id, "no longer the death that was looked at")
-
-
-def _is_taken(code: ChangeCode) -> bool:
-    return code is ChangeCode.DUPLICATE
-
-
-def _key_of(record: JobRecord) -> tuple[str, str]:
-    return record.task, record.unique_key or ""
-
-
-def _pace(rate: str | float | None) -> Pace:
-    return Pace(None if rate is None else per_second(rate, name="rate"), time.monotonic())
-
-
-def _steps(records: Sequence[JobRecord], size: int) -> Iterator[Sequence[JobRecord]]:
-    for at in range(0, len(records), size):
-        yield records[at : at + size]
-
 
 def _add(groups: dict[tuple[str, str], DeadGroup], letter: DeadLetter) -> None:
     """Add a letter to its group. Letters come in the order of ids, not of deaths."""
@@ -438,42 +413,5 @@ def _add(groups: dict[tuple[str, str], DeadGroup], letter: DeadLetter) -> None:
     )
 
 
-def _sorted(groups: dict[tuple[str, str], DeadGroup]) -> tuple[DeadGroup, ...]:
-    return tuple(sorted(groups.values(), key=lambda group: (-group.count, group.task)))
-
-
-# ------------------------------------------------------------- one answer each, for the I/O thread
-
-
-def _get(engine: Engine, ids: Sequence[str]) -> Sequence[JobRecord | None]:
-    return engine.get(ids)
-
-
-def _read_each(engine: Engine, chosen: Sequence[Selection]) -> Sequence[_LetterPage]:
-    return [_read(engine, one) for one in chosen]
-
-
-def _revive_each(
-    engine: Engine, steps: Sequence[Sequence[JobRecord]]
-) -> Sequence[Sequence[ChangeCode]]:
-    return [_revive(engine, records) for records in steps]
-
-
 def _revive_as(engine: Engine, revivals: Sequence[Revival]) -> Sequence[ChangeCode]:
     return engine.revive(revivals)
-
-
-def _holders(engine: Engine, keys: Sequence[tuple[str, str]]) -> Sequence[str | None]:
-    return engine.holders(keys)
-
-
-def _discard_each(
-    engine: Engine, steps: Sequence[Sequence[JobRecord]]
-) -> Sequence[Sequence[ChangeCode]]:
-    return [_discard(engine, records) for records in steps]
-
-
-def _require(engine: Engine, chosen: Sequence[Sequence[str]]) -> Sequence[None]:
-    for ids in chosen:
-        require_dead(engine, ids)
-    return [None] * len(chosen)

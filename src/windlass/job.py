@@ -35,6 +35,7 @@ from windlass.errors import (
     JobNotFound,
     ResultExpired,
 )
+from windlass.twins import EngineCall, Pause, Steps, ask, twins
 
 if TYPE_CHECKING:
     from windlass.app import Windlass
@@ -124,97 +125,69 @@ class Job(Generic[R_co]):
         self.created = created
         self._since = time.monotonic() if created else 0.0  # when it was enqueued, if by this
 
-    def info(self) -> JobInfo:
+    @twins
+    def info(self) -> Steps[JobInfo]:
         """What is known of the job now; raises `JobNotFound`."""
-        return JobInfo.of(self._read())
+        return JobInfo.of((yield from self._read()))
 
-    async def ainfo(self) -> JobInfo:
-        """`info`, for coroutines."""
-        return JobInfo.of(await self._aread())
+    ainfo = info.awaited
 
-    def result(self, timeout: Duration | None = None) -> R_co:
+    @twins
+    def result(self, timeout: Duration | None = None) -> Steps[R_co]:
         """Wait for the job to end, and return the result of its function.
 
         Raises `JobFailed`, `JobCancelled`, `ResultExpired` or `JobNotFound`, and the builtin
         `TimeoutError` if the job has not ended within `timeout`."""
         timer, app = _PollTimer(timeout), self._app
-        if (early_s := self._early_s(timer)) > 0:
-            time.sleep(early_s)
-        end = self._own_end(app.engine.ends([self.id])[0])
+        early_s = self._since + START_MS / 1000 - time.monotonic()
+        if early_s > 0 and (left_s := timer.left_s()) > 0:
+            yield Pause(min(early_s, left_s))  # a job that was just enqueued has not ended
+        end = self._own_end((yield EngineCall(_ends, self.id)))
         if end.state.is_final:
             return self._result_of(end)
         self._refuse_to_wait_in_sandbox()
         timer.check(end, app.engine)
-        with app.result_waiters.in_thread(self.id) as waiter:
+        with app.result_waiters.waiter(self.id) as waiter:
             while True:
                 waiter.listen()
-                end = self._own_end(app.result_waiters.watch(app.engine, [self.id])[0])
+                end = self._own_end((yield EngineCall(app.result_waiters.watch, self.id)))
                 if end.state.is_final:
                     return self._result_of(end)
                 timer.check(end, app.engine)
-                waiter.wait(timer.pause_s())
+                yield waiter.wait(timer.pause_s())
 
-    async def aresult(
-        self,
-        timeout: Duration | None = None,  # noqa: ASYNC109  # the same parameters as its twin
-    ) -> R_co:
-        """`result`, for coroutines."""
-        import asyncio  # slow to import, and the caller has imported it already
+    aresult = result.awaited
 
-        timer, app = _PollTimer(timeout), self._app
-        if (early_s := self._early_s(timer)) > 0:
-            await asyncio.sleep(early_s)
-        end = self._own_end(await app.batcher.call(_ends, self.id))
-        if end.state.is_final:
-            return self._result_of(end)
-        self._refuse_to_wait_in_sandbox()
-        timer.check(end, app.engine)
-        with app.result_waiters.in_loop(self.id) as waiter:
-            while True:
-                waiter.listen()
-                end = self._own_end(await app.batcher.call(app.result_waiters.watch, self.id))
-                if end.state.is_final:
-                    return self._result_of(end)
-                timer.check(end, app.engine)
-                await waiter.wait(timer.pause_s())
-
-    def _early_s(self, timer: _PollTimer) -> float:
-        """The delay before the first poll: a job that was just enqueued has not ended."""
-        return min(self._since + START_MS / 1000 - time.monotonic(), timer.left_s())
-
-    def cancel(self) -> bool:
+    @twins
+    def cancel(self) -> Steps[bool]:
         """Keep the job from running, or from running again.
 
         The worker interrupts a running job within a third of a lease. The job ends as cancelled
         unless it succeeds; until then `info().cancel_requested` is true. Returns False if the job
         had ended already. Raises `JobNotFound`."""
-        return self._was_cancelled(self._app.engine.cancel([self.id])[0])
+        code = yield from ask(_cancel, self.id)
+        if code is CancelCode.UNKNOWN:
+            raise self._not_found()
+        return code is not CancelCode.FINAL
 
-    async def acancel(self) -> bool:
-        """`cancel`, for coroutines."""
-        return self._was_cancelled(await self._app.batcher.call(_cancel, self.id))
+    acancel = cancel.awaited
 
-    def retry(self) -> bool:
+    @twins
+    def retry(self) -> Steps[bool]:
         """Make a dead or cancelled job ready again, with all its attempts.
 
         Returns False if the job is neither. Raises `JobNotFound`, and `DuplicateJob` while another
         job holds its unique key."""
-        code = _retry(self._app.engine, [self.id])[0]
-        if code is ChangeCode.DUPLICATE:
-            record = self._read()
-            holder = self._app.engine.holders([_key_of(record)])[0]
-            # No holder: the other job has ended since.
-            return self.retry() if holder is None else _refuse(record, holder)
-        return self._was_changed(code)
+        while (code := (yield from ask(_retry, self.id))) is ChangeCode.DUPLICATE:
+            record = yield from self._read()
+            holder = yield from ask(holders, key_of(record))
+            if holder is not None:  # or the other job has ended since
+                raise DuplicateJob(record.task, holder, record.id)
+        if code is ChangeCode.UNKNOWN:
+            raise self._not_found()
+        return code is ChangeCode.DONE
 
-    async def aretry(self) -> bool:
-        """`retry`, for coroutines."""
-        code = await self._app.batcher.call(_retry, self.id)
-        if code is ChangeCode.DUPLICATE:
-            record = await self._aread()
-            holder = await self._app.batcher.call(_holders, _key_of(record))
-            return await self.aretry() if holder is None else _refuse(record, holder)
-        return self._was_changed(code)
+    aretry = retry.awaited
 
     def __repr__(self) -> str:
         return f"<Job {self.id} of {self.task}>" if self.task else f"<Job {self.id}>"
@@ -239,13 +212,8 @@ class Job(Generic[R_co]):
 
     # --------------------------------------------------------------------------------- inside
 
-    def _read(self) -> JobRecord:
-        return self._own(self._app.engine.get([self.id])[0])
-
-    async def _aread(self) -> JobRecord:
-        return self._own(await self._app.batcher.call(_get, self.id))
-
-    def _own(self, record: JobRecord | None) -> JobRecord:
+    def _read(self) -> Steps[JobRecord]:
+        record = yield from ask(get, self.id)
         if record is None:
             raise self._not_found()
         self._check_task(record.task)
@@ -254,7 +222,8 @@ class Job(Generic[R_co]):
     def _own_end(self, end: JobEnd | None) -> JobEnd:
         if end is None:
             raise self._not_found()
-        self._check_task(end.task)
+        if end.task != self.task:
+            self._check_task(end.task)
         return end
 
     def _check_task(self, found: str) -> None:
@@ -286,11 +255,6 @@ class Job(Generic[R_co]):
         text = FailureText.unpack(end.failure.error)
         return self._app.packing.open_failure(text, end.task, end.id)
 
-    def _was_cancelled(self, code: CancelCode) -> bool:
-        if code is CancelCode.UNKNOWN:
-            raise self._not_found()
-        return code is not CancelCode.FINAL
-
     def _refuse_to_wait_in_sandbox(self) -> None:
         """Raise in a sandbox, where no worker runs: the test would wait forever."""
         if self._app.is_in_sandbox and not self._app.engine.sessions():
@@ -298,11 +262,6 @@ class Job(Generic[R_co]):
                 f"Job {self.id} waits in a sandbox, where no worker runs: call drain() of the "
                 "sandbox, then result()."
             )
-
-    def _was_changed(self, code: ChangeCode) -> bool:
-        if code is ChangeCode.UNKNOWN:
-            raise self._not_found()
-        return code is ChangeCode.DONE
 
     def _not_found(self) -> JobNotFound:
         return JobNotFound(self.id, self._app.engine.location)
@@ -372,8 +331,20 @@ def _instant_or_none(at_ms: int | None) -> datetime | None:
     return None if at_ms is None else instant(at_ms)
 
 
-def _get(engine: Engine, ids: Sequence[str]) -> Sequence[JobRecord | None]:
+def key_of(record: JobRecord) -> tuple[str, str]:
+    """The unique key of a job, for `holders`."""
+    return record.task, record.unique_key or ""
+
+
+# --------------------------------------------------------------- verbs of the engine, for `twins`
+
+
+def get(engine: Engine, ids: Sequence[str]) -> Sequence[JobRecord | None]:
     return engine.get(ids)
+
+
+def holders(engine: Engine, keys: Sequence[tuple[str, str]]) -> Sequence[str | None]:
+    return engine.holders(keys)
 
 
 def _ends(engine: Engine, ids: Sequence[str]) -> Sequence[JobEnd | None]:
@@ -386,16 +357,3 @@ def _cancel(engine: Engine, ids: Sequence[str]) -> Sequence[CancelCode]:
 
 def _retry(engine: Engine, ids: Sequence[str]) -> Sequence[ChangeCode]:
     return engine.revive([Revival(id=job_id) for job_id in ids])
-
-
-def _holders(engine: Engine, keys: Sequence[tuple[str, str]]) -> Sequence[str | None]:
-    return engine.holders(keys)
-
-
-def _key_of(record: JobRecord) -> tuple[str, str]:
-    assert record.unique_key is not None, "only jobs with a unique key are duplicates"
-    return record.task, record.unique_key
-
-
-def _refuse(record: JobRecord, holder: str) -> NoReturn:
-    raise DuplicateJob(record.task, holder, record.id)

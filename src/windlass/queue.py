@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from windlass.core.durations import Duration, describe_ms, to_ms
-from windlass.core.plurals import count
+from windlass.core.quantities import count
 from windlass.core.queues.labels import queue_of
 from windlass.core.queues.settings import LEAST_AGEING_MS
 from windlass.core.states import State

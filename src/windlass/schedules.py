@@ -12,10 +12,10 @@ from __future__ import annotations
 
 import inspect
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
 from itertools import islice
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
@@ -30,17 +30,15 @@ from windlass.errors import (
     EngineUnavailable,
     InvalidSchedule,
     ScheduleNotFound,
-    WindlassError,
 )
 from windlass.job import Job
 from windlass.task import Call, Task
+from windlass.twins import Steps, act, twins
 
 if TYPE_CHECKING:
     from windlass.app import Windlass
 
 __all__ = ["All", "Cron", "Every", "ScheduleInfo", "Schedules"]
-
-T = TypeVar("T")
 
 #: How often a conflicting change is tried.
 TRIES: Final = 50
@@ -82,92 +80,54 @@ class Schedules:
     def __init__(self, app: Windlass) -> None:
         self._app = app
 
-    def save(self, name: str, call: Call[Any], schedule: Cron | Every) -> None:
+    @twins
+    def save(self, name: str, call: Call[Any], schedule: Cron | Every) -> Steps[None]:
         """Make this call periodically: `save("digest-42", digest.bind(42), Every("1h"))`.
 
         Replaces a schedule of this name, which continues from its last occurrence and stays paused
         if it was. Saving the same schedule again changes nothing."""
-        self._call(self._saving(name, call, schedule))
-
-    async def asave(self, name: str, call: Call[Any], schedule: Cron | Every) -> None:
-        """`save`, for coroutines."""
-        await self._acall(self._saving(name, call, schedule))
-
-    def list(self) -> Infos:
-        """All schedules, by name."""
-        return self._call(_list)
-
-    async def alist(self) -> Infos:
-        """`list`, for coroutines."""
-        return await self._acall(_list)
-
-    def get(self, name: str) -> ScheduleInfo:
-        """One schedule; raises `ScheduleNotFound`."""
-        return self._call(lambda engine: _get(engine, name))
-
-    async def aget(self, name: str) -> ScheduleInfo:
-        """`get`, for coroutines."""
-        return await self._acall(lambda engine: _get(engine, name))
-
-    def pause(self, name: str) -> None:
-        """Make no more jobs until `resume`; existing jobs stay."""
-        self._call(lambda engine: _pause(engine, name))
-
-    async def apause(self, name: str) -> None:
-        """`pause`, for coroutines."""
-        await self._acall(lambda engine: _pause(engine, name))
-
-    def resume(self, name: str) -> None:
-        """Continue with the next occurrence; occurrences during the pause are skipped."""
-        self._call(lambda engine: _resume(engine, name))
-
-    async def aresume(self, name: str) -> None:
-        """`resume`, for coroutines."""
-        await self._acall(lambda engine: _resume(engine, name))
-
-    def run_now(self, name: str) -> Job[Any]:
-        """Enqueue an additional run now, even while the schedule is paused."""
-        return self._to_job(self._call(lambda engine: _run_now(engine, name)))
-
-    async def arun_now(self, name: str) -> Job[Any]:
-        """`run_now`, for coroutines."""
-        return self._to_job(await self._acall(lambda engine: _run_now(engine, name)))
-
-    def remove(self, name: str) -> None:
-        """Remove the schedule; existing jobs stay. Refuses a schedule that running workers declare:
-        they would declare it again."""
-        self._call(lambda engine: _remove(engine, name))
-
-    async def aremove(self, name: str) -> None:
-        """`remove`, for coroutines."""
-        await self._acall(lambda engine: _remove(engine, name))
-
-    # --------------------------------------------------------------------------------- inside
-
-    def _call(self, action: Callable[[Engine], T]) -> T:
-        return action(self._app.engine)
-
-    async def _acall(self, action: Callable[[Engine], T]) -> T:
-        answer, error = await self._app.batcher.call(_each, action)
-        if error is not None:
-            raise error
-        found: T = answer
-        return found
-
-    def _saving(
-        self, name: str, call: Call[Any], schedule: Cron | Every
-    ) -> Callable[[Engine], None]:
-        """Check and encode in the thread of the caller."""
         _check_name(name)
         _check_timing(schedule)
         _check_call(call, self._app)
         _check_options(call.task)
         entry = call.task.entry(call.encoded, in_zone(schedule, self._app))
-        return lambda engine: _save(engine, name, entry)
+        yield from act(_save, name, entry)
 
-    def _to_job(self, made: tuple[str, str]) -> Job[Any]:
-        job_id, task = made
+    @twins
+    def list(self) -> Steps[Infos]:
+        """All schedules, by name."""
+        return (yield from act(_list))
+
+    @twins
+    def get(self, name: str) -> Steps[ScheduleInfo]:
+        """One schedule; raises `ScheduleNotFound`."""
+        return (yield from act(_get, name))
+
+    @twins
+    def pause(self, name: str) -> Steps[None]:
+        """Make no more jobs until `resume`; existing jobs stay."""
+        yield from act(_pause, name)
+
+    @twins
+    def resume(self, name: str) -> Steps[None]:
+        """Continue with the next occurrence; occurrences during the pause are skipped."""
+        yield from act(_resume, name)
+
+    @twins
+    def run_now(self, name: str) -> Steps[Job[Any]]:
+        """Enqueue an additional run now, even while the schedule is paused."""
+        job_id, task = yield from act(_run_now, name)
         return Job(self._app, job_id, task, created=True)
+
+    @twins
+    def remove(self, name: str) -> Steps[None]:
+        """Remove the schedule; existing jobs stay. Refuses a schedule that running workers declare:
+        they would declare it again."""
+        yield from act(_remove, name)
+
+    asave, alist, aget = save.awaited, list.awaited, get.awaited
+    apause, aresume = pause.awaited, resume.awaited
+    arun_now, aremove = run_now.awaited, remove.awaited
 
 
 # ------------------------------------------------------------------------------------- declaring
@@ -235,21 +195,6 @@ def _check_name(name: object) -> None:
 
 
 # ---------------------------------------------------------------------------------- with an engine
-
-
-def _each(
-    engine: Engine, actions: Sequence[Callable[[Engine], Any]]
-) -> Sequence[tuple[Any, WindlassError | None]]:
-    """Run each action and return its result or its error: one failure must not repeat the others
-    in the batch."""
-    return [_attempt(engine, action) for action in actions]
-
-
-def _attempt(engine: Engine, action: Callable[[Engine], Any]) -> tuple[Any, WindlassError | None]:
-    try:
-        return action(engine), None
-    except WindlassError as error:
-        return None, error
 
 
 def _list(engine: Engine) -> list[ScheduleInfo]:

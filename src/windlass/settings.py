@@ -17,11 +17,10 @@ import msgspec
 
 from windlass.core.durations import Duration, describe_ms, to_ms
 from windlass.core.foreign_words import OF_SETTINGS, instead_of_number
-from windlass.core.patterns import check_pattern
 from windlass.core.queues.plans import QUEUE_NAME
 from windlass.core.retry import Retry
 from windlass.core.serialization.codec_set import CODECS
-from windlass.core.serialization.seals import HOW_TO_MAKE_ONE, SHORTEST, why_not_encrypting
+from windlass.core.serialization.frame import HOW_TO_MAKE_ONE, SHORTEST, why_not_encrypting
 from windlass.engine.url import absolute_url, default_url
 from windlass.errors import SettingError
 
@@ -236,13 +235,19 @@ def _routes(name: str, value: Any) -> Mapping[str, str]:
             f"found {value!r}"
         )
     for pattern, queue in value.items():
-        try:
-            check_pattern(pattern)
-        except ValueError as error:
-            raise ValueError(f"{name} must have {error}") from None
+        if not isinstance(pattern, str) or not re.fullmatch(r"[^\s\x00-\x1f]{1,200}", pattern):
+            raise ValueError(
+                f"{name} must have a pattern such as 'billing.*', of 1 to 200 characters without "
+                f"spaces, found {pattern!r}"
+            )
         if not isinstance(queue, str) or not QUEUE_NAME.fullmatch(queue):
             raise ValueError(f"{name} must have the name of a queue for {pattern}, found {queue!r}")
     return dict(value)
+
+
+def matches(pattern: str, name: str) -> bool:
+    """Whether a route is for the task of this name. A `*` stands for any text."""
+    return re.fullmatch(".*".join(map(re.escape, pattern.split("*"))), name, re.DOTALL) is not None
 
 
 def _list_from_text(text: str) -> list[str]:

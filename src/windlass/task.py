@@ -32,7 +32,7 @@ from typing import (
 
 import msgspec
 
-from windlass.client.enqueue import ENQUEUE, astore, astore_many, store, store_many
+from windlass.client.enqueue import ENQUEUE, astore, store, store_many
 from windlass.client.options import NO_CHOICES, CallOptions, Choices, Moment, read_call_options
 from windlass.context import Context
 from windlass.core import foreign_words
@@ -48,6 +48,7 @@ from windlass.engine.contract import BATCH, BATCH_BYTES, NewJob, UniqueKey
 from windlass.errors import InvalidTask, TaskNotIncluded
 from windlass.job import Job
 from windlass.middleware import EnqueueCall, MiddlewareStack
+from windlass.twins import arun, run
 
 if TYPE_CHECKING:
     from windlass.app import Windlass
@@ -220,11 +221,11 @@ class Task(Generic[P, R_co]):
         the chunk are atomic. A call comes from `bind`, or is a tuple of positional arguments. The
         options of a bound call override those of this task. When a chunk fails, a note on the error
         says how many jobs were stored before it. `app.enqueue_many` mixes tasks."""
-        return store_many(self.app, self._chunks(calls))
+        return run(self.app, store_many(self.app, self._chunks(calls)))
 
     async def aenqueue_many(self, calls: Iterable[Call[R_co] | tuple[Any, ...]]) -> list[Job[R_co]]:
         """`enqueue_many`, for coroutines."""
-        return await astore_many(self.app, self._chunks(calls))
+        return await arun(self.app, store_many(self.app, self._chunks(calls)))
 
     def job(self, id: str) -> Job[R_co]:
         """A handle on a job of this task. Does not check that the job exists."""

@@ -33,8 +33,7 @@ from windlass.core.failures import FailureText
 from windlass.core.schedules.state import ScheduleEntry
 from windlass.core.serialization.encryption import Keyring
 from windlass.core.serialization.envelope import Envelope, pack, unpack
-from windlass.core.serialization.frame import Label, frame, split
-from windlass.core.serialization.seals import Seal
+from windlass.core.serialization.frame import Label, Seal, frame, split
 from windlass.engine.contract import Buried, Claim, NewJob, Outcome, Unroutable
 from windlass.settings import describe_unusual, read_settings
 from windlass.worker.run.pipeline import Execution, Run

@@ -31,7 +31,7 @@ from windlass.cli.commands.worker import worker
 from windlass.cli.commands.workers import workers
 from windlass.cli.support.group import SuggestingGroup, explain
 from windlass.cli.support.output import say
-from windlass.core.distribution import DISTRIBUTION
+from windlass.core import DISTRIBUTION
 from windlass.errors import (
     AnnotationError,
     AppNotFound,

@@ -1,10 +1,9 @@
 """Store encoded calls as jobs and return their handles.
 
 1. `store` and `astore` put one job and return its handle or raise.
-2. `store_many` and `astore_many` do so for many jobs, a chunk at a time, inside the middleware of
-   the app.
-
-If a queue is full, the job is put into another partition or retried, as `when_full` says.
+2. `store_many` does so for many jobs, a chunk at a time, inside the middleware of the app.
+3. If a queue is full, a job that no key binds to a partition is tried in other partitions. With
+   `when_full="block"` the job is then retried until `enqueue_timeout`; otherwise it is refused.
 """
 
 from __future__ import annotations
@@ -12,16 +11,17 @@ from __future__ import annotations
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
+from itertools import chain
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from msgspec.structs import replace
 
-from windlass.client.queue_full import Attempts
 from windlass.core.queues.labels import queue_of
 from windlass.engine.contract import NewJob, Placed, PutCode
 from windlass.errors import DuplicateJob, EngineUnavailable, IdempotencyConflict, QueueFull
 from windlass.job import Job
 from windlass.middleware import EnqueueCall, MiddlewareStack
+from windlass.twins import Pause, Steps, arun, ask, run
 
 if TYPE_CHECKING:
     from windlass.app import Windlass
@@ -29,6 +29,13 @@ if TYPE_CHECKING:
 
 #: The name of an enqueue in notes on errors.
 ENQUEUE: Final = "the enqueue"
+#: At most this many other partitions are tried at once: refused producers must not overload a
+#: server with hundreds of partitions.
+MOST_PARTITIONS: Final = 7
+#: Back-off between tries: first pause, growth, longest pause, in seconds.
+FIRST_S: Final = 0.02
+GROWTH: Final = 1.5
+LONGEST_S: Final = 0.25
 
 _REFUSED: Final = (PutCode.CONFLICT, PutCode.DUPLICATE, PutCode.FULL)
 
@@ -49,7 +56,7 @@ def store(app: Windlass, job: NewJob) -> Job[Any]:
     try:
         placed = app.engine.put(jobs)[0]
         if placed.code is not PutCode.CREATED:
-            placed = _retry_refused(app, jobs, [placed])[0]
+            (placed,) = run(app, _retry_refused(app, jobs, [placed]))
     except EngineUnavailable as error:
         error.add_note(_delivery_note(jobs[0], error))
         raise
@@ -59,7 +66,9 @@ def store(app: Windlass, job: NewJob) -> Job[Any]:
 async def astore(app: Windlass, job: NewJob) -> Job[Any]:
     jobs = [job]
     try:
-        placed = await _aput(app, jobs)
+        placed = await app.batcher.call(_put_each, job, len(job.payload))
+        if placed.code is not PutCode.CREATED:
+            (placed,) = await arun(app, _retry_refused(app, jobs, [placed]))
     except EngineUnavailable as error:
         error.add_note(_delivery_note(jobs[0], error))
         raise
@@ -69,24 +78,15 @@ async def astore(app: Windlass, job: NewJob) -> Job[Any]:
 # -------------------------------------------------------------------------------------------- many
 
 
-def store_many(app: Windlass, chunks: Iterable[Sequence[Prepared]]) -> list[Job[Any]]:
+def store_many(app: Windlass, chunks: Iterable[Sequence[Prepared]]) -> Steps[list[Job[Any]]]:
     handles: list[Job[Any]] = []
     with _note_stored_count(handles):
         for chunk in chunks:
             with _with_middleware(app, chunk) as (jobs, stored):
-                first = app.engine.put(jobs)
+                first = yield from _put(jobs)
                 with _maybe_stored():
-                    placed = _retry_refused(app, jobs, first)
+                    placed = yield from _retry_refused(app, jobs, first)
                 _collect(app, jobs, placed, handles, stored)
-    return handles
-
-
-async def astore_many(app: Windlass, chunks: Iterable[Sequence[Prepared]]) -> list[Job[Any]]:
-    handles: list[Job[Any]] = []
-    with _note_stored_count(handles):
-        for chunk in chunks:
-            with _with_middleware(app, chunk) as (jobs, stored):
-                _collect(app, jobs, await _aput_many(app, jobs), handles, stored)
     return handles
 
 
@@ -149,72 +149,15 @@ def _maybe_stored() -> Iterator[None]:
 # -------------------------------------------------------------------------------- with the engine
 
 
-def _retry_refused(app: Windlass, jobs: list[NewJob], placed: Sequence[Placed]) -> Sequence[Placed]:
-    """Retry the jobs whose queue is full, for as long as the settings allow; return the final
-    answers."""
-    if app.packing.older_digests:
-        placed = [_settle(app, *pair) for pair in zip(jobs, placed, strict=True)]
-    if all(one.code is not PutCode.FULL for one in placed):
-        return placed
-    attempts = Attempts(app.engine, jobs, placed)
-    for pause_s in attempts.pauses(app.settings):
-        time.sleep(pause_s)
-        attempts.note(app.engine.put(attempts.refused()))
-    return attempts.placed
+def _put(jobs: list[NewJob]) -> Steps[Sequence[Placed]]:
+    """Put jobs as one chunk. Single jobs of several coroutines go into one batch."""
+    size = sum(map(len, [job.payload for job in jobs]))
+    if len(jobs) == 1:
+        return [(yield from ask(_put_each, jobs[0], size))]
+    return (yield from ask(_put_chunks, jobs, size))
 
 
-async def _aput(app: Windlass, jobs: list[NewJob]) -> Placed:
-    batcher, (job,) = app.batcher, jobs
-    size = len(job.payload)
-    placed = await _asettle(app, job, await batcher.call(_put_all, job, size))
-    if placed.code is PutCode.FULL:
-        attempts = Attempts(app.engine, jobs, [placed])
-        for pause_s in attempts.pauses(app.settings):
-            await _sleep(pause_s)
-            attempts.note([await batcher.call(_put_all, attempts.refused()[0], size)])
-        (placed,) = attempts.placed
-    return placed
-
-
-async def _aput_many(app: Windlass, jobs: list[NewJob]) -> Sequence[Placed]:
-    batcher, size = app.batcher, sum(len(job.payload) for job in jobs)
-    answers = zip(jobs, await batcher.call(_put_chunks, jobs, size), strict=True)
-    with _maybe_stored():
-        attempts = Attempts(app.engine, jobs, [await _asettle(app, *pair) for pair in answers])
-        for pause_s in attempts.pauses(app.settings):
-            await _sleep(pause_s)
-            attempts.note(await batcher.call(_put_chunks, attempts.refused(), size))
-    return attempts.placed
-
-
-def _under_older_keys(app: Windlass, job: NewJob, placed: Placed) -> Iterator[NewJob]:
-    """A conflicting job with the digests of older secrets: the stored call may be the same one,
-    with a digest by an older secret."""
-    packing = app.packing
-    if placed.code is PutCode.CONFLICT and packing.older_digests:
-        call = bytes(packing.unpack_call(job.payload, job.task).call)
-        plain = app.task_named(job.task).codec.plain(call)
-        for digest in packing.older_digests:
-            yield replace(job, fingerprint=digest(plain))
-
-
-def _settle(app: Windlass, job: NewJob, placed: Placed) -> Placed:
-    for other in _under_older_keys(app, job, placed):
-        again = app.engine.put([other])[0]
-        if again.code is not PutCode.CONFLICT:
-            return again
-    return placed
-
-
-async def _asettle(app: Windlass, job: NewJob, placed: Placed) -> Placed:
-    for other in _under_older_keys(app, job, placed):
-        again = await app.batcher.call(_put_all, other, len(job.payload))
-        if again.code is not PutCode.CONFLICT:
-            return again
-    return placed
-
-
-def _put_all(engine: Engine, jobs: Sequence[NewJob]) -> Sequence[Placed]:
+def _put_each(engine: Engine, jobs: Sequence[NewJob]) -> Sequence[Placed]:
     return engine.put(jobs)
 
 
@@ -226,10 +169,73 @@ def _put_chunks(engine: Engine, chunks: Sequence[Sequence[NewJob]]) -> Sequence[
     return placed
 
 
-async def _sleep(seconds: float) -> None:
-    from asyncio import sleep  # slow to import, and the caller has imported it already
+def _retry_refused(
+    app: Windlass, jobs: list[NewJob], placed: Sequence[Placed]
+) -> Steps[Sequence[Placed]]:
+    """Retry the jobs whose queue is full, for as long as the settings allow; return the final
+    answers."""
+    answers = list(placed)
+    for at, job in enumerate(jobs if app.packing.older_digests else ()):
+        answers[at] = yield from _settle(app, job, answers[at])
+    for pause_s in chain(_partition_by_partition(app.engine, jobs, answers), _in_time(app)):
+        full = [at for at, one in enumerate(answers) if one.code is PutCode.FULL]
+        if not full:
+            break
+        yield Pause(pause_s)
+        for at in full:  # a job in another partition has another id
+            jobs[at] = _in_next_partition(app.engine, jobs[at])
+        again = yield from _put([jobs[at] for at in full])
+        for at, one in zip(full, again, strict=True):
+            answers[at] = one
+    return answers
 
-    await sleep(seconds)
+
+def _settle(app: Windlass, job: NewJob, placed: Placed) -> Steps[Placed]:
+    """Put a conflicting job with the digests of older secrets: the stored call may be the same one,
+    with a digest by an older secret."""
+    if placed.code is PutCode.CONFLICT:
+        packing = app.packing
+        call = bytes(packing.unpack_call(job.payload, job.task).call)
+        plain = app.task_named(job.task).codec.plain(call)
+        for digest in packing.older_digests:
+            (again,) = yield from _put([replace(job, fingerprint=digest(plain))])
+            if again.code is not PutCode.CONFLICT:
+                return again
+    return placed
+
+
+# ------------------------------------------------------------------------------------ a full queue
+
+
+def _partition_by_partition(
+    engine: Engine, jobs: Sequence[NewJob], placed: Sequence[Placed]
+) -> Iterator[float]:
+    """No pause for each other partition of a job that no key binds to its partition: their share of
+    the bound may have room."""
+    for job, one in zip(jobs, placed, strict=True):
+        if one.code is PutCode.FULL and _is_unbound(job):
+            return iter([0.0] * min(len(engine.elsewhere(job.id)), MOST_PARTITIONS))
+    return iter(())
+
+
+def _in_next_partition(engine: Engine, job: NewJob) -> NewJob:
+    if not _is_unbound(job):
+        return job
+    return replace(job, id=next(iter(engine.elsewhere(job.id)), job.id))
+
+
+def _in_time(app: Windlass) -> Iterator[float]:
+    """The pauses until `enqueue_timeout`; none with `when_full="reject"`."""
+    if app.settings.when_full == "reject":
+        return
+    end, pause = time.monotonic() + app.settings.enqueue_timeout_ms / 1000, FIRST_S
+    while (left := end - time.monotonic()) > 0:
+        yield min(pause, left)
+        pause = min(pause * GROWTH, LONGEST_S)
+
+
+def _is_unbound(job: NewJob) -> bool:
+    return job.idempotency_key is None and job.unique is None
 
 
 # ------------------------------------------------------------------------------------- the verdict

@@ -22,8 +22,15 @@ import msgspec
 from windlass.core.failures import FailureText
 from windlass.core.serialization.codec import decode_plain, fingerprint
 from windlass.core.serialization.envelope import Envelope, pack, pack_line, unpack
-from windlass.core.serialization.frame import Label, frame, is_framed, read_label, split
-from windlass.core.serialization.seals import Seal, describe_sealed
+from windlass.core.serialization.frame import (
+    Label,
+    Seal,
+    describe_sealed,
+    frame,
+    is_framed,
+    read_label,
+    split,
+)
 from windlass.core.serialization.wire import to_plain_json
 from windlass.core.states import Event
 from windlass.engine.contract import Failure, JobRecord
@@ -102,6 +109,8 @@ class Packing:
 
     def unpack_result(self, stored: bytes, task: str, job_id: str) -> tuple[str, bytes]:
         """The codec that wrote the result, and its bytes."""
+        if not is_framed(stored):
+            return "json", stored
         return self._unpack("result", stored, task, job_id)
 
     # --------------------------------------------------------------------------------- failures

@@ -1,8 +1,8 @@
 """Wake-ups for callers that wait for results.
 
-`Job.result` and `Job.aresult` enter a `ThreadWaiter` or a `LoopWaiter`, poll the job through
-`watch`, and wait. The engine calls `notify` with the id of a job that may have ended, which wakes
-all callers that wait for it: they poll again.
+`Job.result` and `Job.aresult` enter a `ResultWaiter`, poll the job through `watch`, and wait in
+their thread or on their event loop. The engine calls `notify` with the id of a job that may have
+ended, which wakes all callers that wait for it: they poll again.
 """
 
 from __future__ import annotations
@@ -11,11 +11,13 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from functools import partial
 from typing import TYPE_CHECKING, Final, Self
 
 from windlass.engine import fork_safety
 
 if TYPE_CHECKING:
+    from windlass.app import Windlass
     from windlass.engine.contract import Engine, JobEnd
 
 #: A waiting thread runs Python bytecode at least this often, in seconds: an interruption of the
@@ -43,11 +45,8 @@ class ResultWaiters:
             for wake in wakers:
                 wake()
 
-    def in_thread(self, job_id: str) -> ThreadWaiter:
-        return ThreadWaiter(self, job_id)
-
-    def in_loop(self, job_id: str) -> LoopWaiter:
-        return LoopWaiter(self, job_id)
+    def waiter(self, job_id: str) -> ResultWaiter:
+        return ResultWaiter(self, job_id)
 
     def add(self, job_id: str, wake: Callable[[], None]) -> None:
         with self._lock:
@@ -72,42 +71,15 @@ class ResultWaiters:
         self._wakers = {}
 
 
-class ThreadWaiter:
-    """A context manager: one thread that waits for one job."""
+class ResultWaiter:
+    """A context manager: one thread or one coroutine that waits for one job."""
 
     def __init__(self, waiters: ResultWaiters, job_id: str) -> None:
         self._waiters = waiters
         self._job_id = job_id
         self._woken = threading.Event()
-
-    def __enter__(self) -> Self:
-        self._waiters.add(self._job_id, self._woken.set)
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._waiters.remove(self._job_id, self._woken.set)
-
-    def listen(self) -> None:
-        """Start to receive wake-ups: call it before a poll, or an end in between is missed."""
-        self._woken.clear()
-
-    def wait(self, seconds: float) -> None:
-        """Wait for a wake-up, at most this long."""
-        end = time.monotonic() + seconds
-        while (left := end - time.monotonic()) > 0 and not self._woken.wait(min(left, STEP_S)):
-            continue
-
-
-class LoopWaiter:
-    """A context manager: one coroutine that waits for one job."""
-
-    def __init__(self, waiters: ResultWaiters, job_id: str) -> None:
-        import asyncio  # slow to import, and the caller has imported it already
-
-        self._waiters = waiters
-        self._job_id = job_id
-        self._loop = asyncio.get_running_loop()
-        self._woken = asyncio.Event()
+        self._wake_loop: Callable[[], object] | None = None
+        self._seconds = 0.0
 
     def __enter__(self) -> Self:
         self._waiters.add(self._job_id, self._wake)
@@ -117,17 +89,31 @@ class LoopWaiter:
         self._waiters.remove(self._job_id, self._wake)
 
     def _wake(self) -> None:
-        with suppress(RuntimeError):  # a closed loop has no coroutine left
-            self._loop.call_soon_threadsafe(self._woken.set)
+        self._woken.set()
+        if self._wake_loop is not None:
+            with suppress(RuntimeError):  # a closed loop has no coroutine left
+                self._wake_loop()
 
     def listen(self) -> None:
         """Start to receive wake-ups: call it before a poll, or an end in between is missed."""
         self._woken.clear()
 
-    async def wait(self, seconds: float) -> None:
-        """Wait for a wake-up, at most this long."""
-        import asyncio  # as above
+    def wait(self, seconds: float) -> Self:
+        """The step that waits for a wake-up, at most this long."""
+        self._seconds = seconds
+        return self
 
-        with suppress(TimeoutError):
-            async with asyncio.timeout(seconds):
-                await self._woken.wait()
+    def run(self, _app: Windlass) -> None:
+        end = time.monotonic() + self._seconds
+        while (left := end - time.monotonic()) > 0 and not self._woken.wait(min(left, STEP_S)):
+            continue
+
+    async def arun(self, _app: Windlass) -> None:
+        import asyncio  # slow to import, and the caller has imported it already
+
+        woken = asyncio.Event()
+        self._wake_loop = partial(asyncio.get_running_loop().call_soon_threadsafe, woken.set)
+        if not self._woken.is_set():  # a wake-up from now on reaches the loop
+            with suppress(TimeoutError):
+                async with asyncio.timeout(self._seconds):
+                    await woken.wait()

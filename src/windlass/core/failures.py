@@ -5,22 +5,34 @@ was caught, are cut to a bounded size, and are never rebuilt. Making and reading
 fails: code of the exception class (`__str__`, a property, a metaclass) may raise anything, even a
 `BaseException`.
 
+1. `FailureText` is that text.
+2. `place_of` finds the innermost function of a traceback outside of Python and windlass. It is a
+   name and not a line number, so it survives changes above it.
+3. `without_values` replaces values in a message: numbers, quoted text, identifiers.
+4. `fingerprint` groups similar failures: a short digest of type, place and message without values.
+   The arguments of the job are not part of it.
+
 `traceback` is imported on use: workers have it loaded, and readers do not need it.
 """
 
 from __future__ import annotations
 
+import re
+import sys
+from types import TracebackType
 from typing import Final
 
 import msgspec
-
-from windlass.core.fingerprint import fingerprint, place_of
 
 #: The size limit of each part, in bytes.
 MAX_TYPE: Final = 256
 MAX_PLACE: Final = 512
 MAX_MESSAGE: Final = 8 * 1024
 MAX_TRACEBACK: Final = 32 * 1024
+#: The part of a message that counts for its fingerprint, in characters.
+MAX_COMPARED: Final = 500
+#: The size of a fingerprint in bytes; shown as hexadecimal digits.
+FINGERPRINT_SIZE: Final = 6
 #: The message of an encrypted failure.
 ENCRYPTED: Final = "(encrypted)"
 #: The type of an exception whose name cannot be read.
@@ -31,6 +43,16 @@ _TRACEBACK: Final = vars(BaseException)["__traceback__"].__get__
 _CAUSE: Final = vars(BaseException)["__cause__"].__get__
 _CONTEXT: Final = vars(BaseException)["__context__"].__get__
 _EXCEPTIONS: Final = vars(BaseExceptionGroup)["exceptions"].__get__
+
+_NOT_OURS: Final = sys.stdlib_module_names | {"windlass"}
+#: Patterns and their replacements, in this order. `re` compiles and caches them at the first use.
+_VALUES: Final = (
+    (r"[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}", "<id>"),
+    (r"(?<!\w)'[^'\n]*'(?!\w)|(?<!\w)\"[^\"\n]*\"(?!\w)", "<text>"),
+    (r"\b0[xX][0-9a-fA-F]+\b", "<number>"),
+    (r"\b(?=[A-Za-z_-]*[0-9])[0-9A-Za-z_-]{16,}\b", "<id>"),
+    (r"-?[0-9]+([.,:][0-9]+)*", "<number>"),
+)
 
 
 class FailureText(msgspec.Struct, frozen=True):
@@ -50,8 +72,7 @@ class FailureText(msgspec.Struct, frozen=True):
 
     @property
     def fingerprint(self) -> str:
-        """Equal for similar failures: see `core.fingerprint`. "" if the failure is not
-        decrypted."""
+        """Equal for similar failures. "" if the failure is not decrypted."""
         is_read = self.sealed is msgspec.UNSET
         return fingerprint(self.type, self.place, self.message) if is_read else ""
 
@@ -131,3 +152,31 @@ def _cut(text: str, limit: int) -> str:
     mark = b"\n... cut ...\n"
     half = (limit - len(mark)) // 2
     return (data[:half] + mark + data[-half:]).decode("utf-8", "ignore")
+
+
+def place_of(traceback: TracebackType | None) -> str:
+    """`module.function` of the innermost frame outside of Python and windlass, or ""."""
+    place = ""
+    while traceback is not None:
+        frame = traceback.tb_frame
+        module = frame.f_globals.get("__name__")
+        if isinstance(module, str) and module.partition(".")[0] not in _NOT_OURS:
+            place = f"{module}.{frame.f_code.co_qualname}"
+        traceback = traceback.tb_next
+    return place
+
+
+def without_values(message: str) -> str:
+    """The beginning of a message, with a placeholder for each value."""
+    text = message[:MAX_COMPARED]
+    for values, word in _VALUES:
+        text = re.sub(values, word, text)
+    return " ".join(text.split())
+
+
+def fingerprint(kind: str, place: str, message: str) -> str:
+    """Equal for similar failures, on every machine and in every process."""
+    from hashlib import blake2s  # slow to import, and needed only to show failures
+
+    parts = "\0".join((kind, place, without_values(message)))
+    return blake2s(parts.encode("utf-8", "replace"), digest_size=FINGERPRINT_SIZE).hexdigest()

@@ -18,7 +18,13 @@ import os
 import re
 from typing import Final
 
-from windlass.core.digest import blake2b
+# `hashlib` also loads OpenSSL, which takes as long as a dozen modules of windlass. A lazy import is
+# no alternative: a fork during the import, which any enqueue with a key may start, leaves a child
+# that waits forever for the import lock.
+try:
+    from _blake2 import blake2b as blake2b
+except ImportError:  # a Python built without it
+    from hashlib import blake2b as blake2b
 
 #: One more than the highest partition an id can carry.
 PARTITIONS: Final = 1024

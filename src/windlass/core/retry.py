@@ -21,7 +21,7 @@ from msgspec import UNSET, UnsetType
 
 from windlass.core import foreign_words
 from windlass.core.durations import MAX_DURATION_MS, Duration, describe_ms, to_ms
-from windlass.core.plurals import count
+from windlass.core.quantities import count
 from windlass.core.signals import Reject, RetryLater
 from windlass.core.states import Reason
 from windlass.core.value_type import Value

@@ -12,7 +12,7 @@ import re
 import sys
 from typing import TYPE_CHECKING, Final
 
-from windlass.core.distribution import install_command
+from windlass.core import install_command
 from windlass.errors import EngineError, SettingError
 
 if TYPE_CHECKING:

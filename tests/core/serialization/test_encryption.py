@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from windlass.core.serialization.encryption import Keyring
-from windlass.core.serialization.seals import Seal
+from windlass.core.serialization.frame import Seal
 from windlass.errors import DecodeError, MissingDecoder
 
 OLD, NEW = "old-" + "o" * 40, "new-" + "n" * 40

@@ -18,7 +18,7 @@ from tests.worker.apps.talking import WAY
 from tests.worker.yard import PROJECT, Worker, Yard, until
 from windlass import FailureText, Job, Reject
 from windlass.context import Context, running
-from windlass.core.plurals import Count
+from windlass.core.quantities import Count
 from windlass.core.states import Reason, State
 from windlass.settings import mask_urls
 from windlass.worker.logs.events import LogEvent, listed, log_dead_letter

@@ -22,7 +22,7 @@ from windlass.cli.support.fleet import WorkerView, read_fleet
 from windlass.cli.support.holds import is_unroutable, why_held
 from windlass.cli.support.records import find_all
 from windlass.cli.support.wording import NEVER_STORED, count
-from windlass.core.distribution import installed_version
+from windlass.core import installed_version
 from windlass.core.queues.labels import may_take, queue_of
 from windlass.core.queues.plans import read_tiers
 from windlass.core.states import WAITING, State

@@ -11,7 +11,7 @@ from typing import Final
 
 from windlass.cli.support.fleet import WorkerView
 from windlass.core.serialization.envelope import unpack
-from windlass.core.serialization.seals import describe_sealed
+from windlass.core.serialization.frame import describe_sealed
 from windlass.core.states import Hold
 from windlass.engine.contract import JobRecord
 from windlass.errors import DecodeError

@@ -14,9 +14,9 @@ import click
 from windlass.client.options import read_call_options
 from windlass.core.durations import MAX_DURATION_MS, describe_ms, to_ms
 from windlass.core.ids import check_id
+from windlass.core.quantities import describe_bytes, to_bytes
 from windlass.core.queues.labels import read_labels
 from windlass.core.queues.plans import read_tiers
-from windlass.core.sizes import describe_bytes, to_bytes
 
 #: The smallest memory limit of a child, in bytes.
 LEAST_MEMORY = 16 * 10**6

@@ -13,7 +13,7 @@ from typing import Final
 
 from windlass.core.durations import describe_ms
 from windlass.core.failures import FailureText
-from windlass.core.plurals import count as count
+from windlass.core.quantities import count as count
 
 #: A hint for an engine that was never used: without it an empty engine looks like the right one.
 NEVER_STORED: Final = (

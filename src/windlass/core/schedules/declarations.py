@@ -20,7 +20,7 @@ from typing import Final
 
 import msgspec
 
-from windlass.core.digest import blake2b
+from windlass.core.ids import blake2b
 from windlass.core.schedules.triggers import Schedule
 
 #: How often a worker renews its declarations.

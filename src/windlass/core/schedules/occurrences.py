@@ -17,8 +17,7 @@ from typing import Final
 
 import msgspec
 
-from windlass.core.digest import blake2b
-from windlass.core.ids import derived_id
+from windlass.core.ids import blake2b, derived_id
 from windlass.core.schedules.triggers import All, Schedule
 
 #: An occurrence within this delay is not missed. So a worker that was killed or paused for a moment

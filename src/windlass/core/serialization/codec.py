@@ -31,7 +31,7 @@ from typing import Any, Final, Literal
 
 import msgspec
 
-from windlass.core.digest import blake2b
+from windlass.core.ids import blake2b
 from windlass.core.serialization.depth_limit import MAX_DEPTH
 from windlass.core.serialization.signature import Signature, Slot
 from windlass.core.serialization.values import ValueRefused, read_plain

@@ -21,7 +21,7 @@ import os
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
-from windlass.core.serialization.seals import Seal, describe_sealed, why_not_encrypting
+from windlass.core.serialization.frame import Seal, describe_sealed, why_not_encrypting
 from windlass.errors import DecodeError, MissingDecoder
 
 if TYPE_CHECKING:

@@ -59,7 +59,7 @@ class Envelope(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
     headers: dict[str, str] = {}
     options: Overrides = NO_OVERRIDES
     codec: str = "json"
-    seal: str = ""  # one of `windlass.core.serialization.seals.Seal`
+    seal: str = ""  # one of `windlass.core.serialization.frame.Seal`
     key: str = ""  # the name of the key that the call is sealed with
 
 

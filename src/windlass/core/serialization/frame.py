@@ -4,14 +4,19 @@
 
 The line describes the body: its codec, and whether it is signed or encrypted, with which key. A
 reader needs no setting to know that.
+
+`Seal` lists the kinds of protection. The cryptography itself is in `encryption.py`. An app without
+a secret does not load it, because it loads OpenSSL.
 """
 
 from __future__ import annotations
 
+from enum import StrEnum
 from typing import Final
 
 import msgspec
 
+from windlass.core import install_command
 from windlass.core.serialization.depth_limit import too_deep
 from windlass.errors import DecodeError, NewerFormat
 
@@ -20,6 +25,34 @@ VERSION: Final = 2
 _BEGIN: Final = bytes([VERSION])
 #: windlass writes the line; only the options of a job are nested in it.
 _DEPTH: Final = 10
+#: The shortest secret, in characters.
+SHORTEST: Final = 32
+HOW_TO_MAKE_ONE: Final = 'python -c "import secrets; print(secrets.token_urlsafe(32))"'
+
+
+class Seal(StrEnum):
+    """The protection of stored bytes."""
+
+    NONE = ""
+    SIGNED = "hmac-sha256"
+    ENCRYPTED = "chacha20-poly1305"
+
+
+def describe_sealed(seal: str, name: str) -> str:
+    """The description of sealed bytes for a reader without the key."""
+    return f"{'signed' if seal == Seal.SIGNED else 'encrypted'} with key {name}"
+
+
+def why_not_encrypting() -> str:
+    """Why this installation cannot encrypt, or ""."""
+    try:
+        import cryptography.hazmat.primitives.ciphers.aead  # noqa: F401  # only whether it is there
+    except ImportError:
+        return (
+            "encryption needs the package cryptography, which is not installed; install it with: "
+            f"{install_command('encryption')}"
+        )
+    return ""
 
 
 def _version() -> int:
@@ -31,7 +64,7 @@ class Label(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
 
     version: int = msgspec.field(default_factory=_version)
     codec: str = "json"
-    seal: str = ""  # one of `windlass.core.serialization.seals.Seal`
+    seal: str = ""  # one of `Seal`
     key: str = ""  # the name of the key that it was sealed with
 
 

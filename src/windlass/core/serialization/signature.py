@@ -18,7 +18,7 @@ from typing import Final
 
 import msgspec
 
-from windlass.core.fingerprint import place_of
+from windlass.core.failures import place_of
 from windlass.core.foreign_words import unexpected_keyword
 from windlass.core.serialization.annotations import resolve
 from windlass.core.serialization.values import OffsetCodec, ValueCodec, ValueRefused

@@ -19,7 +19,7 @@ from datetime import UTC, datetime
 from typing import Any, Final
 
 from windlass.core.ids import created_ms_of
-from windlass.core.sizes import describe_bytes
+from windlass.core.quantities import describe_bytes
 from windlass.engine.contract import Finding, Grade
 from windlass.engine.redis import setup
 from windlass.engine.redis.client import scripts

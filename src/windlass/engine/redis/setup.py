@@ -11,7 +11,7 @@ from typing import Any, Final
 
 import msgspec
 
-from windlass.core.plurals import count
+from windlass.core.quantities import count
 from windlass.engine.redis.url import RedisAddress
 from windlass.errors import EngineError, FormatTooNew
 

@@ -15,7 +15,7 @@ from typing import Final
 
 import apsw
 
-from windlass.core.sizes import describe_bytes
+from windlass.core.quantities import describe_bytes
 from windlass.engine.contract import Finding, Grade
 from windlass.engine.sqlite.database import Database
 from windlass.engine.sqlite.files import NETWORK_FILE_SYSTEMS, FileLocation, file_system_of

@@ -25,7 +25,7 @@ from typing import Any, NoReturn, Protocol
 
 from msgspec.structs import replace
 
-from windlass.core.plurals import Count
+from windlass.core.quantities import Count
 from windlass.engine.contract import (
     Batch,
     Beat,

@@ -18,7 +18,7 @@ from time import monotonic
 import msgspec
 
 from windlass.core.failures import FailureText
-from windlass.core.plurals import Count
+from windlass.core.quantities import Count
 from windlass.core.states import Reason
 from windlass.engine.contract import (
     Buried,

@@ -11,7 +11,7 @@ import socket
 
 import msgspec
 
-from windlass.core.distribution import installed_version
+from windlass.core import installed_version
 from windlass.settings import Settings
 from windlass.worker.ipc.process_identity import machine, start_of
 from windlass.worker.options import WorkerOptions

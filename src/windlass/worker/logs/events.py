@@ -13,7 +13,7 @@ from time import monotonic
 from typing import Final, NamedTuple
 
 from windlass.core.failures import FailureText
-from windlass.core.plurals import Count
+from windlass.core.quantities import Count
 from windlass.core.states import Reason
 
 log = getLogger("windlass.worker")

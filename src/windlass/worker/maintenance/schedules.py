@@ -20,7 +20,7 @@ from typing import Final
 
 from windlass.app import Windlass
 from windlass.core.durations import describe_ms
-from windlass.core.plurals import Count
+from windlass.core.quantities import Count
 from windlass.core.schedules.declarations import REMOVABLE_MS, RENEWAL_MS, SILENT_MS, Standing
 from windlass.core.schedules.state import LeftOut, Note
 from windlass.engine import schedule_changes

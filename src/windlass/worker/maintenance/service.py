@@ -27,7 +27,7 @@ from time import monotonic
 import msgspec
 
 from windlass.core.failures import FailureText
-from windlass.core.plurals import Count
+from windlass.core.quantities import Count
 from windlass.engine.contract import Buried, Engine, Grade, Outcome, Verdict
 from windlass.worker.logs.events import LogEvent, log_dead_letter
 from windlass.worker.maintenance.dead_letters import DeadWatch, sweep

@@ -36,7 +36,7 @@ from windlass.context import Context, running
 from windlass.core.durations import describe_ms
 from windlass.core.failures import FailureText, clear_frames
 from windlass.core.foreign_words import explain_raise
-from windlass.core.plurals import count
+from windlass.core.quantities import count
 from windlass.core.queues.labels import queue_of
 from windlass.core.retry import GiveUp, Retry
 from windlass.core.serialization.codec import check_size

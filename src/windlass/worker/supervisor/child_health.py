@@ -19,8 +19,7 @@ from logging import getLogger
 from time import monotonic
 
 from windlass.core.durations import describe_ms
-from windlass.core.plurals import count
-from windlass.core.sizes import describe_bytes
+from windlass.core.quantities import count, describe_bytes
 from windlass.worker.logs.events import LogEvent, listed
 from windlass.worker.options import WorkerOptions
 from windlass.worker.supervisor.child_process import ChildProcess

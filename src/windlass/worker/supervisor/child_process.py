@@ -13,7 +13,7 @@ from pathlib import Path
 from random import uniform
 from time import monotonic
 
-from windlass.core.sizes import describe_bytes
+from windlass.core.quantities import describe_bytes
 from windlass.engine.contract import Retried
 from windlass.worker.ipc.channel import BufferedChannel, Command, Report, Start, open_pair
 from windlass.worker.ipc.process_identity import STATE, stat_of

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from logging import getLogger
 
-from windlass.core.plurals import Count
+from windlass.core.quantities import Count
 from windlass.core.queues.labels import queue_of
 from windlass.core.queues.plans import read_tiers
 from windlass.engine.contract import Engine

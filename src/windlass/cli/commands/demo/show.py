@@ -31,7 +31,7 @@ from windlass.cli.commands.demo.proof import Proof, prove
 from windlass.cli.commands.demo.screen import Screen
 from windlass.cli.support.output import console
 from windlass.cli.support.wording import program
-from windlass.core.plurals import count
+from windlass.core.quantities import count
 from windlass.core.states import FINAL
 from windlass.engine.contract import Stats
 from windlass.errors import EngineError

@@ -7,7 +7,7 @@ import json
 import pytest
 
 from windlass import FailureText
-from windlass.core.fingerprint import MAX_MESSAGE, place_of, without_values
+from windlass.core.failures import MAX_COMPARED, place_of, without_values
 
 
 def refuse(text: str) -> None:
@@ -84,4 +84,4 @@ def test_it_is_the_same_after_it_was_stored_and_in_every_process() -> None:
 
 
 def test_a_long_message_costs_little() -> None:
-    assert len(without_values("x'" * 1_000_000)) <= MAX_MESSAGE
+    assert len(without_values("x'" * 1_000_000)) <= MAX_COMPARED

@@ -1,0 +1,181 @@
+"""Methods that exist twice, for threads and for coroutines, written once.
+
+1. `Steps` is a method as a generator: it yields each thing that takes time, a `Step`, and gets the
+   answer. Steps are calls of the engine, pauses, and waits for the end of a job.
+2. `run` takes the steps in the thread of the caller, `arun` on its event loop: a coroutine calls
+   the engine through the batcher of the app, together with other coroutines.
+3. `twins` makes a blocking method of steps; its `awaited` is the twin for coroutines.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Awaitable, Callable, Coroutine, Generator, Sequence
+from functools import wraps
+from typing import (
+    TYPE_CHECKING,
+    Any,
+    Concatenate,
+    Generic,
+    ParamSpec,
+    Protocol,
+    TypeAlias,
+    TypeVar,
+    TypeVarTuple,
+    cast,
+    overload,
+)
+
+import msgspec
+
+from windlass.engine.contract import Engine
+from windlass.errors import WindlassError
+
+if TYPE_CHECKING:
+    from windlass.app import Windlass
+
+P = ParamSpec("P")
+R = TypeVar("R")
+S = TypeVar("S", bound="OfApp")
+Value = TypeVar("Value")
+Answer = TypeVar("Answer")
+Values = TypeVarTuple("Values")
+
+
+class OfApp(Protocol):
+    """An object with an app."""
+
+    @property
+    def _app(self) -> Windlass: ...
+
+
+class Step(Protocol):
+    """A thing that takes time."""
+
+    def run(self, app: Windlass, /) -> Any: ...
+
+    def arun(self, app: Windlass, /) -> Awaitable[Any]: ...
+
+
+class EngineCall(msgspec.Struct, frozen=True):
+    """One value for a verb that takes many. The answer is the one for this value."""
+
+    verb: Callable[[Engine, Sequence[Any]], Sequence[Any]]
+    value: Any
+    size: int = 0  # in bytes, where the call waits for room in the batcher
+
+    def run(self, app: Windlass) -> Any:
+        return self.verb(app.engine, [self.value])[0]
+
+    def arun(self, app: Windlass) -> Awaitable[Any]:
+        return app.batcher.call(self.verb, self.value, self.size)
+
+
+class Pause(msgspec.Struct, frozen=True):
+    """A pause in seconds."""
+
+    pause_s: float
+
+    def run(self, _app: Windlass) -> None:
+        time.sleep(self.pause_s)
+
+    def arun(self, _app: Windlass) -> Awaitable[None]:
+        from asyncio import sleep  # slow to import, and the caller has imported it already
+
+        return sleep(self.pause_s)
+
+
+Steps: TypeAlias = Generator[Step, Any, R]
+
+
+def ask(
+    verb: Callable[[Engine, Sequence[Value]], Sequence[Answer]], value: Value, size: int = 0
+) -> Steps[Answer]:
+    """An `EngineCall` whose answer has its type."""
+    answer: Answer = yield EngineCall(verb, value, size)
+    return answer
+
+
+def act(action: Callable[[Engine, *Values], Answer], *values: *Values) -> Steps[Answer]:
+    """Several calls of the engine in one piece, which the batcher never repeats."""
+    answer, error = yield EngineCall(_attempt_each, (action, values))
+    if error is not None:
+        raise error
+    return cast(Answer, answer)
+
+
+def _attempt_each(
+    engine: Engine, actions: Sequence[tuple[Callable[..., Any], tuple[Any, ...]]]
+) -> Sequence[tuple[Any, WindlassError | None]]:
+    """The result or the error of each action: one failure must not repeat the others in a batch."""
+    return [_attempt(engine, action, values) for action, values in actions]
+
+
+def _attempt(
+    engine: Engine, action: Callable[..., Any], values: tuple[Any, ...]
+) -> tuple[Any, WindlassError | None]:
+    try:
+        return action(engine, *values), None
+    except WindlassError as error:
+        return None, error
+
+
+def run(app: Windlass, steps: Steps[R]) -> R:
+    try:
+        step = next(steps)
+        while True:
+            try:
+                answer = step.run(app)
+            except BaseException as error:  # noqa: BLE001  # the steps raise it, or another one
+                step = steps.throw(error)
+            else:
+                step = steps.send(answer)
+    except StopIteration as done:
+        return cast(R, done.value)
+
+
+async def arun(app: Windlass, steps: Steps[R]) -> R:
+    try:
+        step = next(steps)
+        while True:
+            try:
+                answer = await step.arun(app)
+            except BaseException as error:  # noqa: BLE001  # the steps raise it, or another one
+                step = steps.throw(error)
+            else:
+                step = steps.send(answer)
+    except StopIteration as done:
+        return cast(R, done.value)
+
+
+class Twins(Generic[S, P, R]):
+    """What type checkers see of a method made by `twins`; it is a plain function."""
+
+    awaited: Callable[Concatenate[S, P], Coroutine[Any, Any, R]]
+
+    @overload
+    def __get__(self, instance: None, owner: object) -> Callable[Concatenate[S, P], R]: ...
+    @overload
+    def __get__(self, instance: S, owner: object) -> Callable[P, R]: ...
+    def __get__(self, instance: S | None, owner: object) -> Callable[..., R]:
+        raise NotImplementedError
+
+
+def twins(steps: Callable[Concatenate[S, P], Steps[R]]) -> Twins[S, P, R]:
+    """A blocking method; its attribute `awaited` is the same method for coroutines."""
+    annotations = steps.__annotations__
+    annotations["return"] = annotations["return"].removeprefix("Steps[").removesuffix("]")
+
+    @wraps(steps)
+    def blocking(self: S, *args: P.args, **kwargs: P.kwargs) -> R:
+        return run(self._app, steps(self, *args, **kwargs))
+
+    @wraps(steps)
+    async def awaited(self: S, *args: P.args, **kwargs: P.kwargs) -> R:
+        return await arun(self._app, steps(self, *args, **kwargs))
+
+    awaited.__doc__ = f"`{steps.__name__}`, for coroutines."
+    awaited.__name__ = f"a{steps.__name__}"
+    awaited.__qualname__ = steps.__qualname__.replace(steps.__name__, awaited.__name__)
+    vars(blocking)["awaited"] = awaited
+    return cast("Twins[S, P, R]", blocking)
