@@ -9,9 +9,8 @@ import click
 
 from windlass.app import Windlass
 from windlass.cli.support.connection import connect
-from windlass.cli.support.fleet import read_fleet
+from windlass.cli.support.fleet import is_unroutable, read_fleet, why_held
 from windlass.cli.support.group import SuggestingGroup
-from windlass.cli.support.holds import is_unroutable, why_held
 from windlass.cli.support.output import print_json, print_table, say
 from windlass.cli.support.parameters import (
     connection_options,
