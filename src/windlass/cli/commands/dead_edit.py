@@ -8,19 +8,22 @@
 from __future__ import annotations
 
 import inspect
-from typing import Any
+from typing import Any, Final
 
 import click
 import msgspec
 
 from windlass.app import Windlass
-from windlass.cli.commands.enqueue import require_fit
+from windlass.cli.support.calls import parse, require_fit
 from windlass.cli.support.output import say
 from windlass.cli.support.wording import sentence
 from windlass.core.serialization.envelope import unpack
 from windlass.engine.contract import JobRecord
 from windlass.errors import DecodeError, EncodeError, MissingDecoder
 from windlass.task import Task
+
+#: An error shows at most this many characters of the refused text.
+_SHOWN: Final = 80
 
 
 def retry_with(
@@ -30,9 +33,10 @@ def retry_with(
     _require_readable(app, record, is_whole=None not in (args_text, kwargs_text))
     call = _stored_call(record)
     if args_text is not None:
-        call["args"] = _parse("--args", args_text, "a JSON array", list[msgspec.Raw])
+        call["args"] = parse("--args", args_text, list[msgspec.Raw], shown=args_text[:_SHOWN])
     if kwargs_text is not None:
-        call["kwargs"] = _parse("--kwargs", kwargs_text, "a JSON object", dict[str, msgspec.Raw])
+        kind = dict[str, msgspec.Raw]
+        call["kwargs"] = parse("--kwargs", kwargs_text, kind, shown=kwargs_text[:_SHOWN])
     task = app.known_tasks.get(record.task)
     if task is not None and args_text is None:
         _name_positional(call, task)
@@ -69,15 +73,6 @@ def _stored_call(record: JobRecord) -> dict[str, Any]:
         return msgspec.json.decode(unpack(record.payload).call, type=dict[str, Any])
     except (DecodeError, msgspec.DecodeError):
         return {}
-
-
-def _parse(option: str, text: str, shape: str, kind: Any) -> Any:
-    try:
-        return msgspec.json.decode(text, type=kind)
-    except (msgspec.DecodeError, RecursionError) as error:
-        raise click.UsageError(
-            f"{option} expects {shape}, found {text[:80]!r}: {error}."
-        ) from error
 
 
 def _name_positional(call: dict[str, Any], task: Task[..., Any]) -> None:

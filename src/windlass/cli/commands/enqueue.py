@@ -9,27 +9,24 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Collection
-from contextlib import suppress
 from datetime import datetime, timedelta
-from typing import Any, Final, TypeVar
+from typing import Any, Final, cast
 
 import click
 import msgspec
 
 from windlass.app import Windlass
 from windlass.cli.support import parameters
+from windlass.cli.support.calls import parse, require_fit, unread_fields
 from windlass.cli.support.connection import connect_to_enqueue
 from windlass.cli.support.output import print_json, say
-from windlass.cli.support.parameters import app_option, json_option, url_option
-from windlass.cli.support.unread_fields import unread_fields
+from windlass.cli.support.parameters import connection_options, json_option
 from windlass.cli.support.wording import program, sentence, summary_of
 from windlass.client.options import HIGHEST_PRIORITY, LOWEST_PRIORITY, CallOptions
 from windlass.core.failures import FailureText
 from windlass.core.states import State
 from windlass.errors import (
     DecodeError,
-    EncodeError,
     EngineUnavailable,
     InvalidTask,
     JobCancelled,
@@ -38,8 +35,6 @@ from windlass.errors import (
 )
 from windlass.job import Job
 from windlass.task import Task
-
-T = TypeVar("T")
 
 #: An error shows at most this many characters of the refused text.
 _SHOWN: Final = 200
@@ -52,8 +47,7 @@ _KEY: Final = "using(idempotency_key=...)"
 
 @click.command()
 @click.argument("task_name", metavar="TASK")
-@app_option
-@url_option
+@connection_options
 @click.option("--args", "args_text", default="[]", metavar="JSON", help="Positional arguments.")
 @click.option("--kwargs", "kwargs_text", default="{}", metavar="JSON", help="Named arguments.")
 @click.option(
@@ -108,8 +102,8 @@ def enqueue(
     windlass enqueue shop.tasks.welcome --args '[42]' --idempotency-key signup-42 --wait
     """
     options = _options(delay, instant, priority, queue, idempotency_key)
-    args = _parse("--args", args_text, "a JSON array", list[msgspec.Raw], _ARGS)
-    kwargs = _parse("--kwargs", kwargs_text, "a JSON object", dict[str, msgspec.Raw], _KWARGS)
+    args = _parse("--args", args_text, list[msgspec.Raw], _ARGS)
+    kwargs = _parse("--kwargs", kwargs_text, dict[str, msgspec.Raw], _KWARGS)
     with connect_to_enqueue(app_path, url) as app:
         task = _choose(_find_task(app, task_name), options)
         positional, named = _decode_call(task, args, kwargs)
@@ -142,31 +136,22 @@ def _options(
 ) -> CallOptions:
     if delay is not None and instant is not None:
         raise click.UsageError("Give --in or --at, not both.")
-    options: CallOptions = {}
-    run_after = delay if instant is None else instant
-    if run_after is not None:
-        options["run_after"] = run_after
-    if priority is not None:
-        options["priority"] = priority
-    if queue is not None:
-        options["queue"] = queue
-    if idempotency_key is not None:
-        options["idempotency_key"] = idempotency_key
-    return options
+    options = {
+        "run_after": delay if instant is None else instant,
+        "priority": priority,
+        "queue": queue,
+        "idempotency_key": idempotency_key,
+    }
+    given = {name: value for name, value in options.items() if value is not None}
+    return cast(CallOptions, given)
 
 
 # ---------------------------------------------------------------------------------------- the call
 
 
-def _parse(option: str, text: str, shape: str, kind: type[T], example: str) -> T:
-    """Parse the outermost level only: the annotations decode the values inside."""
-    try:
-        return msgspec.json.decode(text, type=kind)
-    except (msgspec.DecodeError, RecursionError) as error:
-        found = text if len(text) <= _SHOWN else f"{text[:_SHOWN]}..."
-        raise click.UsageError(
-            f"{option} expects {shape}, found {found!r}: {error}. Write for example {example}."
-        ) from error
+def _parse(option: str, text: str, kind: Any, example: str) -> Any:
+    shown = text if len(text) <= _SHOWN else f"{text[:_SHOWN]}..."
+    return parse(option, text, kind, shown=shown, advice=f" Write for example {example}.")
 
 
 def _find_task(app: Windlass, name: str) -> Task[..., Any]:
@@ -201,14 +186,6 @@ def _decode_call(
     if unread:
         say(f"No argument of {task.name} has a field {' or '.join(unread)}: it was ignored.")
     return positional, named
-
-
-def require_fit(task: Task[..., Any], count: int, kwargs: Collection[str]) -> None:
-    """Raise Python's own TypeError if a parameter is missing, unknown or given twice.
-
-    Checks names and number only: None stands for every value."""
-    with suppress(EncodeError):
-        task.codec.encode([None] * count, dict.fromkeys(kwargs))
 
 
 # --------------------------------------------------------------------------------------- the result

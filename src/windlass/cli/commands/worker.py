@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Sequence
 from datetime import timedelta
 from pathlib import Path
@@ -18,9 +19,20 @@ from windlass.cli.support.parameters import (
     tier,
     url_option,
 )
-from windlass.cli.support.platforms import require_processes
 from windlass.cli.support.reload import Reloader
 from windlass.core.queues.plans import read_tiers
+
+#: A variable, so that a type checker sees what follows on every system.
+_PLATFORM: str = sys.platform
+
+
+def require_processes(command: str) -> None:
+    """Refuse Windows: supervisors and their children need sockets and signals that it lacks."""
+    if _PLATFORM == "win32":
+        raise click.UsageError(
+            f"Expected Linux or macOS for `{command}`, found Windows. On Windows run jobs inside "
+            "your own program, in `with app.worker():`."
+        )
 
 
 @click.command()

@@ -18,8 +18,7 @@ from itertools import islice
 from typing import Final
 
 from windlass.app import Windlass
-from windlass.cli.support.fleet import WorkerView, read_fleet
-from windlass.cli.support.holds import is_unroutable, why_held
+from windlass.cli.support.fleet import WorkerView, is_unroutable, read_fleet, why_held
 from windlass.cli.support.records import find_all
 from windlass.cli.support.wording import NEVER_STORED, count
 from windlass.core import installed_version

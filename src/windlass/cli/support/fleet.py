@@ -2,23 +2,35 @@
 
 A worker is a supervisor with its children; each child has a session. Sessions with an expired lease
 count as dead.
+
+`why_held` says why a ready job is held, as far as the data of the engine shows it. A sealed call
+names its key in plain text, and a worker reports the names of its keys. Only the log of a worker
+says whether it lacks the task, or the call does not fit its function.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Final
 
 import msgspec
 
 from windlass.core.queues.labels import queue_of
-from windlass.core.states import State
-from windlass.engine.contract import Engine, SessionRecord
+from windlass.core.serialization.envelope import unpack
+from windlass.core.serialization.frame import describe_sealed
+from windlass.core.states import Hold, State
+from windlass.engine.contract import Engine, JobRecord, SessionRecord
+from windlass.errors import DecodeError
+from windlass.job import instant
 from windlass.worker.ipc.session_info import Introduction
 
 #: At most this many running jobs are read.
 MAX_RUNNING: Final = 500
+_NOT_UNDERSTOOD: Final = (
+    "no worker that claimed it has its task, accepts its arguments and reads its codec; their logs "
+    "say which one is missing"
+)
 
 
 class RunningJob(msgspec.Struct, frozen=True, kw_only=True):
@@ -102,7 +114,7 @@ def _running(engine: Engine, ids: Sequence[str]) -> dict[str, RunningJob]:
             task=record.task,
             queue=queue_of(record.queue),
             attempt=record.counters.attempt,
-            started_at=_instant(record.started_ms),
+            started_at=None if record.started_ms is None else instant(record.started_ms),
         )
         for record in engine.get(ids)
         if record is not None and record.state is State.RUNNING
@@ -120,10 +132,31 @@ def _worker(host: str, pid: int, members: Iterable[tuple[Introduction, ChildView
         queues=first.queues,
         labels=first.labels,
         keys=first.keys,
-        started_at=_instant(first.started_ms or None),
+        started_at=instant(first.started_ms) if first.started_ms else None,
         children=tuple(children),
     )
 
 
-def _instant(at_ms: int | None) -> datetime | None:
-    return None if at_ms is None else datetime.fromtimestamp(at_ms / 1000, UTC)
+# ------------------------------------------------------------------------------------------- holds
+
+
+def is_unroutable(record: JobRecord) -> bool:
+    return record.hold is Hold.UNROUTABLE
+
+
+def why_held(record: JobRecord, fleet: Sequence[WorkerView]) -> str | None:
+    """The reason as the end of a sentence. The record must have its stored payload."""
+    if not is_unroutable(record):
+        return None
+    return _why_sealed(record.payload, fleet) or _NOT_UNDERSTOOD
+
+
+def _why_sealed(payload: bytes, fleet: Iterable[WorkerView]) -> str:
+    try:
+        envelope = unpack(payload)
+    except DecodeError:
+        return ""
+    if not envelope.seal or any(envelope.key in worker.keys for worker in fleet):
+        return ""
+    sealed = describe_sealed(envelope.seal, envelope.key)
+    return f"it is {sealed}, which no worker has: start a worker with that secret"

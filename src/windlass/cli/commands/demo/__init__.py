@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from windlass.cli.support.platforms import require_processes
+from windlass.cli.commands.worker import require_processes
 
 
 @click.command(short_help="Run a demo: jobs, a kill -9 in the middle, nothing lost.")
