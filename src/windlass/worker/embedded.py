@@ -229,7 +229,7 @@ class EmbeddedWorker:
         self._lifespan.leave(LEAVE_S)
         self._threads.waiter.stop(CLOSE_S)
         self._threads.heartbeat.stop(CLOSE_S)  # before the session is closed: a beat would renew it
-        self._threads.maintenance.close(Closing(self.session, (), "the end of its program"))
+        self._threads.maintenance.request(Closing(self.session, (), "the end of its program"))
         self._threads.maintenance.stop(CLOSE_S)
         self._assembly.close()
         self._stop_loop()

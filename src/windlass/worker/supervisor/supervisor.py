@@ -278,7 +278,7 @@ class Supervisor:
             ready.kill_after_ms,
             self._living,
             self._retirements,
-            finish=threads.maintenance.finish,
+            finish=threads.maintenance.request,
             kill=self._kill,
         )
         self._location = engine.location
@@ -395,7 +395,7 @@ class Supervisor:
         if self._enforcement is not None:
             self._enforcement.report_retries(child)
         if child.session:
-            self._threads.maintenance.close(Closing(child.session, suspects, child.cause()))
+            self._threads.maintenance.request(Closing(child.session, suspects, child.cause()))
         if suspects or not self._ended_well(child):
             self._log_death(child, suspects)
         if child.is_retiring:
