@@ -39,7 +39,7 @@ from windlass.engine.contract import (
 from windlass.errors import EndlessDrain, JobFailed, TimedOut
 from windlass.testing.stages import Stage
 from windlass.worker.child.lifespan import HeldLifespan
-from windlass.worker.fetch.intake import Adoption
+from windlass.worker.fetch.round_trip import Adoption
 from windlass.worker.maintenance.schedules import ON_S, Scheduler, declarations
 from windlass.worker.run.pipeline import Execution, Run
 

@@ -92,7 +92,11 @@ class EmbeddedWorker:
         if self.session:
             raise RuntimeError("This worker was entered before: make another one by app.worker().")
         load_tasks(self._app)
-        self._describe()
+        # On entering: the program may fork before.
+        options, now_ms = self._options, time_ns() // 1_000_000
+        self.introduction = introduce(
+            options, self._app.settings, os.getpid(), options.slots, now_ms, is_solo=False
+        )
         self._engine = self._open_engine()
         self.wakes, woken = open_wake_pair()
         self._wakes = WakeReceiver(woken)
@@ -107,7 +111,7 @@ class EmbeddedWorker:
             self.wakes.close()
             self._wakes.close()
             raise
-        threads = self._threads = EngineThreads(
+        self._threads = EngineThreads(
             describe_app(self._app, self.introduction),
             self._engine,
             self._engine_options,
@@ -117,17 +121,10 @@ class EmbeddedWorker:
             on_suspects=self.see_suspects,
             on_alert=lambda alert: call_hooks(self._app.alert_hooks, alert),
         )
-        threads.start()
+        self._threads.start()
         self._log_left_out()
         self._assembly.start(self.introduction)
         return self
-
-    def _describe(self) -> None:
-        """Describe the session. Called on entering: the program may fork before."""
-        options, now_ms = self._options, time_ns() // 1_000_000
-        self.introduction = introduce(
-            options, self._app.settings, os.getpid(), options.slots, now_ms, is_solo=False
-        )
 
     def _log_left_out(self) -> None:
         alone = sorted(task.name for task in self._app.tasks.values() if task.runs_alone)
@@ -229,7 +226,7 @@ class EmbeddedWorker:
         self._lifespan.leave(LEAVE_S)
         self._threads.waiter.stop(CLOSE_S)
         self._threads.heartbeat.stop(CLOSE_S)  # before the session is closed: a beat would renew it
-        self._threads.maintenance.close(Closing(self.session, (), "the end of its program"))
+        self._threads.maintenance.request(Closing(self.session, (), "the end of its program"))
         self._threads.maintenance.stop(CLOSE_S)
         self._assembly.close()
         self._stop_loop()

@@ -174,7 +174,7 @@ def test_beats_wait_for_no_other_call(office: Office, verb: str) -> None:
     office.claim("nonce")
     office.start()
     if verb == "close":
-        office.maintenance.close(Closing("another", (), "exit code 0"))
+        office.maintenance.request(Closing("another", (), "exit code 0"))
     assert entered.wait(10)
     blocked_at = monotonic()
     until(lambda: office.child.table.confirmed_beat() > blocked_at + LEASE_MS / 1000, "beats")
@@ -185,7 +185,7 @@ def test_a_closing_that_fails_is_tried_again_and_suspects_are_told_of(office: Of
     jobs = [office.claim("nonce"), office.claim("other")]
     office.faulty.faults["close"] = once(lose_request)
     office.start()
-    office.maintenance.close(Closing("session", tuple(jobs), "signal 9 (SIGKILL)"))
+    office.maintenance.request(Closing("session", tuple(jobs), "signal 9 (SIGKILL)"))
     until(lambda: office.suspects, "the news of suspects")
     assert [office.state(job) for job in jobs] == [State.READY] * 2
     assert office.faulty.calls.count("close") == 2
@@ -202,7 +202,7 @@ def test_as_long_as_there_is_more_to_tend_it_goes_on_at_once(office: Office) -> 
 def test_a_closing_that_was_asked_for_is_done_before_the_end(office: Office) -> None:
     job = office.claim("nonce")
     office.start()
-    office.maintenance.close(Closing("session", (), "exit code 0"))
+    office.maintenance.request(Closing("session", (), "exit code 0"))
     office.maintenance.stop(10)
     assert office.state(job) is State.READY
 
@@ -282,8 +282,8 @@ def test_a_job_that_was_ended_by_force_is_reported_before_its_session_is_closed(
     job = office.claim("nonce")
     office.faulty.faults["finish"] = once(lose_request)
     outcome = Buried(id=job, token="nonce", reason=Reason.TIMED_OUT, error=b"")
-    office.maintenance.finish(outcome)
-    office.maintenance.close(Closing("session", (), "signal 9 (SIGKILL)"))
+    office.maintenance.request(outcome)
+    office.maintenance.request(Closing("session", (), "signal 9 (SIGKILL)"))
     office.start()
     until(lambda: "close" in office.faulty.calls, "the closing")
     assert office.state(job) is State.DEAD
@@ -308,13 +308,13 @@ def test_what_is_asked_for_at_the_last_moment_is_not_forgotten(
     def ask_and_tell() -> float:
         if "close" in office.faulty.calls and not asked.is_set():
             asked.set()
-            office.maintenance.close(Closing("session", (), "exit code 0"))
+            office.maintenance.request(Closing("session", (), "exit code 0"))
         return monotonic()
 
     asked = Event()
     monkeypatch.setattr(service_module, "monotonic", ask_and_tell)
     office.make(lease_ms=30_000)
-    office.maintenance.close(Closing("another", (), "exit code 0"))
+    office.maintenance.request(Closing("another", (), "exit code 0"))
     office.start()
     until(lambda: office.state(job) is State.READY, "its session to be closed", seconds=5)
 
@@ -324,7 +324,7 @@ def test_nobody_is_left_behind_when_the_engine_does_not_come_back(
 ) -> None:
     office.faulty.faults["close"] = lambda real, arguments: lose_request(real)
     office.start()
-    office.maintenance.close(Closing("session", (), "exit code 0"))
+    office.maintenance.request(Closing("session", (), "exit code 0"))
     until(lambda: "close" in office.faulty.calls, "a first try")
     office.maintenance.stop(0.1)
     assert "could not close 1 session: their running and unreported jobs" in caplog.text

@@ -110,21 +110,17 @@ class Watchdog:
         now = monotonic()
         long = [run for run in self._slot_queue.started() if now - run.since > LONG_S]
         for run in long:
-            if not self._limits.has_end(run.slot) and not any(
-                run is logged for logged in self._logged
-            ):
-                self._report(run, now - run.since)
+            is_logged = any(run is logged for logged in self._logged)
+            if not is_logged and not self._limits.has_end(run.slot):
+                since = datetime.now(UTC) - timedelta(seconds=now - run.since)
+                log.warning(
+                    LogEvent.JOB_RUNS_LONG,
+                    run.claim.id,
+                    run.claim.task,
+                    describe_ms(round(LONG_S * 1000)),
+                    since.isoformat(timespec="seconds"),
+                )
         self._logged = long
-
-    def _report(self, run: Started, ran_s: float) -> None:
-        since = datetime.now(UTC) - timedelta(seconds=ran_s)
-        log.warning(
-            LogEvent.JOB_RUNS_LONG,
-            run.claim.id,
-            run.claim.task,
-            describe_ms(round(LONG_S * 1000)),
-            since.isoformat(timespec="seconds"),
-        )
 
 
 class LoopStep(NamedTuple):

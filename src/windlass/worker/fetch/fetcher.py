@@ -32,21 +32,26 @@ from windlass.engine.contract import (
     Claim,
     Engine,
     Outcome,
-    Progressed,
     Released,
     Turn,
-    Verdict,
+    Unroutable,
 )
-from windlass.errors import EngineError, EngineUnavailable, PayloadTooLarge
+from windlass.errors import EngineError, PayloadTooLarge
 from windlass.task import Task
 from windlass.worker.fetch.idle_wait import IdleWait
-from windlass.worker.fetch.intake import Adoption, Intake
 from windlass.worker.fetch.mailbox import Mailbox
 from windlass.worker.fetch.nonces import Nonces
 from windlass.worker.fetch.queue_turns import QueueTurns
-from windlass.worker.fetch.round_trip import LEAVE_S, Backoff, Releaser, RoundTrip
+from windlass.worker.fetch.round_trip import (
+    LEAVE_S,
+    Adoption,
+    Backoff,
+    Releaser,
+    RoundTrip,
+    log_refused,
+)
 from windlass.worker.ipc.wake_socket import WakeReceiver
-from windlass.worker.logs.events import LogEvent
+from windlass.worker.logs.events import LogEvent, Notices
 from windlass.worker.run.slot_queue import SlotQueue
 from windlass.worker.run.timeouts import Limits
 
@@ -127,18 +132,21 @@ class Fetcher:
         self.report, self.report_progress = mailbox.report, mailbox.report_progress
         self._adoption = Adoption(engine, tasks)
         self.leave_task = self._adoption.leave
-        self._intake = Intake(tasks, slot_queue, mailbox.outcomes, is_solo=self._is_solo)
+        self._tasks = tasks
+        self._notices = Notices()
+        self._has_sent_away = False  # jobs that must run alone
         self.rounds = 0  # grows while the fetcher makes progress, also during an outage
         self._handing_back = Event()  # cuts a back-off short
         self._leave_by = inf
-        self._releaser = Releaser(engine, nonces, mailbox, self._note_away)
-        self._idle_wait = IdleWait(engine, table, nonces, wakes, self._report_rest)
+        self._releaser = Releaser(engine, nonces, mailbox)
+        self._idle_wait = IdleWait(
+            engine, table, nonces, wakes, lambda nonce: owner.rest(self.session, nonce)
+        )
         # Used by the fetcher's thread only.
         self._unsettled: RoundTrip | None = None
         self._empty_claims = 0  # in a row
         self._last_empty_at = 0.0
         self._is_draining = False
-        self._is_away = False
         self._may_claim = True
         self._has_more = False  # there is more to do right now
         self._claim_again_at = 0.0
@@ -213,7 +221,7 @@ class Fetcher:
         claims = self._slot_queue.take_back(monotonic() - MAX_QUEUED_S)
         if claims:
             self._claim_again_at = monotonic() + CLAIM_PAUSE_S
-            self._intake.release(claims)
+            self._release(claims)
 
     def _find_room(self) -> int:
         """The number of claims that could start now, or very soon."""
@@ -267,7 +275,7 @@ class Fetcher:
         while True:
             self.rounds += 1
             try:
-                if self._is_away:
+                if self._releaser.is_away:
                     call = self._unsettled = self._come_back(call)
                 if is_too_large:
                     call = self._unsettled = self._report_each(call)
@@ -276,19 +284,19 @@ class Fetcher:
             except PayloadTooLarge:
                 is_too_large = True
             except EngineError as error:
-                self._note_away(error)
+                self._releaser.note_away(error)
                 self._leave_if_drained(call)
                 if self._handing_back.wait(backoff.next_s()):
                     self._give_back_all()
             else:
-                self._note_back()
+                self._releaser.note_back()
                 self._table.note_answer(monotonic())
                 return turn, call
 
     def _report_each(self, call: RoundTrip) -> RoundTrip:
         """Report the outcomes one by one: the engine can never store one of them."""
         outcomes, verdicts = self._releaser.report_each(call.outcomes)
-        self._count_refused(outcomes, verdicts)
+        log_refused(outcomes, verdicts)
         self._nonces.end(outcomes)
         return replace(call, outcomes=[])
 
@@ -327,26 +335,14 @@ class Fetcher:
         self._nonces.forget(call.nonce)
         return RoundTrip(self.session, call.outcomes)
 
-    def _note_away(self, error: EngineError) -> None:
-        if not self._is_away and isinstance(error, EngineUnavailable):
-            log.warning(LogEvent.ENGINE_AWAY, error)
-        elif not self._is_away:
-            log.error(LogEvent.ENGINE_REFUSED, error)
-        self._is_away = True
-
-    def _note_back(self) -> None:
-        if self._is_away:
-            log.warning(LogEvent.ENGINE_BACK, self._engine.location)
-        self._is_away = False
-
     # --------------------------------------------------------------------------------- settling
 
     def _settle(self, call: RoundTrip, turn: Turn) -> None:
         if call.outcomes:
-            self._count_refused(call.outcomes, turn.verdicts)
+            log_refused(call.outcomes, turn.verdicts)
             self._nonces.end(call.outcomes)
-        if self._intake.has_sent_away:
-            self._intake.has_sent_away = False
+        if self._has_sent_away:
+            self._has_sent_away = False
             self._owner.see_suspects()
         if call.room:
             self._begin_claims(call, turn.batch)
@@ -367,13 +363,34 @@ class Fetcher:
             self._queue_claims(call, batch.claims)
 
     def _queue_claims(self, call: RoundTrip, claims: Sequence[Claim]) -> None:
+        """Queue claims that can run here, and return the others."""
         if self._queue_turns.is_shared:
             claims = self._queue_turns.in_order(claims, call.plan, call.room)
         self._last_claim_at = monotonic()
         if self._is_draining:
-            self._intake.release(claims)
-        else:
-            self._intake.receive(claims)
+            self._release(claims)
+            return
+        known = []
+        for claim in claims:
+            task = self._tasks.get(claim.task)
+            if task is None:
+                self._mailbox.outcomes.append(Unroutable(id=claim.id, token=claim.token))
+                if self._notices.is_due(claim.task):
+                    log.warning(LogEvent.TASK_UNKNOWN, claim.task)
+            elif task.runs_alone and not self._is_solo:
+                self._release([claim], alone=True)
+                self._has_sent_away = True
+            else:
+                known.append((claim, task))
+        self._slot_queue.offer(known)
+
+    def _release(self, claims: Iterable[Claim], *, alone: bool = False) -> None:
+        """Release claims that have not started. `alone` marks jobs that must run alone: the engine
+        does not know the options of tasks, so the first worker that claims such a job marks it."""
+        for claim in claims:
+            self._mailbox.outcomes.append(
+                Released(id=claim.id, token=claim.token, started=False, alone=alone)
+            )
 
     def _note_claim(self, call: RoundTrip, batch: Batch) -> None:
         # A rest follows every empty reply, however short: no error makes this loop spin.
@@ -399,19 +416,6 @@ class Fetcher:
             self._idle_since = self._idle_since or self._claim_sent_at
             self._table.note_idle(self._idle_since, self._claim_sent_at)
 
-    def _count_refused(self, outcomes: Iterable[Outcome], verdicts: Sequence[Verdict]) -> None:
-        if Verdict.STALE not in verdicts:
-            return
-        stale = [
-            outcome.id
-            for outcome, verdict in zip(outcomes, verdicts, strict=True)
-            if verdict is Verdict.STALE and not isinstance(outcome, Progressed)
-        ]
-        if stale:
-            log.warning(
-                LogEvent.OUTCOMES_REFUSED, Count(len(stale), "stale result"), ", ".join(stale[:10])
-            )
-
     def _announce_suspects(self) -> None:
         now = monotonic()
         if now - self._last_suspects_at >= SUSPECTS_S:
@@ -434,7 +438,7 @@ class Fetcher:
             self._wait_for_work(timeout_s)
         if monotonic() - began_at >= PRESS_S:
             self._slot_queue.press()
-        if not self._is_away:
+        if not self._releaser.is_away:
             answered_at = self._table.waited_at() if room else monotonic()
             self._table.note_answer(max(answered_at, self._table.answered_at()))
 
@@ -451,9 +455,6 @@ class Fetcher:
         else:
             self._may_claim = True
 
-    def _report_rest(self, nonce: str | None) -> None:
-        self._owner.rest(self.session, nonce)
-
     def _take(self, batch: Batch) -> None:
         """Start a job that was handed off."""
         now, plan = monotonic(), self._queue_turns.plan_for(HANDED)
@@ -464,7 +465,7 @@ class Fetcher:
         self._unsettled = None
         self._mailbox.sleep(BEGIN_S)
         self._note_claim(call, batch)
-        self._note_back()
+        self._releaser.note_back()
         self._table.note_answer(now)
 
     def _call_off(self) -> None:
@@ -490,7 +491,7 @@ class Fetcher:
 
     def _begin_drain(self) -> None:
         self._is_draining = True  # so there is no room, and a pending hand-off is called off
-        self._intake.release(self._slot_queue.take_back(monotonic()))
+        self._release(self._slot_queue.take_back(monotonic()))
 
     def _is_done(self) -> bool:
         """Whether to end. A job that runs, or is not reported yet, holds its nonce."""
@@ -527,7 +528,7 @@ class Fetcher:
 
     def _give_back_all(self) -> NoReturn:
         """Hand back all jobs and end this process, also while jobs run."""
-        self._intake.release(self._slot_queue.take_back(monotonic()))
+        self._release(self._slot_queue.take_back(monotonic()))
         running = [
             claim
             for claim in self._slot_queue.running()

@@ -1,6 +1,7 @@
-"""One round trip of the fetcher: back-off between repeats, and calls that cannot be repeated.
+"""One round trip of the fetcher, and the calls around it.
 
-`Releaser` releases claims of calls with an unknown reply, and reports outcomes that failed as a
+`Backoff` is the wait between repeats, and `Adoption` comes before a claim. `Releaser` logs outages,
+releases claims of calls with an unknown reply, and reports outcomes that failed as a
 batch. During an outage nothing is lost: a later heartbeat releases the claims, or the supervisor
 does when it closes the session. A result that the engine can never store makes its job a dead
 letter, like a result that is larger than `max_payload`.
@@ -9,7 +10,7 @@ letter, like a result that is larger than `max_payload`.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from logging import getLogger
 from operator import attrgetter
 from random import uniform
@@ -21,6 +22,7 @@ from windlass.core.failures import FailureText
 from windlass.core.quantities import Count
 from windlass.core.states import Reason
 from windlass.engine.contract import (
+    BITE,
     Buried,
     Claim,
     Engine,
@@ -31,12 +33,16 @@ from windlass.engine.contract import (
     Verdict,
     batches,
 )
-from windlass.errors import EngineError, PayloadTooLarge
+from windlass.errors import EngineError, EngineUnavailable, PayloadTooLarge
 from windlass.worker.fetch.mailbox import Mailbox
 from windlass.worker.fetch.nonces import Nonces
 from windlass.worker.logs.events import LogEvent
 
 log = getLogger("windlass.worker")
+
+#: How often to adopt, in seconds: after a call that found jobs, and otherwise.
+SOON_S = 1.0
+LATER_S = 5.0
 
 #: How long a process that hands back its jobs may report outcomes, in seconds. The supervisor kills
 #: it after 5 s.
@@ -72,6 +78,34 @@ class Backoff:
         self._failures = 0
 
 
+class Adoption:
+    """Adopts jobs that other workers put aside because they do not know the task.
+
+    During a deploy, old and new workers serve the same queues. An adopted job becomes ready for all
+    workers again, so the fetcher adopts right before a claim: a worker that knows the task then
+    claims first. Tasks whose calls do not fit this version of the function are left to other
+    workers. Used by the fetcher only, except for `leave`."""
+
+    def __init__(self, engine: Engine, tasks: Collection[str]) -> None:
+        self._engine = engine
+        self._tasks = tasks
+        self._left: set[str] = set()
+        self._due = 0.0
+
+    def leave(self, task: str) -> None:
+        """Stop adopting a task whose calls are for another version. Called from any thread."""
+        self._left.add(task)
+
+    def ask(self) -> None:
+        """Make jobs of our tasks ready again, if that is due. After a full batch, ask at once."""
+        if monotonic() < self._due:
+            return
+        self._due = monotonic() + LATER_S  # also when the call fails
+        adopted = self._engine.adopt([task for task in self._tasks if task not in self._left])
+        if adopted:
+            self._due = monotonic() + (0.0 if adopted >= BITE else SOON_S)
+
+
 class Releaser:
     """Used by the fetcher only."""
 
@@ -80,12 +114,23 @@ class Releaser:
         engine: Engine,
         nonces: Nonces,
         mailbox: Mailbox,
-        note_away: Callable[[EngineError], None],
     ) -> None:
         self._engine = engine
         self._nonces = nonces
         self._mailbox = mailbox
-        self._note_away = note_away
+        self.is_away = False
+
+    def note_away(self, error: EngineError) -> None:
+        if not self.is_away and isinstance(error, EngineUnavailable):
+            log.warning(LogEvent.ENGINE_AWAY, error)
+        elif not self.is_away:
+            log.error(LogEvent.ENGINE_REFUSED, error)
+        self.is_away = True
+
+    def note_back(self) -> None:
+        if self.is_away:
+            log.warning(LogEvent.ENGINE_BACK, self._engine.location)
+        self.is_away = False
 
     def give_back(self, call: RoundTrip) -> None:
         """Release the claims of a call. If that fails too, a later heartbeat releases them."""
@@ -93,7 +138,7 @@ class Releaser:
         try:
             self._engine.release(call.session, call.nonce)
         except EngineError as error:
-            self._note_away(error)
+            self.note_away(error)
         except Exception:
             # Without the nonce: a reader of the log could end these jobs with it.
             log.exception(LogEvent.CLAIMS_NOT_GIVEN_BACK, call.session)
@@ -152,7 +197,12 @@ class Releaser:
             except PayloadTooLarge as error:
                 if isinstance(outcome, Progressed):
                     continue  # the job still runs, and may report smaller progress
-                buried = _too_large(outcome, error)
+                buried = Buried(
+                    id=outcome.id,
+                    token=outcome.token,
+                    reason=Reason.BAD_RESULT,
+                    error=FailureText.of(error).pack(),
+                )
                 verdicts += self._engine.finish([buried])
                 reported.append(buried)
                 log.error(LogEvent.RESULT_TOO_LARGE, outcome.id, error)
@@ -172,18 +222,23 @@ class Releaser:
                 self._nonces.end([outcome])
 
 
+def log_refused(outcomes: Iterable[Outcome], verdicts: Sequence[Verdict]) -> None:
+    """Log outcomes that the engine rejected."""
+    if Verdict.STALE not in verdicts:
+        return
+    stale = [
+        outcome.id
+        for outcome, verdict in zip(outcomes, verdicts, strict=True)
+        if verdict is Verdict.STALE and not isinstance(outcome, Progressed)
+    ]
+    if stale:
+        number = Count(len(stale), "stale result")
+        log.warning(LogEvent.OUTCOMES_REFUSED, number, ", ".join(stale[:10]))
+
+
 def _precedence(outcome: Outcome) -> int:
     """Sort by size, with progress first: it must come before the end of its job."""
     return -1 if isinstance(outcome, Progressed) else outcome.size
-
-
-def _too_large(outcome: Outcome, error: PayloadTooLarge) -> Buried:
-    return Buried(
-        id=outcome.id,
-        token=outcome.token,
-        reason=Reason.BAD_RESULT,
-        error=FailureText.of(error).pack(),
-    )
 
 
 def _log_unreported(outcomes: Sequence[Outcome]) -> None:

@@ -30,7 +30,7 @@ class Start(msgspec.Struct, frozen=True, tag="start"):
     options: WorkerOptions
     slots: int
     is_solo: bool  # run jobs that must run alone, one at a time, and end when there are none
-    worker_started_ms: int  # by the clock of this machine
+    worker_started_ms: int = 0  # by the clock of this machine
 
 
 class DrainChild(msgspec.Struct, frozen=True, tag="drain"):

@@ -157,18 +157,12 @@ def _encode(fields: dict[str, object]) -> str:
 
 def _encode_alone(value: object) -> msgspec.Raw:
     """Encode a value, else its `ascii`, else its type: one bad value does not affect others."""
-    for show in (_as_it_is, ascii, _type_of):
-        with suppress(Exception):  # code of the value's class; the last one never fails
-            return msgspec.Raw(msgspec.json.encode(show(value), enc_hook=str))
-    return msgspec.Raw(b"null")
-
-
-def _as_it_is(value: object) -> object:
-    return value
-
-
-def _type_of(value: object) -> str:
-    return f"a {type(value).__qualname__} that cannot be shown"
+    with suppress(Exception):  # code of the value's class, as below
+        return msgspec.Raw(msgspec.json.encode(value, enc_hook=str))
+    shown = f"a {type(value).__qualname__} that cannot be shown"
+    with suppress(Exception):
+        shown = ascii(value)
+    return msgspec.Raw(msgspec.json.encode(shown))
 
 
 def _escape(match: re.Match[str]) -> str:

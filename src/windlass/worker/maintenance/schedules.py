@@ -95,16 +95,12 @@ class Scheduler:
             except DecodeError as error:
                 self._log_unreadable(name, error)
                 continue
-            if standing is Standing.OUTDATED:
-                self._log_outdated(name, record)
+            if standing is Standing.OUTDATED and self._reported.get(name) != "outdated":
+                self._reported[name] = "outdated"
+                log.warning(LogEvent.DECLARATION_OUTDATED, name, _why_outdated(name, record))
             if change is not None:
                 changes.append(change)
         return not changes or all(self._engine.change_schedules(changes))
-
-    def _log_outdated(self, name: str, record: ScheduleRecord | None) -> None:
-        if self._reported.get(name) != "outdated":
-            self._reported[name] = "outdated"
-            log.warning(LogEvent.DECLARATION_OUTDATED, name, _why_outdated(name, record))
 
     # ----------------------------------------------------------------------------------- firing
 

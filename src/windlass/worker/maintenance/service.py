@@ -108,13 +108,10 @@ class Maintenance:
     def start(self) -> None:
         self._thread.start()
 
-    def close(self, closing: Closing) -> None:
-        """Request to close a session."""
-        self._send(closing)
-
-    def finish(self, outcome: Outcome) -> None:
-        """Request to report an outcome, before any session that is closed later."""
-        self._send(outcome)
+    def request(self, request: Closing | Outcome) -> None:
+        """Request to close a session, or to report an outcome. Requests are sent in order."""
+        self._requests.append(request)
+        self._ask(self._request_duty)
 
     @property
     def answered_at(self) -> float:
@@ -124,10 +121,6 @@ class Maintenance:
     def settled_at(self) -> float:
         """When the last request was done; infinite while requests wait."""
         return NEVER if self._requests else self._settled_at
-
-    def _send(self, request: Closing | Outcome) -> None:
-        self._requests.append(request)
-        self._ask(self._request_duty)
 
     def _ask(self, duty: Duty) -> None:
         duty.is_asked = True

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 import socket
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from logging import getLogger
 from time import monotonic
@@ -17,6 +17,8 @@ from time import monotonic
 import msgspec
 
 from windlass.worker.logs.events import LogEvent
+from windlass.worker.options import WorkerOptions
+from windlass.worker.supervisor.child_process import ChildProcess
 from windlass.worker.supervisor.reactor import Reactor
 from windlass_probe import folder, name_socket, prune, remove, require_own_folder
 
@@ -46,6 +48,46 @@ class WorkerStatus(msgspec.Struct, frozen=True, kw_only=True):
     children: tuple[ChildStatus, ...]
 
 
+def describe_worker(
+    options: WorkerOptions,
+    engine: str,
+    children: Iterable[ChildProcess],
+    answered_at: float | None,
+    *,
+    is_stopping: bool,
+) -> WorkerStatus:
+    """`answered_at` is when the engine last answered the supervisor; None before the app is loaded,
+    and 0 for never."""
+    seen = [
+        ChildStatus(
+            pid=child.pid,
+            is_solo=child.is_solo,
+            jobs=len(child.table.occupied()),
+            answered_s=_age(child.table.answered_at()),
+        )
+        for child in children
+    ]
+    answered_s = None if answered_at is None else _age(answered_at)
+    why = judge(
+        is_loaded=answered_at is not None,
+        is_stopping=is_stopping,
+        answered_s=answered_s,
+        children=seen,
+    )
+    return WorkerStatus(
+        pid=os.getpid(),
+        app=options.app,
+        queues=options.queues,
+        engine=engine,
+        live=True,
+        ready=not why,
+        why=why,
+        stopping=is_stopping,
+        answered_s=answered_s,
+        children=tuple(seen),
+    )
+
+
 def judge(
     *, is_loaded: bool, is_stopping: bool, answered_s: float | None, children: list[ChildStatus]
 ) -> str:
@@ -61,7 +103,7 @@ def judge(
     return ""
 
 
-def age(at: float) -> float | None:
+def _age(at: float) -> float | None:
     """Seconds since a moment of the monotonic clock; None for never."""
     return round(monotonic() - at, 3) if at else None
 

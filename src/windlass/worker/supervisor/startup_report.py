@@ -19,6 +19,17 @@ log = getLogger("windlass.worker")
 NAMED_TASKS = 20
 
 
+def log_start(options: WorkerOptions) -> None:
+    log.info(
+        LogEvent.WORKER_STARTED,
+        options.app,
+        options.processes,
+        options.slots,
+        listed(options.queues, "queues ", none="every queue"),
+        listed(options.labels, ", labels "),
+    )
+
+
 def show_banner(
     options: WorkerOptions, engine: Engine, ready: Ready, *, is_ready: bool = True
 ) -> None:

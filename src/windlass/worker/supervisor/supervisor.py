@@ -16,7 +16,6 @@
 
 from __future__ import annotations
 
-import os
 import signal
 import sys
 from collections.abc import Sequence
@@ -54,16 +53,10 @@ from windlass.worker.supervisor.child_health import ChildHealth, Recycling
 from windlass.worker.supervisor.child_process import ChildProcess
 from windlass.worker.supervisor.engine_threads import EngineThreads
 from windlass.worker.supervisor.hard_timeouts import Enforcement
-from windlass.worker.supervisor.health_socket import (
-    ChildStatus,
-    WorkerStatus,
-    age,
-    answer_probes,
-    judge,
-)
+from windlass.worker.supervisor.health_socket import WorkerStatus, answer_probes, describe_worker
 from windlass.worker.supervisor.reactor import Reactor
 from windlass.worker.supervisor.retirement import KILL_S, Retirements
-from windlass.worker.supervisor.startup_report import show_banner
+from windlass.worker.supervisor.startup_report import log_start, show_banner
 
 log = getLogger("windlass.worker")
 
@@ -123,7 +116,6 @@ class Supervisor:
         self._threads: EngineThreads | None = None
         self._plans: dict[bool, Plan] = {}  # of shared children, and of solo ones
         self._enforcement: Enforcement | None = None
-        self._grace_s = 0.0
         self._respawns = 0  # children that will be started soon
         self._is_solo_coming = False
         self._short_lives = 0
@@ -142,7 +134,7 @@ class Supervisor:
         sys.setswitchinterval(SWITCH_INTERVAL_S)
         with self._reactor, answer_probes(self._reactor, self._status):
             self._reactor.on_signal(self._on_signal)
-            self._log_start()
+            log_start(self._options)
             try:
                 self._start_child(is_solo=False)
                 while self._children or (self._respawns and not self._stops):
@@ -157,17 +149,6 @@ class Supervisor:
         log.info(LogEvent.WORKER_STOPPED)
         return self._exit_code
 
-    def _log_start(self) -> None:
-        options = self._options
-        log.info(
-            LogEvent.WORKER_STARTED,
-            options.app,
-            options.processes,
-            options.slots,
-            listed(options.queues, "queues ", none="every queue"),
-            listed(options.labels, ", labels "),
-        )
-
     def _show_banner(self, engine: Engine, ready: Ready) -> None:
         """Log the start. A worker that a signal has stopped by then is not ready; a burst that has
         ended was."""
@@ -175,34 +156,10 @@ class Supervisor:
         show_banner(self._options, engine, ready, is_ready=is_ready)
 
     def _status(self) -> WorkerStatus:
-        children = [
-            ChildStatus(
-                pid=child.pid,
-                is_solo=child.is_solo,
-                jobs=len(child.table.occupied()),
-                answered_s=age(child.table.answered_at()),
-            )
-            for child in self._children.values()
-        ]
-        threads, is_stopping = self._threads, self._stops > 0
-        answered_s = None if threads is None else age(threads.maintenance.answered_at)
-        why = judge(
-            is_loaded=threads is not None,
-            is_stopping=is_stopping,
-            answered_s=answered_s,
-            children=children,
-        )
-        return WorkerStatus(
-            pid=os.getpid(),
-            app=self._options.app,
-            queues=self._options.queues,
-            engine=self._location,
-            live=True,
-            ready=not why,
-            why=why,
-            stopping=is_stopping,
-            answered_s=answered_s,
-            children=tuple(children),
+        threads = self._threads
+        answered_at = None if threads is None else threads.maintenance.answered_at
+        return describe_worker(
+            self._options, self._location, self._living(), answered_at, is_stopping=self._stops > 0
         )
 
     # --------------------------------------------------------------------------------- starting
@@ -254,7 +211,7 @@ class Supervisor:
             lease_ms=ready.lease_ms, dead_ttl_ms=ready.dead_ttl_ms, most_calls=MOST_CALLS
         )
         engine = open_engine(ready.url, options)
-        self._grace_s = self._retirements.grace_s = ready.shutdown_grace_ms / 1000
+        self._retirements.grace_s = ready.shutdown_grace_ms / 1000
         queues, labels = self._options.queues, self._options.labels
         self._plans = {
             solo: QueueTurns(queues, labels, is_solo=solo).plan for solo in (False, True)
@@ -278,7 +235,7 @@ class Supervisor:
             ready.kill_after_ms,
             self._living,
             self._retirements,
-            finish=threads.maintenance.finish,
+            finish=threads.maintenance.request,
             kill=self._kill,
         )
         self._location = engine.location
@@ -293,16 +250,15 @@ class Supervisor:
 
     def _listen(self, child: ChildProcess) -> None:
         try:
-            reports = child.channel.receive()
+            while True:
+                for report in child.channel.receive():
+                    self._handle(child, report)
         except BlockingIOError:
             return
         except EOFError:
             # It is ending, or has closed the channel and cannot receive commands.
             self._reactor.unwatch(child.channel)
             self._reactor.after(SILENT_S, partial(self._kill, child))
-            return
-        for report in reports:
-            self._handle(child, report)
 
     def _handle(self, child: ChildProcess, report: Report) -> None:
         match report:
@@ -371,21 +327,13 @@ class Supervisor:
 
     def _reap(self) -> None:
         for child in [child for child in self._children.values() if child.has_ended()]:
-            self._read_last_reports(child)
+            self._listen(child)  # its last reports
             self._reactor.unwatch(child.channel)
             self._forget_wait(child)
             child.close_channels()
             del self._children[child.pid]
             self._retirements.forget(child)
             self._handle_death(child)
-
-    def _read_last_reports(self, child: ChildProcess) -> None:
-        try:
-            while True:
-                for report in child.channel.receive():
-                    self._handle(child, report)
-        except (BlockingIOError, EOFError):
-            return
 
     def _handle_death(self, child: ChildProcess) -> None:
         if self._threads is None:
@@ -395,7 +343,7 @@ class Supervisor:
         if self._enforcement is not None:
             self._enforcement.report_retries(child)
         if child.session:
-            self._threads.maintenance.close(Closing(child.session, suspects, child.cause()))
+            self._threads.maintenance.request(Closing(child.session, suspects, child.cause()))
         if suspects or not self._ended_well(child):
             self._log_death(child, suspects)
         if child.is_retiring:
@@ -439,7 +387,8 @@ class Supervisor:
         self._stopped_at = monotonic()
         if self._stops == 1:
             is_replaced = number is signal.SIGUSR1
-            grace_s = min(self._grace_s, REPLACED_S) if is_replaced else self._grace_s
+            grace_s = self._retirements.grace_s
+            grace_s = min(grace_s, REPLACED_S) if is_replaced else grace_s
             log.info(LogEvent.WORKER_STOPPING, number.name, grace_s)
             self._drain(grace_s)
         elif self._stops == 2:
@@ -462,7 +411,7 @@ class Supervisor:
         log.info(LogEvent.WORKER_DONE)
         self._stops += 1
         self._stopped_at = monotonic()
-        self._drain(self._grace_s)
+        self._drain(self._retirements.grace_s)
 
     def _hand_back(self) -> None:
         if not self._is_handing_back:
