@@ -76,9 +76,9 @@ class Claimer:
 
     def finish(self, outcomes: Sequence[Outcome]) -> list[Verdict]:
         turn = _Replies(outcomes, Plan(), nonce="")
-        groups = self._group(outcomes)
+        groups = self._partitions.group(outcomes, self._of_outcome)
         self._collect(turn, [self._finishing(turn, *group) for group in groups.items()])
-        return turn.verdicts()
+        return turn.verdicts
 
     def turn(
         self,
@@ -94,14 +94,16 @@ class Claimer:
         limit = min(limit, MOST_CLAIMS)
         turn = _Replies(outcomes, plan, nonce)
         is_alone = self._partitions.number == 1
-        groups = {0: range(len(outcomes))} if is_alone else self._group(outcomes)
+        groups: Mapping[int, Sequence[int]] = {0: range(len(outcomes))}
+        if not is_alone:
+            groups = self._partitions.group(outcomes, self._of_outcome)
         ask = _CallMaker(self._make_call, turn, groups, session, nonce)
         if is_alone:  # the only partition knows the nonces that it has seen
             call, positions = ask(0, limit, is_last=is_last)
             turn.add(positions, self._run([call])[0])
         else:
             self._ask_several(turn, ask, session, nonce, limit)
-        return Turn(verdicts=tuple(turn.verdicts()), batch=turn.batch())
+        return Turn(verdicts=tuple(turn.verdicts), batch=turn.batch())
 
     def _ask_several(
         self, turn: _Replies, ask: _CallMaker, session: str, nonce: str, limit: int
@@ -170,8 +172,8 @@ class Claimer:
         for (_, positions), reply in zip(asked, replies, strict=True):
             turn.add(positions, reply)
 
-    def _group(self, outcomes: Sequence[Outcome]) -> dict[int, list[int]]:
-        return self._partitions.group(outcomes, lambda one: self._partitions.of_id(one.id))
+    def _of_outcome(self, outcome: Outcome) -> int:
+        return self._partitions.of_id(outcome.id)
 
     def _trail(self, session: str) -> _Trail:
         trail = self._trails.pop(session, None) or _Trail(self._partitions.of_session(session))
@@ -279,18 +281,18 @@ class _Replies:
         self.claims: list[tuple[int, int, Claim]] = []  # with rank and place in line
         self.is_gone = False
         self._nonce = nonce
-        self._verdicts = [Verdict.STALE] * len(outcomes)
+        self.verdicts = [Verdict.STALE] * len(outcomes)
         self._suspects = False
         self._next_in_ms: int | None = None
 
     def add(self, positions: Sequence[int], reply: Sequence[Any]) -> None:
         verdicts, gone, next_in_ms, suspects, packed_ages, *claims = reply
-        if len(positions) == len(self._verdicts) and _REFUSED not in verdicts:
-            self._verdicts = [Verdict.OK] * len(verdicts)
+        if len(positions) == len(self.verdicts) and _REFUSED not in verdicts:
+            self.verdicts = [Verdict.OK] * len(verdicts)
         else:
             for position, verdict in zip(positions, verdicts, strict=True):
                 if verdict == _ACCEPTED:
-                    self._verdicts[position] = Verdict.OK
+                    self.verdicts[position] = Verdict.OK
         self.is_gone |= bool(gone)
         self._suspects |= bool(suspects)
         if next_in_ms >= 0:
@@ -317,9 +319,6 @@ class _Replies:
     def note_more(self) -> None:
         """Report that there may be more to claim now."""
         self._next_in_ms = 0
-
-    def verdicts(self) -> list[Verdict]:
-        return self._verdicts
 
     def batch(self) -> Batch:
         if self.is_gone:
