@@ -45,9 +45,10 @@ from windlass.engine.contract import (
 )
 from windlass.engine.redis.engine import RedisEngine
 from windlass.engine.redis.partitions import Partitions
-from windlass.testing.contract.model import Model, in_turn
+from windlass.testing.contract.model import Model
 from windlass.testing.contract.model_job import ModelJob
 from windlass.testing.contract.model_schedules import ScheduleModel
+from windlass.testing.contract.model_state import in_turn
 
 T = TypeVar("T")
 R = TypeVar("R")

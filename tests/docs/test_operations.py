@@ -10,7 +10,7 @@ from pathlib import Path
 
 from tests.docs.pages import DOCS, PROJECT, blocks, code_in, table_rows
 from windlass import State, Windlass
-from windlass.testing.contract.model import COUNTED
+from windlass.testing.contract.model_state import COUNTED
 
 OPERATIONS = DOCS / "operations.md"
 

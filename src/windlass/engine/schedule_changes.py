@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import os
 import time
+from collections.abc import Sequence
 from typing import Final
 
 import msgspec
@@ -48,29 +49,36 @@ def read(record: ScheduleRecord) -> tuple[ScheduleEntry, Note]:
 def fire(record: ScheduleRecord, now_ms: int, partition: int) -> Firing:
     entry, note = read(record)
     step = state.decide(entry.schedule, note, now_ms, is_unfinished=bool(record.unfinished))
-    jobs = tuple(_job(entry, record.name, at_ms, partition) for at_ms in step.run)
-    cancelled = record.unfinished if step.cancels else ()
-    change = _change(
-        record, step.note, now_ms, watched=_watched(entry, record, jobs), cancelled=cancelled
+    jobs: list[NewJob] = []
+    for at_ms in step.run:
+        starts_ms = run_ms(entry.schedule, record.name, at_ms)
+        after_ms = starts_ms if starts_ms > at_ms else None
+        jobs.append(_job(entry, occurrence_id(record.name, at_ms, partition), after_ms))
+    change = alter(
+        record,
+        step.note,
+        now_ms,
+        watched=_watched(entry, record, jobs),
+        cancelled=record.unfinished if step.cancels else (),
+        jobs=tuple(jobs),
     )
-    return Firing(change=msgspec.structs.replace(change, jobs=jobs), step=step)
+    return Firing(change=change, step=step)
 
 
-def _job(entry: ScheduleEntry, name: str, at_ms: int, partition: int) -> NewJob:
-    starts_ms = run_ms(entry.schedule, name, at_ms)
+def _job(entry: ScheduleEntry, job_id: str, run_after_ms: int | None = None) -> NewJob:
     return NewJob(
-        id=occurrence_id(name, at_ms, partition),
+        id=job_id,
         task=entry.task,
         queue=entry.queue,
         payload=entry.envelope,
         priority=entry.priority,
-        run_after_ms=starts_ms if starts_ms > at_ms else None,
+        run_after_ms=run_after_ms,
         expires_in_ms=entry.expires_in_ms,
     )
 
 
 def _watched(
-    entry: ScheduleEntry, record: ScheduleRecord, jobs: tuple[NewJob, ...]
+    entry: ScheduleEntry, record: ScheduleRecord, jobs: Sequence[NewJob]
 ) -> tuple[str, ...]:
     """Watch runs only if `overlap` needs them: each one is looked up when the schedule is read."""
     if entry.schedule.overlap == "allow":
@@ -98,9 +106,9 @@ def declare(
         return standing, None
     note = state.declared_again(note, declared)
     if standing is Standing.CURRENT:
-        return standing, _change(record, note, now_ms)
+        return standing, alter(record, note, now_ms)
     note = state.replaced(note, schedule, now_ms)
-    return standing, _change(record, note, now_ms, body=body)
+    return standing, alter(record, note, now_ms, body)
 
 
 def _is_worth_noting(known: Declared | None, note: Note, now_ms: int) -> bool:
@@ -123,35 +131,23 @@ def enter(name: str, body: bytes, note: Note, now_ms: int) -> ScheduleChange:
     )
 
 
-def alter(
-    record: ScheduleRecord, note: Note, now_ms: int, body: bytes | None = None
-) -> ScheduleChange:
-    return _change(record, note, now_ms, body=body)
-
-
 def run_now(record: ScheduleRecord, now_ms: int, partition: int) -> ScheduleChange:
     """Run once more, outside the occurrences; later occurrences treat this as an earlier run."""
     entry, note = read(record)
-    job = NewJob(
-        id=new_id(time.time_ns() // 1_000_000, partition),
-        task=entry.task,
-        queue=entry.queue,
-        payload=entry.envelope,
-        priority=entry.priority,
-        expires_in_ms=entry.expires_in_ms,
-    )
-    change = _change(record, note, now_ms, watched=_watched(entry, record, (job,)))
-    return msgspec.structs.replace(change, jobs=(job,), due_ms=record.due_ms)
+    jobs = (_job(entry, new_id(time.time_ns() // 1_000_000, partition)),)
+    change = alter(record, note, now_ms, watched=_watched(entry, record, jobs), jobs=jobs)
+    return msgspec.structs.replace(change, due_ms=record.due_ms)
 
 
-def _change(
+def alter(
     record: ScheduleRecord,
     note: Note,
     now_ms: int,
-    *,
     body: bytes | None = None,
+    *,
     watched: tuple[str, ...] | None = None,
     cancelled: tuple[str, ...] = (),
+    jobs: tuple[NewJob, ...] = (),
 ) -> ScheduleChange:
     return ScheduleChange(
         name=record.name,
@@ -162,4 +158,5 @@ def _change(
         body=body,
         watched=record.watched if watched is None else watched,
         cancelled=cancelled,
+        jobs=jobs,
     )

@@ -41,9 +41,8 @@ from windlass.engine.redis import partitions
 from windlass.engine.redis.engine import RedisEngine
 from windlass.engine.url import open_engine
 from windlass.errors import EngineUnavailable
-from windlass.testing.contract.outcomes import OUTCOMES
 from windlass.testing.contract.test_lost_replies import SAME, VERBS, a_claim
-from windlass.testing.contract.world import StandingStill, World, claim_jobs
+from windlass.testing.contract.world import OUTCOMES, StandingStill, World, claim_jobs
 
 Call = Callable[[], Any]
 Scenario = Callable[[World], tuple[Call, object]]

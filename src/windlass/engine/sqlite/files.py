@@ -17,6 +17,7 @@ from windlass.errors import EngineError
 NETWORK_FILE_SYSTEMS: Final = frozenset(
     {"nfs", "nfs4", "cifs", "smb3", "smbfs", "afs", "ceph", "glusterfs", "lustre", "fuse.sshfs"}
 )
+_LONGEST_SOCKET_PATH: Final = 100
 
 
 class FileLocation:
@@ -61,6 +62,26 @@ class FileLocation:
         except OSError:  # includes a folder that was replaced by a file
             return None
         return found.st_dev, found.st_ino
+
+
+class SocketPaths:
+    """Paths of sockets in a folder, through a descriptor of the folder if they are too long."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._descriptor: int | None = None
+
+    def of(self, name: str) -> str:
+        plain = str(self._folder / name)
+        if len(os.fsencode(plain)) <= _LONGEST_SOCKET_PATH:
+            return plain
+        if self._descriptor is None:
+            self._descriptor = os.open(self._folder, os.O_RDONLY)
+        return f"/proc/self/fd/{self._descriptor}/{name}"
+
+    def close(self) -> None:
+        if self._descriptor is not None:
+            os.close(self._descriptor)
 
 
 def refuse_network_file_system(folder: Path) -> None:

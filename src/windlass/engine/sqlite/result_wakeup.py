@@ -18,10 +18,11 @@ import socket
 import threading
 import time
 from collections.abc import Callable, Sequence
-from contextlib import suppress
+from contextlib import closing, suppress
 from pathlib import Path
 from typing import Final
 
+from windlass.engine.sqlite.files import SocketPaths
 from windlass.engine.wakeup import PerProcess, await_readable, new_nudge
 
 OnEnd = Callable[[str], None]
@@ -33,7 +34,6 @@ _END_S: Final = 1.0
 #: The number of ids per message.
 _CHUNK: Final = 200
 _MOST_BYTES: Final = 65_536
-_LONGEST_SOCKET_PATH: Final = 100
 
 
 class SQLiteResultWakeup:
@@ -136,10 +136,10 @@ class _ResultSockets:
         if self._sender is None:
             self._sender = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
             self._sender.setblocking(False)
-        with _Paths(self._folder) as path_of:
+        with closing(SocketPaths(self._folder)) as paths:
             for name in names:
                 try:
-                    self._sender.sendto(message, path_of(name))
+                    self._sender.sendto(message, paths.of(name))
                 except ConnectionRefusedError:  # its process is gone
                     with suppress(OSError):
                         os.unlink(self._folder / name)
@@ -166,8 +166,8 @@ class _Inbox:
         self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
         self._socket.setblocking(False)
         try:
-            with _Paths(folder) as path_of:
-                self._socket.bind(path_of(self._path.name))
+            with closing(SocketPaths(folder)) as paths:
+                self._socket.bind(paths.of(self._path.name))
             os.chmod(self._path, 0o600)
         except OSError:
             self._socket.close()
@@ -188,26 +188,3 @@ class _Inbox:
             os.unlink(self._path)
         self._socket.close()
         self.nudge.close()
-
-
-class _Paths:
-    """Paths of sockets in a folder, through a descriptor of the folder if they are too long."""
-
-    def __init__(self, folder: Path) -> None:
-        self._folder = folder
-        self._descriptor: int | None = None
-
-    def __enter__(self) -> Callable[[str], str]:
-        return self._path_of
-
-    def _path_of(self, name: str) -> str:
-        plain = str(self._folder / name)
-        if len(os.fsencode(plain)) <= _LONGEST_SOCKET_PATH:
-            return plain
-        if self._descriptor is None:
-            self._descriptor = os.open(self._folder, os.O_RDONLY)
-        return f"/proc/self/fd/{self._descriptor}/{name}"
-
-    def __exit__(self, *_: object) -> None:
-        if self._descriptor is not None:
-            os.close(self._descriptor)

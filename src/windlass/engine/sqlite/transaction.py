@@ -108,6 +108,10 @@ def unpack_settings(stored: str) -> Mapping[str, QueueSettings]:
     return msgspec.json.decode(stored, type=dict[str, QueueSettings]) if stored else {}
 
 
+def read_settings(connection: apsw.Connection) -> Mapping[str, QueueSettings]:
+    return unpack_settings(connection.execute("SELECT queues FROM meta").fetchall()[0][0])
+
+
 class Transaction:
     """The state of one write transaction. `now_ms` stands still while it lasts."""
 

@@ -24,9 +24,9 @@ from typing import Final
 import msgspec
 
 from windlass.engine.contract import Plan, Waiter, WakeUp
+from windlass.engine.sqlite.files import SocketPaths
 from windlass.engine.wakeup import POLL_FLOOR_MS, PerProcess, await_readable, new_nudge
 
-_LONGEST_SOCKET_PATH: Final = 100
 #: How often a wake-up is forwarded before polling has to find the job.
 _MOST_HOPS: Final = 4
 _MOST_BYTES: Final = 4096
@@ -107,7 +107,7 @@ class _Sockets:
         self._is_alone = folder is None
         self._folder = folder if hasattr(socket, "AF_UNIX") else None
         self._may_bind = self._folder is not None
-        self._folder_fd: int | None = None  # opened when a path is too long for a socket
+        self._paths = SocketPaths(folder) if folder else None
         self._prefix = f"{os.getpid()}-{os.urandom(4).hex()}"
         self._own: dict[Plan, _Own] = {}
         self._sender: socket.socket | None = None
@@ -302,14 +302,8 @@ class _Sockets:
             os.unlink(self._path(name))
 
     def _path(self, name: str) -> str:
-        """The path of a socket, through a descriptor of the folder if it is too long."""
-        assert self._folder is not None
-        plain = str(self._folder / name)
-        if len(os.fsencode(plain)) <= _LONGEST_SOCKET_PATH:
-            return plain
-        if self._folder_fd is None:
-            self._folder_fd = os.open(self._folder, os.O_RDONLY)
-        return f"/proc/self/fd/{self._folder_fd}/{name}"
+        assert self._paths is not None
+        return self._paths.of(name)
 
     def close(self) -> None:
         for own in self._own.values():
@@ -318,8 +312,8 @@ class _Sockets:
                 self._unlink(f"{own.name}.{ending}")
         if self._sender is not None:
             self._sender.close()
-        if self._folder_fd is not None:
-            os.close(self._folder_fd)
+        if self._paths is not None:
+            self._paths.close()
         self.nudge.close()
 
 

@@ -10,8 +10,8 @@ from windlass.core.unique import QUEUED, OnConflict, is_held
 from windlass.engine.contract import MIN_RECORD_MS, NewJob, Placed, PutCode, UniqueKey
 
 if TYPE_CHECKING:
-    from windlass.testing.contract.model import Model
     from windlass.testing.contract.model_job import ModelJob
+    from windlass.testing.contract.model_state import ModelState
 
 
 class ReplacedPut(NamedTuple):
@@ -21,7 +21,7 @@ class ReplacedPut(NamedTuple):
     until_ms: int
 
 
-def find_holder(model: Model, task: str, key: str) -> ModelJob | None:
+def find_holder(model: ModelState, task: str, key: str) -> ModelJob | None:
     """The last job stored under a key, if its state or period holds the key."""
     job = model.jobs.get(model.last_stored.get((task, key), ""))
     if job is None:
@@ -30,7 +30,7 @@ def find_holder(model: Model, task: str, key: str) -> ModelJob | None:
     return job if held else None
 
 
-def meet(model: Model, new: NewJob, unique: UniqueKey) -> Placed | None:
+def meet(model: ModelState, new: NewJob, unique: UniqueKey) -> Placed | None:
     """The answer to a job that must not be stored. A repeated put that replaced a call is known by
     its id, also after a later put replaced its call."""
     if unique.on_conflict is OnConflict.REPLACE:
@@ -52,7 +52,7 @@ def meet(model: Model, new: NewJob, unique: UniqueKey) -> Placed | None:
     return Placed(id, PutCode.REPLACED)
 
 
-def _find_obstacle(model: Model, task: str, key: str) -> ModelJob | None:
+def _find_obstacle(model: ModelState, task: str, key: str) -> ModelJob | None:
     """The holder that blocks a new job. A holder that has expired is cancelled first."""
     job = find_holder(model, task, key)
     if job is None or job.record.state not in QUEUED:
@@ -65,7 +65,7 @@ def _find_obstacle(model: Model, task: str, key: str) -> ModelJob | None:
     return find_holder(model, task, key)
 
 
-def _replace(model: Model, holder: ModelJob, new: NewJob) -> None:
+def _replace(model: ModelState, holder: ModelJob, new: NewJob) -> None:
     """Replace the call of the holder. It keeps its place in the queue if it stays ready."""
     if holder.replaced_by:
         until_ms = model.now_ms + MIN_RECORD_MS

@@ -11,6 +11,7 @@ from typing import Final
 from windlass.testing.contract import (
     test_check,
     test_claim,
+    test_close,
     test_ends,
     test_finish,
     test_lost_replies,
@@ -31,6 +32,7 @@ from windlass.testing.contract.world import World
 MODULES: Final = (
     test_check,
     test_claim,
+    test_close,
     test_ends,
     test_finish,
     test_lost_replies,

@@ -32,8 +32,14 @@ from windlass.engine.contract import (
     Unroutable,
     Verdict,
 )
-from windlass.testing.contract.outcomes import OUTCOMES
-from windlass.testing.contract.world import START_MS, World, claim_jobs, ids_of, retry_jobs
+from windlass.testing.contract.world import (
+    OUTCOMES,
+    START_MS,
+    World,
+    claim_jobs,
+    ids_of,
+    retry_jobs,
+)
 
 every_outcome = pytest.mark.parametrize("kind", OUTCOMES)
 every_end = pytest.mark.parametrize("kind", [kind for kind in OUTCOMES if kind != "progressed"])

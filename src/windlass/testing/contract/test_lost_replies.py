@@ -30,8 +30,7 @@ from windlass.engine.contract import (
     UniqueKey,
     Unroutable,
 )
-from windlass.testing.contract.outcomes import OUTCOMES
-from windlass.testing.contract.world import START_MS, World, claim_jobs, retry_jobs
+from windlass.testing.contract.world import OUTCOMES, START_MS, World, claim_jobs, retry_jobs
 
 Call = Callable[[], object]
 SAME: Final = object()

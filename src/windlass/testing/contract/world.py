@@ -1,21 +1,23 @@
 """An engine with a frozen clock, and shortcuts for tests.
 
-In order: the clock, the shortcuts, and a dump of the visible state.
+In order: one outcome of each kind, the clock, the shortcuts, and a dump of the visible state.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from itertools import count
 from typing import Any, Final
 
 from msgspec.structs import replace
 
 from windlass.core.ids import new_id, partition_of
+from windlass.core.states import Reason
 from windlass.engine.contract import (
     BATCH_BYTES,
     Batch,
     Beat,
+    Buried,
     ChangeCode,
     Claim,
     Engine,
@@ -24,7 +26,13 @@ from windlass.engine.contract import (
     NewJob,
     Outcome,
     Plan,
+    Progressed,
+    Released,
+    Retried,
     Revival,
+    Snoozed,
+    Succeeded,
+    Unroutable,
     Verdict,
 )
 from windlass.testing.contract.place import OPTIONS, Place
@@ -33,6 +41,19 @@ START_MS: Final = 1_800_000_000_000
 LEASE_MS: Final = OPTIONS.lease_ms
 #: With heartbeats at this interval the engine does not count as unavailable.
 STEP_MS: Final = LEASE_MS // 3
+
+#: kind -> an outcome for the job and the token given
+OUTCOMES: Final[dict[str, Callable[[str, str], Outcome]]] = {
+    "succeeded": lambda id, token: Succeeded(
+        id=id, token=token, result=b"result", result_ttl_ms=60_000
+    ),
+    "retried": lambda id, token: Retried(id=id, token=token, delay_ms=100, error=b"boom"),
+    "buried": lambda id, token: Buried(id=id, token=token, reason=Reason.REJECTED, error=b"no"),
+    "released": lambda id, token: Released(id=id, token=token, started=True),
+    "snoozed": lambda id, token: Snoozed(id=id, token=token, delay_ms=100),
+    "unroutable": lambda id, token: Unroutable(id=id, token=token),
+    "progressed": lambda id, token: Progressed(id=id, token=token, progress=b"half"),
+}
 
 
 class StandingStill(int):

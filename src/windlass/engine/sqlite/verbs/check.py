@@ -5,111 +5,148 @@ Each query below selects rows that should not exist; every row becomes a sentenc
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from typing import Final
+from collections.abc import Iterator
+from typing import Final, NamedTuple
 
 import apsw
 
-from windlass.core.queues.settings import QueueSettings
 from windlass.engine.sqlite import line_index
-from windlass.engine.sqlite.transaction import unpack_settings
+from windlass.engine.sqlite.transaction import read_settings
 
-#: The sentences, with the columns of a query as {0}, {1} ...
-NO_PAYLOAD: Final = "Job {0} has no payload."
-PAYLOAD_WITHOUT_JOB: Final = "A payload is stored for row {0}, which is no job."
-FAILURE_WITHOUT_JOB: Final = "A failure is stored for row {0}, which is no job."
-UNKNOWN_SESSION: Final = (
-    "Job {0} is running for session {1}, which is unknown: no worker will ever take it back."
-)
-COUNTERS: Final = "Queue {0} counts {2} jobs as {1}, but there are {3}."
-BEYOND_SEQUENCE: Final = "Job {0} has a place or row beyond the sequence."
-HELD_ELSEWHERE: Final = "Job {0} is held as {1} in state {2}."
-KEEP_TIME: Final = "Job {0} is {1}, and its time to be kept is {2}."
-DUE_TIME: Final = "Job {0} is {1}, held as {2}, and its due time is {3}."
-WRONG_UNIQUE_KEY: Final = (
-    "Unique key {1} of task {0} leads to job {2}, which has another one or does not exist."
-)
-LOST_UNIQUE_KEY: Final = (
-    "Job {0} is {1} and holds the unique key {2}, but that does not lead to it."
-)
-SCHEDULE_WITHOUT_BODY: Final = "Schedule {0} has no body."
-BODY_WITHOUT_SCHEDULE: Final = "A body is stored for row {0}, which is no schedule."
 
-#: sentence -> query for offenders
-DISAGREEMENTS: Final = {
-    NO_PAYLOAD: (
-        "SELECT id FROM jobs WHERE NOT EXISTS (SELECT 1 FROM payloads WHERE job = jobs.row)"
+class Disagreement(NamedTuple):
+    """What the records must not show, and its fix; without a fix it is only reported."""
+
+    sentence: str  # with the columns of the query as {0}, {1} ...
+    query: str  # for offenders
+    fix: str = ""  # the description of the statement
+    statement: str = ""  # takes the columns of the query, and `:now`, `:lease` and `:keep`
+
+
+DISAGREEMENTS: Final = (
+    Disagreement(
+        "Job {0} has no payload.",
+        "SELECT id FROM jobs WHERE NOT EXISTS (SELECT 1 FROM payloads WHERE job = jobs.row)",
+        "it gets an empty one, with which it becomes a dead letter when it is run",
+        "INSERT INTO payloads (job, body) SELECT row, x'' FROM jobs WHERE id = :c0",
     ),
-    PAYLOAD_WITHOUT_JOB: (
-        "SELECT job FROM payloads WHERE NOT EXISTS (SELECT 1 FROM jobs WHERE row = payloads.job)"
+    Disagreement(
+        "A payload is stored for row {0}, which is no job.",
+        "SELECT job FROM payloads WHERE NOT EXISTS (SELECT 1 FROM jobs WHERE row = payloads.job)",
+        "it is removed",
+        "DELETE FROM payloads WHERE job = :c0",
     ),
-    FAILURE_WITHOUT_JOB: (
+    Disagreement(
+        "A failure is stored for row {0}, which is no job.",
         "SELECT DISTINCT job FROM failures "
-        "WHERE NOT EXISTS (SELECT 1 FROM jobs WHERE row = failures.job)"
+        "WHERE NOT EXISTS (SELECT 1 FROM jobs WHERE row = failures.job)",
+        "it is removed",
+        "DELETE FROM failures WHERE job = :c0",
     ),
-    UNKNOWN_SESSION: (
+    Disagreement(
+        "Job {0} is running for session {1}, which is unknown: no worker will ever take it back.",
         "SELECT id, session FROM jobs WHERE state = 'running' "
-        "AND NOT EXISTS (SELECT 1 FROM sessions WHERE session = jobs.session AND gone < 2)"
+        "AND NOT EXISTS (SELECT 1 FROM sessions WHERE session = jobs.session AND gone < 2)",
+        "the session gets a lease, and beats or loses the job",
+        "INSERT INTO sessions (session, expires_ms) "
+        "SELECT :c1, :now + :lease WHERE :c1 IS NOT NULL "
+        "ON CONFLICT (session) DO UPDATE SET gone = min(gone, 1)",
     ),
-    COUNTERS: (
+    Disagreement(
+        "Queue {0} counts {2} jobs as {1}, but there are {3}.",
         "SELECT coalesce(c.queue, j.queue), coalesce(c.state, j.state), "
         "coalesce(c.number, 0), coalesce(j.number, 0) "
         "FROM (SELECT * FROM counters WHERE number > 0) c FULL JOIN "
         "(SELECT queue, state, count(*) AS number FROM jobs GROUP BY queue, state) j "
         "ON c.queue = j.queue AND c.state = j.state "
-        "WHERE coalesce(c.number, 0) <> coalesce(j.number, 0)"
+        "WHERE coalesce(c.number, 0) <> coalesce(j.number, 0)",
+        "corrected",
+        "INSERT INTO counters (queue, state, number) VALUES (:c0, :c1, :c3) "
+        "ON CONFLICT (queue, state) DO UPDATE SET number = :c3",
     ),
-    BEYOND_SEQUENCE: (
-        "SELECT id FROM jobs, meta WHERE jobs.place > meta.sequence OR jobs.row > meta.sequence"
+    Disagreement(
+        "Job {0} has a place or row beyond the sequence.",
+        "SELECT id FROM jobs, meta WHERE jobs.place > meta.sequence OR jobs.row > meta.sequence",
+        "the sequence continues after it",
+        "UPDATE meta SET sequence = max(sequence, "
+        "(SELECT max(place, row) FROM jobs WHERE id = :c0))",
     ),
-    HELD_ELSEWHERE: ("SELECT id, hold, state FROM jobs WHERE hold <> 'none' AND state <> 'ready'"),
-    KEEP_TIME: (
+    Disagreement(
+        "Job {0} is held as {1} in state {2}.",
+        "SELECT id, hold, state FROM jobs WHERE hold <> 'none' AND state <> 'ready'",
+        "the hold ends",
+        "UPDATE jobs SET hold = 'none' WHERE id = :c0",
+    ),
+    Disagreement(
+        "Job {0} is {1}, and its time to be kept is {2}.",
         "SELECT id, state, coalesce(keep_until_ms, 'not set') FROM jobs "
-        "WHERE (state IN ('succeeded', 'dead', 'cancelled')) <> (keep_until_ms IS NOT NULL)"
+        "WHERE (state IN ('succeeded', 'dead', 'cancelled')) <> (keep_until_ms IS NOT NULL)",
+        "corrected",
+        "UPDATE jobs SET keep_until_ms = CASE WHEN state IN ('succeeded', 'dead', 'cancelled') "
+        "THEN coalesce(finished_ms, :now) + :keep END, "
+        "finished_ms = CASE WHEN state IN ('succeeded', 'dead', 'cancelled') "
+        "THEN coalesce(finished_ms, :now) ELSE finished_ms END WHERE id = :c0",
     ),
-    DUE_TIME: (
+    Disagreement(
+        "Job {0} is {1}, held as {2}, and its due time is {3}.",
         "SELECT id, state, hold, coalesce(due_ms, 'not set') FROM jobs "
         "WHERE (state IN ('scheduled', 'retrying') OR hold = 'unroutable') "
-        "<> (due_ms IS NOT NULL)"
+        "<> (due_ms IS NOT NULL)",
+        "corrected",
+        "UPDATE jobs SET due_ms = CASE WHEN state IN ('scheduled', 'retrying') "
+        "OR hold = 'unroutable' THEN coalesce(due_ms, :now) END WHERE id = :c0",
     ),
-    "Job {0} is in state {1}, which does not exist.": (
+    Disagreement(
+        "Job {0} is in state {1}, which does not exist.",
         "SELECT id, state FROM jobs WHERE state NOT IN ('waiting', 'scheduled', 'ready', "
-        "'running', 'retrying', 'succeeded', 'dead', 'cancelled')"
+        "'running', 'retrying', 'succeeded', 'dead', 'cancelled')",
     ),
-    WRONG_UNIQUE_KEY: (
+    Disagreement(
+        "Unique key {1} of task {0} leads to job {2}, which has another one or does not exist.",
         "SELECT task, key, id FROM unique_keys WHERE NOT EXISTS (SELECT 1 FROM jobs WHERE "
-        "id = unique_keys.id AND task = unique_keys.task AND unique_key = unique_keys.key)"
+        "id = unique_keys.id AND task = unique_keys.task AND unique_key = unique_keys.key)",
+        "it leads nowhere",
+        "DELETE FROM unique_keys WHERE task = :c0 AND key = :c1",
     ),
-    LOST_UNIQUE_KEY: (
+    Disagreement(
+        "Job {0} is {1} and holds the unique key {2}, but that does not lead to it.",
         "SELECT id, state, unique_key FROM jobs "
         "WHERE (unique_until IN ('end', 'success') AND state IN "
         "('waiting', 'scheduled', 'ready', 'retrying', 'running') "
         "OR unique_until = 'success' AND state = 'dead') "
         "AND NOT EXISTS (SELECT 1 FROM unique_keys "
-        "WHERE task = jobs.task AND key = jobs.unique_key AND id = jobs.id)"
+        "WHERE task = jobs.task AND key = jobs.unique_key AND id = jobs.id)",
+        "it leads to it",
+        "INSERT INTO unique_keys (task, key, id) SELECT task, unique_key, id FROM jobs "
+        "WHERE id = :c0 ON CONFLICT (task, key) DO NOTHING",
     ),
-    "Job {0} was started {1} times, but its budgets account for {2}.": (
+    Disagreement(
+        "Job {0} was started {1} times, but its budgets account for {2}.",
         "SELECT id, starts, attempt + crashes + losses + interruptions + snoozes FROM jobs "
-        "WHERE starts <> attempt + crashes + losses + interruptions + snoozes"
+        "WHERE starts <> attempt + crashes + losses + interruptions + snoozes",
     ),
-    SCHEDULE_WITHOUT_BODY: (
+    Disagreement(
+        "Schedule {0} has no body.",
         "SELECT name FROM schedules "
-        "WHERE NOT EXISTS (SELECT 1 FROM schedule_bodies WHERE schedule = schedules.row)"
+        "WHERE NOT EXISTS (SELECT 1 FROM schedule_bodies WHERE schedule = schedules.row)",
+        "what is left of it is removed; the app declares it again",
+        "DELETE FROM schedules WHERE name = :c0",
     ),
-    BODY_WITHOUT_SCHEDULE: (
+    Disagreement(
+        "A body is stored for row {0}, which is no schedule.",
         "SELECT schedule FROM schedule_bodies "
-        "WHERE NOT EXISTS (SELECT 1 FROM schedules WHERE row = schedule_bodies.schedule)"
+        "WHERE NOT EXISTS (SELECT 1 FROM schedules WHERE row = schedule_bodies.schedule)",
+        "it is removed",
+        "DELETE FROM schedule_bodies WHERE schedule = :c0",
     ),
-}
+)
 
 
 def check(connection: apsw.Connection) -> list[str]:
-    stored = connection.execute("SELECT queues FROM meta").fetchall()[0][0]
-    lines = wrong_lines(connection, unpack_settings(stored))
     return [
         *file_problems(connection),
         *_disagreements(connection),
-        *(text for _, text in lines),
+        *(text for _, text in wrong_lines(connection)),
     ]
 
 
@@ -120,15 +157,14 @@ def file_problems(connection: apsw.Connection) -> Iterator[str]:
 
 
 def _disagreements(connection: apsw.Connection) -> Iterator[str]:
-    for sentence, query in DISAGREEMENTS.items():
-        for row in connection.execute(query).fetchall():
-            yield sentence.format(*row)
+    for kind in DISAGREEMENTS:
+        for row in connection.execute(kind.query).fetchall():
+            yield kind.sentence.format(*row)
 
 
-def wrong_lines(
-    connection: apsw.Connection, settings: Mapping[str, QueueSettings]
-) -> Iterator[tuple[str, str]]:
+def wrong_lines(connection: apsw.Connection) -> Iterator[tuple[str, str]]:
     """Lines that the index does not list by their first job, each with a sentence."""
+    settings = read_settings(connection)
     listed = (
         str(line) for (line,) in connection.execute("SELECT DISTINCT line FROM lines").fetchall()
     )

@@ -18,7 +18,7 @@ from windlass.engine.contract import BITE, Emptied, Plan, QueueChange, QueueReco
 from windlass.engine.sqlite import line_index
 from windlass.engine.sqlite.line_index import Group
 from windlass.engine.sqlite.statements import first
-from windlass.engine.sqlite.transaction import Transaction, unpack_settings
+from windlass.engine.sqlite.transaction import Transaction, read_settings, unpack_settings
 from windlass.engine.sqlite.verbs import unique
 from windlass.engine.sqlite.wakeup import ReadyLine
 
@@ -77,8 +77,7 @@ class Lines:
 
 
 def list_queues(connection: apsw.Connection, _now_ms: int) -> list[QueueRecord]:
-    settings = unpack_settings(connection.execute("SELECT queues FROM meta").fetchall()[0][0])
-    return list_records(settings)
+    return list_records(read_settings(connection))
 
 
 def change_queue(tx: Transaction, queue: str, change: QueueChange) -> None:
