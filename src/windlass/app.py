@@ -39,7 +39,7 @@ from windlass.middleware import (
     read_lifespan,
     read_middleware,
 )
-from windlass.registry import Declaration, Registrar, Registry, checked_name, default_name
+from windlass.registry import Registrar, Registry, checked_name
 from windlass.settings import (
     SettingArguments,
     Settings,
@@ -328,11 +328,11 @@ class Windlass(Registrar):
         known = self._registry.known.get(stored)
         return stored if known is None else known.name
 
-    def _add(self, declaration: Declaration) -> Task[..., Any]:
-        name = declaration.name or default_name(declaration.function)
-        task = declaration.to_task(name, Home(None, DEFAULT_QUEUE))
+    def _home(self) -> Home:
+        return Home(None, DEFAULT_QUEUE)
+
+    def _add(self, task: Task[..., Any]) -> None:
         self.add_tasks((task,))
-        return task
 
     def _declare(self, task: Task[..., Any]) -> None:
         if task.declared_schedule is None:

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
-from datetime import UTC, datetime, timedelta
+from datetime import datetime
 from math import inf
 from typing import TYPE_CHECKING, Final, Generic, NoReturn, TypeVar, cast
 
@@ -21,7 +21,7 @@ import msgspec
 
 from windlass.context import LogLine, Progress, Report
 from windlass.core import foreign_words
-from windlass.core.durations import Duration, describe_ms, to_ms
+from windlass.core.durations import Duration, describe_ms, instant, to_ms
 from windlass.core.failures import FailureText
 from windlass.core.queues.labels import labels_of, queue_of
 from windlass.core.serialization.envelope import unpack
@@ -51,7 +51,6 @@ LOOK_GROWTH: Final = 2
 LAST_LOOK_MS: Final = 1000
 
 _NO_REPORT: Final = Report()
-_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 class JobInfo(msgspec.Struct, frozen=True, kw_only=True):
@@ -97,10 +96,10 @@ class JobInfo(msgspec.Struct, frozen=True, kw_only=True):
             crashes=record.counters.crashes,
             snoozes=record.counters.snoozes,
             enqueued_at=instant(record.created_ms),
-            due_at=_instant_or_none(record.due_ms),
-            expires_at=_instant_or_none(record.expires_ms),
-            started_at=_instant_or_none(record.started_ms),
-            finished_at=_instant_or_none(record.finished_ms),
+            due_at=instant(record.due_ms),
+            expires_at=instant(record.expires_ms),
+            started_at=instant(record.started_ms),
+            finished_at=instant(record.finished_ms),
             worker=record.session,
             cancel_requested=record.cancel_requested,
             progress=_progress_in(report),
@@ -320,15 +319,6 @@ def _report_of(record: JobRecord) -> Report:
 
 def _progress_in(report: Report) -> Progress | None:
     return None if report.value is None else Progress(report.value, report.message)
-
-
-def instant(at_ms: int) -> datetime:
-    """Convert milliseconds of the engine's clock."""
-    return _EPOCH + timedelta(milliseconds=at_ms)
-
-
-def _instant_or_none(at_ms: int | None) -> datetime | None:
-    return None if at_ms is None else instant(at_ms)
 
 
 def key_of(record: JobRecord) -> tuple[str, str]:

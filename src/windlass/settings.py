@@ -9,14 +9,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any, Final, Literal, TypedDict
 
 import msgspec
 
 from windlass.core.durations import Duration, describe_ms, to_ms
-from windlass.core.foreign_words import OF_SETTINGS, instead_of_number
+from windlass.core.foreign_words import OF_SETTINGS, instead_of_number, nearest
 from windlass.core.queues.plans import QUEUE_NAME
 from windlass.core.retry import Retry
 from windlass.core.serialization.codec_set import CODECS
@@ -402,14 +402,6 @@ def _says_the_same(setting: _Setting, name: str, text: str, value: object) -> bo
 def mask_urls(text: str) -> str:
     """Mask the passwords of urls in a text."""
     return re.sub(_SECRET, "://***@", text) if "://" in text and "@" in text else text
-
-
-def nearest(name: str, known: Iterable[str], prefix: str = "", *, alike: float = 0.6) -> str:
-    """Suggest the known name most similar to `name`, or nothing."""
-    import difflib  # slow to import, and needed only after a mistake
-
-    matches = difflib.get_close_matches(name, list(known), n=1, cutoff=alike)
-    return f" Did you mean {prefix}{matches[0]}?" if matches else ""
 
 
 def _read(setting: _Setting, label: str, value: object) -> object:

@@ -140,11 +140,6 @@ class Task(Generic[P, R_co]):
         return self._choices.queue or self.home.queue
 
     @property
-    def declared_queue(self) -> str | None:
-        """The queue that the caller or the decorator names; routes do not change it."""
-        return self._choices.queue
-
-    @property
     def headers(self) -> Mapping[str, str]:
         """The headers of each job of this task."""
         return self._choices.headers or _NO_HEADERS

@@ -9,7 +9,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Any, Final, TypedDict
 
 import msgspec
@@ -20,6 +20,7 @@ from windlass.core.durations import (
     LATEST_YEAR,
     Duration,
     describe_ms,
+    instant,
     instant_ms,
     to_ms,
 )
@@ -27,7 +28,6 @@ from windlass.core.headers import read_headers
 from windlass.core.queues.labels import read_labels
 from windlass.core.queues.plans import QUEUE_NAME
 from windlass.core.retry import Retry
-from windlass.settings import nearest
 
 #: Priorities are whole numbers within these bounds; a higher one starts first.
 LOWEST_PRIORITY: Final = -100
@@ -65,7 +65,7 @@ class Moment(msgspec.Struct, frozen=True):
 
     def __str__(self) -> str:
         if self.at_ms is not None:
-            return datetime.fromtimestamp(self.at_ms / 1000, UTC).isoformat()
+            return instant(self.at_ms).isoformat()
         return describe_ms(self.in_ms or 0)
 
 
@@ -151,7 +151,7 @@ def _misplaced(name: str, place: str, known: Iterable[str]) -> TypeError:
     if name in foreign_words.OPTIONS:
         return TypeError(f"{place} takes no option {name}: write {foreign_words.OPTIONS[name]}.")
     return TypeError(
-        f"{place} takes no option {name}.{nearest(name, known)} It takes "
+        f"{place} takes no option {name}.{foreign_words.nearest(name, known)} It takes "
         f"{', '.join(known)}. Arguments of the function go to enqueue(...)."
     )
 
