@@ -50,8 +50,6 @@ FIRST_LOOK_MS: Final = 50
 LOOK_GROWTH: Final = 2
 LAST_LOOK_MS: Final = 1000
 
-_NO_REPORT: Final = Report()
-
 
 class JobInfo(msgspec.Struct, frozen=True, kw_only=True):
     """A job at one instant. Times are in UTC, by the engine's clock."""
@@ -82,7 +80,9 @@ class JobInfo(msgspec.Struct, frozen=True, kw_only=True):
 
     @classmethod
     def of(cls, record: JobRecord) -> JobInfo:
-        report = _report_of(record)
+        data = record.progress
+        report = Report() if data is None else msgspec.json.decode(data, type=Report)
+        progress = None if report.value is None else Progress(report.value, report.message)
         return cls(
             id=record.id,
             task=record.task,
@@ -102,7 +102,7 @@ class JobInfo(msgspec.Struct, frozen=True, kw_only=True):
             finished_at=instant(record.finished_ms),
             worker=record.session,
             cancel_requested=record.cancel_requested,
-            progress=_progress_in(report),
+            progress=progress,
             log=report.log,
             error=latest_error(record),
             headers=headers_of(record),
@@ -310,15 +310,6 @@ def headers_of(record: JobRecord) -> Mapping[str, str]:
         return unpack(record.payload).headers
     except DecodeError:
         return {}
-
-
-def _report_of(record: JobRecord) -> Report:
-    data = record.progress
-    return _NO_REPORT if data is None else msgspec.json.decode(data, type=Report)
-
-
-def _progress_in(report: Report) -> Progress | None:
-    return None if report.value is None else Progress(report.value, report.message)
 
 
 def key_of(record: JobRecord) -> tuple[str, str]:

@@ -290,7 +290,7 @@ def _run_now(engine: Engine, name: str) -> tuple[str, str]:
 def _remove(engine: Engine, name: str) -> None:
     declared_ms, now_ms = _declared_ms(_read(engine, name)), _now_ms(engine)
     age_ms = REMOVABLE_MS if declared_ms is None else now_ms - declared_ms
-    if age_ms < REMOVABLE_MS and _has_workers(engine):
+    if age_ms < REMOVABLE_MS and any(one.expires_in_ms >= 0 for one in engine.sessions()):
         free_at = instant(now_ms - age_ms + REMOVABLE_MS)
         raise InvalidSchedule(
             f"The schedule {name} was declared by a worker {age_ms // 1000} s ago. A worker with "
@@ -308,10 +308,6 @@ def _declared_ms(record: ScheduleRecord) -> int | None:
     except DecodeError:
         return None
     return None if declared is None else declared.declared_ms
-
-
-def _has_workers(engine: Engine) -> bool:
-    return any(session.expires_in_ms >= 0 for session in engine.sessions())
 
 
 def _alter(

@@ -88,7 +88,11 @@ class Secrets:
     __slots__ = ("ring",)
 
     def __init__(self, secrets: Sequence[str] = ()) -> None:
-        self.ring = _ring_of(secrets) if secrets else None
+        self.ring: Keyring | None = None
+        if secrets:
+            from windlass.core.serialization.encryption import Keyring  # brings OpenSSL along
+
+            self.ring = Keyring(secrets)
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -106,12 +110,6 @@ class Secrets:
 
     def __hash__(self) -> int:
         return hash(repr(self))
-
-
-def _ring_of(secrets: Sequence[str]) -> Keyring:
-    from windlass.core.serialization.encryption import Keyring  # brings OpenSSL along
-
-    return Keyring(secrets)
 
 
 class Settings(msgspec.Struct, frozen=True, kw_only=True):

@@ -40,8 +40,8 @@ from windlass.core.headers import check_bounds, read_headers
 from windlass.core.ids import check_id, new_id
 from windlass.core.queues.labels import line_of
 from windlass.core.retry import Retry
-from windlass.core.serialization.codec import check_size
-from windlass.core.serialization.codec_set import Codec, Codecs
+from windlass.core.serialization.codec import CallCodec, check_size
+from windlass.core.serialization.codec_set import Codecs
 from windlass.core.serialization.envelope import TAIL, VERSION, Envelope, Overrides, head_of
 from windlass.core.unique import Unique
 from windlass.engine.contract import BATCH, BATCH_BYTES, NewJob, UniqueKey
@@ -75,7 +75,7 @@ class Home:
 
     __slots__ = ("app", "codec", "group", "queue")
 
-    codec: Codec  # encodes the calls of the task
+    codec: CallCodec  # encodes the calls of the task
 
     def __init__(self, app: Windlass | None, queue: str, group: str = "") -> None:
         self.app = app
@@ -131,7 +131,7 @@ class Task(Generic[P, R_co]):
         return app
 
     @property
-    def codec(self) -> Codec:
+    def codec(self) -> CallCodec:
         """Encodes the calls of the task."""
         return self.home.codec
 
@@ -463,7 +463,7 @@ def read_call(app: Windlass, call: object) -> Call[Any]:
     return call
 
 
-def _checked_unique(unique: Unique | None, codec: Codec) -> Unique | None:
+def _checked_unique(unique: Unique | None, codec: CallCodec) -> Unique | None:
     """Check that the key can be made from the parameters of the task."""
     mismatch = codec.check_names(unique.by) if unique is not None and unique.by else ""
     if mismatch:

@@ -28,7 +28,7 @@ class Tasks(Registrar):
 
     def __init__(self, *, prefix: str | None = None, queue: str | None = None) -> None:
         self.prefix = None if prefix is None else checked_name(prefix)
-        self.queue = None if queue is None else read_queue(queue)
+        self.queue = None if queue is None else read_queue("queue", queue)
         self._registry = Registry()
         self._app: Windlass | None = None
 

@@ -12,7 +12,7 @@ import time
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from itertools import chain
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final
 
 from msgspec.structs import replace
 
@@ -26,6 +26,7 @@ from windlass.twins import Pause, Steps, arun, ask, run
 if TYPE_CHECKING:
     from windlass.app import Windlass
     from windlass.engine.contract import Engine
+    from windlass.task import Call
 
 #: The name of an enqueue in notes on errors.
 ENQUEUE: Final = "the enqueue"
@@ -38,14 +39,6 @@ GROWTH: Final = 1.5
 LONGEST_S: Final = 0.25
 
 _REFUSED: Final = (PutCode.CONFLICT, PutCode.DUPLICATE, PutCode.FULL)
-
-
-class Prepared(Protocol):
-    """An encoded call, made by `windlass.task`."""
-
-    def enqueue_call(self) -> EnqueueCall: ...
-
-    def new_job(self, enqueue_call: EnqueueCall | None = None) -> NewJob: ...
 
 
 # --------------------------------------------------------------------------------------------- one
@@ -78,7 +71,7 @@ async def astore(app: Windlass, job: NewJob) -> Job[Any]:
 # -------------------------------------------------------------------------------------------- many
 
 
-def store_many(app: Windlass, chunks: Iterable[Sequence[Prepared]]) -> Steps[list[Job[Any]]]:
+def store_many(app: Windlass, chunks: Iterable[Sequence[Call[Any]]]) -> Steps[list[Job[Any]]]:
     handles: list[Job[Any]] = []
     with _note_stored_count(handles):
         for chunk in chunks:
@@ -92,7 +85,7 @@ def store_many(app: Windlass, chunks: Iterable[Sequence[Prepared]]) -> Steps[lis
 
 @contextmanager
 def _with_middleware(
-    app: Windlass, chunk: Sequence[Prepared]
+    app: Windlass, chunk: Sequence[Call[Any]]
 ) -> Iterator[tuple[list[NewJob], Sequence[EnqueueCall]]]:
     """Enter the middleware for each call of a chunk; yield the jobs and their `EnqueueCall`s."""
     if not app.enqueue_middleware:

@@ -87,7 +87,8 @@ class Choices(msgspec.Struct, frozen=True, kw_only=True):
         """Merge two sets of options: these override the others; headers are joined.
 
         Raises `ValueError` for a job that would expire before it may start."""
-        chosen = {name: value for name, value in self._items() if value is not None}
+        given = {name: getattr(self, name) for name in self.__struct_fields__}
+        chosen = {name: value for name, value in given.items() if value is not None}
         if self.headers is not None and others.headers is not None:
             chosen["headers"] = {**others.headers, **self.headers}
         if not chosen:
@@ -100,9 +101,6 @@ class Choices(msgspec.Struct, frozen=True, kw_only=True):
                 f"never run, found {expires}"
             )
         return both
-
-    def _items(self) -> Iterable[tuple[str, Any]]:
-        return ((name, getattr(self, name)) for name in self.__struct_fields__)
 
 
 NO_CHOICES: Final = Choices()
@@ -161,12 +159,8 @@ def _misplaced(name: str, place: str, known: Iterable[str]) -> TypeError:
 _Reader = Callable[[str, Any], Any]
 
 
-def read_queue(value: object) -> str:
-    """The name of a queue."""
-    return _read_queue("queue", value)
-
-
-def _read_queue(name: str, value: object) -> str:
+def read_queue(name: str, value: object) -> str:
+    """The name of a queue; `name` is the option for error messages."""
     if isinstance(value, str) and QUEUE_NAME.fullmatch(value):
         return value
     letters = "letters, digits, '_', '.' and '-', the first one a letter or a digit"
@@ -233,7 +227,7 @@ def _wrong(name: str, expected: str, found: object) -> TypeError | ValueError:
 _TASK_ONLY: Final = ("name", "aliases", "takes_context", "run_in", "schedule", "unique")
 _IN_MILLISECONDS: Final = ("timeout", "result_ttl")
 _FOR_BOTH: Final[Mapping[str, _Reader]] = {
-    "queue": _read_queue,
+    "queue": read_queue,
     "priority": _read_priority,
     "retry": _read_retry,
     "timeout": _read_duration,

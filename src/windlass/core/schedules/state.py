@@ -46,30 +46,19 @@ class ScheduleEntry(msgspec.Struct, frozen=True, kw_only=True):
 
     def pack(self) -> bytes:
         """The same entry always gives the same bytes."""
-        return _encode(
-            _StoredEntry(
-                version=VERSION if is_framed(self.envelope) else _PLAIN_VERSION,
-                schedule=self.schedule.to_data(),
-                task=self.task,
-                queue=self.queue,
-                priority=self.priority,
-                expires_in_ms=self.expires_in_ms,
-                envelope=_to_json(self.envelope),
-            )
-        )
+        fields = msgspec.structs.asdict(self)
+        fields |= {"schedule": self.schedule.to_data(), "envelope": _to_json(self.envelope)}
+        version = VERSION if is_framed(self.envelope) else _PLAIN_VERSION
+        return _encode(_StoredEntry(version=version, **fields))
 
     @classmethod
     def unpack(cls, data: bytes) -> ScheduleEntry:
         """Read an entry; raise a `DecodeError`, or a `NewerFormat`."""
         stored = _decode(_entry_decoder, data, VERSION)
-        return cls(
-            schedule=Schedule.from_data(stored.schedule),
-            task=stored.task,
-            queue=stored.queue,
-            priority=stored.priority,
-            expires_in_ms=stored.expires_in_ms,
-            envelope=_from_json(stored.envelope),
-        )
+        fields = msgspec.structs.asdict(stored)
+        del fields["version"]
+        fields["schedule"] = Schedule.from_data(stored.schedule)
+        return cls(**fields | {"envelope": _from_json(stored.envelope)})
 
 
 class Note(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):

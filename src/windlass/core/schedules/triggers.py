@@ -17,7 +17,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from itertools import islice, takewhile
-from typing import TYPE_CHECKING, Annotated, Final, Literal, final
+from typing import TYPE_CHECKING, Annotated, Final, Literal, final, get_args
 
 import msgspec
 
@@ -61,14 +61,15 @@ class All(msgspec.Struct, frozen=True):
     limit: int
 
     def __post_init__(self) -> None:
-        _check_whole("the limit of All", self.limit, 1, MAX_CATCH_UP)
+        limit: object = self.limit  # a caller may pass anything
+        if not isinstance(limit, int) or isinstance(limit, bool) or not 1 <= limit <= MAX_CATCH_UP:
+            raise ValueError(
+                f"the limit of All must be a whole number from 1 to {MAX_CATCH_UP}, found {limit!r}"
+            )
 
 
 Missed = Literal["skip", "once"] | All
 Overlap = Literal["allow", "skip", "cancel_previous", "queue_one"]
-
-_MISSED: Final = ("skip", "once")
-_OVERLAPS: Final = ("allow", "skip", "cancel_previous", "queue_one")
 
 
 class Schedule(Value, ABC):
@@ -106,9 +107,14 @@ class Schedule(Value, ABC):
             start_ms=None if start is None else _bound_ms(start, "start"),
             end_ms=None if end is None else _bound_ms(end, "end"),
             jitter_ms=to_ms(jitter, name="jitter"),
-            missed=_missed(missed),
-            overlap=_overlap(overlap),
+            missed=missed,
+            overlap=overlap,
         )
+        if not isinstance(missed, All) and missed not in ("skip", "once"):
+            raise ValueError(f'missed must be "skip", "once" or All(limit), found {missed!r}')
+        if overlap not in get_args(Overlap):
+            expected = ", ".join(f'"{name}"' for name in get_args(Overlap))
+            raise ValueError(f"overlap must be one of {expected}; found {overlap!r}")
 
     def _refuse_never(self) -> None:
         """Raise if `start` and `end` leave no occurrence. Call it last."""
@@ -385,24 +391,6 @@ def _bound_ms(value: datetime, name: str) -> int:
             "out for no bound"
         )
     return at_ms
-
-
-def _missed(value: object) -> object:
-    if isinstance(value, All) or value in _MISSED:
-        return value
-    raise ValueError(f'missed must be "skip", "once" or All(limit), found {value!r}')
-
-
-def _overlap(value: object) -> object:
-    if value in _OVERLAPS:
-        return value
-    expected = ", ".join(f'"{name}"' for name in _OVERLAPS)
-    raise ValueError(f"overlap must be one of {expected}; found {value!r}")
-
-
-def _check_whole(name: str, value: object, low: int, high: int) -> None:
-    if not isinstance(value, int) or isinstance(value, bool) or not low <= value <= high:
-        raise ValueError(f"{name} must be a whole number from {low} to {high}, found {value!r}")
 
 
 # --------------------------------------------------------------------------- storing and describing

@@ -32,10 +32,9 @@ from typing import Any, Final, Literal
 import msgspec
 
 from windlass.core.ids import blake2b
-from windlass.core.serialization.depth_limit import MAX_DEPTH
 from windlass.core.serialization.signature import Signature, Slot
 from windlass.core.serialization.values import ValueRefused, read_plain
-from windlass.core.serialization.wire import JSON, MSGPACK, Wire, to_json
+from windlass.core.serialization.wire import JSON, MAX_DEPTH, MSGPACK, Wire, to_json
 from windlass.errors import ArgumentMismatch, DecodeError, PayloadTooLarge
 
 CodecName = Literal["json", "msgpack", "pickle"]

@@ -21,7 +21,7 @@ from typing import Final
 import msgspec
 
 from windlass.core.serialization import frame
-from windlass.core.serialization.depth_limit import MAX_DEPTH, too_deep
+from windlass.core.serialization.wire import MAX_DEPTH, too_deep
 from windlass.errors import DecodeError
 
 #: The format that this windlass writes outside of frames, and the newest that it reads there.

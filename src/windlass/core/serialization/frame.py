@@ -17,7 +17,7 @@ from typing import Final
 import msgspec
 
 from windlass.core import install_command
-from windlass.core.serialization.depth_limit import too_deep
+from windlass.core.serialization.wire import too_deep
 from windlass.errors import DecodeError, NewerFormat
 
 #: The format of frames, and their first byte.

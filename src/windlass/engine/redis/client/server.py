@@ -81,6 +81,7 @@ class RedisCall(msgspec.Struct, frozen=True):
 
 
 _command_of: Final = attrgetter("command")
+_with_text: Final[Callable[[Prefixes], Prefix]] = attrgetter("whole")
 
 
 class Server:
@@ -137,11 +138,11 @@ class Server:
             failures += 1
             left = [number for number in left if number not in replies]
             is_forgotten = isinstance(failure, redis.exceptions.NoScriptError)
-            if is_forgotten and _send_full_scripts(commands, calls, left):
+            if is_forgotten and _change_scripts(commands, calls, left, _with_text):
                 self.has_forgotten = True
                 continue
             is_full = isinstance(failure, redis.exceptions.OutOfMemoryError)
-            if is_full and _send_when_full(commands, calls, left):
+            if is_full and _change_scripts(commands, calls, left, _for_full_server):
                 continue
             if cause is None or not isinstance(failure, redis.exceptions.TimeoutError):
                 cause = failure  # the last attempt may only have had too little time
@@ -321,29 +322,26 @@ def _may_halve(calls: Sequence[RedisCall], left: Sequence[int]) -> bool:
     return any(calls[number].halves is not None for number in left)
 
 
-def _send_full_scripts(
-    commands: list[bytes], calls: Sequence[RedisCall], left: Sequence[int]
+def _change_scripts(
+    commands: list[bytes],
+    calls: Sequence[RedisCall],
+    left: Sequence[int],
+    form: Callable[[Prefixes], Prefix | None],
 ) -> bool:
-    """Replace digests by the full text of scripts; return whether any call has a script."""
+    """Send another form of the scripts; return whether any command changed."""
     found = False
     for number in left:
         call = calls[number]
-        if call.prefixes is not None:
-            found = True
-            commands[number] = call.prefixes.whole.command(call.arguments)
-    return found
-
-
-def _send_when_full(commands: list[bytes], calls: Sequence[RedisCall], left: Sequence[int]) -> bool:
-    """Use the form of scripts that a full server accepts; return whether any command changed."""
-    found = False
-    for number in left:
-        call = calls[number]
-        if call.prefixes is not None and call.prefixes.when_full is not None:
-            command = Prefix(call.prefixes.when_full).command(call.arguments)
+        prefix = None if call.prefixes is None else form(call.prefixes)
+        if prefix is not None:
+            command = prefix.command(call.arguments)
             found = found or command != commands[number]
             commands[number] = command
     return found
+
+
+def _for_full_server(prefixes: Prefixes) -> Prefix | None:
+    return None if prefixes.when_full is None else Prefix(prefixes.when_full)
 
 
 def _advice(error: Exception) -> str | None:

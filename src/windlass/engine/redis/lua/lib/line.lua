@@ -182,10 +182,6 @@ local function next_in_ms()
   return math.max(0, tonumber(first[2]) - now_ms)
 end
 
-local function has_work(suspects, queues)
-  return next_in_ms() == 0 or is_any_ready(suspects, queues)
-end
-
 -- Read a plan from the arguments: "1" or "0" for suspects, the number of queues, of shares and of
 -- labels, the queues, for each share its first queue, their number and their turns, the labels. Returns
 -- the first two, and the position of the next argument.
