@@ -42,7 +42,7 @@ from windlass.engine.contract import (
 )
 from windlass.errors import DecodeError, DuplicateJob, JobNotFound, MissingDecoder, NotDead
 from windlass.job import get, holders, key_of
-from windlass.twins import Pause, Steps, act, arun, ask, run, twins
+from windlass.twins import Pause, Steps, act, arun, ask, run, twins, verb
 
 if TYPE_CHECKING:
     from windlass.app import Windlass
@@ -409,5 +409,4 @@ def _add(groups: dict[tuple[str, str], DeadGroup], letter: DeadLetter) -> None:
     )
 
 
-def _revive_as(engine: Engine, revivals: Sequence[Revival]) -> Sequence[ChangeCode]:
-    return engine.revive(revivals)
+_revive_as = verb(Engine.revive)

@@ -12,7 +12,7 @@ then at growing intervals up to one second. A poll reads state and result, never
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from datetime import datetime
 from math import inf
 from typing import TYPE_CHECKING, Final, Generic, NoReturn, TypeVar, cast
@@ -26,7 +26,7 @@ from windlass.core.failures import FailureText
 from windlass.core.queues.labels import labels_of, queue_of
 from windlass.core.serialization.envelope import unpack
 from windlass.core.states import Event, Hold, Reason, State
-from windlass.engine.contract import CancelCode, ChangeCode, JobEnd, JobRecord
+from windlass.engine.contract import CancelCode, ChangeCode, Engine, JobEnd, JobRecord
 from windlass.errors import (
     DecodeError,
     DuplicateJob,
@@ -35,11 +35,10 @@ from windlass.errors import (
     JobNotFound,
     ResultExpired,
 )
-from windlass.twins import EngineCall, Pause, Steps, ask, twins
+from windlass.twins import EngineCall, Pause, Steps, ask, twins, verb
 
 if TYPE_CHECKING:
     from windlass.app import Windlass
-    from windlass.engine.contract import Engine
 
 R_co = TypeVar("R_co", covariant=True)
 
@@ -317,24 +316,8 @@ def key_of(record: JobRecord) -> tuple[str, str]:
     return record.task, record.unique_key or ""
 
 
-# --------------------------------------------------------------- verbs of the engine, for `twins`
-
-
-def get(engine: Engine, ids: Sequence[str]) -> Sequence[JobRecord | None]:
-    return engine.get(ids)
-
-
-def holders(engine: Engine, keys: Sequence[tuple[str, str]]) -> Sequence[str | None]:
-    return engine.holders(keys)
-
-
-def _ends(engine: Engine, ids: Sequence[str]) -> Sequence[JobEnd | None]:
-    return engine.ends(ids)
-
-
-def _cancel(engine: Engine, ids: Sequence[str]) -> Sequence[CancelCode]:
-    return engine.cancel(ids)
-
-
-def _retry(engine: Engine, ids: Sequence[str]) -> Sequence[ChangeCode]:
-    return engine.retry(ids)
+get = verb(Engine.get)
+holders = verb(Engine.holders)
+_ends = verb(Engine.ends)
+_cancel = verb(Engine.cancel)
+_retry = verb(Engine.retry)

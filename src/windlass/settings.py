@@ -19,7 +19,7 @@ from windlass.core.durations import Duration, describe_ms, to_ms
 from windlass.core.foreign_words import OF_SETTINGS, instead_of_number, nearest
 from windlass.core.queues.plans import QUEUE_NAME
 from windlass.core.retry import Retry
-from windlass.core.serialization.codec_set import CODECS
+from windlass.core.serialization.codec import CODECS
 from windlass.core.serialization.frame import HOW_TO_MAKE_ONE, SHORTEST, why_not_encrypting
 from windlass.engine.url import absolute_url, default_url
 from windlass.errors import SettingError

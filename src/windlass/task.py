@@ -34,6 +34,7 @@ import msgspec
 
 from windlass.client.enqueue import ENQUEUE, astore, store, store_many
 from windlass.client.options import NO_CHOICES, CallOptions, Choices, Moment, read_call_options
+from windlass.client.payloads import Codecs
 from windlass.context import Context
 from windlass.core import foreign_words
 from windlass.core.headers import check_bounds, read_headers
@@ -41,7 +42,6 @@ from windlass.core.ids import check_id, new_id
 from windlass.core.queues.labels import line_of
 from windlass.core.retry import Retry
 from windlass.core.serialization.codec import CallCodec, check_size
-from windlass.core.serialization.codec_set import Codecs
 from windlass.core.serialization.envelope import TAIL, VERSION, Envelope, Overrides, head_of
 from windlass.core.unique import Unique
 from windlass.engine.contract import BATCH, BATCH_BYTES, NewJob, UniqueKey

@@ -26,11 +26,10 @@ import msgspec
 
 from windlass.engine.contract import BATCH, BATCH_BYTES, Engine
 from windlass.errors import EngineUnavailable
+from windlass.twins import Verb
 
 Value = TypeVar("Value")
 Answer = TypeVar("Answer")
-#: A function of the engine that returns one answer for each value, in order.
-Verb = Callable[[Engine, Sequence[Value]], Sequence[Answer]]
 
 #: Callers wait for room while this many values or bytes are pending.
 MAX_PENDING: Final = 10_000

@@ -17,15 +17,14 @@ from typing import TYPE_CHECKING, Any, Final
 from msgspec.structs import replace
 
 from windlass.core.queues.labels import queue_of
-from windlass.engine.contract import NewJob, Placed, PutCode
+from windlass.engine.contract import Engine, NewJob, Placed, PutCode
 from windlass.errors import DuplicateJob, EngineUnavailable, IdempotencyConflict, QueueFull
 from windlass.job import Job
 from windlass.middleware import EnqueueCall, MiddlewareStack
-from windlass.twins import Pause, Steps, arun, ask, run
+from windlass.twins import Pause, Steps, arun, ask, run, verb
 
 if TYPE_CHECKING:
     from windlass.app import Windlass
-    from windlass.engine.contract import Engine
     from windlass.task import Call
 
 #: The name of an enqueue in notes on errors.
@@ -150,8 +149,7 @@ def _put(jobs: list[NewJob]) -> Steps[Sequence[Placed]]:
     return (yield from ask(_put_chunks, jobs, size))
 
 
-def _put_each(engine: Engine, jobs: Sequence[NewJob]) -> Sequence[Placed]:
-    return engine.put(jobs)
+_put_each = verb(Engine.put)
 
 
 def _put_chunks(engine: Engine, chunks: Sequence[Sequence[NewJob]]) -> Sequence[Sequence[Placed]]:
