@@ -39,7 +39,7 @@ from windlass.middleware import (
     read_lifespan,
     read_middleware,
 )
-from windlass.registry import Declaration, Registrar, Registry, checked_name, default_name
+from windlass.registry import Registrar, Registry, checked_name
 from windlass.settings import (
     SettingArguments,
     Settings,
@@ -100,13 +100,14 @@ class Windlass(Registrar):
         check_url(self.settings.url)
         self.packing = Packing.of(self.settings)
         self._registry = Registry()
-        self._lifespan = None if lifespan is None else read_lifespan(lifespan)
+        #: The lifespan that each child of a worker enters.
+        self.lifespan: Lifespan | None = None if lifespan is None else read_lifespan(lifespan)
         self._declared: dict[str, tuple[Task[..., Any], Cron | Every]] = {}
-        self._middleware: list[Middleware] = []
-        #: Middleware around every enqueue, the outermost first.
+        #: Middleware around every run of a job, and around every enqueue, the outermost first.
+        self.middleware: tuple[Middleware, ...] = ()
         self.enqueue_middleware: tuple[Middleware, ...] = ()
-        self._alert_hooks: list[AlertHook] = []
-        self._unnamed_url = _unnamed(self.settings)
+        #: The functions that a worker calls when dead jobs pile up.
+        self.alert_hooks: tuple[AlertHook, ...] = ()
         self._engine: Engine | None = None
         self._stand_in: Engine | None = None
         self._wrap: Callable[[Engine], Engine] | None = None
@@ -122,21 +123,6 @@ class Windlass(Registrar):
     def known_tasks(self) -> Mapping[str, Task[..., Any]]:
         """The same tasks by name and by alias: a worker can run jobs stored under these names."""
         return MappingProxyType(self._registry.known)
-
-    @property
-    def lifespan(self) -> Lifespan | None:
-        """The lifespan that each child of a worker enters."""
-        return self._lifespan
-
-    @property
-    def middleware(self) -> Sequence[Middleware]:
-        """The middleware around every run of a job, the outermost first."""
-        return tuple(self._middleware)
-
-    @property
-    def alert_hooks(self) -> Sequence[AlertHook]:
-        """The functions that a worker calls when dead jobs pile up."""
-        return tuple(self._alert_hooks)
 
     @property
     def engine(self) -> Engine:
@@ -172,7 +158,7 @@ class Windlass(Registrar):
         """A handle on a queue, to pause, resume or purge it. Does not check that it exists."""
         from windlass.queue import Queue  # needed by few
 
-        return Queue(self, read_queue(name))
+        return Queue(self, read_queue("queue", name))
 
     def decode_result(self, task: str, job_id: str, result: bytes) -> Any:
         """Rebuild a stored result by the annotations of its task; an unknown task gives plain
@@ -328,11 +314,11 @@ class Windlass(Registrar):
         known = self._registry.known.get(stored)
         return stored if known is None else known.name
 
-    def _add(self, declaration: Declaration) -> Task[..., Any]:
-        name = declaration.name or default_name(declaration.function)
-        task = declaration.to_task(name, Home(None, DEFAULT_QUEUE))
+    def _home(self) -> Home:
+        return Home(None, DEFAULT_QUEUE)
+
+    def _add(self, task: Task[..., Any]) -> None:
         self.add_tasks((task,))
-        return task
 
     def _declare(self, task: Task[..., Any]) -> None:
         if task.declared_schedule is None:
@@ -358,7 +344,7 @@ class Windlass(Registrar):
         The function sees the error of the task, and may raise another one, which becomes the
         failure of the attempt. The retry policy still applies. The first middleware declared is
         the outermost."""
-        self._middleware.append(read_middleware(function))
+        self.middleware = (*self.middleware, read_middleware(function))
         return function
 
     def around_enqueue(self, function: AroundSend) -> AroundSend:
@@ -376,7 +362,7 @@ class Windlass(Registrar):
         """Call this function with a `DeadAlert` when dead jobs pile up, in one child of one worker.
 
         The settings `dead_alert` and `dead_alert_growth` are the thresholds."""
-        self._alert_hooks.append(hook)
+        self.alert_hooks = (*self.alert_hooks, hook)
         return hook
 
     # -------------------------------------------------------------------------------- opening
@@ -394,7 +380,7 @@ class Windlass(Registrar):
                 )
                 engine = open_engine(settings.url, options)
                 self._engine = engine if self._wrap is None else self._wrap(engine)
-                if settings.url == self._unnamed_url:
+                if settings.sources["url"] is Source.DEFAULT:
                     _warn(
                         f"No url was given: jobs are kept in {settings.url}. Give one with "
                         "Windlass(url) or WINDLASS_URL."
@@ -409,11 +395,6 @@ class Windlass(Registrar):
                 stand_in = self._stand_in  # late calls go to the same engine
                 self._batcher = Batcher(lambda: stand_in or self.engine)
             return self._batcher
-
-
-def _unnamed(settings: Settings) -> str | None:
-    """The url, if it is the default."""
-    return settings.url if settings.sources["url"] is Source.DEFAULT else None
 
 
 def _warn(message: str) -> None:

@@ -19,8 +19,8 @@ from types import ModuleType
 from typing import Final
 
 from windlass.app import Windlass
+from windlass.core.foreign_words import nearest
 from windlass.errors import AppNotFound, IncludeFailed, WindlassError
-from windlass.settings import nearest
 
 _MODULE: Final = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*")
 #: The line that makes an app.

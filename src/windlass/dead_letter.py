@@ -15,6 +15,7 @@ from typing import Final
 import msgspec
 
 from windlass.client.payloads import PLAIN, Packing, describe_unreadable
+from windlass.core.durations import instant
 from windlass.core.failures import FailureText
 from windlass.core.queues.labels import queue_of
 from windlass.core.serialization.envelope import unpack
@@ -22,7 +23,7 @@ from windlass.core.serialization.frame import Seal
 from windlass.core.states import Event, Reason
 from windlass.engine.contract import Engine, Failure, JobRecord
 from windlass.errors import DecodeError, EngineError
-from windlass.job import instant, latest_error
+from windlass.job import latest_error
 
 #: At most this many characters of a call are logged before its dead letter is removed. Workers
 #: write hundreds of these lines at a time. Arguments are often personal data, and log collectors
@@ -47,7 +48,7 @@ class Attempt(msgspec.Struct, frozen=True, kw_only=True):
         return cls(
             number=failure.attempt,
             event=failure.event,
-            started_at=None if failure.started_ms is None else instant(failure.started_ms),
+            started_at=instant(failure.started_ms),
             ended_at=instant(failure.at_ms),
             worker=failure.session,
             error=None if is_edit or not failure.error else FailureText.unpack(failure.error),
@@ -83,7 +84,7 @@ class DeadLetter(msgspec.Struct, frozen=True, kw_only=True):
             fingerprint=fingerprint_of(record),
             attempts=record.counters.attempt,
             enqueued_at=instant(record.created_ms),
-            started_at=None if record.started_ms is None else instant(record.started_ms),
+            started_at=instant(record.started_ms),
             died_at=instant(record.finished_ms or 0),
             worker=record.session,
             call=packing.call_text(record.payload, record.task),

@@ -42,7 +42,7 @@ from windlass.engine.contract import (
 )
 from windlass.errors import DecodeError, DuplicateJob, JobNotFound, MissingDecoder, NotDead
 from windlass.job import get, holders, key_of
-from windlass.twins import Pause, Steps, act, arun, ask, run, twins
+from windlass.twins import Pause, Steps, act, arun, ask, run, twins, verb
 
 if TYPE_CHECKING:
     from windlass.app import Windlass
@@ -129,7 +129,9 @@ class _LetterPage(msgspec.Struct, frozen=True):
 def _read(engine: Engine, chosen: Selection) -> _LetterPage:
     """Read the next page. An empty page need not be the last one."""
     if chosen.ids:
-        return _read_ids(engine, chosen)
+        here, later = chosen.ids[:WHOLE_PAGE], chosen.ids[WHOLE_PAGE:]
+        others = msgspec.structs.replace(chosen, ids=later) if later else None
+        return _LetterPage(tuple(_dead(engine, here)), others)
     needs_whole = chosen.whole or chosen.fingerprint is not None
     now_ms = engine.due_schedules(limit=1).now_ms if chosen.now_ms is None else chosen.now_ms
     limit = WHOLE_PAGE if needs_whole else PAGE
@@ -143,12 +145,6 @@ def _read(engine: Engine, chosen: Selection) -> _LetterPage:
         return _LetterPage(tuple(found), None)
     rest = msgspec.structs.replace(chosen, cursor=page.cursor, now_ms=now_ms)
     return _LetterPage(tuple(found), rest)
-
-
-def _read_ids(engine: Engine, chosen: Selection) -> _LetterPage:
-    here, later = chosen.ids[:WHOLE_PAGE], chosen.ids[WHOLE_PAGE:]
-    rest = msgspec.structs.replace(chosen, ids=later) if later else None
-    return _LetterPage(tuple(_dead(engine, here)), rest)
 
 
 def _dead(engine: Engine, ids: Sequence[str]) -> list[JobRecord]:
@@ -413,5 +409,4 @@ def _add(groups: dict[tuple[str, str], DeadGroup], letter: DeadLetter) -> None:
     )
 
 
-def _revive_as(engine: Engine, revivals: Sequence[Revival]) -> Sequence[ChangeCode]:
-    return engine.revive(revivals)
+_revive_as = verb(Engine.revive)

@@ -12,8 +12,8 @@ then at growing intervals up to one second. A poll reads state and result, never
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
-from datetime import UTC, datetime, timedelta
+from collections.abc import Mapping
+from datetime import datetime
 from math import inf
 from typing import TYPE_CHECKING, Final, Generic, NoReturn, TypeVar, cast
 
@@ -21,12 +21,12 @@ import msgspec
 
 from windlass.context import LogLine, Progress, Report
 from windlass.core import foreign_words
-from windlass.core.durations import Duration, describe_ms, to_ms
+from windlass.core.durations import Duration, describe_ms, instant, to_ms
 from windlass.core.failures import FailureText
 from windlass.core.queues.labels import labels_of, queue_of
 from windlass.core.serialization.envelope import unpack
 from windlass.core.states import Event, Hold, Reason, State
-from windlass.engine.contract import CancelCode, ChangeCode, JobEnd, JobRecord, Revival
+from windlass.engine.contract import CancelCode, ChangeCode, Engine, JobEnd, JobRecord, Revival
 from windlass.errors import (
     DecodeError,
     DuplicateJob,
@@ -35,11 +35,10 @@ from windlass.errors import (
     JobNotFound,
     ResultExpired,
 )
-from windlass.twins import EngineCall, Pause, Steps, ask, twins
+from windlass.twins import EngineCall, Pause, Steps, ask, twins, verb
 
 if TYPE_CHECKING:
     from windlass.app import Windlass
-    from windlass.engine.contract import Engine
 
 R_co = TypeVar("R_co", covariant=True)
 
@@ -49,9 +48,6 @@ START_MS: Final = 3
 FIRST_LOOK_MS: Final = 50
 LOOK_GROWTH: Final = 2
 LAST_LOOK_MS: Final = 1000
-
-_NO_REPORT: Final = Report()
-_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 class JobInfo(msgspec.Struct, frozen=True, kw_only=True):
@@ -83,7 +79,9 @@ class JobInfo(msgspec.Struct, frozen=True, kw_only=True):
 
     @classmethod
     def of(cls, record: JobRecord) -> JobInfo:
-        report = _report_of(record)
+        data = record.progress
+        report = Report() if data is None else msgspec.json.decode(data, type=Report)
+        progress = None if report.value is None else Progress(report.value, report.message)
         return cls(
             id=record.id,
             task=record.task,
@@ -97,13 +95,13 @@ class JobInfo(msgspec.Struct, frozen=True, kw_only=True):
             crashes=record.counters.crashes,
             snoozes=record.counters.snoozes,
             enqueued_at=instant(record.created_ms),
-            due_at=_instant_or_none(record.due_ms),
-            expires_at=_instant_or_none(record.expires_ms),
-            started_at=_instant_or_none(record.started_ms),
-            finished_at=_instant_or_none(record.finished_ms),
+            due_at=instant(record.due_ms),
+            expires_at=instant(record.expires_ms),
+            started_at=instant(record.started_ms),
+            finished_at=instant(record.finished_ms),
             worker=record.session,
             cancel_requested=record.cancel_requested,
-            progress=_progress_in(report),
+            progress=progress,
             log=report.log,
             error=latest_error(record),
             headers=headers_of(record),
@@ -313,46 +311,15 @@ def headers_of(record: JobRecord) -> Mapping[str, str]:
         return {}
 
 
-def _report_of(record: JobRecord) -> Report:
-    data = record.progress
-    return _NO_REPORT if data is None else msgspec.json.decode(data, type=Report)
-
-
-def _progress_in(report: Report) -> Progress | None:
-    return None if report.value is None else Progress(report.value, report.message)
-
-
-def instant(at_ms: int) -> datetime:
-    """Convert milliseconds of the engine's clock."""
-    return _EPOCH + timedelta(milliseconds=at_ms)
-
-
-def _instant_or_none(at_ms: int | None) -> datetime | None:
-    return None if at_ms is None else instant(at_ms)
-
-
 def key_of(record: JobRecord) -> tuple[str, str]:
     """The unique key of a job, for `holders`."""
     return record.task, record.unique_key or ""
 
 
-# --------------------------------------------------------------- verbs of the engine, for `twins`
-
-
-def get(engine: Engine, ids: Sequence[str]) -> Sequence[JobRecord | None]:
-    return engine.get(ids)
-
-
-def holders(engine: Engine, keys: Sequence[tuple[str, str]]) -> Sequence[str | None]:
-    return engine.holders(keys)
-
-
-def _ends(engine: Engine, ids: Sequence[str]) -> Sequence[JobEnd | None]:
-    return engine.ends(ids)
-
-
-def _cancel(engine: Engine, ids: Sequence[str]) -> Sequence[CancelCode]:
-    return engine.cancel(ids)
+get = verb(Engine.get)
+holders = verb(Engine.holders)
+_ends = verb(Engine.ends)
+_cancel = verb(Engine.cancel)
 
 
 def _retry(engine: Engine, ids: Sequence[str]) -> Sequence[ChangeCode]:

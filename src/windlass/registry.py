@@ -1,7 +1,7 @@
 """Turn functions into tasks, for an app and for a group of tasks.
 
-1. `Registrar` has the decorator `task(...)`: it reads the options and passes a `Declaration` to the
-   app or the group.
+1. `Registrar` has the decorator `task(...)`: it reads the options, makes the task, and passes it to
+   the app or the group.
 2. `Registry` keeps tasks by name and by alias.
 3. `read_function` and `default_name` check the function and name the task.
 """
@@ -27,9 +27,7 @@ from typing import (
     overload,
 )
 
-import msgspec
-
-from windlass.client.options import Choices, TaskOptions, read_task_options
+from windlass.client.options import TaskOptions, read_task_options
 from windlass.context import Context
 from windlass.core.unique import Unique
 from windlass.errors import InvalidTask
@@ -68,36 +66,6 @@ class ContextDecorator(Protocol):
     ) -> AsyncTask[P, R]: ...
     @overload
     def __call__(self, function: Callable[Concatenate[Context, P], R], /) -> SyncTask[P, R]: ...
-
-
-class Declaration(msgspec.Struct, frozen=True, kw_only=True):
-    """A function and the options of its decorator."""
-
-    function: Any  # a FunctionType, which a checker takes for a method here
-    name: str | None
-    aliases: tuple[str, ...]
-    takes_context: bool
-    runs_alone: bool
-    unique: Unique | None
-    schedule: Any
-    choices: Choices
-
-    def to_task(self, name: str, home: Home) -> Task[..., Any]:
-        if name in self.aliases:
-            raise InvalidTask(f"{name} is the name of the task, not an alias: leave it out.")
-        kind = AsyncTask if inspect.iscoroutinefunction(self.function) else SyncTask
-        task: Task[..., Any] = kind(
-            home,
-            self.function,
-            name=name,
-            aliases=self.aliases,
-            takes_context=self.takes_context,
-            runs_alone=self.runs_alone,
-            unique=self.unique,
-            schedule=self.schedule,
-            declared=self.choices,
-        )
-        return task
 
 
 class Registrar:
@@ -151,24 +119,38 @@ class Registrar:
         choices = read_task_options(options)
 
         def register(function: Callable[..., Any]) -> Task[..., Any]:
-            return self._add(
-                Declaration(
-                    function=read_function(function, takes_context),
-                    name=name,
-                    aliases=aliases,
-                    takes_context=takes_context,
-                    runs_alone=runs_alone,
-                    unique=unique,
-                    schedule=schedule,
-                    choices=choices,
+            made_of = read_function(function, takes_context)
+            full_name = self._full_name(name, made_of)
+            if full_name in aliases:
+                raise InvalidTask(
+                    f"{full_name} is the name of the task, not an alias: leave it out."
                 )
+            kind = AsyncTask if inspect.iscoroutinefunction(function) else SyncTask
+            task: Task[..., Any] = kind(
+                self._home(),
+                made_of,
+                name=full_name,
+                aliases=aliases,
+                takes_context=takes_context,
+                runs_alone=runs_alone,
+                unique=unique,
+                schedule=schedule,
+                declared=choices,
             )
+            self._add(task)
+            return task
 
         return register if function is None else register(function)
 
+    def _full_name(self, name: str | None, function: FunctionType) -> str:
+        """The name of the task; `name` is the one that the decorator gives."""
+        return name or default_name(function)
+
     @abstractmethod
-    def _add(self, declaration: Declaration) -> Task[..., Any]:
-        """Make the task and keep it."""
+    def _home(self) -> Home: ...
+
+    @abstractmethod
+    def _add(self, task: Task[..., Any]) -> None: ...
 
 
 class Registry:

@@ -13,12 +13,13 @@ from __future__ import annotations
 import inspect
 import re
 from collections.abc import Callable, Iterator
-from datetime import UTC, datetime, timedelta
+from datetime import datetime
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
+from windlass.core.durations import instant, instant_ms
 from windlass.core.schedules import state
 from windlass.core.schedules.declarations import REMOVABLE_MS, is_abandoned
 from windlass.core.schedules.state import Note, ScheduleEntry
@@ -46,7 +47,6 @@ TRIES: Final = 50
 PAGE: Final = 100
 
 _NAME: Final = re.compile(r"[^\s\x00-\x1f]{1,200}")
-_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 class ScheduleInfo(msgspec.Struct, frozen=True, kw_only=True):
@@ -67,8 +67,8 @@ class ScheduleInfo(msgspec.Struct, frozen=True, kw_only=True):
         """The next occurrences, as if the schedule was not paused."""
         if self.next_at is None or self.schedule is None:
             return []
-        first_ms = (self.next_at - _EPOCH) // timedelta(milliseconds=1)
-        return [_moment(at_ms) for at_ms in islice(self.schedule.upcoming(first_ms - 1), number)]
+        first_ms = instant_ms(self.next_at, name="next_at")
+        return [instant(at_ms) for at_ms in islice(self.schedule.upcoming(first_ms - 1), number)]
 
 
 Infos = list[ScheduleInfo]
@@ -290,8 +290,8 @@ def _run_now(engine: Engine, name: str) -> tuple[str, str]:
 def _remove(engine: Engine, name: str) -> None:
     declared_ms, now_ms = _declared_ms(_read(engine, name)), _now_ms(engine)
     age_ms = REMOVABLE_MS if declared_ms is None else now_ms - declared_ms
-    if age_ms < REMOVABLE_MS and _has_workers(engine):
-        free_at = _moment(now_ms - age_ms + REMOVABLE_MS)
+    if age_ms < REMOVABLE_MS and any(one.expires_in_ms >= 0 for one in engine.sessions()):
+        free_at = instant(now_ms - age_ms + REMOVABLE_MS)
         raise InvalidSchedule(
             f"The schedule {name} was declared by a worker {age_ms // 1000} s ago. A worker with "
             "that code declares it again within a minute, so removing it has no effect. Stop the "
@@ -308,10 +308,6 @@ def _declared_ms(record: ScheduleRecord) -> int | None:
     except DecodeError:
         return None
     return None if declared is None else declared.declared_ms
-
-
-def _has_workers(engine: Engine) -> bool:
-    return any(session.expires_in_ms >= 0 for session in engine.sessions())
 
 
 def _alter(
@@ -356,7 +352,7 @@ def _to_info_if_readable(record: ScheduleRecord, now_ms: int) -> ScheduleInfo:
             queue="",
             state="unreadable",
             is_declared=False,
-            next_at=None if record.due_ms is None else _moment(record.due_ms),
+            next_at=instant(record.due_ms),
             last_at=None,
             skipped=0,
             unfinished=record.unfinished,
@@ -372,8 +368,8 @@ def _to_info(record: ScheduleRecord, now_ms: int) -> ScheduleInfo:
         queue=entry.queue,
         state=_state(note, now_ms),
         is_declared=note.declared is not None,
-        next_at=None if note.next_ms is None else _moment(note.next_ms),
-        last_at=None if note.last_ms is None else _moment(note.last_ms),
+        next_at=instant(note.next_ms),
+        last_at=instant(note.last_ms),
         skipped=note.skipped,
         unfinished=record.unfinished,
     )
@@ -385,7 +381,3 @@ def _state(note: Note, now_ms: int) -> str:
     if note.paused:
         return note.paused
     return "over" if note.next_ms is None and note.waiting_ms is None else "active"
-
-
-def _moment(at_ms: int) -> datetime:
-    return _EPOCH + timedelta(milliseconds=at_ms)

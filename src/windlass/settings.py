@@ -9,17 +9,17 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any, Final, Literal, TypedDict
 
 import msgspec
 
 from windlass.core.durations import Duration, describe_ms, to_ms
-from windlass.core.foreign_words import OF_SETTINGS, instead_of_number
+from windlass.core.foreign_words import OF_SETTINGS, instead_of_number, nearest
 from windlass.core.queues.plans import QUEUE_NAME
 from windlass.core.retry import Retry
-from windlass.core.serialization.codec_set import CODECS
+from windlass.core.serialization.codec import CODECS
 from windlass.core.serialization.frame import HOW_TO_MAKE_ONE, SHORTEST, why_not_encrypting
 from windlass.engine.url import absolute_url, default_url
 from windlass.errors import SettingError
@@ -88,7 +88,11 @@ class Secrets:
     __slots__ = ("ring",)
 
     def __init__(self, secrets: Sequence[str] = ()) -> None:
-        self.ring = _ring_of(secrets) if secrets else None
+        self.ring: Keyring | None = None
+        if secrets:
+            from windlass.core.serialization.encryption import Keyring  # brings OpenSSL along
+
+            self.ring = Keyring(secrets)
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -106,12 +110,6 @@ class Secrets:
 
     def __hash__(self) -> int:
         return hash(repr(self))
-
-
-def _ring_of(secrets: Sequence[str]) -> Keyring:
-    from windlass.core.serialization.encryption import Keyring  # brings OpenSSL along
-
-    return Keyring(secrets)
 
 
 class Settings(msgspec.Struct, frozen=True, kw_only=True):
@@ -402,14 +400,6 @@ def _says_the_same(setting: _Setting, name: str, text: str, value: object) -> bo
 def mask_urls(text: str) -> str:
     """Mask the passwords of urls in a text."""
     return re.sub(_SECRET, "://***@", text) if "://" in text and "@" in text else text
-
-
-def nearest(name: str, known: Iterable[str], prefix: str = "", *, alike: float = 0.6) -> str:
-    """Suggest the known name most similar to `name`, or nothing."""
-    import difflib  # slow to import, and needed only after a mistake
-
-    matches = difflib.get_close_matches(name, list(known), n=1, cutoff=alike)
-    return f" Did you mean {prefix}{matches[0]}?" if matches else ""
 
 
 def _read(setting: _Setting, label: str, value: object) -> object:

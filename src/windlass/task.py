@@ -34,14 +34,14 @@ import msgspec
 
 from windlass.client.enqueue import ENQUEUE, astore, store, store_many
 from windlass.client.options import NO_CHOICES, CallOptions, Choices, Moment, read_call_options
+from windlass.client.payloads import Codecs
 from windlass.context import Context
 from windlass.core import foreign_words
 from windlass.core.headers import check_bounds, read_headers
 from windlass.core.ids import check_id, new_id
 from windlass.core.queues.labels import line_of
 from windlass.core.retry import Retry
-from windlass.core.serialization.codec import check_size
-from windlass.core.serialization.codec_set import Codec, Codecs
+from windlass.core.serialization.codec import CallCodec, check_size
 from windlass.core.serialization.envelope import TAIL, VERSION, Envelope, Overrides, head_of
 from windlass.core.unique import Unique
 from windlass.engine.contract import BATCH, BATCH_BYTES, NewJob, UniqueKey
@@ -75,7 +75,7 @@ class Home:
 
     __slots__ = ("app", "codec", "group", "queue")
 
-    codec: Codec  # encodes the calls of the task
+    codec: CallCodec  # encodes the calls of the task
 
     def __init__(self, app: Windlass | None, queue: str, group: str = "") -> None:
         self.app = app
@@ -131,18 +131,13 @@ class Task(Generic[P, R_co]):
         return app
 
     @property
-    def codec(self) -> Codec:
+    def codec(self) -> CallCodec:
         """Encodes the calls of the task."""
         return self.home.codec
 
     @property
     def queue(self) -> str:
         return self._choices.queue or self.home.queue
-
-    @property
-    def declared_queue(self) -> str | None:
-        """The queue that the caller or the decorator names; routes do not change it."""
-        return self._choices.queue
 
     @property
     def headers(self) -> Mapping[str, str]:
@@ -468,7 +463,7 @@ def read_call(app: Windlass, call: object) -> Call[Any]:
     return call
 
 
-def _checked_unique(unique: Unique | None, codec: Codec) -> Unique | None:
+def _checked_unique(unique: Unique | None, codec: CallCodec) -> Unique | None:
     """Check that the key can be made from the parameters of the task."""
     mismatch = codec.check_names(unique.by) if unique is not None and unique.by else ""
     if mismatch:

@@ -7,12 +7,12 @@ after the include join the app at once, so the order of imports does not matter.
 
 from __future__ import annotations
 
+from types import FunctionType
 from typing import TYPE_CHECKING, Any
 
 from windlass.client.options import read_queue
 from windlass.errors import InvalidTask
-from windlass.registry import Declaration, Registrar, Registry, default_name, local_name
-from windlass.registry import checked_name as checked
+from windlass.registry import Registrar, Registry, checked_name, local_name
 from windlass.task import DEFAULT_QUEUE, Home, Task
 
 if TYPE_CHECKING:
@@ -27,8 +27,8 @@ class Tasks(Registrar):
     of the app."""
 
     def __init__(self, *, prefix: str | None = None, queue: str | None = None) -> None:
-        self.prefix = None if prefix is None else checked(prefix)
-        self.queue = None if queue is None else read_queue(queue)
+        self.prefix = None if prefix is None else checked_name(prefix)
+        self.queue = None if queue is None else read_queue("queue", queue)
         self._registry = Registry()
         self._app: Windlass | None = None
 
@@ -46,23 +46,23 @@ class Tasks(Registrar):
         app.add_tasks(tuple(self._registry.tasks.values()))
         self._app = app
 
-    def _add(self, declaration: Declaration) -> Task[..., Any]:
-        queue = self.queue or DEFAULT_QUEUE
-        task = declaration.to_task(self._name(declaration), Home(None, queue, repr(self)))
-        if declaration.schedule is not None:
+    def _home(self) -> Home:
+        return Home(None, self.queue or DEFAULT_QUEUE, repr(self))
+
+    def _add(self, task: Task[..., Any]) -> None:
+        if task.declared_schedule is not None:
             from windlass.schedules import read_declared
 
-            list(read_declared(task, declaration.schedule))  # a wrong one is refused here
+            list(read_declared(task, task.declared_schedule))  # a wrong one is refused here
         self._registry.check(task)
         if self._app is not None:
             self._app.add_tasks((task,))
         self._registry.add(task)
-        return task
 
-    def _name(self, declaration: Declaration) -> str:
+    def _full_name(self, name: str | None, function: FunctionType) -> str:
         if self.prefix is None:
-            return declaration.name or default_name(declaration.function)
-        return checked(f"{self.prefix}.{declaration.name or local_name(declaration.function)}")
+            return super()._full_name(name, function)
+        return checked_name(f"{self.prefix}.{name or local_name(function)}")
 
     def __repr__(self) -> str:
         given = {"prefix": self.prefix, "queue": self.queue}

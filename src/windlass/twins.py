@@ -40,6 +40,8 @@ S = TypeVar("S", bound="OfApp")
 Value = TypeVar("Value")
 Answer = TypeVar("Answer")
 Values = TypeVarTuple("Values")
+#: A function of the engine that returns one answer for each value, in order.
+Verb: TypeAlias = Callable[[Engine, Sequence[Value]], Sequence[Answer]]
 
 
 class OfApp(Protocol):
@@ -60,7 +62,7 @@ class Step(Protocol):
 class EngineCall(msgspec.Struct, frozen=True):
     """One value for a verb that takes many. The answer is the one for this value."""
 
-    verb: Callable[[Engine, Sequence[Any]], Sequence[Any]]
+    verb: Verb[Any, Any]
     value: Any
     size: int = 0  # in bytes, where the call waits for room in the batcher
 
@@ -88,12 +90,16 @@ class Pause(msgspec.Struct, frozen=True):
 Steps: TypeAlias = Generator[Step, Any, R]
 
 
-def ask(
-    verb: Callable[[Engine, Sequence[Value]], Sequence[Answer]], value: Value, size: int = 0
-) -> Steps[Answer]:
+def ask(verb: Verb[Value, Answer], value: Value, size: int = 0) -> Steps[Answer]:
     """An `EngineCall` whose answer has its type."""
     answer: Answer = yield EngineCall(verb, value, size)
     return answer
+
+
+def verb(method: Verb[Value, Answer]) -> Verb[Value, Answer]:
+    """A function of the batcher that calls this method of an engine: `verb(Engine.get)`."""
+    name = method.__name__
+    return lambda engine, values: getattr(engine, name)(values)
 
 
 def act(action: Callable[[Engine, *Values], Answer], *values: *Values) -> Steps[Answer]:

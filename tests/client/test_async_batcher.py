@@ -17,9 +17,9 @@ from windlass.client.async_batcher import (
     MAX_PENDING,
     MAX_PENDING_BYTES,
     Batcher,
-    Verb,
 )
 from windlass.engine.contract import Engine
+from windlass.twins import Verb
 
 
 class Gate:

@@ -26,11 +26,10 @@ import msgspec
 
 from windlass.engine.contract import BATCH, BATCH_BYTES, Engine
 from windlass.errors import EngineUnavailable
+from windlass.twins import Verb
 
 Value = TypeVar("Value")
 Answer = TypeVar("Answer")
-#: A function of the engine that returns one answer for each value, in order.
-Verb = Callable[[Engine, Sequence[Value]], Sequence[Answer]]
 
 #: Callers wait for room while this many values or bytes are pending.
 MAX_PENDING: Final = 10_000
@@ -172,10 +171,15 @@ class Batcher:
             except EngineUnavailable as error:
                 # All pending calls fail: the engine is unavailable for them as well. Each raises
                 # its own copy, or their tracebacks would accumulate in one exception.
-                calls += self._take_all()
-                tickets = [*calls, *self._reject_waiting()]
+                with self._changed:
+                    calls += [call for line in self._pending.values() for call in line]
+                    tickets = [*calls, *self._waiting]
+                    self._pending.clear()
+                    self._waiting.clear()
                 replies = [_Reply(ticket, error=copy.copy(error)) for ticket in tickets]
-            self._release_room(calls)
+            with self._changed:
+                self._count -= len(calls)
+                self._bytes -= sum(call.size for call in calls)
             _deliver(replies)
             self._admit()
 
@@ -198,23 +202,6 @@ class Batcher:
             if line:
                 self._pending[verb] = line  # behind the other verbs
             return calls
-
-    def _take_all(self) -> list[_PendingCall]:
-        with self._changed:
-            calls = [call for line in self._pending.values() for call in line]
-            self._pending.clear()
-            return calls
-
-    def _reject_waiting(self) -> list[_Ticket]:
-        with self._changed:
-            tickets = list(self._waiting)
-            self._waiting.clear()
-            return tickets
-
-    def _release_room(self, calls: Sequence[_PendingCall]) -> None:
-        with self._changed:
-            self._count -= len(calls)
-            self._bytes -= sum(call.size for call in calls)
 
     def _send(self, calls: Sequence[_PendingCall]) -> list[_Reply]:
         """The answers to calls of one verb."""

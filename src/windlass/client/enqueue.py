@@ -12,20 +12,20 @@ import time
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from itertools import chain
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final
 
 from msgspec.structs import replace
 
 from windlass.core.queues.labels import queue_of
-from windlass.engine.contract import NewJob, Placed, PutCode
+from windlass.engine.contract import Engine, NewJob, Placed, PutCode
 from windlass.errors import DuplicateJob, EngineUnavailable, IdempotencyConflict, QueueFull
 from windlass.job import Job
 from windlass.middleware import EnqueueCall, MiddlewareStack
-from windlass.twins import Pause, Steps, arun, ask, run
+from windlass.twins import Pause, Steps, arun, ask, run, verb
 
 if TYPE_CHECKING:
     from windlass.app import Windlass
-    from windlass.engine.contract import Engine
+    from windlass.task import Call
 
 #: The name of an enqueue in notes on errors.
 ENQUEUE: Final = "the enqueue"
@@ -38,14 +38,6 @@ GROWTH: Final = 1.5
 LONGEST_S: Final = 0.25
 
 _REFUSED: Final = (PutCode.CONFLICT, PutCode.DUPLICATE, PutCode.FULL)
-
-
-class Prepared(Protocol):
-    """An encoded call, made by `windlass.task`."""
-
-    def enqueue_call(self) -> EnqueueCall: ...
-
-    def new_job(self, enqueue_call: EnqueueCall | None = None) -> NewJob: ...
 
 
 # --------------------------------------------------------------------------------------------- one
@@ -78,7 +70,7 @@ async def astore(app: Windlass, job: NewJob) -> Job[Any]:
 # -------------------------------------------------------------------------------------------- many
 
 
-def store_many(app: Windlass, chunks: Iterable[Sequence[Prepared]]) -> Steps[list[Job[Any]]]:
+def store_many(app: Windlass, chunks: Iterable[Sequence[Call[Any]]]) -> Steps[list[Job[Any]]]:
     handles: list[Job[Any]] = []
     with _note_stored_count(handles):
         for chunk in chunks:
@@ -92,7 +84,7 @@ def store_many(app: Windlass, chunks: Iterable[Sequence[Prepared]]) -> Steps[lis
 
 @contextmanager
 def _with_middleware(
-    app: Windlass, chunk: Sequence[Prepared]
+    app: Windlass, chunk: Sequence[Call[Any]]
 ) -> Iterator[tuple[list[NewJob], Sequence[EnqueueCall]]]:
     """Enter the middleware for each call of a chunk; yield the jobs and their `EnqueueCall`s."""
     if not app.enqueue_middleware:
@@ -157,8 +149,7 @@ def _put(jobs: list[NewJob]) -> Steps[Sequence[Placed]]:
     return (yield from ask(_put_chunks, jobs, size))
 
 
-def _put_each(engine: Engine, jobs: Sequence[NewJob]) -> Sequence[Placed]:
-    return engine.put(jobs)
+_put_each = verb(Engine.put)
 
 
 def _put_chunks(engine: Engine, chunks: Sequence[Sequence[NewJob]]) -> Sequence[Sequence[Placed]]:

@@ -9,7 +9,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Any, Final, TypedDict
 
 import msgspec
@@ -20,6 +20,7 @@ from windlass.core.durations import (
     LATEST_YEAR,
     Duration,
     describe_ms,
+    instant,
     instant_ms,
     to_ms,
 )
@@ -27,7 +28,6 @@ from windlass.core.headers import read_headers
 from windlass.core.queues.labels import read_labels
 from windlass.core.queues.plans import QUEUE_NAME
 from windlass.core.retry import Retry
-from windlass.settings import nearest
 
 #: Priorities are whole numbers within these bounds; a higher one starts first.
 LOWEST_PRIORITY: Final = -100
@@ -65,7 +65,7 @@ class Moment(msgspec.Struct, frozen=True):
 
     def __str__(self) -> str:
         if self.at_ms is not None:
-            return datetime.fromtimestamp(self.at_ms / 1000, UTC).isoformat()
+            return instant(self.at_ms).isoformat()
         return describe_ms(self.in_ms or 0)
 
 
@@ -87,7 +87,8 @@ class Choices(msgspec.Struct, frozen=True, kw_only=True):
         """Merge two sets of options: these override the others; headers are joined.
 
         Raises `ValueError` for a job that would expire before it may start."""
-        chosen = {name: value for name, value in self._items() if value is not None}
+        given = {name: getattr(self, name) for name in self.__struct_fields__}
+        chosen = {name: value for name, value in given.items() if value is not None}
         if self.headers is not None and others.headers is not None:
             chosen["headers"] = {**others.headers, **self.headers}
         if not chosen:
@@ -100,9 +101,6 @@ class Choices(msgspec.Struct, frozen=True, kw_only=True):
                 f"never run, found {expires}"
             )
         return both
-
-    def _items(self) -> Iterable[tuple[str, Any]]:
-        return ((name, getattr(self, name)) for name in self.__struct_fields__)
 
 
 NO_CHOICES: Final = Choices()
@@ -151,7 +149,7 @@ def _misplaced(name: str, place: str, known: Iterable[str]) -> TypeError:
     if name in foreign_words.OPTIONS:
         return TypeError(f"{place} takes no option {name}: write {foreign_words.OPTIONS[name]}.")
     return TypeError(
-        f"{place} takes no option {name}.{nearest(name, known)} It takes "
+        f"{place} takes no option {name}.{foreign_words.nearest(name, known)} It takes "
         f"{', '.join(known)}. Arguments of the function go to enqueue(...)."
     )
 
@@ -161,12 +159,8 @@ def _misplaced(name: str, place: str, known: Iterable[str]) -> TypeError:
 _Reader = Callable[[str, Any], Any]
 
 
-def read_queue(value: object) -> str:
-    """The name of a queue."""
-    return _read_queue("queue", value)
-
-
-def _read_queue(name: str, value: object) -> str:
+def read_queue(name: str, value: object) -> str:
+    """The name of a queue; `name` is the option for error messages."""
     if isinstance(value, str) and QUEUE_NAME.fullmatch(value):
         return value
     letters = "letters, digits, '_', '.' and '-', the first one a letter or a digit"
@@ -233,7 +227,7 @@ def _wrong(name: str, expected: str, found: object) -> TypeError | ValueError:
 _TASK_ONLY: Final = ("name", "aliases", "takes_context", "run_in", "schedule", "unique")
 _IN_MILLISECONDS: Final = ("timeout", "result_ttl")
 _FOR_BOTH: Final[Mapping[str, _Reader]] = {
-    "queue": _read_queue,
+    "queue": read_queue,
     "priority": _read_priority,
     "retry": _read_retry,
     "timeout": _read_duration,

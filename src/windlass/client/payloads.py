@@ -7,6 +7,7 @@
    and failures, the id of the job.
 3. `digest` distinguishes calls without revealing their arguments.
 4. `reveal` makes a record readable for people, as far as this app has the keys.
+5. `Codecs` has the codecs of a task.
 
 An app reads the bytes of any codec. The exception is pickle: only an app with `codec="pickle"`
 reads it, and only if it is signed.
@@ -20,7 +21,7 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 
 from windlass.core.failures import FailureText
-from windlass.core.serialization.codec import decode_plain, fingerprint
+from windlass.core.serialization.codec import CallCodec, decode_plain, fingerprint
 from windlass.core.serialization.envelope import Envelope, pack, pack_line, unpack
 from windlass.core.serialization.frame import (
     Label,
@@ -31,7 +32,7 @@ from windlass.core.serialization.frame import (
     read_label,
     split,
 )
-from windlass.core.serialization.wire import to_plain_json
+from windlass.core.serialization.wire import JSON, MSGPACK, to_plain_json
 from windlass.core.states import Event
 from windlass.engine.contract import Failure, JobRecord
 from windlass.errors import DecodeError, MissingDecoder
@@ -41,6 +42,31 @@ if TYPE_CHECKING:
     from windlass.core.serialization.encryption import Keyring
 
 _encode: Final = msgspec.json.Encoder().encode
+_WIRES: Final = {"json": JSON, "msgpack": MSGPACK}
+
+
+class Codecs(dict[str, CallCodec]):
+    """The codecs of one function by the name in stored bytes, each made on first use. A task writes
+    with one codec and reads with all, so that the setting can change while jobs wait."""
+
+    def __init__(self, function: Callable[..., object], skip_first: bool, *, name: str) -> None:
+        self._function = function
+        self._skip_first = skip_first
+        self._name = name
+
+    def __missing__(self, mark: str) -> CallCodec:
+        function, skip_first, name = self._function, self._skip_first, self._name
+        if mark in _WIRES:
+            self[mark] = CallCodec.of(function, skip_first, name=name, wire=_WIRES[mark])
+        elif mark == "pickle":
+            from windlass.core.serialization import pickle_codec  # only for apps that use it
+
+            self[mark] = pickle_codec.PickleCodec(function, skip_first, name=name)
+        else:
+            raise MissingDecoder(
+                f"written by the codec {mark!r}, which this windlass does not know"
+            )
+        return self[mark]
 
 
 class Packing:

@@ -1,7 +1,7 @@
 """Parse durations and instants into whole milliseconds.
 
 1. `to_ms` reads a duration: a number of seconds, text such as "1h30m", or a timedelta.
-2. `instant_ms` reads a point in time, which must have a time zone.
+2. `instant_ms` reads a point in time, which must have a time zone; `instant` is its inverse.
 3. `describe_ms` writes a duration so that `to_ms` reads the same one.
 
 A fraction of a millisecond is rounded up: nothing is due before the requested instant.
@@ -13,7 +13,7 @@ import math
 import re
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
-from typing import Final
+from typing import Final, overload
 
 Duration = float | int | str | timedelta
 
@@ -53,6 +53,15 @@ def instant_ms(value: datetime, *, name: str) -> int:
             "write for example datetime.now(UTC) or .replace(tzinfo=ZoneInfo(...))"
         )
     return _whole_ms((value - _EPOCH) // _MICROSECOND)
+
+
+@overload
+def instant(at_ms: int) -> datetime: ...
+@overload
+def instant(at_ms: int | None) -> datetime | None: ...
+def instant(at_ms: int | None) -> datetime | None:
+    """The point in time for `instant_ms`, in UTC."""
+    return None if at_ms is None else _EPOCH + timedelta(milliseconds=at_ms)
 
 
 def describe_ms(milliseconds: int) -> str:

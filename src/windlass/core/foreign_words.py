@@ -12,89 +12,67 @@ from typing import Final, ParamSpec
 
 P = ParamSpec("P")
 
-_ENQUEUE: Final = "task.enqueue(...)"
-_RUN_AFTER: Final = "task.using(run_after=...).enqueue(...)"
-_RETRY: Final = "@app.task(retry=Retry(...))"
+
+def _by_name(words: Mapping[str, str]) -> Mapping[str, str]:
+    """A table by single names: several names with one equivalent are given as one text."""
+    return {name: own for names, own in words.items() for name in names.split()}
+
 
 #: Attributes of a task.
-ATTRIBUTES: Final[Mapping[str, str]] = {
-    "delay": _ENQUEUE,
-    "send": _ENQUEUE,
-    "kiq": _ENQUEUE,
-    "defer": _ENQUEUE,
-    "delay_on_commit": _ENQUEUE,
-    "apply_async": "task.using(...).enqueue(...): options go to using, arguments to enqueue",
-    "send_with_options": "task.using(...).enqueue(...): options go to using, arguments to enqueue",
-    "configure": "task.using(...)",
-    "options": "task.using(...)",
-    "set": "task.using(...)",
-    "kicker": "task.using(...)",
-    "schedule": "task.using(run_after=...).enqueue(...), or @app.task(schedule=...)",
-    "s": "task.bind(...)",
-    "apply": "task(...), which runs here",
-    "si": "task.bind(...)",
-    "signature": "task.bind(...)",
-    "message": "task.bind(...)",
-    "map": "task.enqueue_many(...)",
-    "starmap": "task.enqueue_many(...)",
-    "chunks": "task.enqueue_many(...)",
-    "AsyncResult": "task.job(id)",
-    "request": "current_context()",
-    "update_state": "ctx.progress(share, message)",
-}
+ATTRIBUTES: Final = _by_name(
+    {
+        "delay send kiq defer delay_on_commit": "task.enqueue(...)",
+        "apply_async send_with_options": (
+            "task.using(...).enqueue(...): options go to using, arguments to enqueue"
+        ),
+        "configure options set kicker": "task.using(...)",
+        "schedule": "task.using(run_after=...).enqueue(...), or @app.task(schedule=...)",
+        "s si signature message": "task.bind(...)",
+        "apply": "task(...), which runs here",
+        "map starmap chunks": "task.enqueue_many(...)",
+        "AsyncResult": "task.job(id)",
+        "request": "current_context()",
+        "update_state": "ctx.progress(share, message)",
+    }
+)
 
 #: Options that others take among the arguments of a call, or of the decorator.
-OPTIONS: Final[Mapping[str, str]] = {
-    "countdown": _RUN_AFTER,
-    "eta": _RUN_AFTER,
-    "delay": _RUN_AFTER,
-    "run_at": _RUN_AFTER,
-    "schedule_in": _RUN_AFTER,
-    "schedule_at": _RUN_AFTER,
-    "task_id": "task.using(idempotency_key=...)",
-    "job_id": "task.using(idempotency_key=...)",
-    "queue_name": "queue=...",
-    "routing_key": "queue=...",
-    "bind": "takes_context=True",
-    "time_limit": "timeout=...",
-    "soft_time_limit": "timeout=...",
-    "job_timeout": "timeout=...",
-    "ignore_result": "result_ttl=0",
-    "store_results": "result_ttl=0, or longer",
-    "result_expires": "result_ttl=...",
-    "max_retries": _RETRY,
-    "retries": _RETRY,
-    "retry_backoff": _RETRY,
-    "retry_kwargs": _RETRY,
-    "autoretry_for": "@app.task(retry=Retry(retry_on=...))",
-    "default_retry_delay": _RETRY,
-    "acks_late": "nothing: a job is always acknowledged when it has ended",
-    "reject_on_worker_lost": "nothing: a job whose worker is lost always runs again",
-}
-
-_RESULT: Final = "job.result(timeout=...), in coroutines await job.aresult(timeout=...)"
-_INFO: Final = "job.info().state"
+OPTIONS: Final = _by_name(
+    {
+        "countdown eta delay run_at schedule_in schedule_at": (
+            "task.using(run_after=...).enqueue(...)"
+        ),
+        "task_id job_id": "task.using(idempotency_key=...)",
+        "queue_name routing_key": "queue=...",
+        "bind": "takes_context=True",
+        "time_limit soft_time_limit job_timeout": "timeout=...",
+        "ignore_result": "result_ttl=0",
+        "store_results": "result_ttl=0, or longer",
+        "result_expires": "result_ttl=...",
+        "max_retries retries retry_backoff retry_kwargs default_retry_delay": (
+            "@app.task(retry=Retry(...))"
+        ),
+        "autoretry_for": "@app.task(retry=Retry(retry_on=...))",
+        "acks_late": "nothing: a job is always acknowledged when it has ended",
+        "reject_on_worker_lost": "nothing: a job whose worker is lost always runs again",
+    }
+)
 
 #: Attributes of a job.
-OF_JOBS: Final[Mapping[str, str]] = {
-    "get": _RESULT,
-    "get_result": _RESULT,
-    "return_value": _RESULT,
-    "wait": _RESULT,
-    "wait_result": _RESULT,
-    "join": _RESULT,
-    "state": _INFO,
-    "status": _INFO,
-    "get_status": _INFO,
-    "ready": "job.info().state.is_final",
-    "successful": "job.info().state is State.SUCCEEDED",
-    "failed": "job.info().state is State.DEAD",
-    "traceback": "job.info().error",
-    "revoke": "job.cancel()",
-    "abort": "job.cancel()",
-    "terminate": "job.cancel()",
-    "forget": "@app.task(result_ttl=...)",
-}
+OF_JOBS: Final = _by_name(
+    {
+        "get get_result return_value wait wait_result join": (
+            "job.result(timeout=...), in coroutines await job.aresult(timeout=...)"
+        ),
+        "state status get_status": "job.info().state",
+        "ready": "job.info().state.is_final",
+        "successful": "job.info().state is State.SUCCEEDED",
+        "failed": "job.info().state is State.DEAD",
+        "traceback": "job.info().error",
+        "revoke abort terminate": "job.cancel()",
+        "forget": "@app.task(result_ttl=...)",
+    }
+)
 
 #: Attributes of an app.
 OF_APPS: Final[Mapping[str, str]] = {
@@ -122,27 +100,20 @@ OF_CONTEXTS: Final[Mapping[str, str]] = {
     "is_aborted": "ctx.cancelled",
 }
 
-_ATTEMPTS: Final = "max_attempts=..., which counts the first try too"
-
 #: Arguments of `Retry`.
-OF_RETRY: Final[Mapping[str, str]] = {
-    "max_retries": _ATTEMPTS,
-    "retries": _ATTEMPTS,
-    "max_tries": _ATTEMPTS,
-    "attempts": _ATTEMPTS,
-    "delay": "base=...",
-    "countdown": "base=...",
-    "interval": "base=...",
-    "default_retry_delay": "base=...",
-    "backoff": "factor=...",
-    "retry_backoff": "factor=...",
-    "max_delay": "cap=...",
-    "retry_backoff_max": "cap=...",
-    "retry_jitter": "jitter=...",
-    "autoretry_for": "retry_on=...",
-    "exceptions": "retry_on=...",
-    "dont_autoretry_for": "reject_on=...",
-}
+OF_RETRY: Final = _by_name(
+    {
+        "max_retries retries max_tries attempts": (
+            "max_attempts=..., which counts the first try too"
+        ),
+        "delay countdown interval default_retry_delay": "base=...",
+        "backoff retry_backoff": "factor=...",
+        "max_delay retry_backoff_max": "cap=...",
+        "retry_jitter": "jitter=...",
+        "autoretry_for exceptions": "retry_on=...",
+        "dont_autoretry_for": "reject_on=...",
+    }
+)
 
 #: Arguments of `Every`.
 OF_EVERY: Final[Mapping[str, str]] = {
@@ -154,23 +125,19 @@ OF_EVERY: Final[Mapping[str, str]] = {
     "run_every": 'Every("5m")',
 }
 
-_URL: Final = 'url="redis://localhost:6379/0", or WINDLASS_URL'
-_RESULTS: Final = "nothing: results are kept where the jobs are, in url"
-
 #: Arguments of `Windlass`.
-OF_SETTINGS: Final[Mapping[str, str]] = {
-    "broker": _URL,
-    "broker_url": _URL,
-    "redis_url": _URL,
-    "backend": _RESULTS,
-    "result_backend": _RESULTS,
-    "imports": "include=[...]",
-    "task_routes": "routes={...}",
-    "task_serializer": "codec=...",
-    "result_expires": "result_ttl=...",
-    "task_time_limit": "timeout=...",
-    "visibility_timeout": "nothing: a job may run for as long as it needs",
-}
+OF_SETTINGS: Final = _by_name(
+    {
+        "broker broker_url redis_url": 'url="redis://localhost:6379/0", or WINDLASS_URL',
+        "backend result_backend": "nothing: results are kept where the jobs are, in url",
+        "imports": "include=[...]",
+        "task_routes": "routes={...}",
+        "task_serializer": "codec=...",
+        "result_expires": "result_ttl=...",
+        "task_time_limit": "timeout=...",
+        "visibility_timeout": "nothing: a job may run for as long as it needs",
+    }
+)
 
 #: Python's message for `raise` of something that is not an exception.
 _NO_EXCEPTION: Final = "exceptions must derive from BaseException"
@@ -186,7 +153,7 @@ def missing_attribute(
         said = f"{kind} has no {name}: write {words[name]}."
     else:
         known = [known for known in dir(owner) if not known.startswith("_")]
-        said = f"{kind} has no {name}.{_nearest(name, known)}"
+        said = f"{kind} has no {name}.{nearest(name, known)}"
     return AttributeError(said, name=name, obj=owner)
 
 
@@ -217,7 +184,7 @@ def instead_of_number(found: object) -> str:
 
 def unexpected_keyword(name: str, known: Iterable[str], options: Iterable[str]) -> str:
     """The hint after a message about a keyword that the function does not take."""
-    near = _nearest(name, known)
+    near = nearest(name, known)
     if near:
         return f".{near}"
     if name in OPTIONS:
@@ -237,8 +204,9 @@ def explain_raise(error: BaseException) -> None:
         )
 
 
-def _nearest(name: str, known: Iterable[str]) -> str:
+def nearest(name: str, known: Iterable[str], prefix: str = "", *, alike: float = 0.6) -> str:
+    """Suggest the known name most similar to `name`, or nothing."""
     import difflib  # slow to import, and needed only after a mistake
 
-    matches = difflib.get_close_matches(name, list(known), n=1)
-    return f" Did you mean {matches[0]}?" if matches else ""
+    matches = difflib.get_close_matches(name, list(known), n=1, cutoff=alike)
+    return f" Did you mean {prefix}{matches[0]}?" if matches else ""

@@ -75,9 +75,6 @@ class Growing(msgspec.Struct, frozen=True):
             grown = math.inf if self.base_ms else 0  # a base of 0 stays 0 with any factor
         return round(min(grown, self.cap_ms))
 
-    def to_data(self) -> dict[str, object]:
-        return {"base_ms": self.base_ms, "factor": self.factor, "cap_ms": self.cap_ms}
-
 
 class Listed(msgspec.Struct, frozen=True):
     """Delays written out one by one, the first for the first failure."""
@@ -86,9 +83,6 @@ class Listed(msgspec.Struct, frozen=True):
 
     def delay_ms(self, attempt: int) -> int:
         return self.delays_ms[attempt - 1]
-
-    def to_data(self) -> dict[str, object]:
-        return {"delays_ms": list(self.delays_ms)}
 
 
 @final
@@ -218,11 +212,9 @@ class Retry(Value):
     def paced_by(self, numbers: Retry) -> Retry:
         """This policy with the attempts and delays of another one: for a job with its own numbers
         whose task classifies errors."""
+        verdicts = {name: getattr(self, name) for name in ("retry_on", "reject_on", "retry_if")}
         paced = object.__new__(Retry)
-        pace = ("max_attempts", "backoff", "jitter_share", "jitter_ms")
-        paced._set(**{name: getattr(numbers, name) for name in pace})
-        verdicts = ("retry_on", "reject_on", "retry_if")
-        paced._set(**{name: getattr(self, name) for name in verdicts})
+        paced._set(**vars(numbers) | verdicts)
         return paced
 
     def to_data(self) -> dict[str, object]:
@@ -234,7 +226,8 @@ class Retry(Value):
                 f"{' and '.join(unportable)}: give this policy to the task instead"
             )
         spread = {"jitter_ms": self.jitter_ms} if self.jitter_ms else {"jitter": self.jitter_share}
-        return {"max_attempts": self.max_attempts, **self.backoff.to_data(), **spread}
+        backoff = msgspec.json.decode(msgspec.json.encode(self.backoff))
+        return {"max_attempts": self.max_attempts, **backoff, **spread}
 
     @staticmethod
     def from_data(data: object) -> Retry:

@@ -19,7 +19,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
-from datetime import UTC, datetime, timedelta
+from datetime import datetime
 from threading import Lock
 from types import TracebackType
 from typing import Any, Final, Self, TypeVar, cast, overload
@@ -27,7 +27,7 @@ from weakref import WeakSet
 
 from windlass.app import Windlass
 from windlass.app_loader import load_tasks
-from windlass.core.durations import Duration, instant_ms, to_ms
+from windlass.core.durations import Duration, instant, instant_ms, to_ms
 from windlass.core.ids import created_ms_of, new_id, partition_of
 from windlass.engine.contract import Engine, EngineOptions
 from windlass.engine.url import open_engine
@@ -46,7 +46,6 @@ R = TypeVar("R")
 #: The default limit of jobs in a drain.
 LIMIT: Final = 10_000
 
-_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _IN_USE: Final[WeakSet[Windlass]] = WeakSet()
 
 
@@ -125,7 +124,7 @@ class Sandbox:
     @property
     def now(self) -> datetime:
         """The time of the engine's clock, in UTC."""
-        return _EPOCH + timedelta(milliseconds=self._now_ms())
+        return instant(self._now_ms())
 
     def advance(self, by: Duration) -> datetime:
         """Move the clock, and return the new time. This runs no jobs: for due jobs it is as if no

@@ -28,7 +28,7 @@ from windlass.core.serialization.codec import (
     encode_plain,
     fingerprint,
 )
-from windlass.core.serialization.depth_limit import MAX_DEPTH
+from windlass.core.serialization.wire import MAX_DEPTH
 from windlass.errors import AnnotationError, DecodeError, EncodeError, PayloadTooLarge
 
 if TYPE_CHECKING:

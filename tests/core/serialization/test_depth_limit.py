@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from windlass.core.serialization.depth_limit import MAX_DEPTH, too_deep
+from windlass.core.serialization.wire import MAX_DEPTH, too_deep
 
 json_values = st.recursive(
     st.none() | st.integers() | st.text() | st.sampled_from(['[[["', "]}\\", '\\"[', "{}"]),

@@ -22,8 +22,7 @@ from tests.core.serialization.test_codec_types import (
     moments,
 )
 from windlass.core.serialization.codec import CallCodec, decode_plain
-from windlass.core.serialization.depth_limit import MAX_DEPTH, too_deep_msgpack
-from windlass.core.serialization.wire import MSGPACK
+from windlass.core.serialization.wire import MAX_DEPTH, MSGPACK, too_deep_msgpack
 from windlass.errors import DecodeError, EncodeError
 
 #: By the names of the examples, in hexadecimal. These bytes must stay readable forever.

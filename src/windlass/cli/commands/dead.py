@@ -33,11 +33,11 @@ from windlass.cli.support.parameters import (
 )
 from windlass.cli.support.records import describe, print_record
 from windlass.cli.support.wording import age, count, program, summary_of
+from windlass.core.foreign_words import nearest
 from windlass.core.quantities import per_second
 from windlass.dead_letter import DeadGroup, DeadLetter
 from windlass.dead_letters import Choice, Selection, require_dead, target
 from windlass.engine.contract import JobRecord
-from windlass.settings import nearest
 
 #: The parts of a choice in words.
 _CHOICES: Final = {

@@ -21,12 +21,12 @@ from windlass.cli.support.parameters import (
 )
 from windlass.cli.support.records import describe, find_all, print_record
 from windlass.cli.support.wording import age, count
+from windlass.core.foreign_words import nearest
 from windlass.core.queues.labels import queue_of
 from windlass.core.states import Hold, State
 from windlass.engine.contract import CancelCode, ChangeCode, Engine, Filter, JobRecord, Revival
 from windlass.errors import JobNotFound
 from windlass.job import JobInfo
-from windlass.settings import nearest
 
 
 @click.group(cls=SuggestingGroup)

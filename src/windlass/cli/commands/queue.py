@@ -22,11 +22,11 @@ from windlass.cli.support.parameters import (
 )
 from windlass.cli.support.wording import count
 from windlass.core.durations import describe_ms
+from windlass.core.foreign_words import nearest
 from windlass.core.queues.labels import queue_of
 from windlass.core.states import WAITING, State
 from windlass.engine.contract import Engine
 from windlass.queue import QueueInfo
-from windlass.settings import nearest
 
 
 @click.group(cls=SuggestingGroup, short_help="List, pause, configure or purge queues.")

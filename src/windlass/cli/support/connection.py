@@ -30,10 +30,11 @@ import msgspec
 from windlass.app import Windlass
 from windlass.app_loader import load_app, load_tasks
 from windlass.cli.support.output import say
+from windlass.core.foreign_words import nearest
 from windlass.engine.contract import Capability
 from windlass.engine.url import absolute_url
 from windlass.errors import AppNotFound, EngineError, WindlassError
-from windlass.settings import Settings, Source, find_overruled, nearest, without_secrets
+from windlass.settings import Settings, Source, find_overruled, without_secrets
 
 
 class AppPath(NamedTuple):

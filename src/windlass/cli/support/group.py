@@ -14,7 +14,7 @@ from typing import Final
 
 import click
 
-from windlass.settings import nearest
+from windlass.core.foreign_words import nearest
 
 #: The required similarity of a suggestion: "beat" is not "health", "--reason" is not "--json".
 _ALIKE_COMMANDS: Final = 0.65

@@ -11,6 +11,7 @@ import msgspec
 from windlass.cli.support.output import print_fields
 from windlass.cli.support.wording import age, clock, count, span, summary_of
 from windlass.client.payloads import PLAIN, describe_unreadable, describe_unreadable_result
+from windlass.core.durations import instant
 from windlass.core.failures import FailureText
 from windlass.core.serialization.codec import decode_json
 from windlass.core.serialization.envelope import unpack
@@ -18,7 +19,7 @@ from windlass.core.states import Event, Hold, State
 from windlass.dead_letter import fingerprint_of
 from windlass.engine.contract import Engine, Failure, Filter, JobRecord
 from windlass.errors import DecodeError
-from windlass.job import JobInfo, instant
+from windlass.job import JobInfo
 
 #: Jobs are read and changed in pages of this size.
 PAGE: Final = 200

@@ -17,8 +17,8 @@ import msgspec
 
 from windlass.core.schedules.declarations import Declared, is_abandoned
 from windlass.core.schedules.occurrences import due, next_after_change
-from windlass.core.schedules.triggers import Cron, Every, Schedule, check_version
-from windlass.core.serialization.frame import is_framed
+from windlass.core.schedules.triggers import Cron, Every, Schedule
+from windlass.core.serialization.frame import is_framed, refuse_newer
 from windlass.errors import DecodeError
 
 #: The format of entries whose envelope is in a frame.
@@ -46,39 +46,24 @@ class ScheduleEntry(msgspec.Struct, frozen=True, kw_only=True):
 
     def pack(self) -> bytes:
         """The same entry always gives the same bytes."""
-        return _encode(
-            _StoredEntry(
-                version=VERSION if is_framed(self.envelope) else _PLAIN_VERSION,
-                schedule=self.schedule.to_data(),
-                task=self.task,
-                queue=self.queue,
-                priority=self.priority,
-                expires_in_ms=self.expires_in_ms,
-                envelope=_to_json(self.envelope),
-            )
-        )
+        fields = msgspec.structs.asdict(self)
+        fields |= {"schedule": self.schedule.to_data(), "envelope": _to_json(self.envelope)}
+        version = VERSION if is_framed(self.envelope) else _PLAIN_VERSION
+        return _encode(_StoredEntry(version=version, **fields))
 
     @classmethod
     def unpack(cls, data: bytes) -> ScheduleEntry:
         """Read an entry; raise a `DecodeError`, or a `NewerFormat`."""
         stored = _decode(_entry_decoder, data, VERSION)
-        return cls(
-            schedule=Schedule.from_data(stored.schedule),
-            task=stored.task,
-            queue=stored.queue,
-            priority=stored.priority,
-            expires_in_ms=stored.expires_in_ms,
-            envelope=_from_json(stored.envelope),
-        )
-
-
-def _version() -> int:
-    return _PLAIN_VERSION
+        fields = msgspec.structs.asdict(stored)
+        del fields["version"]
+        fields["schedule"] = Schedule.from_data(stored.schedule)
+        return cls(**fields | {"envelope": _from_json(stored.envelope)})
 
 
 class Note(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     # msgspec always writes a field with a default factory: stored bytes always have a version.
-    version: int = msgspec.field(default_factory=_version)
+    version: int = msgspec.field(default_factory=lambda: _PLAIN_VERSION)
     next_ms: int | None = None  # the next occurrence; None when there is none
     waiting_ms: int | None = None  # a due occurrence that waits for the end of an earlier run
     last_ms: int | None = None  # the last occurrence that made a job
@@ -261,4 +246,4 @@ def _refuse_newer(data: bytes, newest: int) -> None:
         found = _version_decoder.decode(data).version
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return  # the full decoder reports the error
-    check_version(found, newest)
+    refuse_newer("the stored schedule was", found, newest)

@@ -17,12 +17,19 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from itertools import islice, takewhile
-from typing import TYPE_CHECKING, Annotated, Final, Literal, final, overload
+from typing import TYPE_CHECKING, Annotated, Final, Literal, final, get_args
 
 import msgspec
 
 from windlass.core import foreign_words
-from windlass.core.durations import MAX_DURATION_MS, Duration, describe_ms, instant_ms, to_ms
+from windlass.core.durations import (
+    MAX_DURATION_MS,
+    Duration,
+    describe_ms,
+    instant,
+    instant_ms,
+    to_ms,
+)
 from windlass.core.schedules.cron import (
     LAST_YEAR,
     first_after,
@@ -31,8 +38,9 @@ from windlass.core.schedules.cron import (
     read_expression,
 )
 from windlass.core.schedules.time_zones import zone_named
+from windlass.core.serialization.frame import refuse_newer
 from windlass.core.value_type import Value
-from windlass.errors import DecodeError, NewerFormat
+from windlass.errors import DecodeError
 
 if TYPE_CHECKING:
     from zoneinfo import ZoneInfo
@@ -46,8 +54,6 @@ MAX_CATCH_UP: Final = 1_000
 #: There is no occurrence after this instant.
 LAST_MS: Final = int(datetime(LAST_YEAR, 12, 31, tzinfo=UTC).timestamp()) * 1_000
 
-_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
-
 
 class All(msgspec.Struct, frozen=True):
     """For `missed`: run all missed occurrences, at most the `limit` newest ones."""
@@ -55,14 +61,15 @@ class All(msgspec.Struct, frozen=True):
     limit: int
 
     def __post_init__(self) -> None:
-        _check_whole("the limit of All", self.limit, 1, MAX_CATCH_UP)
+        limit: object = self.limit  # a caller may pass anything
+        if not isinstance(limit, int) or isinstance(limit, bool) or not 1 <= limit <= MAX_CATCH_UP:
+            raise ValueError(
+                f"the limit of All must be a whole number from 1 to {MAX_CATCH_UP}, found {limit!r}"
+            )
 
 
 Missed = Literal["skip", "once"] | All
 Overlap = Literal["allow", "skip", "cancel_previous", "queue_one"]
-
-_MISSED: Final = ("skip", "once")
-_OVERLAPS: Final = ("allow", "skip", "cancel_previous", "queue_one")
 
 
 class Schedule(Value, ABC):
@@ -100,9 +107,14 @@ class Schedule(Value, ABC):
             start_ms=None if start is None else _bound_ms(start, "start"),
             end_ms=None if end is None else _bound_ms(end, "end"),
             jitter_ms=to_ms(jitter, name="jitter"),
-            missed=_missed(missed),
-            overlap=_overlap(overlap),
+            missed=missed,
+            overlap=overlap,
         )
+        if not isinstance(missed, All) and missed not in ("skip", "once"):
+            raise ValueError(f'missed must be "skip", "once" or All(limit), found {missed!r}')
+        if overlap not in get_args(Overlap):
+            expected = ", ".join(f'"{name}"' for name in get_args(Overlap))
+            raise ValueError(f"overlap must be one of {expected}; found {overlap!r}")
 
     def _refuse_never(self) -> None:
         """Raise if `start` and `end` leave no occurrence. Call it last."""
@@ -205,7 +217,7 @@ class Schedule(Value, ABC):
     def _option_arguments(self) -> Iterator[str]:
         for name, at_ms in (("start", self.start_ms), ("end", self.end_ms)):
             if at_ms is not None:
-                yield f"{name}={_moment(at_ms)!r}"
+                yield f"{name}={instant(at_ms)!r}"
         if self.jitter_ms:
             yield f"jitter={describe_ms(self.jitter_ms)!r}"
         if self.missed != "once":
@@ -254,8 +266,8 @@ class Cron(Schedule):
         return Cron(
             self.expression,
             tz=tz,
-            start=_moment(self.start_ms),
-            end=_moment(self.end_ms),
+            start=instant(self.start_ms),
+            end=instant(self.end_ms),
             jitter=timedelta(milliseconds=self.jitter_ms),
             missed=self.missed,
             overlap=self.overlap,
@@ -381,24 +393,6 @@ def _bound_ms(value: datetime, name: str) -> int:
     return at_ms
 
 
-def _missed(value: object) -> object:
-    if isinstance(value, All) or value in _MISSED:
-        return value
-    raise ValueError(f'missed must be "skip", "once" or All(limit), found {value!r}')
-
-
-def _overlap(value: object) -> object:
-    if value in _OVERLAPS:
-        return value
-    expected = ", ".join(f'"{name}"' for name in _OVERLAPS)
-    raise ValueError(f"overlap must be one of {expected}; found {value!r}")
-
-
-def _check_whole(name: str, value: object, low: int, high: int) -> None:
-    if not isinstance(value, int) or isinstance(value, bool) or not low <= value <= high:
-        raise ValueError(f"{name} must be a whole number from {low} to {high}, found {value!r}")
-
-
 # --------------------------------------------------------------------------- storing and describing
 
 _Instant = Annotated[int, msgspec.Meta(ge=0, le=LAST_MS)]
@@ -419,7 +413,7 @@ class _StoredTrigger(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
     overlap: Overlap
 
     def schedule(self) -> Cron | Every:
-        start, end = _moment(self.start_ms), _moment(self.end_ms)
+        start, end = instant(self.start_ms), instant(self.end_ms)
         jitter, overlap = timedelta(milliseconds=self.jitter_ms), self.overlap
         missed = All(self.missed) if isinstance(self.missed, int) else self.missed
         match self.cron, self.every_ms, self.tz:
@@ -450,27 +444,8 @@ def _refuse_newer(data: object) -> None:
         found = msgspec.convert(data, _TriggerVersion).version
     except msgspec.ValidationError:
         return  # the full decoder reports the error
-    check_version(found, VERSION)
-
-
-def check_version(found: int, supported: int) -> None:
-    """Refuse a schedule that a newer windlass stored."""
-    if found > supported:
-        raise NewerFormat(
-            f"the stored schedule was written by a newer windlass, in format {found}; this one "
-            f"reads up to {supported}: upgrade the worker",
-            found=found,
-            supported=supported,
-        )
-
-
-@overload
-def _moment(at_ms: int) -> datetime: ...
-@overload
-def _moment(at_ms: int | None) -> datetime | None: ...
-def _moment(at_ms: int | None) -> datetime | None:
-    return None if at_ms is None else _EPOCH + timedelta(milliseconds=at_ms)
+    refuse_newer("the stored schedule was", found, VERSION)
 
 
 def _instant(at_ms: int) -> str:
-    return _moment(at_ms).isoformat().replace("+00:00", "Z")
+    return instant(at_ms).isoformat().replace("+00:00", "Z")

@@ -26,19 +26,19 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache, partial
-from itertools import chain, islice, repeat
-from typing import Any, Final, Literal
+from itertools import chain, repeat
+from typing import Any, Final, Literal, get_args
 
 import msgspec
 
 from windlass.core.ids import blake2b
-from windlass.core.serialization.depth_limit import MAX_DEPTH
 from windlass.core.serialization.signature import Signature, Slot
 from windlass.core.serialization.values import ValueRefused, read_plain
-from windlass.core.serialization.wire import JSON, MSGPACK, Wire, to_json
+from windlass.core.serialization.wire import JSON, MAX_DEPTH, MSGPACK, Wire, to_json
 from windlass.errors import ArgumentMismatch, DecodeError, PayloadTooLarge
 
 CodecName = Literal["json", "msgpack", "pickle"]
+CODECS: Final[tuple[CodecName, ...]] = get_args(CodecName)
 
 #: An argument is nested in the object of the call and in its list, or object, of arguments.
 _CALL_DEPTH: Final = MAX_DEPTH + 2
@@ -98,7 +98,9 @@ class CallCodec:
             slot.encode(value) for slot, value in zip(signature.positional, args, strict=False)
         ]
         if len(args) > len(encoded):
-            encoded.extend(self._encode_extra(args, len(encoded)))
+            extra = _slot(signature.extra_positional)
+            others = enumerate(args[len(encoded) :])
+            encoded += [extra.encode(value, f"[{index}]") for index, value in others]
         return self._join(encoded, self._encode_keywords(kwargs) if kwargs else ())
 
     def decode(self, encoded: bytes) -> tuple[tuple[Any, ...], dict[str, Any]]:
@@ -115,7 +117,9 @@ class CallCodec:
             slot.decode(raw) for slot, raw in zip(signature.positional, call.args, strict=False)
         ]
         if len(call.args) > len(args):
-            args.extend(self._decode_extra(call.args, len(args)))
+            extra = _slot(signature.extra_positional)
+            others = enumerate(call.args[len(args) :])
+            args += [extra.decode(raw, f"[{index}]") for index, raw in others]
         return tuple(args), self._decode_keywords(call.kwargs) if call.kwargs else {}
 
     def plain(self, encoded: bytes) -> bytes:
@@ -156,16 +160,6 @@ class CallCodec:
         self._check_depth(encoded)
         return self._result.decode(encoded)
 
-    def _encode_extra(self, args: Sequence[Any], start: int) -> Iterator[bytes]:
-        slot = _slot(self._signature.extra_positional)
-        for index, value in enumerate(islice(args, start, None)):
-            yield slot.encode(value, f"[{index}]")
-
-    def _decode_extra(self, args: Sequence[msgspec.Raw], start: int) -> Iterator[Any]:
-        slot = _slot(self._signature.extra_positional)
-        for index, raw in enumerate(islice(args, start, None)):
-            yield slot.decode(raw, f"[{index}]")
-
     def _encode_keywords(self, kwargs: Mapping[str, Any]) -> Iterator[tuple[str, bytes]]:
         known = self._signature.by_keyword
         for name, slot in known.items():
@@ -179,11 +173,11 @@ class CallCodec:
         decoded = {}
         for name, raw in kwargs.items():
             slot = self._signature.by_keyword.get(name)
-            if slot is not None:
+            if slot is None:
+                extra = _slot(self._signature.extra_keywords)
+                decoded[name] = extra.decode(raw, f"[{name!r}]")
+            else:
                 decoded[name] = slot.decode(raw)
-                continue
-            extra = _slot(self._signature.extra_keywords)
-            decoded[name] = extra.decode(raw, f"[{name!r}]")
         return decoded
 
     def _read_normal(self, encoded: bytes) -> _StoredCall:

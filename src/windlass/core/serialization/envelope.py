@@ -21,18 +21,14 @@ from typing import Final
 import msgspec
 
 from windlass.core.serialization import frame
-from windlass.core.serialization.depth_limit import MAX_DEPTH, too_deep
-from windlass.errors import DecodeError, NewerFormat
+from windlass.core.serialization.wire import MAX_DEPTH, too_deep
+from windlass.errors import DecodeError
 
 #: The format that this windlass writes outside of frames, and the newest that it reads there.
 VERSION: Final = 1
 
 #: An argument is nested in the envelope, the call and its list, or object, of arguments.
 _DEPTH: Final = MAX_DEPTH + 3
-
-
-def _version() -> int:
-    return VERSION
 
 
 class Overrides(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -53,13 +49,13 @@ class Envelope(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
     """One call of a task, with its headers and options."""
 
     # msgspec always writes a field with a default factory: stored bytes always have a version.
-    version: int = msgspec.field(default_factory=_version)
+    version: int = msgspec.field(default_factory=lambda: VERSION)
     task: str
     call: msgspec.Raw
     headers: dict[str, str] = {}
     options: Overrides = NO_OVERRIDES
     codec: str = "json"
-    seal: str = ""  # one of `windlass.core.serialization.frame.Seal`
+    seal: str = ""  # one of `frame.Seal`
     key: str = ""  # the name of the key that the call is sealed with
 
 
@@ -104,10 +100,10 @@ def unpack(packed: bytes) -> Envelope:
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         if frame.is_framed(packed):  # checked last: most envelopes are JSON
             return _unpack_framed(packed)
-        _refuse_newer(_version_of(packed))
+        frame.refuse_newer("the stored job was", _version_of(packed), VERSION)
         raise DecodeError(f"the stored job is not an envelope of windlass: {error}") from error
     if not 1 <= envelope.version <= VERSION:
-        _refuse_newer(envelope.version)
+        frame.refuse_newer("the stored job was", envelope.version, VERSION)
         raise DecodeError(f"the stored job says format {envelope.version}, which never existed")
     return envelope
 
@@ -130,13 +126,3 @@ def _version_of(packed: bytes) -> int:
         return _decode_version(packed).version
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return VERSION
-
-
-def _refuse_newer(found: int) -> None:
-    if found > VERSION:
-        raise NewerFormat(
-            f"the stored job was written by a newer windlass, in format {found}; this one reads up "
-            f"to {VERSION}: upgrade the worker",
-            found=found,
-            supported=VERSION,
-        )

@@ -17,7 +17,7 @@ from typing import Final
 import msgspec
 
 from windlass.core import install_command
-from windlass.core.serialization.depth_limit import too_deep
+from windlass.core.serialization.wire import too_deep
 from windlass.errors import DecodeError, NewerFormat
 
 #: The format of frames, and their first byte.
@@ -55,14 +55,10 @@ def why_not_encrypting() -> str:
     return ""
 
 
-def _version() -> int:
-    return VERSION
-
-
 class Label(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
     """The line before a result, or the text of a failure."""
 
-    version: int = msgspec.field(default_factory=_version)
+    version: int = msgspec.field(default_factory=lambda: VERSION)
     codec: str = "json"
     seal: str = ""  # one of `Seal`
     key: str = ""  # the name of the key that it was sealed with
@@ -101,15 +97,20 @@ def read_label(data: bytes) -> tuple[Label, bytes, bytes]:
 
 
 def refuse_other_version(found: int) -> None:
-    if found > VERSION:
-        raise NewerFormat(
-            f"the stored bytes were written by a newer windlass, in format {found}; this one reads "
-            f"up to {VERSION}: upgrade the worker",
-            found=found,
-            supported=VERSION,
-        )
+    refuse_newer("the stored bytes were", found, VERSION)
     if found < VERSION:
         raise DecodeError(f"the stored bytes have format {found}, which has no frame")
+
+
+def refuse_newer(what: str, found: int, supported: int) -> None:
+    """Raise if a newer windlass wrote this."""
+    if found > supported:
+        raise NewerFormat(
+            f"{what} written by a newer windlass, in format {found}; this one reads up to "
+            f"{supported}: upgrade the worker",
+            found=found,
+            supported=supported,
+        )
 
 
 _JSON: Final = Label()

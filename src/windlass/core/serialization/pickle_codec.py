@@ -17,7 +17,7 @@ from typing import Any, Final
 
 import msgspec
 
-from windlass.core.serialization.codec import CallCodec, CodecName
+from windlass.core.serialization.codec import CallCodec
 from windlass.core.serialization.signature import Signature, Slot
 from windlass.core.serialization.wire import to_json
 from windlass.errors import ArgumentMismatch, DecodeError, EncodeError
@@ -55,15 +55,13 @@ class _ForgivingSlot(Slot):
         return super().normal(encoded)
 
 
-class PickleCodec:
+class PickleCodec(CallCodec):
     """Encodes and decodes the calls and the results of one function."""
 
-    mark: CodecName = "pickle"
-
     def __init__(self, function: Callable[..., object], skip_first: bool, *, name: str) -> None:
-        self._name = name
-        self._signature = Signature(name, function, skip_first=skip_first, slot=_ForgivingSlot)
-        self._comparable = CallCodec(name, self._signature)
+        signature = Signature(name, function, skip_first=skip_first, slot=_ForgivingSlot)
+        super().__init__(name, signature)
+        self.mark = "pickle"
 
     def resolve(self) -> None:
         """Do nothing: a pickle does not use annotations."""
@@ -94,13 +92,10 @@ class PickleCodec:
 
     def plain(self, encoded: bytes) -> bytes:
         """A call that was encoded in this process, in JSON as far as possible."""
-        return self._comparable.plain(self._as_json(encoded))
+        return super().plain(self._as_json(encoded))
 
     def identity(self, encoded: bytes, names: Sequence[str] | None) -> bytes:
-        return self._comparable.identity(self._as_json(encoded), names)
-
-    def check_names(self, names: Sequence[str]) -> str:
-        return self._comparable.check_names(names)
+        return super().identity(self._as_json(encoded), names)
 
     def encode_result(self, value: object) -> bytes:
         try:
@@ -113,7 +108,7 @@ class PickleCodec:
         return self._load(encoded)
 
     def _as_json(self, encoded: bytes) -> bytes:
-        return self._comparable.encode(*self.decode(encoded))
+        return super().encode(*self.decode(encoded))
 
     def _load(self, encoded: bytes) -> Any:
         try:

@@ -32,9 +32,15 @@ from typing import Any, Final
 import msgspec
 
 from windlass.core.serialization.annotations import describe, traits_of
-from windlass.core.serialization.depth_limit import MAX_DEPTH
 from windlass.core.serialization.round_trip import difference, equal, find, in_one_form
-from windlass.core.serialization.wire import JSON, MSGPACK_BY_TEXT, Wire, as_json, to_json
+from windlass.core.serialization.wire import (
+    JSON,
+    MAX_DEPTH,
+    MSGPACK_BY_TEXT,
+    Wire,
+    as_json,
+    to_json,
+)
 from windlass.errors import AnnotationError
 
 _FLATTER: Final = "pass a flatter value"

@@ -4,7 +4,10 @@
    untrusted bytes.
 2. Types that msgspec does not support are converted to types that it does, the same way in both
    formats: paths, pydantic models, and subclasses of built-in classes.
-3. `as_json` writes a value read from any wire as JSON, so that comparisons (unique keys,
+3. `too_deep` and `too_deep_msgpack` measure the nesting. The decoder recurses in C, so the depth is
+   checked on the bytes. Every step is one call into C: a payload of a mebibyte takes milliseconds
+   at worst, and a short or flat one almost no time.
+4. `as_json` writes a value read from any wire as JSON, so that comparisons (unique keys,
    idempotency) do not depend on the codec; `to_plain_json` does so without the annotation.
 
 msgpack keeps bytes, and the types of dict keys. It writes a datetime as an instant, without its
@@ -14,16 +17,28 @@ offset; a datetime with an offset is therefore written as text, as in JSON.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+import re
+from collections.abc import Callable, Iterable
 from datetime import date, datetime, timedelta
 from decimal import Decimal
+from itertools import chain
 from typing import Any, Final
 
 import msgspec
 
-from windlass.core.serialization import depth_limit
 from windlass.core.serialization.annotations import is_model, is_path
 from windlass.core.serialization.round_trip import find, with_leaves
+
+#: How deep lists and objects may be nested in an argument or a result.
+MAX_DEPTH: Final = 64
+
+_ESCAPE: Final = re.compile(rb"\\.", re.DOTALL)
+_SQUARE: Final = bytes.maketrans(b"{}", b"[]")
+_CONTAINERS: Final = (dict, list, tuple)
+_NOT_BRACKETS: Final = bytes(set(range(256)) - set(b"[]{}"))
+#: In msgpack a map begins with 0x80 to 0x8f, 0xde or 0xdf, and an array with 0x90 to 0x9f, 0xdc or
+#: 0xdd.
+_NO_OPENINGS: Final = bytes(set(range(256)) - set(range(0x80, 0xA0)) - set(range(0xDC, 0xE0)))
 
 
 class Wire(msgspec.Struct, frozen=True):
@@ -35,6 +50,51 @@ class Wire(msgspec.Struct, frozen=True):
     too_deep: Callable[..., bool]
     #: Whether NaN and infinity are written as null.
     drops_non_finite: bool
+
+
+def too_deep(encoded: bytes, limit: int = MAX_DEPTH) -> bool:
+    """Whether brackets nest deeper than `limit`; unclosed brackets count as too deep."""
+    if len(encoded) <= 2 * limit or encoded.count(b"[") + encoded.count(b"{") <= limit:
+        return False
+    skeleton = _outside_strings(encoded).translate(_SQUARE, _NOT_BRACKETS)
+    for _ in range(limit):
+        # Each pass removes the innermost pairs, so the number of passes is the depth.
+        peeled = skeleton.replace(b"[]", b"")
+        if len(peeled) == len(skeleton):
+            break
+        skeleton = peeled
+    return bool(skeleton)
+
+
+def too_deep_msgpack(encoded: bytes, limit: int = MAX_DEPTH) -> bool:
+    """The same for msgpack. The bytes alone do not show where containers start, but there are at
+    most as many as bytes that can start one. Only if these exceed the limit, the value is decoded;
+    the decoder has its own depth limit."""
+    if len(encoded) <= limit or len(encoded.translate(None, _NO_OPENINGS)) <= limit:
+        return False
+    try:
+        level = [msgspec.msgpack.decode(encoded)]
+    except RecursionError:
+        return True
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        return False  # the full decoder reports the error
+    for _ in range(limit):
+        level = [part for value in level for part in _parts(value) if isinstance(part, _CONTAINERS)]
+        if not level:
+            return False
+    return True
+
+
+def _parts(value: Any) -> Iterable[Any]:
+    if isinstance(value, dict):
+        return chain(value.keys(), value.values())
+    return value if isinstance(value, _CONTAINERS) else ()
+
+
+def _outside_strings(encoded: bytes) -> bytes:
+    if b"\\" in encoded:
+        encoded = _ESCAPE.sub(b"", encoded)
+    return b"".join(encoded.split(b'"')[::2])
 
 
 def _date(value: date) -> date:
@@ -57,22 +117,20 @@ _PLAIN_FORMS: Final[tuple[tuple[type, Callable[[Any], object]], ...]] = (
 
 def _simplify(value: Any) -> object:
     """Convert a value that msgspec cannot write."""
-    if is_path(type(value)):
-        return str(value)
     if is_model(type(value)):
         return msgspec.Raw(value.model_dump_json(by_alias=True, round_trip=True).encode())
-    return _simplify_derived(value)
+    return _simplify_plain(value)
 
 
 def _simplify_for_msgpack(value: Any) -> object:
-    if is_path(type(value)):
-        return str(value)
     if is_model(type(value)):
         return value.model_dump(mode="json", by_alias=True, round_trip=True)
-    return _simplify_derived(value)
+    return _simplify_plain(value)
 
 
-def _simplify_derived(value: Any) -> object:
+def _simplify_plain(value: Any) -> object:
+    if is_path(type(value)):
+        return str(value)
     for kind, plain in _PLAIN_FORMS:
         if isinstance(value, kind):
             return plain(value)
@@ -116,9 +174,9 @@ def _text_if_offset(value: object) -> object:
     return value
 
 
-JSON: Final = Wire("JSON", to_json, _json_decoder, depth_limit.too_deep, drops_non_finite=True)
+JSON: Final = Wire("JSON", to_json, _json_decoder, too_deep, drops_non_finite=True)
 MSGPACK: Final = Wire(
-    "msgpack", _to_msgpack, _msgpack_decoder, depth_limit.too_deep_msgpack, drops_non_finite=False
+    "msgpack", _to_msgpack, _msgpack_decoder, too_deep_msgpack, drops_non_finite=False
 )
 #: For values with an offset, which the plain msgpack wire would drop; read in the same way.
 MSGPACK_BY_TEXT: Final = msgspec.structs.replace(MSGPACK, encode=_to_msgpack_by_text)

@@ -86,13 +86,14 @@ class RedisWakeup:
         plans = here.plans_of(waiters)
         lasts_ms = round(2 * self._renew_s * 1000) + 500
         # Partitions wake sessions from the end of their list, so each gets another order.
-        orders = [
-            [(number, plan, _rotated(some, part, self._partitions)) for number, plan, some in plans]
-            for part in range(self._partitions)
-        ]
         packed = [
-            _encode([_of_plan(*each, each[1] in here.surplus) for each in order])
-            for order in orders
+            _encode(
+                [
+                    _of_plan(number, plan, _rotated(some, part, self._partitions), here.surplus)
+                    for number, plan, some in plans
+                ]
+            )
+            for part in range(self._partitions)
         ]
         replies = self._register(here.channel, lasts_ms, packed)
         here.note(waiters, time.monotonic() + min(self._renew_s, _due_in_s(replies)))
@@ -113,7 +114,7 @@ def _rotated(waiters: list[Waiter], part: int, parts: int) -> list[Waiter]:
 
 
 def _of_plan(
-    number: int, plan: Plan, waiters: Iterable[Waiter], is_surplus: bool
+    number: int, plan: Plan, waiters: Iterable[Waiter], surplus: set[Plan]
 ) -> tuple[object, ...]:
     sessions: list[str] = []
     for waiter in waiters:
@@ -121,7 +122,7 @@ def _of_plan(
         encode.check_name("nonce", waiter.nonce)
         sessions += (waiter.session, waiter.nonce)
     suspects = "1" if plan.suspects else "0"
-    return number, suspects, plan.queues, plan.labels, sessions, int(is_surplus)
+    return number, suspects, plan.queues, plan.labels, sessions, int(plan in surplus)
 
 
 def _due_in_s(replies: Sequence[tuple[int, int, Sequence[bytes]]]) -> float:
