@@ -12,6 +12,7 @@ import pytest
 from tests.docs.pages import DOCS, all_pages, blocks, code_in, prose, read
 from windlass import JobInfo, Windlass
 from windlass.cli import root
+from windlass.cli.support import output
 from windlass.cli.support.records import describe
 
 REFERENCE = DOCS / "reference" / "command-line.md"
@@ -119,5 +120,5 @@ def nothing() -> None:
 
 def test_exit_codes_are_told_of() -> None:
     text = read(REFERENCE)
-    for code in (0, root.FAILED, root.USAGE, root.ENGINE_AWAY):
+    for code in (0, output.FAILED, output.USAGE, output.ENGINE_AWAY):
         assert f"| {code} | " in text

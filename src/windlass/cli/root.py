@@ -9,7 +9,6 @@ import os
 import sys
 from collections.abc import Sequence
 from io import StringIO
-from typing import Final
 
 import click
 
@@ -30,26 +29,10 @@ from windlass.cli.commands.top import top
 from windlass.cli.commands.worker import worker
 from windlass.cli.commands.workers import workers
 from windlass.cli.support.group import SuggestingGroup, explain
-from windlass.cli.support.output import say
+from windlass.cli.support.output import FAILED, exit_code_for, say
 from windlass.core.distribution import DISTRIBUTION
-from windlass.errors import (
-    AnnotationError,
-    AppNotFound,
-    EncodeError,
-    EngineUnavailable,
-    IncludeFailed,
-    InvalidTask,
-    SettingError,
-    WindlassError,
-)
+from windlass.errors import WindlassError
 from windlass.settings import mask_urls
-
-FAILED: Final = 1
-USAGE: Final = 2
-ENGINE_AWAY: Final = 3
-_USAGE_ERRORS: Final = (
-    *(AnnotationError, AppNotFound, EncodeError, IncludeFailed, InvalidTask, SettingError),
-)
 
 
 @click.group(
@@ -94,7 +77,7 @@ def exit_code_of(arguments: Sequence[str]) -> int:
         return error.exit_code
     except WindlassError as error:
         say(mask_urls("\n".join([f"Error: {error}", *getattr(error, "__notes__", ())])))
-        return _code_of(error)
+        return exit_code_for(error)
     return code if isinstance(code, int) else 0
 
 
@@ -119,9 +102,3 @@ def _refuse_broken_text(arguments: Sequence[str]) -> None:
             argument.encode()
         except UnicodeEncodeError:
             raise click.UsageError(f"Expected arguments in UTF-8, found {argument!r}.") from None
-
-
-def _code_of(error: WindlassError) -> int:
-    if isinstance(error, EngineUnavailable):
-        return ENGINE_AWAY
-    return USAGE if isinstance(error, _USAGE_ERRORS) else FAILED

@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from windlass.cli.support.connection import connect
-from windlass.cli.support.output import print_json, printable, say, tell
+from windlass.cli.support.output import ask, print_json, say, tell
 from windlass.cli.support.parameters import connection_options, json_option
 from windlass.cli.support.wording import count, program
 from windlass.engine.contract import Engine, Repaired
@@ -78,7 +78,8 @@ def _repair(engine: Engine, *, dry_run: bool, yes: bool, as_json: bool) -> bool:
         _report(engine, Repaired(left=would.left), would.fixed, as_json)
         return not would.fixed and not would.left
     if is_asked:
-        _ask(f"Repair {count(len(would.fixed), 'problem')} in {engine.location}?")
+        question = f"Repair {count(len(would.fixed), 'problem')} in {engine.location}?"
+        ask(question, "Nothing was changed. Give --yes to repair without a prompt.")
     done = repair_all(engine, change=True)
     if not as_json:
         _print(done)
@@ -117,13 +118,3 @@ def _report(engine: Engine, done: Repaired, would: tuple[str, ...], as_json: boo
         say(f"{location}: nothing to repair.")
     if done.left and not as_json:
         say(f"{location}: {count(len(done.left), 'problem')} cannot be repaired.")
-
-
-def _ask(question: str) -> None:
-    try:
-        agreed = click.confirm(printable(question), err=True)
-    except click.Abort:  # no terminal
-        agreed = False
-        click.echo(err=True)
-    if not agreed:
-        raise click.ClickException("Nothing was changed. Give --yes to repair without a prompt.")

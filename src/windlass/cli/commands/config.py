@@ -12,7 +12,7 @@ from typing import Final
 import click
 import msgspec
 
-from windlass.cli.support.connection import AppPath, find_app_path, import_app
+from windlass.cli.support.connection import AppPath, find_app_path, import_app, override_url
 from windlass.cli.support.output import print_json, print_table, say
 from windlass.cli.support.parameters import connection_options, json_option
 from windlass.core.durations import describe_ms
@@ -78,8 +78,7 @@ def _settle(path: AppPath | None, url: str | None) -> Settings:
     if url is None:
         return settings
     read_settings({"url": url}, {})  # raises for an invalid url
-    sources = {**settings.sources, "url": Source.OPTION}
-    return msgspec.structs.replace(settings, url=url, sources=sources)
+    return override_url(settings, url)
 
 
 def _row_of_app(path: AppPath | None) -> Row:

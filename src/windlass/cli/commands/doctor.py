@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from typing import Final
 
 import click
 
@@ -17,25 +16,19 @@ from windlass.app import Windlass
 from windlass.app_loader import load_tasks
 from windlass.cli.support.checks import examine_answers, examine_jobs, examine_program
 from windlass.cli.support.connection import connect, find_app_path
-from windlass.cli.support.output import print_json, print_table, say
+from windlass.cli.support.output import (
+    FAILED,
+    USAGE,
+    USAGE_ERRORS,
+    exit_code_for,
+    print_json,
+    print_table,
+    say,
+)
 from windlass.cli.support.parameters import connection_options, json_option
 from windlass.cli.support.wording import count
 from windlass.engine.contract import Engine, Finding, Grade
-from windlass.errors import (
-    AnnotationError,
-    AppNotFound,
-    EngineError,
-    EngineUnavailable,
-    IncludeFailed,
-    InvalidTask,
-    SettingError,
-)
-
-#: The exit codes of every command: 1 failed, 2 usage or import, 3 engine unavailable.
-_FAILED: Final = 1
-_USAGE: Final = 2
-_ENGINE_AWAY: Final = 3
-_NOT_LOADED: Final = (AnnotationError, AppNotFound, IncludeFailed, InvalidTask, SettingError)
+from windlass.errors import EngineError, SettingError
 
 
 @click.command(short_help="Check app, engine, workers and jobs, and give advice.")
@@ -59,9 +52,9 @@ def doctor(ctx: click.Context, app_path: str | None, url: str | None, as_json: b
             if path is not None:
                 load_tasks(app)
             findings, code = _examine(app, "" if path is None else path.target)
-    except _NOT_LOADED as error:
+    except USAGE_ERRORS as error:
         subject = "settings" if isinstance(error, SettingError) else "app"
-        findings, code = [Finding(Grade.PROBLEM, subject, str(error))], _USAGE
+        findings, code = [Finding(Grade.PROBLEM, subject, str(error))], USAGE
     if as_json:
         print_json({"engine": location, "findings": findings})
     else:
@@ -82,9 +75,9 @@ def _examine(app: Windlass, name: str) -> tuple[Sequence[Finding], int]:
         has_cause = any(finding.grade is Grade.PROBLEM for finding in findings)
         if not has_cause:  # else a finding already says why jobs cannot be read
             findings.append(Finding(Grade.PROBLEM, "connection", str(error)))
-        code = _ENGINE_AWAY if isinstance(error, EngineUnavailable) else _FAILED
+        code = exit_code_for(error)
     has_problem = any(finding.grade is Grade.PROBLEM for finding in findings)
-    return findings, code or (_FAILED if has_problem else 0)
+    return findings, code or (FAILED if has_problem else 0)
 
 
 def _examine_place(engine: Engine) -> Iterator[Finding]:

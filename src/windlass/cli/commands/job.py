@@ -11,7 +11,7 @@ from windlass.app import Windlass
 from windlass.cli.support.connection import connect
 from windlass.cli.support.fleet import is_unroutable, read_fleet, why_held
 from windlass.cli.support.group import SuggestingGroup
-from windlass.cli.support.output import print_json, print_table, say
+from windlass.cli.support.output import print_json, print_list, print_table, say
 from windlass.cli.support.parameters import (
     connection_options,
     ids_argument,
@@ -20,7 +20,7 @@ from windlass.cli.support.parameters import (
     queue_name,
 )
 from windlass.cli.support.records import describe, find_all, print_record
-from windlass.cli.support.wording import age, count, more_than
+from windlass.cli.support.wording import age, count
 from windlass.core.queues.labels import queue_of
 from windlass.core.states import Hold, State
 from windlass.engine.contract import CancelCode, ChangeCode, Engine, Filter, JobRecord
@@ -67,16 +67,15 @@ def list_(
     with connect(app_path, url) as app:
         found = list(islice(find_all(app.engine, wanted), limit + 1))
         question = "" if found else _ask_after(app, task, queue)
-    shown = found[:limit]
-    if as_json:
-        print_json([JobInfo.of(record) for record in shown])
-    elif shown:
-        columns = ["id", "task", "queue", "state", "held", ">attempts", "enqueued"]
-        print_table(columns, map(_row, shown))
-    else:
-        say(f"No such jobs.{question}")
-    if len(found) > limit:
-        say(more_than(limit))
+    print_list(
+        found,
+        lambda shown: [JobInfo.of(record) for record in shown],
+        ["id", "task", "queue", "state", "held", ">attempts", "enqueued"],
+        _row,
+        none=f"No such jobs.{question}",
+        as_json=as_json,
+        limit=limit,
+    )
 
 
 def _ask_after(app: Windlass, task: str | None, queue: str | None) -> str:

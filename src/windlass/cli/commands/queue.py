@@ -11,13 +11,14 @@ import click
 from windlass.app import Windlass
 from windlass.cli.support.connection import connect
 from windlass.cli.support.group import SuggestingGroup
-from windlass.cli.support.output import print_json, print_table, printable, progress, say, tell
+from windlass.cli.support.output import ask, print_list, progress, report, say
 from windlass.cli.support.parameters import (
     connection_options,
     duration_or_off,
     json_option,
     number_or_off,
     queue_name,
+    yes_option,
 )
 from windlass.cli.support.wording import count
 from windlass.core.durations import describe_ms
@@ -54,28 +55,20 @@ def list_(app_path: str | None, url: str | None, as_json: bool) -> None:
     """
     with connect(app_path, url) as app:
         found = [app.queue(name).info() for name in _names(app.engine)]
-    if as_json:
-        print_json(found)
-    elif found:
-        _print(found)
-    else:
-        say("No queues: nothing was enqueued yet.")
+    states = [state for state in State if any(state in info.jobs for info in found)]
+    print_list(
+        found,
+        list,
+        ["queue", "settings", *(f">{state}" for state in states)],
+        lambda info: (info.name, settings_of(info), *(info.jobs.get(one, 0) for one in states)),
+        none="No queues: nothing was enqueued yet.",
+        as_json=as_json,
+    )
 
 
 def _names(engine: Engine) -> Iterator[str]:
     used = {queue_of(line) for line in engine.stats().queues}
     yield from sorted(used | {record.queue for record in engine.queues()})
-
-
-def _print(found: list[QueueInfo]) -> None:
-    states = [state for state in State if any(state in info.jobs for info in found)]
-    print_table(
-        ["queue", "settings", *(f">{state}" for state in states)],
-        (
-            (info.name, settings_of(info), *(info.jobs.get(state, 0) for state in states))
-            for info in found
-        ),
-    )
 
 
 def settings_of(info: QueueInfo) -> str:
@@ -104,7 +97,7 @@ def pause(name: str, yes: bool, app_path: str | None, url: str | None, as_json: 
         _require_known(name, app, yes)
         app.queue(name).pause()
         info = app.queue(name).info()
-    _report(info, f"The queue {name} is paused.", as_json)
+    report(info, f"The queue {name} is paused.", as_json)
 
 
 @queue.command()
@@ -121,14 +114,7 @@ def resume(name: str, app_path: str | None, url: str | None, as_json: bool) -> N
         _require_known(name, app, yes=True)  # an unknown queue is not paused
         app.queue(name).resume()
         info = app.queue(name).info()
-    _report(info, f"The queue {name} is open.", as_json)
-
-
-def _report(info: QueueInfo, sentence: str, as_json: bool) -> None:
-    if as_json:
-        print_json(info)
-    else:
-        tell(sentence)
+    report(info, f"The queue {name} is open.", as_json)
 
 
 def _require_known(name: str, app: Windlass, yes: bool) -> None:
@@ -191,12 +177,12 @@ def set_(
         except ValueError as error:
             raise click.UsageError(f"{error}.") from error
         info = app.queue(name).info()
-    _report(info, f"The queue {name}: {settings_of(info) or 'default settings'}.", as_json)
+    report(info, f"The queue {name}: {settings_of(info) or 'default settings'}.", as_json)
 
 
 @queue.command(short_help="Remove all waiting jobs of a queue permanently.")
 @_name
-@click.option("--yes", is_flag=True, help="Do not ask.")
+@yes_option
 @connection_options
 @json_option
 def purge(name: str, yes: bool, app_path: str | None, url: str | None, as_json: bool) -> None:
@@ -217,20 +203,11 @@ def purge(name: str, yes: bool, app_path: str | None, url: str | None, as_json: 
         logging.getLogger("windlass").addHandler(logging.NullHandler())
         with progress(f"Purging {name}") as advance:
             removed = app.queue(name).purge(advance)
-    if as_json:
-        print_json({"purged": removed})
-    else:
-        tell(f"{count(removed, 'job')} removed from the queue {name}.")
+    report({"purged": removed}, f"{count(removed, 'job')} removed from the queue {name}.", as_json)
 
 
 def _confirm(info: QueueInfo, location: str) -> None:
     waiting = sum(info.jobs.get(state, 0) for state in WAITING)
     what_waits = count(waiting, "job that waits", "jobs that wait")
     question = f"Remove {what_waits} in {info.name} of {location} permanently?"
-    try:
-        agreed = click.confirm(printable(question), err=True)
-    except click.Abort:  # no terminal
-        agreed = False
-        click.echo(err=True)
-    if not agreed:
-        raise click.ClickException("Nothing was removed. Give --yes to skip the prompt.")
+    ask(question, "Nothing was removed. Give --yes to skip the prompt.")

@@ -4,27 +4,26 @@ from __future__ import annotations
 
 from contextlib import suppress
 from datetime import UTC, datetime, tzinfo
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING
 
 import click
 
 from windlass.cli.support.connection import connect
 from windlass.cli.support.group import SuggestingGroup
-from windlass.cli.support.output import print_json, print_table, say, tell
-from windlass.cli.support.parameters import WholeNumber, connection_options, json_option
+from windlass.cli.support.output import print_json, print_list, print_table, report, say
+from windlass.cli.support.parameters import (
+    WholeNumber,
+    connection_options,
+    json_option,
+    yes_option,
+)
 from windlass.cli.support.wording import age
 from windlass.errors import DecodeError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from windlass import ScheduleInfo
 
-    F = TypeVar("F", bound=Callable[..., object])
-
-
-def name_argument(command: F) -> F:
-    return click.argument("name", metavar="NAME")(command)
+_name = click.argument("name", metavar="NAME")
 
 
 @click.group(cls=SuggestingGroup)
@@ -48,13 +47,14 @@ def list_(app_path: str | None, url: str | None, as_json: bool) -> None:
     """
     with connect(app_path, url) as app:
         found = app.schedules.list()
-    if as_json:
-        print_json([_described(info) for info in found])
-    elif found:
-        columns = ["name", "state", "task", "next", "last", ">left out", "schedule"]
-        print_table(columns, map(_row, found))
-    else:
-        say("No schedules.")
+    print_list(
+        found,
+        lambda shown: [_described(info) for info in shown],
+        ["name", "state", "task", "next", "last", ">left out", "schedule"],
+        _row,
+        none="No schedules.",
+        as_json=as_json,
+    )
 
 
 def _row(info: ScheduleInfo) -> tuple[object, ...]:
@@ -79,7 +79,7 @@ def _described(info: ScheduleInfo) -> dict[str, object]:
 
 
 @schedule.command("next", short_help="Print the next runs of a schedule.")
-@name_argument
+@_name
 @click.option(
     "-n",
     "--number",
@@ -131,7 +131,7 @@ def _clock(moment: datetime) -> str:
 
 
 @schedule.command(short_help="Enqueue an additional run now.")
-@name_argument
+@_name
 @connection_options
 @json_option
 def run(name: str, app_path: str | None, url: str | None, as_json: bool) -> None:
@@ -142,14 +142,11 @@ def run(name: str, app_path: str | None, url: str | None, as_json: bool) -> None
     """
     with connect(app_path, url) as app:
         job = app.schedules.run_now(name)
-    if as_json:
-        print_json({"id": job.id, "task": job.task})
-    else:
-        tell(job.id)
+    report({"id": job.id, "task": job.task}, job.id, as_json)
 
 
 @schedule.command(short_help="Pause a schedule.")
-@name_argument
+@_name
 @connection_options
 @json_option
 def pause(name: str, app_path: str | None, url: str | None, as_json: bool) -> None:
@@ -161,18 +158,11 @@ def pause(name: str, app_path: str | None, url: str | None, as_json: bool) -> No
     with connect(app_path, url) as app:
         app.schedules.pause(name)
         info = app.schedules.get(name)
-    _report(info, f"The schedule {name} is paused.", as_json)
-
-
-def _report(info: ScheduleInfo, sentence: str, as_json: bool) -> None:
-    if as_json:
-        print_json(_described(info))
-    else:
-        say(sentence)
+    report(_described(info), f"The schedule {name} is paused.", as_json, err=True)
 
 
 @schedule.command(short_help="Resume a paused schedule.")
-@name_argument
+@_name
 @connection_options
 @json_option
 def resume(name: str, app_path: str | None, url: str | None, as_json: bool) -> None:
@@ -185,12 +175,13 @@ def resume(name: str, app_path: str | None, url: str | None, as_json: bool) -> N
         app.schedules.resume(name)
         info = app.schedules.get(name)
     next_run = age(info.next_at) or "none"
-    _report(info, f"The schedule {name} is {info.state}; its next run is {next_run}.", as_json)
+    told = f"The schedule {name} is {info.state}; its next run is {next_run}."
+    report(_described(info), told, as_json, err=True)
 
 
 @schedule.command(short_help="Forget a schedule.")
-@name_argument
-@click.option("--yes", is_flag=True, help="Do not ask.")
+@_name
+@yes_option
 @connection_options
 def remove(name: str, yes: bool, app_path: str | None, url: str | None) -> None:
     """Remove a schedule. Its jobs stay. A schedule that running workers declare is refused.

@@ -9,7 +9,7 @@ import click
 
 from windlass.app import Windlass
 from windlass.cli.support.connection import import_app_and_tasks, require_app_path
-from windlass.cli.support.output import print_json, print_table, say
+from windlass.cli.support.output import print_list
 from windlass.cli.support.parameters import app_option, json_option
 from windlass.core.durations import describe_ms
 from windlass.core.retry import Growing, Retry
@@ -30,15 +30,15 @@ def tasks(app_path: str | None, as_json: bool) -> None:
     """
     app = import_app_and_tasks(require_app_path(app_path))
     found = [_describe(app, app.tasks[name]) for name in sorted(app.tasks)]
-    if as_json:
-        print_json(found)
-    elif found:
-        print_table(list(found[0]), ([_cell(value) for value in one.values()] for one in found))
-    else:
-        say(
-            "The app has no tasks. Name the modules that declare them with "
-            "Windlass(include=[...]), or import them where the app is made."
-        )
+    print_list(
+        found,
+        list,
+        list(found[0]) if found else [],
+        lambda task: [_cell(value) for value in task.values()],
+        none="The app has no tasks. Name the modules that declare them with "
+        "Windlass(include=[...]), or import them where the app is made.",
+        as_json=as_json,
+    )
 
 
 def _describe(app: Windlass, task: Task[..., Any]) -> dict[str, object]:

@@ -21,6 +21,7 @@ from windlass.cli.support.output import (
     STATE_STYLES,
     console,
     is_on_terminal,
+    new_table,
     print_json,
     print_trimmed,
     printable,
@@ -177,7 +178,7 @@ def _is_shown(snapshot: Snapshot, name: str) -> bool:
 
 def _queues(stats: Stats) -> Table:
     states = [state for state in State if any(state in counts for counts in stats.queues.values())]
-    table = _table(["queue", *(f">{state}" for state in states), ">next waits"])
+    table = new_table(["queue", *(f">{state}" for state in states), ">next waits"])
     for queue, counts in sorted(stats.queues.items()):
         waits = stats.oldest_ready_ms.get(queue)
         numbers = (_number(counts.get(state, 0), STATE_STYLES[state]) for state in states)
@@ -191,7 +192,7 @@ def _workers(fleet: Sequence[WorkerView]) -> list[RenderableType]:
         return [_text("No workers.")]
     if len(fleet) > SHOWN_WORKERS:
         fleet = sorted(fleet, key=lambda worker: -worker.jobs)
-    table = _table(["worker", ">children", ">slots", ">jobs", "started", "app", "queues"])
+    table = new_table(["worker", ">children", ">slots", ">jobs", "started", "app", "queues"])
     for worker in fleet[:SHOWN_WORKERS]:
         busy = "yellow" if worker.jobs else "dim"
         table.add_row(
@@ -207,19 +208,9 @@ def _workers(fleet: Sequence[WorkerView]) -> list[RenderableType]:
 
 
 def _running(rows: Sequence[tuple[object, ...]]) -> Table:
-    table = _table(["job", "task", "queue", ">attempt", "claimed", "by"])
+    table = new_table(["job", "task", "queue", ">attempt", "claimed", "by"])
     for row in rows:
         table.add_row(*(_text(str(value)) for value in row))
-    return table
-
-
-def _table(columns: Sequence[str]) -> Table:
-    from rich.table import Table
-
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    for column in columns:
-        is_number = column.startswith(">")
-        table.add_column(column.lstrip(">"), justify="right" if is_number else "left", no_wrap=True)
     return table
 
 

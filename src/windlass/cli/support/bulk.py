@@ -9,18 +9,18 @@ from __future__ import annotations
 import signal
 import time
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from threading import Event
 from types import FrameType
 from typing import Final, NamedTuple
 
-from windlass.cli.support.output import say
+from windlass.cli.support.output import progress, say
 from windlass.dead_letters import Changed, RetryStep
 
 #: How often a line is printed without a terminal, in seconds.
 LINE_S: Final = 5.0
 
-Show = Callable[[Changed], None]
+Show = Callable[[int], None]  # gets the number of jobs of each step
 
 
 class BulkResult(NamedTuple):
@@ -34,8 +34,8 @@ def run(verb: str, steps: Iterable[RetryStep], show: Show) -> BulkResult:
     with _stopping() as stop:
         try:
             for step in steps:
-                changed = step.changed
-                show(changed)
+                before, changed = changed, step.changed
+                show(_seen(changed) - _seen(before))
                 if stop.wait(step.pause_s):
                     return BulkResult(changed, True)
         except BaseException:
@@ -59,31 +59,18 @@ def _stopping() -> Iterator[Event]:
         signal.signal(signal.SIGINT, before)
 
 
-@contextmanager
-def showing(doing: str, total: int) -> Iterator[Show]:
+def showing(doing: str, total: int) -> AbstractContextManager[Show]:
     """Show progress: a bar on a terminal, else a line every few seconds."""
-    from rich.console import Console
-    from rich.progress import Progress
+    told_at, seen = time.monotonic(), 0
 
-    screen = Console(stderr=True)
-    if not screen.is_terminal:
-        yield _lines(doing, total)
-        return
-    with Progress(transient=True, console=screen) as bar:
-        going = bar.add_task(doing, total=total)
-        yield lambda changed: bar.update(going, completed=_seen(changed))
-
-
-def _lines(doing: str, total: int) -> Show:
-    told_at = time.monotonic()
-
-    def show(changed: Changed) -> None:
-        nonlocal told_at
+    def show(number: int) -> None:
+        nonlocal told_at, seen
+        seen += number
         if time.monotonic() - told_at >= LINE_S:
             told_at = time.monotonic()
-            say(f"{doing}: {_seen(changed):,} of {total:,}")
+            say(f"{doing}: {seen:,} of {total:,}")
 
-    return show
+    return progress(doing, total, show)
 
 
 def _seen(changed: Changed) -> int:

@@ -33,7 +33,7 @@ from windlass.cli.support.output import say
 from windlass.engine.contract import Capability
 from windlass.engine.url import absolute_url
 from windlass.errors import AppNotFound, EngineError, WindlassError
-from windlass.settings import Source, find_overruled, nearest, without_secrets
+from windlass.settings import Settings, Source, find_overruled, nearest, without_secrets
 
 
 class AppPath(NamedTuple):
@@ -189,12 +189,16 @@ def connect_to_enqueue(app_path: str | None, url: str | None) -> Iterator[Windla
     app = import_app_and_tasks(require_app_path(app_path))
     if url is not None:
         app.close()  # its module may have opened the engine
-        sources = {**app.settings.sources, "url": Source.OPTION}
-        app.settings = msgspec.structs.replace(app.settings, url=url, sources=sources)
+        app.settings = override_url(app.settings, url)
     _tell_overruled(app)
     _require_engine(app)
     yield app
     app.close()
+
+
+def override_url(settings: Settings, url: str) -> Settings:
+    sources = {**settings.sources, "url": Source.OPTION}
+    return msgspec.structs.replace(settings, url=url, sources=sources)
 
 
 def _tell_overruled(app: Windlass) -> None:

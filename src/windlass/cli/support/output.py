@@ -1,4 +1,4 @@
-"""The output of commands: tables for people, JSON for programs.
+"""The output of commands: tables for people, JSON for programs, and exit codes.
 
 Data goes to standard output, everything else to standard error, so that pipes stay clean. Colours
 appear on terminals only. Stored text is untrusted: it is never interpreted as markup, and control
@@ -13,19 +13,38 @@ import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import click
 import msgspec
 
-from windlass.cli.support.wording import age
+from windlass.cli.support.wording import age, clock
 from windlass.core.states import State
 from windlass.engine.contract import Grade
+from windlass.errors import (
+    AnnotationError,
+    AppNotFound,
+    EncodeError,
+    EngineUnavailable,
+    IncludeFailed,
+    InvalidTask,
+    SettingError,
+    WindlassError,
+)
 
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType
+    from rich.table import Table
     from rich.text import Text
 
+T = TypeVar("T")
+
+FAILED: Final = 1
+USAGE: Final = 2
+ENGINE_AWAY: Final = 3
+USAGE_ERRORS: Final = (
+    *(AnnotationError, AppNotFound, EncodeError, IncludeFailed, InvalidTask, SettingError),
+)
 #: One colour per state, in all commands.
 STATE_STYLES: Final = {
     State.WAITING: "dim",
@@ -67,6 +86,54 @@ def say(text: str) -> None:
     tell(text, err=True)
 
 
+def exit_code_for(error: WindlassError) -> int:
+    if isinstance(error, EngineUnavailable):
+        return ENGINE_AWAY
+    return USAGE if isinstance(error, USAGE_ERRORS) else FAILED
+
+
+def ask(question: str, refusal: str) -> None:
+    """Ask for a confirmation. Without one, or without a terminal, fail with the refusal."""
+    try:
+        agreed = click.confirm(printable(question), err=True)
+    except click.Abort:  # no terminal
+        agreed = False
+        click.echo(err=True)
+    if not agreed:
+        raise click.ClickException(refusal)
+
+
+def report(value: Any, sentence: str, as_json: bool, *, err: bool = False) -> None:
+    """Print the outcome of a command: the value as JSON, or the sentence."""
+    if as_json:
+        print_json(value)
+    else:
+        tell(sentence, err=err)
+
+
+def print_list(
+    found: Sequence[T],
+    describe: Callable[[Sequence[T]], Any],
+    columns: Sequence[str],
+    row: Callable[[T], Sequence[object]],
+    *,
+    none: str,
+    as_json: bool,
+    limit: int | None = None,
+) -> None:
+    """Print what was found, as the JSON of `describe` or as a table; say whether there is more."""
+    shown = found[:limit]
+    if as_json:
+        print_json(describe(shown))
+    elif shown:
+        print_table(columns, map(row, shown))
+    else:
+        say(none)
+    if limit is not None and len(found) > limit:
+        these = "this one" if limit == 1 else f"these {limit:,}"
+        say(f"There are more than {these}: give a larger --limit to see them.")
+
+
 def print_json(value: Any) -> None:
     """Print one JSON document; non-ASCII text stays readable."""
     encoded = msgspec.json.encode(value, enc_hook=str)
@@ -78,19 +145,24 @@ def print_table(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> Non
     """Print a line for each row; a column name with the prefix `>` is for numbers.
 
     Nothing is ever cut. On a terminal the last column is wrapped if that makes the rest fit."""
-    from rich.table import Table
-
     cells = [[_one_line(value) for value in row] for row in rows]
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    for column in columns:
-        justify: Any = "right" if column.startswith(">") else "left"
-        table.add_column(column.lstrip(">"), justify=justify, no_wrap=True)
+    table = new_table(columns)
     table.columns[-1].no_wrap, table.columns[-1].overflow = False, "fold"
     for row in cells:
         table.add_row(*row)
     out = console()
     table.width = _width(out, columns, cells)
     print_trimmed(out, table)
+
+
+def new_table(columns: Sequence[str]) -> Table:
+    from rich.table import Table
+
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for column in columns:
+        is_number = column.startswith(">")
+        table.add_column(column.lstrip(">"), justify="right" if is_number else "left", no_wrap=True)
+    return table
 
 
 def _width(out: Console, columns: Sequence[str], cells: Sequence[Sequence[Text]]) -> int:
@@ -130,17 +202,19 @@ def print_fields(fields: Iterable[tuple[str, object]], now: datetime | None = No
 
 
 @contextmanager
-def progress(doing: str) -> Iterator[Callable[[int], None]]:
-    """Show progress on a terminal, and nothing elsewhere. For actions that print no lines."""
+def progress(
+    doing: str, total: int | None = None, elsewhere: Callable[[int], None] = lambda _number: None
+) -> Iterator[Callable[[int], None]]:
+    """A function that advances a bar on a terminal; without a terminal, the one for elsewhere."""
     from rich.console import Console
     from rich.progress import Progress
 
     screen = Console(stderr=True)
     if not screen.is_terminal:
-        yield lambda _number: None
+        yield elsewhere
         return
     with Progress(transient=True, console=screen) as bar:
-        going = bar.add_task(doing, total=None)
+        going = bar.add_task(doing, total=total)
         yield lambda number: bar.advance(going, number)
 
 
@@ -182,8 +256,7 @@ def _cell(value: object, now: datetime | None = None) -> Text:
     if isinstance(value, Grade):
         return Text(str(value), style=GRADE_STYLES[value])
     if isinstance(value, datetime):
-        shown = value.astimezone().isoformat(sep=" ", timespec="milliseconds")
-        return Text(f"{shown} ({age(value, now)})")
+        return Text(f"{clock(value)} ({age(value, now)})")
     if isinstance(value, int) and not isinstance(value, bool):
         return Text(f"{value:,}")
     return Text(printable(str(value)))

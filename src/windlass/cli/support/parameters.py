@@ -33,36 +33,27 @@ class WholeNumber(click.IntRange):
 # ---------------------------------------------------------------------------------------- options
 
 
-def app_option(command: F) -> F:
-    return click.option(
-        "--app",
-        "app_path",
-        metavar="MODULE:ATTR",
-        help="The app, for example shop.tasks:app. [default: WINDLASS_APP, then pyproject.toml]",
-    )(command)
-
-
-def url_option(command: F) -> F:
-    return click.option(
-        "--url",
-        metavar="URL",
-        help="The engine, for example sqlite:///jobs.db. [default: the app's, then WINDLASS_URL]",
-    )(command)
-
-
-def json_option(command: F) -> F:
-    return click.option("--json", "as_json", is_flag=True, help="Print JSON.")(command)
-
-
-def limit_option(command: F) -> F:
-    return click.option(
-        "--limit",
-        default=50,
-        show_default=True,
-        type=WholeNumber(1),
-        metavar="N",
-        help="List at most this many.",
-    )(command)
+app_option = click.option(
+    "--app",
+    "app_path",
+    metavar="MODULE:ATTR",
+    help="The app, for example shop.tasks:app. [default: WINDLASS_APP, then pyproject.toml]",
+)
+url_option = click.option(
+    "--url",
+    metavar="URL",
+    help="The engine, for example sqlite:///jobs.db. [default: the app's, then WINDLASS_URL]",
+)
+json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+limit_option = click.option(
+    "--limit",
+    default=50,
+    show_default=True,
+    type=WholeNumber(1),
+    metavar="N",
+    help="List at most this many.",
+)
+yes_option = click.option("--yes", is_flag=True, help="Do not ask.")
 
 
 def connection_options(command: F) -> F:
@@ -81,43 +72,26 @@ def ids_argument(*, required: bool) -> Callable[[F], F]:
     )
 
 
-def id_argument(command: F) -> F:
-    return click.argument("job_id", type=job_id, metavar="ID")(command)
-
-
 # ----------------------------------------------------------------------------------------- values
 
 
-def job_id(value: str) -> str:
-    try:
-        return check_id(value)
-    except ValueError as error:
-        raise click.BadParameter(f"{error}.") from error
+def _checked(check: Callable[[str], object]) -> Callable[[str], str]:
+    """The type of a text that must pass a check."""
+
+    def read(value: str) -> str:
+        try:
+            check(value)
+        except ValueError as error:
+            raise click.BadParameter(f"{error}.") from error
+        return value
+
+    return read
 
 
-def queue_name(value: str) -> str:
-    try:
-        read_call_options({"queue": value})
-    except ValueError as error:
-        raise click.BadParameter(f"{error}.") from error
-    return value
-
-
-def tier(value: str) -> str:
-    """A tier of queues."""
-    try:
-        read_tiers([value])
-    except ValueError as error:
-        raise click.BadParameter(f"{error}.") from error
-    return value
-
-
-def label(value: str) -> str:
-    try:
-        read_labels([value])
-    except ValueError as error:
-        raise click.BadParameter(f"{error}.") from error
-    return value
+job_id = _checked(check_id)
+queue_name = _checked(lambda value: read_call_options({"queue": value}))
+tier = _checked(lambda value: read_tiers([value]))
+label = _checked(lambda value: read_labels([value]))
 
 
 def duration(value: str) -> timedelta:

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
 from typing import Any, Final
 
 import msgspec
 
 from windlass.cli.support.output import print_fields
-from windlass.cli.support.wording import age, count, span, summary_of
+from windlass.cli.support.wording import age, clock, count, span, summary_of
 from windlass.client.payloads import PLAIN, describe_unreadable, describe_unreadable_result
 from windlass.core.failures import FailureText
 from windlass.core.serialization.codec import decode_json
@@ -23,7 +23,7 @@ from windlass.job import JobInfo, instant
 #: Jobs are read and changed in pages of this size.
 PAGE: Final = 200
 #: The events of a history in words; other events are shown by name.
-_PAST: Final = {
+_PAST: Final[Mapping[str, str]] = {
     Event.RETRY: "failed",
     Event.BURY: "failed for good",
     Event.CRASH: "crashed its process",
@@ -90,7 +90,7 @@ def print_record(record: JobRecord, why_held: str | None = None) -> None:
             ("worker", info.worker),
             ("headers", "\n".join(f"{name}: {value}" for name, value in info.headers.items())),
             ("progress", _progress_words(info)),
-            ("log", "\n".join(f"{_clock(line.at)} {line.message}" for line in info.log)),
+            ("log", "\n".join(f"{clock(line.at)} {line.message}" for line in info.log)),
             ("result", _result_text(record) if record.has_result else None),
             ("history", "\n".join(_line(failure, now) for failure in record.failures)),
             ("last error", info.error.traceback or info.error.message if info.error else None),
@@ -153,10 +153,6 @@ def _progress_words(info: JobInfo) -> str | None:
     return f"{info.progress.value:.0%} {info.progress.message}" if info.progress else None
 
 
-def _clock(at: datetime) -> str:
-    return at.astimezone().isoformat(sep=" ", timespec="milliseconds")
-
-
 def _budgets(record: JobRecord) -> str:
     counters = record.counters
     return (
@@ -169,7 +165,7 @@ def _budgets(record: JobRecord) -> str:
 def _entry(failure: Failure) -> dict[str, Any]:
     error = _error_of(failure)
     return {
-        "at": _instant(failure),
+        "at": instant(failure.at_ms),
         "started": None if failure.started_ms is None else instant(failure.started_ms),
         "event": failure.event,
         "attempt": failure.attempt,
@@ -180,19 +176,15 @@ def _entry(failure: Failure) -> dict[str, Any]:
 
 
 def _line(failure: Failure, now: datetime) -> str:
-    ago = age(_instant(failure), now)
+    ago = age(instant(failure.at_ms), now)
     if failure.event == Event.REVIVE:
         return f"its arguments were changed {ago}; before: {_replaced(failure)}"
     error = _error_of(failure)
-    words = next((past for event, past in _PAST.items() if event == failure.event), failure.event)
+    words = _PAST.get(failure.event, failure.event)
     ran = "" if failure.started_ms is None else f" after {span(failure.at_ms - failure.started_ms)}"
     where = "" if failure.session is None else f" on {failure.session}"
     cause = "" if error is None else f": {summary_of(error)}"
     return f"attempt {failure.attempt} {words} {ago}{ran}{where}{cause}"
-
-
-def _instant(failure: Failure) -> datetime:
-    return datetime.fromtimestamp(failure.at_ms / 1000, UTC)
 
 
 def _error_of(failure: Failure) -> FailureText | None:

@@ -44,9 +44,8 @@ def sentence(text: object) -> str:
     return str(text) if str(text).endswith((".", "?", "!")) else f"{text}."
 
 
-def more_than(limit: int) -> str:
-    these = "this one" if limit == 1 else f"these {limit:,}"
-    return f"There are more than {these}: give a larger --limit to see them."
+def clock(at: datetime) -> str:
+    return at.astimezone().isoformat(sep=" ", timespec="milliseconds")
 
 
 def summary_of(error: FailureText) -> str:
