@@ -41,11 +41,13 @@ def files() -> list[Path]:
 def main() -> int:
     hits = lines = 0
     known = rules()
+    # One pattern for all: nearly every line is done after a single search.
+    any_of = re.compile("|".join(rule.pattern.pattern for rule in known), re.IGNORECASE)
     for file in files():
         for number, line in enumerate(file.read_text(encoding="utf-8").splitlines(), 1):
             lines += 1
             plain = re.sub(r"`[^`]*`", "", line)
-            for rule in known:
+            for rule in known if any_of.search(plain) else ():
                 if found := rule.pattern.search(plain):
                     hits += 1
                     place = f"{file.relative_to(PROJECT)}:{number}"
