@@ -52,12 +52,10 @@ DISAGREEMENTS: Final = {
         "AND NOT EXISTS (SELECT 1 FROM sessions WHERE session = jobs.session AND gone < 2)"
     ),
     COUNTERS: (
-        "SELECT coalesce(c.queue, j.queue), coalesce(c.state, j.state), "
-        "coalesce(c.number, 0), coalesce(j.number, 0) "
-        "FROM (SELECT * FROM counters WHERE number > 0) c FULL JOIN "
-        "(SELECT queue, state, count(*) AS number FROM jobs GROUP BY queue, state) j "
-        "ON c.queue = j.queue AND c.state = j.state "
-        "WHERE coalesce(c.number, 0) <> coalesce(j.number, 0)"
+        "SELECT queue, state, sum(counted), sum(stored) FROM ("
+        "SELECT queue, state, number AS counted, 0 AS stored FROM counters WHERE number > 0 "
+        "UNION ALL SELECT queue, state, 0, count(*) FROM jobs GROUP BY queue, state) "
+        "GROUP BY queue, state HAVING sum(counted) <> sum(stored)"
     ),
     BEYOND_SEQUENCE: (
         "SELECT id FROM jobs, meta WHERE jobs.place > meta.sequence OR jobs.row > meta.sequence"
