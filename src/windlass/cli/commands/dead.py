@@ -328,27 +328,20 @@ def discard(
     return _conclude(ended, "discarded", as_json)
 
 
-class _Printer(logging.Handler):
-    """Prints log lines: the lines about discarded jobs are the output of the command."""
-
-    def __init__(self, err: bool) -> None:
-        super().__init__()
-        self._err = err
-
-    def emit(self, record: logging.LogRecord) -> None:
-        tell(record.getMessage(), err=self._err)
-
-
 @contextmanager
 def _log_printed(err: bool) -> Iterator[None]:
-    log, printer = logging.getLogger("windlass.dead_letters"), _Printer(err)
-    log.addHandler(printer)
-    log.propagate = False
+    """Print log lines instead: the lines about discarded jobs are the output of the command."""
+
+    def print_line(record: logging.LogRecord) -> bool:
+        tell(record.getMessage(), err=err)
+        return False  # no handler gets it
+
+    log = logging.getLogger("windlass.dead_letters")
+    log.addFilter(print_line)
     try:
         yield
     finally:
-        log.removeHandler(printer)
-        log.propagate = True
+        log.removeFilter(print_line)
 
 
 # ------------------------------------------------------------------------------------------ saying

@@ -96,10 +96,7 @@ def _row(record: JobRecord) -> tuple[object, ...]:
 @ids_argument(required=True)
 @connection_options
 @json_option
-@click.pass_context
-def show(
-    ctx: click.Context, ids: Sequence[str], app_path: str | None, url: str | None, as_json: bool
-) -> None:
+def show(ids: Sequence[str], app_path: str | None, url: str | None, as_json: bool) -> int:
     """Show all details of jobs.
 
     \b
@@ -121,7 +118,7 @@ def show(
     for job_id, record in zip(ids, records, strict=True):
         if record is None:
             say(f"Error: {JobNotFound(job_id, location)}")
-    ctx.exit(0 if len(found) == len(ids) else 1)
+    return 0 if len(found) == len(ids) else 1
 
 
 def _is_held(record: JobRecord | None) -> bool:
@@ -139,10 +136,7 @@ def _print_all(found: Sequence[tuple[JobRecord, str | None]]) -> None:
 @ids_argument(required=True)
 @connection_options
 @json_option
-@click.pass_context
-def cancel(
-    ctx: click.Context, ids: Sequence[str], app_path: str | None, url: str | None, as_json: bool
-) -> None:
+def cancel(ids: Sequence[str], app_path: str | None, url: str | None, as_json: bool) -> int:
     """Cancel jobs that have not ended.
 
     A waiting job is cancelled at once. The worker interrupts a running job a moment later, and the
@@ -155,24 +149,21 @@ def cancel(
     running = codes.count(CancelCode.REQUESTED)
     if running:
         say(f"{count(running, 'job')} running: will end as cancelled unless the run succeeds.")
-    ctx.exit(_exit_code(codes, {CancelCode.CANCELLED, CancelCode.REQUESTED}))
+    return _exit_code(codes, {CancelCode.CANCELLED, CancelCode.REQUESTED})
 
 
 @job.command(short_help="Make dead or cancelled jobs ready again.")
 @ids_argument(required=True)
 @connection_options
 @json_option
-@click.pass_context
-def retry(
-    ctx: click.Context, ids: Sequence[str], app_path: str | None, url: str | None, as_json: bool
-) -> None:
+def retry(ids: Sequence[str], app_path: str | None, url: str | None, as_json: bool) -> int:
     """Make dead or cancelled jobs ready again, with fresh attempts.
 
     \b
     windlass job retry 01m7gk6tx900smjc57av0rnpgb
     """
     codes = _act(ids, app_path, url, as_json, lambda engine: engine.retry(ids))
-    ctx.exit(_exit_code(codes, {ChangeCode.DONE}))
+    return _exit_code(codes, {ChangeCode.DONE})
 
 
 _Codes = Sequence[CancelCode] | Sequence[ChangeCode]
