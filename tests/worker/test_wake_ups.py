@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -32,33 +33,26 @@ def test_no_start_is_late(tmp_path: Path, engine: str, name: str) -> None:
     def is_prompt() -> bool:
         folder = tmp_path / str(len(list(tmp_path.iterdir())))
         folder.mkdir()
-        yard = open_yard(folder, engine)
-        try:
+        with closing(open_yard(folder, engine)) as yard:
             late_ms = measure(yard, name, 10)
-        finally:
-            yard.close()
         return sum(late > PROMPT_MS for late in late_ms) <= 1
 
     assert is_once(is_prompt, tries=3)
 
 
 def test_jobs_of_queues_with_weights_are_handed_off(tmp_path: Path) -> None:
-    yard = open_yard(tmp_path, "redis")
-    try:
+    with closing(open_yard(tmp_path, "redis")) as yard:
         worker = yard.start(queues=["default:5,low:1"], slots=2)
         worker.await_log("ready")
         for queue in ("default", "low", "default", "low"):
             yard.script.clock.using(queue=queue).enqueue().result(timeout=10)
         assert worker.stop() == 0
         assert "failed" not in worker.log()
-    finally:
-        yard.close()
 
 
 def test_a_burst_runs_each_job_once(tmp_path: Path) -> None:
     """The supervisor has idle children look all the time, while jobs are handed off to them."""
-    yard = open_yard(tmp_path, "redis")
-    try:
+    with closing(open_yard(tmp_path, "redis")) as yard:
         worker = yard.start(processes=2, slots=4, burst=True)
         number = 0
         while worker.process.poll() is None and number < 200:
@@ -68,16 +62,11 @@ def test_a_burst_runs_each_job_once(tmp_path: Path) -> None:
         starts = [line.label for line in yard.events("start")]
         assert len(starts) == len(set(starts))
         assert "stale" not in worker.log()
-    finally:
-        yard.close()
 
 
 @pytest.mark.parametrize(
     "engine", ["sqlite-file", "redis", pytest.param("redis-4", marks=pytest.mark.slow)]
 )
 def test_a_lower_tier_does_not_overtake(tmp_path: Path, engine: str) -> None:
-    yard = open_yard(tmp_path, engine)
-    try:
+    with closing(open_yard(tmp_path, engine)) as yard:
         assert overtaken(yard, 15) == 0
-    finally:
-        yard.close()
