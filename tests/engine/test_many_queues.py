@@ -69,7 +69,7 @@ class Place:
         return problems
 
 
-@pytest.fixture(params=["sqlite", "redis", "redis-4"])
+@pytest.fixture(params=["sqlite", "redis", pytest.param("redis-4", marks=pytest.mark.slow)])
 def place(request: pytest.FixtureRequest) -> Place:
     if request.param == "sqlite":
         found: Place = request.getfixturevalue("sqlite_place")
