@@ -40,6 +40,7 @@ demo: $(if $(filter redis% unix%,$(WINDLASS_URL)),$(DRIVER),$(RUNTIME)) ## Watch
 test: lint types layers pytest packages ## Check style, types, layers, behaviour and packages (under ten minutes)
 
 test-all: SELECTED := --hypothesis-profile thorough
+test-all: TRIED := packages
 test-all: $(GENERATOR) test ## The same with the slow tests, and more examples
 
 lint: $(TESTING) ## Check style, formatting and words
@@ -76,8 +77,10 @@ docs: $(GENERATOR) ## Build the documentation as a site in build/site; a warning
 	$(BIN)/sphinx-build -W --keep-going --quiet -d build/doctrees docs build/site
 	@echo "build/site/index.html"
 
+# The wheel with every Python, and the sdist with the newest; `packages` is both with every Python.
+TRIED := wheel
 packages: $(TESTING) ## Build wheel and sdist, and try them with every Python here
-	$(BIN)/python -m proofs packages
+	$(BIN)/python -m proofs $(TRIED)
 
 ##@ Prove and measure
 

@@ -78,6 +78,7 @@ PROOFS: Final[dict[str, Callable[[Path], Iterator[str]]]] = {
     "figures": figures.prove_sqlite,
     "redis-figures": figures.prove_redis,
     "import-time": figures.prove_import,
+    "wheel": packages.prove_wheel,
     "packages": packages.prove,
     "fresh-clone": fresh_clone.prove,
 }

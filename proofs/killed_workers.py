@@ -12,6 +12,7 @@ import signal
 import time
 from collections import defaultdict
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Final
 
@@ -25,8 +26,7 @@ EVERY_S: Final = 2.0
 
 
 def prove(folder: Path) -> Iterator[str]:
-    yard = Yard(folder, lease="2s", grace="5s", max_crashes=3)
-    try:
+    with closing(Yard(folder, lease="2s", grace="5s", max_crashes=3)) as yard:
         call = yard.script.plain.bind
         yard.script.plain.enqueue_many(call(f"job-{n}", ["sleep:0.05"]) for n in range(JOBS))
         workers = [yard.start(slots=SLOTS), yard.start(slots=SLOTS)]
@@ -34,8 +34,6 @@ def prove(folder: Path) -> Iterator[str]:
         yield f"{JOBS} jobs, {len(killed)} processes killed in {KILLING_S:g} s"
         yard.await_count(State.SUCCEEDED, JOBS, seconds=120)
         yield from account(yard, killed)
-    finally:
-        yard.close()
     yield "windlass check: records, indexes and counters agree"
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Final
 
@@ -15,8 +16,7 @@ JOBS: Final = 20
 
 
 def prove(folder: Path) -> Iterator[str]:
-    yard = Yard(folder, lease="30s", grace="5s", max_crashes=3)
-    try:
+    with closing(Yard(folder, lease="30s", grace="5s", max_crashes=3)) as yard:
         for number in range(JOBS):
             yard.plain(f"job-{number}", "sleep:0.02")
         worker = yard.start(app="proofs.swallowing:app", slots=4)
@@ -28,5 +28,3 @@ def prove(folder: Path) -> Iterator[str]:
         starts = len(yard.events("start"))
         yield f"{SWALLOWED} replies swallowed, {JOBS} jobs, {starts} starts, {elapsed:.2f} s"
         assert starts == JOBS
-    finally:
-        yard.close()

@@ -7,6 +7,7 @@ proof compares the resident set after the first 10,000 jobs with the one at the 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Final
 
@@ -33,8 +34,7 @@ def prove(folder: Path) -> Iterator[str]:
 
 
 def prove_on(url: str, folder: Path) -> str:
-    yard = Yard(folder, lease="30s", grace="10s", max_crashes=3, url=url)
-    try:
+    with closing(Yard(folder, lease="30s", grace="10s", max_crashes=3, url=url)) as yard:
         enqueue(yard)
         worker = yard.start(app="proofs.burdened:app", slots=10)
         await_ended(yard, WARM)
@@ -52,8 +52,6 @@ def prove_on(url: str, folder: Path) -> str:
         assert grown[0] <= SUPERVISOR_BYTES, told
         assert grown[1] <= CHILD_BYTES, told
         return f"{JOBS} jobs, {yard.count(State.DEAD)} failed; {told}"
-    finally:
-        yard.close()
 
 
 def enqueue(yard: Yard) -> None:

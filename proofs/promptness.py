@@ -9,6 +9,7 @@ import signal
 import statistics
 import time
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Final
 
@@ -24,8 +25,7 @@ DELAYED_JOBS: Final = 200
 
 def prove_slow_among_short(folder: Path) -> Iterator[str]:
     """One job of 60 s, then 100 of 10 ms on 2 x 4 slots: the short ones end within a second."""
-    yard = Yard(folder, lease="30s", grace="1s", max_crashes=3)
-    try:
+    with closing(Yard(folder, lease="30s", grace="1s", max_crashes=3)) as yard:
         worker = yard.start(processes=2, slots=4)
         for number in range(8):  # both children are up and have served something
             yard.plain(f"warm-{number}", "sleep:0.2")
@@ -44,14 +44,11 @@ def prove_slow_among_short(folder: Path) -> Iterator[str]:
         worker.signal(signal.SIGTERM)
         assert worker.wait() == 0
         assert elapsed < 1.0
-    finally:
-        yard.close()
 
 
 def prove_priority(folder: Path) -> Iterator[str]:
     """A high-priority job behind 10,000 low ones starts at the next free slot."""
-    yard = Yard(folder, lease="30s", grace="1s", max_crashes=3)
-    try:
+    with closing(Yard(folder, lease="30s", grace="1s", max_crashes=3)) as yard:
         call = yard.script.plain.bind
         yard.script.plain.enqueue_many(
             call(f"low-{number}", ["sleep:0.02"]) for number in range(LOW_JOBS)
@@ -70,14 +67,11 @@ def prove_priority(folder: Path) -> Iterator[str]:
         worker.signal(signal.SIGTERM)
         assert worker.wait() == 0
         assert max(overtaken) <= LOW_SLOTS
-    finally:
-        yard.close()
 
 
 def prove_delayed(folder: Path) -> Iterator[str]:
     """200 delayed jobs start within 50 ms of their time at p99, and none early."""
-    yard = Yard(folder, lease="30s", grace="5s", max_crashes=3)
-    try:
+    with closing(Yard(folder, lease="30s", grace="5s", max_crashes=3)) as yard:
         yard.start(processes=2, slots=4)
         yard.plain("warm")
         yard.await_count(State.SUCCEEDED, 1)
@@ -98,15 +92,12 @@ def prove_delayed(folder: Path) -> Iterator[str]:
         )
         assert min(late_ms) >= 0
         assert p99 < 50
-    finally:
-        yard.close()
 
 
 @on_every_engine
 def prove_killed_child(folder: Path, url: str) -> Iterator[str]:
     """The first job of a child that was killed starts again within a second."""
-    yard = Yard(folder, "30s", "5s", 3, url)
-    try:
+    with closing(Yard(folder, "30s", "5s", 3, url)) as yard:
         worker = yard.start(slots=4)
         for number in range(4):
             yard.plain(f"job-{number}", "sleep:3")
@@ -119,5 +110,3 @@ def prove_killed_child(folder: Path, url: str) -> Iterator[str]:
         yard.await_count(State.SUCCEEDED, 4)
         assert worker.stop() == 0
         assert took_s < 1.0
-    finally:
-        yard.close()

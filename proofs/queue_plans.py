@@ -12,7 +12,7 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 from threading import Event, Thread
 from typing import Final
@@ -49,11 +49,8 @@ def prove(folder: Path) -> Iterator[str]:
 def opened(folder: Path, engine: str, name: str) -> Iterator[Yard]:
     own = folder / f"{engine}-{name}"
     own.mkdir()
-    yard = Yard(own, "30s", "5s", 3, fresh_url(engine, own))
-    try:
+    with closing(Yard(own, "30s", "5s", 3, fresh_url(engine, own))) as yard:
         yield yard
-    finally:
-        yard.close()
 
 
 def fill(yard: Yard, queue: str, number: int, *steps: str, label: str = "") -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Final
 
@@ -27,11 +28,8 @@ def prove(folder: Path) -> Iterator[str]:
         for max_jobs in (None, 1):
             place = folder / f"{engine}-{max_jobs}"
             place.mkdir()
-            yard = Yard(place, "30s", "10s", 3, fresh_url(engine, place))
-            try:
+            with closing(Yard(place, "30s", "10s", 3, fresh_url(engine, place))) as yard:
                 took_s[max_jobs], told = serve(yard, max_jobs)
-            finally:
-                yard.close()
             yield f"{engine}, {'replaced all the time' if max_jobs else 'never replaced'}: {told}"
         share = took_s[None] / took_s[1]
         yield f"{engine}: {share:.0%} of the throughput"

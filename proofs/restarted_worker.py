@@ -11,6 +11,7 @@ import os
 import signal
 import time
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Final
 
@@ -28,12 +29,9 @@ def prove(folder: Path) -> Iterator[str]:
     for engine in ENGINES:
         place = folder / engine
         place.mkdir()
-        yard = Yard(place, "30s", "5s", 3, fresh_url(engine, place))
-        try:
+        with closing(Yard(place, "30s", "5s", 3, fresh_url(engine, place))) as yard:
             tries = [kill_and_restart(yard, number) for number in range(TRIES)]
             yield from account(yard, engine, tries)
-        finally:
-            yard.close()
     yield "windlass check: records, indexes and counters agree"
 
 

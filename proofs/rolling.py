@@ -11,6 +11,7 @@ import signal
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from itertools import count, cycle
 from pathlib import Path
 from threading import Event, Thread
@@ -39,8 +40,7 @@ RUN_S: Final = 2.0
 
 @on_every_engine
 def prove_restarts(folder: Path, url: str) -> Iterator[str]:
-    yard = Yard(folder, "10s", f"{GRACE_S:g}s", 3, url)
-    try:
+    with closing(Yard(folder, "10s", f"{GRACE_S:g}s", 3, url)) as yard:
         workers = [yard.start(slots=4) for _ in range(WORKERS)]
         until(lambda: all("ready: " in worker.log() for worker in workers), "all ready")
         producer = Producer(yard)
@@ -58,8 +58,6 @@ def prove_restarts(folder: Path, url: str) -> Iterator[str]:
         assert not twice
         assert not failed
         assert max(exits) < GRACE_S + 5
-    finally:
-        yard.close()
 
 
 class Producer:

@@ -7,6 +7,7 @@ import random
 import statistics
 import time
 from collections.abc import Iterator
+from contextlib import closing
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Final
@@ -40,8 +41,7 @@ def prove(folder: Path) -> Iterator[str]:
 
 
 def prove_on(folder: Path, url: str | None) -> Iterator[str]:
-    yard = Yard(folder, lease="30s", grace="5s", max_crashes=3, url=url)
-    try:
+    with closing(Yard(folder, lease="30s", grace="5s", max_crashes=3, url=url)) as yard:
         worker = yard.start(processes=1, slots=10)
         for number in range(50):
             yard.plain(f"warm-{number}")
@@ -63,8 +63,6 @@ def prove_on(folder: Path, url: str | None) -> Iterator[str]:
         assert p99 < LATE_MS
         assert max(grown) <= GROWN_BYTES
         assert yard.count(State.SCHEDULED) == FAR
-    finally:
-        yard.close()
 
 
 def settled_memory(worker: Worker) -> tuple[int, int]:

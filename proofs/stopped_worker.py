@@ -6,6 +6,7 @@ import os
 import signal
 import time
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Final
 
@@ -16,8 +17,7 @@ LEASE_S: Final = 2.0
 
 
 def prove(folder: Path) -> Iterator[str]:
-    yard = Yard(folder, lease=f"{LEASE_S:g}s", grace="5s", max_crashes=3)
-    try:
+    with closing(Yard(folder, lease=f"{LEASE_S:g}s", grace="5s", max_crashes=3)) as yard:
         stopped = yard.start(slots=1)
         job = yard.plain("job", f"sleep:{LEASE_S}")
         first = yard.await_start("job")
@@ -41,5 +41,3 @@ def prove(folder: Path) -> Iterator[str]:
         assert after.session is not None
         assert f".{second.pid}." in after.session, "the result is not the second worker's"
         yield f"one result stored, by process {second.pid}; the stopped one was {first.pid}"
-    finally:
-        yard.close()

@@ -12,6 +12,7 @@ import os
 import signal
 import time
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Final
 
@@ -26,12 +27,9 @@ TAKE_OVER_S: Final = LEASE_S + 2.0
 
 @on_every_engine
 def prove(folder: Path, url: str) -> Iterator[str]:
-    yard = Yard(folder, f"{LEASE_S}s", "5s", 3, url)
-    try:
+    with closing(Yard(folder, f"{LEASE_S}s", "5s", 3, url)) as yard:
         yield from _prove_one_start_each(yard)
         yield from _prove_taken_over(yard)
-    finally:
-        yard.close()
 
 
 def _prove_one_start_each(yard: Yard) -> Iterator[str]:

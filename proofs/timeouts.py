@@ -11,6 +11,7 @@ import os
 import time
 from collections import Counter
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -44,8 +45,7 @@ KINDS: Final = (
 
 
 def prove(folder: Path) -> Iterator[str]:
-    yard = Yard(folder, lease="5s", grace="2s", max_crashes=3, kill_after="200ms")
-    try:
+    with closing(Yard(folder, lease="5s", grace="2s", max_crashes=3, kill_after="200ms")) as yard:
         worker = yard.start(slots=SLOTS)
         files: list[int] = []
         for kind in KINDS:
@@ -57,8 +57,6 @@ def prove(folder: Path) -> Iterator[str]:
         # what is left of a process is closed when the interpreter collects it.
         assert max(files) < files[0] + 20
         assert worker.stop() == 0
-    finally:
-        yard.close()
     yield "windlass check: records, indexes and counters agree"
 
 

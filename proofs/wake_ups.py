@@ -7,6 +7,7 @@ import re
 import statistics
 import time
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Final
 
@@ -32,11 +33,8 @@ def prove_prompt(folder: Path, _url: str) -> Iterator[str]:
     for number, name in enumerate(SETTINGS):
         own = folder / str(number)
         own.mkdir()
-        yard = Yard(own, "30s", "5s", 3, fresh_url(folder.name, own))
-        try:
+        with closing(Yard(own, "30s", "5s", 3, fresh_url(folder.name, own))) as yard:
             late_ms = measure(yard, name, STARTS)
-        finally:
-            yard.close()
         late = sum(one > PROMPT_MS for one in late_ms)
         yield (
             f"next to {name}: {late} of {STARTS} starts later than {PROMPT_MS:.0f} ms, "
@@ -48,13 +46,10 @@ def prove_prompt(folder: Path, _url: str) -> Iterator[str]:
 @on_every_engine
 def prove_tiers(folder: Path, url: str) -> Iterator[str]:
     """No job of a lower tier is claimed before earlier jobs of a higher tier."""
-    yard = Yard(folder, "30s", "5s", 3, url)
-    try:
+    with closing(Yard(folder, "30s", "5s", 3, url)) as yard:
         number = overtaken(yard, TRIES)
         yield f"overtaken by a lower tier in {number} of {TRIES} tries"
         assert number == 0
-    finally:
-        yard.close()
 
 
 def prove_idle(folder: Path) -> Iterator[str]:
@@ -64,10 +59,9 @@ def prove_idle(folder: Path) -> Iterator[str]:
         for partitions in (1, 4):
             own = folder / str(partitions)
             own.mkdir()
-            yard = Yard(own, "30s", "5s", 3, server.url(partitions=partitions))
-            try:
+            with closing(Yard(own, "30s", "5s", 3, server.url(partitions=partitions))) as yard:
                 yard.start(processes=IDLE_CHILDREN)
-                until(lambda: all_ready(yard), "a worker that is ready", 60)  # noqa: B023  # at once
+                until(lambda: all_ready(yard), "a worker that is ready", 60)  # at once
                 time.sleep(2.0)  # until all children wait
                 before = _calls(server)
                 time.sleep(IDLE_S)
@@ -78,8 +72,6 @@ def prove_idle(folder: Path) -> Iterator[str]:
                     f"{connections} connections besides that of the waiter"
                 )
                 assert rate <= MOST_CALLS_S * partitions
-            finally:
-                yard.close()
     finally:
         server.end()
 

@@ -12,7 +12,7 @@ then at growing intervals up to one second. A poll reads state and result, never
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from math import inf
 from typing import TYPE_CHECKING, Final, Generic, NoReturn, TypeVar, cast

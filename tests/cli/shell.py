@@ -15,12 +15,15 @@ import signal
 import struct
 import subprocess
 import termios
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from tempfile import TemporaryFile
 from typing import Any, Final, NamedTuple
 
+import click
+
 from tests.cli.forks import DEADLINE_S, SCRIPT, shared_forks
+from windlass.cli.root import windlass
 
 TASKS: Final = """
 from datetime import date
@@ -141,6 +144,18 @@ class Shell:
         """The environment of the tests, without the size of their terminal."""
         ours = {**os.environ, "WINDLASS_ENQUEUE_TIMEOUT": "1s", **more}
         return {name: value for name, value in ours.items() if name not in ("COLUMNS", "LINES")}
+
+
+def all_commands() -> dict[str, click.Command]:
+    """Every command by what is typed, the groups included."""
+    return dict(_commands(windlass, "windlass"))
+
+
+def _commands(command: click.Command, path: str) -> Iterator[tuple[str, click.Command]]:
+    yield path, command
+    if isinstance(command, click.Group):
+        for name, inner in command.commands.items():
+            yield from _commands(inner, f"{path} {name}")
 
 
 def _read_all(descriptor: int) -> str:

@@ -4,29 +4,18 @@ from __future__ import annotations
 
 import os
 import subprocess
-from collections.abc import Iterator
 
 import click
 import pytest
 
 from tests.cli.conftest import Typing
 from tests.cli.forks import SCRIPT
-from tests.cli.shell import Shell
+from tests.cli.shell import Shell, all_commands
 from tests.redis_server import free_port
 from windlass import Windlass
-from windlass.cli import root
 
 COLOUR = "\x1b[3"
-
-
-def commands(command: click.Command, path: str) -> Iterator[tuple[str, click.Command]]:
-    yield path, command
-    if isinstance(command, click.Group):
-        for name, inner in command.commands.items():
-            yield from commands(inner, f"{path} {name}")
-
-
-ALL = dict(commands(root.windlass, "windlass"))
+ALL = all_commands()
 #: Commands that print instructions, or run until they are stopped, and print no data.
 WITHOUT_DATA = {"demo", "worker", "completion", "schedule remove"}
 

@@ -199,7 +199,7 @@ def wait_in_child(app: Windlass, job: Job[Any], ready: int) -> int:
 # ----------------------------------------------------------------------------------- what it costs
 
 
-@pytest.mark.parametrize("partitions", [1, 4])
+@pytest.mark.parametrize("partitions", [1, pytest.param(4, marks=pytest.mark.slow)])
 def test_waiting_reads_little_however_long_the_arguments_are(partitions: int, ask: Ask) -> None:
     server = shared_server()
     with Proxy(server.port) as proxy:

@@ -9,9 +9,10 @@ from pathlib import Path
 import click
 import pytest
 
+from tests.cli.shell import all_commands
 from tests.docs.pages import DOCS, all_pages, blocks, code_in, prose, read
 from windlass import JobInfo, Windlass
-from windlass.cli import root
+from windlass.cli.support import output
 from windlass.cli.support.records import describe
 
 REFERENCE = DOCS / "reference" / "command-line.md"
@@ -21,16 +22,7 @@ MISTAKES = DOCS / "reference" / "mistakes.md"
 SECTIONS = dict(
     section.split("\n", 1) for section in re.split(r"^## ", read(REFERENCE), flags=re.MULTILINE)[1:]
 )
-
-
-def commands(command: click.Command, path: str) -> Iterator[tuple[str, click.Command]]:
-    yield path, command
-    if isinstance(command, click.Group):
-        for name, inner in command.commands.items():
-            yield from commands(inner, f"{path} {name}")
-
-
-ALL = dict(commands(root.windlass, "windlass"))
+ALL = all_commands()
 
 
 def section_of(path: str) -> str:
@@ -119,5 +111,5 @@ def nothing() -> None:
 
 def test_exit_codes_are_told_of() -> None:
     text = read(REFERENCE)
-    for code in (0, root.FAILED, root.USAGE, root.ENGINE_AWAY):
+    for code in (0, output.FAILED, output.USAGE, output.ENGINE_AWAY):
         assert f"| {code} | " in text

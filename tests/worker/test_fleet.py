@@ -21,6 +21,7 @@ def fleet_of(yard: Yard) -> list[WorkerView]:
     return read_fleet(yard.app.engine)
 
 
+@pytest.mark.local
 def test_a_worker_is_shown_from_its_start_to_its_end(yard: Yard) -> None:
     worker = yard.start(processes=2, slots=3, queues=["default", "mail"])
     until(lambda: fleet_of(yard) and len(fleet_of(yard)[0].children) == 2, "both children")
@@ -50,6 +51,7 @@ def test_a_worker_is_shown_from_its_start_to_its_end(yard: Yard) -> None:
     assert fleet_of(yard) == []
 
 
+@pytest.mark.local
 def test_the_dead_vanish(make_yard: MakeYard) -> None:
     yard = make_yard(lease="1s")
     killed = yard.start()

@@ -23,6 +23,7 @@ def started(yard: Yard) -> list[str]:
     return [line.label.split("-")[0] for line in yard.events("start")]
 
 
+@pytest.mark.local
 def test_weights_and_tiers_decide_what_starts(yard: Yard) -> None:
     enqueue(yard, "critical", 12)
     enqueue(yard, "default", 200)
@@ -75,6 +76,7 @@ def test_a_pause_counts_for_workers_that_run(yard: Yard) -> None:
     assert Counter(started(yard)) == {"warm": 1, "other": 1, "default": 3}
 
 
+@pytest.mark.local
 def test_labels_decide_who_runs_a_job(yard: Yard) -> None:
     task = yard.script.plain.using(requires="gpu")
     task.enqueue("gpu-0", [])

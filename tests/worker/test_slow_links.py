@@ -19,8 +19,7 @@ from windlass.core.states import Reason, State
 SPEED = 4_000_000
 MEGABYTE = 1_000_000
 
-partitions = pytest.mark.parametrize("partitions", [1, 4])
-long_on_four = pytest.mark.parametrize("partitions", [1, pytest.param(4, marks=pytest.mark.slow)])
+partitions = pytest.mark.parametrize("partitions", [1, pytest.param(4, marks=pytest.mark.slow)])
 
 
 @pytest.fixture
@@ -36,7 +35,7 @@ def bulk(tmp_path: Path, link: Proxy, partitions: int) -> Iterator[Bulk]:
     yard.close()
 
 
-@long_on_four
+@partitions
 def test_large_results_arrive_over_a_slow_link(bulk: Bulk, link: Proxy) -> None:
     """All jobs end together. Reporting them takes longer than one call may go without progress."""
     report(bulk, link, 24)
@@ -61,7 +60,7 @@ def report(bulk: Bulk, link: Proxy, number: int) -> None:
     assert worker.stop() == 0
 
 
-@long_on_four
+@partitions
 def test_large_results_arrive_at_a_stop_over_a_slow_link(bulk: Bulk, link: Proxy) -> None:
     jobs = bulk.enqueue(24, MEGABYTE)
     link.throttle(SPEED)

@@ -76,7 +76,7 @@ def test_a_worker_that_was_told_to_stop_is_not_called_ready(
 
 
 @pytest.mark.parametrize(
-    "number", [signal.SIGTERM, pytest.param(signal.SIGINT, marks=pytest.mark.local)]
+    "number", [signal.SIGTERM, pytest.param(signal.SIGINT, marks=pytest.mark.slow)]
 )
 def test_a_drain_finishes_what_runs_and_loses_nothing(yard: Yard, number: signal.Signals) -> None:
     for count in range(20):
@@ -137,6 +137,7 @@ def test_a_second_signal_does_not_wait_for_functions_at_exit(yard: Yard) -> None
     assert time.monotonic() - began_at < 2.8  # taking leave may take 3 s
 
 
+@pytest.mark.local
 def test_when_the_grace_is_over_running_jobs_are_handed_back(make_yard: MakeYard) -> None:
     yard = make_yard(grace="300ms")
     gate = yard.folder / "gate"

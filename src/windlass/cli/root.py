@@ -64,7 +64,7 @@ def run() -> None:
 
 
 def exit_code_of(arguments: Sequence[str]) -> int:
-    """Run a command, and turn its errors into a message and an exit code."""
+    """Run a command, which may return an exit code; turn its errors into a message and one."""
     try:
         _require_place()
         _refuse_broken_text(arguments)

@@ -495,6 +495,7 @@ def test_only_to_those_who_listen_at_this_server(
     waiting, putting = open_two(own_server, open_redis)
     replica = private_server()
     try:
+        own_server.tell("CONFIG", "SET", "repl-diskless-sync-delay", "0")  # usually 5 s
         replica.tell("REPLICAOF", "127.0.0.1", str(own_server.port))
         until(lambda: b"master_link_status:up" in replica.tell("INFO", "replication"), "a replica")
         arm(waiting)

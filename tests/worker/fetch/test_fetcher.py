@@ -78,6 +78,7 @@ def test_the_lease_counts_from_the_first_try(rig: Rig, monkeypatch: pytest.Monke
 def test_nothing_is_claimed_without_a_nonce_to_spare(
     rig: Rig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr("windlass.worker.fetch.fetcher.REST_S", 0.1)
     monkeypatch.setattr(Nonces, "left", lambda _nonces: 0)
     job = rig.task.enqueue(1)
     rig.start()
@@ -243,6 +244,7 @@ def test_a_nudge_that_fails_holds_up_nobody(rig: Rig, monkeypatch: pytest.Monkey
         nudges.append(None)
         raise OSError("something closed the descriptor")
 
+    monkeypatch.setattr("windlass.worker.fetch.fetcher.REST_S", 0.1)
     fetcher = rig.start()
     monkeypatch.setattr(fetcher._idle_wait, "nudge", fail)
     until(lambda: rig.rests, "a rest")

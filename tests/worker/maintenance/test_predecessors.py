@@ -96,6 +96,7 @@ def test_a_loss_is_counted_and_told_of(make_yard: MakeYard) -> None:
     assert entry.error == f"worker {worker.pid} on {socket.gethostname()} died".encode()
 
 
+@pytest.mark.local
 def test_a_job_that_kills_every_worker_runs_out(make_yard: MakeYard) -> None:
     """It runs alone from its second loss on, so that other jobs do not die with it."""
     yard = make_yard(lease="60s")
@@ -112,6 +113,7 @@ def test_a_job_that_kills_every_worker_runs_out(make_yard: MakeYard) -> None:
     assert record.counters == Counters(attempt=1, starts=4, losses=3)
 
 
+@pytest.mark.local
 @pytest.mark.skipif(not can_be_apart(), reason="to make a namespace of pids takes a right")
 def test_a_worker_with_the_same_pid_in_another_namespace_keeps_its_jobs(
     make_yard: MakeYard,

@@ -71,6 +71,7 @@ def test_a_timeout_is_a_failed_attempt_like_any_other(make_yard: MakeYard) -> No
     assert ", ending child" in worker.log()
 
 
+@pytest.mark.local
 @pytest.mark.parametrize("kind", ["plain", "process"])
 def test_a_retry_begins_only_when_the_run_before_it_is_gone(make_yard: MakeYard, kind: str) -> None:
     yard = make_yard(kill_after="100ms", grace="2s")

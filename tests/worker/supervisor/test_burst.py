@@ -12,6 +12,7 @@ from windlass.worker.ipc.shared_memory import NEVER, SlotTable
 from windlass.worker.supervisor.supervisor import is_burst_done
 
 
+@pytest.mark.local
 def test_it_runs_what_there_is_and_ends(yard: Yard) -> None:
     jobs = [yard.plain(f"job{number}", "sleep:0.05") for number in range(10)]
     jobs += [yard.coroutine("parent", "sleep:1.5", "enqueue:child")]

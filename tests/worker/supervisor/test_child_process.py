@@ -13,6 +13,7 @@ from windlass.core.retry import Retry
 from windlass.core.states import Reason, State
 
 
+@pytest.mark.local
 def test_they_run_alone_and_the_others_as_ever(yard: Yard) -> None:
     gate = yard.folder / "gate"
     worker = yard.start(slots=4, processes=1)

@@ -73,6 +73,7 @@ def test_an_idle_child_that_dies_accuses_nobody(yard: Yard) -> None:
     assert yard.plain("after").result(timeout=20) == "after done"
 
 
+@pytest.mark.local
 def test_a_poison_job_ends_dead_and_its_neighbours_succeed_uncharged(
     make_yard: MakeYard,
 ) -> None:
@@ -191,14 +192,8 @@ def send(worker: Worker, child: int, whole_group: bool, number: signal.Signals) 
         os.kill(child, number)
 
 
-@pytest.mark.parametrize(
-    "step",
-    [
-        "hold",
-        pytest.param("spin", marks=pytest.mark.local),
-        pytest.param("block", marks=pytest.mark.local),
-    ],
-)
+@pytest.mark.local
+@pytest.mark.parametrize("step", ["hold", "spin", "block"])
 def test_a_job_that_hogs_its_process_for_many_leases_runs_once(
     make_yard: MakeYard, step: str
 ) -> None:

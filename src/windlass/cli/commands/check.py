@@ -19,16 +19,9 @@ from windlass.engine.contract import Engine, Repaired
 @click.option("--yes", is_flag=True, help="With --repair: do not ask.")
 @connection_options
 @json_option
-@click.pass_context
 def check(
-    ctx: click.Context,
-    repairs: bool,
-    dry_run: bool,
-    yes: bool,
-    app_path: str | None,
-    url: str | None,
-    as_json: bool,
-) -> None:
+    repairs: bool, dry_run: bool, yes: bool, app_path: str | None, url: str | None, as_json: bool
+) -> int:
     """Compare records, indexes and counters of the engine. Exits with 1 if they disagree.
 
     \b
@@ -38,12 +31,11 @@ def check(
     if (dry_run or yes) and not repairs:
         raise click.UsageError("--dry-run and --yes belong to --repair.")
     with connect(app_path, url) as app:
-        engine = app.engine
         if repairs:
-            is_sound = _repair(engine, dry_run=dry_run, yes=yes, as_json=as_json)
+            is_sound = _repair(app.engine, dry_run=dry_run, yes=yes, as_json=as_json)
         else:
-            is_sound = _check(engine, as_json)
-    ctx.exit(0 if is_sound else 1)
+            is_sound = _check(app.engine, as_json)
+    return 0 if is_sound else 1
 
 
 def _check(engine: Engine, as_json: bool) -> bool:

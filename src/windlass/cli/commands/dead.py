@@ -19,7 +19,7 @@ import msgspec
 from windlass.app import Windlass
 from windlass.cli.commands.dead_edit import retry_with
 from windlass.cli.support import bulk
-from windlass.cli.support.connection import connect
+from windlass.cli.support.connection import connect, connected
 from windlass.cli.support.group import SuggestingGroup
 from windlass.cli.support.output import ask, print_json, print_list, report, say, tell
 from windlass.cli.support.parameters import (
@@ -139,22 +139,19 @@ def _require_match(app: Windlass, chosen: Chosen, verb: str) -> int:
 @choice_options
 @click.option("--group", is_flag=True, help="One line per group of similar failures.")
 @limit_option
-@connection_options
+@connected
 @json_option
-def list_(
-    choice: Choice, group: bool, limit: int, app_path: str | None, url: str | None, as_json: bool
-) -> None:
+def list_(app: Windlass, choice: Choice, group: bool, limit: int, as_json: bool) -> None:
     """List dead jobs, newest first, or groups of them.
 
     \b
     windlass dead list --task shop.tasks.charge --newer-than 1h
     windlass dead list --group
     """
-    with connect(app_path, url) as app:
-        if group:
-            _list_groups(app, choice, limit, as_json)
-        else:
-            _list_letters(app, choice, limit, as_json)
+    if group:
+        _list_groups(app, choice, limit, as_json)
+    else:
+        _list_letters(app, choice, limit, as_json)
 
 
 def _list_letters(app: Windlass, choice: Choice, limit: int, as_json: bool) -> None:
@@ -213,16 +210,15 @@ def _none(app: Windlass, choice: Choice) -> str:
 
 @dead.command()
 @click.argument("job_id", type=job_id, metavar="ID")
-@connection_options
+@connected
 @json_option
-def show(job_id: str, app_path: str | None, url: str | None, as_json: bool) -> None:
+def show(app: Windlass, job_id: str, as_json: bool) -> None:
     """Show one dead job with its arguments, error and history.
 
     \b
     windlass dead show 01m7gk6tx900smjc57av0rnpgb
     """
-    with connect(app_path, url) as app:
-        record = _one(app, job_id)
+    record = _one(app, job_id)
     if as_json:
         print_json(describe(record))
     else:
@@ -305,18 +301,16 @@ def retry(
 @target_options
 @_dry_run_option
 @yes_option
-@connection_options
+@connected
 @json_option
-def discard(
-    chosen: Chosen, dry_run: bool, yes: bool, app_path: str | None, url: str | None, as_json: bool
-) -> None:
+def discard(app: Windlass, chosen: Chosen, dry_run: bool, yes: bool, as_json: bool) -> None:
     """Remove dead jobs permanently. Prints the call and the reason of each job before that.
 
     \b
     windlass dead discard 01m7gk6tx900smjc57av0rnpgb
     windlass dead discard --task shop.tasks.charge --older-than 7d --yes
     """
-    with connect(app_path, url) as app, _log_printed(as_json):
+    with _log_printed(as_json):
         number = _require_match(app, chosen, "discarded")
         if dry_run:
             return _report_dry_run(chosen, number, "discarded", as_json)
@@ -328,27 +322,20 @@ def discard(
     return _conclude(ended, "discarded", as_json)
 
 
-class _Printer(logging.Handler):
-    """Prints log lines: the lines about discarded jobs are the output of the command."""
-
-    def __init__(self, err: bool) -> None:
-        super().__init__()
-        self._err = err
-
-    def emit(self, record: logging.LogRecord) -> None:
-        tell(record.getMessage(), err=self._err)
-
-
 @contextmanager
 def _log_printed(err: bool) -> Iterator[None]:
-    log, printer = logging.getLogger("windlass.dead_letters"), _Printer(err)
-    log.addHandler(printer)
-    log.propagate = False
+    """Print log lines instead: the lines about discarded jobs are the output of the command."""
+
+    def print_line(record: logging.LogRecord) -> bool:
+        tell(record.getMessage(), err=err)
+        return False  # no handler gets it
+
+    log = logging.getLogger("windlass.dead_letters")
+    log.addFilter(print_line)
     try:
         yield
     finally:
-        log.removeHandler(printer)
-        log.propagate = True
+        log.removeFilter(print_line)
 
 
 # ------------------------------------------------------------------------------------------ saying

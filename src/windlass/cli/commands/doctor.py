@@ -34,8 +34,7 @@ from windlass.errors import EngineError, SettingError
 @click.command(short_help="Check app, engine, workers and jobs, and give advice.")
 @connection_options
 @json_option
-@click.pass_context
-def doctor(ctx: click.Context, app_path: str | None, url: str | None, as_json: bool) -> None:
+def doctor(app_path: str | None, url: str | None, as_json: bool) -> int:
     """Check the app, the engine, the workers and the queues. Exits with 1 if there is a problem.
 
     It changes nothing, and may run while workers run. `windlass check` verifies the stored data.
@@ -63,7 +62,7 @@ def doctor(ctx: click.Context, app_path: str | None, url: str | None, as_json: b
             ((finding.grade, finding.subject, finding.text) for finding in findings),
         )
         say(_summary(location, findings))
-    ctx.exit(code)
+    return code
 
 
 def _examine(app: Windlass, name: str) -> tuple[Sequence[Finding], int]:

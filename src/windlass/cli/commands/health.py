@@ -20,8 +20,7 @@ from windlass_probe import check
 )
 @click.option("--live", is_flag=True, help="Check liveness only.")
 @json_option
-@click.pass_context
-def health(ctx: click.Context, app_path: str | None, live: bool, as_json: bool) -> None:
+def health(app_path: str | None, live: bool, as_json: bool) -> int:
     """Check whether the workers of this user on this machine are ready.
 
     Ready: the engine has answered within the last 15 seconds. Live: the supervisor answers, even
@@ -32,4 +31,4 @@ def health(ctx: click.Context, app_path: str | None, live: bool, as_json: bool) 
     windlass health
     windlass health --live --app shop.tasks:app
     """
-    ctx.exit(check(app=app_path, is_live=live, as_json=as_json))
+    return check(app=app_path, is_live=live, as_json=as_json)

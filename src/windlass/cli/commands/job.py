@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from itertools import islice
 
 import click
 
 from windlass.app import Windlass
-from windlass.cli.support.connection import connect
+from windlass.cli.support.connection import connected
 from windlass.cli.support.fleet import is_unroutable, read_fleet, why_held
 from windlass.cli.support.group import SuggestingGroup
 from windlass.cli.support.output import print_json, print_list, print_table, say
 from windlass.cli.support.parameters import (
-    connection_options,
     ids_argument,
     json_option,
     limit_option,
@@ -24,7 +23,7 @@ from windlass.cli.support.wording import age, count
 from windlass.core.foreign_words import nearest
 from windlass.core.queues.labels import queue_of
 from windlass.core.states import Hold, State
-from windlass.engine.contract import CancelCode, ChangeCode, Engine, Filter, JobRecord, Revival
+from windlass.engine.contract import CancelCode, ChangeCode, Filter, JobRecord, Revival
 from windlass.errors import JobNotFound
 from windlass.job import JobInfo
 
@@ -46,15 +45,14 @@ def job() -> None:
 @click.option("--queue", type=queue_name, metavar="NAME", help="Only jobs of this queue.")
 @click.option("--task", metavar="NAME", help="Only jobs of this task.")
 @limit_option
-@connection_options
+@connected
 @json_option
 def list_(
+    app: Windlass,
     state: str | None,
     queue: str | None,
     task: str | None,
     limit: int,
-    app_path: str | None,
-    url: str | None,
     as_json: bool,
 ) -> None:
     """List jobs, newest first.
@@ -64,9 +62,8 @@ def list_(
     windlass job list --task shop.tasks.charge --limit 10
     """
     wanted = Filter(state=State(state) if state else None, queue=queue, task=task)
-    with connect(app_path, url) as app:
-        found = list(islice(find_all(app.engine, wanted), limit + 1))
-        question = "" if found else _ask_after(app, task, queue)
+    found = list(islice(find_all(app.engine, wanted), limit + 1))
+    question = "" if found else _ask_after(app, task, queue)
     print_list(
         found,
         lambda shown: [JobInfo.of(record) for record in shown],
@@ -94,21 +91,16 @@ def _row(record: JobRecord) -> tuple[object, ...]:
 
 @job.command()
 @ids_argument(required=True)
-@connection_options
+@connected
 @json_option
-@click.pass_context
-def show(
-    ctx: click.Context, ids: Sequence[str], app_path: str | None, url: str | None, as_json: bool
-) -> None:
+def show(app: Windlass, ids: Sequence[str], as_json: bool) -> int:
     """Show all details of jobs.
 
     \b
     windlass job show 01m7gk6tx900smjc57av0rnpgb
     """
-    with connect(app_path, url) as app:
-        records = app.engine.get(ids)
-        fleet = read_fleet(app.engine) if any(map(_is_held, records)) else []
-        location = app.engine.location
+    records = app.engine.get(ids)
+    fleet = read_fleet(app.engine) if any(map(_is_held, records)) else []
     found = [
         (app.packing.reveal(record), why_held(record, fleet))
         for record in records
@@ -120,8 +112,8 @@ def show(
         _print_all(found)
     for job_id, record in zip(ids, records, strict=True):
         if record is None:
-            say(f"Error: {JobNotFound(job_id, location)}")
-    ctx.exit(0 if len(found) == len(ids) else 1)
+            say(f"Error: {JobNotFound(job_id, app.engine.location)}")
+    return 0 if len(found) == len(ids) else 1
 
 
 def _is_held(record: JobRecord | None) -> bool:
@@ -137,12 +129,9 @@ def _print_all(found: Sequence[tuple[JobRecord, str | None]]) -> None:
 
 @job.command(short_help="Cancel jobs that have not ended.")
 @ids_argument(required=True)
-@connection_options
+@connected
 @json_option
-@click.pass_context
-def cancel(
-    ctx: click.Context, ids: Sequence[str], app_path: str | None, url: str | None, as_json: bool
-) -> None:
+def cancel(app: Windlass, ids: Sequence[str], as_json: bool) -> int:
     """Cancel jobs that have not ended.
 
     A waiting job is cancelled at once. The worker interrupts a running job a moment later, and the
@@ -151,45 +140,34 @@ def cancel(
     \b
     windlass job cancel 01m7gk6tx900smjc57av0rnpgb
     """
-    codes = _act(ids, app_path, url, as_json, lambda engine: engine.cancel(ids))
+    codes = app.engine.cancel(ids)
+    _print_codes(app, ids, codes, as_json)
     running = codes.count(CancelCode.REQUESTED)
     if running:
         say(f"{count(running, 'job')} running: will end as cancelled unless the run succeeds.")
-    ctx.exit(_exit_code(codes, {CancelCode.CANCELLED, CancelCode.REQUESTED}))
+    return _exit_code(codes, {CancelCode.CANCELLED, CancelCode.REQUESTED})
 
 
 @job.command(short_help="Make dead or cancelled jobs ready again.")
 @ids_argument(required=True)
-@connection_options
+@connected
 @json_option
-@click.pass_context
-def retry(
-    ctx: click.Context, ids: Sequence[str], app_path: str | None, url: str | None, as_json: bool
-) -> None:
+def retry(app: Windlass, ids: Sequence[str], as_json: bool) -> int:
     """Make dead or cancelled jobs ready again, with fresh attempts.
 
     \b
     windlass job retry 01m7gk6tx900smjc57av0rnpgb
     """
-    revivals = [Revival(id=job_id) for job_id in ids]
-    codes = _act(ids, app_path, url, as_json, lambda engine: engine.revive(revivals))
-    ctx.exit(_exit_code(codes, {ChangeCode.DONE}))
+    codes = app.engine.revive([Revival(id=job_id) for job_id in ids])
+    _print_codes(app, ids, codes, as_json)
+    return _exit_code(codes, {ChangeCode.DONE})
 
 
 _Codes = Sequence[CancelCode] | Sequence[ChangeCode]
 
 
-def _act(
-    ids: Sequence[str],
-    app_path: str | None,
-    url: str | None,
-    as_json: bool,
-    act: Callable[[Engine], _Codes],
-) -> _Codes:
-    """Run the action, and print the outcome for each id."""
-    with connect(app_path, url) as app:
-        codes = act(app.engine)
-        location = app.engine.location
+def _print_codes(app: Windlass, ids: Sequence[str], codes: _Codes, as_json: bool) -> None:
+    """Print the outcome for each id."""
     verdicts = dict(zip(ids, codes, strict=True))
     if as_json:
         print_json(verdicts)
@@ -197,12 +175,11 @@ def _act(
         print_table(["id", "verdict"], verdicts.items())
     for job_id, code in verdicts.items():
         if code in (CancelCode.UNKNOWN, ChangeCode.UNKNOWN):
-            say(f"Error: {JobNotFound(job_id, location)}")
+            say(f"Error: {JobNotFound(job_id, app.engine.location)}")
         if code is ChangeCode.REFUSED:
             say(f"Job {job_id} was not changed: only dead and cancelled jobs can be retried.")
         if code is ChangeCode.DUPLICATE:
             say(f"Job {job_id} was not changed: another job holds its unique key.")
-    return codes
 
 
 def _exit_code(codes: _Codes, successes: set[CancelCode] | set[ChangeCode]) -> int:

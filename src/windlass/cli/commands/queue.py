@@ -9,7 +9,7 @@ from datetime import timedelta
 import click
 
 from windlass.app import Windlass
-from windlass.cli.support.connection import connect
+from windlass.cli.support.connection import connect, connected
 from windlass.cli.support.group import SuggestingGroup
 from windlass.cli.support.output import ask, print_list, progress, report, say
 from windlass.cli.support.parameters import (
@@ -44,17 +44,16 @@ _consent = click.option("--yes", is_flag=True, help="Also if the queue is unknow
 
 
 @queue.command("list")
-@connection_options
+@connected
 @json_option
-def list_(app_path: str | None, url: str | None, as_json: bool) -> None:
+def list_(app: Windlass, as_json: bool) -> None:
     """List queues with their settings and their number of jobs.
 
     \b
     windlass queue list --app shop.tasks:app
     windlass queue list --url redis://localhost:6379/0 --json
     """
-    with connect(app_path, url) as app:
-        found = [app.queue(name).info() for name in _names(app.engine)]
+    found = [app.queue(name).info() for name in _names(app.engine)]
     states = [state for state in State if any(state in info.jobs for info in found)]
     print_list(
         found,
@@ -84,37 +83,33 @@ def settings_of(info: QueueInfo) -> str:
 @queue.command()
 @_name
 @_consent
-@connection_options
+@connected
 @json_option
-def pause(name: str, yes: bool, app_path: str | None, url: str | None, as_json: bool) -> None:
+def pause(app: Windlass, name: str, yes: bool, as_json: bool) -> None:
     """Stop all claims from a queue. Running jobs continue; waiting jobs keep their place.
 
     \b
     windlass queue pause mail
     windlass queue pause to-come --yes
     """
-    with connect(app_path, url) as app:
-        _require_known(name, app, yes)
-        app.queue(name).pause()
-        info = app.queue(name).info()
-    report(info, f"The queue {name} is paused.", as_json)
+    _require_known(name, app, yes)
+    app.queue(name).pause()
+    report(app.queue(name).info(), f"The queue {name} is paused.", as_json)
 
 
 @queue.command()
 @_name
-@connection_options
+@connected
 @json_option
-def resume(name: str, app_path: str | None, url: str | None, as_json: bool) -> None:
+def resume(app: Windlass, name: str, as_json: bool) -> None:
     """Let workers claim from a queue again.
 
     \b
     windlass queue resume mail
     """
-    with connect(app_path, url) as app:
-        _require_known(name, app, yes=True)  # an unknown queue is not paused
-        app.queue(name).resume()
-        info = app.queue(name).info()
-    report(info, f"The queue {name} is open.", as_json)
+    _require_known(name, app, yes=True)  # an unknown queue is not paused
+    app.queue(name).resume()
+    report(app.queue(name).info(), f"The queue {name} is open.", as_json)
 
 
 def _require_known(name: str, app: Windlass, yes: bool) -> None:
@@ -183,9 +178,9 @@ def set_(
 @queue.command(short_help="Remove all waiting jobs of a queue permanently.")
 @_name
 @yes_option
-@connection_options
+@connected
 @json_option
-def purge(name: str, yes: bool, app_path: str | None, url: str | None, as_json: bool) -> None:
+def purge(app: Windlass, name: str, yes: bool, as_json: bool) -> None:
     """Remove all waiting jobs of a queue permanently: ready, scheduled and retrying ones. Running
     jobs continue.
 
@@ -193,16 +188,15 @@ def purge(name: str, yes: bool, app_path: str | None, url: str | None, as_json: 
     windlass queue purge mail
     windlass queue purge mail --yes
     """
-    with connect(app_path, url) as app:
-        unknown, question = _why_unknown(name, app)
-        if unknown and (question or not yes):  # a script may purge an empty queue
-            raise click.ClickException(f"{unknown}{question} Nothing was removed.")
-        if not yes:
-            _confirm(app.queue(name).info(), app.engine.location)
-        # Printed below; without a handler Python would print the log line as well.
-        logging.getLogger("windlass").addHandler(logging.NullHandler())
-        with progress(f"Purging {name}") as advance:
-            removed = app.queue(name).purge(advance)
+    unknown, question = _why_unknown(name, app)
+    if unknown and (question or not yes):  # a script may purge an empty queue
+        raise click.ClickException(f"{unknown}{question} Nothing was removed.")
+    if not yes:
+        _confirm(app.queue(name).info(), app.engine.location)
+    # Printed below; without a handler Python would print the log line as well.
+    logging.getLogger("windlass").addHandler(logging.NullHandler())
+    with progress(f"Purging {name}") as advance:
+        removed = app.queue(name).purge(advance)
     report({"purged": removed}, f"{count(removed, 'job')} removed from the queue {name}.", as_json)
 
 

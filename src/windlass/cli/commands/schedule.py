@@ -8,20 +8,15 @@ from typing import TYPE_CHECKING
 
 import click
 
-from windlass.cli.support.connection import connect
+from windlass.cli.support.connection import connected
 from windlass.cli.support.group import SuggestingGroup
 from windlass.cli.support.output import print_json, print_list, print_table, report, say
-from windlass.cli.support.parameters import (
-    WholeNumber,
-    connection_options,
-    json_option,
-    yes_option,
-)
+from windlass.cli.support.parameters import WholeNumber, json_option, yes_option
 from windlass.cli.support.wording import age
 from windlass.errors import DecodeError
 
 if TYPE_CHECKING:
-    from windlass import ScheduleInfo
+    from windlass import ScheduleInfo, Windlass
 
 _name = click.argument("name", metavar="NAME")
 
@@ -37,18 +32,16 @@ def schedule() -> None:
 
 
 @schedule.command("list")
-@connection_options
+@connected
 @json_option
-def list_(app_path: str | None, url: str | None, as_json: bool) -> None:
+def list_(app: Windlass, as_json: bool) -> None:
     """List schedules by name.
 
     \b
     windlass schedule list --app shop.tasks:app
     """
-    with connect(app_path, url) as app:
-        found = app.schedules.list()
     print_list(
-        found,
+        app.schedules.list(),
         lambda shown: [_described(info) for info in shown],
         ["name", "state", "task", "next", "last", ">left out", "schedule"],
         _row,
@@ -89,16 +82,15 @@ def _described(info: ScheduleInfo) -> dict[str, object]:
     metavar="N",
     help="How many.",
 )
-@connection_options
+@connected
 @json_option
-def next_(name: str, number: int, app_path: str | None, url: str | None, as_json: bool) -> None:
+def next_(app: Windlass, name: str, number: int, as_json: bool) -> None:
     """Print the next runs, in the time zone of the schedule and in UTC.
 
     \b
     windlass schedule next nightly -n 5
     """
-    with connect(app_path, url) as app:
-        info = app.schedules.get(name)
+    info = app.schedules.get(name)
     zone_name, zone = _zone_of(info)
     runs = info.upcoming(number)
     if as_json:
@@ -132,48 +124,45 @@ def _clock(moment: datetime) -> str:
 
 @schedule.command(short_help="Enqueue an additional run now.")
 @_name
-@connection_options
+@connected
 @json_option
-def run(name: str, app_path: str | None, url: str | None, as_json: bool) -> None:
+def run(app: Windlass, name: str, as_json: bool) -> None:
     """Enqueue an additional run now. Prints the id of the job.
 
     \b
     windlass schedule run nightly
     """
-    with connect(app_path, url) as app:
-        job = app.schedules.run_now(name)
+    job = app.schedules.run_now(name)
     report({"id": job.id, "task": job.task}, job.id, as_json)
 
 
 @schedule.command(short_help="Pause a schedule.")
 @_name
-@connection_options
+@connected
 @json_option
-def pause(name: str, app_path: str | None, url: str | None, as_json: bool) -> None:
+def pause(app: Windlass, name: str, as_json: bool) -> None:
     """Pause a schedule: it makes no jobs until it is resumed. Existing jobs stay.
 
     \b
     windlass schedule pause nightly
     """
-    with connect(app_path, url) as app:
-        app.schedules.pause(name)
-        info = app.schedules.get(name)
+    app.schedules.pause(name)
+    info = app.schedules.get(name)
     report(_described(info), f"The schedule {name} is paused.", as_json, err=True)
 
 
 @schedule.command(short_help="Resume a paused schedule.")
 @_name
-@connection_options
+@connected
 @json_option
-def resume(name: str, app_path: str | None, url: str | None, as_json: bool) -> None:
+def resume(app: Windlass, name: str, as_json: bool) -> None:
     """Resume a paused schedule with its next run. Runs during the pause are skipped.
 
     \b
     windlass schedule resume nightly
     """
-    with connect(app_path, url) as app:
-        app.schedules.resume(name)
-        info = app.schedules.get(name)
+    app.schedules.resume(name)
+    info = app.schedules.get(name)
     next_run = age(info.next_at) or "none"
     told = f"The schedule {name} is {info.state}; its next run is {next_run}."
     report(_described(info), told, as_json, err=True)
@@ -182,17 +171,16 @@ def resume(name: str, app_path: str | None, url: str | None, as_json: bool) -> N
 @schedule.command(short_help="Forget a schedule.")
 @_name
 @yes_option
-@connection_options
-def remove(name: str, yes: bool, app_path: str | None, url: str | None) -> None:
+@connected
+def remove(app: Windlass, name: str, yes: bool) -> None:
     """Remove a schedule. Its jobs stay. A schedule that running workers declare is refused.
 
     \b
     windlass schedule remove nightly --yes
     """
-    with connect(app_path, url) as app:
-        with suppress(DecodeError):  # an unreadable schedule can be removed
-            app.schedules.get(name)
-        if not yes:
-            click.confirm(f"Remove the schedule {name} permanently?", abort=True, err=True)
-        app.schedules.remove(name)
+    with suppress(DecodeError):  # an unreadable schedule can be removed
+        app.schedules.get(name)
+    if not yes:
+        click.confirm(f"Remove the schedule {name} permanently?", abort=True, err=True)
+    app.schedules.remove(name)
     say(f"The schedule {name} is removed.")

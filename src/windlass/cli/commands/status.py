@@ -6,9 +6,10 @@ from collections.abc import Sequence
 
 import click
 
-from windlass.cli.support.connection import connect
+from windlass.app import Windlass
+from windlass.cli.support.connection import connected
 from windlass.cli.support.output import print_json, print_table, say
-from windlass.cli.support.parameters import connection_options, json_option
+from windlass.cli.support.parameters import json_option
 from windlass.cli.support.wording import NEVER_STORED, count, program, span
 from windlass.core.queues.labels import labels_of, may_take, queue_of
 from windlass.core.states import WAITING, State
@@ -17,19 +18,17 @@ from windlass.worker.ipc.session_info import Introduction
 
 
 @click.command(short_help="Show the number of jobs by queue and state.")
-@connection_options
+@connected
 @json_option
-def status(app_path: str | None, url: str | None, as_json: bool) -> None:
+def status(app: Windlass, as_json: bool) -> None:
     """Show the number of jobs by queue and state, and the active sessions.
 
     \b
     windlass status --app shop.tasks:app
     windlass status --url sqlite:///jobs.db --json
     """
-    with connect(app_path, url) as app:
-        stats, sessions = app.engine.stats(), app.engine.sessions()
-        queues = app.engine.queues()
-        location = app.engine.location
+    stats, sessions, queues = app.engine.stats(), app.engine.sessions(), app.engine.queues()
+    location = app.engine.location
     if as_json:
         print_json({"engine": location, "stats": stats, "sessions": sessions, "queues": queues})
     else:

@@ -108,7 +108,7 @@ def worker(
     max_memory: int | None,
     burst: bool,
     reload: bool,
-) -> None:
+) -> int:
     """Run the jobs of an app.
 
     SIGTERM or Ctrl-C lets running jobs end first; a second one returns them to the queue at once.
@@ -126,7 +126,7 @@ def worker(
     if reload:
         if burst:
             raise click.UsageError("Expected --burst or --reload, found both.")
-        ctx.exit(_reloader(ctx, path).run())
+        return _reloader(ctx, path).run()
     options = WorkerOptions(
         app=path.target,
         queues=_apart(queues),
@@ -139,7 +139,7 @@ def worker(
         burst=burst,
         labels=tuple(labels),
     )
-    ctx.exit(Supervisor(options).run())
+    return Supervisor(options).run()
 
 
 def _reloader(ctx: click.Context, path: AppPath) -> Reloader:

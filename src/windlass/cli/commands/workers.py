@@ -7,10 +7,11 @@ from typing import Final
 
 import click
 
-from windlass.cli.support.connection import connect
+from windlass.app import Windlass
+from windlass.cli.support.connection import connected
 from windlass.cli.support.fleet import WorkerView, read_fleet
 from windlass.cli.support.output import print_json, print_table, say
-from windlass.cli.support.parameters import connection_options, json_option
+from windlass.cli.support.parameters import json_option
 from windlass.cli.support.wording import age, count
 
 #: At most this many running jobs are listed.
@@ -18,16 +19,15 @@ LISTED: Final = 50
 
 
 @click.command(short_help="List live workers and their running jobs.")
-@connection_options
+@connected
 @json_option
-def workers(app_path: str | None, url: str | None, as_json: bool) -> None:
+def workers(app: Windlass, as_json: bool) -> None:
     """List live workers and their running jobs. Stopped and dead workers are not shown.
 
     \b
     windlass workers --app shop.tasks:app
     """
-    with connect(app_path, url) as app:
-        fleet = read_fleet(app.engine)
+    fleet = read_fleet(app.engine)
     if as_json:
         print_json(fleet)
     elif not fleet:

@@ -2,9 +2,9 @@
 
 1. The app is `--app module:attr`, else `WINDLASS_APP`, else `[tool.windlass] app` of the nearest
    pyproject.toml. A url is never read from that file: it may contain a password.
-2. `connect` is for commands that read or change stored data. They need no app: `--url` or
-   `WINDLASS_URL` is enough. They never create a database: with a mistyped path, an empty database
-   would report that all is well.
+2. `connect`, and `connected` as a decorator, are for commands that read or change stored data. They
+   need no app: `--url` or `WINDLASS_URL` is enough. They never create a database: with a mistyped
+   path, an empty database would report that all is well.
 3. `connect_to_enqueue` imports the app, and may create a database.
 4. The url is `--url`, else that of the code of the app, else `WINDLASS_URL`. A message reports an
    ignored `WINDLASS_URL`.
@@ -18,10 +18,11 @@ from __future__ import annotations
 import os
 import re
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import wraps
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple, TypeVar
 from urllib.parse import unquote, urlsplit
 
 import click
@@ -30,11 +31,14 @@ import msgspec
 from windlass.app import Windlass
 from windlass.app_loader import load_app, load_tasks
 from windlass.cli.support.output import say
+from windlass.cli.support.parameters import connection_options
 from windlass.core.foreign_words import nearest
 from windlass.engine.contract import Capability
 from windlass.engine.url import absolute_url
 from windlass.errors import AppNotFound, EngineError, WindlassError
 from windlass.settings import Settings, Source, find_overruled, without_secrets
+
+T = TypeVar("T")
 
 
 class AppPath(NamedTuple):
@@ -181,6 +185,18 @@ def connect(
         raise EngineError(told, location=str(file or location))
     yield app
     app.close()
+
+
+def connected(command: Callable[..., T]) -> Callable[..., T]:
+    """Give a command the options of a connection, and call it with the app."""
+
+    @connection_options
+    @wraps(command)
+    def connecting(app_path: str | None, url: str | None, **given: Any) -> T:
+        with connect(app_path, url) as app:
+            return command(app=app, **given)
+
+    return connecting
 
 
 @contextmanager

@@ -16,13 +16,13 @@ from typing import Final
 
 import msgspec
 
+from windlass.core.durations import instant
 from windlass.core.queues.labels import queue_of
 from windlass.core.serialization.envelope import unpack
 from windlass.core.serialization.frame import describe_sealed
 from windlass.core.states import Hold, State
 from windlass.engine.contract import Engine, JobRecord, SessionRecord
 from windlass.errors import DecodeError
-from windlass.job import instant
 from windlass.worker.ipc.session_info import Introduction
 
 #: At most this many running jobs are read.

@@ -8,8 +8,7 @@ from windlass.cli.commands.worker import require_processes
 
 
 @click.command(short_help="Run a demo: jobs, a kill -9 in the middle, nothing lost.")
-@click.pass_context
-def demo(ctx: click.Context) -> None:
+def demo() -> int:
     """Run a demo: a worker, a few hundred jobs, a kill -9 in the middle, and nothing lost.
 
     It needs no server, touches nothing outside its own folder, and ends in less than a minute.
@@ -24,4 +23,4 @@ def demo(ctx: click.Context) -> None:
     require_processes("windlass demo")
     from windlass.cli.commands.demo.show import run_show
 
-    ctx.exit(run_show())
+    return run_show()

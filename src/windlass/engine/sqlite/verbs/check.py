@@ -54,12 +54,10 @@ DISAGREEMENTS: Final = (
     ),
     Disagreement(
         "Queue {0} counts {2} jobs as {1}, but there are {3}.",
-        "SELECT coalesce(c.queue, j.queue), coalesce(c.state, j.state), "
-        "coalesce(c.number, 0), coalesce(j.number, 0) "
-        "FROM (SELECT * FROM counters WHERE number > 0) c FULL JOIN "
-        "(SELECT queue, state, count(*) AS number FROM jobs GROUP BY queue, state) j "
-        "ON c.queue = j.queue AND c.state = j.state "
-        "WHERE coalesce(c.number, 0) <> coalesce(j.number, 0)",
+        "SELECT queue, state, sum(counted), sum(stored) FROM ("
+        "SELECT queue, state, number AS counted, 0 AS stored FROM counters WHERE number > 0 "
+        "UNION ALL SELECT queue, state, 0, count(*) FROM jobs GROUP BY queue, state) "
+        "GROUP BY queue, state HAVING sum(counted) <> sum(stored)",
         "corrected",
         "INSERT INTO counters (queue, state, number) VALUES (:c0, :c1, :c3) "
         "ON CONFLICT (queue, state) DO UPDATE SET number = :c3",
