@@ -14,7 +14,7 @@ from tests.engine.conftest import OpenRedis, new_job
 from tests.redis_server import RedisServer, free_port, private_server
 from windlass.core.states import State
 from windlass.engine.contract import Beat, Capability, EngineOptions, Plan, Waiter
-from windlass.engine.redis.setup import judge, read_info
+from windlass.engine.redis.setup import check_fit, describe_persistence, read_info
 from windlass.engine.redis.url import RedisAddress, read_address
 from windlass.engine.url import open_engine
 from windlass.errors import EngineError, EngineUnavailable, FormatTooNew
@@ -172,12 +172,12 @@ def test_jobs_are_handed_off_by_tls(
 @pytest.mark.parametrize("version", ["5.0.7", "6.0.16", "6.1"])
 def test_an_old_server_is_refused(version: str) -> None:
     with pytest.raises(EngineError, match=rf"6\.2 or newer.*{version}"):
-        judge({"redis_version": version}, RedisAddress(host="h"))
+        check_fit({"redis_version": version}, RedisAddress(host="h"))
 
 
 @pytest.mark.parametrize("version", ["6.2.0", "7.0.15", "10.0"])
 def test_newer_servers_are_fine(version: str) -> None:
-    assert judge({"redis_version": version}, RedisAddress(host="h")).version == version
+    check_fit({"redis_version": version}, RedisAddress(host="h"))
 
 
 def test_a_server_that_drops_keys_is_refused(open_redis: OpenRedis) -> None:
@@ -187,7 +187,8 @@ def test_a_server_that_drops_keys_is_refused(open_redis: OpenRedis) -> None:
             open_redis(server.url()).put([new_job()])
         accepting = open_redis(server.url(allow_eviction=1))
         accepting.put([new_job()])
-        assert accepting.fitness().eviction == "allkeys-lru"
+        (finding,) = [one for one in accepting.examine() if one.subject == "eviction"]
+        assert "allkeys-lru, accepted by allow_eviction=1" in finding.text
     finally:
         server.end()
 
@@ -195,7 +196,7 @@ def test_a_server_that_drops_keys_is_refused(open_redis: OpenRedis) -> None:
 def test_what_is_written_to_disk_is_said() -> None:
     for aof, word in (("1", "append-only"), ("0", "lost when the server stops")):
         info = read_info(f"# A\r\nredis_version:7.0.1\r\naof_enabled:{aof}\r\n".encode())
-        assert word in judge(info, RedisAddress(host="h")).persistence
+        assert word in describe_persistence(info, None)
 
 
 def test_the_number_of_partitions_is_settled_at_the_first_use(

@@ -23,7 +23,7 @@ from windlass.engine.redis.client.pool import PIECE
 from windlass.engine.redis.client.scripts import Prefixes
 from windlass.engine.redis.client.server import RedisCall, Reply, Server
 from windlass.engine.redis.partitions import Partitions
-from windlass.engine.redis.setup import Fitness, PartitionIds
+from windlass.engine.redis.setup import PartitionIds
 from windlass.engine.redis.url import RedisAddress
 from windlass.errors import EngineUnavailable
 
@@ -51,7 +51,7 @@ class Caller:
         self._server = Server(address, options)
         self._partitions = Partitions(address.partitions)
         self._prefixes: dict[tuple[str, int], Prefixes] = {}
-        self._fitness: Fitness | None = None  # set once the server has passed the checks
+        self._is_fit = False  # the server has passed the checks
         self._partition_ids = PartitionIds()
 
     def _prefixes_of(self, name: str, partition: int) -> Prefixes:
@@ -93,7 +93,7 @@ class Caller:
 
     def _run(self, calls: Sequence[RedisCall]) -> list[Reply]:
         deadline = time.monotonic() + self._server.timeout_s
-        if self._fitness is None or self._server.has_forgotten:
+        if not self._is_fit or self._server.has_forgotten:
             self._open(deadline)
         return self._server.run(calls, deadline) if calls else []
 
@@ -149,9 +149,11 @@ class Caller:
     # ------------------------------------------------------------------------ first use
 
     def _open(self, deadline: float) -> int:
-        self._fitness = None  # if this fails, the next call tries again
+        self._is_fit = False  # if this fails, the next call tries again
         self._server.has_forgotten = False
-        fitness = self._judge(deadline)
+        asked = [scripts.pack(b"INFO", part) for part in (b"server", b"memory")]
+        info = setup.read_info(b"\r\n".join(self._server.ask(asked, deadline)))
+        setup.check_fit(info, self._address)
         settled = [b"%d" % setup.FORMAT, b"%d" % self._partitions.number]
         birth = new_id(time.time_ns() // 1_000_000).encode()
         packed = [*settled, birth, *keys.sentinel_scores()]
@@ -161,21 +163,14 @@ class Caller:
             setup.check_stored(stored, self._address)
             births.append(stored[2])
         self._partition_ids.note(births)
-        self._fitness = fitness
+        self._is_fit = True
         return setup.FORMAT
-
-    def _judge(self, deadline: float) -> Fitness:
-        asked = [scripts.pack(b"INFO", part) for part in (b"server", b"memory", b"persistence")]
-        info = b"\r\n".join(self._server.ask(asked, deadline))
-        return setup.judge(setup.read_info(info), self._address)
 
     def _check_identity(self) -> None:
         """Detect a server that was emptied and set it up again. A restarted server is detected by
         its lost scripts; an emptied one still has them."""
-        if self._fitness is None:
-            return
-        if self._partition_ids.have_changed(self._read_partition_ids()):
-            self._fitness = None
+        if self._is_fit and self._partition_ids.have_changed(self._read_partition_ids()):
+            self._is_fit = False
 
     def _read_partition_ids(self) -> list[Reply]:
         """Read the ids that partitions got when they were set up."""

@@ -61,7 +61,6 @@ from windlass.engine.redis.claim import Claimer
 from windlass.engine.redis.client.server import Reply
 from windlass.engine.redis.dispatch import Caller
 from windlass.engine.redis.result_wakeup import RedisResultWakeup
-from windlass.engine.redis.setup import Fitness
 from windlass.engine.redis.url import RedisAddress
 from windlass.engine.redis.wakeup import RedisWakeup
 
@@ -376,10 +375,6 @@ class RedisEngine(Caller):
 
         return list(doctor.examine(ask, look, self._address, self.clock_offset_ms))
 
-    def fitness(self) -> Fitness:
-        """Check the server and return what it reports."""
-        return self._judge(self._server.deadline())
-
     # ------------------------------------------------------------------------------- waiting
 
     def wait(self, waiters: Sequence[Waiter], timeout_ms: int) -> list[WakeUp]:
@@ -408,7 +403,7 @@ class RedisEngine(Caller):
         self._wakeup.close()
         self._result_wakeup.close()
         self._server.close()
-        self._fitness = None
+        self._is_fit = False
 
 
 def _within_budget(doomed: Sequence[tuple[bytes, int]]) -> list[str]:

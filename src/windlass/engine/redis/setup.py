@@ -9,8 +9,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-import msgspec
-
 from windlass.core.plurals import count
 from windlass.engine.redis.url import RedisAddress
 from windlass.errors import EngineError, FormatTooNew
@@ -20,30 +18,17 @@ FORMAT: Final = 3
 OLDEST_VERSION: Final = (6, 2)
 
 
-class Fitness(msgspec.Struct, frozen=True, kw_only=True):
-    """The properties of a server, as log lines show them."""
-
-    version: str
-    eviction: str
-    persistence: str
-
-
 def read_info(text: bytes) -> dict[str, str]:
     """Parse a reply to INFO."""
     lines = (line.partition(":") for line in text.decode("utf-8", "replace").splitlines())
     return {name: value for name, colon, value in lines if colon}
 
 
-def judge(info: Mapping[str, str], address: RedisAddress) -> Fitness:
+def check_fit(info: Mapping[str, str], address: RedisAddress) -> None:
     """Refuse a server that is too old, or that may drop keys when its memory is full."""
     for refusal in (why_too_old(info, address), why_dropping(info, address)):
         if refusal is not None:
             raise EngineError(refusal)
-    return Fitness(
-        version=info.get("redis_version", "0"),
-        eviction=eviction_policy(info),
-        persistence=describe_persistence(info, None),
-    )
 
 
 def why_too_old(info: Mapping[str, str], address: RedisAddress) -> str | None:
