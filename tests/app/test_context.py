@@ -55,7 +55,14 @@ def test_any_share_is_progress(value: float) -> None:
 
 @pytest.mark.parametrize(
     ("value", "kept"),
-    [(-0.01, 0.0), (1.004, 1.0), (50, 1.0), (float("inf"), 1.0), (float("nan"), 0.25), ("9%", 0.25)],
+    [
+        (-0.01, 0.0),
+        (1.004, 1.0),
+        (50, 1.0),
+        (float("inf"), 1.0),
+        (float("nan"), 0.25),
+        ("9%", 0.25),
+    ],
 )
 def test_a_wrong_share_is_corrected_and_told_once(
     value: float, kept: float, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
