@@ -107,7 +107,7 @@ class Context:
         Never fails a job: a number outside this range is clamped, and a value that is not a number
         is ignored, each with a warning in the log."""
         fraction = self._fraction(value)
-        text = self._text("progress", message, MAX_PROGRESS_MESSAGE)
+        text = self._text(message, MAX_PROGRESS_MESSAGE)
         self._send(Report(fraction, text, self._report.log))
 
     def log(self, message: str) -> None:
@@ -116,7 +116,7 @@ class Context:
         The job keeps the newest 50 lines of its latest attempt. Use it for facts about one job;
         for the program use `logging`. Never fails a job: a value that is not text is converted."""
         before = self._report
-        line = LogLine(datetime.now(UTC), self._text("log", message, MAX_LOG_LINE))
+        line = LogLine(datetime.now(UTC), self._text(message, MAX_LOG_LINE))
         lines = (*before.log[1 - MAX_LOG_LINES :], line)
         self._send(Report(before.value, before.message, lines))
 
@@ -128,26 +128,23 @@ class Context:
             fraction = math.nan
         if 0.0 <= fraction <= 1.0:
             return fraction
-        self._warn_once("progress", f"expected a number from 0 to 1, found {_shown(value)}")
+        warn_once(
+            self.task,
+            "task %s passed a wrong value to ctx.progress, continuing: %s",
+            f"expected a number from 0 to 1, found {_shown(value)}",
+        )
         return self._report.value if math.isnan(fraction) else min(max(fraction, 0.0), 1.0)
 
-    def _text(self, method: str, message: object, limit: int) -> str:
+    def _text(self, message: object, limit: int) -> str:
         """Cut the text, and escape characters that UTF-8 cannot encode."""
         if not isinstance(message, str):
             message = _shown(message)
-            self._warn_once(method, f"expected text, found {message}")
+            warn_once(
+                self.task,
+                "task %s passed a wrong message to its context, continuing: %s",
+                f"expected text, found {message}",
+            )
         return message[:limit].encode("utf-8", "backslashreplace").decode()
-
-    def _warn_once(self, method: str, why: str) -> None:
-        """Log a wrong value once for each task of this process."""
-        if (self.task, method) in _warned:
-            return
-        _warned.add((self.task, method))
-        import logging  # slow to import, and seldom needed here
-
-        logging.getLogger("windlass.worker").warning(
-            "task %s passed a wrong value to ctx.%s, continuing: %s", self.task, method, why
-        )
 
     def _send(self, report: Report) -> None:
         self._report = report
@@ -169,7 +166,7 @@ class Context:
 
 
 _NO_REPORT: Final = Report()
-#: Tasks that passed a wrong value to a method of their context.
+#: Tasks and the warnings that were logged for them.
 _warned: Final[set[tuple[str, str]]] = set()
 
 #: The context of the current job; set by a worker, unset elsewhere.
@@ -182,6 +179,16 @@ def current_context() -> Context:
         return running.get()
     except LookupError:
         raise NoContext from None
+
+
+def warn_once(task: str, template: str, why: str) -> None:
+    """Log a warning once for each task of this process."""
+    if (task, template) in _warned:
+        return
+    _warned.add((task, template))
+    import logging  # slow to import, and seldom needed here
+
+    logging.getLogger("windlass.worker").warning(template, task, why)
 
 
 def _shown(value: object) -> str:

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Final, Generic, NoReturn, TypeVar, cast
 
 import msgspec
 
-from windlass.context import LogLine, Progress, Report
+from windlass.context import LogLine, Progress, Report, running, warn_once
 from windlass.core import foreign_words
 from windlass.core.durations import Duration, describe_ms, to_ms
 from windlass.core.failures import FailureText
@@ -136,7 +136,8 @@ class Job(Generic[R_co]):
         """Wait for the job to end, and return the result of its function.
 
         Raises `JobFailed`, `JobCancelled`, `ResultExpired` or `JobNotFound`, and the builtin
-        `TimeoutError` if the job has not ended within `timeout`."""
+        `TimeoutError` if the job has not ended within `timeout`. Inside a running job, waiting
+        needs a `timeout`: jobs that wait keep their slots, and may leave none for this job."""
         timer, app = _PollTimer(timeout), self._app
         if (early_s := self._early_s(timer)) > 0:
             time.sleep(early_s)
@@ -144,6 +145,7 @@ class Job(Generic[R_co]):
         if end.state.is_final:
             return self._result_of(end)
         self._refuse_to_wait_in_sandbox()
+        self._check_waiting_job(timeout)
         timer.check(end, app.engine)
         with app.result_waiters.in_thread(self.id) as waiter:
             while True:
@@ -168,6 +170,7 @@ class Job(Generic[R_co]):
         if end.state.is_final:
             return self._result_of(end)
         self._refuse_to_wait_in_sandbox()
+        self._check_waiting_job(timeout)
         timer.check(end, app.engine)
         with app.result_waiters.in_loop(self.id) as waiter:
             while True:
@@ -298,6 +301,26 @@ class Job(Generic[R_co]):
                 f"Job {self.id} waits in a sandbox, where no worker runs: call drain() of the "
                 "sandbox, then result()."
             )
+
+    def _check_waiting_job(self, timeout: Duration | None) -> None:
+        """Refuse to wait inside a running job without a time-out; warn once if there is one."""
+        context = running.get(None)
+        if context is None:
+            return
+        advice = (
+            "it keeps its slot while it waits, and when all slots wait, none is left for that job. "
+            "End this job instead, and enqueue the next step from the other one"
+        )
+        if timeout is None:
+            raise RuntimeError(
+                f"Job {context.job_id} of task {context.task} would wait for job {self.id}: "
+                f"{advice}; or limit the wait with result(timeout=...)."
+            )
+        warn_once(
+            context.task,
+            "task %s waits for the result of another job: %s",
+            f"{advice}.",
+        )
 
     def _was_changed(self, code: ChangeCode) -> bool:
         if code is ChangeCode.UNKNOWN:
