@@ -188,7 +188,7 @@ class Job(Generic[R_co]):
     def cancel(self) -> bool:
         """Keep the job from running, or from running again.
 
-        The worker interrupts a running job within a third of a lease. The job ends as cancelled
+        The worker interrupts a running job within about a second. The job ends as cancelled
         unless it succeeds; until then `info().cancel_requested` is true. Returns False if the job
         had ended already. Raises `JobNotFound`."""
         return self._was_cancelled(self._app.engine.cancel([self.id])[0])
