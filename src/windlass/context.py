@@ -102,21 +102,49 @@ class Context:
         return self.interruption is not None
 
     def progress(self, value: float, message: str = "") -> None:
-        """Report progress from 0 to 1. It appears in `job.info().progress` a moment later."""
-        message = _storable(message, MAX_PROGRESS_MESSAGE)
-        self._send(Report(_fraction(value), message, self._report.log))
+        """Report progress from 0 to 1. It appears in `job.info().progress` a moment later.
+
+        Never fails a job: a number outside this range is clamped, and a value that is not a number
+        is ignored, each with a warning in the log."""
+        fraction = self._fraction(value)
+        text = self._text(message, MAX_PROGRESS_MESSAGE)
+        self._send(Report(fraction, text, self._report.log))
 
     def log(self, message: str) -> None:
         """Keep a line with the job. It appears in `job.info().log` and `windlass job show`.
 
         The job keeps the newest 50 lines of its latest attempt. Use it for facts about one job;
-        for the program use `logging`."""
-        if not isinstance(message, str):
-            raise TypeError(f"ctx.log takes text, found {message!r}: write f'...' or str(...)")
+        for the program use `logging`. Never fails a job: a value that is not text is converted."""
         before = self._report
-        line = LogLine(datetime.now(UTC), _storable(message, MAX_LOG_LINE))
+        line = LogLine(datetime.now(UTC), self._text(message, MAX_LOG_LINE))
         lines = (*before.log[1 - MAX_LOG_LINES :], line)
         self._send(Report(before.value, before.message, lines))
+
+    def _fraction(self, value: float) -> float | None:
+        """Clamp a number to the range from 0 to 1; keep the last value for anything else."""
+        try:
+            fraction = float(value)
+        except Exception:  # noqa: BLE001  # a type of the user may raise anything
+            fraction = math.nan
+        if 0.0 <= fraction <= 1.0:
+            return fraction
+        warn_once(
+            self.task,
+            "task %s passed a wrong value to ctx.progress, continuing: %s",
+            f"expected a number from 0 to 1, found {_shown(value)}",
+        )
+        return self._report.value if math.isnan(fraction) else min(max(fraction, 0.0), 1.0)
+
+    def _text(self, message: object, limit: int) -> str:
+        """Cut the text, and escape characters that UTF-8 cannot encode."""
+        if not isinstance(message, str):
+            message = _shown(message)
+            warn_once(
+                self.task,
+                "task %s passed a wrong message to its context, continuing: %s",
+                f"expected text, found {message}",
+            )
+        return message[:limit].encode("utf-8", "backslashreplace").decode()
 
     def _send(self, report: Report) -> None:
         self._report = report
@@ -138,6 +166,8 @@ class Context:
 
 
 _NO_REPORT: Final = Report()
+#: Tasks and the warnings that were logged for them.
+_warned: Final[set[tuple[str, str]]] = set()
 
 #: The context of the current job; set by a worker, unset elsewhere.
 running: ContextVar[Context] = ContextVar("running")
@@ -151,13 +181,19 @@ def current_context() -> Context:
         raise NoContext from None
 
 
-def _storable(text: str, limit: int) -> str:
-    """Cut the text, and escape characters that UTF-8 cannot encode."""
-    return text[:limit].encode("utf-8", "backslashreplace").decode()
+def warn_once(task: str, template: str, why: str) -> None:
+    """Log a warning once for each task of this process."""
+    if (task, template) in _warned:
+        return
+    _warned.add((task, template))
+    import logging  # slow to import, and seldom needed here
+
+    logging.getLogger("windlass.context").warning(template, task, why)
 
 
-def _fraction(value: float) -> float:
-    fraction = float(value)
-    if math.isnan(fraction) or not 0.0 <= fraction <= 1.0:
-        raise ValueError(f"progress must be from 0 to 1, found {value!r}: divide by the total")
-    return fraction
+def _shown(value: object) -> str:
+    """The value for a message, whatever its `__repr__` does."""
+    try:
+        return repr(value)
+    except Exception:  # noqa: BLE001  # code of the user may raise anything
+        return f"<{type(value).__name__}>"

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Final, Generic, NoReturn, TypeVar, cast
 
 import msgspec
 
-from windlass.context import LogLine, Progress, Report
+from windlass.context import LogLine, Progress, Report, running, warn_once
 from windlass.core import foreign_words
 from windlass.core.durations import Duration, describe_ms, instant, to_ms
 from windlass.core.failures import FailureText
@@ -135,7 +135,8 @@ class Job(Generic[R_co]):
         """Wait for the job to end, and return the result of its function.
 
         Raises `JobFailed`, `JobCancelled`, `ResultExpired` or `JobNotFound`, and the builtin
-        `TimeoutError` if the job has not ended within `timeout`."""
+        `TimeoutError` if the job has not ended within `timeout`. Inside a running job, waiting
+        needs a `timeout`: jobs that wait keep their slots, and may leave none for this job."""
         timer, app = _PollTimer(timeout), self._app
         early_s = self._since + START_MS / 1000 - time.monotonic()
         if early_s > 0 and (left_s := timer.left_s()) > 0:
@@ -144,6 +145,7 @@ class Job(Generic[R_co]):
         if end.state.is_final:
             return self._result_of(end)
         self._refuse_to_wait_in_sandbox()
+        self._check_waiting_job(timeout)
         timer.check(end, app.engine)
         with app.result_waiters.waiter(self.id) as waiter:
             while True:
@@ -160,7 +162,7 @@ class Job(Generic[R_co]):
     def cancel(self) -> Steps[bool]:
         """Keep the job from running, or from running again.
 
-        The worker interrupts a running job within a third of a lease. The job ends as cancelled
+        The worker interrupts a running job within about a second. The job ends as cancelled
         unless it succeeds; until then `info().cancel_requested` is true. Returns False if the job
         had ended already. Raises `JobNotFound`."""
         code = yield from ask(_cancel, self.id)
@@ -260,6 +262,26 @@ class Job(Generic[R_co]):
                 f"Job {self.id} waits in a sandbox, where no worker runs: call drain() of the "
                 "sandbox, then result()."
             )
+
+    def _check_waiting_job(self, timeout: Duration | None) -> None:
+        """Refuse to wait inside a running job without a time-out; warn once if there is one."""
+        context = running.get(None)
+        if context is None:
+            return
+        advice = (
+            "it keeps its slot while it waits, and when all slots wait, none is left for that job. "
+            "End this job instead, and enqueue the next step from the other one"
+        )
+        if timeout is None:
+            raise RuntimeError(
+                f"Job {context.job_id} of task {context.task} would wait for job {self.id}: "
+                f"{advice}; or limit the wait with result(timeout=...)."
+            )
+        warn_once(
+            context.task,
+            "task %s waits for the result of another job: %s",
+            f"{advice}.",
+        )
 
     def _not_found(self) -> JobNotFound:
         return JobNotFound(self.id, self._app.engine.location)

@@ -120,6 +120,8 @@ class Registrar:
 
         def register(function: Callable[..., Any]) -> Task[..., Any]:
             made_of = read_function(function, takes_context)
+            if name is None:
+                _refuse_unreachable(made_of, self)
             full_name = self._full_name(name, made_of)
             if full_name in aliases:
                 raise InvalidTask(
@@ -207,12 +209,38 @@ def read_function(function: object, takes_context: bool) -> FunctionType:
             f"{_place_of(function)} is a generator, and a job has one result: return a list, or "
             "enqueue a job for each value."
         )
+    if _is_method(function):
+        raise InvalidTask(
+            f"{_place_of(function)} is a method, and a worker has no object to call it on: write "
+            "a function outside of the class that gets what it needs as arguments."
+        )
     if not takes_context and _begins_with_context(function):
         raise InvalidTask(
             f"The first parameter of {_place_of(function)} is the context: write "
             "@app.task(takes_context=True), so that callers need not pass it."
         )
     return function
+
+
+def _is_method(function: FunctionType) -> bool:
+    within = function.__qualname__.rpartition(".")[0]
+    first = next(iter(inspect.signature(function).parameters), None)
+    return within != "" and not within.endswith("<locals>") and first in ("self", "cls")
+
+
+def _refuse_unreachable(function: FunctionType, home: Registrar) -> None:
+    """Refuse a function inside a function, for an app or a group of the same module: a worker
+    imports the module, and does not call the function around it. An app that is made in a function
+    as well, as in a test or a factory, has such tasks in each process that makes it."""
+    around = function.__qualname__.partition(".<locals>")[0]
+    if around != function.__qualname__ and any(
+        held is home for held in function.__globals__.values()
+    ):
+        raise InvalidTask(
+            f"{_place_of(function)} is defined inside {around}, which a worker does not call: it "
+            "would not know the task. Move the function to the top level of its module; if each "
+            f"process calls {around} when it starts, give the task a name: @app.task(name=...)."
+        )
 
 
 def _is_process(run_in: object) -> bool:

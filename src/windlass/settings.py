@@ -31,7 +31,7 @@ PREFIX: Final = "WINDLASS_"
 #: Variables with our prefix that are not settings: the command line's own.
 OTHER_VARIABLES: Final = frozenset({"WINDLASS_APP", "WINDLASS_RUNTIME_DIR"})
 #: Kubernetes adds these variables to every container in the namespace of a service `windlass`.
-_OF_KUBERNETES: Final = r"WINDLASS_(SERVICE_(HOST|PORT.*)|PORT(_\d+_.*)?)"
+_OF_KUBERNETES: Final = r"WINDLASS_(\w+_)?(SERVICE_(HOST|PORT.*)|PORT(_\d+_.*)?)"
 
 LOG_LEVELS: Final = ("debug", "info", "warning", "error", "critical")
 WHEN_FULL: Final = ("reject", "block")

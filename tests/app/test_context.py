@@ -53,12 +53,30 @@ def test_any_share_is_progress(value: float) -> None:
     assert len(told) == 1
 
 
-@pytest.mark.parametrize("value", [-0.01, 1.01, 50, float("nan"), float("inf")])
-def test_what_is_no_share_is_refused(value: float) -> None:
+@pytest.mark.parametrize(
+    ("value", "kept"),
+    [
+        (-0.01, 0.0),
+        (1.004, 1.0),
+        (50, 1.0),
+        (float("inf"), 1.0),
+        (float("nan"), 0.25),
+        ("9%", 0.25),
+    ],
+)
+def test_a_wrong_share_is_corrected_and_told_once(
+    value: float, kept: float, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("windlass.context._warned", set())
     told: list[bytes] = []
-    with pytest.raises(ValueError, match="must be from 0 to 1"):
-        make_context(told).progress(value)
-    assert told == []
+    context = make_context(told)
+    context.progress(0.25)
+    context.progress(value)
+    context.progress(value)
+    assert last_report(told).value == kept
+    (line,) = caplog.messages
+    assert "shop.f passed a wrong value to ctx.progress" in line
+    assert f"expected a number from 0 to 1, found {value!r}" in line
 
 
 def test_a_long_message_is_cut() -> None:
@@ -101,12 +119,20 @@ def test_lines_are_bounded() -> None:
     assert {len(line) for line in lines} == {MAX_LOG_LINE}
 
 
-def test_any_text_can_be_a_line_and_nothing_else() -> None:
+class Opaque:
+    def __repr__(self) -> str:
+        raise RuntimeError
+
+
+@pytest.mark.parametrize(
+    ("message", "kept"), [("\ud800", "\\ud800"), (7, "7"), (None, "None"), (Opaque(), "<Opaque>")]
+)
+def test_any_value_can_be_a_line(message: str, kept: str) -> None:
     told: list[bytes] = []
-    make_context(told).log("\ud800")
-    assert last_report(told).log[0].message == "\\ud800"
-    with pytest.raises(TypeError, match=r"ctx\.log takes text, found 7"):
-        make_context(told).log(7)  # type: ignore[arg-type]  # the subject
+    make_context(told).log(message)
+    assert last_report(told).log[0].message == kept
+    make_context(told).progress(0.5, message)
+    assert last_report(told).message == kept
 
 
 def test_lines_of_the_latest_attempt_are_seen(app: Windlass) -> None:

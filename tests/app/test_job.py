@@ -20,6 +20,7 @@ from windlass import (
     Progress,
     Reason,
     ResultExpired,
+    Retry,
     State,
     Task,
     Windlass,
@@ -174,6 +175,31 @@ def test_waiting_ends_in_time(next_day: Task[..., date], ask: Callable[..., Any]
         with pytest.raises(TimeoutError, match=said):
             ask(job, "result", timeout)
         assert time.monotonic() - begin < 1
+
+
+@pytest.mark.parametrize("kind", ["plain", "coroutine"])
+def test_a_running_job_does_not_wait_for_another_without_end(
+    app: Windlass, next_day: Task[..., date], kind: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    def plain(id: str, timeout: float | None) -> date:
+        return next_day.job(id).result(timeout)
+
+    async def coroutine(id: str, limit: float | None) -> date:
+        return await next_day.job(id).aresult(limit)
+
+    wait = app.task(name=f"wait_{kind}", retry=Retry(1))(plain if kind == "plain" else coroutine)
+    later = next_day.using(run_after="1h").enqueue(TODAY)
+    with app.worker(slots=4):
+        done = next_day.enqueue(TODAY)
+        done.result(timeout=20)
+        assert wait.enqueue(done.id, None).result(timeout=20) == TODAY + timedelta(days=1)
+        with pytest.raises(JobFailed, match=rf"would wait for job {later.id}: it keeps its slot"):
+            wait.enqueue(later.id, None).result(timeout=20)
+        for _ in range(2):
+            with pytest.raises(JobFailed, match="TimeoutError"):
+                wait.enqueue(later.id, 0.05).result(timeout=20)
+    told = f"task {wait.name} waits for the result of another job"
+    assert sum(line.startswith(told) for line in caplog.messages) == 1
 
 
 def test_no_time_is_time_enough_for_a_result_that_is_there(

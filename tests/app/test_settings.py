@@ -312,6 +312,10 @@ def test_a_url_without_a_secret_is_shown_as_it_is(url: str) -> None:
         "WINDLASS_SERVICE_PORT_HTTP",
         "WINDLASS_PORT",
         "WINDLASS_PORT_80_TCP",
+        "WINDLASS_REDIS_SERVICE_HOST",
+        "WINDLASS_REDIS_SERVICE_PORT_REDIS",
+        "WINDLASS_REDIS_PORT",
+        "WINDLASS_REDIS_PORT_6379_TCP_ADDR",
     ],
 )
 def test_what_kubernetes_adds_is_left_alone(variable: str, monkeypatch: pytest.MonkeyPatch) -> None:

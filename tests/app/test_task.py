@@ -237,6 +237,23 @@ def test_a_lambda_is_refused(app: Windlass) -> None:
         app.task(lambda: None)
 
 
+def test_a_method_is_refused(app: Windlass) -> None:
+    with pytest.raises(InvalidTask, match=r"Callable\.method .* is a method, and a worker has no"):
+        app.task(Callable.method)
+
+
+module_app = Windlass("sqlite:///:memory:")
+
+
+def test_a_function_that_no_worker_defines_is_refused(app: Windlass) -> None:
+    def work() -> None: ...
+
+    with pytest.raises(InvalidTask, match="is defined inside test_a_function_that_no_worker_"):
+        module_app.task(work)
+    assert module_app.task(name="named")(work).name in module_app.tasks
+    assert app.task(work).name in app.tasks  # of an app that is made in a function as well
+
+
 def generator() -> Iterator[int]:
     yield 1
 

@@ -294,6 +294,14 @@ PYTHON: Final = [
     ),
     Mistake("a task without a name", "app.task(lambda path: path)"),
     Mistake(
+        "a method as a task",
+        "class Shop:\n    @app.task\n    def tidy(self) -> None: ...",
+    ),
+    Mistake(
+        "a task inside a function",
+        "def start() -> None:\n    @app.task\n    def tidy() -> None: ...\n\nstart()",
+    ),
+    Mistake(
         "a context that is not asked for in the right place",
         "@app.task(takes_context=True)\ndef tidy() -> None: ...",
     ),

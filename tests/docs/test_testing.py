@@ -15,7 +15,15 @@ REFERENCE = DOCS / "reference" / "testing.md"
 FIELDS = {"Sandbox": {"app", "faults"}, "Faults": {"engine"}}
 
 
-@pytest.mark.parametrize("name", testing.__all__)
+CLASSES = [name for name in testing.__all__ if inspect.isclass(getattr(testing, name))]
+
+
+def test_functions_are_told_of() -> None:
+    functions = {f"{name}()" for name in testing.__all__ if name not in CLASSES}
+    assert {f"windlass.testing.{name}" for name in functions} <= set(code_in(read(REFERENCE)))
+
+
+@pytest.mark.parametrize("name", CLASSES)
 def test_members_are_told_of(name: str) -> None:
     kind = getattr(testing, name)
     inherited = {member for base in (JobInfo, tuple) for member in dir(base)}

@@ -49,6 +49,44 @@ def test_coroutines(windlass_sandbox):
 
     assert len(asyncio.run(body())) == 1
 """
+MARKED = """
+from datetime import UTC, datetime
+import pytest
+from shop import app, welcome
+from windlass import Every
+
+@pytest.fixture
+def windlass_now():
+    return datetime(2030, 5, 1, tzinfo=UTC)
+
+def test_of_the_fixture(windlass_sandbox):
+    assert windlass_sandbox.now.year == 2030
+
+@pytest.mark.windlass(now=datetime(2031, 5, 1, tzinfo=UTC), schedules=True)
+def test_of_the_marker(windlass_sandbox):
+    assert windlass_sandbox.now.year == 2031
+    app.schedules.save("tick", welcome.bind(1), Every("10m"))
+    windlass_sandbox.advance("10m")
+    assert len(windlass_sandbox.drain()) == 1
+
+@pytest.mark.windlass(when=1)
+def test_of_a_wrong_marker(windlass_sandbox): ...
+"""
+STRAY = """
+import pytest
+from shop import app, welcome
+from windlass import EngineError, Windlass
+
+def test_without_the_fixture():
+    with pytest.raises(EngineError, match="allows only engines in memory. Use the fixture"):
+        welcome.enqueue(1)
+
+def test_with_the_fixture(windlass_sandbox):
+    welcome.enqueue(1)
+
+def test_in_memory():
+    Windlass("sqlite:///:memory:").task_named("work").enqueue(1)
+"""
 UNUSED = """
 import sys
 
@@ -59,14 +97,15 @@ def test_nothing_was_loaded(request):
 """
 
 
-def run(folder: Path, **files: str) -> subprocess.CompletedProcess[str]:
+def run(folder: Path, *options: str, **files: str) -> subprocess.CompletedProcess[str]:
     for name, text in files.items():
         (folder / f"{name}.py").write_text(text)
     # The plugins of this project's own tests are left out: some of them load windlass.
     others = ("hypothesispytest", "xdist", "timeout", "anyio", "asyncio")
-    options = [option for name in others for option in ("-p", f"no:{name}")]
+    plugins = [option for name in others for option in ("-p", f"no:{name}")]
+    given = ("-q", "-W", "error", "--strict-markers", "-p", "no:cacheprovider")
     return subprocess.run(
-        [sys.executable, "-m", "pytest", "-q", "-W", "error", *options, "-p", "no:cacheprovider"],
+        [sys.executable, "-m", "pytest", *given, *plugins, *options],
         cwd=folder,
         capture_output=True,
         text=True,
@@ -83,6 +122,17 @@ def test_what_the_guide_tells_to_write_works(tmp_path: Path) -> None:
     files = {block.label.removesuffix(".py"): block.text for block in blocks(GUIDE) if block.label}
     ran = run(tmp_path, **{name: text for name, text in files.items() if "/" not in name})
     assert "1 passed" in ran.stdout, ran.stdout + ran.stderr
+
+
+def test_fixture_and_marker_give_the_options_of_the_sandbox(tmp_path: Path) -> None:
+    ran = run(tmp_path, shop=SHOP, conftest=CONFTEST, test_shop=MARKED)
+    assert "2 passed, 1 error" in ran.stdout, ran.stdout + ran.stderr
+    assert "Expected @pytest.mark.windlass(now=..., schedules=False), found ()" in ran.stdout
+
+
+def test_real_engines_can_be_forbidden(tmp_path: Path) -> None:
+    ran = run(tmp_path, "--windlass-sandbox-only", shop=SHOP, conftest=CONFTEST, test_shop=STRAY)
+    assert "3 passed" in ran.stdout, ran.stdout + ran.stderr
 
 
 def test_without_an_app_it_says_what_to_write(tmp_path: Path) -> None:

@@ -37,6 +37,7 @@ from windlass import (
 from windlass.engine.contract import Beat, Plan
 from windlass.testing import Sandbox
 from windlass.testing.contract.world import claim_jobs
+from windlass.testing.sandbox import START
 
 NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
 
@@ -471,7 +472,7 @@ def test_a_job_of_an_unknown_task_waits_for_one_who_knows_it(app: Windlass, box:
 def test_a_job_is_run_when_it_is_due(app: Windlass, box: Sandbox) -> None:
     task = app.task(name="nothing")(nothing)
     task.using(run_after="2h").enqueue()
-    task.using(run_after=datetime.now(UTC) + timedelta(hours=2)).enqueue()
+    task.using(run_after=box.now + timedelta(hours=2)).enqueue()
     box.advance("1h59m")
     assert box.drain() == ()
     box.advance("1m")
@@ -489,6 +490,12 @@ def test_the_clock_begins_where_it_is_told_to(app: Windlass) -> None:
         Sandbox(app, now=datetime(2026, 3, 1))  # noqa: DTZ001  # it is refused
 
 
+def test_every_sandbox_begins_at_the_same_time(app: Windlass) -> None:
+    for _ in range(2):
+        with Sandbox(app) as box:
+            assert START <= box.now < START + timedelta(seconds=10)
+
+
 def test_jobs_expire_and_results_are_forgotten(app: Windlass, box: Sandbox) -> None:
     task = app.task(name="nothing", result_ttl="1h")(nothing)
     task.enqueue()
@@ -499,10 +506,17 @@ def test_jobs_expire_and_results_are_forgotten(app: Windlass, box: Sandbox) -> N
     assert [(job.id, job.reason) for job in box.jobs()] == [(late.id, Reason.EXPIRED)]
 
 
+def test_schedules_do_not_fire_unless_they_are_asked_for(app: Windlass, box: Sandbox) -> None:
+    app.task(name="tick", schedule=Every("10m"))(nothing)
+    app.schedules.save("late", app.tasks["tick"].bind(), Every("10m"))
+    box.advance("1d")
+    assert box.drain() == ()
+
+
 def test_schedules_fire(app: Windlass) -> None:
     app.task(name="report", schedule=Cron("0 3 * * *"))(nothing)
     app.task(name="tick", schedule=Every("10m"))(nothing)
-    with Sandbox(app, now=NOON) as box:
+    with Sandbox(app, now=NOON, schedules=True) as box:
         for _ in range(6):
             box.advance("10m")
             assert [job.task for job in box.drain()] == ["tick"]

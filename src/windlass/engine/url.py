@@ -22,6 +22,10 @@ SQLITE: Final = "sqlite"
 REDIS: Final = frozenset({"redis", "rediss", "unix"})
 #: Engines that this version does not have yet.
 PLANNED: Final = frozenset({"postgres", "postgresql"})
+IN_MEMORY: Final = "sqlite:///:memory:"
+
+#: Set by `windlass.testing`: why only engines in memory may be opened in this process.
+why_memory_only = ""
 
 
 def check_url(url: str) -> None:
@@ -52,6 +56,8 @@ def _check(url: str) -> None:
 
 def open_engine(url: str, options: EngineOptions) -> Engine:
     """Make the engine that `url` names; it connects at its first use."""
+    if why_memory_only and not url.startswith(IN_MEMORY):
+        raise EngineError(f"The engine at {_safe(url)!r} was not opened: {why_memory_only}")
     scheme = _scheme_of(url)
     if scheme == SQLITE:
         return _open_sqlite(url, options)

@@ -5,6 +5,6 @@ engines.
 """
 
 from windlass.testing.faults import Faults
-from windlass.testing.sandbox import Drained, Sandbox, SandboxJob
+from windlass.testing.sandbox import Drained, Sandbox, SandboxJob, forbid_engines
 
-__all__ = ["Drained", "Faults", "Sandbox", "SandboxJob"]
+__all__ = ["Drained", "Faults", "Sandbox", "SandboxJob", "forbid_engines"]

@@ -1,7 +1,7 @@
 """One drain: start a worker, run the due jobs one at a time, and end.
 
 1. Enter the lifespan of the app, as every child of a worker does.
-2. Declare the schedules of the app, and run maintenance.
+2. Declare the schedules of the app, if the test asked for schedules, and run maintenance.
 3. Fire schedules, claim one job, run it, report it, until no job is due.
 4. Leave the lifespan and close the session.
 
@@ -100,13 +100,15 @@ class _Observed(Execution):
 class Drain:
     """One drain; run it once."""
 
-    def __init__(self, app: Windlass, engine: Engine, stage: Stage, limit: int) -> None:
+    def __init__(
+        self, app: Windlass, engine: Engine, stage: Stage, limit: int, has_schedules: bool
+    ) -> None:
         self._app = app
         self._engine = engine
         self._stage = stage
         self._limit = limit
         self._adoption = Adoption(engine, app.known_tasks)
-        self._scheduler = Scheduler(engine, declarations(app))
+        self._scheduler = Scheduler(engine, declarations(app)) if has_schedules else None
         self._begin_session()
         self._is_over = False
         self.ended: list[DrainEnded] = []
@@ -130,7 +132,8 @@ class Drain:
     # --------------------------------------------------------------------------------- the loop
 
     async def _work(self, state: object) -> None:
-        self._scheduler.declare()
+        if self._scheduler is not None:
+            self._scheduler.declare()
         self._adoption.ask()
         while self._engine.tend().more:
             pass
@@ -173,7 +176,7 @@ class Drain:
     def _claim(self) -> Claim | None:
         """The next job, or None when no job is due."""
         for _ in range(MAX_LOOKS):
-            is_more = self._scheduler.look() <= ON_S
+            is_more = self._scheduler is not None and self._scheduler.look() <= ON_S
             batch = self._ask(Plan(labels=self._labels()))
             if batch.suspects and not batch.claims:
                 batch = self._ask(Plan(labels=self._labels(), suspects=True))

@@ -6,8 +6,8 @@ keys are unique, delays apply.
 
 1. `drain` and `adrain` run the due jobs like a worker, and return the jobs that ran.
 2. `jobs` returns all jobs.
-3. `now` and `advance` are the clock of the engine. The clock also runs in real time, so that an
-   instant computed by the code under test keeps its distance.
+3. `now` and `advance` are the clock of the engine. It starts at the same instant in every test, so
+   that no test depends on the hour at which it runs, and then runs on in real time.
 4. `faults` injects faults into the engine of the app; the sandbox's own calls bypass them.
 
 An app is in one sandbox at a time, for the whole process: threads share it, and tests in several
@@ -29,8 +29,8 @@ from windlass.app import Windlass
 from windlass.app_loader import load_tasks
 from windlass.core.durations import Duration, instant, instant_ms, to_ms
 from windlass.core.ids import created_ms_of, new_id, partition_of
+from windlass.engine import url
 from windlass.engine.contract import Engine, EngineOptions
-from windlass.engine.url import open_engine
 from windlass.task import Task
 from windlass.testing.drain import Drain, raise_first
 from windlass.testing.faults import Faults
@@ -39,12 +39,14 @@ from windlass.testing.stages import HereStage, LoopStage, complete
 from windlass.worker.maintenance.schedules import Scheduler, declarations
 from windlass.worker.run.interrupts import shield_engine
 
-__all__ = ["Drained", "Sandbox", "SandboxJob"]
+__all__ = ["Drained", "Sandbox", "SandboxJob", "forbid_engines"]
 
 R = TypeVar("R")
 
 #: The default limit of jobs in a drain.
 LIMIT: Final = 10_000
+#: The time at which a sandbox starts.
+START: Final = datetime(2026, 1, 1, 12, tzinfo=UTC)
 
 _IN_USE: Final[WeakSet[Windlass]] = WeakSet()
 
@@ -71,12 +73,15 @@ class _InOrder:
 
 
 class Sandbox:
-    """A sandbox as a context manager; enter it once. The clock starts at `now`, or at the real
-    time."""
+    """A sandbox as a context manager; enter it once. The clock starts at `now`, or at
+    `START`. Schedules fire only with `schedules=True`."""
 
-    def __init__(self, app: Windlass, *, now: datetime | None = None) -> None:
+    def __init__(
+        self, app: Windlass, *, now: datetime | None = None, schedules: bool = False
+    ) -> None:
         self.app = app
-        self._begin_ms = None if now is None else instant_ms(now, name="now")
+        self._begin_ms = instant_ms(START if now is None else now, name="now")
+        self._has_schedules = schedules
         self._stack = ExitStack()
         self._opened: Engine | None = None
         self._is_draining = False
@@ -93,10 +98,10 @@ class Sandbox:
         load_tasks(self.app)
         settings = self.app.settings
         options = EngineOptions(lease_ms=settings.lease_ms, dead_ttl_ms=settings.dead_ttl_ms)
-        engine = self._opened = open_engine("sqlite:///:memory:", options)
-        if self._begin_ms is not None:
-            engine.clock_offset_ms = self._begin_ms - self._now_ms()
-        Scheduler(engine, declarations(self.app)).declare()  # schedules start now
+        engine = self._opened = url.open_engine(url.IN_MEMORY, options)
+        engine.clock_offset_ms = self._begin_ms - self._now_ms()
+        if self._has_schedules:
+            Scheduler(engine, declarations(self.app)).declare()  # schedules start now
         self.faults = Faults(cast(Engine, _InOrder(engine)))
         # Shielded, as in a worker: a time-out may interrupt a task, but not an enqueue of it.
         self._stack.enter_context(self.app.replace_engine(shield_engine(self.faults.engine)))
@@ -149,7 +154,7 @@ class Sandbox:
         stage = HereStage()
         try:
             with self._draining():
-                drain = Drain(self.app, self._engine, stage, limit)
+                drain = Drain(self.app, self._engine, stage, limit, self._has_schedules)
                 complete(drain.run())
         finally:
             stage.close()
@@ -159,7 +164,7 @@ class Sandbox:
         """`drain`, for coroutines: those of jobs run on this event loop, plain functions in a
         thread."""
         with self._draining():
-            drain = Drain(self.app, self._engine, LoopStage(), limit)
+            drain = Drain(self.app, self._engine, LoopStage(), limit, self._has_schedules)
             await drain.run()
         return self._conclude(drain, raise_errors)
 
@@ -201,6 +206,21 @@ class Sandbox:
                 "of the app of that task."
             )
         return see_all(self.app, self._engine, None if task is None else task.name)
+
+
+@contextmanager
+def forbid_engines() -> Iterator[None]:
+    """Let this process open only engines in memory, so that a test without a sandbox cannot reach
+    the jobs of production. `pytest --windlass-sandbox-only` does this for a whole run."""
+    before = url.why_memory_only
+    url.why_memory_only = (
+        "this test run allows only engines in memory. Use the fixture windlass_sandbox, or "
+        "Sandbox(app), around the code that enqueues."
+    )
+    try:
+        yield
+    finally:
+        url.why_memory_only = before
 
 
 def _refuse_running_loop() -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+
 import pytest
 
 from tests.worker.conftest import MakeYard
@@ -46,6 +48,17 @@ def test_a_job_that_runs_is_interrupted_and_ends_as_cancelled(
     assert neighbour.result(timeout=20) == "neighbour done"
     assert yard.record(neighbour).counters.starts == 1
     assert "killing" not in worker.log()
+
+
+def test_a_cancellation_arrives_within_a_second_whatever_the_lease(make_yard: MakeYard) -> None:
+    yard = make_yard(lease="60s")  # the next regular heartbeat comes 20 s after the first one
+    job = yard.plain("wanted", "nap")
+    yard.start()
+    yard.await_start("wanted")
+    job.cancel()
+    begin = time.monotonic()
+    yard.await_state(job, State.CANCELLED)
+    assert time.monotonic() - begin < 5, "with room for a busy machine"
 
 
 def test_a_task_may_look_for_itself_and_its_success_counts(make_yard: MakeYard) -> None:

@@ -169,6 +169,13 @@ def test_a_result_that_cannot_be_stored_is_dead(yard: Yard) -> None:
 
 
 @pytest.mark.local
+def test_a_result_that_is_not_kept_is_not_encoded(yard: Yard) -> None:
+    job = yard.script.bad_result.using(result_ttl=0).enqueue()
+    yard.start()
+    yard.await_state(job.id, State.SUCCEEDED)
+
+
+@pytest.mark.local
 def test_what_one_job_leaves_in_context_variables_the_next_does_not_see(yard: Yard) -> None:
     for kind in (yard.plain, yard.coroutine):
         kind("first", "remember:secret")

@@ -3,7 +3,8 @@
 1. Beat every third of a lease, and at once for a new session.
 2. Every third beat, and the first one of a session, describes the session. Every third one also
    lists the nonces of the child.
-3. Pass on the replies of the engine: sessions that are gone, jobs to cancel.
+3. Beat every second while a job has been running for that long: it may have been cancelled.
+4. Pass on the replies of the engine: sessions that are gone, jobs to cancel.
 
 The heartbeat has its own engine object with its own connections. So a beat never waits for other
 calls of the worker, such as a sweep of large dead letters over a slow link.
@@ -14,6 +15,7 @@ Heartbeat and maintenance share one `Contact`, which logs outages of the engine.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from itertools import count
 from logging import getLogger
 from random import uniform
@@ -34,6 +36,8 @@ BEATS: Final = 3
 TELLING: Final = 3
 #: The longest wait before a retry, in seconds.
 AGAIN_S: Final = 1.0
+#: A job that has run for this long is cancelled within this time.
+LONG_RUN_S: Final = 1.0
 
 
 class Living(Protocol):
@@ -115,7 +119,9 @@ class Heartbeat:
         self._beats = count(1)
         self._wake = Event()
         self._is_stopping = False
+        self._is_asked = False
         self._is_place_new = False  # the engine has lost its data
+        self._seen: set[str] = set()  # the jobs that ran at the last look
         self._thread = Thread(target=self._run, name="heartbeat", daemon=True)
 
     def start(self) -> None:
@@ -123,12 +129,13 @@ class Heartbeat:
 
     def beat_soon(self) -> None:
         """Beat at once for a new session, which the engine does not know."""
+        self._is_asked = True
         self._wake.set()
 
     def introduce_again(self) -> None:
         """Describe all sessions again: the engine has lost its data."""
         self._is_place_new = True
-        self._wake.set()
+        self.beat_soon()
 
     def stop(self, timeout_s: float) -> None:
         self._is_stopping = True
@@ -136,22 +143,35 @@ class Heartbeat:
         self._thread.join(timeout_s)
 
     def _run(self) -> None:
+        due_at = 0.0
         while not self._is_stopping:
             self._wake.clear()  # before the beat: a request during the beat is for the next one
             begin = monotonic()
-            wait_s = self._contact.attempt(self, self._beat)
-            self._wake.wait(max(0.0, begin + min(wait_s, self._every_s) - monotonic()))
+            is_asked, self._is_asked = self._is_asked, False
+            is_due = is_asked or begin >= due_at
+            has_long_run = self._look_for_long_run()
+            if is_due or has_long_run:
+                wait_s = self._contact.attempt(self, partial(self._beat, is_due))
+                due_at = begin + min(wait_s, self._every_s) if is_due else due_at
+            self._wake.wait(max(0.0, min(due_at, begin + LONG_RUN_S) - monotonic()))
         if self._ends_engine:
             self._engine.shutdown()
 
-    def _beat(self) -> float:
-        """Beat; return the seconds from the start of this beat to the start of the next one."""
+    def _look_for_long_run(self) -> bool:
+        """Whether a job runs that already ran at the last look."""
+        running = {id for child in self._living() for id in child.table.occupied()}
+        seen, self._seen = self._seen, running
+        return not running.isdisjoint(seen)
+
+    def _beat(self, is_due: bool) -> float:
+        """Beat; return the seconds from the start of this beat to the start of the next one. A beat
+        between two due ones only extends leases and asks for cancellations."""
         children = [child for child in self._living() if child.session and child.is_running()]
         if self._is_place_new:
             self._is_place_new = False
             for child in children:
                 child.introduced = ""
-        tells_nonces = next(self._beats) % TELLING == 0
+        tells_nonces = is_due and next(self._beats) % TELLING == 0
         sent_at = monotonic()
         pulses = self._engine.beat([_beat_of(child, tells_nonces) for child in children])
         for child, pulse in zip(children, pulses, strict=True):

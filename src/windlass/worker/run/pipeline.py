@@ -9,7 +9,7 @@
    values that raise `TypeError` or `ValueError`, make a dead letter: the same bytes would fail
    again. Any other error is a failed attempt: a lost connection may come back.
 6. Call the function inside the middleware. Any error of either is a failure of this job only.
-7. Encode the result.
+7. Encode the result, unless the job keeps none.
 8. Decide on a failure: snooze, retry, or give up. A run that was interrupted has timed out, or was
    cancelled.
 
@@ -256,18 +256,19 @@ class Execution:
 
     def _conclude_success(self, run: Run, value: object) -> Outcome:
         claim = run.claim
-        try:
-            codec = run.task.codec
-            result = codec.encode_result(value)
-            result = self._packing.pack_result(
-                codec.mark, result, claim.task, claim.id, claim.payload
-            )
-            check_size(result, self._settings.max_payload, f"The result of {claim.task}")
-        except BaseException as error:  # noqa: BLE001  # encoding a value may raise anything
-            return self._bury(claim, Reason.BAD_RESULT, FailureText.of(error))
-        stored = result if run.result_ttl_ms else None
+        result = None
+        if run.result_ttl_ms:  # otherwise the value is of no use, and may be one without encoding
+            try:
+                codec = run.task.codec
+                result = codec.encode_result(value)
+                result = self._packing.pack_result(
+                    codec.mark, result, claim.task, claim.id, claim.payload
+                )
+                check_size(result, self._settings.max_payload, f"The result of {claim.task}")
+            except BaseException as error:  # noqa: BLE001  # encoding a value may raise anything
+                return self._bury(claim, Reason.BAD_RESULT, FailureText.of(error))
         return Succeeded(
-            id=claim.id, token=claim.token, result=stored, result_ttl_ms=run.result_ttl_ms
+            id=claim.id, token=claim.token, result=result, result_ttl_ms=run.result_ttl_ms
         )
 
     def _conclude_failure(self, run: Run, error: BaseException) -> Outcome:
