@@ -11,10 +11,9 @@ from threading import Thread
 from typing import Protocol
 
 from windlass.app import Windlass
-from windlass.core.patterns import match
 from windlass.engine.contract import Beat, Engine
 from windlass.errors import EngineError
-from windlass.settings import describe_unusual, find_overruled
+from windlass.settings import describe_unusual, find_overruled, matches
 from windlass.worker.child.watchdog import FetchWatchdog, LoopWatchdog, Watchdog
 from windlass.worker.fetch.fetcher import Fetcher, Owner
 from windlass.worker.fetch.queue_turns import QueueTurns
@@ -136,7 +135,7 @@ def describe_app(app: Windlass, introduction: bytes) -> Ready:
         idle_routes=tuple(
             pattern
             for pattern in settings.routes
-            if not any(match(pattern, name) for name in app.tasks)
+            if not any(matches(pattern, name) for name in app.tasks)
         ),
         queues=tuple(sorted({task.queue for task in app.tasks.values()})),
         introduction=introduction,
