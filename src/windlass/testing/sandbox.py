@@ -19,7 +19,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
-from datetime import datetime
+from datetime import UTC, datetime
 from threading import Lock
 from types import TracebackType
 from typing import Any, Final, Self, TypeVar, cast, overload
