@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
+import subprocess
 import sys
 import threading
 import time
@@ -145,6 +146,37 @@ def test_one_that_comes_while_a_run_ends_is_of_no_effect() -> None:
     sum(range(10_000))
     assert isinstance(outcome, Succeeded)
     assert run.context.cancelled
+
+
+PROFILED = """
+import sys
+from windlass import Context, Interrupted
+from windlass.core.signals import Interruption
+from windlass.worker.run.interrupts import ThreadGuard
+
+run = Context(job_id="1", task="t", queue="q", attempt=1, max_attempts=1, sink=print)
+guard = ThreadGuard()
+guard.begin(run)
+try:
+    guard.lower_shield()
+    guard.interrupt(run, Interruption.TIMED_OUT)
+    for _ in range(1000):
+        pass
+except Interrupted:
+    guard.end()
+sys.setprofile(lambda *_: None)
+guard.begin(run)
+sys.setprofile(None)
+print("done")
+"""
+
+
+def test_a_thread_can_be_profiled_after_an_interruption() -> None:
+    """CPython 3.11 stood still at the next call."""
+    ran = subprocess.run(
+        [sys.executable, "-c", PROFILED], capture_output=True, text=True, timeout=60, check=False
+    )
+    assert ran.stdout == "done\n", ran.stderr
 
 
 def test_an_interruption_before_the_code_begins_meets_it_there() -> None:

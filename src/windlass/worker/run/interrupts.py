@@ -59,8 +59,19 @@ class ThreadGuard:
             self._run = None
             self._is_shielded = self._is_put_off = False
             if self._is_sent:
-                _send(self._thread, None)  # one C call, which no exception can interrupt
+                self._withdraw()
                 self._is_sent = False
+
+    def _withdraw(self) -> None:
+        """Replace an exception that has not arrived by one that arrives here. CPython 3.11 keeps
+        its flag of a pending exception set when there is none to raise: the thread would stay slow,
+        and hang under a profiler."""
+        try:
+            _send(self._thread, _INTERRUPTED)
+            while True:
+                pass  # it comes with the next bytecode
+        except Interrupted:
+            pass
 
     def interrupt(self, run: Context, cause: Interruption) -> None:
         with self._lock:
@@ -159,6 +170,6 @@ def _note(run: Context, cause: Interruption) -> bool:
     return True
 
 
-#: Raises an exception in a thread at its next bytecode; None withdraws one not yet raised.
+#: Raises an exception in a thread at its next bytecode, in place of one not yet raised.
 _send: Final = ctypes.pythonapi.PyThreadState_SetAsyncExc
 _INTERRUPTED: Final = ctypes.py_object(Interrupted)
