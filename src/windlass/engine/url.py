@@ -103,9 +103,10 @@ def _open_redis(url: str, options: EngineOptions) -> Engine:
     try:
         from windlass.engine.redis.engine import RedisEngine
     except ModuleNotFoundError as error:
-        if (error.name or "").partition(".")[0] != "redis":
+        missing = (error.name or "").partition(".")[0]
+        if missing not in ("redis", "hiredis"):
             raise
-        other = getattr(sys.modules.get("redis"), "__file__", None)
+        other = getattr(sys.modules.get(missing), "__file__", None)
         if other is not None:
             raise EngineError(
                 f"The url {_safe(url)!r} needs the Redis driver, and {other} is imported in its "
