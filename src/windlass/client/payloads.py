@@ -286,7 +286,7 @@ class Packing:
                 f'codec="{self._codec}": run the job in an app with codec="pickle"'
             )
         if not seal:
-            raise DecodeError("an unsigned pickle, which is never read")
+            raise DecodeError("the payload is an unsigned pickle, and only signed pickles are read")
 
     def _require_ring(self) -> Keyring:
         assert self._ring is not None, "settings that seal have a secret"

@@ -273,8 +273,8 @@ def _listed_attempts(max_attempts: object, delays: int) -> int:
     if max_attempts is not UNSET and _attempts(max_attempts) != delays + 1:
         raise ValueError(
             f"max_attempts={max_attempts} and delays disagree: with {count(delays, 'delay')} there "
-            f"are {count(delays + 1, 'attempt')}. Give one of the two, or as many delays as "
-            "there are retries."
+            f"are {count(delays + 1, 'attempt')}. Remove max_attempts, or give "
+            "max_attempts - 1 delays."
         )
     return delays + 1
 

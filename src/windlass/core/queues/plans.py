@@ -62,8 +62,8 @@ def _read_queue(text: str) -> tuple[str, int]:
     queue, colon, weight = text.strip().partition(":")
     if not QUEUE_NAME.fullmatch(queue):
         raise ValueError(
-            "a queue is named by 1 to 64 letters, digits, '_', '.' and '-', the first one a letter "
-            f"or a digit, found {text!r}: write for example critical, or default:5,low:1"
+            "a queue name has 1 to 64 letters, digits, '_', '.' and '-', and starts with a letter "
+            f"or digit, found {text!r}: write for example critical, or default:5,low:1"
         )
     if not colon:
         return queue, 1

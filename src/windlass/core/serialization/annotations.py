@@ -40,8 +40,8 @@ def resolve(annotation: object, function: Callable[..., object]) -> Any:
         )
     except Exception as error:
         raise AnnotationError(
-            f"the annotation {describe(annotation)} cannot be resolved ({error}). Name something "
-            "that the module itself defines or imports, not only under TYPE_CHECKING or inside a "
+            f"the annotation {describe(annotation)} cannot be resolved ({error}). Use a "
+            "name that exists in the module at run time, not only under TYPE_CHECKING or inside a "
             "function."
         ) from error
     return hints["annotation"]

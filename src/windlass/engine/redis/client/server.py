@@ -274,7 +274,8 @@ class Server:
         if "DB index is out of range" in text:
             raise EngineError(
                 f"The Redis server at {self.address} has no database {self.address.database}. "
-                "Give a lower number in the url (0 is always there), or raise databases on it.",
+                "Give a lower number in the url (0 is always there), or raise `databases` in its "
+                "configuration.",
                 location=self.location,
             ) from error
         if self.address.is_encrypted and _speaks_no_tls(error):
