@@ -58,7 +58,7 @@ class LogEvent(StrEnum):
     WORKER_DONE = "stopping: nothing is left to do"
     WORKER_HANDING_BACK = "stopping: handing back running jobs"
     WORKER_STOPPED = "stopped"
-    HEALTH_UNSERVED = "windlass health cannot see this worker: %s", "why"
+    HEALTH_UNSERVED = "no health socket, windlass health cannot check this worker: %s", "why"
     # jobs
     JOB_ENDED = (
         "job %s of task %s ended as %s in attempt %d after %d ms",
@@ -161,7 +161,7 @@ class LogEvent(StrEnum):
         "ended session %s of worker %d, which died on this machine: %s to run again",
         "session worker jobs",
     )
-    SESSION_GONE = "session %s of child %d expired", "session child"
+    SESSION_GONE = "session %s of child %d expired, telling the child", "session child"
     SESSION_RENEWED = (
         "session %s expired, no heartbeat for a lease: dropped %s, results of %s will be "
         "rejected, continuing as session %s",
@@ -201,7 +201,10 @@ class LogEvent(StrEnum):
     WATCH_FAILED = "watchdog of this child failed, retrying"
     UPKEEP_FAILED = "maintenance of the worker failed, retrying"
     WAITER_FAILED = "waiter of the worker failed, restarting it"
-    CLAIMS_NOT_GIVEN_BACK = "could not release claims of session %s", "session"
+    CLAIMS_NOT_GIVEN_BACK = (
+        "could not release claims of session %s, a later heartbeat releases them",
+        "session",
+    )
 
 
 class LoggedValue(NamedTuple):
