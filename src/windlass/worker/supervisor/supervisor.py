@@ -67,7 +67,7 @@ ECHO_S = 0.25
 CLOSE_S = 5.0
 #: The same limit if the engine has never answered, when no child can have a claim.
 UNANSWERED_S = 1.0
-#: The engine calls at a time. Maintenance and renewals of the waiter share one connection; the
+#: The most engine calls at a time. Maintenance and renewals of the waiter share one connection; the
 #: heartbeat and the waiter have their own.
 MOST_CALLS = 1
 #: How long the waiter may take to end, in seconds.
