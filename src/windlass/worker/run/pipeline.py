@@ -285,7 +285,7 @@ class Execution:
         `max_attempts` limits the attempts, else the setting of the app."""
         text = FailureText.of(error)
         packed = self._pack(claim, text)
-        with suppress(BaseException):  # a handler of the app may be what fails
+        with suppress(BaseException):  # a log handler of the app may fail
             log.error(LogEvent.JOB_ESCAPED, claim.id, claim.task, text.name)
         if claim.counters.attempt < (max_attempts or self._settings.retry.max_attempts):
             return Retried(id=claim.id, token=claim.token, delay_ms=ESCAPE_DELAY_MS, error=packed)

@@ -77,7 +77,7 @@ class Runner:
 
 def log_end(started: Started, outcome: Outcome, seconds: float) -> None:
     claim = started.claim
-    with suppress(BaseException):  # a handler of the app may be what fails
+    with suppress(BaseException):  # a log handler of the app may fail
         log.debug(
             LogEvent.JOB_ENDED,
             claim.id,
