@@ -1,7 +1,7 @@
-"""The events of a worker's log lines: the name, the line, and for JSON the names of its values.
+"""The events of a worker's log: name, text of the line, and field names for JSON.
 
-A log call names its event and passes the values: `log.warning(LogEvent.ENGINE_AWAY, error)`. An
-event is the text of its line, so that records are plain ones for every handler.
+A log call names its event and passes the values: `log.warning(LogEvent.ENGINE_AWAY, error)`. A
+`LogEvent` is a string, the text of its line, so that every handler gets a plain record.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ INTERVAL_S: Final = 60.0
 
 
 class LogEvent(StrEnum):
-    """A name stays when its line changes. In JSON it is in small letters."""
+    """Log lines by name. A name stays when its line changes. In JSON it is in small letters."""
 
     fields: tuple[str, ...]
 
@@ -223,7 +223,7 @@ def listed(names: Iterable[str], before: str = "", none: str = "") -> LoggedValu
 
 
 def describe(message: object, arguments: object) -> dict[str, object]:
-    """The event of a record and its fields; empty for a line that is no event."""
+    """Return the event of a record and its fields; empty for a record without an event."""
     if not isinstance(message, LogEvent) or not isinstance(arguments, tuple):
         return {}
     fields = zip(message.fields, arguments, strict=False)
@@ -239,7 +239,7 @@ def _value(name: str, given: object) -> object:
 
 
 def log_dead_letter(job_id: str, task: str, reason: Reason, text: FailureText) -> None:
-    """Log the type of the error and where it was raised. Its message may contain arguments."""
+    """Log a dead letter with the type and place of its error. The message may contain arguments."""
     cause = text.name or text.message
     if text.type and text.place:
         cause = f"{text.name} in {text.place}"
@@ -247,13 +247,13 @@ def log_dead_letter(job_id: str, task: str, reason: Reason, text: FailureText) -
 
 
 class Notices:
-    """Throttles lines that would repeat for every job. There are few keys: names of tasks."""
+    """Throttle lines that would repeat for every job. There are few keys: names of tasks."""
 
     def __init__(self) -> None:
         self._logged_at: dict[str, float] = {}
 
     def is_due(self, key: str) -> bool:
-        """Whether to log now. True marks the key as logged."""
+        """Return whether to log now, and mark the key as logged if so."""
         now = monotonic()
         if now - self._logged_at.get(key, -INTERVAL_S) < INTERVAL_S:
             return False
