@@ -167,7 +167,7 @@ class LoopWatchdog:
         self._is_answered = True
 
     def _log_block(self) -> bool:
-        """Log the job that blocks the loop. Return whether there was one."""
+        """Log the job that blocks the loop. Return whether a job blocks it."""
         before = self._step()
         if before is None:
             return False

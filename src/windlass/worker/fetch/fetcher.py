@@ -325,8 +325,8 @@ class Fetcher:
 
     def _come_back(self, call: RoundTrip) -> RoundTrip:
         """Send a heartbeat before the first claim after an outage: the engine gives all workers
-        time for one before it reaps sessions. If the session is gone or the child is draining, only
-        report."""
+        time to do so before it reaps sessions. If the session is gone or the child is draining,
+        only report."""
         [pulse] = self._engine.beat([Beat(session=self.session)])
         if not pulse.alive:
             self._renew(pulse.session)

@@ -93,7 +93,7 @@ class Ready(msgspec.Struct, frozen=True, tag="ready"):
     log_level: str
     log_format: str
     unusual: dict[str, str]  # settings that differ from the default, for the log
-    overruled: dict[str, str]  # settings whose value in code overrides the environment
+    overruled: dict[str, str]  # settings in code that override the environment
     schedules: tuple[AppDeclaration, ...] = ()
     idle_routes: tuple[str, ...] = ()  # patterns that match no task
     queues: tuple[str, ...] = ()  # the default queues of the tasks

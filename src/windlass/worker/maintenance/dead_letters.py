@@ -1,4 +1,4 @@
-"""Dead letters: log expired ones, and alert when they pile up.
+"""Log expired dead letters, and alert when dead letters pile up.
 
 1. `sweep` logs expired dead letters, and only then removes them. If a worker dies in between, the
    next worker repeats both: a line may appear twice and is never missing. A dead letter that cannot
@@ -49,7 +49,7 @@ def sweep(engine: Engine, ids: Sequence[str]) -> Tended:
 
 
 class DeadWatch:
-    """Alert about dead letters. `sessions` returns those of this worker. `on_alert` runs in the
+    """Alert about dead letters. `sessions` returns this worker's sessions. `on_alert` runs in the
     maintenance thread."""
 
     def __init__(

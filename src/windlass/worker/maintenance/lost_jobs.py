@@ -85,8 +85,8 @@ class Predecessors:
 
 class LossWatch:
     """Log reclaimed jobs, by comparing counters of the engine: a call of any worker may change
-    them. Only the worker with the first of all sessions logs. `sessions` returns those of this
-    worker."""
+    them. Only the worker with the first of all sessions logs. `sessions` returns this worker's
+    sessions."""
 
     def __init__(self, engine: Engine, sessions: Callable[[], Collection[str]]) -> None:
         self._engine = engine

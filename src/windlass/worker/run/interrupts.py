@@ -54,8 +54,8 @@ class ThreadGuard:
         self._run = run
 
     def end(self) -> None:
-        """End a run: no exception arrives later. If an exception hits this call, call it again: no
-        second one comes."""
+        """End a run: no exception arrives later. If an exception hits this call, repeat the call:
+        no second exception comes."""
         with self._lock:
             self._run = None
             self._is_shielded = self._is_put_off = False

@@ -30,7 +30,7 @@ _MAXRSS_UNIT = 1 if sys.platform == "darwin" else 1024
 
 
 class ChildProcess:
-    """A child process: a fresh interpreter, never a fork. It shares only what is passed to it
+    """A child process: a fresh interpreter, never a fork. It gets only the descriptors passed
     here."""
 
     def __init__(self, options: WorkerOptions, worker_started_ms: int, *, is_solo: bool) -> None:
@@ -109,7 +109,7 @@ class ChildProcess:
         return self._process.poll() is not None
 
     def is_running(self) -> bool:
-        """Whether the process has neither ended nor been stopped by a signal."""
+        """Return whether the process has neither ended nor been stopped by a signal."""
         return self._process.returncode is None and not _is_stopped(self.pid)
 
     def memory(self) -> int | None:
@@ -171,7 +171,7 @@ def _name_signal(number: int) -> str:
 
 
 def _is_stopped(pid: int) -> bool:
-    """Whether a signal has stopped the process; False where there is no /proc."""
+    """Return whether a signal has stopped the process; False without /proc."""
     fields = stat_of(pid)
     return fields is not None and fields[STATE] in (b"T", b"t")
 

@@ -145,8 +145,8 @@ def _listen() -> tuple[str, socket.socket]:
 
 
 def _appear(listener: socket.socket, path: str) -> None:
-    """Name the socket only when it listens: a probe takes a socket that refuses it for one of a
-    dead worker, and removes it."""
+    """Name the socket only when it listens. A refused probe takes the worker for dead, and removes
+    the socket."""
     hidden = f"{path}.new"
     listener.bind(hidden)
     try:
