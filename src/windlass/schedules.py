@@ -341,7 +341,7 @@ def _now_ms(engine: Engine) -> int:
 
 
 def _to_info_if_readable(record: ScheduleRecord, now_ms: int) -> ScheduleInfo:
-    """The info of a record, also of an unreadable one: it must not hide the other records."""
+    """The info of a record. Does not raise for an unreadable record, so that `list` works."""
     try:
         return _to_info(record, now_ms)
     except DecodeError:

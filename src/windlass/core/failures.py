@@ -35,7 +35,7 @@ MAX_COMPARED: Final = 500
 FINGERPRINT_SIZE: Final = 6
 #: The message of an encrypted failure.
 ENCRYPTED: Final = "(encrypted)"
-#: The type of an exception whose name cannot be read.
+#: The type name of an exception when its own name cannot be read.
 UNKNOWN: Final = "BaseException"
 
 # Reads attributes without the code of the exception class, which may raise.

@@ -182,7 +182,7 @@ class Counters(msgspec.Struct, frozen=True, gc=False):
     strays: int = 0  # claims by workers that do not know the task
 
 
-#: event -> change of each counter, for a claim whose user code had started.
+#: event -> change of each counter, for a claim that ended after user code started.
 _CHARGES: Final[dict[Event, dict[str, int]]] = {
     Event.CLAIM: {"attempt": 1, "starts": 1},
     Event.RELEASE: {"attempt": -1, "interruptions": 1},

@@ -1,7 +1,7 @@
 """Schedules declared in code: which declaration wins during a rolling deploy.
 
 1. `fingerprint` is equal only for equal declarations.
-2. `declare` compares the declaration of a worker with the known one, and decides which wins.
+2. `declare` compares the declaration of a worker with the current declaration: which one wins.
 3. `is_abandoned` says whether workers have stopped declaring a schedule.
 
 During a rolling deploy old and new workers start in any order, and both declare a schedule of the

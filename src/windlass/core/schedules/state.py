@@ -21,7 +21,7 @@ from windlass.core.schedules.triggers import Cron, Every, Schedule
 from windlass.core.serialization.frame import is_framed, refuse_newer
 from windlass.errors import DecodeError
 
-#: The format of entries whose envelope is in a frame.
+#: The format of entries with an envelope in a frame.
 VERSION: Final = 2
 #: The format of all other entries and notes.
 _PLAIN_VERSION: Final = 1

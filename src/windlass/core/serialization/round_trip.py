@@ -54,8 +54,8 @@ class Traits(msgspec.Struct, frozen=True):
     is_open: bool
     #: A type for which `==` is not enough: every part is compared separately.
     is_exact: bool
-    #: A set, whose order differs from process to process, or a dataclass with plain defaults:
-    #: msgspec does not set these in instances that it builds, and does not write unset fields.
+    #: A set, because its order differs between processes. Or a dataclass with plain defaults:
+    #: msgspec does not set them in instances that it builds, and does not write unset fields.
     has_forms: bool
     #: A datetime: not every wire keeps its offset.
     has_datetimes: bool
