@@ -3,9 +3,9 @@
 Progress and log lines are stored with the job as one report. The worker sends the newest report to
 the engine, at most a few times per second.
 
-A worker sets `running` around every job. `current_context` reads it anywhere below the task, also
-in coroutines and in `asyncio.to_thread`. A task declared with `takes_context=True` gets the same
-object as its first argument.
+A worker sets `running` around every job. Any code that the task calls can read it by
+`current_context`, also in coroutines and in `asyncio.to_thread`. A task with `takes_context=True`
+gets the same object as its first argument.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class LogLine(msgspec.Struct, frozen=True):
 
 
 class Report(msgspec.Struct, frozen=True, omit_defaults=True):
-    """Progress and log lines of an attempt, as stored: each report replaces the one before."""
+    """Stored progress and log lines of an attempt. Each report replaces the previous one."""
 
     value: float | None = None
     message: str = ""
@@ -96,21 +96,21 @@ class Context:
 
     @property
     def cancelled(self) -> bool:
-        """Whether to stop: the job was cancelled, timed out, or was reassigned to another worker.
+        """Whether the task should stop: its job was cancelled, timed out or was reassigned.
 
-        Always False in a plain call."""
+        Always False when the task is called as a plain function."""
         return self.interruption is not None
 
     def progress(self, value: float, message: str = "") -> None:
-        """Report progress from 0 to 1. It appears in `job.info().progress` a moment later."""
+        """Report progress from 0 to 1. `job.info().progress` shows it a moment later."""
         message = _storable(message, MAX_PROGRESS_MESSAGE)
         self._send(Report(_fraction(value), message, self._report.log))
 
     def log(self, message: str) -> None:
-        """Keep a line with the job. It appears in `job.info().log` and `windlass job show`.
+        """Store a log line with the job. `job.info().log` and `windlass job show` show the line.
 
-        The job keeps the newest 50 lines of its latest attempt. Use it for facts about one job;
-        for the program use `logging`."""
+        The job keeps the newest 50 lines of its latest attempt. Use this method for facts about one
+        job, and `logging` for the program."""
         if not isinstance(message, str):
             raise TypeError(f"ctx.log takes text, found {message!r}: write f'...' or str(...)")
         before = self._report
