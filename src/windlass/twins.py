@@ -9,6 +9,7 @@
 
 from __future__ import annotations
 
+import copy
 import time
 from collections.abc import Awaitable, Callable, Coroutine, Generator, Sequence
 from functools import wraps
@@ -29,7 +30,7 @@ from typing import (
 import msgspec
 
 from windlass.engine.contract import Engine
-from windlass.errors import WindlassError
+from windlass.errors import EngineUnavailable
 
 if TYPE_CHECKING:
     from windlass.app import Windlass
@@ -112,18 +113,26 @@ def act(action: Callable[[Engine, *Values], Answer], *values: *Values) -> Steps[
 
 def _attempt_each(
     engine: Engine, actions: Sequence[tuple[Callable[..., Any], tuple[Any, ...]]]
-) -> Sequence[tuple[Any, WindlassError | None]]:
-    """Run each action; return its result or error. So one error does not repeat other actions."""
-    return [_attempt(engine, action, values) for action, values in actions]
-
-
-def _attempt(
-    engine: Engine, action: Callable[..., Any], values: tuple[Any, ...]
-) -> tuple[Any, WindlassError | None]:
-    try:
-        return action(engine, *values), None
-    except WindlassError as error:
-        return None, error
+) -> Sequence[tuple[Any, Exception | None]]:
+    """Run each action; return its result or error. So one error does not repeat other actions. The
+    actions after one that found the engine unavailable fail without a try. If that was the first
+    action, raise its error: all other pending calls of the batcher then fail as well."""
+    replies: list[tuple[Any, Exception | None]] = []
+    away: EngineUnavailable | None = None
+    for action, values in actions:
+        if away is not None:
+            replies.append((None, copy.copy(away)))
+            continue
+        try:
+            replies.append((action(engine, *values), None))
+        except EngineUnavailable as error:
+            if not replies:
+                raise
+            away = error
+            replies.append((None, error))
+        except Exception as error:  # noqa: BLE001  # raised again for the caller of the action
+            replies.append((None, error))
+    return replies
 
 
 def run(app: Windlass, steps: Steps[R]) -> R:

@@ -131,11 +131,12 @@ class Database:
 
     def _on_snapshot(self, work: Work[T]) -> T:
         connection = self._reader()
-        connection.execute("BEGIN")
         try:
+            connection.execute("BEGIN")
             return work(connection)
         finally:
-            connection.execute("ROLLBACK")
+            if connection.in_transaction:
+                connection.execute("ROLLBACK")
 
     def close(self) -> None:
         """Close the connections; the next call opens new ones. A database in memory is lost."""
@@ -163,8 +164,8 @@ class Database:
     def _commit(self, work: Work[T]) -> T:
         def transaction() -> T:
             connection = self._writer()
-            connection.execute("BEGIN IMMEDIATE")
             try:
+                connection.execute("BEGIN IMMEDIATE")
                 value = work(connection)
                 connection.execute("COMMIT")
             except BaseException:

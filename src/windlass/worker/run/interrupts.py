@@ -68,8 +68,8 @@ class ThreadGuard:
         pending exception set when there is none to raise: the thread would stay slow, and hang
         under a profiler."""
         try:
-            _send(self._thread, _INTERRUPTED)
-            while True:
+            is_sent = _send(self._thread, _INTERRUPTED)  # 0 if no thread of Python has this id
+            while is_sent:
                 pass  # the exception comes with the next bytecode
         except Interrupted:
             pass

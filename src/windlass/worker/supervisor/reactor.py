@@ -18,7 +18,7 @@ from time import monotonic
 from types import FrameType, TracebackType
 from typing import NamedTuple, Protocol, Self
 
-Action = Callable[[], None]
+Action = Callable[[], object]
 
 
 class Readable(Protocol):

@@ -249,17 +249,20 @@ class Supervisor:
 
     # -------------------------------------------------------------------------------- listening
 
-    def _listen(self, child: ChildProcess) -> None:
+    def _listen(self, child: ChildProcess) -> bool:
+        """Read once from the child; return whether the child may have sent more."""
         try:
-            while True:
-                for report in child.channel.receive():
-                    self._handle(child, report)
+            reports = child.channel.receive()
         except BlockingIOError:
-            return
+            return False
         except EOFError:
             # The child is ending, or has closed the channel and cannot receive commands.
             self._reactor.unwatch(child.channel)
             self._reactor.after(SILENT_S, partial(self._kill, child))
+            return False
+        for report in reports:
+            self._handle(child, report)
+        return True
 
     def _handle(self, child: ChildProcess, report: Report) -> None:
         match report:
@@ -328,7 +331,8 @@ class Supervisor:
 
     def _reap(self) -> None:
         for child in [child for child in self._children.values() if child.has_ended()]:
-            self._listen(child)  # its last reports
+            while self._listen(child):
+                pass  # the last reports of the child
             self._reactor.unwatch(child.channel)
             self._forget_wait(child)
             child.close_channels()
