@@ -1,4 +1,4 @@
-"""`python -m windlass` is the `windlass` command."""
+"""Run the `windlass` command as `python -m windlass`."""
 
 from windlass_probe import command
 

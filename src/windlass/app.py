@@ -1,8 +1,9 @@
-"""The app: where tasks are registered, and the one place that knows settings and engine.
+"""The app: registers tasks, and holds the settings and the engine.
 
-1. `Windlass` reads the settings, keeps the tasks by name, and opens the engine when it is first
-   needed: making an app touches neither disk nor network.
-2. `@app.task` registers a function, `include` a group of tasks; `task_named` needs neither.
+1. `Windlass` reads the settings, keeps the tasks by name, and opens the engine on first use: making
+   an app touches neither disk nor network.
+2. `@app.task` registers a function, and `include` a group of tasks. `task_named` returns a task
+   that is not registered.
 3. `lifespan`, `@app.around_run` and `@app.around_enqueue` register lifespan and middleware.
 
 After a fork the child can use its copy of the app: the engine and the I/O thread replace their
@@ -77,14 +78,14 @@ Hook = TypeVar("Hook", bound="Callable[[DeadAlert], object]")
 
 
 class Windlass(Registrar):
-    """Tasks, and the place where their jobs live.
+    """An app: tasks, settings, and the engine that stores the jobs.
 
-    `url` names that place; further settings are keyword arguments. Each can come from the
+    `url` names the engine; further settings are keyword arguments. Each can come from the
     environment instead, as `WINDLASS_URL`, `WINDLASS_LEASE` and so on.
 
-    `lifespan` is a function that yields once, written with def or async def, or one that gives a
-    context manager. Each child of a worker enters it before its first job and leaves it after its
-    last one. The yielded value is the `state` of every context."""
+    `lifespan` is a function that yields once, written with def or async def, or a function that
+    returns a context manager. Each child of a worker enters the lifespan before its first job and
+    leaves it after its last job. The yielded value is the `state` of every context."""
 
     def __init__(
         self,
@@ -121,18 +122,18 @@ class Windlass(Registrar):
 
     @property
     def known_tasks(self) -> Mapping[str, Task[..., Any]]:
-        """The same tasks by name and by alias: a worker can run jobs stored under these names."""
+        """The registered tasks by name and by alias: workers can run jobs stored under these."""
         return MappingProxyType(self._registry.known)
 
     @property
     def engine(self) -> Engine:
-        """The storage of the jobs; opened at the first use."""
+        """The engine that stores the jobs. Opened on first use."""
         engine = self._engine
         return engine if engine is not None else self._open_engine()
 
     @property
     def batcher(self) -> Batcher:
-        """Calls the engine for coroutines; made at the first use."""
+        """The batcher that calls the engine for coroutines. Made on first use."""
         batcher = self._batcher
         return batcher if batcher is not None else self._make_batcher()
 
@@ -155,14 +156,14 @@ class Windlass(Registrar):
         return Job(self, check_id(id), None)
 
     def queue(self, name: str) -> Queue:
-        """A handle on a queue, to pause, resume or purge it. Does not check that it exists."""
+        """A handle to pause, resume or purge a queue. Does not check that the queue exists."""
         from windlass.queue import Queue  # needed by few
 
         return Queue(self, read_queue("queue", name))
 
     def decode_result(self, task: str, job_id: str, result: bytes) -> Any:
-        """Rebuild a stored result by the annotations of its task; an unknown task gives plain
-        data."""
+        """Rebuild a stored result by the annotations of its task. For an unknown task, return
+        plain data."""
         known = self._registry.known.get(task)
         codec, encoded = self.packing.unpack_result(result, task, job_id)
         if known is not None:
@@ -172,7 +173,7 @@ class Windlass(Registrar):
         return decode_plain(encoded, codec)
 
     def wrap_engine(self, wrap: Callable[[Engine], Engine]) -> None:
-        """Wrap the engine; for a worker, which must not abandon a call half way."""
+        """Wrap the engine. Workers do, so that no interruption cuts off a call of the engine."""
         with opening:
             self._wrap = wrap
             if self._engine is not None and self._engine is not self._stand_in:
@@ -190,9 +191,9 @@ class Windlass(Registrar):
 
     @contextmanager
     def replace_engine(self, engine: Engine) -> Iterator[None]:
-        """Use another engine inside the block, for a test: in all threads, and even after `close`.
+        """Use another engine inside the block, in all threads and even after `close`. For tests.
 
-        Pending calls of coroutines are sent to the engine that they were made for."""
+        The batcher still sends calls that were made before the block to the old engine."""
         self._flush()
         with opening:
             own, self._engine, self._stand_in = self._engine, engine, engine
@@ -241,10 +242,10 @@ class Windlass(Registrar):
     ) -> AbstractContextManager[object]:
         """A worker inside this process: `with app.worker(): ...`. For development and scripts.
 
-        Serves all queues, or the given ones, and runs at most `slots` jobs at a time. Each text in
-        `queues` is a tier, served before the next one: a queue, `"critical"`, or queues by weight,
-        `"default:5,low:1"`. With `labels` it also claims jobs that require them. At the end of the
-        block it stops claiming and gives running jobs `shutdown_grace` to end.
+        Serves all queues, or only `queues`, and runs at most `slots` jobs at a time. Each text in
+        `queues` is a tier, served before the next tier: one queue, `"critical"`, or queues by
+        weight, `"default:5,low:1"`. With `labels` the worker also claims jobs that require them.
+        At the end of the block the worker stops claiming, and running jobs get `shutdown_grace`.
 
         The worker shares the process with its tasks. A task that kills the process, or blocks all
         threads for a lease, stops the heartbeats: in production run `windlass worker`."""
@@ -260,7 +261,7 @@ class Windlass(Registrar):
     # ---------------------------------------------------------------------------- registering
 
     def include(self, *groups: Tasks) -> None:
-        """Make the tasks of these groups tasks of this app, also those declared later on."""
+        """Register the tasks of these groups, including tasks that a group declares later."""
         for group in groups:
             if not isinstance(group, Tasks):
                 raise TypeError(
@@ -270,7 +271,7 @@ class Windlass(Registrar):
             group.join(self)
 
     def add_tasks(self, tasks: Sequence[Task[..., Any]]) -> None:
-        """Register tasks that have no app yet: all of them or none."""
+        """Register tasks that have no app yet. If one is refused, none is registered."""
         for task in tasks:
             self._registry.check(task)
         for task in tasks:
@@ -280,9 +281,9 @@ class Windlass(Registrar):
             self._declare(task)
 
     def task_named(self, name: str, *, queue: str | None = None) -> Task[..., Any]:
-        """A task by its name, for a producer that does not have its code.
+        """A task by name, for a producer that does not have the code of the task.
 
-        Its parameters are unknown here: arguments are JSON types, and the worker checks them. Give
+        The parameters are unknown here: arguments are JSON types, and the worker checks them. Pass
         `queue` unless a route matches the name or the queue is `default`."""
         known = self._registry.known.get(checked_name(name))
         task = task_without_code(self, name) if known is None else known
@@ -310,7 +311,7 @@ class Windlass(Registrar):
         return next(queues, otherwise)
 
     def name_of(self, stored: str) -> str:
-        """The current name of the task whose jobs are stored under this name or alias."""
+        """The current name of a task, from the name or alias in a stored job."""
         known = self._registry.known.get(stored)
         return stored if known is None else known.name
 
@@ -339,29 +340,30 @@ class Windlass(Registrar):
             yield name, task.entry(task.codec.encode((), {}), in_zone(schedule, self))
 
     def around_run(self, function: Around) -> Around:
-        """Run this around every job: a function that takes the context and yields once.
+        """Register middleware around every job: a function that takes the context and yields once.
 
-        The function sees the error of the task, and may raise another one, which becomes the
-        failure of the attempt. The retry policy still applies. The first middleware declared is
-        the outermost."""
+        An error of the task is raised at the yield. If the function raises another error, that
+        error becomes the failure of the attempt. The retry policy still applies. The first
+        middleware declared is the outermost."""
         self.middleware = (*self.middleware, read_middleware(function))
         return function
 
     def around_enqueue(self, function: AroundSend) -> AroundSend:
-        """Run this around every enqueue of this app: a function that takes an `EnqueueCall` and
-        yields once, where the call is stored.
+        """Register middleware around every enqueue of this app: a function that takes an
+        `EnqueueCall` and yields once. The call is stored at the yield.
 
         The function may add headers. An error before the yield reaches the caller, and nothing is
-        stored. The first middleware declared is the outermost. Workers make the jobs of schedules,
-        and those pass no middleware."""
+        stored. The first middleware declared is the outermost. Jobs of schedules pass no
+        middleware, because workers make them."""
         found = read_middleware(function, "around_enqueue", "the call")
         self.enqueue_middleware = (*self.enqueue_middleware, found)
         return function
 
     def on_dead_alert(self, hook: Hook) -> Hook:
-        """Call this function with a `DeadAlert` when dead jobs pile up, in one child of one worker.
+        """Register a function that is called with a `DeadAlert` when dead jobs pile up.
 
-        The settings `dead_alert` and `dead_alert_growth` are the thresholds."""
+        One child of one worker calls it. The settings `dead_alert` and `dead_alert_growth` are the
+        thresholds."""
         self.alert_hooks = (*self.alert_hooks, hook)
         return hook
 

@@ -1,8 +1,8 @@
 """Import the app, and the modules with its tasks, for workers and commands.
 
-1. `load_app` goes from `module:attribute`, as written on a command line, to the app that it names.
-2. `load_tasks` imports the modules of the setting `include`. Producers need not do so: they import
-   the tasks that they enqueue.
+1. `load_app` imports the app that `module:attribute` names, as written on a command line.
+2. `load_tasks` imports the modules of the setting `include`. Producers do not need this function:
+   they import the tasks that they enqueue.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ _MADE: Final = re.compile(r"^(\w+)\b[^=\n]*= *(?:windlass\.)?Windlass\(", re.MUL
 def load_app(target: str) -> Windlass:
     """Import the module and return its app.
 
-    Raises `AppNotFound` when the module or the attribute does not exist, or is no app. An error
-    raised by the module itself passes unchanged: its traceback says what to fix."""
+    Raises `AppNotFound` when the module or the attribute does not exist, or is not an app. An error
+    raised by the module itself passes unchanged: its traceback shows what to fix."""
     module_name, colon, attribute = target.partition(":")
     if not (module_name and colon and attribute) or module_name.startswith("."):
         advice = (
@@ -169,7 +169,7 @@ def _names_in(package: ModuleType, *, only_packages: bool) -> list[str]:
 
 
 def _is_there(name: str, pattern: str) -> bool:
-    """Find a module. Imports its packages: only they know where their modules are."""
+    """Whether the module exists. Imports its parent packages, which locate their modules."""
     try:
         return importlib.util.find_spec(name) is not None
     except ModuleNotFoundError:

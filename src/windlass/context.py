@@ -3,9 +3,9 @@
 Progress and log lines are stored with the job as one report. The worker sends the newest report to
 the engine, at most a few times per second.
 
-A worker sets `running` around every job. `current_context` reads it anywhere below the task, also
-in coroutines and in `asyncio.to_thread`. A task declared with `takes_context=True` gets the same
-object as its first argument.
+A worker sets `running` around every job. Any code that the task calls can read it by
+`current_context`, also in coroutines and in `asyncio.to_thread`. A task with `takes_context=True`
+gets the same object as its first argument.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class LogLine(msgspec.Struct, frozen=True):
 
 
 class Report(msgspec.Struct, frozen=True, omit_defaults=True):
-    """Progress and log lines of an attempt, as stored: each report replaces the one before."""
+    """Stored progress and log lines of an attempt. Each report replaces the previous one."""
 
     value: float | None = None
     message: str = ""
@@ -96,9 +96,9 @@ class Context:
 
     @property
     def cancelled(self) -> bool:
-        """Whether to stop: the job was cancelled, timed out, or was reassigned to another worker.
+        """Whether the task should stop: its job was cancelled, timed out or was reassigned.
 
-        Always False in a plain call."""
+        Always False when the task is called as a plain function."""
         return self.interruption is not None
 
     def progress(self, value: float, message: str = "") -> None:
@@ -111,7 +111,7 @@ class Context:
         self._send(Report(fraction, text, self._report.log))
 
     def log(self, message: str) -> None:
-        """Keep a line with the job. It appears in `job.info().log` and `windlass job show`.
+        """Store a log line with the job. `job.info().log` and `windlass job show` show the line.
 
         The job keeps the newest 50 lines of its latest attempt. Use it for facts about one job;
         for the program use `logging`. Never fails a job: a value that is not text is converted."""

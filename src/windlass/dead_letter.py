@@ -1,7 +1,7 @@
 """Dead letters as the app shows them.
 
-1. `DeadLetter` is a dead job with its history, `DeadGroup` dead jobs that failed alike.
-2. `log_summary` is the log line that is written before a dead job is removed.
+1. `DeadLetter` is a dead job with its history. `DeadGroup` is a group of similar failures.
+2. `log_summary` returns the fields of the log line about a dead job that is about to be removed.
 3. `read_each` reads records even if one of them is damaged.
 """
 
@@ -32,7 +32,7 @@ MAX_LOGGED: Final = 1024
 
 
 class Attempt(msgspec.Struct, frozen=True, kw_only=True):
-    """One entry of a history: a failed attempt, or a call that was edited."""
+    """One entry in the history of a job: a failed attempt, or an edit of its call."""
 
     number: int
     event: str  # retry, bury, crash, suspect or lose; revive: the call was changed by hand
@@ -63,14 +63,14 @@ class DeadLetter(msgspec.Struct, frozen=True, kw_only=True):
     task: str
     queue: str
     reason: Reason | None
-    fingerprint: str  # the same for failures that are alike; "" where they cannot be decrypted
+    fingerprint: str  # the same for similar failures; "" if this app cannot decrypt them
     attempts: int
     enqueued_at: datetime
     started_at: datetime | None  # the latest start
     died_at: datetime
     worker: str | None  # the worker of the last attempt
     call: str  # the stored arguments as JSON, or why they cannot be read
-    error: FailureText | None  # the latest one
+    error: FailureText | None  # the latest error
     history: tuple[Attempt, ...]  # oldest first
 
     @classmethod
@@ -94,27 +94,27 @@ class DeadLetter(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class DeadGroup(msgspec.Struct, frozen=True, kw_only=True):
-    """Dead jobs of one task that failed alike."""
+    """Dead jobs of one task with the same fingerprint: similar failures."""
 
     fingerprint: str
     task: str
     count: int
-    first_at: datetime  # when the oldest stored one died
+    first_at: datetime  # when the first of the stored jobs died
     last_at: datetime
-    example: str  # the id of the newest one
-    reason: Reason | None  # why the newest one died
+    example: str  # the id of the newest job
+    reason: Reason | None  # why the newest job died
     error: FailureText | None
 
 
 def fingerprint_of(record: JobRecord) -> str:
-    """The fingerprint of the latest error; without an error, of the reason."""
+    """The fingerprint of the latest error, or of the reason if there is no error."""
     error = latest_error(record) or FailureText(message=str(record.reason))
     return error.fingerprint
 
 
 def log_summary(record: JobRecord) -> tuple[str, str, str, str]:
-    """Id, task, reason and call of a job that is about to be removed, for the last log line about
-    it. An encrypted call stays encrypted, even if this app has the key."""
+    """Id, task, reason and call of a job, for the log line before the job is removed. An encrypted
+    call stays encrypted, even if this app has the key."""
     call = _loggable_call(record).replace("\n", "\\n")
     if len(call) > MAX_LOGGED:
         call = f"{call[:MAX_LOGGED]}... ({len(call):,} characters)"
@@ -122,15 +122,15 @@ def log_summary(record: JobRecord) -> tuple[str, str, str, str]:
 
 
 class Unreadable(msgspec.Struct, frozen=True):
-    """A job whose record cannot be read: it is damaged, or written by a newer version."""
+    """Placeholder for a job record that is damaged, or written by a newer version."""
 
     id: str
     why: str
 
 
 def read_each(engine: Engine, ids: Sequence[str]) -> list[JobRecord | Unreadable | None]:
-    """Read records, with `Unreadable` in place of each damaged one. Errors of the engine itself are
-    raised: they say nothing about a record."""
+    """Read records, with `Unreadable` in place of each damaged record. Raises errors of the engine
+    itself: they do not mean that a record is damaged."""
     try:
         return list(engine.get(ids))
     except EngineError:
@@ -157,7 +157,7 @@ def _loggable_call(record: JobRecord) -> str:
 
 
 class DeadAlert(msgspec.Struct, frozen=True, kw_only=True):
-    """The argument of `@app.on_dead_alert`: dead jobs pile up."""
+    """The argument of functions registered with `@app.on_dead_alert`: dead jobs pile up."""
 
     kind: str  # "depth": too many dead jobs; "growth": too many died in a short time
     dead: int  # the number of dead jobs

@@ -1,10 +1,10 @@
 """The dead letters of an app, `app.dead`: list, group, retry, edit, discard.
 
 1. `Selection` is a filter of dead jobs. Ages are by the engine's clock.
-2. `DeadLetters` reads them newest first, a bounded page at a time, and changes them in bounded
-   steps. The cursor is the id of the last job read and only decreases. While jobs die or leave,
-   no job is read twice, and no job that stays dead is skipped. A retry names the death that was
-   read, so one selection never retries a job twice.
+2. `DeadLetters` reads dead jobs newest first, a bounded page at a time, and changes them in bounded
+   steps. The cursor is the id of the last job read and only decreases. While other jobs die or are
+   removed, no job is read twice, and no job that stays dead is skipped. A retry applies only to the
+   death that was read, so one selection never retries a job twice.
 
 Every method has an async twin, which calls the engine through the app's I/O thread.
 """
@@ -47,7 +47,7 @@ from windlass.twins import Pause, Steps, act, arun, ask, run, twins, verb
 if TYPE_CHECKING:
     from windlass.app import Windlass
 
-#: Records per page, without and with payloads and histories.
+#: Records per page: without payloads and histories, and with them.
 PAGE: Final = 200
 WHOLE_PAGE: Final = 50
 
@@ -62,18 +62,18 @@ class Choice(TypedDict, total=False):
 
     task: str
     fingerprint: str
-    older_than: Duration  # since when it is dead
+    older_than: Duration  # dead for longer than this
     newer_than: Duration
 
 
 class Target(Choice, total=False):
-    """Filter of the dead jobs to change. Changing all of them needs `everything=True`."""
+    """Filter of the dead jobs to change. `everything=True` selects all dead jobs."""
 
     everything: bool
 
 
 class Selection(msgspec.Struct, frozen=True, kw_only=True):
-    """Filter of dead jobs, and the cursor of the next page. With `ids`, only those jobs."""
+    """Filter of dead jobs, and the cursor of the next page. `ids` selects only these jobs."""
 
     ids: tuple[str, ...] = ()
     task: str | None = None
@@ -81,7 +81,7 @@ class Selection(msgspec.Struct, frozen=True, kw_only=True):
     older_than_ms: int | None = None
     newer_than_ms: int | None = None
     whole: bool = False  # with payloads and histories
-    now_ms: int | None = None  # of the engine's clock, when the reading began
+    now_ms: int | None = None  # engine time when reading started
     cursor: str | None = None
     packing: Packing = PLAIN  # reads the failures
 
@@ -92,14 +92,14 @@ class Selection(msgspec.Struct, frozen=True, kw_only=True):
         )
 
     def fits_failure(self, record: JobRecord) -> bool:
-        """Whether the failure has this fingerprint. Failures that this app cannot decrypt never
-        match: their texts are unknown."""
+        """Whether the failure has the selected fingerprint. Failures that this app cannot decrypt
+        never match: their texts are unknown."""
         found = fingerprint_of(self.packing.reveal_failures(record))
         return found != "" and found == self.fingerprint
 
 
 def target(*ids: str, **choice: Unpack[Target]) -> Selection:
-    """Check which jobs to change: ids, or a filter, or everything."""
+    """Check the choice of jobs to change: ids, a filter, or everything. Returns the selection."""
     everything = choice.pop("everything", False)
     if bool(ids) + bool(choice) + everything != 1:
         raise TypeError(
@@ -127,7 +127,7 @@ class _LetterPage(msgspec.Struct, frozen=True):
 
 
 def _read(engine: Engine, chosen: Selection) -> _LetterPage:
-    """Read the next page. An empty page need not be the last one."""
+    """Read the next page. More pages may follow an empty page."""
     if chosen.ids:
         here, later = chosen.ids[:WHOLE_PAGE], chosen.ids[WHOLE_PAGE:]
         others = msgspec.structs.replace(chosen, ids=later) if later else None
@@ -148,7 +148,7 @@ def _read(engine: Engine, chosen: Selection) -> _LetterPage:
 
 
 def _dead(engine: Engine, ids: Sequence[str]) -> list[JobRecord]:
-    """The records of jobs that are still dead and readable."""
+    """Read the records of those jobs that are still dead and readable."""
     dead = []
     for record in read_each(engine, ids):
         if isinstance(record, Unreadable):
@@ -173,7 +173,7 @@ def require_dead(engine: Engine, ids: Sequence[str]) -> None:
 
 
 class Changed(msgspec.Struct, frozen=True, kw_only=True):
-    """How many jobs a retry or discard changed, and how many it left."""
+    """How many jobs a retry or discard changed, and how many it left unchanged."""
 
     done: int = 0
     duplicates: int = 0  # not changed: another job holds their unique key
@@ -189,7 +189,7 @@ class Changed(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class RetryStep(Pause, frozen=True, kw_only=True):
-    """The result so far, and the pause before the next step."""
+    """One step of a retry or discard: the result so far, and the pause before the next step."""
 
     changed: Changed
 
@@ -199,7 +199,7 @@ def _revive(engine: Engine, records: Sequence[JobRecord]) -> list[ChangeCode]:
 
 
 def _discard(engine: Engine, records: Sequence[JobRecord]) -> list[ChangeCode]:
-    """Log, then discard: a process that dies in between never loses a line."""
+    """Log the jobs, then discard them: a crash in between loses no log line."""
     for record in records:
         log.warning("discarding %s %s %s %s", *log_summary(record))
     seen = {record.id: record.finished_ms or 0 for record in records}
@@ -216,7 +216,7 @@ class DeadLetters:
 
     @twins
     def get(self, id: str) -> Steps[DeadLetter]:
-        """One dead job; raises `JobNotFound`, and `NotDead` for a job in another state."""
+        """One dead job. Raises `JobNotFound`, and `NotDead` for a job in another state."""
         return self._letter((yield from self._own(id)))
 
     aget = get.awaited
@@ -250,8 +250,8 @@ class DeadLetters:
     agroups = groups.awaited
 
     def count(self, **choice: Unpack[Choice]) -> int:
-        """The number of dead jobs. Without a filter the engine knows it; with one, jobs are read
-        and counted."""
+        """The number of dead jobs. Without a filter the engine returns the number; with a filter
+        this method reads and counts jobs."""
         if not choice:
             queues = self._app.engine.stats().queues.values()
             return sum(states.get(State.DEAD, 0) for states in queues)
@@ -275,7 +275,7 @@ class DeadLetters:
     aretry = retry.awaited
 
     def retrying(self, chosen: Selection, rate: str | float | None = None) -> Iterator[RetryStep]:
-        """`retry` step by step, for a caller that shows progress or stops in between."""
+        """`retry` step by step, for a caller that shows progress or may stop early."""
         return self._step_by_step(self._change(chosen, _revive, rate))
 
     @twins
@@ -334,7 +334,7 @@ class DeadLetters:
         return changed
 
     def _step_by_step(self, steps: Steps[Changed]) -> Iterator[RetryStep]:
-        """Yield each pause to the caller, in place of sleeping."""
+        """Run the steps, and yield each pause to the caller instead of sleeping."""
         with suppress(StopIteration):
             step = next(steps)
             while True:
@@ -364,7 +364,7 @@ class DeadLetters:
         return record
 
     def _revival(self, record: JobRecord, args: Sequence[Any], kwargs: dict[str, Any]) -> Revival:
-        """Replace the call in the envelope. An unreadable envelope is replaced by a new one."""
+        """Replace the call in the envelope. Makes a new envelope if the old one is unreadable."""
         task = self._app.known_tasks.get(record.task)
         if task is None:
             codec, call = "json", encode_plain(record.task, args, kwargs)
@@ -374,7 +374,7 @@ class DeadLetters:
         try:
             old = self._app.packing.unpack_call(record.payload, record.task)
         except MissingDecoder:
-            raise  # its headers and options may be forged: do not sign them
+            raise  # headers and options may be forged: do not sign them
         except DecodeError as error:
             log.warning("job %s loses its headers and options: %s", record.id, error)
         else:

@@ -1,7 +1,7 @@
 """The errors that windlass raises.
 
-Each message says what was expected, what was found and how to fix it. The facts in it are also
-attributes. All errors can be copied and pickled.
+Each message says what was expected, what was found and how to fix it. The facts of the message are
+also attributes of the error. All errors can be copied and pickled.
 
     WindlassError
     ├── SettingError            a setting is unknown or has an invalid value
@@ -62,7 +62,7 @@ class IncludeFailed(WindlassError):
 
 
 class InvalidTask(WindlassError, TypeError):
-    """A function or a name that cannot become a task."""
+    """A function or a name cannot become a task."""
 
 
 class TaskNotIncluded(WindlassError, RuntimeError):
@@ -82,11 +82,11 @@ class TaskNotIncluded(WindlassError, RuntimeError):
 
 
 class InvalidSchedule(WindlassError, ValueError):
-    """A schedule that a task cannot have, or whose name is taken."""
+    """A task cannot have this schedule, or the name of the schedule is taken."""
 
 
 class InvalidMiddleware(WindlassError, TypeError):
-    """An invalid middleware or lifespan."""
+    """A middleware or a lifespan is invalid."""
 
 
 class NoContext(WindlassError, RuntimeError):
@@ -104,7 +104,7 @@ class NoContext(WindlassError, RuntimeError):
 
 
 class AnnotationError(WindlassError, TypeError):
-    """An annotation names something unknown, or a type that JSON cannot carry both ways."""
+    """An annotation has an unknown name, or a type that cannot be stored as JSON and rebuilt."""
 
     def __init__(self, message: str, *, task: str = "", parameter: str = "") -> None:
         super().__init__(message)
@@ -113,9 +113,9 @@ class AnnotationError(WindlassError, TypeError):
 
 
 class EncodeError(WindlassError):
-    """A value cannot be stored so that it comes back the same.
+    """A value cannot be stored, or would be changed by storing and reading it.
 
-    `parameter` is empty for a result; `path` is the place inside the value, "$" all of it.
+    `parameter` is empty for a result. `path` is the place inside the value; "$" is the whole value.
     """
 
     def __init__(
@@ -128,7 +128,7 @@ class EncodeError(WindlassError):
 
 
 class PayloadTooLarge(EncodeError):
-    """A value is larger than may be stored; sizes are in bytes."""
+    """A value is larger than the limit. Sizes are in bytes."""
 
     def __init__(self, message: str, *, size: int = 0, limit: int = 0) -> None:
         super().__init__(message)
@@ -178,7 +178,7 @@ class EngineError(WindlassError):
 
 class EngineUnavailable(EngineError):
     """The engine did not answer in time. `unsent` is True if the call was not sent or was refused,
-    and had no effect. Otherwise its effect is unknown. Repeating it with the same id is safe."""
+    and had no effect. Otherwise the effect is unknown. Repeating it with the same id is safe."""
 
     def __init__(
         self,
@@ -226,8 +226,8 @@ class IdempotencyConflict(WindlassError):
 
 
 class DuplicateJob(WindlassError):
-    """Another job of the task holds the unique key. `job_id` is that job. `retried` is the job that
-    was not retried, or empty for a call that was not enqueued."""
+    """Another job of the task holds the unique key. `job_id` is the id of that job. `retried` is
+    the id of the job that was not retried, or empty for a call that was not enqueued."""
 
     def __init__(self, task: str, job_id: str, retried: str = "") -> None:
         super().__init__(task, job_id, retried)
@@ -289,7 +289,7 @@ class JobNotFound(WindlassError):
 
 
 class NotDead(WindlassError):
-    """The job is not dead, or has died again since it was read."""
+    """The job is not dead, or was retried and died again since it was read."""
 
     def __init__(self, job_id: str, state: str) -> None:
         super().__init__(job_id, state)
@@ -322,7 +322,7 @@ class ScheduleNotFound(WindlassError):
 
 
 class EndlessDrain(WindlassError, RuntimeError):
-    """In a test: a drain reached its limit, and more jobs are due. `task` is the next one."""
+    """A drain in a test reached its limit, and more jobs are due. `task` is the next job's task."""
 
     def __init__(self, task: str, limit: int) -> None:
         super().__init__(task, limit)

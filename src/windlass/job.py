@@ -1,11 +1,11 @@
 """A handle on one job, and a snapshot of its state.
 
 1. `JobInfo` is a snapshot: it does not change when the job does.
-2. `Job` is an id with methods. Making one does not call the engine; `info`, `result`, `cancel` and
-   `retry` do. Each has an async twin, which calls the engine on the app's I/O thread.
+2. `Job` is an id with methods. Only `info`, `result`, `cancel` and `retry` call the engine. Each
+   has an async twin, which calls the engine on the app's I/O thread.
 
-`result` polls the job, for the first time at least 3 ms after the enqueue. The engine wakes it when
-the job has ended (`result_waiters`). A wake-up can be lost, so `result` also polls after 50 ms and
+`result` first polls the job at least 3 ms after the enqueue. The engine wakes the caller when the
+job has ended (`result_waiters`). A wake-up can be lost, so `result` also polls after 50 ms and
 then at growing intervals up to one second. A poll reads state and result, never the arguments.
 """
 
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 
 R_co = TypeVar("R_co", covariant=True)
 
-#: The earliest first poll after an enqueue by this handle.
+#: The shortest time between an enqueue and the first poll by the handle that it returned.
 START_MS: Final = 3
 #: Intervals between polls for a result without a wake-up: first, growth, longest.
 FIRST_LOOK_MS: Final = 50
@@ -61,11 +61,11 @@ class JobInfo(msgspec.Struct, frozen=True, kw_only=True):
     state: State
     hold: Hold  # why a ready job does not run
     reason: Reason | None  # why it ended as dead or cancelled
-    attempts: int  # the one under way included
+    attempts: int  # includes the current attempt
     crashes: int
     snoozes: int
     enqueued_at: datetime
-    due_at: datetime | None  # when it may start, if that is later
+    due_at: datetime | None  # the earliest start of a delayed job
     expires_at: datetime | None
     started_at: datetime | None  # the latest start
     finished_at: datetime | None
@@ -73,9 +73,9 @@ class JobInfo(msgspec.Struct, frozen=True, kw_only=True):
     cancel_requested: bool
     progress: Progress | None
     log: tuple[LogLine, ...]  # the lines of ctx.log in the latest attempt
-    error: FailureText | None  # the latest one, also when a later attempt succeeded
+    error: FailureText | None  # the latest error, also if a later attempt succeeded
     headers: Mapping[str, str]  # from the caller; empty in lists of jobs
-    unique_key: str | None = None  # of a task with unique=...: a digest of what makes the key
+    unique_key: str | None = None  # for a task with unique=...: a digest of the key
 
     @classmethod
     def of(cls, record: JobRecord) -> JobInfo:
@@ -110,9 +110,9 @@ class JobInfo(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Job(Generic[R_co]):
-    """One enqueued call. `created` is True if the enqueue that returned this handle stored the job.
-    It is False when an idempotency key or a unique key led to an earlier job, and for a handle made
-    from an id."""
+    """A handle on one job. `created` is True if the enqueue that returned this handle stored the
+    job, and False if its idempotency key or unique key belongs to an earlier job. It is also False
+    for a handle made from an id."""
 
     __slots__ = ("_app", "_since", "created", "id", "task")
 
@@ -121,11 +121,11 @@ class Job(Generic[R_co]):
         self.id = id
         self.task = task  # the name of its task; None when only the id is known
         self.created = created
-        self._since = time.monotonic() if created else 0.0  # when it was enqueued, if by this
+        self._since = time.monotonic() if created else 0.0  # the enqueue, if by this handle
 
     @twins
     def info(self) -> Steps[JobInfo]:
-        """What is known of the job now; raises `JobNotFound`."""
+        """A snapshot of the job. Raises `JobNotFound`."""
         return JobInfo.of((yield from self._read()))
 
     ainfo = info.awaited
@@ -181,7 +181,7 @@ class Job(Generic[R_co]):
         while (code := (yield from ask(_retry, self.id))) is ChangeCode.DUPLICATE:
             record = yield from self._read()
             holder = yield from ask(holders, key_of(record))
-            if holder is not None:  # or the other job has ended since
+            if holder is not None:  # None: the other job has ended meanwhile
                 raise DuplicateJob(record.task, holder, record.id)
         if code is ChangeCode.UNKNOWN:
             raise self._not_found()

@@ -2,9 +2,9 @@
 
 1. `EnqueueCall` is the argument of middleware around an enqueue.
 2. `read_middleware` and `read_lifespan` check the functions when they are declared.
-3. `MiddlewareStack` enters all middleware of an app around one run or one enqueue. The first one
-   declared is the outermost. Each sees the error from inside, and may replace it. None can
-   suppress it: a job without a value has not succeeded, and a call that was not stored has no job.
+3. `MiddlewareStack` enters all middleware of an app around one run or one enqueue. The middleware
+   declared first is the outermost. Each middleware gets the error of the run or enqueue, and may
+   replace the error but not suppress it: then there is no result, or no job, to return.
 
 Middleware is a generator function that yields once, or any callable that returns a context manager.
 """
@@ -32,8 +32,8 @@ if TYPE_CHECKING:
 
 
 class EnqueueCall:
-    """A call that is being enqueued. Middleware may change `headers` until the call is stored;
-    afterwards `job` is the handle on its job."""
+    """A call that is being enqueued. Middleware may change `headers` until the call is stored.
+    Afterwards `job` is the handle on the new job."""
 
     __slots__ = ("headers", "job", "priority", "queue", "task")
 
@@ -51,11 +51,11 @@ class EnqueueCall:
 #: The name of a run in notes on errors.
 RUN: Final = "the task"
 
-#: What `@app.around_run` decorates.
+#: A function that `@app.around_run` decorates.
 AroundRun: TypeAlias = Callable[[Context], Iterator[None] | AbstractContextManager[Any]]
-#: What `@app.around_enqueue` decorates.
+#: A function that `@app.around_enqueue` decorates.
 AroundEnqueue: TypeAlias = Callable[[EnqueueCall], Iterator[None] | AbstractContextManager[Any]]
-#: What `Windlass(lifespan=...)` takes.
+#: The argument of `Windlass(lifespan=...)`.
 LifespanFunction: TypeAlias = Callable[
     [],
     Iterator[Any]
@@ -120,7 +120,7 @@ def _as_manager(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _is_async(function: Callable[..., Any]) -> bool:
-    """Whether the function is async, also below `asynccontextmanager`."""
+    """Whether the function is async, also when `asynccontextmanager` wraps it."""
     plain = inspect.unwrap(function)
     return inspect.isasyncgenfunction(plain) or inspect.iscoroutinefunction(plain)
 
@@ -135,8 +135,8 @@ def _name_of(function: object) -> str:
 
 
 class MiddlewareStack:
-    """The middleware around one run or one enqueue, as a context manager. `what` names the inside
-    in notes on errors. It is a class and not a generator for speed: every job makes one."""
+    """Context manager that enters all middleware around one run or one enqueue. `what` names the
+    run or enqueue in notes on errors. A class is faster than a generator: every job makes one."""
 
     __slots__ = ("_entered", "_middleware", "_subject", "_what")
 
@@ -173,8 +173,8 @@ class MiddlewareStack:
             raise
 
     def _leave(self, error: BaseException | None) -> None:
-        """Leave the middleware, the innermost first. Each gets the error that the inner ones left.
-        A True from `__exit__` is ignored: no middleware can suppress the error."""
+        """Leave the middleware, the innermost first. Each gets the error of the previous one. True
+        from `__exit__` is ignored: no middleware can suppress the error."""
         came = error
         while self._entered:
             name, manager = self._entered.pop()

@@ -35,7 +35,7 @@ class QueueInfo(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Queue:
-    """A handle on a queue. Made by `app.queue(name)`."""
+    """A handle on a queue, made by `app.queue(name)`."""
 
     def __init__(self, app: Windlass, name: str) -> None:
         self._app = app
@@ -72,8 +72,8 @@ class Queue:
         """Change the settings of the queue. Settings that are not given stay; 0 removes a setting.
 
         `ageing` is the waiting time that is worth one level of priority, for jobs that become ready
-        from now on. A job with a priority higher by n levels overtakes another one only if it was
-        enqueued at most n times `ageing` after it.
+        from now on. A job with a priority higher by n levels overtakes only jobs that were enqueued
+        at most n times `ageing` earlier.
 
         `max_waiting` is the bound of the queue. While this many jobs wait (ready, scheduled or
         retrying), an enqueue is refused or waits, as `when_full` says."""
@@ -88,9 +88,9 @@ class Queue:
         self._change(QueueChange(ageing_ms=ageing_ms, max_waiting=max_waiting))
 
     def purge(self, progress: Callable[[int], object] = lambda number: None) -> int:
-        """Remove all waiting jobs, not the running ones; return their number.
+        """Remove all waiting jobs and return their number. Running jobs continue.
 
-        The engine removes them in bounded batches and serves other calls in between. Jobs that are
+        The engine removes jobs in bounded batches and serves other calls in between. Jobs that are
         enqueued meanwhile may stay. `progress` gets the number of jobs in each batch."""
         removed, cursor = 0, None
         while True:

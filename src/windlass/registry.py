@@ -47,7 +47,7 @@ _MAIN: Final = ("__main__", "__mp_main__")
 
 
 class Decorator(Protocol):
-    """The decorator that `@app.task(...)` returns: turns a function into a task."""
+    """The decorator that `app.task(...)` returns: makes a task from a function."""
 
     @overload
     def __call__(  # type: ignore[overload-overlap]  # the more special one comes first
@@ -58,7 +58,7 @@ class Decorator(Protocol):
 
 
 class ContextDecorator(Protocol):
-    """The same for functions whose first parameter is the context; callers do not pass it."""
+    """The decorator for functions with the context as first parameter. Callers do not pass it."""
 
     @overload
     def __call__(  # type: ignore[overload-overlap]  # the more special one comes first
@@ -69,7 +69,7 @@ class ContextDecorator(Protocol):
 
 
 class Registrar:
-    """The base class of apps and groups: has the decorator that makes tasks."""
+    """Base class of apps and groups of tasks, with the decorator `task`."""
 
     @overload
     def task(  # type: ignore[overload-overlap]  # the more special one comes first
@@ -104,7 +104,7 @@ class Registrar:
         **options: Unpack[TaskOptions],
     ) -> Decorator: ...
     def task(self, function: Any = None, /, **options: Any) -> Any:
-        """Make a task of a function: `@app.task`, or `@app.task(queue="mail", ...)`.
+        """Make a task from a function: `@app.task`, or `@app.task(queue="mail", ...)`.
 
         Takes `name`, `aliases`, `takes_context`, `run_in`, `schedule`, `unique`, `queue`,
         `requires`, `priority`, `retry`, `timeout`, `expires`, `result_ttl` and `headers`."""
@@ -145,7 +145,7 @@ class Registrar:
         return register if function is None else register(function)
 
     def _full_name(self, name: str | None, function: FunctionType) -> str:
-        """The name of the task; `name` is the one that the decorator gives."""
+        """The name of the task. `name` is the argument of the decorator."""
         return name or default_name(function)
 
     @abstractmethod
@@ -281,7 +281,7 @@ def checked_name(name: object) -> str:
 
 
 def default_name(function: FunctionType) -> str:
-    """`module.function`; for a function inside another one, both names."""
+    """The default name of a task: `module.function`, or `module.outer.inner` if nested."""
     module = function.__module__
     if module in _MAIN or module.startswith("<"):  # of runpy: "<run_path>"
         module = _name_of_main(function)
@@ -310,7 +310,7 @@ def _name_of_main(function: FunctionType) -> str:
 
 def _packages_of(file: str) -> list[str]:
     """The packages that contain a file, the innermost first. A folder without `__init__.py` counts
-    as the import root, which it is for a script."""
+    as the import root, because Python imports from the folder of a script."""
     packages = []
     outer, folder = os.path.split(os.path.dirname(file))
     while folder and os.path.isfile(os.path.join(outer, folder, "__init__.py")):

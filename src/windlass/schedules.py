@@ -1,11 +1,11 @@
-"""The schedules of an app: those declared in code, and those saved while workers run.
+"""The schedules of an app: declared in code, or saved while workers run.
 
 1. `read_declared` checks `@app.task(schedule=...)`, and names each of its schedules.
-2. `Schedules`, which is `app.schedules`, saves, shows, pauses, resumes, runs and removes.
+2. `Schedules` (`app.schedules`) saves, shows, pauses, resumes, runs and removes schedules.
 3. `ScheduleInfo` is a schedule at one instant.
 
-A change is read, modified and written with a version check (optimistic locking). When another
-process wrote first, as a worker does with every run, the change is retried.
+A change reads, modifies and writes the schedule with a version check (optimistic locking). When
+another process wrote first, as a worker does with every run, the change is retried.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class ScheduleInfo(msgspec.Struct, frozen=True, kw_only=True):
     """A schedule at one instant."""
 
     name: str
-    schedule: Cron | Every | None  # None if this version cannot read it
+    schedule: Cron | Every | None  # None if this version of windlass cannot read it
     task: str
     queue: str
     state: str  # active, paused, abandoned (no worker declares it any more), over, unreadable
@@ -64,7 +64,7 @@ class ScheduleInfo(msgspec.Struct, frozen=True, kw_only=True):
     unfinished: tuple[str, ...]  # unfinished jobs of earlier runs, if overlap needs them
 
     def upcoming(self, number: int) -> list[datetime]:
-        """The next occurrences, as if the schedule was not paused."""
+        """The next occurrences, ignoring a pause of the schedule."""
         if self.next_at is None or self.schedule is None:
             return []
         first_ms = instant_ms(self.next_at, name="next_at")
@@ -75,17 +75,17 @@ Infos = list[ScheduleInfo]
 
 
 class Schedules:
-    """Schedules of one app: `app.schedules`. Every method has a twin for coroutines."""
+    """The schedules of one app: `app.schedules`. Every method has an async twin."""
 
     def __init__(self, app: Windlass) -> None:
         self._app = app
 
     @twins
     def save(self, name: str, call: Call[Any], schedule: Cron | Every) -> Steps[None]:
-        """Make this call periodically: `save("digest-42", digest.bind(42), Every("1h"))`.
+        """Enqueue this call periodically: `save("digest-42", digest.bind(42), Every("1h"))`.
 
-        Replaces a schedule of this name, which continues from its last occurrence and stays paused
-        if it was. Saving the same schedule again changes nothing."""
+        Replaces a schedule of the same name: the new schedule continues from the last occurrence,
+        and is paused if the old one was. Saving the same schedule again changes nothing."""
         _check_name(name)
         _check_timing(schedule)
         _check_call(call, self._app)
@@ -95,22 +95,22 @@ class Schedules:
 
     @twins
     def list(self) -> Steps[Infos]:
-        """All schedules, by name."""
+        """All schedules, sorted by name."""
         return (yield from act(_list))
 
     @twins
     def get(self, name: str) -> Steps[ScheduleInfo]:
-        """One schedule; raises `ScheduleNotFound`."""
+        """One schedule. Raises `ScheduleNotFound`."""
         return (yield from act(_get, name))
 
     @twins
     def pause(self, name: str) -> Steps[None]:
-        """Make no more jobs until `resume`; existing jobs stay."""
+        """Enqueue no more jobs of this schedule until `resume`. Existing jobs stay."""
         yield from act(_pause, name)
 
     @twins
     def resume(self, name: str) -> Steps[None]:
-        """Continue with the next occurrence; occurrences during the pause are skipped."""
+        """End a pause: continue with the next occurrence, and skip those during the pause."""
         yield from act(_resume, name)
 
     @twins
@@ -121,8 +121,8 @@ class Schedules:
 
     @twins
     def remove(self, name: str) -> Steps[None]:
-        """Remove the schedule; existing jobs stay. Refuses a schedule that running workers declare:
-        they would declare it again."""
+        """Remove the schedule. Existing jobs stay. Refuses a schedule that running workers declare,
+        because they would declare it again."""
         yield from act(_remove, name)
 
     asave, alist, aget = save.awaited, list.awaited, get.awaited
@@ -136,7 +136,7 @@ class Schedules:
 def read_declared(
     task: Task[..., Any], schedule: object
 ) -> Iterator[tuple[str, tuple[Task[..., Any], Cron | Every]]]:
-    """The schedules of a task with their names: the name of the task, numbered if several."""
+    """The schedules of a task by name: the task's name, with a number if there are several."""
     timings = [schedule] if isinstance(schedule, Schedule) else schedule
     if not isinstance(timings, list | tuple) or not timings:
         instead = f": write Cron({schedule!r})" if isinstance(schedule, str) else ""
@@ -273,7 +273,7 @@ def _resume(engine: Engine, name: str) -> None:
 
 
 def _run_now(engine: Engine, name: str) -> tuple[str, str]:
-    """The id of the job and the name of its task."""
+    """Enqueue a run now. Returns the id of the job and the name of its task."""
     partition = engine.schedule_partition(name)
     made = ("", "")
 
@@ -302,7 +302,7 @@ def _remove(engine: Engine, name: str) -> None:
 
 
 def _declared_ms(record: ScheduleRecord) -> int | None:
-    """When a worker last declared it; None also for a record that cannot be read."""
+    """When a worker last declared the schedule. None if never, or if the record is unreadable."""
     try:
         declared = Note.unpack(record.note).declared
     except DecodeError:
@@ -324,7 +324,7 @@ def _persist(
     name: str,
     change: Callable[[ScheduleRecord | None, int], ScheduleChange | None],
 ) -> None:
-    """Retry the change until no other process wrote in between."""
+    """Write the change, and retry it while another process writes first."""
     for _ in range(TRIES):
         (record,) = engine.get_schedules([name])
         wanted = change(record, _now_ms(engine))
@@ -341,7 +341,7 @@ def _now_ms(engine: Engine) -> int:
 
 
 def _to_info_if_readable(record: ScheduleRecord, now_ms: int) -> ScheduleInfo:
-    """The info of a record; an unreadable record must not hide the others."""
+    """The info of a record. Does not raise for an unreadable record, so that `list` works."""
     try:
         return _to_info(record, now_ms)
     except DecodeError:

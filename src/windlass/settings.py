@@ -1,4 +1,4 @@
-"""The settings of an app: from `Windlass(...)`, else from `WINDLASS_*`, else the default.
+"""The settings of an app: an argument of `Windlass(...)`, else `WINDLASS_*`, else the default.
 
 1. `SettingArguments` lists the arguments of `Windlass(...)`.
 2. `Settings` holds the values, with durations in milliseconds, and the source of each value.
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from windlass.core.serialization.encryption import Keyring
 
 PREFIX: Final = "WINDLASS_"
-#: Variables with our prefix that are not settings: the command line's own.
+#: Variables with the prefix of windlass that only the command line reads: not settings.
 OTHER_VARIABLES: Final = frozenset({"WINDLASS_APP", "WINDLASS_RUNTIME_DIR"})
 #: Kubernetes adds these variables to every container in the namespace of a service `windlass`.
 _OF_KUBERNETES: Final = r"WINDLASS_(\w+_)?(SERVICE_(HOST|PORT.*)|PORT(_\d+_.*)?)"
@@ -39,10 +39,10 @@ LOG_FORMATS: Final = ("text", "json")
 
 #: The name of a module, with optional `*` parts.
 _MODULE: Final = r"[^\W\d]\w*(\.([^\W\d]\w*|\*))*"
-#: Matches up to the last @ of the authority. With a colon or another @ before it, matches up to the
-#: last @ of the url: the password is not quoted.
+#: The login of a url. Matches up to the last @ of the authority. With a colon or another @ before
+#: that, the password may not be percent-encoded: then matches up to the last @ of the url.
 _LOGIN: Final = r"^([^:/?#]+://)(?:[^/?#]*[:@].*|[^/?#]*)@"
-#: The same pattern in any text, except for the placeholder PASSWORD.
+#: The password of a url in any text, except for the placeholder PASSWORD.
 _SECRET: Final = r"""://(?!\w*:PASSWORD@)(?:[^\s/"]*|[^\s/"@]*:[^\s"]*)@"""
 
 
@@ -74,7 +74,7 @@ class SettingArguments(TypedDict, total=False):
 
 
 class Source(StrEnum):
-    """The source of a value."""
+    """Where the value of a setting comes from."""
 
     OPTION = "option"  # of the command line
     ARGUMENT = "argument"
@@ -83,7 +83,7 @@ class Source(StrEnum):
 
 
 class Secrets:
-    """The secrets of an app. The repr shows only the names of their keys."""
+    """The secrets of an app. The repr shows only key names."""
 
     __slots__ = ("ring",)
 
@@ -96,7 +96,7 @@ class Secrets:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """Of the keys."""
+        """The names of the keys."""
         return () if self.ring is None else self.ring.names
 
     def __repr__(self) -> str:
@@ -113,13 +113,13 @@ class Secrets:
 
 
 class Settings(msgspec.Struct, frozen=True, kw_only=True):
-    """The values of all settings. `sources` has the source of each setting by name."""
+    """The values of all settings. `sources` maps each name to the source of its value."""
 
     url: str
     lease_ms: int  # a worker without a heartbeat for this long counts as dead
     shutdown_grace_ms: int  # how long a stopping worker lets its jobs run on
     kill_after_ms: int  # a job still running this long after time-out or cancellation is killed
-    retry: Retry  # for tasks without their own policy
+    retry: Retry  # the policy of tasks that declare none
     timeout_ms: int  # how long a job may run if its task sets no time-out; 0 is no limit
     result_ttl_ms: int  # how long results are kept; 0 stores none
     dead_ttl_ms: int  # how long dead jobs are kept
@@ -128,7 +128,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     max_payload: int  # the largest call or result, in bytes
     max_crashes: int  # a job is dead after this many crashes of its process
     max_snoozes: int  # how often a job may snooze
-    enqueue_timeout_ms: int  # a call of the engine that takes longer fails
+    enqueue_timeout_ms: int  # a longer call of the engine fails
     when_full: str  # what an enqueue does at a full queue: one of WHEN_FULL
     timezone: str  # for a Cron without tz
     log_level: str  # what `windlass worker` shows: one of LOG_LEVELS
@@ -136,7 +136,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     include: tuple[str, ...]  # modules with tasks, imported by workers and commands
     routes: Mapping[str, str]  # from patterns of task names to queues, for tasks without a queue
     codec: str  # encodes calls and results: one of CODECS
-    secret: Secrets  # signs and encrypts: the first one writes, all of them read
+    secret: Secrets  # sign and encrypt: the first writes, all read
     encrypt: bool  # whether calls, results and the texts of failures are encrypted
     sources: Mapping[str, Source]
 
@@ -146,7 +146,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class _Setting(msgspec.Struct, frozen=True):
-    """How to read one setting. Without `from_text` it cannot come from the environment."""
+    """How to read one setting. Without `from_text` the environment cannot set it."""
 
     field: str
     default: object
@@ -244,7 +244,7 @@ def _routes(name: str, value: Any) -> Mapping[str, str]:
 
 
 def matches(pattern: str, name: str) -> bool:
-    """Whether a route is for the task of this name. A `*` stands for any text."""
+    """Whether the pattern of a route matches the name of a task. `*` matches any text."""
     return re.fullmatch(".*".join(map(re.escape, pattern.split("*"))), name, re.DOTALL) is not None
 
 
@@ -262,7 +262,7 @@ def _routes_from_text(text: str) -> object:
 
 
 def _secret(name: str, value: Any) -> Secrets:
-    """Read the secrets. No message contains the value."""
+    """Read the secrets. No error message contains a secret."""
     parts = value.split(",") if isinstance(value, str) else value
     if not isinstance(parts, list | tuple) or not all(isinstance(part, str) for part in parts):
         raise ValueError(
@@ -357,7 +357,7 @@ def _check_sealing(codec: str, secret: Secrets, encrypt: bool) -> None:
 
 
 def without_secrets(url: str) -> str:
-    """The url for display, without its password."""
+    """Remove the password from a url, for display."""
     return re.sub(_LOGIN, r"\1***@", url)
 
 
@@ -378,8 +378,8 @@ def _text(value: object) -> str:
 
 
 def find_overruled(settings: Settings, environment: Mapping[str, str]) -> dict[str, str]:
-    """Settings whose environment variable is overridden in code by another value: from the name to
-    the variable."""
+    """Settings with an environment variable that code overrides by another value: a map from
+    setting to variable."""
     overruled = {}
     for name, setting in SETTINGS.items():
         text = environment.get(variable := PREFIX + name.upper())
@@ -431,7 +431,7 @@ def _refuse_unknown_arguments(arguments: Mapping[str, object]) -> None:
 
 
 def _own_variables(environment: Mapping[str, str]) -> dict[str, str]:
-    """The settings in the environment by name. Refuses an unknown variable: a typo would otherwise
+    """The settings in the environment by name. Refuses unknown variables: otherwise a typo would
     pass unnoticed."""
     known = {name.upper(): name for name in SETTINGS}
     found = {}

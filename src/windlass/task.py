@@ -1,4 +1,4 @@
-"""A task: a function whose calls can be enqueued, typed like the function itself.
+"""Tasks: functions with calls that can be enqueued, typed like the function itself.
 
 1. `Home` is the owner of a task: its app, or the group that no app includes yet.
 2. `Task` encodes a call, stores it and returns a `Job`. A task is immutable: `using` returns a copy
@@ -58,8 +58,8 @@ if TYPE_CHECKING:
 P = ParamSpec("P")
 R_co = TypeVar("R_co", covariant=True)
 
-#: `enqueue_many` stores at most `BATCH` jobs, with calls of at most this many bytes, in one atomic
-#: chunk. The limit leaves room for the envelope of each call.
+#: `enqueue_many` stores at most `BATCH` jobs and this many bytes of calls in one atomic chunk. The
+#: limit leaves room for the envelope of each call.
 CHUNK_BYTES: Final = BATCH_BYTES * 3 // 4
 DEFAULT_QUEUE: Final = "default"
 DEFAULT_PRIORITY: Final = 0
@@ -69,9 +69,10 @@ _NO_HEADERS: Final[Mapping[str, str]] = {}
 
 
 class Home:
-    """The owner of a task, and the queue for its jobs if neither caller nor decorator names one.
+    """The owner of a task, and the queue for jobs when neither caller nor decorator names one.
 
-    All copies that `using` makes share it, because an app may include the group after that."""
+    A task shares its home with all copies that `using` makes, so that an app can include the group
+    after the copies were made."""
 
     __slots__ = ("app", "codec", "group", "queue")
 
@@ -80,14 +81,14 @@ class Home:
     def __init__(self, app: Windlass | None, queue: str, group: str = "") -> None:
         self.app = app
         self.queue = queue
-        self.group = group  # the repr of the group, for errors
+        self.group = group  # the repr of the group, for error messages
 
 
 class Task(Generic[P, R_co]):
-    """A function whose calls can be enqueued. Made by `@app.task`.
+    """A function that can be enqueued. Made by `@app.task`.
 
     A plain call runs the function here, without a queue. With `takes_context` the function then
-    gets a context that drops its progress."""
+    gets a context that drops progress reports."""
 
     __name__: str
     __wrapped__: Callable[..., Any]
@@ -111,20 +112,20 @@ class Task(Generic[P, R_co]):
         self.aliases = aliases  # former names: the task also runs jobs stored under them
         self.function = function
         self.takes_context = takes_context
-        self.runs_alone = runs_alone  # run_in="process": in a process of its own
+        self.runs_alone = runs_alone  # run_in="process": each job has its own process
         self.is_async = inspect.iscoroutinefunction(function)
         self.codecs = Codecs(function, takes_context, name=name)  # decode its calls
         home.codec = self.codecs["json" if home.app is None else home.app.settings.codec]
         self.unique = _checked_unique(unique, home.codec)
         self.declared_schedule = schedule
         self._chosen = NO_CHOICES  # the options of using()
-        self._choices = declared  # the options of using() over those of the decorator
+        self._choices = declared  # those options merged over the decorator's
 
     # -------------------------------------------------------------------------------- options
 
     @property
     def app(self) -> Windlass:
-        """The app of the task; raises `TaskNotIncluded` while it has none."""
+        """The app of the task. Raises `TaskNotIncluded` while no app includes its group."""
         app = self.home.app
         if app is None:
             raise TaskNotIncluded(self.name, self.home.group)
@@ -132,7 +133,7 @@ class Task(Generic[P, R_co]):
 
     @property
     def codec(self) -> CallCodec:
-        """Encodes the calls of the task."""
+        """The codec that encodes the calls of the task."""
         return self.home.codec
 
     @property
@@ -146,7 +147,7 @@ class Task(Generic[P, R_co]):
 
     @property
     def requires(self) -> tuple[str, ...]:
-        """Labels that a worker must have to run it."""
+        """Labels that a worker must have to run this task."""
         return self._choices.requires or ()
 
     @property
@@ -155,12 +156,12 @@ class Task(Generic[P, R_co]):
 
     @property
     def retry(self) -> Retry | None:
-        """The policy chosen for this task, or None for the app's."""
+        """The retry policy of this task, or None for the policy of the app."""
         return self._choices.retry
 
     @property
     def timeout_ms(self) -> int | None:
-        """How long a job may run, 0 for no limit, or None for the setting of the app."""
+        """How long a job may run: 0 for no limit, None for the setting of the app."""
         return self._choices.timeout_ms
 
     @property
@@ -206,7 +207,7 @@ class Task(Generic[P, R_co]):
         return job
 
     def bind(self, *args: P.args, **kwargs: P.kwargs) -> Call[R_co]:
-        """A call for `enqueue_many`. Its arguments are encoded now, with the current options."""
+        """Make a call for `enqueue_many`. Encodes the arguments now, with the current options."""
         return Call(self, self.codec.encode(args, kwargs))
 
     def enqueue_many(self, calls: Iterable[Call[R_co] | tuple[Any, ...]]) -> list[Job[R_co]]:
@@ -252,7 +253,7 @@ class Task(Generic[P, R_co]):
         return other
 
     def _line(self) -> str:
-        """The line of its jobs: their queue, or a separate line if they require labels."""
+        """The sub-queue of the jobs: their queue, or a separate one if they require labels."""
         choices = self._choices
         queue = choices.queue or self.home.queue
         return line_of(queue, choices.requires) if choices.requires else queue
@@ -320,7 +321,7 @@ class Task(Generic[P, R_co]):
         )
 
     def unfit_for_schedules(self) -> str | None:
-        """Why the options of this task cannot be used in a schedule, or None."""
+        """Why a schedule cannot use the options of this task, or None."""
         choices = self._choices
         if self.unique is not None:
             return "schedules do not support unique keys, use overlap instead"
@@ -358,7 +359,7 @@ class Task(Generic[P, R_co]):
 
 
 class SyncTask(Task[P, R_co]):
-    """A task made of a plain function."""
+    """A task made from a plain function."""
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R_co:
         """Run the function here and return its result."""
@@ -366,7 +367,7 @@ class SyncTask(Task[P, R_co]):
 
 
 class AsyncTask(Task[P, R_co]):
-    """A task made of a coroutine function."""
+    """A task made from a coroutine function."""
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> Coroutine[Any, Any, R_co]:
         """A coroutine that runs the function here when it is awaited."""
@@ -374,7 +375,7 @@ class AsyncTask(Task[P, R_co]):
 
 
 class Call(Generic[R_co]):
-    """A call of a task with its arguments, and with the options of the task that bound it."""
+    """A call of a task: its arguments, and the options of the task at `bind`."""
 
     __slots__ = ("_codec", "_encoded", "task")
 
@@ -385,8 +386,8 @@ class Call(Generic[R_co]):
 
     @property
     def encoded(self) -> bytes:
-        """The arguments by the codec of the app. A call that was bound before an app included its
-        group may have been encoded by another codec."""
+        """The arguments, encoded by the codec of the app. Encodes them again if `bind` used another
+        codec, before an app included the group."""
         codec = self.task.codec
         if codec is not self._codec:
             args, kwargs = self._codec.decode(self._encoded)
@@ -452,7 +453,7 @@ def _refuse_call(call: object, expected: str, instead: str) -> NoReturn:
 
 
 def read_call(app: Windlass, call: object) -> Call[Any]:
-    """A call of any task of this app."""
+    """Check that this is a call of a task of this app, and return it."""
     if not isinstance(call, Call):
         _refuse_call(call, "task.bind(...)", "task.bind(...) for each call")
     if call.task.app is not app:
@@ -476,7 +477,7 @@ def _envelope(
 ) -> Envelope:
     raw = msgspec.Raw(call)
     if headers:
-        check_bounds(headers)  # headers of the task and of the caller together
+        check_bounds(headers)  # the task's and the caller's headers, merged
     elif chosen.retry is None and chosen.result_ttl_ms is None and chosen.timeout_ms is None:
         return Envelope(version=VERSION, task=task, call=raw, codec=codec)
     overrides = Overrides(
@@ -489,7 +490,7 @@ def _envelope(
 
 
 def task_without_code(app: Windlass, name: str) -> Task[..., Any]:
-    """A task that is known by name only: its arguments are JSON types."""
+    """Make a task from its name alone. Its arguments are JSON types."""
 
     def absent(*args: Any, **kwargs: Any) -> Any:  # noqa: ARG001  # as every function takes some
         raise InvalidTask(

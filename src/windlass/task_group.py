@@ -1,8 +1,8 @@
-"""Groups of tasks that are declared without an app and included in one later: `Tasks`.
+"""Groups of tasks (`Tasks`), declared without an app. An app includes them later.
 
-A library, or a part of a large program, declares its tasks in a group, and the app includes it. A
-group belongs to one app, because `task.enqueue()` needs the engine of that app. Tasks declared
-after the include join the app at once, so the order of imports does not matter.
+A library, or a part of a large program, declares its tasks in a group, and the app includes the
+group. A group belongs to one app, because `task.enqueue()` needs the engine of that app. Tasks
+declared after the include join the app at once, so the order of imports does not matter.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ if TYPE_CHECKING:
 class Tasks(Registrar):
     """A group of tasks: `tasks = Tasks(prefix="billing", queue="billing")`, `@tasks.task`.
 
-    With a `prefix` the names of its tasks are `prefix.function`, in any module; without one they
-    are `module.function`, as in an app. `queue` is for tasks that name no queue and match no route
-    of the app."""
+    With a `prefix` the names of its tasks are `prefix.function`, in any module. Without a prefix
+    the names are `module.function`, as in an app. `queue` is for tasks that name no queue and match
+    no route of the app."""
 
     def __init__(self, *, prefix: str | None = None, queue: str | None = None) -> None:
         self.prefix = None if prefix is None else checked_name(prefix)
@@ -33,7 +33,7 @@ class Tasks(Registrar):
         self._app: Windlass | None = None
 
     def join(self, app: Windlass) -> None:
-        """Join this app; `app.include(tasks)` calls it."""
+        """Add the tasks of this group to an app. `app.include(tasks)` calls this method."""
         if self._app is app:
             return
         if self._app is not None:
@@ -53,7 +53,7 @@ class Tasks(Registrar):
         if task.declared_schedule is not None:
             from windlass.schedules import read_declared
 
-            list(read_declared(task, task.declared_schedule))  # a wrong one is refused here
+            list(read_declared(task, task.declared_schedule))  # raises if a schedule is invalid
         self._registry.check(task)
         if self._app is not None:
             self._app.add_tasks((task,))

@@ -1,14 +1,15 @@
-"""Methods that exist twice, for threads and for coroutines, written once.
+"""Twins: a blocking method and its async version, both made from one generator.
 
-1. `Steps` is a method as a generator: it yields each thing that takes time, a `Step`, and gets the
-   answer. Steps are calls of the engine, pauses, and waits for the end of a job.
-2. `run` takes the steps in the thread of the caller, `arun` on its event loop: a coroutine calls
+1. `Steps` is the type of the generator. It yields each operation that takes time, a `Step`, and
+   gets the answer. Steps are calls of the engine, pauses, and waits for the end of a job.
+2. `run` runs the steps in the thread of the caller, and `arun` on its event loop: a coroutine calls
    the engine through the batcher of the app, together with other coroutines.
-3. `twins` makes a blocking method of steps; its `awaited` is the twin for coroutines.
+3. `twins` makes the blocking method from the generator. Its `awaited` is the async twin.
 """
 
 from __future__ import annotations
 
+import copy
 import time
 from collections.abc import Awaitable, Callable, Coroutine, Generator, Sequence
 from functools import wraps
@@ -29,7 +30,7 @@ from typing import (
 import msgspec
 
 from windlass.engine.contract import Engine
-from windlass.errors import WindlassError
+from windlass.errors import EngineUnavailable
 
 if TYPE_CHECKING:
     from windlass.app import Windlass
@@ -52,7 +53,7 @@ class OfApp(Protocol):
 
 
 class Step(Protocol):
-    """A thing that takes time."""
+    """An operation that takes time, for threads (`run`) and for coroutines (`arun`)."""
 
     def run(self, app: Windlass, /) -> Any: ...
 
@@ -60,11 +61,11 @@ class Step(Protocol):
 
 
 class EngineCall(msgspec.Struct, frozen=True):
-    """One value for a verb that takes many. The answer is the one for this value."""
+    """Call a verb of the engine with one value, and return the answer for this value."""
 
     verb: Verb[Any, Any]
     value: Any
-    size: int = 0  # in bytes, where the call waits for room in the batcher
+    size: int = 0  # in bytes, if the call must wait for room in the batcher
 
     def run(self, app: Windlass) -> Any:
         return self.verb(app.engine, [self.value])[0]
@@ -74,7 +75,7 @@ class EngineCall(msgspec.Struct, frozen=True):
 
 
 class Pause(msgspec.Struct, frozen=True):
-    """A pause in seconds."""
+    """Wait for some seconds."""
 
     pause_s: float
 
@@ -91,19 +92,19 @@ Steps: TypeAlias = Generator[Step, Any, R]
 
 
 def ask(verb: Verb[Value, Answer], value: Value, size: int = 0) -> Steps[Answer]:
-    """An `EngineCall` whose answer has its type."""
+    """Yield an `EngineCall`, and return its answer with the right type."""
     answer: Answer = yield EngineCall(verb, value, size)
     return answer
 
 
 def verb(method: Verb[Value, Answer]) -> Verb[Value, Answer]:
-    """A function of the batcher that calls this method of an engine: `verb(Engine.get)`."""
+    """Turn a method of the engine into a `Verb` for steps and the batcher: `verb(Engine.get)`."""
     name = method.__name__
     return lambda engine, values: getattr(engine, name)(values)
 
 
 def act(action: Callable[[Engine, *Values], Answer], *values: *Values) -> Steps[Answer]:
-    """Several calls of the engine in one piece, which the batcher never repeats."""
+    """Run an action with several calls of the engine. The batcher never repeats the action."""
     answer, error = yield EngineCall(_attempt_each, (action, values))
     if error is not None:
         raise error
@@ -112,18 +113,26 @@ def act(action: Callable[[Engine, *Values], Answer], *values: *Values) -> Steps[
 
 def _attempt_each(
     engine: Engine, actions: Sequence[tuple[Callable[..., Any], tuple[Any, ...]]]
-) -> Sequence[tuple[Any, WindlassError | None]]:
-    """The result or the error of each action: one failure must not repeat the others in a batch."""
-    return [_attempt(engine, action, values) for action, values in actions]
-
-
-def _attempt(
-    engine: Engine, action: Callable[..., Any], values: tuple[Any, ...]
-) -> tuple[Any, WindlassError | None]:
-    try:
-        return action(engine, *values), None
-    except WindlassError as error:
-        return None, error
+) -> Sequence[tuple[Any, Exception | None]]:
+    """Run each action; return its result or error. So one error does not repeat other actions. The
+    actions after one that found the engine unavailable fail without a try. If that was the first
+    action, raise its error: all other pending calls of the batcher then fail as well."""
+    replies: list[tuple[Any, Exception | None]] = []
+    away: EngineUnavailable | None = None
+    for action, values in actions:
+        if away is not None:
+            replies.append((None, copy.copy(away)))
+            continue
+        try:
+            replies.append((action(engine, *values), None))
+        except EngineUnavailable as error:
+            if not replies:
+                raise
+            away = error
+            replies.append((None, error))
+        except Exception as error:  # noqa: BLE001  # raised again for the caller of the action
+            replies.append((None, error))
+    return replies
 
 
 def run(app: Windlass, steps: Steps[R]) -> R:
@@ -155,7 +164,7 @@ async def arun(app: Windlass, steps: Steps[R]) -> R:
 
 
 class Twins(Generic[S, P, R]):
-    """What type checkers see of a method made by `twins`; it is a plain function."""
+    """The type of a method made by `twins`, for type checkers. At run time it is a function."""
 
     awaited: Callable[Concatenate[S, P], Coroutine[Any, Any, R]]
 
@@ -168,7 +177,7 @@ class Twins(Generic[S, P, R]):
 
 
 def twins(steps: Callable[Concatenate[S, P], Steps[R]]) -> Twins[S, P, R]:
-    """A blocking method; its attribute `awaited` is the same method for coroutines."""
+    """Make a blocking method from steps. Its attribute `awaited` is the async version."""
     annotations = steps.__annotations__
     annotations["return"] = annotations["return"].removeprefix("Steps[").removesuffix("]")
 

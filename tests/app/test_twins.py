@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import asyncio
 import inspect
+import threading
+from collections.abc import Coroutine
+from typing import Any
 
 import pytest
 
-from windlass import Job
+from windlass import EngineUnavailable, Job, Windlass
 from windlass.dead_letters import DeadLetters
+from windlass.engine.contract import Engine
 from windlass.schedules import Schedules
+from windlass.twins import act, arun
 
 TWINS = [
     (kind, name)
@@ -32,3 +38,65 @@ def test_both_have_the_signature_and_a_docstring(kind: type, name: str) -> None:
     assert (awaited.__name__, awaited.__qualname__) == (f"a{name}", f"{kind.__name__}.a{name}")
     assert inspect.iscoroutinefunction(awaited)
     assert not inspect.iscoroutinefunction(blocking)
+
+
+class Actions:
+    """Actions of coroutines that wait together for the thread of the batcher."""
+
+    def __init__(self, app: Windlass) -> None:
+        self.app = app
+        self.begun: list[str] = []
+
+    def run(self, *names: str) -> list[object]:
+        return asyncio.run(self._gather(names))
+
+    async def _gather(self, names: tuple[str, ...]) -> list[object]:
+        started, gate = threading.Event(), threading.Event()
+
+        def hold(_engine: Engine) -> None:
+            started.set()
+            gate.wait(20)
+
+        first = asyncio.create_task(arun(self.app, act(hold)))
+        await asyncio.to_thread(started.wait, 20)
+        calls: list[Coroutine[Any, Any, object]]
+        calls = [arun(self.app, act(self._act, name)) for name in names]
+        calls.append(self.app.task_named("work").aenqueue())
+        others = [asyncio.create_task(call) for call in calls]
+        await asyncio.sleep(0)  # all of them are pending from here on
+        gate.set()
+        await first
+        return await asyncio.gather(*others, return_exceptions=True)
+
+    def _act(self, _engine: Engine, name: str) -> str:
+        self.begun.append(name)
+        if name == "wrong":
+            raise TypeError(name)
+        if name == "away":
+            raise EngineUnavailable(name, location="here", seconds=1)
+        return name
+
+
+def test_an_error_of_one_action_repeats_no_other(app: Windlass) -> None:
+    actions = Actions(app)
+    one, error, two, job = actions.run("one", "wrong", "two")
+    assert (one, two, actions.begun) == ("one", "two", ["one", "wrong", "two"])
+    assert isinstance(error, TypeError)
+    assert isinstance(job, Job)
+
+
+def test_an_engine_that_is_away_is_tried_once_for_all(app: Windlass) -> None:
+    actions = Actions(app)
+    outcomes = actions.run("away", "two", "three")
+    assert actions.begun == ["away"]
+    assert {type(one) for one in outcomes} == {EngineUnavailable}, "also of the enqueue"
+    assert len(set(map(id, outcomes))) == 4, "each has its own traceback"
+
+
+def test_actions_before_an_outage_keep_their_results(app: Windlass) -> None:
+    actions = Actions(app)
+    one, two, three, job = actions.run("one", "away", "three")
+    assert (one, actions.begun) == ("one", ["one", "away"])
+    assert isinstance(two, EngineUnavailable)
+    assert isinstance(three, EngineUnavailable)
+    assert isinstance(job, Job)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 
 def main() -> None:
-    """The console script. Imports inside, so that the library never loads the command line."""
+    """Run the console script. Imports are inside: the library never loads the command line."""
     from windlass.cli.root import run
 
     run()

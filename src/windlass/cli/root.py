@@ -59,12 +59,12 @@ for command in (
 
 
 def run() -> None:
-    """The console script."""
+    """Run the console script."""
     sys.exit(exit_code_of(sys.argv[1:]))
 
 
 def exit_code_of(arguments: Sequence[str]) -> int:
-    """Run a command, which may return an exit code; turn its errors into a message and one."""
+    """Run a command and return its exit code. Print errors as messages."""
     try:
         _require_place()
         _refuse_broken_text(arguments)
@@ -82,7 +82,7 @@ def exit_code_of(arguments: Sequence[str]) -> int:
 
 
 def _shown(error: click.ClickException) -> str:
-    """The error with the usage of its command, as click prints it."""
+    """Return the error with the usage of its command, as click prints it."""
     text = StringIO()
     (explain(error) if isinstance(error, click.UsageError) else error).show(text)
     return text.getvalue().rstrip().expandtabs(4)
@@ -96,7 +96,7 @@ def _require_place() -> None:
 
 
 def _refuse_broken_text(arguments: Sequence[str]) -> None:
-    """Refuse bytes that are not text in the encoding of the system: they cannot be stored."""
+    """Refuse arguments that are not text in the encoding of the system: they cannot be stored."""
     for argument in arguments:
         try:
             argument.encode()

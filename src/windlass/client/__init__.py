@@ -1,1 +1,1 @@
-"""From a call to a stored job, and from a job to its result: what producers use."""
+"""The code of producers: store a call as a job, and wait for the result of a job."""

@@ -4,8 +4,8 @@ Engines are synchronous and take batches. A coroutine gives a single value to th
 app and awaits the answer. A thread calls the engine with all pending values as one batch, and wakes
 each event loop once per batch.
 
-In order: the calls of coroutines, closing, back-pressure, the thread, and the fork. The child of a
-fork starts with nothing pending: the parent sends the values that it accepted.
+In order: the calls of coroutines, closing, back-pressure, the thread, and the fork. A forked
+process starts with nothing pending: its parent sends the pending values.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ Answer = TypeVar("Answer")
 #: Callers wait for room while this many values or bytes are pending.
 MAX_PENDING: Final = 10_000
 MAX_PENDING_BYTES: Final = 16 * 1024 * 1024
-#: At most this many values, and bytes of them, go into one call of the engine.
+#: The largest number of values, and of their bytes, in one call of the engine.
 MAX_BATCH: Final = BATCH
 MAX_BATCH_BYTES: Final = BATCH_BYTES
 #: How long the exit of a process, or closing an app, waits for pending values, in seconds.
@@ -49,7 +49,7 @@ class _Ticket(msgspec.Struct, eq=False):
 
 
 class _PendingCall(_Ticket, eq=False):
-    """One value on its way to the engine."""
+    """One value that waits to be sent to the engine."""
 
     verb: Verb[Any, Any]
     value: Any
@@ -82,8 +82,8 @@ class Batcher:
     async def call(self, verb: Verb[Value, Answer], value: Value, size: int = 0) -> Answer:
         """Send `value` to the engine and return its answer.
 
-        With a `size` in bytes, the call first waits for room. After that, cancelling the await does
-        not stop the value: the engine still gets it."""
+        With a `size` in bytes, the call first waits for room. From then on the engine gets the
+        value even if the caller cancels the await."""
         if size:
             await self._room()
         loop = asyncio.get_running_loop()
@@ -100,7 +100,7 @@ class Batcher:
         return answer
 
     def close(self, seconds: float = FLUSH_SECONDS) -> bool:
-        """Send the pending values and end the thread; return False if that takes longer than
+        """Send the pending values and end the thread. Returns False if this takes longer than
         `seconds`. The batcher can be used again afterwards."""
         deadline = time.monotonic() + seconds
         with self._changed:
@@ -121,7 +121,7 @@ class Batcher:
                 raise
 
     def _wait_ticket(self) -> _Ticket | None:
-        """None if there is room, else a ticket in the list of waiting callers."""
+        """Return None if there is room. Otherwise add a ticket to the waiting callers."""
         with self._changed:
             if not self._is_full():
                 return None
@@ -131,7 +131,7 @@ class Batcher:
             return ticket
 
     def _leave(self, ticket: _Ticket) -> None:
-        """Stop waiting for room. A ticket that was already admitted passes its room on."""
+        """Stop waiting for room. If the ticket was already admitted, wake the next caller."""
         with self._changed:
             if ticket in self._waiting:
                 self._waiting.remove(ticket)
@@ -142,7 +142,7 @@ class Batcher:
         return self._count >= MAX_PENDING or self._bytes >= MAX_PENDING_BYTES
 
     def _admit(self) -> None:
-        """Wake as many waiting callers as there is room for; each checks again."""
+        """Wake as many waiting callers as there is room for. Each caller checks again."""
         with self._changed:
             free = 0 if self._is_full() else MAX_PENDING - self._count
             woken = [self._waiting.popleft() for _ in range(min(free, len(self._waiting)))]
@@ -170,7 +170,7 @@ class Batcher:
                 replies = self._send(calls)
             except EngineUnavailable as error:
                 # All pending calls fail: the engine is unavailable for them as well. Each raises
-                # its own copy, or their tracebacks would accumulate in one exception.
+                # its own copy of the error: one copy would collect the tracebacks of all callers.
                 with self._changed:
                     calls += [call for line in self._pending.values() for call in line]
                     tickets = [*calls, *self._waiting]
@@ -184,7 +184,8 @@ class Batcher:
             self._admit()
 
     def _take(self) -> list[_PendingCall]:
-        """The next calls of one verb. Empty when closing: the thread then ends."""
+        """Take the next calls of one verb from the pending calls. Empty when closing: then the
+        thread ends."""
         with self._changed:
             while not self._pending and not self._closing:
                 self._changed.wait()
@@ -204,7 +205,7 @@ class Batcher:
             return calls
 
     def _send(self, calls: Sequence[_PendingCall]) -> list[_Reply]:
-        """The answers to calls of one verb."""
+        """Send calls of one verb to the engine, and return the replies."""
         try:
             answers = calls[0].verb(self._engine(), [call.value for call in calls])
             return [_Reply(call, answer) for call, answer in zip(calls, answers, strict=True)]

@@ -2,7 +2,7 @@
 
 1. `store` and `astore` put one job and return its handle or raise.
 2. `store_many` does so for many jobs, a chunk at a time, inside the middleware of the app.
-3. If a queue is full, a job that no key binds to a partition is tried in other partitions. With
+3. If a queue is full, other partitions are tried, unless a key binds the job to its partition. With
    `when_full="block"` the job is then retried until `enqueue_timeout`; otherwise it is refused.
 """
 
@@ -29,8 +29,8 @@ if TYPE_CHECKING:
 
 #: The name of an enqueue in notes on errors.
 ENQUEUE: Final = "the enqueue"
-#: At most this many other partitions are tried at once: refused producers must not overload a
-#: server with hundreds of partitions.
+#: The largest number of other partitions to try: refused producers must not overload a server with
+#: hundreds of partitions.
 MOST_PARTITIONS: Final = 7
 #: Back-off between tries: first pause, growth, longest pause, in seconds.
 FIRST_S: Final = 0.02
@@ -130,7 +130,7 @@ def _note_stored_count(handles: Sequence[object]) -> Iterator[None]:
 
 @contextmanager
 def _maybe_stored() -> Iterator[None]:
-    """Clear `unsent` on errors of the calls after the first: some jobs may already be stored."""
+    """Clear `unsent` on errors of later calls: earlier calls may have stored some jobs."""
     try:
         yield
     except EngineUnavailable as error:
@@ -142,7 +142,7 @@ def _maybe_stored() -> Iterator[None]:
 
 
 def _put(jobs: list[NewJob]) -> Steps[Sequence[Placed]]:
-    """Put jobs as one chunk. Single jobs of several coroutines go into one batch."""
+    """Put jobs as one chunk. The batcher joins single jobs of several coroutines."""
     size = sum(map(len, [job.payload for job in jobs]))
     if len(jobs) == 1:
         return [(yield from ask(_put_each, jobs[0], size))]
@@ -163,7 +163,7 @@ def _put_chunks(engine: Engine, chunks: Sequence[Sequence[NewJob]]) -> Sequence[
 def _retry_refused(
     app: Windlass, jobs: list[NewJob], placed: Sequence[Placed]
 ) -> Steps[Sequence[Placed]]:
-    """Retry the jobs whose queue is full, for as long as the settings allow; return the final
+    """Retry jobs that a full queue refused, for as long as the settings allow. Returns the final
     answers."""
     answers = list(placed)
     for at, job in enumerate(jobs if app.packing.older_digests else ()):
@@ -173,7 +173,7 @@ def _retry_refused(
         if not full:
             break
         yield Pause(pause_s)
-        for at in full:  # a job in another partition has another id
+        for at in full:  # the id names the partition
             jobs[at] = _in_next_partition(app.engine, jobs[at])
         again = yield from _put([jobs[at] for at in full])
         for at, one in zip(full, again, strict=True):
@@ -182,8 +182,8 @@ def _retry_refused(
 
 
 def _settle(app: Windlass, job: NewJob, placed: Placed) -> Steps[Placed]:
-    """Put a conflicting job with the digests of older secrets: the stored call may be the same one,
-    with a digest by an older secret."""
+    """Put a conflicting job again with the digests of older secrets: the stored job may have the
+    same call, with a digest by an older secret."""
     if placed.code is PutCode.CONFLICT:
         packing = app.packing
         call = bytes(packing.unpack_call(job.payload, job.task).call)
@@ -201,8 +201,8 @@ def _settle(app: Windlass, job: NewJob, placed: Placed) -> Steps[Placed]:
 def _partition_by_partition(
     engine: Engine, jobs: Sequence[NewJob], placed: Sequence[Placed]
 ) -> Iterator[float]:
-    """No pause for each other partition of a job that no key binds to its partition: their share of
-    the bound may have room."""
+    """Pauses of 0 s, one for each other partition to try, because its share of the bound may have
+    room. None if a key binds the job to its partition."""
     for job, one in zip(jobs, placed, strict=True):
         if one.code is PutCode.FULL and _is_unbound(job):
             return iter([0.0] * min(len(engine.elsewhere(job.id)), MOST_PARTITIONS))
@@ -216,7 +216,7 @@ def _in_next_partition(engine: Engine, job: NewJob) -> NewJob:
 
 
 def _in_time(app: Windlass) -> Iterator[float]:
-    """The pauses until `enqueue_timeout`; none with `when_full="reject"`."""
+    """The pauses between tries until `enqueue_timeout`. None with `when_full="reject"`."""
     if app.settings.when_full == "reject":
         return
     end, pause = time.monotonic() + app.settings.enqueue_timeout_ms / 1000, FIRST_S

@@ -51,7 +51,7 @@ class TaskOptions(TypedDict, total=False):
 
 
 class CallOptions(TaskOptions, total=False):
-    """What `using(...)` takes."""
+    """The options of `using(...)`."""
 
     run_after: Duration | datetime
     idempotency_key: str
@@ -84,9 +84,9 @@ class Choices(msgspec.Struct, frozen=True, kw_only=True):
     idempotency_key: str | None = None
 
     def over(self, others: Choices) -> Choices:
-        """Merge two sets of options: these override the others; headers are joined.
+        """Merge two sets of options: `self` overrides `others`, and headers are joined.
 
-        Raises `ValueError` for a job that would expire before it may start."""
+        Raises `ValueError` for a job that would expire before its start."""
         given = {name: getattr(self, name) for name in self.__struct_fields__}
         chosen = {name: value for name, value in given.items() if value is not None}
         if self.headers is not None and others.headers is not None:
@@ -117,7 +117,7 @@ def _is_over_before(run_after: Moment, expires: Moment) -> bool:
 
 
 def read_task_options(options: Mapping[str, Any]) -> Choices:
-    """Read the options of `@app.task(...)`, except those that only a task takes."""
+    """Read the `TaskOptions` of `@app.task(...)`."""
     return _read(options, _FOR_BOTH, "@app.task(...)", [*_FOR_BOTH, *_TASK_ONLY])
 
 
@@ -160,7 +160,7 @@ _Reader = Callable[[str, Any], Any]
 
 
 def read_queue(name: str, value: object) -> str:
-    """The name of a queue; `name` is the option for error messages."""
+    """Check the name of a queue. `name` is the option, for error messages."""
     if isinstance(value, str) and QUEUE_NAME.fullmatch(value):
         return value
     letters = "letters, digits, '_', '.' and '-', the first one a letter or a digit"
@@ -219,7 +219,7 @@ def _read_headers(_name: str, value: object) -> dict[str, str]:
 
 
 def _wrong(name: str, expected: str, found: object) -> TypeError | ValueError:
-    """A `ValueError` for text and numbers, a `TypeError` for other types."""
+    """The error for a wrong option: `ValueError` for text and numbers, `TypeError` for others."""
     kind = ValueError if isinstance(found, str | int) else TypeError
     return kind(f"{name} must be {expected}, found {found!r}")
 

@@ -1,9 +1,9 @@
 """Pack and unpack calls, results and the texts of failures.
 
-1. Encoded bytes are sealed if the settings ask for it: signed for pickle, encrypted with `encrypt`.
+1. The settings decide how encoded bytes are sealed: signed for pickle, encrypted with `encrypt`.
    Results and failures of an encrypted call are always encrypted. Plain JSON is stored unchanged,
-   everything else in a frame that names the codec and the seal.
-2. Reading checks the seal before it decodes anything, against the name of the task and, for results
+   all other bytes in a frame that names the codec and the seal.
+2. Reading checks the seal before decoding: the seal covers the name of the task and, for results
    and failures, the id of the job.
 3. `digest` distinguishes calls without revealing their arguments.
 4. `reveal` makes a record readable for people, as far as this app has the keys.
@@ -46,7 +46,7 @@ _WIRES: Final = {"json": JSON, "msgpack": MSGPACK}
 
 
 class Codecs(dict[str, CallCodec]):
-    """The codecs of one function by the name in stored bytes, each made on first use. A task writes
+    """Codecs of one function, keyed by stored codec name, each made on first use. A task writes
     with one codec and reads with all, so that the setting can change while jobs wait."""
 
     def __init__(self, function: Callable[..., object], skip_first: bool, *, name: str) -> None:
@@ -70,7 +70,7 @@ class Codecs(dict[str, CallCodec]):
 
 
 class Packing:
-    """Of one app."""
+    """Packs and unpacks stored bytes by the settings of one app."""
 
     def __init__(
         self, codec: str = "json", ring: Keyring | None = None, *, encrypts: bool = False
@@ -83,8 +83,8 @@ class Packing:
         self.is_plain = codec == "json" and not encrypts
         #: The digest of a call: equal only for equal calls.
         self.digest: Callable[[bytes], str] = fingerprint
-        #: The digests of former settings: before the secret was replaced, or encryption was turned
-        #: on or off.
+        #: The digests by earlier settings: with older secrets, or before encryption was turned on
+        #: or off.
         self.older_digests: tuple[Callable[[bytes], str], ...] = ()
         if ring is not None:
             keyed = tuple(key.digest for key in (ring.writing, *ring.reading))
@@ -99,13 +99,13 @@ class Packing:
     # ------------------------------------------------------------------------------------ calls
 
     def pack_call(self, envelope: Envelope, *, repeatable: bool = False) -> bytes:
-        """The stored bytes of an envelope. With `repeatable` they are deterministic."""
+        """The stored bytes of an envelope. With `repeatable` the bytes are deterministic."""
         if not self._seals:
             return pack(envelope)
         return self._seal_call(envelope, self._seal_of(envelope.codec), repeatable=repeatable)
 
     def pack_changed_call(self, envelope: Envelope, old: bytes) -> bytes:
-        """The stored bytes of an envelope that replaces the payload of a job."""
+        """The stored bytes of an envelope that replaces `old`, the payload of a job."""
         return self._seal_call(envelope, self._seal_of(envelope.codec, old))
 
     def unpack_call(self, payload: bytes, task: str) -> Envelope:
@@ -144,8 +144,8 @@ class Packing:
     def pack_failure(
         self, text: FailureText, task: str, job_id: str, payload: bytes = b""
     ) -> bytes:
-        """Seal a failure. Only the type of the error stays readable: messages and tracebacks can
-        contain values."""
+        """The stored bytes of a failure. If encrypted, only the type of the error stays readable:
+        messages and tracebacks can contain values."""
         if not self._encrypts and not self._follows_encrypted(payload):
             return text.pack()
         from base64 import b64encode  # needed only for encrypted failures
@@ -164,7 +164,7 @@ class Packing:
         return msgspec.structs.replace(record, failures=revealed)
 
     def open_failure(self, text: FailureText, task: str, job_id: str) -> FailureText:
-        """Decrypt a failure. Without the key, its type and the reason."""
+        """Decrypt a failure. Without the key, return its type and why it cannot be read."""
         if not text.sealed:
             return text
         from base64 import b64decode
@@ -234,8 +234,8 @@ class Packing:
         return Seal.SIGNED if codec == "pickle" else Seal.NONE
 
     def _follows_encrypted(self, payload: bytes) -> bool:
-        """Whether a stored call is encrypted. Always False without a secret: the call could not
-        have been read."""
+        """Whether a stored call is encrypted. Always False without a secret: such an app cannot
+        read encrypted calls."""
         if self._ring is None or not is_framed(payload):
             return False
         try:
@@ -294,11 +294,11 @@ class Packing:
 
 
 def _is_sealed(failure: Failure) -> bool:
-    """Whether the failure is sealed. An entry of a changed call holds a call, not a failure."""
+    """Whether a history entry is a sealed failure. A REVIVE entry holds a call, not a failure."""
     return b'"sealed":"' in failure.error and failure.event != Event.REVIVE
 
 
-#: Stores JSON unchanged.
+#: A packing that stores JSON unchanged.
 PLAIN: Final = Packing()
 
 
@@ -320,7 +320,7 @@ def _describe(codec: str, seal: str, key: str) -> str:
 
 
 def _as_json(codec: str, body: bytes) -> bytes:
-    """Convert to JSON for display. A pickle is never loaded for display."""
+    """Convert a body to JSON for display. A pickle is never loaded for display."""
     if codec == "json":
         decode_plain(body, codec)
         return body
@@ -331,5 +331,6 @@ def _as_json(codec: str, body: bytes) -> bytes:
 
 
 def _bound(kind: str, line: bytes, *owner: Any) -> bytes:
-    """The associated data of a seal: the owner of the bytes. No part contains a zero byte."""
+    """The bytes that a seal authenticates in addition to the body: kind, owner and line. No part
+    contains a zero byte."""
     return b"\0".join([b"windlass", kind.encode(), *(part.encode() for part in owner), line])

@@ -2,7 +2,7 @@
 
 `Job.result` and `Job.aresult` enter a `ResultWaiter`, poll the job through `watch`, and wait in
 their thread or on their event loop. The engine calls `notify` with the id of a job that may have
-ended, which wakes all callers that wait for it: they poll again.
+ended. `notify` wakes all callers that wait for this job, and they poll again.
 """
 
 from __future__ import annotations
@@ -34,11 +34,11 @@ class ResultWaiters:
         fork_safety.watch(self)
 
     def watch(self, engine: Engine, ids: Sequence[str]) -> Sequence[JobEnd | None]:
-        """Read the state of jobs, and subscribe to their ends."""
+        """Read the state of jobs, and subscribe to wake-ups when they end."""
         return engine.watch(ids, self.notify)
 
     def notify(self, job_id: str) -> None:
-        """Wake the callers of a job that may have ended."""
+        """Wake all callers that wait for a job that may have ended."""
         if job_id in self._wakers:
             with self._lock:
                 wakers = list(self._wakers.get(job_id, ()))
@@ -61,10 +61,10 @@ class ResultWaiters:
                 self._wakers.pop(job_id, None)
 
     def before_fork(self) -> None:
-        """Do nothing: calls in flight belong to the parent."""
+        """Do nothing: waiting callers stay in the parent."""
 
     def after_fork_in_parent(self) -> None:
-        """Nothing has changed."""
+        """Do nothing: the parent is unchanged."""
 
     def after_fork_in_child(self) -> None:
         self._lock = threading.Lock()
@@ -72,7 +72,7 @@ class ResultWaiters:
 
 
 class ResultWaiter:
-    """A context manager: one thread or one coroutine that waits for one job."""
+    """Context manager for one thread or one coroutine that waits for one job."""
 
     def __init__(self, waiters: ResultWaiters, job_id: str) -> None:
         self._waiters = waiters
@@ -95,11 +95,11 @@ class ResultWaiter:
                 self._wake_loop()
 
     def listen(self) -> None:
-        """Start to receive wake-ups: call it before a poll, or an end in between is missed."""
+        """Start to receive wake-ups. Call before a poll: the job may end right after the poll."""
         self._woken.clear()
 
     def wait(self, seconds: float) -> Self:
-        """The step that waits for a wake-up, at most this long."""
+        """Return the step that waits at most `seconds` for a wake-up."""
         self._seconds = seconds
         return self
 

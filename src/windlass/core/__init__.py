@@ -1,7 +1,6 @@
-"""The pure core: no input or output, no clock, no threads.
+"""Rules that all engines and workers share: job states, stored calls and results, ids, durations.
 
-Rules that all engines and workers share: the states of a job, the stored form of calls and
-results, ids, durations.
+The core is pure: no input or output, no clock, no threads.
 """
 
 from __future__ import annotations
@@ -9,13 +8,13 @@ from __future__ import annotations
 from functools import cache
 from typing import Final
 
-#: The name for `pip install`. It differs from the import package, because an unrelated project on
-#: the package index has that name.
+#: The name for `pip install`. The name of the import package belongs to an unrelated project on the
+#: package index.
 DISTRIBUTION: Final = "windlass-queue"
 
 
 def install_command(extra: str) -> str:
-    """How to install an extra, from the index or in a clone."""
+    """The command that installs an extra, from the package index or in a clone."""
     return f"pip install '{DISTRIBUTION}[{extra}]', or in a clone pip install '.[{extra}]'"
 
 

@@ -2,7 +2,7 @@
 
 1. `to_ms` reads a duration: a number of seconds, text such as "1h30m", or a timedelta.
 2. `instant_ms` reads a point in time, which must have a time zone; `instant` is its inverse.
-3. `describe_ms` writes a duration so that `to_ms` reads the same one.
+3. `describe_ms` formats a duration as text that `to_ms` can read.
 
 A fraction of a millisecond is rounded up: nothing is due before the requested instant.
 """
@@ -17,11 +17,11 @@ from typing import Final, overload
 
 Duration = float | int | str | timedelta
 
-#: The longest duration, in milliseconds: a thousand years, so that "now plus that" always fits.
+#: The longest duration, in milliseconds: a thousand years, so that now plus a duration always fits.
 MAX_DURATION_MS: Final = 365_000 * 86_400_000
 
-#: No job is due or expires at or after the beginning of this year: engines store fewer bits of an
-#: instant than Python does. Now plus the longest duration, and its jitter, lies well before.
+#: No job is due or expires in or after this year: engines store fewer bits of an instant than does
+#: Python. Now plus the longest duration and its jitter is well before this year.
 LATEST_YEAR: Final = 5000
 LATEST_MS: Final = 95_617_583_999_999
 
@@ -33,7 +33,7 @@ _EXPECTED: Final = 'seconds as a number, text such as "90s", "10m" or "1h30m", o
 
 
 def to_ms(value: Duration, *, name: str) -> int:
-    """The duration in milliseconds; `name` is the option for error messages."""
+    """Convert a duration to milliseconds. `name` is the option, for error messages."""
     microseconds = _microseconds(value, name)
     if microseconds < 0:
         raise ValueError(f"{name} must not be negative, found {value!r}: give 0 or more")
@@ -44,7 +44,7 @@ def to_ms(value: Duration, *, name: str) -> int:
 
 
 def instant_ms(value: datetime, *, name: str) -> int:
-    """The point in time as milliseconds since 1970 in UTC; a naive datetime is refused."""
+    """Convert a point in time to milliseconds since 1970 in UTC. Refuses a naive datetime."""
     if not isinstance(value, datetime):
         raise TypeError(f"{name} must be a datetime with a time zone, found {_kind(value)}")
     if value.utcoffset() is None:
@@ -60,12 +60,12 @@ def instant(at_ms: int) -> datetime: ...
 @overload
 def instant(at_ms: int | None) -> datetime | None: ...
 def instant(at_ms: int | None) -> datetime | None:
-    """The point in time for `instant_ms`, in UTC."""
+    """Convert milliseconds since 1970 to a datetime in UTC."""
     return None if at_ms is None else _EPOCH + timedelta(milliseconds=at_ms)
 
 
 def describe_ms(milliseconds: int) -> str:
-    """The duration in words that `to_ms` reads: 5_400_000 is "1h30m"."""
+    """Format a duration as text that `to_ms` can read: 5_400_000 is "1h30m"."""
     if milliseconds < 0:
         return "-" + describe_ms(-milliseconds)
     parts = []
@@ -104,7 +104,7 @@ def _text(value: str, name: str) -> int:
     parts = _PART.findall(text)
     if len(parts) == 1 and parts[0] == (text, ""):
         return int(Decimal(text) * 1_000_000)
-    units = iter(_UNITS_MS)  # each at most once, and the longer ones first
+    units = iter(_UNITS_MS)  # each unit at most once, the longest first
     if not parts or _PART.sub("", text) or not all(unit in units for _, unit in parts):
         raise ValueError(f"{name} must be {_EXPECTED}, found {value!r}")
     return int(sum(Decimal(number) * _UNITS_MS[unit] for number, unit in parts) * 1_000)

@@ -1,18 +1,18 @@
-"""An exception as text, as stored with a job.
+"""Convert exceptions to text, which is stored with a job.
 
-Exceptions cross processes only as data. Type, message and traceback become text where the exception
-was caught, are cut to a bounded size, and are never rebuilt. Making and reading that text never
-fails: code of the exception class (`__str__`, a property, a metaclass) may raise anything, even a
+Exceptions are never passed between processes as objects. The worker converts type, message and
+traceback to text of a bounded size, and no process rebuilds the exception. Making and reading the
+text never fails, even if code of the exception class (`__str__`, a property, a metaclass) raises a
 `BaseException`.
 
-1. `FailureText` is that text.
-2. `place_of` finds the innermost function of a traceback outside of Python and windlass. It is a
-   name and not a line number, so it survives changes above it.
+1. `FailureText` is the text of an exception.
+2. `place_of` finds the innermost function of a traceback outside of Python and windlass. The place
+   is a name and not a line number, so edits above the function do not change it.
 3. `without_values` replaces values in a message: numbers, quoted text, identifiers.
 4. `fingerprint` groups similar failures: a short digest of type, place and message without values.
    The arguments of the job are not part of it.
 
-`traceback` is imported on use: workers have it loaded, and readers do not need it.
+The module `traceback` is imported on use: workers have loaded it, and readers do not need it.
 """
 
 from __future__ import annotations
@@ -29,16 +29,16 @@ MAX_TYPE: Final = 256
 MAX_PLACE: Final = 512
 MAX_MESSAGE: Final = 8 * 1024
 MAX_TRACEBACK: Final = 32 * 1024
-#: The part of a message that counts for its fingerprint, in characters.
+#: The length of the part of a message that its fingerprint includes, in characters.
 MAX_COMPARED: Final = 500
 #: The size of a fingerprint in bytes; shown as hexadecimal digits.
 FINGERPRINT_SIZE: Final = 6
 #: The message of an encrypted failure.
 ENCRYPTED: Final = "(encrypted)"
-#: The type of an exception whose name cannot be read.
+#: The type name of an exception when its own name cannot be read.
 UNKNOWN: Final = "BaseException"
 
-# Bypasses the code of an exception class that raises on attribute access.
+# Reads attributes without the code of the exception class, which may raise.
 _TRACEBACK: Final = vars(BaseException)["__traceback__"].__get__
 _CAUSE: Final = vars(BaseException)["__cause__"].__get__
 _CONTEXT: Final = vars(BaseException)["__context__"].__get__
@@ -67,19 +67,19 @@ class FailureText(msgspec.Struct, frozen=True):
 
     @property
     def name(self) -> str:
-        """The type; for errors of windlass the public import path."""
+        """The full name of the type. For errors of windlass, the public import path."""
         return self.type.rpartition(".")[2] if self.type.startswith("windlass.") else self.type
 
     @property
     def fingerprint(self) -> str:
-        """Equal for similar failures. "" if the failure is not decrypted."""
+        """The fingerprint, equal for similar failures. "" if the failure is not decrypted."""
         is_read = self.sealed is msgspec.UNSET
         return fingerprint(self.type, self.place, self.message) if is_read else ""
 
     @classmethod
     def of(cls, error: BaseException) -> FailureText:
-        """The text of `error`. Clears the frames of its traceback, so that it keeps no objects of
-        the job alive."""
+        """Convert `error` to text. Clears the frames of its traceback, so that they keep no objects
+        of the job alive."""
         try:
             text = cls(
                 type=_cut(_name_of(type(error)), MAX_TYPE),
@@ -97,7 +97,7 @@ class FailureText(msgspec.Struct, frozen=True):
 
     @classmethod
     def unpack(cls, data: bytes) -> FailureText:
-        """Read stored bytes; foreign bytes become the message."""
+        """Read stored bytes. Bytes in another format become the message."""
         try:
             text = msgspec.json.decode(data, type=cls)
             return msgspec.structs.replace(text, message=ENCRYPTED) if text.sealed else text
@@ -127,8 +127,8 @@ def _traceback_of(error: BaseException) -> str:
 
 
 def clear_frames(error: BaseException) -> None:
-    """Drop the local variables of all frames of `error` and its causes. A frame that holds the
-    error is a cycle, and keeps all its objects alive until the garbage collector runs."""
+    """Drop the local variables of all frames of `error` and its causes. A frame with a reference to
+    the error is a cycle, and keeps its objects alive until the garbage collector runs."""
     import traceback
 
     seen: set[int] = set()
@@ -145,7 +145,7 @@ def clear_frames(error: BaseException) -> None:
 
 
 def _cut(text: str, limit: int) -> str:
-    """At most `limit` bytes of valid UTF-8: the beginning and the end of the text."""
+    """Cut a text to at most `limit` bytes of valid UTF-8: its beginning and its end."""
     data = text.encode("utf-8", "backslashreplace")
     if len(data) <= limit:
         return data.decode()
@@ -175,7 +175,7 @@ def without_values(message: str) -> str:
 
 
 def fingerprint(kind: str, place: str, message: str) -> str:
-    """Equal for similar failures, on every machine and in every process."""
+    """A digest that is equal for similar failures, in every process and on every machine."""
     from hashlib import blake2s  # slow to import, and needed only to show failures
 
     parts = "\0".join((kind, place, without_values(message)))

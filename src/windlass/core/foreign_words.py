@@ -1,7 +1,7 @@
 """Names from other task queues, and their equivalents in windlass.
 
-Users of other libraries first write `task.delay(...)` or `countdown=5`. An error that names the
-equivalent helps more than one that says only that the name is missing.
+Users of other libraries first write `task.delay(...)` or `countdown=5`. The error then names the
+equivalent in windlass.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ P = ParamSpec("P")
 
 
 def _by_name(words: Mapping[str, str]) -> Mapping[str, str]:
-    """A table by single names: several names with one equivalent are given as one text."""
+    """Split keys with several names: the table has one entry for each name."""
     return {name: own for names, own in words.items() for name in names.split()}
 
 
@@ -36,7 +36,7 @@ ATTRIBUTES: Final = _by_name(
     }
 )
 
-#: Options that others take among the arguments of a call, or of the decorator.
+#: Options that other libraries take as arguments of a call or of the decorator.
 OPTIONS: Final = _by_name(
     {
         "countdown eta delay run_at schedule_in schedule_at": (
@@ -160,7 +160,7 @@ def missing_attribute(
 def refuse_foreign_arguments(
     kind: str, words: Mapping[str, str]
 ) -> Callable[[Callable[P, None]], Callable[P, None]]:
-    """Decorator of an `__init__`: refuses arguments that have another name in windlass."""
+    """Decorate an `__init__` to refuse arguments that have another name in windlass."""
 
     def explain(function: Callable[P, None]) -> Callable[P, None]:
         @wraps(function)
@@ -176,14 +176,14 @@ def refuse_foreign_arguments(
 
 
 def instead_of_number(found: object) -> str:
-    """The `Retry` that replaces a number given as a policy."""
+    """Suggest a `Retry` in place of a number that was given as a policy."""
     if isinstance(found, bool) or not isinstance(found, int):
         return ""
     return f", such as Retry(max_attempts={found})"
 
 
 def unexpected_keyword(name: str, known: Iterable[str], options: Iterable[str]) -> str:
-    """The hint after a message about a keyword that the function does not take."""
+    """A hint for the error about a keyword that the function does not take."""
     near = nearest(name, known)
     if near:
         return f".{near}"
@@ -195,7 +195,7 @@ def unexpected_keyword(name: str, known: Iterable[str], options: Iterable[str]) 
 
 
 def explain_raise(error: BaseException) -> None:
-    """Add a hint to the error that Python makes of `raise Retry(...)`."""
+    """Add a hint to Python's error for `raise Retry(...)`."""
     if type(error) is TypeError and error.args == (_NO_EXCEPTION,):
         error.add_note(
             "The task raised something that is not an exception. Retry(...) is a policy, for "

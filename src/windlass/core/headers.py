@@ -1,7 +1,7 @@
 """Headers of a job: a small map of text, stored next to its arguments.
 
-They hold metadata of a call: the id of a request, a trace, the user. They are stored in plain text:
-every reader of the job can read them.
+Headers hold metadata of a call: the id of a request, a trace, the user. Engines store headers in
+plain text, so every reader of the job can read them.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
 
 
 def read_headers(headers: object) -> dict[str, str]:
-    """Check headers; raise a TypeError or a ValueError if they cannot be stored."""
+    """Check headers. Raises `TypeError` or `ValueError` if they cannot be stored."""
     if not isinstance(headers, Mapping):
         raise TypeError(f"headers must be a dict of text to text, found {headers!r}")
     for name, value in headers.items():
@@ -33,7 +33,7 @@ def read_headers(headers: object) -> dict[str, str]:
 
 
 def check_bounds(headers: Mapping[str, str]) -> None:
-    """Check number and size of headers, also of several merged maps."""
+    """Check the number and the total size of headers."""
     if len(headers) > MAX_HEADERS:
         raise ValueError(
             f"headers: found {len(headers)}, and a job can have {MAX_HEADERS}. Data belongs "

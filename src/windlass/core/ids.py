@@ -5,11 +5,11 @@ A job id has 26 characters of lower-case Crockford base32, and sorts by creation
     01jd3v7k2q 0a 9f2m4x8k1c7q3z
     time in ms | partition, 0 to 1023 | 70 random bits
 
-A derived id has a digest of its origin in place of the random bits, as an occurrence of a schedule
-has: every worker derives the same id.
+A derived id has a digest of its origin in place of the random bits, so that every worker derives
+the same id. The origin is, for example, an occurrence of a schedule.
 
-The id alone gives the partition of a job. Its time is only a hint: the engine decides the order in
-a queue.
+The id contains the partition of a job. The time in an id is only a hint: the engine decides the
+order in a queue.
 """
 
 from __future__ import annotations
@@ -19,21 +19,21 @@ import re
 from typing import Final
 
 # `hashlib` also loads OpenSSL, which takes as long as a dozen modules of windlass. A lazy import is
-# no alternative: a fork during the import, which any enqueue with a key may start, leaves a child
+# no alternative: any enqueue with a key may start it, and a fork during the import leaves a process
 # that waits forever for the import lock.
 try:
     from _blake2 import blake2b as blake2b
 except ImportError:  # a Python built without it
     from hashlib import blake2b as blake2b
 
-#: One more than the highest partition an id can carry.
+#: The number of partitions that an id can name.
 PARTITIONS: Final = 1024
-#: The longest id, in characters, also for ids that callers choose.
+#: The longest id, in characters, including ids that callers choose.
 MAX_ID_LENGTH: Final = 64
 
 _DIGITS: Final = "0123456789abcdefghjkmnpqrstvwxyz"
 _PAIRS: Final = tuple(high + low for high in _DIGITS for low in _DIGITS)
-#: Five bits of every random byte become a digit. 256 is a multiple of 32, so all are equally
+#: Five bits of every random byte become a digit. 256 is a multiple of 32, so all digits are equally
 #: likely.
 _NOISE: Final = (_DIGITS * 8).encode("ascii")
 _VALUES: Final = {digit: value for value, digit in enumerate(_DIGITS)}
@@ -44,7 +44,7 @@ _UNSAFE_IN_HOST: Final = r"[^A-Za-z0-9-]+"
 
 
 def new_id(wall_ms: int, partition: int = 0) -> str:
-    """A new job id. The random part comes from the system each time, so a fork is safe."""
+    """Make a job id. The random part comes from the operating system, so a fork is safe."""
     if wall_ms >> _TIME_BITS or not 0 <= partition < PARTITIONS:
         raise _unfit(wall_ms, partition)
     pairs = _PAIRS
@@ -57,7 +57,7 @@ def new_id(wall_ms: int, partition: int = 0) -> str:
 
 
 def derived_id(wall_ms: int, origin: str, partition: int = 0) -> str:
-    """The id of the job that is derived from `origin` at `wall_ms`: always the same one."""
+    """Derive a job id from `origin` and `wall_ms`: the same arguments give the same id."""
     if wall_ms >> _TIME_BITS or not 0 <= partition < PARTITIONS:
         raise _unfit(wall_ms, partition)
     return f"{_digits(wall_ms, 10)}{_PAIRS[partition]}{derived_digits(wall_ms, origin)}"
@@ -71,22 +71,22 @@ def derived_digits(wall_ms: int, origin: str) -> str:
 
 
 def moved_id(job_id: str, partition: int) -> str:
-    """An id from `new_id`, in another partition."""
+    """Replace the partition in an id from `new_id`."""
     return f"{_generated(job_id)[:10]}{_PAIRS[partition]}{job_id[12:]}"
 
 
 def partition_of(job_id: str) -> int:
-    """The partition that an id from `new_id` carries."""
+    """The partition in an id from `new_id`."""
     return _number(_generated(job_id)[10:12])
 
 
 def created_ms_of(job_id: str) -> int:
-    """The time that an id from `new_id` carries, in milliseconds since 1970."""
+    """The creation time in an id from `new_id`, in milliseconds since 1970."""
     return _number(_generated(job_id)[:10])
 
 
 def check_id(text: str) -> str:
-    """Check that an id can be stored and put into a URL; otherwise raise a ValueError."""
+    """Raise `ValueError` if an id cannot be stored or put into a URL."""
     if not re.fullmatch(_ALLOWED, text):
         raise ValueError(
             f"an id must be 1 to {MAX_ID_LENGTH} characters out of letters, digits, '-', '_', '.' "
@@ -97,18 +97,18 @@ def check_id(text: str) -> str:
 
 
 def new_nonce(number: int) -> str:
-    """An unguessable token: 8 hexadecimal characters with the number of the claim in its session,
-    so that nonces sort by time, and 32 random ones (128 bits)."""
+    """Make an unguessable nonce: 8 hexadecimal characters for the number of the claim in its
+    session, so that nonces sort by time, then 32 random ones (128 bits)."""
     return f"{number:08x}{os.urandom(16).hex()}"
 
 
 def new_session(host: str, pid: int) -> str:
-    """The name of one start of one child: readable and unique."""
+    """Make a readable and unique session name, for one start of one child."""
     return f"{session_prefix(host)}{pid}.{os.urandom(8).hex()}"
 
 
 def session_prefix(host: str) -> str:
-    """With what the names of all sessions of a host begin; those of other hosts may, too."""
+    """The prefix of all session names of a host. Another host may have the same prefix."""
     safe_host = re.sub(_UNSAFE_IN_HOST, "-", host)[:24].strip("-") or "host"
     return f"{safe_host}."
 

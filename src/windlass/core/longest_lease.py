@@ -4,11 +4,11 @@ Workers of one engine may have different leases, at least while a deployment cha
 After an outage each worker needs time for its next heartbeat, and the worker with the longest lease
 needs the most.
 
-1. `LongestLease.heard` records a caller. A caller with the longest lease renews the entry at most
-   once in half its lease, so most calls write nothing.
+1. `LongestLease.heard` records the call of a worker. A worker with the longest lease renews the
+   entry at most once in half its lease, so most calls write nothing.
 2. An entry that is not renewed ends after two leases. Then the longest of the other leases counts:
-   each worker sends three heartbeats per lease, so all others have called meanwhile.
-3. `LongestLease.after_silence` does the same after an outage in which no worker called: that time
+   each worker sends three heartbeats per lease, so all other workers have called meanwhile.
+3. `LongestLease.after_silence` records a call after an outage. The time in which no worker called
    does not count.
 """
 
@@ -18,7 +18,7 @@ from typing import NamedTuple
 
 
 class LongestLease(NamedTuple):
-    """The entry of a partition."""
+    """The longest lease of recently active workers, as stored in a partition."""
 
     lease_ms: int = 0
     until_ms: int = 0  # when the entry ends if it is not renewed
@@ -29,7 +29,7 @@ class LongestLease(NamedTuple):
         return self._at(now_ms)._with(lease_ms, now_ms)
 
     def after_silence(self, lease_ms: int, last_ms: int, now_ms: int) -> LongestLease:
-        """The entry when no worker has called since `last_ms`, or the clock went back."""
+        """The entry after the first call since `last_ms`, or after the clock went back."""
         known = self._at(last_ms)
         lasting = LongestLease(known.lease_ms, now_ms + 2 * known.lease_ms, known.next_ms)
         return lasting._with(lease_ms, now_ms)

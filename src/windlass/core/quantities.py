@@ -12,11 +12,11 @@ import math
 import re
 from typing import Final, Self
 
-#: The largest step.
+#: The largest size of a step.
 MAX_STEP: Final = 200
 #: The steps per second, if the rate is high enough.
 STEPS_PER_S: Final = 20
-#: The longest delay that is caught up, in seconds: a rate protects a server from bursts.
+#: The longest delay to catch up on, in seconds: a rate protects a server from bursts.
 MAX_DEBT_S: Final = 1.0
 
 _SIZE: Final = r"([0-9]+(?:\.[0-9]+)?)\s*([kmgt]?)b?"
@@ -27,7 +27,7 @@ _SECONDS: Final = {"s": 1, "m": 60, "h": 3600}
 
 
 class Count(int):
-    """A number that formats with its noun, for log lines: the field stays a number."""
+    """A number that is formatted with its noun, for log lines. The logged field stays a number."""
 
     _words: str
 
@@ -41,12 +41,12 @@ class Count(int):
 
 
 def count(number: int, noun: str, plural: str = "") -> str:
-    """The number with its noun; `plural` is for an irregular one."""
+    """Format a number with its noun. `plural` is the plural of an irregular noun."""
     return f"{number:,} {noun if number == 1 else plural or f'{noun}s'}"
 
 
 def to_bytes(text: str, *, name: str) -> int:
-    """The number of bytes in a text such as "512MB"; `name` is the option for error messages."""
+    """Parse a size such as "512MB" to bytes. `name` is the option, for error messages."""
     match = re.fullmatch(_SIZE, text.strip(), re.IGNORECASE)
     if match is None:
         raise ValueError(f'{name} must be a size such as "512MB" or "2GB", found {text!r}')
@@ -54,7 +54,7 @@ def to_bytes(text: str, *, name: str) -> int:
 
 
 def describe_bytes(number: float) -> str:
-    """`512 B`, `1.5 kB`, `20 MB`: two significant digits, in steps of a thousand."""
+    """Format a size in steps of a thousand: `512 B`, `1.5 kB`, `20 MB`."""
     if number < 1000:
         return f"{number:.0f} B"
     for unit in _SIZE_UNITS:
@@ -65,7 +65,7 @@ def describe_bytes(number: float) -> str:
 
 
 def per_second(rate: str | float, *, name: str) -> float:
-    """The rate per second; `name` is the option for error messages."""
+    """Parse a rate to a number per second. `name` is the option, for error messages."""
     number = 0.0
     if isinstance(rate, str):
         if match := re.fullmatch(_RATE, rate):
@@ -78,7 +78,7 @@ def per_second(rate: str | float, *, name: str) -> float:
 
 
 class Pace:
-    """Steps of `size` at a steady rate; without a rate there are no pauses."""
+    """Limits the speed of work that is done in steps of `size`. Without a rate nothing pauses."""
 
     def __init__(self, per_s: float | None, now_s: float) -> None:
         self._per_s = per_s
@@ -86,7 +86,7 @@ class Pace:
         self.size = MAX_STEP if per_s is None else max(1, min(MAX_STEP, int(per_s / STEPS_PER_S)))
 
     def pause_s(self, done: int, now_s: float) -> float:
-        """The pause after a step that did this many."""
+        """The pause after a step that processed `done` items."""
         if self._per_s is None:
             return 0.0
         self._due_s = max(self._due_s + done / self._per_s, now_s - MAX_DEBT_S)

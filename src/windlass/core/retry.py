@@ -32,11 +32,11 @@ if TYPE_CHECKING:
 #: A fraction of the delay from 0 to 1, or a duration as text with a unit or as a timedelta.
 Jitter = float | str | timedelta
 ErrorTypes = type[BaseException] | Sequence[type[BaseException]]
-#: Called for an error that the types do not decide. `Any`, because after `retry_on` a predicate may
-#: expect just those types.
+#: A predicate for errors that `retry_on` and `reject_on` do not decide. Its argument is `Any`,
+#: because it may expect only the types in `retry_on`.
 Predicate = Callable[[Any], bool]
 
-#: Delays that grow faster reach any cap at the second attempt.
+#: The largest factor. With a larger one, delays reach any cap at the second attempt.
 MAX_FACTOR: Final = 1_000
 
 _DEFAULT_ATTEMPTS: Final = 5
@@ -47,13 +47,13 @@ _DEFAULT_JITTER: Final = 0.25
 
 
 class RetryIn(msgspec.Struct, frozen=True):
-    """Try again, this much later."""
+    """The decision to retry after a delay."""
 
     delay_ms: int
 
 
 class GiveUp(msgspec.Struct, frozen=True):
-    """Do not try again; this is why."""
+    """The decision not to retry, with the reason."""
 
     reason: Reason
 
@@ -77,7 +77,7 @@ class Growing(msgspec.Struct, frozen=True):
 
 
 class Listed(msgspec.Struct, frozen=True):
-    """Delays written out one by one, the first for the first failure."""
+    """An explicit list of delays. The first delay follows the first failure."""
 
     delays_ms: tuple[int, ...]
 
@@ -175,10 +175,10 @@ class Retry(Value):
     def decide(
         self, error: BaseException, attempt: int, random: Random, *, ask: bool = True
     ) -> Decision:
-        """The decision for failed attempt number `attempt`, starting at 1.
+        """Decide on a failed attempt. Attempts start at 1.
 
-        Call it before `error` becomes text, because it may add a note to the error. `Snooze` is no
-        failure, and not for this method. Without `ask` no predicate is called.
+        Call this method before `error` becomes text, because it may add a note to the error. Do not
+        pass a `Snooze`, which is not a failure. Without `ask` no predicate is called.
         """
         if attempt < 1:
             raise ValueError(f"attempt must be 1 or more, found {attempt}")
@@ -210,15 +210,15 @@ class Retry(Value):
         return random.randint(lowest, highest)
 
     def paced_by(self, numbers: Retry) -> Retry:
-        """This policy with the attempts and delays of another one: for a job with its own numbers
-        whose task classifies errors."""
+        """This policy with the attempts and delays of `numbers`: for a job with its own policy,
+        when its task decides which errors are retried."""
         verdicts = {name: getattr(self, name) for name in ("retry_on", "reject_on", "retry_if")}
         paced = object.__new__(Retry)
         paced._set(**vars(numbers) | verdicts)
         return paced
 
     def to_data(self) -> dict[str, object]:
-        """Plain numbers and lists, for `from_data`; `TypeError` when errors are classified."""
+        """Convert to plain data for `from_data`. Raises `TypeError` if it selects errors."""
         unportable = [name for name in ("retry_on", "reject_on", "retry_if") if getattr(self, name)]
         if unportable:
             raise TypeError(
@@ -231,7 +231,7 @@ class Retry(Value):
 
     @staticmethod
     def from_data(data: object) -> Retry:
-        """The policy that `to_data` wrote; `ValueError` for other data."""
+        """Read the data that `to_data` wrote. Raises `ValueError` for other data."""
         try:
             return msgspec.convert(data, _StoredRetry).policy()
         except ValueError as error:
@@ -241,7 +241,7 @@ class Retry(Value):
         return f"Retry({', '.join(self._described())})"
 
     def _described(self) -> Iterator[str]:
-        """The arguments that make this policy, without defaults."""
+        """The arguments of this policy as source code, without defaults."""
         match self.backoff:
             case Listed(delays_ms=delays_ms):
                 yield f"delays={[describe_ms(delay_ms) for delay_ms in delays_ms]!r}"
@@ -313,7 +313,7 @@ def _listed(delays: object, **growth: Duration | UnsetType) -> Listed:
 
 
 def _jitter(value: object) -> tuple[float, int]:
-    """The fraction of the delay and the duration in milliseconds; one of them is 0."""
+    """Read a jitter. Returns a fraction of the delay and milliseconds; one of them is 0."""
     # Text without a unit is refused: "0.25" could be a fraction or seconds.
     if isinstance(value, timedelta) or (isinstance(value, str) and value.strip()[-1:].isalpha()):
         return 0.0, to_ms(value, name="jitter")
@@ -359,7 +359,7 @@ def _is_number(value: object) -> TypeGuard[int | float]:
 
 
 def _wrong(name: str, expected: str, found: object, *kinds: type) -> TypeError | ValueError:
-    """A `ValueError` when `found` is one of the right `kinds`, else a `TypeError`."""
+    """The error for a wrong option: `ValueError` if its type is in `kinds`, else `TypeError`."""
     kind = ValueError if isinstance(found, kinds) else TypeError
     return kind(f"{name} must be {expected}, found {found!r}")
 

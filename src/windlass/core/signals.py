@@ -1,8 +1,8 @@
 """Exceptions that a task raises to control its job, and the one that a worker raises in a task.
 
-1. `Reject`: a retry is pointless; the job is dead now.
-2. `RetryLater`: a failed attempt that chooses its own delay.
-3. `Snooze`: not a failure; the job runs again later and no attempt is charged.
+1. `Reject`: end the job as dead now, because a retry is pointless.
+2. `RetryLater`: fail this attempt, and retry after the given delay.
+3. `Snooze`: run the job again later, without a failure and without charging an attempt.
 4. `Interrupted`: the worker raises it in a plain function that must stop; `Interruption` is the
    reason.
 
@@ -17,7 +17,7 @@ from windlass.core.durations import Duration, describe_ms, to_ms
 
 
 class Reject(Exception):
-    """A retry is pointless: the job becomes a dead letter now, even if attempts are left.
+    """Raise in a task to end its job as a dead letter now, even if attempts are left.
 
     The message may be any object with a text, so `raise Reject(error)` works as well.
     """
@@ -31,7 +31,7 @@ class Reject(Exception):
 
 
 class RetryLater(Exception):
-    """A failed attempt with its own, exact delay: no jitter and no cap.
+    """Raise in a task to fail this attempt and retry after an exact delay: no jitter, no cap.
 
     The delay is seconds as a number, text such as "10m", or a timedelta.
     """
@@ -46,7 +46,7 @@ class RetryLater(Exception):
 
 
 class Snooze(Exception):
-    """Not a failure: the job runs again after the delay, and no attempt is charged.
+    """Raise in a task to run its job again after a delay. Not a failure: no attempt is charged.
 
     The delay is seconds as a number, text such as "10m", or a timedelta.
     """
@@ -60,8 +60,8 @@ class Snooze(Exception):
 
 
 class Interrupted(BaseException):
-    """Raised inside a plain function that timed out or whose job was cancelled, as
-    `asyncio.CancelledError` is in a coroutine. Not an `Exception`, so that `except Exception` in a
+    """Raised by the worker inside a plain function when its job times out or is cancelled, like
+    `asyncio.CancelledError` in a coroutine. Not an `Exception`, so that `except Exception` in a
     task does not catch it."""
 
 

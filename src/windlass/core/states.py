@@ -1,7 +1,7 @@
 """The state machine of jobs: states, holds, reasons, events and the transition table.
 
-This module is pure, and the specification: engines implement the same transitions in SQL or Lua,
-and the tests of every engine are generated from `TABLE`, `AFTER_CANCEL_REQUEST` and `charge`.
+This module is the specification: engines implement the same transitions in SQL or Lua, and the
+tests of every engine are generated from `TABLE`, `AFTER_CANCEL_REQUEST` and `charge`.
 
 In order: the vocabulary, the transition table, the rule for a requested cancellation, and the
 effect of each event on the counters of a job.
@@ -78,8 +78,8 @@ class Event(StrEnum):
     UNROUTABLE = "unroutable"
     PROGRESS = "progress"
     LOSE = "lose"  # the session that held it expired
-    CRASH = "crash"  # the process that ran it died, and it is the only suspect
-    SUSPECT = "suspect"  # the process that ran it died, and it is one of several suspects
+    CRASH = "crash"  # its process died, and no other job is suspect
+    SUSPECT = "suspect"  # its process died, and other jobs are suspect too
     CANCEL = "cancel"
     EXPIRE = "expire"
     REVIVE = "revive"  # an operator retries it, with fresh budgets
@@ -101,8 +101,8 @@ FENCED: Final = frozenset(
     }
 )
 
-#: A state and an event give the next state; `None` removes the record.
-#: An absent pair is refused and changes nothing.
+#: (state, event) -> next state. `None` removes the record.
+#: An event that the table lacks for a state is refused and changes nothing.
 TABLE: Final[dict[tuple[State, Event], State | None]] = {
     (State.SCHEDULED, Event.DUE): State.READY,
     (State.RETRYING, Event.DUE): State.READY,
@@ -137,7 +137,8 @@ TABLE: Final[dict[tuple[State, Event], State | None]] = {
     (State.RETRYING, Event.CLEAR): None,
 }
 
-#: These events end a running job as cancelled after a requested cancellation; a success wins.
+#: Events that end a running job as cancelled once its cancellation is requested. A success is still
+#: a success.
 AFTER_CANCEL_REQUEST: Final = frozenset(
     {
         Event.RETRY,
@@ -157,7 +158,7 @@ def is_allowed(state: State, event: Event) -> bool:
 
 
 def next_state(state: State, event: Event, *, cancel_requested: bool = False) -> State | None:
-    """The state after `event`; raises `KeyError` for a transition that the table refuses."""
+    """The state after `event`. Raises `KeyError` for a transition that the table lacks."""
     target = TABLE[state, event]
     if cancel_requested and event in AFTER_CANCEL_REQUEST:
         return State.CANCELLED
@@ -165,11 +166,11 @@ def next_state(state: State, event: Event, *, cancel_requested: bool = False) ->
 
 
 class Counters(msgspec.Struct, frozen=True, gc=False):
-    """The number of starts of a job, by the budget that each was charged to.
+    """The number of starts of a job, by budget.
 
-    `attempt` includes the current claim, so a job that never reports back is counted. Every start
-    is charged to exactly one budget: a crash, a loss, an interruption or a snooze returns the
-    attempt and has its own counter.
+    `attempt` includes the current claim, so a start without a report is counted. Every start is
+    charged to exactly one budget: a crash, a loss, an interruption or a snooze returns the attempt
+    and has its own counter.
     """
 
     attempt: int = 0
@@ -178,10 +179,10 @@ class Counters(msgspec.Struct, frozen=True, gc=False):
     losses: int = 0
     interruptions: int = 0
     snoozes: int = 0
-    strays: int = 0  # how often a worker that does not know the task claimed it
+    strays: int = 0  # claims by workers that do not know the task
 
 
-#: event -> change of each counter, for a claim whose user code had started.
+#: event -> change of each counter, for a claim that ended after user code started.
 _CHARGES: Final[dict[Event, dict[str, int]]] = {
     Event.CLAIM: {"attempt": 1, "starts": 1},
     Event.RELEASE: {"attempt": -1, "interruptions": 1},
@@ -191,7 +192,7 @@ _CHARGES: Final[dict[Event, dict[str, int]]] = {
     Event.LOSE: {"attempt": -1, "losses": 1},
     Event.CRASH: {"attempt": -1, "crashes": 1},
 }
-#: The same for a claim that was released, or ended as dead, before user code ran.
+#: event -> change of each counter, for a claim that ended before user code ran.
 _UNSTARTED: Final[dict[Event, dict[str, int]]] = {
     Event.RELEASE: {"attempt": -1, "starts": -1},
     Event.BURY: {"attempt": -1, "starts": -1},
@@ -208,7 +209,7 @@ def charge(counters: Counters, event: Event, *, started: bool = True) -> Counter
     )
 
 
-#: From this number of losses on a job runs alone, so that a further crash is certainly its own.
+#: After this many losses a job runs alone, so that only this job can cause a further crash.
 SUSPECT_AFTER_LOSSES: Final = 2
 #: A job that was lost this often is ended as dead by the worker that claims it next.
 MAX_LOSSES: Final = 10
@@ -220,16 +221,16 @@ _STRAY_CAP_MS: Final = 60_000
 
 
 def stray_delay_ms(strays: int) -> int:
-    """The delay before a job of an unknown task can be claimed again."""
+    """The delay before another claim of a job, after workers without its task released it."""
     return int(min(_STRAY_BASE_MS * 2 ** min(strays, 10), _STRAY_CAP_MS))
 
 
-#: A call that matches no worker's version of its task is ended as dead after a day of delays.
+#: A job ends as dead when its call fits no worker's version of the task for a day.
 MAX_MISMATCHED_MS: Final = 24 * 60 * 60 * 1_000
 
 
 def is_mismatched_for_good(strays: int) -> bool:
-    """Whether the delays after this many releases add up to a day."""
+    """Whether the delays (`stray_delay_ms`) of this many releases add up to a day."""
     return strays >= _strays_in(MAX_MISMATCHED_MS)
 
 

@@ -1,10 +1,10 @@
-"""Unique jobs: which states of a job hold its key, and the option of a task.
+"""Unique jobs: when a job holds its unique key, and the option `unique` of a task.
 
-1. `Until` and `OnConflict` are the rules for engines: when a job releases its key, and what a call
-   does while the key is held.
-2. `is_held` is the whole rule. No verb acquires or releases a key: the last job stored under a key
-   holds it while its state or the period says so. So the key is released in the same transaction
-   in which the job changes its state.
+1. `Until` and `OnConflict` are the rules for engines: when a job releases its key, and what an
+   enqueue does while another job holds the key.
+2. `is_held` decides whether a key is held, from the state of the last job stored under the key and
+   from its period. No verb acquires or releases a key, so the key is released in the same
+   transaction in which the job changes its state.
 3. `Unique` is the value of `@app.task(unique=...)`, checked when it is made.
 """
 
@@ -26,11 +26,11 @@ class Until(StrEnum):
 
     START = "start"  # at its start; a job that returns to its queue holds the key again
     END = "end"  # at its end in any state
-    SUCCESS = "success"  # it has succeeded or was cancelled; a dead one still holds the key
+    SUCCESS = "success"  # at success or cancellation; a dead job still holds the key
 
 
 class OnConflict(StrEnum):
-    """What a call does while an earlier job holds its key."""
+    """What an enqueue does while an earlier job holds the unique key."""
 
     RETURN = "return"  # the caller gets the earlier job
     REPLACE = "replace"  # the call replaces the earlier one, if that job still waits
@@ -48,13 +48,13 @@ HOLDING: Final = {
 
 
 def is_held(until: Until, state: State, period_until_ms: int, now_ms: int) -> bool:
-    """Whether the last job stored under a key holds it."""
+    """Whether the last job stored under a key still holds the key."""
     return state in HOLDING[until] or period_until_ms > now_ms
 
 
 @final
 class Unique(Value):
-    """At most one job of a task for each key.
+    """Allow at most one job of a task for each key.
 
     `until` says how long a job holds its key: to its `"start"` (while it waits in its queue), to
     its `"end"` (while it waits or runs), or to its `"success"` (a dead job holds the key until it
@@ -63,10 +63,9 @@ class Unique(Value):
 
     The key is made of all arguments, or of the parameters in `by`.
 
-    `on_conflict` says what `enqueue` does while the key is held. `"return"` returns the job that
-    holds it. `"replace"` gives that job the new arguments, time, priority and options while it
-    waits; for a job that runs or has ended it raises `DuplicateJob`. `"raise"` always raises
-    `DuplicateJob`.
+    `on_conflict` says what `enqueue` does while a job holds the key. `"return"` returns that job.
+    `"replace"` gives a waiting job the new arguments, time, priority and options, and raises
+    `DuplicateJob` for a job that runs or has ended. `"raise"` always raises `DuplicateJob`.
     """
 
     until: Until

@@ -1,8 +1,8 @@
 """The base class of `Retry`, `Unique`, `Cron` and `Every`: immutable values, checked when they are
 made, and equal if their fields are equal.
 
-Type checkers see frozen dataclasses. They are not, because a dataclass compiles its methods at
-import, which takes longer than a whole module does.
+Type checkers see frozen dataclasses. Real dataclasses would compile their methods at import, which
+takes longer than importing a whole module.
 """
 
 from __future__ import annotations

@@ -1,1 +1,1 @@
-"""Where jobs live: the contract that every engine keeps, and the engines."""
+"""The storage of jobs: the contract for all engines, and the engines."""

@@ -12,13 +12,13 @@ import threading
 import weakref
 from typing import Final, Protocol
 
-#: How long a fork waits for an opening, in seconds. The wait only times out when the thread that
-#: opens is also the one that forks.
+#: How long a fork waits for an opening, in seconds. The wait times out only when the thread that
+#: opens an engine is also the thread that forks.
 FORK_WAIT_S: Final = 10.0
 
 
 class Forkable(Protocol):
-    """An object with locks or connections."""
+    """An object with locks or connections that needs a notice before and after a fork."""
 
     def before_fork(self) -> None: ...
 
@@ -28,7 +28,7 @@ class Forkable(Protocol):
 
 
 class Opening:
-    """A lock that all apps of a process share."""
+    """A lock for opening engines, shared by all apps of a process. A fork waits for it."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -56,7 +56,7 @@ _WATCHED: Final[weakref.WeakSet[Forkable]] = weakref.WeakSet()
 
 
 def watch(thing: Forkable) -> None:
-    """Notify an object of every fork, while it lives."""
+    """Notify an object of every fork, as long as the object lives."""
     _WATCHED.add(thing)
 
 

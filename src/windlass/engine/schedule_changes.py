@@ -5,8 +5,8 @@
 3. `declare` compares the declaration of a worker with the stored one.
 4. `enter`, `alter` and `run_now` compute the changes that a caller asks for.
 
-This module makes no request to an engine: the caller passes the change to `change_schedules`, where
-it applies if the record is still the one that was read.
+This module makes no request to an engine: the caller passes the change to `change_schedules`, which
+applies the change if the record has not changed since it was read.
 """
 
 from __future__ import annotations
@@ -28,7 +28,8 @@ from windlass.engine.contract import NewJob, ScheduleChange, ScheduleRecord
 
 #: A schedule watches at most this many of its runs, the newest ones.
 MOST_WATCHED: Final = 10
-#: A declaration is stored again when it is this old, to avoid a write per worker and check.
+#: A declaration older than this is stored again. A newer one is not, to avoid a write per worker
+#: and check.
 RENEW_AFTER_MS: Final = 30_000
 
 
@@ -80,7 +81,7 @@ def _job(entry: ScheduleEntry, job_id: str, run_after_ms: int | None = None) -> 
 def _watched(
     entry: ScheduleEntry, record: ScheduleRecord, jobs: Sequence[NewJob]
 ) -> tuple[str, ...]:
-    """Watch runs only if `overlap` needs them: each one is looked up when the schedule is read."""
+    """List runs to watch, only if `overlap` needs them: each read looks up every one."""
     if entry.schedule.overlap == "allow":
         return ()
     ids = (*record.unfinished, *(job.id for job in jobs))
@@ -90,7 +91,7 @@ def _watched(
 def declare(
     record: ScheduleRecord | None, name: str, body: bytes, version: int, now_ms: int
 ) -> tuple[Standing, ScheduleChange | None]:
-    """Compare a declaration with the stored one; no change when there is nothing to store."""
+    """Compare a worker's declaration with the stored one; no change if nothing is new."""
     schedule = ScheduleEntry.unpack(body).schedule
     note = None if record is None else Note.unpack(record.note)
     known = None if note is None else note.declared
@@ -120,7 +121,7 @@ def _is_worth_noting(known: Declared | None, note: Note, now_ms: int) -> bool:
 
 
 def enter(name: str, body: bytes, note: Note, now_ms: int) -> ScheduleChange:
-    """Create a schedule that does not exist yet."""
+    """Make the change that creates a schedule."""
     return ScheduleChange(
         name=name,
         expected="",
@@ -132,7 +133,7 @@ def enter(name: str, body: bytes, note: Note, now_ms: int) -> ScheduleChange:
 
 
 def run_now(record: ScheduleRecord, now_ms: int, partition: int) -> ScheduleChange:
-    """Run once more, outside the occurrences; later occurrences treat this as an earlier run."""
+    """Make the change for an extra run, which later occurrences treat as an earlier run."""
     entry, note = read(record)
     jobs = (_job(entry, new_id(time.time_ns() // 1_000_000, partition)),)
     change = alter(record, note, now_ms, watched=_watched(entry, record, jobs), jobs=jobs)

@@ -67,7 +67,7 @@ def open_engine(url: str, options: EngineOptions) -> Engine:
 
 
 def default_url() -> str:
-    """A database next to the nearest pyproject.toml at or above the current folder, else in it."""
+    """Place a database next to the nearest pyproject.toml upwards, else in the current folder."""
     from windlass.engine.sqlite import url as sqlite_url
 
     return sqlite_url.default_url()
@@ -116,7 +116,7 @@ def _open_redis(url: str, options: EngineOptions) -> Engine:
             f"The url {_safe(url)!r} needs the Redis driver, which is not installed here. "
             f"Install it with: {install_command('redis')}"
         ) from error
-    except RuntimeError as error:  # a Python module fails to register itself for the exit
+    except RuntimeError as error:  # at exit, a Python module cannot register its exit handler
         raise EngineError(
             f"The Redis driver cannot be loaded for {_safe(url)!r} any more: the interpreter is "
             f"ending ({error}). A program that enqueues for the first time at its very end opens "
@@ -136,5 +136,5 @@ def _open_sqlite(url: str, options: EngineOptions) -> Engine:
 
 
 def _safe(url: str) -> str:
-    """The URL without a possible password."""
+    """Return the URL without a possible password."""
     return re.sub(r"//.*@", "//***@", url)

@@ -16,7 +16,7 @@ from typing import Any, Final, Generic, Protocol, TypeVar
 
 #: A waiter polls at least this often.
 POLL_FLOOR_MS: Final = 500
-#: On Windows, only sockets can be waited for, by calls of their own.
+#: Windows can only wait for sockets, by special calls.
 SOCKETS_ARE_FILES: Final[bool] = sys.platform != "win32"
 
 
@@ -43,7 +43,7 @@ class Nudge:
 
 
 class SocketNudge(Nudge):
-    """The same for systems that can only wait for sockets. A pipe takes half the time."""
+    """`Nudge` for systems that can only wait for sockets. A pipe takes half the time."""
 
     def __init__(self) -> None:
         self._exit, self._way_in = socket.socketpair()
@@ -87,7 +87,7 @@ T = TypeVar("T", bound=Closable)
 
 
 class PerProcess(Generic[T]):
-    """An object with descriptors, made at its first use; a forked child makes its own."""
+    """An object with descriptors, made at first use. A forked child makes its own."""
 
     def __init__(self, make: Callable[[], T]) -> None:
         self._make = make
@@ -115,7 +115,7 @@ class PerProcess(Generic[T]):
         self._opening = threading.Lock()
 
 
-#: A thread that a forked child does not have may hold a lock.
+#: Objects with a lock to replace after a fork: a thread of the parent may hold the lock.
 _ALL: Final[weakref.WeakSet[PerProcess[Any]]] = weakref.WeakSet()
 
 

@@ -1,4 +1,4 @@
-"""Test code that enqueues: the real engine in memory, a clock that tests can move, and faults.
+"""Tools to test code that enqueues: an engine in memory, a clock that tests can move, and faults.
 
 No other package of windlass imports this one. `windlass.testing.contract` is for authors of
 engines.

@@ -1,13 +1,13 @@
-"""One drain: start a worker, run the due jobs one at a time, and end.
+"""Drain: run all due jobs in a test, one at a time, like a worker.
 
 1. Enter the lifespan of the app, as every child of a worker does.
 2. Declare the schedules of the app, if the test asked for schedules, and run maintenance.
 3. Fire schedules, claim one job, run it, report it, until no job is due.
 4. Leave the lifespan and close the session.
 
-The engine, the execution of a job, the guards, the lifespan and the schedules are those of a
-worker. A drain has no processes, slots, heartbeats or prefetching. So `cancel` interrupts nothing,
-and a job of a task with `run_in="process"` runs like any other.
+A drain uses the code of a worker for execution, time-outs, lifespan and schedules. A drain has no
+processes, slots, heartbeats or prefetching. So `cancel` interrupts nothing, and a job of a task
+with `run_in="process"` runs like any other job.
 """
 
 from __future__ import annotations
@@ -45,12 +45,12 @@ from windlass.worker.run.pipeline import Execution, Run
 
 #: The largest number of repeats of an empty claim while the engine has more maintenance to do.
 MAX_LOOKS: Final = 1_000
-#: A job may raise these, in addition to any `Exception`, without ending the drain.
+#: Exceptions that a job may raise, in addition to any `Exception`, without ending the drain.
 _OF_JOBS: Final = (Exception, Interrupted, CancelledError, SystemExit, GeneratorExit)
 
 
 class DrainEnded(NamedTuple):
-    """One run of a job."""
+    """One finished run of a job in a drain."""
 
     claim: Claim
     outcome: Outcome
@@ -58,7 +58,8 @@ class DrainEnded(NamedTuple):
     text: FailureText | None  # the stored text of the error, or why the job did not run
 
     def failure(self) -> BaseException | None:
-        """The exception to raise: the error itself, or one with its stored text."""
+        """The exception to raise in the test: the error of the job, or `JobFailed` with its stored
+        text. None if the job did not fail."""
         if self.text is None:
             return None
         reason = self.outcome.reason if isinstance(self.outcome, Buried) else Reason.EXHAUSTED
@@ -74,7 +75,7 @@ class DrainEnded(NamedTuple):
 
 
 class _Observed(Execution):
-    """Keeps the latest error as an exception: the outcome has only its text."""
+    """Execution that keeps the latest error as an exception. The outcome has only its text."""
 
     error: BaseException | None = None
 
@@ -98,7 +99,7 @@ class _Observed(Execution):
 
 
 class Drain:
-    """One drain; run it once."""
+    """One drain. Run each object only once."""
 
     def __init__(
         self, app: Windlass, engine: Engine, stage: Stage, limit: int, has_schedules: bool
@@ -174,7 +175,7 @@ class Drain:
     # --------------------------------------------------------------------------------- claiming
 
     def _claim(self) -> Claim | None:
-        """The next job, or None when no job is due."""
+        """Claim the next job. None when no job is due."""
         for _ in range(MAX_LOOKS):
             is_more = self._scheduler is not None and self._scheduler.look() <= ON_S
             batch = self._ask(Plan(labels=self._labels()))
@@ -195,13 +196,13 @@ class Drain:
         return batch
 
     def _labels(self) -> tuple[str, ...]:
-        """All labels that jobs require: this worker has them all."""
+        """All labels that jobs require, because a drain runs jobs with any labels."""
         lines = self._engine.stats().queues
         return tuple(sorted({label for line in lines for label in labels_of(line)}))
 
 
 def raise_first(ended: Iterable[DrainEnded]) -> None:
-    """Raise the first failure, if there is one."""
+    """Raise the first failure, if there is one, with a note about further failures."""
     errors = [error for one in ended if (error := one.failure()) is not None]
     if not errors:
         return

@@ -1,9 +1,9 @@
 """A wrapper that injects faults into any engine.
 
-The contract allows an engine three faults. It is unavailable, and the call has no effect. Its reply
-is lost, and the call has its effect without the caller's knowledge. It is slow. In the first two
-cases the caller gets `EngineUnavailable`, and cannot distinguish them. All other calls go to the
-real engine unchanged.
+The contract allows three faults. The engine is unavailable, and the call has no effect. The reply
+is lost, and the call takes effect without the caller's knowledge. The engine is slow. In the first
+two cases the caller gets `EngineUnavailable`, and cannot distinguish them. All other calls go to
+the real engine unchanged.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from windlass.core.durations import Duration, to_ms
 from windlass.engine.contract import Engine
 from windlass.errors import EngineUnavailable
 
-#: The verbs of the contract.
+#: The verbs of the engine contract.
 VERBS: Final = frozenset(
     name
     for name, member in inspect.getmembers(Engine, inspect.isfunction)
@@ -29,14 +29,14 @@ VERBS: Final = frozenset(
 
 class _Fault(NamedTuple):
     delay_ms: int = 0
-    is_refused: bool = False  # before anything happened
-    is_reply_lost: bool = False  # after everything did
+    is_refused: bool = False  # the call has no effect
+    is_reply_lost: bool = False  # the call takes effect
 
 
 class Faults:
-    """The faults of the next calls of `engine`, which wraps the given one.
+    """Injects faults into the next calls of `engine`, a wrapper of the real engine.
 
-    Each fault applies to one call, or to `times` calls; faults of one verb apply in the order in
+    Each fault applies to one call, or to `times` calls. Faults of one verb apply in the order in
     which they were added. Thread-safe."""
 
     def __init__(self, engine: Engine) -> None:
@@ -45,15 +45,15 @@ class Faults:
         self.engine: Engine = cast(Engine, _FaultyEngine(engine, self._take))
 
     def refuse(self, verb: str = "put", *, times: int = 1) -> None:
-        """The next call of a verb raises `EngineUnavailable`, without effect."""
+        """Make the next call of a verb raise `EngineUnavailable`, without effect."""
         self._add(verb, _Fault(is_refused=True), times)
 
     def lose_reply(self, verb: str = "put", *, times: int = 1) -> None:
-        """The next call of a verb takes effect, and raises `EngineUnavailable`."""
+        """Make the next call of a verb take effect, and then raise `EngineUnavailable`."""
         self._add(verb, _Fault(is_reply_lost=True), times)
 
     def delay(self, by: Duration, verb: str = "put", *, times: int = 1) -> None:
-        """The next call of a verb takes this much longer, by the real clock."""
+        """Make the next call of a verb take this much longer, by the real clock."""
         self._add(verb, _Fault(delay_ms=to_ms(by, name="by")), times)
 
     def clear(self) -> None:
@@ -79,7 +79,7 @@ class Faults:
             self._faults.setdefault(verb, deque()).extend([fault] * times)
 
     def _take(self, verb: str) -> _Fault | None:
-        """The fault of a call that starts now."""
+        """Remove and return the next fault for a verb, or None."""
         if not self._faults:
             return None
         with self._lock:
@@ -93,7 +93,7 @@ class Faults:
 
 
 class _FaultyEngine:
-    """An engine whose verbs apply pending faults first."""
+    """Wrapper of an engine that applies pending faults to its verbs."""
 
     def __init__(self, engine: Engine, take: Callable[[str], _Fault | None]) -> None:
         self._engine = engine

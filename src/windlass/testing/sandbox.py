@@ -1,8 +1,8 @@
-"""The sandbox: an app whose jobs are in memory and run when a test drains them.
+"""The sandbox: keeps the jobs of an app in memory, and runs them when a test calls `drain`.
 
 `with Sandbox(app) as box:` gives the app the SQLite engine on a private database in memory, and
-restores its own engine at the end. The code under test uses the real engine: arguments are encoded,
-keys are unique, delays apply.
+restores the app's own engine at the end. The code under test uses a real engine: arguments are
+encoded, keys are unique, delays apply.
 
 1. `drain` and `adrain` run the due jobs like a worker, and return the jobs that ran.
 2. `jobs` returns all jobs.
@@ -10,8 +10,8 @@ keys are unique, delays apply.
    that no test depends on the hour at which it runs, and then runs on in real time.
 4. `faults` injects faults into the engine of the app; the sandbox's own calls bypass them.
 
-An app is in one sandbox at a time, for the whole process: threads share it, and tests in several
-processes have one each. One drain runs at a time.
+An app is in at most one sandbox at a time. The threads of a process share the sandbox; each process
+has its own. One drain runs at a time.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ __all__ = ["Drained", "Sandbox", "SandboxJob", "forbid_engines"]
 
 R = TypeVar("R")
 
-#: The default limit of jobs in a drain.
+#: The default limit of the number of jobs in a drain.
 LIMIT: Final = 10_000
 #: The time at which a sandbox starts.
 START: Final = datetime(2026, 1, 1, 12, tzinfo=UTC)
@@ -52,8 +52,8 @@ _IN_USE: Final[WeakSet[Windlass]] = WeakSet()
 
 
 class _InOrder:
-    """An engine whose ids sort by creation, also within a millisecond: a test sees jobs in the
-    order in which its code enqueued them."""
+    """Wrapper of an engine with ids that sort by creation even within a millisecond, so that a test
+    sees jobs in the order in which they were enqueued."""
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
@@ -103,7 +103,7 @@ class Sandbox:
         if self._has_schedules:
             Scheduler(engine, declarations(self.app)).declare()  # schedules start now
         self.faults = Faults(cast(Engine, _InOrder(engine)))
-        # Shielded, as in a worker: a time-out may interrupt a task, but not an enqueue of it.
+        # Shielded, as in a worker: a time-out may interrupt a task, but not its engine calls.
         self._stack.enter_context(self.app.replace_engine(shield_engine(self.faults.engine)))
         _IN_USE.add(self.app)
         return self
@@ -132,8 +132,8 @@ class Sandbox:
         return instant(self._now_ms())
 
     def advance(self, by: Duration) -> datetime:
-        """Move the clock, and return the new time. This runs no jobs: for due jobs it is as if no
-        worker had run meanwhile."""
+        """Move the clock forward, and return the new time. Runs no jobs: it is as if no
+        worker ran meanwhile."""
         self._engine.clock_offset_ms += to_ms(by, name="by")
         return self.now
 
@@ -146,9 +146,9 @@ class Sandbox:
         """Run due jobs, and the jobs that they enqueue, until none is due; return the jobs that
         ran.
 
-        Each runs as in a worker: plain functions in this thread, coroutines on an event loop of the
-        drain, inside lifespan and middleware. After the last job, the first error of a job is
-        raised here, unless `raise_errors` is false; a `Snooze` is no error. Raises `EndlessDrain`
+        Each job runs inside lifespan and middleware as in a worker: plain functions in this thread,
+        coroutines on an event loop of the drain. After the last job, `drain` raises the first error
+        of a job, unless `raise_errors` is false. A `Snooze` is not an error. Raises `EndlessDrain`
         when more than `limit` jobs are due."""
         _refuse_running_loop()
         stage = HereStage()
@@ -161,8 +161,8 @@ class Sandbox:
         return self._conclude(drain, raise_errors)
 
     async def adrain(self, *, raise_errors: bool = True, limit: int = LIMIT) -> Drained:
-        """`drain`, for coroutines: those of jobs run on this event loop, plain functions in a
-        thread."""
+        """`drain`, for coroutines. Jobs that are coroutines run on this event loop, and plain
+        functions in a thread."""
         with self._draining():
             drain = Drain(self.app, self._engine, LoopStage(), limit, self._has_schedules)
             await drain.run()

@@ -26,7 +26,7 @@ class SandboxJob(JobInfo, Generic[R_co], frozen=True, kw_only=True):
 
 
 class Drained(tuple[SandboxJob[Any], ...]):
-    """The jobs that a drain ran, in the order of their first run, in their state after it."""
+    """The jobs that a drain ran, in the order of their first run, as they are after the drain."""
 
     __slots__ = ()
 
@@ -36,7 +36,7 @@ class Drained(tuple[SandboxJob[Any], ...]):
 
     @property
     def failed(self) -> tuple[SandboxJob[Any], ...]:
-        """The jobs that will be retried, and the dead ones."""
+        """The jobs that failed: they will be retried, or are dead."""
         return self._in(State.RETRYING, State.DEAD)
 
     @property
@@ -48,13 +48,13 @@ class Drained(tuple[SandboxJob[Any], ...]):
 
 
 def see_all(app: Windlass, engine: Engine, task: str | None) -> list[SandboxJob[Any]]:
-    """The jobs of one task, or of all tasks, the oldest first."""
+    """Snapshots of the jobs of one task, or of all tasks, the oldest first."""
     records = sorted(_find(engine, Filter(task=task)), key=lambda one: (one.created_ms, one.id))
     return see(app, engine, [record.id for record in records])
 
 
 def see(app: Windlass, engine: Engine, ids: Sequence[str]) -> list[SandboxJob[Any]]:
-    """The snapshots of these jobs, without removed ones."""
+    """Snapshots of these jobs, without jobs that were removed."""
     return [_see(app, record) for record in engine.get(ids) if record is not None]
 
 

@@ -1,16 +1,16 @@
-"""Where a drain runs jobs: in the calling thread, or on the running event loop.
+"""Stages: run the jobs of a drain in the calling thread, or on the running event loop.
 
-Both take the same steps as the runners of a worker: an empty set of context variables, a guard for
-the time-out, the execution itself. They differ in the thread or event loop of each kind of task:
+A stage runs a job like the runners of a worker: with an empty set of context variables and a guard
+for the time-out. The stages differ in the thread or event loop of each kind of task:
 
 1. `HereStage`, for `drain`: plain functions run in the calling thread, which has the thread-local
    objects of the test, such as its database connection. Coroutines run on a new loop. As in a
-   worker, no loop runs around a plain function.
+   worker, no loop runs in the thread of a plain function.
 2. `LoopStage`, for `adrain`: coroutines run on the loop of the test, which has its connections.
-   Plain functions run in a thread, because no loop may run around them.
+   Plain functions run in another thread, because no loop may run in their thread.
 
-The work between two jobs is one coroutine for both. On a `HereStage` it never waits, and `complete`
-runs it to its end without a loop.
+Both stages share the coroutine that does the work between two jobs. On a `HereStage` this coroutine
+never waits, and `complete` runs it to its end without a loop.
 """
 
 from __future__ import annotations
@@ -37,11 +37,11 @@ class Stage(Protocol):
         """Await a coroutine on the event loop."""
 
     async def run(self, execution: Execution, claim: Claim, task: Task[..., Any]) -> Outcome:
-        """A job."""
+        """Run a claimed job, and return its outcome."""
 
 
 class HereStage:
-    """Runs jobs in the calling thread. Close it at the end."""
+    """Stage that runs jobs in the calling thread. Close it at the end."""
 
     def __init__(self) -> None:
         self._runner = asyncio.Runner(loop_factory=asyncio.new_event_loop)
@@ -72,8 +72,8 @@ class LoopStage:
         try:
             await asyncio.wait([run])
         finally:
-            # Not awaited directly: a cancelled job ends with an outcome like any other, which would
-            # swallow a cancellation of the drain itself.
+            # Not awaited directly: a cancelled job returns an outcome, so awaiting it would swallow
+            # a cancellation of the drain itself.
             if not run.done():
                 run.cancel()
                 await asyncio.wait([run])

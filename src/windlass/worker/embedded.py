@@ -1,10 +1,10 @@
 """A worker inside this process, for development and scripts: `with app.worker(): ...`.
 
-It has the same parts as a child: fetcher, slot queue, runners, and an event loop in a thread. There
-is no supervisor. A thread of this process sends heartbeats, so code that holds the interpreter for
-longer than a lease loses the session: its jobs then run again elsewhere, fenced as always. A job
-that kills the process kills the script. Jobs that must run alone are left to real workers, and a
-run that ignores its time-out is not ended by force.
+The worker has the same parts as a child: fetcher, slot queue, runners, and an event loop in a
+thread. There is no supervisor. A thread of this process sends heartbeats, so code that holds the
+GIL for longer than a lease loses the session: its jobs then run again elsewhere, fenced as always.
+A job that kills the process kills the script. Jobs that must run alone are left to real workers,
+and a run that ignores its time-out is not ended by force.
 
 1. Entering starts the event loop, the lifespan of the app, the heartbeat, the fetcher and the
    watchdog.
@@ -60,7 +60,8 @@ _SHIELDED: Final[WeakSet[Windlass]] = WeakSet()
 
 
 class EmbeddedWorker:
-    """A context manager, to be entered once. For the fetcher it is the child that owns it."""
+    """A worker in the process of the app: a context manager, to be entered once. It owns the
+    fetcher."""
 
     def __init__(
         self, app: Windlass, queues: Sequence[str], slots: int, labels: Sequence[str] = ()
@@ -80,10 +81,11 @@ class EmbeddedWorker:
         self.table.close_descriptor()
         self.introduction = b""
         self.introduced = ""
-        self._engine_options: EngineOptions | None = None  # of an engine that is not shared
+        self._engine_options: EngineOptions | None = None  # None if the app shares its engine
 
     def is_running(self) -> bool:
-        """False stops the heartbeat: a stuck fetcher reports no jobs, so other workers get them."""
+        """Return False for a stuck fetcher, which stops the heartbeat: so other workers get its
+        jobs."""
         return not self._is_wedged
 
     # ------------------------------------------------------------------------------ starting
@@ -92,7 +94,7 @@ class EmbeddedWorker:
         if self.session:
             raise RuntimeError("This worker was entered before: make another one by app.worker().")
         load_tasks(self._app)
-        # On entering: the program may fork before.
+        # Read the pid here: the program may fork before it enters.
         options, now_ms = self._options, time_ns() // 1_000_000
         self.introduction = introduce(
             options, self._app.settings, os.getpid(), options.slots, now_ms, is_solo=False
@@ -132,8 +134,8 @@ class EmbeddedWorker:
             log.warning(LogEvent.TASKS_LEFT_TO_OTHERS, listed(alone))
 
     def _open_engine(self) -> Engine:
-        """Open a separate engine, so that no other caller disturbs its waits. An engine in memory
-        is shared with the app, because its data exists only there."""
+        """Open a separate engine, so that no other caller disturbs its waits. The app shares an
+        engine in memory, because its data exists only there."""
         if self._app not in _SHIELDED:
             self._app.wrap_engine(shield_engine)  # an interrupt must not cut off an enqueue
             _SHIELDED.add(self._app)
@@ -146,10 +148,10 @@ class EmbeddedWorker:
         return open_engine(settings.url, self._engine_options)
 
     async def _prepare(self) -> None:
-        """Prepare on the loop, without an await after the lifespan is entered: so `on_loss` always
-        finds a fetcher."""
+        """Prepare on the loop. After the lifespan is entered there is no await, so that `on_loss`
+        always finds a fetcher."""
         for task in self._app.tasks.values():
-            task.codec.resolve()  # report a task that no call can reach at the start
+            task.codec.resolve()  # report an unusable signature at the start
         state = await self._lifespan.enter()
         self._assembly = Assembly(
             self._app, self._engine, self._queue_turns, self.table, self, state, self._wakes
@@ -168,10 +170,12 @@ class EmbeddedWorker:
         return self.session
 
     def see_suspects(self) -> None:
-        """Jobs that must run alone need a separate process, so real workers run them."""
+        """Do nothing: jobs that must run alone need a separate process, so real workers run
+        them."""
 
     def report_limited(self) -> None:
-        """Runs that ignore their time-out cannot be ended: they are part of this process."""
+        """Do nothing: runs that ignore their time-out are part of this process, and cannot be
+        ended."""
 
     def rest(self, session: str, nonce: str | None) -> None:
         if nonce is None:
@@ -184,8 +188,8 @@ class EmbeddedWorker:
         self._ended.set()
 
     def end_at_once(self) -> NoReturn:
-        """Running jobs were handed back. Their threads cannot be ended, and their outcomes are
-        dropped. A job that checks its context can see that it was reassigned."""
+        """End the fetcher after running jobs were handed back. Their threads cannot be ended, and
+        their outcomes are dropped. A job can see in its context that it was reassigned."""
         self._assembly.limits.note_loss()
         raise FetcherDrained
 
@@ -225,7 +229,7 @@ class EmbeddedWorker:
     def _shut_down(self) -> None:
         self._lifespan.leave(LEAVE_S)
         self._threads.waiter.stop(CLOSE_S)
-        self._threads.heartbeat.stop(CLOSE_S)  # before the session is closed: a beat would renew it
+        self._threads.heartbeat.stop(CLOSE_S)  # first: a beat would renew the closed session
         self._threads.maintenance.request(Closing(self.session, (), "the end of its program"))
         self._threads.maintenance.stop(CLOSE_S)
         self._assembly.close()
@@ -236,7 +240,8 @@ class EmbeddedWorker:
             self._wakes.close()
 
     def _stop_loop(self) -> None:
-        """Cancel the coroutines that still run: they were handed back, or jobs left them behind."""
+        """Cancel coroutines that still run: coroutines of jobs handed back, or left behind by
+        jobs."""
         ending = asyncio.run_coroutine_threadsafe(_cancel_others(), self._loop)
         with suppress(TimeoutError):
             ending.result(CANCEL_S)

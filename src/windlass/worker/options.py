@@ -24,13 +24,13 @@ class WorkerOptions(msgspec.Struct, frozen=True):
     ] = ()  # strict tiers: "critical", "default:5,low:1"; every queue when empty
     processes: int = 1
     slots: int = 10  # jobs at a time in each process
-    url: str | None = None  # instead of the app's own
+    url: str | None = None  # overrides the url of the app
     burst: bool = False  # end when there is nothing left to do
-    # When a child is replaced by a fresh one; None is never.
+    # Limits that make the supervisor replace a child; None is without a limit.
     max_jobs: int | None = None
     max_age_ms: int | None = None
     max_memory: int | None = None  # in bytes
-    labels: tuple[str, ...] = ()  # what jobs may require of this worker
+    labels: tuple[str, ...] = ()  # labels that jobs may require
 
     def __post_init__(self) -> None:
         try:

@@ -141,6 +141,39 @@ def test_a_caller_that_gave_up_leaves_nothing_behind(path: Path, engine: SQLiteE
         assert engine._database._requests == []
 
 
+class Interrupting:
+    """A connection on which a signal interrupts the caller right after the transaction began."""
+
+    def __init__(self, connection: apsw.Connection) -> None:
+        self._connection = connection
+
+    def execute(self, statement: str) -> apsw.Cursor:
+        cursor = self._connection.execute(statement)
+        if statement.startswith("BEGIN"):
+            raise KeyboardInterrupt
+        return cursor
+
+    def __getattr__(self, name: str) -> object:
+        return getattr(self._connection, name)
+
+
+@pytest.mark.parametrize("kind", ["writer", "reader"])
+def test_an_interrupted_call_leaves_no_transaction_open(
+    engine: SQLiteEngine, kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    engine.put([new_job(1)])
+    connection = getattr(engine._database, f"_{kind}")()
+
+    def call() -> None:
+        engine.put([new_job(2)]) if kind == "writer" else engine.get(["x"])
+
+    with monkeypatch.context() as patched:
+        patched.setattr(engine._database, f"_{kind}", lambda: Interrupting(connection))
+        with pytest.raises(KeyboardInterrupt):
+            call()
+    call()
+
+
 def test_a_replaced_file_is_noticed(
     path: Path, open_engine: OpenEngine, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -184,7 +184,7 @@ def test_a_folder_of_others_is_not_used(yard: Yard, folder: Path) -> None:
     folder.mkdir()
     folder.chmod(0o777)
     worker = start(yard, folder)
-    worker.await_log("windlass health cannot see this worker")
+    worker.await_log("no health socket, windlass health cannot check this worker")
     worker.await_log("ready")
     assert "only this user can write to" in ask(folder)[1]
     assert list(folder.iterdir()) == []

@@ -80,7 +80,7 @@ def _repair(engine: Engine, *, dry_run: bool, yes: bool, as_json: bool) -> bool:
 
 
 def repair_all(engine: Engine, *, change: bool) -> Repaired:
-    """All batches of a repair, or of a dry run."""
+    """Run all batches of a repair, or of a dry run."""
     bite = engine.repair(change=change)
     fixed, left = [*bite.fixed], [*bite.left]
     while bite.cursor is not None:

@@ -1,6 +1,6 @@
 """`windlass completion`: shell completion of commands and options.
 
-It uses click: the script calls this program with a variable set, and gets the candidates.
+Click does the work: the script calls this program with a variable set, and reads the candidates.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """`windlass config`: all settings, their values and sources.
 
-It imports the app, because its code may set some; it needs no engine.
+The command imports the app, because its code may set some; it needs no engine.
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ from windlass.settings import (
 
 #: The value of a setting as JSON.
 JsonValue = str | int | bool | list[str] | dict[str, str] | None
-#: Shown as set or not set, never by value.
+#: Settings with secret values, shown only as set or not set.
 _SECRETS: Final = frozenset({"secret"})
 
 
 class Row(msgspec.Struct, frozen=True, kw_only=True):
-    """One row of the table."""
+    """One setting."""
 
     name: str
     value: JsonValue  # of its own type; durations, policies and secrets as text
@@ -72,12 +72,12 @@ def config(app_path: str | None, url: str | None, as_json: bool) -> None:
 
 
 def _settle(path: AppPath | None, url: str | None) -> Settings:
-    """The settings of a worker with the same options."""
-    url = url and absolute_url(url)  # before importing the app, which may change the folder
+    """Return the settings of a worker with the same options."""
+    url = url and absolute_url(url)  # first: importing the app may change the folder
     settings = read_settings({}, os.environ) if path is None else import_app(path).settings
     if url is None:
         return settings
-    read_settings({"url": url}, {})  # raises for an invalid url
+    read_settings({"url": url}, {})  # raise an error for an invalid url
     return override_url(settings, url)
 
 
@@ -97,7 +97,7 @@ def _row(settings: Settings, name: str, overruled: dict[str, str]) -> Row:
 
 
 def _near(source: str) -> str:
-    """A file below the current folder as a relative path, which is shorter."""
+    """Return a path relative to the current folder, if the file is below it."""
     below = os.getcwd() + os.sep
     return source.removeprefix(below) if os.path.isabs(source) else source
 
@@ -131,7 +131,7 @@ def _shown(name: str, value: object, field: str) -> JsonValue:
 
 
 def _text(value: JsonValue) -> str:
-    """The value as written in the environment."""
+    """Format a value as in the environment."""
     match value:
         case None:
             return ""

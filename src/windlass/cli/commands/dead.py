@@ -1,6 +1,6 @@
 """`windlass dead`: list, group, retry, edit and discard dead letters.
 
-It uses `app.dead`; this module has only the options and the output.
+This module has only the options and the output; `app.dead` does the work.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ from windlass.dead_letter import DeadGroup, DeadLetter
 from windlass.dead_letters import Choice, Selection, require_dead, target
 from windlass.engine.contract import JobRecord
 
-#: The parts of a choice in words.
+#: The filters of a choice in words.
 _CHOICES: Final = {
     "task": "of the task {}",
     "fingerprint": "with the fingerprint {}",
@@ -63,7 +63,7 @@ def dead() -> None:
 
 
 def choice_options(command: Callable[..., None]) -> Callable[..., None]:
-    """The options that filter dead jobs, as one `choice`; a job must match all given ones."""
+    """Add the options that filter dead jobs, as one `choice`. A job must match all filters."""
 
     @click.option("--task", metavar="NAME", help="Only dead jobs of this task.")
     @click.option("--fingerprint", metavar="TEXT", help="Only failures with this fingerprint.")
@@ -83,7 +83,7 @@ def choice_options(command: Callable[..., None]) -> Callable[..., None]:
 
 
 def target_options(command: Callable[..., None]) -> Callable[..., None]:
-    """Which dead jobs to change, as one `chosen`."""
+    """Add the options that choose dead jobs, as one `chosen`."""
 
     @ids_argument(required=False)
     @choice_options
@@ -101,7 +101,7 @@ def target_options(command: Callable[..., None]) -> Callable[..., None]:
 
 
 class Chosen(NamedTuple):
-    """Which dead jobs to change: by id, by filter, or all."""
+    """The dead jobs to change: by id, by filter, or all."""
 
     ids: tuple[str, ...]
     choice: Choice
@@ -111,7 +111,7 @@ class Chosen(NamedTuple):
         return target(*self.ids, **self.choice, everything=everything)
 
     def words(self, number: int) -> str:
-        """The chosen jobs in words, for a prompt."""
+        """Describe the chosen jobs, for a prompt."""
         if self.ids:
             return count(number, "dead job")
         if not self.choice:
@@ -124,7 +124,7 @@ def _said(choice: Choice) -> str:
 
 
 def _require_match(app: Windlass, chosen: Chosen, verb: str) -> int:
-    """The number of chosen jobs. Zero is an error, except for a filter by age or --all."""
+    """Return the number of chosen jobs. Zero is an error, except for a filter by age or --all."""
     require_dead(app.engine, chosen.ids)
     number = len(chosen.ids) or app.dead.count(**chosen.choice)
     if not number and chosen.choice and chosen.choice.keys() <= {"task", "fingerprint"}:
@@ -198,7 +198,7 @@ def _group_row(group: DeadGroup) -> tuple[object, ...]:
 
 
 def _none(app: Windlass, choice: Choice) -> str:
-    """The message for no matching jobs, with a suggestion."""
+    """Return the message for no matching jobs, with a suggestion."""
     if not choice:
         return "No dead jobs."
     task, known = choice.get("task", ""), {*app.tasks, *(one.task for one in app.dead.groups())}
@@ -324,11 +324,11 @@ def discard(app: Windlass, chosen: Chosen, dry_run: bool, yes: bool, as_json: bo
 
 @contextmanager
 def _log_printed(err: bool) -> Iterator[None]:
-    """Print log lines instead: the lines about discarded jobs are the output of the command."""
+    """Print log lines about discarded jobs: they are the output of the command."""
 
     def print_line(record: logging.LogRecord) -> bool:
         tell(record.getMessage(), err=err)
-        return False  # no handler gets it
+        return False  # no handler logs the record
 
     log = logging.getLogger("windlass.dead_letters")
     log.addFilter(print_line)

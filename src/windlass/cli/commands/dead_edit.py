@@ -2,7 +2,7 @@
 
 1. Read the old call: arguments that are not given stay.
 2. Replace the given arguments.
-3. Check the call as at an enqueue, if the task is known here, and store it by `app.dead`.
+3. If the app has the task, check the call as at an enqueue. Store the call by `app.dead`.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _SHOWN: Final = 80
 def retry_with(
     app: Windlass, record: JobRecord, args_text: str | None, kwargs_text: str | None
 ) -> None:
-    """Retry a job with the given arguments. Its record is already decrypted."""
+    """Retry a job with the given arguments. The record is already decrypted."""
     _require_readable(app, record, is_whole=None not in (args_text, kwargs_text))
     call = _stored_call(record)
     if args_text is not None:
@@ -68,7 +68,7 @@ def _require_readable(app: Windlass, record: JobRecord, *, is_whole: bool) -> No
 
 
 def _stored_call(record: JobRecord) -> dict[str, Any]:
-    """The stored call; empty for bytes that are not a call."""
+    """Return the stored call; empty if the bytes are not a call."""
     try:
         return msgspec.json.decode(unpack(record.payload).call, type=dict[str, Any])
     except (DecodeError, msgspec.DecodeError):
@@ -88,7 +88,7 @@ def _name_positional(call: dict[str, Any], task: Task[..., Any]) -> None:
 
 
 def _decode(call: dict[str, Any], task: Task[..., Any] | None) -> tuple[Any, dict[str, Any]]:
-    """The arguments as a worker would rebuild them, if the task is known here."""
+    """Decode the arguments as a worker would, if the app has the task."""
     encoded = msgspec.json.encode(call)
     if task is not None:
         require_fit(task, len(call.get("args", [])), call.get("kwargs", {}))

@@ -1,7 +1,7 @@
 """`windlass doctor`: check that jobs are stored safely, and that workers run them.
 
-1. It checks the program and its app, then the engine, then the jobs. `support/checks.py` has all
-   checks except those of the engine, which has its own.
+1. The doctor checks the program and its app, then the engine, then the jobs. The engine has its own
+   checks; `support/checks.py` has all others.
 2. An error during a check is a finding too, so that a reader of the JSON always gets findings.
 """
 
@@ -66,13 +66,13 @@ def doctor(app_path: str | None, url: str | None, as_json: bool) -> int:
 
 
 def _examine(app: Windlass, name: str) -> tuple[Sequence[Finding], int]:
-    """The findings, and their exit code."""
+    """Return the findings, and their exit code."""
     findings, code = list(examine_program(app, name)), 0
     try:
         findings.extend(_examine_place(app.engine))
     except EngineError as error:
         has_cause = any(finding.grade is Grade.PROBLEM for finding in findings)
-        if not has_cause:  # else a finding already says why jobs cannot be read
+        if not has_cause:  # otherwise a finding already says why jobs cannot be read
             findings.append(Finding(Grade.PROBLEM, "connection", str(error)))
         code = exit_code_for(error)
     has_problem = any(finding.grade is Grade.PROBLEM for finding in findings)

@@ -3,7 +3,7 @@
 1. Read the call by the annotations of the task, so that a date given as text becomes a date. A
    value that does not fit is a usage error; a field without effect is reported.
 2. Store the job, and print its id.
-3. With `--wait`, wait for its end and print its result.
+3. With `--wait`, wait for the end of the job and print its result.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ _SHOWN: Final = 200
 #: Examples for errors, quoted for a shell.
 _ARGS: Final = """--args '["cat.jpg", 100]'"""
 _KWARGS: Final = """--kwargs '{"path": "cat.jpg"}'"""
-#: The advice for Python, which is replaced by the option.
+#: Python advice in errors, replaced by the name of the option.
 _KEY: Final = "using(idempotency_key=...)"
 
 
@@ -121,7 +121,7 @@ def enqueue(
 def _enqueue(task: Task[..., Any], positional: tuple[Any, ...], named: dict[str, Any]) -> Job[Any]:
     try:
         return task.enqueue(*positional, **named)
-    except EngineUnavailable as error:  # its advice is Python code
+    except EngineUnavailable as error:  # the advice of the error is Python code
         notes = getattr(error, "__notes__", [])
         error.__notes__ = [note.replace(_KEY, "--idempotency-key KEY") for note in notes]
         raise
@@ -174,7 +174,7 @@ def _choose(task: Task[..., Any], options: CallOptions) -> Task[..., Any]:
 def _decode_call(
     task: Task[..., Any], args: list[msgspec.Raw], kwargs: dict[str, msgspec.Raw]
 ) -> tuple[tuple[Any, ...], dict[str, Any]]:
-    """The arguments as a worker would rebuild them."""
+    """Decode the arguments as a worker would."""
     try:
         require_fit(task, len(args), kwargs)
         written = msgspec.json.encode({"args": args, "kwargs": kwargs})
@@ -211,7 +211,7 @@ def _wait(app: Windlass, job: Job[Any], as_json: bool) -> None:
 
 
 def _await_end(app: Windlass, job: Job[Any]) -> tuple[State, object, str]:
-    """The final state, the result, and a message."""
+    """Return the final state, the result, and a message."""
     if not any(session.expires_in_ms >= 0 for session in app.engine.sessions()):
         say(f"No worker is running at {app.engine.location}; the job waits for one.")
     try:
@@ -226,7 +226,7 @@ def _await_end(app: Windlass, job: Job[Any]) -> tuple[State, object, str]:
 
 def _describe_death(error: JobFailed) -> str:
     cause = summary_of(FailureText(error.type, error.message, error.traceback))
-    # A job that ended outside of its code, such as by a crash of its process, has no traceback.
+    # A job that ended outside its code, for example by a crash, has no traceback.
     shown = "the traceback" if error.traceback else "its history"
     return (
         f"Job {error.job_id} of task {error.task} is dead ({error.reason}): {cause}\n"

@@ -1,6 +1,6 @@
 """`windlass health`: liveness and readiness of the workers of this machine.
 
-The console script answers the usual calls without this module, which takes longer to load.
+The console script answers usual calls without this module, because it takes longer to load.
 """
 
 from __future__ import annotations

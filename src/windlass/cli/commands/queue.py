@@ -71,7 +71,7 @@ def _names(engine: Engine) -> Iterator[str]:
 
 
 def settings_of(info: QueueInfo) -> str:
-    """The settings that are not default, in words."""
+    """Describe the settings that are not default."""
     words = ["paused"] if info.paused else []
     if info.ageing:
         words.append(f"ages by {describe_ms(info.ageing // timedelta(milliseconds=1))}")
@@ -113,8 +113,8 @@ def resume(app: Windlass, name: str, as_json: bool) -> None:
 
 
 def _require_known(name: str, app: Windlass, yes: bool) -> None:
-    """Refuse an unknown queue unless `yes`: it is probably a typo, but a queue may be changed
-    before its first job."""
+    """Refuse an unknown queue, which is probably a typo. `yes` allows it, because a queue may be
+    changed before its first job."""
     unknown, question = _why_unknown(name, app)
     if unknown and not yes:
         raise click.ClickException(f"{unknown}{question} Give --yes to change it anyway.")
@@ -123,7 +123,7 @@ def _require_known(name: str, app: Windlass, yes: bool) -> None:
 
 
 def _why_unknown(name: str, app: Windlass) -> tuple[str, str]:
-    """A message and a suggestion; both empty for a known queue."""
+    """Return a message and a suggestion; both empty for a known queue."""
     known = {*_names(app.engine), *(task.queue for task in app.tasks.values())}
     if name in known:
         return "", ""
@@ -193,7 +193,7 @@ def purge(app: Windlass, name: str, yes: bool, as_json: bool) -> None:
         raise click.ClickException(f"{unknown}{question} Nothing was removed.")
     if not yes:
         _confirm(app.queue(name).info(), app.engine.location)
-    # Printed below; without a handler Python would print the log line as well.
+    # The result is printed below: without a handler Python would print the log line too.
     logging.getLogger("windlass").addHandler(logging.NullHandler())
     with progress(f"Purging {name}") as advance:
         removed = app.queue(name).purge(advance)

@@ -78,7 +78,7 @@ def _print_paused(queues: Sequence[QueueRecord]) -> None:
 
 
 def _print_unserved(stats: Stats, sessions: Sequence[SessionRecord]) -> None:
-    """Report jobs that no live worker may claim because it lacks their labels."""
+    """Report jobs that no live worker may claim, because no worker has their labels."""
     known = [Introduction.unpack(one.info) for one in sessions if one.expires_in_ms >= 0]
     for line, counts in sorted(stats.queues.items()):
         labels, waiting = labels_of(line), sum(counts.get(state, 0) for state in WAITING)
@@ -96,7 +96,7 @@ def _age(stats: Stats, queue: str) -> str:
 
 
 def _print_sessions(sessions: Sequence[SessionRecord]) -> None:
-    """Print active sessions, and separately sessions with an expired lease: perhaps dead."""
+    """Print active sessions, and separately sessions with an expired lease, which may be dead."""
     silent = [session for session in sessions if session.expires_in_ms < 0]
     at_work = [session for session in sessions if session.expires_in_ms >= 0]
     say(f"Active sessions: {_holding(at_work)}.")

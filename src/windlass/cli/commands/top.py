@@ -92,7 +92,7 @@ def top(
 
 
 class Looks:
-    """Takes snapshots, with the rates since the one before."""
+    """Take snapshots, with rates since the previous snapshot."""
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
@@ -172,7 +172,7 @@ def _others(number: int) -> list[RenderableType]:
 
 
 def _is_shown(snapshot: Snapshot, name: str) -> bool:
-    """Whether to show a counter: always the main ones, others only if they are not zero."""
+    """Return whether to show a counter: main counters always, others only if not zero."""
     return name in ("enqueued", "succeeded") or snapshot.stats.totals.get(name, 0) > 0
 
 
@@ -187,7 +187,7 @@ def _queues(stats: Stats) -> Table:
 
 
 def _workers(fleet: Sequence[WorkerView]) -> list[RenderableType]:
-    """The workers, the busiest first if the screen has no room for all."""
+    """List the workers, the busiest first if the screen has no room for all."""
     if not fleet:
         return [_text("No workers.")]
     if len(fleet) > SHOWN_WORKERS:

@@ -1,4 +1,4 @@
-"""`windlass worker`: run jobs until a signal stops it."""
+"""`windlass worker`: run jobs until a signal stops the worker."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ from windlass.cli.support.parameters import (
 from windlass.cli.support.reload import Reloader
 from windlass.core.queues.plans import read_tiers
 
-#: A variable, so that a type checker sees what follows on every system.
+#: A variable, so that type checkers check the code for all systems.
 _PLATFORM: str = sys.platform
 
 
 def require_processes(command: str) -> None:
-    """Refuse Windows: supervisors and their children need sockets and signals that it lacks."""
+    """Refuse Windows, which lacks sockets and signals that supervisors and children need."""
     if _PLATFORM == "win32":
         raise click.UsageError(
             f"Expected Linux or macOS for `{command}`, found Windows. On Windows run jobs inside "

@@ -14,7 +14,7 @@ from windlass.cli.support.output import print_json, print_table, say
 from windlass.cli.support.parameters import json_option
 from windlass.cli.support.wording import age, count
 
-#: At most this many running jobs are listed.
+#: The most running jobs to list.
 LISTED: Final = 50
 
 
@@ -71,7 +71,7 @@ def _print_running(fleet: Sequence[WorkerView]) -> None:
 
 
 def running_jobs(fleet: Sequence[WorkerView]) -> Iterator[tuple[object, ...]]:
-    """The running jobs, the longest-running first."""
+    """Return rows of running jobs, the longest-running first."""
     found = [
         (job.started_at, job, f"{worker.host} {child.pid}")
         for worker in fleet

@@ -1,1 +1,1 @@
-"""Code that commands share: connection, options, output, tables of jobs and workers."""
+"""Shared code of commands: connection, options, output, tables of jobs and workers."""

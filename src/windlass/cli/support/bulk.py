@@ -1,7 +1,7 @@
 """Change many jobs step by step, with progress and a clean stop.
 
 On a terminal there is a progress bar, elsewhere a line every few seconds. The first Ctrl-C lets the
-current step end, so that the number of changed jobs is exact; the second one ends the program.
+current step end, so that the number of changed jobs is exact; the second Ctrl-C ends the program.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from windlass.dead_letters import Changed, RetryStep
 #: How often a line is printed without a terminal, in seconds.
 LINE_S: Final = 5.0
 
-Show = Callable[[int], None]  # gets the number of jobs of each step
+Show = Callable[[int], None]  # called with the number of jobs of each step
 
 
 class BulkResult(NamedTuple):

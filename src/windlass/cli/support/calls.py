@@ -3,8 +3,8 @@
 1. `parse` reads the outermost level of `--args` and `--kwargs`; annotations decode the values.
 2. `require_fit` compares the arguments with the parameters of the function.
 3. `unread_fields` finds fields in typed arguments that no class reads: probably typos. Dataclasses,
-   structs and models ignore unknown fields, each in its own way, and may rename fields. So each
-   field is tested: if the decoded call is the same with nonsense as its value, no class reads it.
+   structs and models ignore unknown fields, each in its own way, and may rename fields. So replace
+   each value by nonsense: if the decoded call stays the same, no class reads that field.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ from windlass.task import Task
 
 T = TypeVar("T")
 
-#: A larger call, in bytes, was not typed by hand, and would take long to test.
+#: The most bytes of a call to test. A larger call was not typed by hand, and would take long.
 MOST: Final = 10_000
-#: A value that no field accepts as its own.
+#: A value that no real call has.
 _NONSENSE: Final = "\x00 not a real value"
 
 
 def parse(option: str, text: str, kind: type[T], *, shown: str, advice: str = "") -> T:
-    """The value of `--args` or `--kwargs`. An error shows the text as `shown`."""
+    """Decode the value of `--args` or `--kwargs`. An error shows the text as `shown`."""
     try:
         return msgspec.json.decode(text, type=kind)
     except (msgspec.DecodeError, RecursionError) as error:
@@ -41,13 +41,13 @@ def parse(option: str, text: str, kind: type[T], *, shown: str, advice: str = ""
 def require_fit(task: Task[..., Any], count: int, kwargs: Collection[str]) -> None:
     """Raise Python's own TypeError if a parameter is missing, unknown or given twice.
 
-    Checks names and number only: None stands for every value."""
+    Checks only names and number of arguments: None stands for every value."""
     with suppress(EncodeError):
         task.codec.encode([None] * count, dict.fromkeys(kwargs))
 
 
 def unread_fields(task: Task[..., Any], written: bytes) -> list[str]:
-    """The fields without effect in a call in JSON, without fields nested in them."""
+    """Return the fields of a JSON call that have no effect, without fields nested in them."""
     if len(written) > MOST:
         return []
     call = msgspec.json.decode(written)
@@ -58,7 +58,7 @@ def unread_fields(task: Task[..., Any], written: bytes) -> list[str]:
         try:
             return _rebuilt(task, call) == before
         except (WindlassError, TypeError, ValueError):
-            return False  # a class reads it, and refuses the nonsense
+            return False  # a class reads the field, and refuses the nonsense
         finally:
             holder[name] = value
 

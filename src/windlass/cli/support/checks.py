@@ -1,11 +1,11 @@
-"""The checks of `windlass doctor` in addition to those of the engine.
+"""The checks of `windlass doctor`, except those of the engine itself.
 
 1. The program: versions, the app and its tasks, ignored settings.
 2. The round trip to the engine, if the engine does not measure it itself.
 3. The jobs: whether the engine was ever used, live workers, queues that no worker serves, paused
    queues, jobs of unknown tasks, and dead letters.
 
-The checks read counters and at most `LOOKED_AT` jobs: they may run while workers run.
+The checks read only counters and at most `LOOKED_AT` jobs, so they may run while workers run.
 """
 
 from __future__ import annotations
@@ -28,17 +28,17 @@ from windlass.core.states import WAITING, State
 from windlass.engine.contract import Engine, Filter, Finding, Grade, JobRecord, Stats
 from windlass.settings import find_overruled
 
-#: From this number of dead letters on the doctor gives advice.
+#: The largest number of dead letters without advice.
 MANY_DEAD: Final = 1_000
-#: At most this many ready jobs are read to find jobs of unknown tasks.
+#: The most ready jobs to read, to find jobs of unknown tasks.
 LOOKED_AT: Final = 1_000
-#: The doctor gives advice if a round trip takes longer, in milliseconds.
+#: The longest round trip without advice, in milliseconds.
 SLOW_MS: Final = 50.0
 _ROUNDS: Final = 5
 
 
 def examine_program(app: Windlass, name: str) -> Iterator[Finding]:
-    """Check the program. `name` is the name of the app, empty with only a url."""
+    """Check the program. `name` is the name of the app, empty if only a url is given."""
     import platform  # slow to import
 
     python = f"Python {platform.python_version()}, windlass {installed_version()}"
@@ -75,7 +75,7 @@ def examine_answers(engine: Engine) -> Finding:
 
 
 def examine_jobs(engine: Engine) -> Iterator[Finding]:
-    if not engine.is_used():  # further calls would set it up
+    if not engine.is_used():  # further calls would set up the engine
         yield Finding(Grade.ADVICE, "jobs", NEVER_STORED)
         return
     stats, fleet = engine.stats(), read_fleet(engine)
@@ -105,7 +105,7 @@ def _workers(fleet: Sequence[WorkerView], ready: int) -> Finding:
 
 
 def _served(stats: Stats, fleet: Sequence[WorkerView]) -> Iterator[Finding]:
-    """Find ready jobs that no worker may claim because it lacks their queue or labels."""
+    """Find ready jobs that no worker may claim, because no worker has their queue and labels."""
     alone = {
         line: number
         for line, counts in sorted(stats.queues.items())
@@ -164,7 +164,7 @@ def _names_of(held: Sequence[JobRecord]) -> str:
 
 
 def _why_held(engine: Engine, job: JobRecord, fleet: Sequence[WorkerView]) -> str:
-    """Why one job is held. Reads its call, which names the key: lists do not include calls."""
+    """Return why a job is held. Reads its call, which names the key: lists do not include calls."""
     record = engine.get([job.id])[0]
     why = None if record is None else why_held(record, fleet)
     return why or "it was claimed meanwhile"

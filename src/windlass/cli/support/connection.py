@@ -3,11 +3,11 @@
 1. The app is `--app module:attr`, else `WINDLASS_APP`, else `[tool.windlass] app` of the nearest
    pyproject.toml. A url is never read from that file: it may contain a password.
 2. `connect`, and `connected` as a decorator, are for commands that read or change stored data. They
-   need no app: `--url` or `WINDLASS_URL` is enough. They never create a database: with a mistyped
-   path, an empty database would report that all is well.
+   need no app: `--url` or `WINDLASS_URL` is enough. They never create a database: after a typo in
+   the path, an empty database would report that all is well.
 3. `connect_to_enqueue` imports the app, and may create a database.
-4. The url is `--url`, else that of the code of the app, else `WINDLASS_URL`. A message reports an
-   ignored `WINDLASS_URL`.
+4. The url is `--url`, else the url in the code of the app, else `WINDLASS_URL`. A message reports
+   an ignored `WINDLASS_URL`.
 
 After an error nothing is closed: the process ends anyway, and closing an unavailable engine would
 wait for it.
@@ -42,7 +42,7 @@ T = TypeVar("T")
 
 
 class AppPath(NamedTuple):
-    """The name of an app, and the folder of the file or shell that names it."""
+    """The name of an app, and the folder of the pyproject.toml or shell that names it."""
 
     target: str  # module:attribute
     folder: Path
@@ -79,7 +79,7 @@ def import_app(path: AppPath) -> Windlass:
     try:
         return load_app(path.target)
     except WindlassError:
-        raise  # its message says how to fix it
+        raise  # the message already says how to fix the error
     except (Exception, SystemExit) as error:  # a module can raise anything
         raise AppNotFound(_why_not_imported(path, error)) from error
 
@@ -92,7 +92,7 @@ def import_app_and_tasks(path: AppPath) -> Windlass:
 
 
 def let_children_import(path: AppPath) -> None:
-    """Do the same for the children of a worker, which add the current folder themselves."""
+    """Let children of a worker import the app. They add the current folder themselves."""
     if path.folder != Path.cwd():
         known = os.environ.get("PYTHONPATH")
         os.environ["PYTHONPATH"] = os.pathsep.join([str(path.folder), *([known] if known else [])])
@@ -107,9 +107,9 @@ def _why_not_imported(path: AppPath, error: BaseException) -> str:
 
 
 def _place_of(error: BaseException, folder: Path) -> str:
-    """The innermost line of the traceback inside the folder of the app."""
+    """Return the innermost line of the traceback in the folder of the app."""
     if isinstance(error, SyntaxError):
-        return ""  # its message has the line
+        return ""  # the message of the error has the line
     import traceback  # slow to import, and needed only here
 
     frames = traceback.extract_tb(error.__traceback__)
@@ -170,7 +170,7 @@ def _read_project(file: Path) -> _Project:
 def connect(
     app_path: str | None, url: str | None, *, or_its_server: bool = False
 ) -> Iterator[Windlass]:
-    """Connect to the engine of a command; with only a url, by an app without tasks. Refuses an
+    """Connect to the engine of a command. With only a url, use an app without tasks. Refuse an
     engine that was never used, unless the command may look at an empty server."""
     path = None if url is not None else find_app_path(app_path)
     app = Windlass(url) if path is None else import_app(path)
@@ -188,7 +188,7 @@ def connect(
 
 
 def connected(command: Callable[..., T]) -> Callable[..., T]:
-    """Give a command the options of a connection, and call it with the app."""
+    """Add the connection options to a command, and call it with the app."""
 
     @connection_options
     @wraps(command)
@@ -201,11 +201,11 @@ def connected(command: Callable[..., T]) -> Callable[..., T]:
 
 @contextmanager
 def connect_to_enqueue(app_path: str | None, url: str | None) -> Iterator[Windlass]:
-    """Import the app with its tasks; a url replaces its own."""
-    url = url and absolute_url(url)  # before importing the app, which may change the folder
+    """Import the app with its tasks. `url` overrides the url of the app."""
+    url = url and absolute_url(url)  # first: importing the app may change the folder
     app = import_app_and_tasks(require_app_path(app_path))
     if url is not None:
-        app.close()  # its module may have opened the engine
+        app.close()  # the module of the app may have opened the engine
         app.settings = override_url(app.settings, url)
     _tell_overruled(app)
     _require_engine(app)
@@ -219,14 +219,14 @@ def override_url(settings: Settings, url: str) -> Settings:
 
 
 def _tell_overruled(app: Windlass) -> None:
-    """Report an ignored WINDLASS_URL. Other settings do not lead a command to another engine."""
+    """Report an ignored WINDLASS_URL. Other settings do not lead to another engine."""
     if "url" in find_overruled(app.settings, os.environ):
         url = without_secrets(app.settings.url)
         say(f"WINDLASS_URL ignored: overridden in code by {url}. --url overrides both.")
 
 
 def _require_engine(app: Windlass) -> None:
-    """Refuse an invalid url. An engine connects at its first use, not here."""
+    """Refuse an invalid url. The engine is not contacted: it connects at its first use."""
     try:
         engine = app.engine
     except EngineError as error:

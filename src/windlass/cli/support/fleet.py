@@ -3,9 +3,9 @@
 A worker is a supervisor with its children; each child has a session. Sessions with an expired lease
 count as dead.
 
-`why_held` says why a ready job is held, as far as the data of the engine shows it. A sealed call
-names its key in plain text, and a worker reports the names of its keys. Only the log of a worker
-says whether it lacks the task, or the call does not fit its function.
+`why_held` says why a ready job is held, as far as the data of the engine shows it. An encrypted
+call names its key in plain text, and a worker reports the names of its keys. Only the log of a
+worker says whether the worker lacks the task, or the call does not fit its function.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from windlass.engine.contract import Engine, JobRecord, SessionRecord
 from windlass.errors import DecodeError
 from windlass.worker.ipc.session_info import Introduction
 
-#: At most this many running jobs are read.
+#: The most running jobs to read.
 MAX_RUNNING: Final = 500
 _NOT_UNDERSTOOD: Final = (
     "no worker that claimed it has its task, accepts its arguments and reads its codec; their logs "
@@ -42,7 +42,7 @@ class RunningJob(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ChildView(msgspec.Struct, frozen=True, kw_only=True):
-    """One process in which jobs run."""
+    """One process that runs jobs."""
 
     session: str
     pid: int
@@ -60,7 +60,7 @@ class WorkerView(msgspec.Struct, frozen=True, kw_only=True):
     version: str
     queues: tuple[str, ...]
     labels: tuple[str, ...]
-    keys: tuple[str, ...]  # the names of its keys for sealed calls
+    keys: tuple[str, ...]  # the names of its keys for encrypted calls
     started_at: datetime | None
     children: tuple[ChildView, ...]
 
@@ -74,7 +74,7 @@ class WorkerView(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def read_fleet(engine: Engine) -> list[WorkerView]:
-    """Every live worker, by host and pid."""
+    """Return all live workers, sorted by host and pid."""
     sessions = [record for record in engine.sessions() if record.expires_in_ms >= 0]
     running = _running(engine, [id for record in sessions for id in record.held][:MAX_RUNNING])
     workers: dict[tuple[str, int], list[tuple[Introduction, ChildView]]] = {}
@@ -86,7 +86,7 @@ def read_fleet(engine: Engine) -> list[WorkerView]:
 
 
 def _introduction(record: SessionRecord) -> Introduction:
-    """The introduction of a session; without one, host and pid of its name, host.pid.random."""
+    """Return the introduction of a session, or host and pid of its id, host.pid.random."""
     known = Introduction.unpack(record.info)
     if known.worker:
         return known
@@ -145,7 +145,7 @@ def is_unroutable(record: JobRecord) -> bool:
 
 
 def why_held(record: JobRecord, fleet: Sequence[WorkerView]) -> str | None:
-    """The reason as the end of a sentence. The record must have its stored payload."""
+    """Return the reason as the end of a sentence. The record must have its stored payload."""
     if not is_unroutable(record):
         return None
     return _why_sealed(record.payload, fleet) or _NOT_UNDERSTOOD

@@ -2,7 +2,7 @@
 
 1. A command or option of another task queue gets its equivalent in windlass.
 2. Otherwise the most similar name is suggested, independent of the version of click. A short word
-   is slightly similar to many others: a wrong suggestion misleads more than none.
+   is slightly similar to many others, and a wrong suggestion is worse than none.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import click
 
 from windlass.core.foreign_words import nearest
 
-#: The required similarity of a suggestion: "beat" is not "health", "--reason" is not "--json".
+#: The least similarity for a suggestion: not "health" for "beat", not "--json" for "--reason".
 _ALIKE_COMMANDS: Final = 0.65
 _ALIKE_OPTIONS: Final = 0.75
 _APP: Final = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_][\w.]*")
@@ -77,7 +77,7 @@ def explain(error: click.UsageError) -> click.UsageError:
 
 
 def _of_a_command(error: click.NoSuchOption) -> str:
-    """The hint for an option that is given before its command."""
+    """Return the hint for an option that was given before its command."""
     group = None if error.ctx is None else error.ctx.command
     commands = group.commands.values() if isinstance(group, click.Group) else ()
     if any(error.option_name in one.opts for command in commands for one in command.params):
@@ -86,7 +86,7 @@ def _of_a_command(error: click.NoSuchOption) -> str:
 
 
 def _as_args(words: str) -> str:
-    """Command-line words as one JSON array, quoted for a shell."""
+    """Convert command-line words to one JSON array, quoted for a shell."""
     values = [word if _is_json(word) else json.dumps(word) for word in words.split(" ")]
     return shlex.quote(f"[{', '.join(values)}]")
 

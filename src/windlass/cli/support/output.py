@@ -57,21 +57,21 @@ STATE_STYLES: Final = {
     State.CANCELLED: "dim",
 }
 GRADE_STYLES: Final = {Grade.OK: "green", Grade.ADVICE: "yellow", Grade.PROBLEM: "bold red"}
-#: The smallest width of the last column, which is wrapped on a terminal.
+#: The smallest width of the last column, where long text is wrapped on a terminal.
 _LEAST_WIDTH: Final = 24
-#: Between two columns.
+#: The number of blanks between two columns.
 _GAP: Final = 2
 
 
 def console() -> Console:
-    """A new console for every use, because tests and pipes replace standard output."""
+    """Create a console for one use, because tests and pipes replace standard output."""
     from rich.console import Console
 
     return Console(file=sys.stdout, highlight=False, soft_wrap=True)
 
 
 def is_on_terminal(out: Console) -> bool:
-    """Whether lines must fit a terminal. The console itself also says yes when colours are
+    """Return whether lines must fit a terminal. `Console.is_terminal` is also true when colours are
     forced."""
     return out.file.isatty()
 
@@ -93,7 +93,7 @@ def exit_code_for(error: WindlassError) -> int:
 
 
 def ask(question: str, refusal: str) -> None:
-    """Ask for a confirmation. Without one, or without a terminal, fail with the refusal."""
+    """Ask for a confirmation. On a no, or without a terminal, fail with the text `refusal`."""
     try:
         agreed = click.confirm(printable(question), err=True)
     except click.Abort:  # no terminal
@@ -121,7 +121,7 @@ def print_list(
     as_json: bool,
     limit: int | None = None,
 ) -> None:
-    """Print what was found, as the JSON of `describe` or as a table; say whether there is more."""
+    """Print a list, as the JSON of `describe` or as a table. Say if there are more than `limit`."""
     shown = found[:limit]
     if as_json:
         print_json(describe(shown))
@@ -142,9 +142,9 @@ def print_json(value: Any) -> None:
 
 
 def print_table(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
-    """Print a line for each row; a column name with the prefix `>` is for numbers.
+    """Print a line for each row. A column name with the prefix `>` is for numbers.
 
-    Nothing is ever cut. On a terminal the last column is wrapped if that makes the rest fit."""
+    No text is ever cut. On a terminal the last column is wrapped, if the others then fit."""
     cells = [[_one_line(value) for value in row] for row in rows]
     table = new_table(columns)
     table.columns[-1].no_wrap, table.columns[-1].overflow = False, "fold"
@@ -188,7 +188,7 @@ def print_trimmed(out: Console, table: RenderableType) -> None:
 
 
 def print_fields(fields: Iterable[tuple[str, object]], now: datetime | None = None) -> None:
-    """Print names and values, one per line, without empty ones. Ages are relative to `now`."""
+    """Print names and values, one pair per line, without empty values. Ages count from `now`."""
     from rich.text import Text
 
     known = [(name, value) for name, value in fields if value not in (None, "")]
@@ -205,7 +205,7 @@ def print_fields(fields: Iterable[tuple[str, object]], now: datetime | None = No
 def progress(
     doing: str, total: int | None = None, elsewhere: Callable[[int], None] = lambda _number: None
 ) -> Iterator[Callable[[int], None]]:
-    """A function that advances a bar on a terminal; without a terminal, the one for elsewhere."""
+    """Yield a function that advances a bar on a terminal. Without a terminal, yield `elsewhere`."""
     from rich.console import Console
     from rich.progress import Progress
 
@@ -234,7 +234,7 @@ def _is_harmless(char: str) -> bool:
 
 
 def _escaped(char: str) -> str:
-    """A character as a JSON escape; one beyond 16 bits takes two."""
+    """Return the JSON escape of a character; two escapes if beyond 16 bits."""
     units = char.encode("utf-16-be").hex()
     return "".join(f"\\u{units[start : start + 4]}" for start in range(0, len(units), 4))
 

@@ -25,7 +25,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 
 class WholeNumber(click.IntRange):
-    """A whole number; shown as NUMBER in the help."""
+    """A whole number, shown as NUMBER in the help."""
 
     name = "whole number"
 
@@ -61,7 +61,7 @@ def connection_options(command: F) -> F:
 
 
 def ids_argument(*, required: bool) -> Callable[[F], F]:
-    """Any number of ids, without duplicates."""
+    """Add an argument: any number of ids, without duplicates."""
     return click.argument(
         "ids",
         nargs=-1,
@@ -76,7 +76,7 @@ def ids_argument(*, required: bool) -> Callable[[F], F]:
 
 
 def _checked(check: Callable[[str], object]) -> Callable[[str], str]:
-    """The type of a text that must pass a check."""
+    """Create a parameter type: text that must pass a check."""
 
     def read(value: str) -> str:
         try:
@@ -132,7 +132,7 @@ def memory_size(value: str) -> int:
 
 
 def instant(value: str) -> datetime:
-    """A point in time with its offset: its meaning must not depend on the machine."""
+    """Read a time. The offset is required, so that the meaning does not depend on the machine."""
     try:
         moment = datetime.fromisoformat(value)
     except ValueError as error:

@@ -23,7 +23,7 @@ from windlass.job import JobInfo
 
 #: Jobs are read and changed in pages of this size.
 PAGE: Final = 200
-#: The events of a history in words; other events are shown by name.
+#: Words for the events of a history. Other events are shown by name.
 _PAST: Final[Mapping[str, str]] = {
     Event.RETRY: "failed",
     Event.BURY: "failed for good",
@@ -34,7 +34,7 @@ _PAST: Final[Mapping[str, str]] = {
 
 
 def find_all(engine: Engine, filter: Filter) -> Iterator[JobRecord]:
-    """All matching jobs, newest first, read lazily a page at a time."""
+    """Return all matching jobs, newest first, read lazily in pages."""
     cursor: str | None = None
     while True:
         page = engine.find(filter, cursor, PAGE)
@@ -45,7 +45,7 @@ def find_all(engine: Engine, filter: Filter) -> Iterator[JobRecord]:
 
 
 def describe(record: JobRecord, why_held: str | None = None) -> dict[str, Any]:
-    """A job as plain data for `--json`, with call and result as stored JSON."""
+    """Convert a job to plain data for `--json`, with call and result as stored JSON."""
     info = msgspec.to_builtins(JobInfo.of(record), builtin_types=())
     call, problem = _call_of(record)
     result, bad_result = _result_of(record)
@@ -101,14 +101,14 @@ def print_record(record: JobRecord, why_held: str | None = None) -> None:
 
 
 def call_text(record: JobRecord) -> str:
-    """The stored call, or the reason why it cannot be read."""
+    """Return the stored call, or the reason why it cannot be read."""
     call, problem = _call_of(record)
     return f"({problem})" if call is None else bytes(call).decode()
 
 
 def _call_of(record: JobRecord) -> tuple[msgspec.Raw | None, str | None]:
     try:
-        payload = PLAIN.reveal(record).payload  # an app with the keys has decrypted it before
+        payload = PLAIN.reveal(record).payload  # an app with the keys has already decrypted it
         problem = describe_unreadable(payload)
         return (None, problem) if problem else (unpack(payload).call, None)
     except DecodeError as error:
@@ -189,12 +189,12 @@ def _line(failure: Failure, now: datetime) -> str:
 
 
 def _error_of(failure: Failure) -> FailureText | None:
-    """The error of a failure. A cause outside of the task has no type."""
+    """Return the error of a failure. A cause outside the task has no type."""
     if not failure.error or failure.event == Event.REVIVE:
         return None
     return FailureText.unpack(failure.error)
 
 
 def _replaced(failure: Failure) -> str | None:
-    """The call that an operator has replaced."""
+    """Return the old call, if an operator has replaced it."""
     return PLAIN.call_text(failure.error, "") if failure.event == Event.REVIVE else None

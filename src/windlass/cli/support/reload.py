@@ -23,7 +23,7 @@ from windlass.cli.support.output import say
 
 #: The polling interval, in seconds.
 LOOK_S: Final = 0.5
-#: How long a replaced worker may take to end, in seconds; its jobs have a short grace period.
+#: How long a replaced worker may take to end, in seconds. Its jobs have a shorter grace.
 END_S: Final = 17.0
 _SKIPPED: Final = frozenset({"__pycache__", "node_modules", "site-packages"})
 
@@ -31,7 +31,7 @@ Snapshot = Mapping[str, tuple[int, int]]
 
 
 def snapshot(folders: Iterable[Path]) -> Snapshot:
-    """Modification time and size of each source file."""
+    """Return the modification time and size of each source file."""
     return {path: stamp for folder in folders for path, stamp in _sources(folder)}
 
 
@@ -46,7 +46,7 @@ def _sources(folder: Path) -> Iterator[tuple[str, tuple[int, int]]]:
                 try:
                     found = os.stat(path := os.path.join(place, name))
                 except OSError:
-                    continue  # an editor is replacing it
+                    continue  # an editor is replacing the file
                 yield path, (found.st_mtime_ns, found.st_size)
 
 
@@ -56,7 +56,7 @@ def changed(before: Snapshot, after: Snapshot) -> list[str]:
 
 
 class Reloader:
-    """Restarts `windlass` with these arguments; `run` returns the last exit code."""
+    """Restart `windlass` with these arguments after changes. `run` returns the last exit code."""
 
     def __init__(self, arguments: Sequence[str], folders: Sequence[Path]) -> None:
         self._command = [sys.executable, "-m", "windlass", *arguments]
@@ -77,15 +77,15 @@ class Reloader:
                 say(f"{_named(change)} changed: restarting.")
 
     def _stop(self, number: int, frame: FrameType | None) -> None:
-        """Forward the signal at once. A worker that also got it from the terminal treats it as an
-        echo; later it would count as the second signal, which aborts the running jobs."""
+        """Forward the signal at once. A worker that also got it from the terminal ignores the
+        duplicate. A late duplicate would count as a second signal, which aborts running jobs."""
         self._is_stopping = True
         if self._worker is not None:
             self._signalled = self._worker
             self._worker.send_signal(number)
 
     def _watch(self, worker: subprocess.Popen[bytes], before: Snapshot) -> list[str]:
-        """Wait for changed files; empty when the worker must end."""
+        """Return changed files when there are some; none when the worker must end."""
         is_told = False
         while not self._is_stopping:
             code = _wait(worker, LOOK_S)
@@ -101,7 +101,7 @@ class Reloader:
         return []
 
     def _end(self, worker: subprocess.Popen[bytes]) -> int:
-        """Wait for the end of the worker, without a limit."""
+        """Wait for the end of the worker, without a time limit."""
         if self._signalled is not worker:
             worker.send_signal(signal.SIGTERM)
         return worker.wait()

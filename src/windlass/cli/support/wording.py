@@ -15,7 +15,7 @@ from windlass.core.durations import describe_ms
 from windlass.core.failures import FailureText
 from windlass.core.quantities import count as count
 
-#: A hint for an engine that was never used: without it an empty engine looks like the right one.
+#: A hint for an engine that was never used, because the url may be wrong.
 NEVER_STORED: Final = (
     "none was ever stored here: if there should be some, check the url, and on Redis its "
     "database and namespace"
@@ -24,7 +24,7 @@ _UNITS_MS: Final = (86_400_000, 3_600_000, 60_000, 1_000)
 
 
 def age(instant: datetime | None, now: datetime | None = None) -> str:
-    """The distance of an instant from now. Ages that are compared need the same `now`."""
+    """Describe how far an instant is from now. Ages that are compared need the same `now`."""
     if instant is None:
         return ""
     distance_ms = int(((now or datetime.now(UTC)) - instant).total_seconds() * 1000)
@@ -32,7 +32,7 @@ def age(instant: datetime | None, now: datetime | None = None) -> str:
 
 
 def span(ms: int) -> str:
-    """A duration in its two largest units; milliseconds only for short ones."""
+    """Describe a duration in its two largest units, with milliseconds only if short."""
     for unit_ms, smaller_ms in pairwise(_UNITS_MS):
         if ms >= unit_ms:
             return describe_ms(ms // smaller_ms * smaller_ms)
@@ -40,7 +40,7 @@ def span(ms: int) -> str:
 
 
 def sentence(text: object) -> str:
-    """The text with a full stop, if it has no mark at its end."""
+    """Add a full stop, unless the text ends with a punctuation mark."""
     return str(text) if str(text).endswith((".", "?", "!")) else f"{text}."
 
 
@@ -49,15 +49,15 @@ def clock(at: datetime) -> str:
 
 
 def summary_of(error: FailureText) -> str:
-    """The type of an error and the first line of its message."""
+    """Return the type of an error and the first line of its message."""
     kind = error.name
     first, *others = error.message.splitlines() or [""]
     return ": ".join(part for part in (kind, first) if part) + (" ..." if others else "")
 
 
 def program() -> str:
-    """This command as it was typed, so that a hint can be copied: the bare name only if the shell
-    finds this program by it."""
+    """Return this command as it was typed, so that a hint can be copied. The bare name is used only
+    if the shell finds this program by it."""
     script = Path(sys.argv[0])
     if script.name == "__main__.py":
         return f"{_typed(Path(sys.executable))} -m windlass"

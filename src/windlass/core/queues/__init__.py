@@ -1,1 +1,1 @@
-"""Queues: which ones a worker serves, their settings, and the labels that jobs require."""
+"""Queues: their settings, the plan of a worker that serves them, and the labels of jobs."""

@@ -1,4 +1,4 @@
-"""Lines: the parts of a queue, by the labels that its jobs require.
+"""Labels that jobs require, and the sub-queues (lines) of a queue by these labels.
 
 Jobs without labels are in a line named like the queue. Jobs that require labels are in a separate
 line, `default+gpu` or `default+gpu+large`, so that a worker never scans jobs that it cannot claim.
@@ -11,7 +11,7 @@ import re
 from collections.abc import Collection, Iterable, Sequence
 from typing import Final
 
-#: The form of a label.
+#: The pattern of a valid label.
 LABEL: Final = r"[A-Za-z0-9][A-Za-z0-9_.-]{0,31}"
 #: The largest number of labels that a job requires.
 MAX_LABELS: Final = 4
@@ -23,7 +23,7 @@ _MARK: Final = "+"
 
 
 def read_labels(given: Sequence[object], *, most: int = MAX_LABELS) -> tuple[str, ...]:
-    """Check labels; return them sorted and without duplicates. Raises `ValueError`."""
+    """Check, sort and deduplicate labels. Raises `ValueError`."""
     labels: set[str] = set()
     for label in given:
         if not isinstance(label, str) or not re.fullmatch(LABEL, label):
@@ -57,13 +57,14 @@ def may_take(line: str, labels: Collection[str]) -> bool:
 
 
 def required_text(line: str) -> str:
-    """The label part of a line, each label with a plus before it; "" without labels."""
+    """The label part of a line, such as "+gpu+large", or "" without labels."""
     return line.removeprefix(queue_of(line))
 
 
 def skip_labels(required: str, labels: Collection[str]) -> str | None:
-    """Where a scan in sorted order continues after a line that a worker with these labels cannot
-    claim from: the next text that can match. None if the worker can claim from the line."""
+    """The text where a sorted scan of lines continues after a line with the labels `required`.
+    Skips lines that a worker with `labels` cannot claim from. None if the worker can claim from
+    this line."""
     known = required.split(_MARK)[1:]
     for number, label in enumerate(known):
         if label not in labels:

@@ -1,10 +1,10 @@
 """Queue plans: which queues a worker serves, in strict tiers, and by weight inside a tier.
 
-1. `read_tiers` reads the notation: each text is a tier, `critical` or `default:5,low:1`.
-2. `Turns` picks the next queue inside a tier (weighted fair queueing). For each queue it keeps the
-   lag behind its share of the started jobs. The next queue is the one whose share is due first
-   among the queues that are not ahead of theirs. So every queue is within one job of its share
-   after every start, and the turns of a light queue are spread evenly between those of a heavy one.
+1. `read_tiers` parses tiers. Each text is a tier, `critical` or `default:5,low:1`.
+2. `Turns` picks the next queue inside a tier (weighted fair queueing). It records how far each
+   queue lags behind its share of the started jobs. Among the queues that are not ahead of their
+   shares, the next turn goes to the queue that is due first. So every queue is within one job of
+   its share after every start, and the turns of a light queue are spread evenly.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class Tier(msgspec.Struct, frozen=True):
 
 
 def read_tiers(texts: Sequence[str]) -> tuple[Tier, ...]:
-    """Parse tiers such as ["critical", "default:5,low:1"], the first one served first.
+    """Parse tiers such as ["critical", "default:5,low:1"]. The first tier is served first.
 
     Raises `ValueError`."""
     tiers = tuple(_read_tier(text) for text in texts)
@@ -76,10 +76,10 @@ def _read_queue(text: str) -> tuple[str, int]:
 
 
 def allot(turns: bytes, waiting: Sequence[int], room: int) -> list[int]:
-    """How many jobs to claim from each queue of a tier, given the number of waiting jobs in each.
+    """The number of jobs to claim from each queue of a tier, given the number of waiting jobs.
 
     Each queue first gets its turns among the next `room` turns. The rest of the room goes to the
-    queues in their order."""
+    queues in the order of the tier."""
     asked = Counter(turns[:room])
     taken = [min(asked[queue], number) for queue, number in enumerate(waiting)]
     for queue, number in enumerate(waiting):
@@ -88,22 +88,22 @@ def allot(turns: bytes, waiting: Sequence[int], room: int) -> list[int]:
 
 
 class Turns:
-    """The turns of the queues of one tier. Queues are known by their positions."""
+    """The turns of the queues in one tier. A queue is identified by its position."""
 
     def __init__(self, weights: Sequence[int]) -> None:
         self._weights = tuple(weights)
-        self._lags = [0.0] * len(weights)  # how far each is behind its share
+        self._lags = [0.0] * len(weights)  # how far each queue is behind its share
 
     def ahead(self, number: int) -> bytes:
-        """The next turns if no queue is empty: one position for each turn."""
+        """The next turns, if no queue is empty. Each byte is the position of a queue."""
         lags, every = list(self._lags), range(len(self._weights))
         return bytes(self._step(lags, every, every) for _ in range(number))
 
     def take(self, taken: Sequence[int], asked: Sequence[int]) -> bytes:
-        """Record how many jobs each queue gave, and return the order in which to start them.
+        """Record how many jobs were claimed from each queue, and return the order to start them.
 
-        A queue that gave fewer jobs than asked is empty. The others share its turns, and it gets no
-        credit for them."""
+        A queue with fewer jobs than asked for is empty. The other queues share its turns, and the
+        empty queue gets no credit for these turns."""
         left = list(taken)
         turns = bytearray()
         for _ in range(sum(taken)):
@@ -120,8 +120,8 @@ class Turns:
         return bytes(turns)
 
     def _step(self, lags: list[float], served: Sequence[int], here: Sequence[int]) -> int:
-        """One start: each served queue earns its share, and one of the queues in `here` gets the
-        turn."""
+        """Take one turn: add its share to the lag of each served queue, and give the turn to a
+        queue in `here`."""
         weights = self._weights
         total = sum(weights[queue] for queue in served)
         for queue in served:

@@ -1,10 +1,10 @@
-"""The settings of a queue in the engine: they apply to all producers and workers.
+"""Queue settings, stored in the engine: they apply to all producers and workers.
 
-An engine stores only the settings of queues that differ from the defaults, together in one value,
-which it reads with other data.
+An engine stores one value with the settings of all queues that differ from the defaults, and reads
+it together with other data.
 
-Ageing: the age of a queue grows by one with every period. A job records the age when it is stored,
-and jobs are ordered by that age minus their priority. So a level of priority is worth one period of
+Ageing: the age of a queue grows by one with every period. The engine stores each job with the
+current age, and orders jobs by age minus priority. So a level of priority is worth one period of
 waiting, and a waiting job is never rewritten. Without ageing the age is constant, and priority
 alone decides. The age never decreases, even if the clock goes back or ageing is switched on and
 off: jobs of equal priority keep FIFO order.
@@ -27,11 +27,11 @@ class QueueSettings(msgspec.Struct, frozen=True, array_like=True):
     paused: bool = False
     ageing_ms: int = 0  # the period; 0 is no ageing
     age: int = 0
-    since_ms: int = 0  # when it reached this age
+    since_ms: int = 0  # when the queue reached this age
     max_waiting: int = 0  # the bound on waiting jobs; 0 is no bound
 
     def aged(self, now_ms: int) -> QueueSettings:
-        """The settings with the age at an instant."""
+        """The settings with the age of the queue at `now_ms`."""
         if not self.ageing_ms or now_ms < self.since_ms + self.ageing_ms:
             return self
         by = (now_ms - self.since_ms) // self.ageing_ms
@@ -39,20 +39,20 @@ class QueueSettings(msgspec.Struct, frozen=True, array_like=True):
 
     @property
     def cohort(self) -> tuple[str, int]:
-        """The cohort of the queue and its offset. Queues that age at the same instants are a
-        cohort, named by period and phase; "" without ageing. The offset is by how much this queue
-        is older than its cohort, and is constant."""
+        """The cohort of the queue, and the constant offset of its age from the cohort's age. Queues
+        that age at the same instants form a cohort, named by period and phase. Without ageing the
+        name is ""."""
         if not self.ageing_ms:
             return "", self.age
         phase_ms = self.since_ms % self.ageing_ms
         return f"{self.ageing_ms} {phase_ms}", self.age - self.since_ms // self.ageing_ms
 
     def with_ageing(self, ageing_ms: int, now_ms: int) -> QueueSettings:
-        """The settings with another period. All queues with the same period age at the same
+        """The settings with another ageing period. Queues with the same period age at the same
         instants, so their jobs can be compared without reading the age of each queue."""
         since_ms = now_ms - now_ms % ageing_ms if ageing_ms else now_ms
         return replace(self.aged(now_ms), ageing_ms=ageing_ms, since_ms=since_ms)
 
 
-#: The defaults.
+#: The default settings of a queue.
 USUAL: Final = QueueSettings()

@@ -1,23 +1,23 @@
-"""Cron expressions, and the instants at which the clock of a time zone matches them.
+"""Parse cron expressions, and find the instants at which a local clock matches them.
 
 1. `read_expression` reads five fields, six with seconds first, or a nickname such as `@daily`. It
    refuses invalid expressions, and those that never match (31 February).
-2. `Days` and `Times` say which days, and which times of a day, an expression matches, and find the
-   next and the previous of them.
-3. `first_after` and `last_until` find the instants, with the clock of a zone.
+2. `Days` and `Times` hold the days, and the times of day, that an expression matches. They find the
+   next and the previous match.
+3. `first_after` and `last_until` find matching instants by the clock of a time zone.
 
 As in the cron of Unix: names (`MON`, `JAN`) in any case, lists, ranges, steps; Sunday is 0 and 7.
-When both the day of the month and the day of the week are given, a day that fits either of them
-matches; when one of them begins with `*`, a day has to fit both. In addition: `L` is the last day
+When both the day of the month and the day of the week are given, a day that fits either field
+matches. When one field begins with `*`, a day has to fit both. In addition: `L` is the last day
 of the month and `LW` its last day from Monday to Friday; `5L` or `FRIL` is the last Friday of the
 month and `FRI#2` its second; a range may end on Sunday (`SAT-SUN`).
 
 When a clock is put forward some local times are skipped, and when it is put back some are repeated.
-The hour field decides what that means:
+The hour field decides how these times run:
 
 - An expression that names hours (`30 2 * * *`, `0 */2 * * *`, `*/10 1-5 * * *`) runs once for each
-  local time. A skipped time runs at the first instant after the gap, and all that were skipped
-  together run once. A repeated time runs when it is first shown, and not again.
+  local time. Skipped times of one gap run once together, at the first instant after the gap. A
+  repeated time runs only the first time.
 - An expression with `*` as hour (`*/30 * * * *`, `15 * * * *`) follows elapsed time. It runs each
   time when the clock shows a matching time: twice for a repeated time, never for a skipped one. So
   `*/30 * * * *` runs every real half hour, without gaps or duplicates.
@@ -40,8 +40,8 @@ from windlass.core.schedules.time_zones import day_of, local_day, offset_s, star
 if TYPE_CHECKING:
     from zoneinfo import ZoneInfo
 
-#: No occurrence lies before or after these years: ids carry no time before 1970, and the library's
-#: calendar ends with the year 9999.
+#: The first and the last year of occurrences: ids hold no time before 1970, and the calendar of
+#: Python ends with the year 9999.
 FIRST_YEAR: Final = 1970
 LAST_YEAR: Final = 9998
 
@@ -65,7 +65,7 @@ class _Field(msgspec.Struct, frozen=True):
     name: str
     low: int
     high: int
-    names: tuple[str, ...] = ()  # of the numbers from `low` on
+    names: tuple[str, ...] = ()  # names of the numbers, starting at `low`
 
     def expected(self) -> str:
         names = f" or {self.names[0]}-{self.names[-1]}" if self.names else ""
@@ -87,13 +87,13 @@ _WEEKDAY: Final = _Field("day of the week", 0, 7, ("SUN", "MON", "TUE", "WED", "
 
 @final
 class Times(msgspec.Struct, frozen=True):
-    """The times of day that match, as sorted minutes of the day and seconds of the minute."""
+    """The matching times of day, as sorted minutes of the day and seconds of the minute."""
 
     minutes: tuple[int, ...]
     seconds: tuple[int, ...]
 
     def first_from(self, second_of_day: int) -> int | None:
-        """The first matching second of the day that is not before this one."""
+        """The first matching second of the day at or after `second_of_day`."""
         minute, second = divmod(second_of_day, 60)
         at = bisect_left(self.minutes, minute)
         if at < len(self.minutes) and self.minutes[at] == minute:
@@ -103,7 +103,7 @@ class Times(msgspec.Struct, frozen=True):
         return self.minutes[at] * 60 + self.seconds[0] if at < len(self.minutes) else None
 
     def last_until(self, second_of_day: int) -> int | None:
-        """The last matching second of the day that is not after this one."""
+        """The last matching second of the day at or before `second_of_day`."""
         minute, second = divmod(second_of_day, 60)
         at = bisect_right(self.minutes, minute) - 1
         if at >= 0 and self.minutes[at] == minute:
@@ -115,14 +115,14 @@ class Times(msgspec.Struct, frozen=True):
 
 @final
 class Days(msgspec.Struct, frozen=True):
-    """The days that match."""
+    """The matching days."""
 
     months: frozenset[int]
     monthdays: frozenset[int]
     ends_of_month: frozenset[str]  # "L", "LW"
     weekdays: frozenset[int]  # Sunday is 0
     nth_weekdays: frozenset[tuple[int, int]]  # the second Friday is (5, 2), the last is (5, -1)
-    fits_both: bool  # both the day of the month and the day of the week; otherwise either
+    fits_both: bool  # a day must fit both day fields; otherwise one of them
 
     def match(self, day: date) -> bool:
         if day.month not in self.months:
@@ -132,7 +132,7 @@ class Days(msgspec.Struct, frozen=True):
         return self._fits_month(day) or self._fits_week(day)
 
     def first_from(self, day: date, last_year: int = LAST_YEAR) -> date | None:
-        """The first matching day that is not before this one."""
+        """The first matching day at or after `day`."""
         while day.year <= last_year:
             if day.month not in self.months:
                 day = _month_end(day) + _DAY
@@ -143,7 +143,7 @@ class Days(msgspec.Struct, frozen=True):
         return None
 
     def last_until(self, day: date) -> date | None:
-        """The last matching day that is not after this one."""
+        """The last matching day at or before `day`."""
         while day.year >= FIRST_YEAR:
             if day.month not in self.months:
                 day = day.replace(day=1) - _DAY
@@ -182,7 +182,7 @@ def _month_end(day: date) -> date:
 
 @final
 class Expression(msgspec.Struct, frozen=True):
-    """A parsed expression."""
+    """A parsed cron expression."""
 
     days: Days
     times: Times
@@ -190,14 +190,14 @@ class Expression(msgspec.Struct, frozen=True):
 
 
 def normal_text(text: str) -> str:
-    """The expression with normal spaces and upper-case letters."""
+    """Normalize the spaces of an expression, and convert it to upper case."""
     words = text.split()
     return words[0].lower() if text.lstrip().startswith("@") else " ".join(words).upper()
 
 
 @lru_cache(maxsize=256)
 def read_expression(text: str) -> Expression:
-    """Parse the expression; raise a ValueError if it is invalid."""
+    """Parse a cron expression. Raises `ValueError` if it is invalid."""
     second, minute, hour, monthday, month, weekday = _fields(text)
     seconds = _numbers(_SECOND, second, text)
     minutes = _numbers(_MINUTE, minute, text)
@@ -215,7 +215,7 @@ def read_expression(text: str) -> Expression:
 
 
 def _fields(text: str) -> list[str]:
-    """The six fields; without seconds the first of them is 0."""
+    """Split an expression into six fields. Without seconds the first field is 0."""
     words = text.split()
     if words and words[0].startswith("@"):
         words = _nickname(text).split()
@@ -279,7 +279,7 @@ def _parts(field: _Field, parts: list[str], text: str) -> frozenset[int]:
 
 
 def _part(field: _Field, part: str, text: str) -> range:
-    """The numbers of one member of a list: `*`, a number or a range, with an optional step."""
+    """Parse one member of a list: `*`, a number or a range, with an optional step."""
     span, slash, step_text = part.partition("/")
     step = _step(field, step_text, part, text) if slash else 1
     if span == "*":
@@ -327,7 +327,7 @@ def _wrong(field: _Field, part: str, text: str, advice: str) -> ValueError:
 
 
 def _refuse_impossible(days: Days, text: str) -> None:
-    # These 28 years have every calendar that a year can have.
+    # The calendars of these 28 years include all possible ones.
     if days.first_from(date(2000, 1, 1), last_year=2027) is None:
         raise ValueError(
             f"a cron expression must match some day, and {text!r} matches no day of any year. "
@@ -339,8 +339,8 @@ def _refuse_impossible(days: Days, text: str) -> None:
 
 
 def first_after(expression: Expression, zone: ZoneInfo, after_s: int) -> int | None:
-    """The first matching instant later than this one, both in seconds since 1970."""
-    # Check the day before as well: a clock put back at midnight repeats its end.
+    """The first matching instant after `after_s`, both in seconds since 1970."""
+    # Check the day before as well: a clock put back at midnight repeats the end of that day.
     day = expression.days.first_from(day_of(after_s + offset_s(zone, after_s)) - _DAY)
     while day is not None:
         found = _first_of_day(expression, zone, day, after_s)
@@ -352,7 +352,7 @@ def first_after(expression: Expression, zone: ZoneInfo, after_s: int) -> int | N
 
 
 def last_until(expression: Expression, zone: ZoneInfo, until_s: int) -> int | None:
-    """The last matching instant that is not later than this one."""
+    """The last matching instant at or before `until_s`."""
     day = expression.days.last_until(day_of(until_s + offset_s(zone, until_s)) + _DAY)
     while day is not None:
         found = _last_of_day(expression, zone, day, until_s)

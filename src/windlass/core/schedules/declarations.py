@@ -1,13 +1,13 @@
-"""Schedules declared in code: which declaration wins while versions of the code are mixed.
+"""Schedules declared in code: which declaration wins during a rolling deploy.
 
 1. `fingerprint` is equal only for equal declarations.
-2. `declare` compares the declaration of a worker with the known one, and decides which wins.
+2. `declare` compares the declaration of a worker with the current declaration: which one wins.
 3. `is_abandoned` says whether workers have stopped declaring a schedule.
 
 During a rolling deploy old and new workers start in any order, and both declare a schedule of the
 same name. The higher version wins. Versions are equal unless the code numbers them. Among equal
-versions, a declaration that was never seen before is the newer one. The one that it replaces
-becomes outdated and changes nothing any more. So a restarted old worker does not undo the change.
+versions, a declaration that was never seen before wins. The replaced declaration becomes outdated
+and changes nothing any more. So a restarted old worker does not undo the change.
 
 Workers renew their declarations every `RENEWAL_MS`. When the current declaration is no longer
 renewed, an outdated one wins again: that is how a rollback takes effect.
@@ -25,10 +25,10 @@ from windlass.core.schedules.triggers import Schedule
 
 #: How often a worker renews its declarations.
 RENEWAL_MS: Final = 60_000
-#: A declaration that no worker renewed for this long gives way to an outdated one.
+#: An outdated declaration wins again when no worker renewed the current one for this long.
 SILENT_MS: Final = 5 * RENEWAL_MS
-#: A running worker renews its declarations within this time. After it, no worker is left that would
-#: declare a removed schedule again.
+#: A running worker renews its declarations within this time. A schedule that was not renewed for
+#: longer can be removed: no running worker declares it again.
 REMOVABLE_MS: Final = 2 * RENEWAL_MS
 #: A schedule that no worker declared for this long is paused, and shown as abandoned.
 ABANDONED_MS: Final = 24 * 60 * 60 * 1000
@@ -54,7 +54,7 @@ class Standing(StrEnum):
 
 
 def fingerprint(schedule: Schedule, call: bytes) -> str:
-    """32 hexadecimal characters; `call` is the stored call that the schedule enqueues."""
+    """The fingerprint of a declaration: 32 hexadecimal characters. `call` is the stored call."""
     timing = _canonical(schedule.to_data())
     return blake2b(timing + b"\0" + call, digest_size=16).hexdigest()
 
@@ -62,7 +62,7 @@ def fingerprint(schedule: Schedule, call: bytes) -> str:
 def declare(
     known: Declared | None, fingerprint: str, now_ms: int, *, version: int = 0
 ) -> tuple[Standing, Declared]:
-    """Decide on a declaration; return its standing and the updated state."""
+    """Decide whether a declaration wins. Returns its standing and the updated state."""
     if known is None:
         return Standing.NEW, Declared(fingerprint=fingerprint, version=version, declared_ms=now_ms)
     if (known.version, known.fingerprint) == (version, fingerprint):

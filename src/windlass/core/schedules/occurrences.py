@@ -1,9 +1,9 @@
-"""Which occurrences of a schedule become jobs now, with which ids, and when they start.
+"""Due occurrences of a schedule: which become jobs, their job ids, and their start times.
 
 1. `due` returns the occurrences to enqueue and the next stored occurrence. Its work is bounded,
    even after a long outage.
-2. `occurrence_id` derives the job id of an occurrence, so that two workers, or a repeat after a
-   crash, make one job.
+2. `occurrence_id` derives the job id of an occurrence, so that two workers, or a retry after a
+   crash, make only one job.
 3. `run_ms` adds the jitter.
 4. `next_after_change` returns the next stored occurrence when a schedule is replaced.
 
@@ -20,8 +20,8 @@ import msgspec
 from windlass.core.ids import blake2b, derived_id
 from windlass.core.schedules.triggers import All, Schedule
 
-#: An occurrence within this delay is not missed. So a worker that was killed or paused for a moment
-#: does not cost a schedule of one second any of its runs.
+#: An occurrence is on time up to this delay. So a schedule of one second loses no run when a worker
+#: is killed or paused for a moment.
 ON_TIME_MS: Final = 10_000
 
 
@@ -34,11 +34,11 @@ class Due(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def due(schedule: Schedule, next_ms: int, now_ms: int) -> Due:
-    """The due occurrences at `now_ms` of a schedule whose stored next occurrence is `next_ms`.
+    """The due occurrences at `now_ms`. `next_ms` is the stored next occurrence.
 
     When all due occurrences are on time, all of them run. Otherwise `missed` decides: "skip" runs
-    the newest occurrence if it is on time, "once" runs it in any case, and `All` runs its limit of
-    the newest ones. Skipped occurrences are older than those that run.
+    the newest occurrence if it is on time, "once" runs it in any case, and `All` runs the newest
+    occurrences up to its limit. Skipped occurrences are older than those that run.
     """
     first_ms = schedule.next_after(next_ms - 1)  # `next_ms`, unless the schedule changed
     if first_ms is None or first_ms > now_ms:
@@ -79,9 +79,9 @@ def _skipped(schedule: Schedule, first_ms: int, end_ms: int) -> tuple[int, int] 
 
 
 def next_after_change(schedule: Schedule, next_ms: int | None, now_ms: int) -> int | None:
-    """The next occurrence of a schedule that replaces one whose stored next is `next_ms`.
+    """The next occurrence of a new schedule. `next_ms` is the stored next of the replaced one.
 
-    When `next_ms` was due and not yet enqueued, the new schedule continues from there: the change
+    When `next_ms` is due and not yet enqueued, the new schedule continues from there: the change
     must not lose an occurrence that both schedules have.
     """
     outstanding_ms = now_ms if next_ms is None else min(next_ms - 1, now_ms)
@@ -89,11 +89,11 @@ def next_after_change(schedule: Schedule, next_ms: int | None, now_ms: int) -> i
 
 
 def occurrence_id(name: str, occurrence_ms: int, partition: int = 0) -> str:
-    """The id of the job of an occurrence."""
+    """The id of the job for an occurrence: the same in every process."""
     return derived_id(occurrence_ms, f"schedule:{name}", partition)
 
 
 def run_ms(schedule: Schedule, name: str, occurrence_ms: int) -> int:
-    """When the job of an occurrence may start."""
+    """The start time of the job for an occurrence: the occurrence plus its jitter."""
     digest = blake2b(f"jitter:{occurrence_ms}:{name}".encode(), digest_size=8).digest()
     return occurrence_ms + int.from_bytes(digest) % (schedule.jitter_ms + 1)

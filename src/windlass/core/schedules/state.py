@@ -2,11 +2,11 @@
 
 1. `ScheduleEntry` holds the schedule and its call. Only a user or a deploy changes it.
 2. `Note` holds the progress of the schedule. Every occurrence rewrites it.
-3. `decide` returns the occurrences to enqueue, those to skip and why, and the next note. It is
-   pure: it applies `missed` and `overlap` to its arguments.
+3. `decide` applies `missed` and `overlap`. It returns the occurrences to enqueue, those to skip
+   with the reason, and the next note.
 4. The other functions return the note after a schedule was made, replaced, paused or resumed.
 
-Both are bytes to an engine: versioned JSON. A newer version is refused.
+Engines store entries and notes as bytes: versioned JSON. A newer version is refused.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ from windlass.core.schedules.triggers import Cron, Every, Schedule
 from windlass.core.serialization.frame import is_framed, refuse_newer
 from windlass.errors import DecodeError
 
-#: The format of entries whose envelope is in a frame.
+#: The format of entries with an envelope in a frame.
 VERSION: Final = 2
 #: The format of all other entries and notes.
 _PLAIN_VERSION: Final = 1
-#: How often to check whether an earlier run has ended, while an occurrence waits for it.
+#: The interval of checks whether an earlier run has ended, while an occurrence waits for that.
 WAITING_MS: Final = 1_000
 #: Skipped occurrences are counted one by one only up to this number.
 MOST_COUNTED: Final = 10_000
@@ -45,7 +45,7 @@ class ScheduleEntry(msgspec.Struct, frozen=True, kw_only=True):
     expires_in_ms: int | None = None
 
     def pack(self) -> bytes:
-        """The same entry always gives the same bytes."""
+        """The entry as bytes. The same entry always gives the same bytes."""
         fields = msgspec.structs.asdict(self)
         fields |= {"schedule": self.schedule.to_data(), "envelope": _to_json(self.envelope)}
         version = VERSION if is_framed(self.envelope) else _PLAIN_VERSION
@@ -53,7 +53,7 @@ class ScheduleEntry(msgspec.Struct, frozen=True, kw_only=True):
 
     @classmethod
     def unpack(cls, data: bytes) -> ScheduleEntry:
-        """Read an entry; raise a `DecodeError`, or a `NewerFormat`."""
+        """Read an entry from bytes. Raises `DecodeError` or `NewerFormat`."""
         stored = _decode(_entry_decoder, data, VERSION)
         fields = msgspec.structs.asdict(stored)
         del fields["version"]
@@ -105,7 +105,7 @@ class ScheduleStep(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def decide(schedule: Schedule, note: Note, now_ms: int, *, is_unfinished: bool) -> ScheduleStep:
-    """The decision at `now_ms`; `is_unfinished` says whether an earlier run has not ended."""
+    """Decide which occurrences run at `now_ms`. `is_unfinished`: an earlier run has not ended."""
     if note.declared is not None and is_abandoned(note.declared, now_ms):
         return ScheduleStep(note=msgspec.structs.replace(note, paused="abandoned"))
     if note.next_ms is None:
@@ -132,7 +132,7 @@ def decide(schedule: Schedule, note: Note, now_ms: int, *, is_unfinished: bool) 
 def _sort(
     schedule: Schedule, waiting_ms: int | None, occurrences: list[int], is_unfinished: bool
 ) -> tuple[list[int], int | None, list[int]]:
-    """Sort occurrences into those that run, wait and are skipped, as if each came alone."""
+    """Sort occurrences by `overlap` into those that run, one that waits, and those to skip."""
     line = occurrences if waiting_ms is None else [waiting_ms, *occurrences]
     free = 0 if is_unfinished else 1
     match schedule.overlap:
@@ -169,8 +169,8 @@ def made(schedule: Schedule, now_ms: int) -> Note:
 
 
 def replaced(note: Note, schedule: Schedule, now_ms: int) -> Note:
-    """The note after another schedule replaced this one: it continues from the same occurrence, and
-    a pause stays."""
+    """The note after `schedule` replaced the old one. The new schedule continues from the same
+    occurrence and keeps a pause."""
     next_ms = next_after_change(schedule, note.next_ms, now_ms)
     waiting_ms = note.waiting_ms if schedule.overlap == "queue_one" else None
     return msgspec.structs.replace(note, next_ms=next_ms, waiting_ms=waiting_ms)
@@ -188,8 +188,8 @@ def resumed(note: Note, schedule: Schedule, now_ms: int) -> Note:
 
 
 def declared_again(note: Note, declared: Declared) -> Note:
-    """The note after a worker declared the schedule again. That ends the pause of an abandoned
-    schedule; occurrences during that pause count as missed."""
+    """The note after a worker declared the schedule again. The declaration ends the pause of an
+    abandoned schedule. Occurrences during that pause count as missed."""
     is_back = note.paused == "abandoned"
     return msgspec.structs.replace(note, declared=declared, paused="" if is_back else note.paused)
 
@@ -208,7 +208,7 @@ class _StoredEntry(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
 
 
 def _to_json(envelope: bytes) -> msgspec.Raw:
-    """JSON unchanged, and a frame as base64 text."""
+    """Convert an envelope for storage in JSON: JSON unchanged, a frame as base64 text."""
     return msgspec.Raw(_encode(envelope) if is_framed(envelope) else envelope)
 
 

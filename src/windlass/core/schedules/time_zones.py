@@ -1,8 +1,8 @@
 """Time zones: their names, and the instants of a local day.
 
-1. `zone_named` returns the zone of a name; for an unknown name the error suggests the nearest one.
+1. `zone_named` returns a zone by name. For an unknown name the error suggests the nearest name.
 2. `local_day` splits a day into stretches with a constant offset. A day on which the clock is put
-   forward or back has several of them. It decides how skipped and repeated times are treated.
+   forward or back has several stretches. They define how skipped and repeated times are treated.
 
 Local times are seconds since 1970 on the local clock, and instants are seconds since 1970 in UTC.
 The time zone database is the operating system's.
@@ -24,31 +24,31 @@ DAY_S: Final = 86_400
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _EPOCH_DAY: Final = _EPOCH.toordinal()
 _SECOND: Final = timedelta(seconds=1)
-#: No clock on Earth is further than this from UTC.
+#: The largest offset of a local clock from UTC.
 _FARTHEST_S: Final = 16 * 3600
-#: Names that mean something else on every machine, or count leap seconds.
+#: Names with a meaning that differs between machines, and zones that count leap seconds.
 _NOT_ZONES: Final = ("localtime", "posixrules", "posix/", "right/")
 
 
 class Stretch(msgspec.Struct, frozen=True):
-    """A part of a day, from its first local second up to `end_s`, which is not part of it."""
+    """A part of a local day with one UTC offset, from `first_s` up to but not including `end_s`."""
 
     first_s: int
     end_s: int
     offset_s: int  # local time minus UTC
-    gap_s: int | None = None  # the one instant that stands for all of these times, if skipped
+    gap_s: int | None = None  # for skipped times: the instant at which all of them run
 
     def instant_of(self, local_s: int) -> int:
         return local_s - self.offset_s if self.gap_s is None else self.gap_s
 
     def local_after(self, instant_s: int) -> int:
-        """The first local second that comes after the instant; `end_s` or more if there is none."""
+        """The first local second after the instant, or `end_s` or more if there is none."""
         if self.gap_s is None:
             return max(self.first_s, instant_s + 1 + self.offset_s)
         return self.first_s if self.gap_s > instant_s else self.end_s
 
     def local_until(self, instant_s: int) -> int:
-        """The last local second that does not; less than `first_s` if there is none."""
+        """The last local second at or before the instant, or less than `first_s` if none."""
         if self.gap_s is None:
             return min(self.end_s - 1, instant_s + self.offset_s)
         return self.end_s - 1 if self.gap_s <= instant_s else self.first_s - 1
@@ -56,14 +56,14 @@ class Stretch(msgspec.Struct, frozen=True):
 
 @lru_cache(maxsize=256)
 def zone_named(name: str) -> ZoneInfo:
-    """The zone; a ValueError with the nearest name if it is unknown."""
+    """The time zone of a name. For an unknown name, raises `ValueError` with the nearest name."""
     from zoneinfo import ZoneInfo  # costs a quarter of the import of windlass
 
     if not name.startswith(_NOT_ZONES):
         try:
             return ZoneInfo(name)
         except (LookupError, ValueError, OSError):
-            pass  # an unknown name, a malformed one, or that of a folder such as "Europe"
+            pass  # an unknown or malformed name, or a folder such as "Europe"
     raise ValueError(
         f'tz must be the name of a time zone such as "Europe/Paris" or "UTC", found {name!r}.'
         f"{_nearest(name)}"
@@ -95,7 +95,7 @@ def start_of(day: date) -> int:
 
 
 def offset_s(zone: ZoneInfo, instant_s: int) -> int:
-    """How far the local clock is ahead of UTC at an instant."""
+    """The offset of the local clock from UTC at an instant, in seconds."""
     local = (_EPOCH + timedelta(seconds=instant_s)).astimezone(zone)
     return (local.replace(tzinfo=UTC) - _EPOCH) // _SECOND - instant_s
 
@@ -105,8 +105,8 @@ def offset_s(zone: ZoneInfo, instant_s: int) -> int:
 def local_day(zone: ZoneInfo, day: date, *, repeat: bool) -> tuple[Stretch, ...]:
     """The stretches of a day, in the order of their instants.
 
-    With `repeat` the day follows the clock: it has repeated times twice and skipped times never.
-    Without it the day has every local time once: a repeated time at its first instant, and a
+    With `repeat` the day follows the clock: repeated times occur twice and skipped times never.
+    Without `repeat` every local time occurs once: a repeated time at its first instant, and a
     skipped time at the first instant after the gap.
     """
     first_s = start_of(day)
@@ -122,10 +122,11 @@ def local_day(zone: ZoneInfo, day: date, *, repeat: bool) -> tuple[Stretch, ...]
 
 
 def _change_between(zone: ZoneInfo, low_s: int, high_s: int) -> tuple[int, int, int]:
-    """When the clock changes between two instants a few days apart, and its offsets before and
-    after; the later instant, and the same offset twice, if it does not.
+    """Find the clock change between two instants a few days apart. Returns the instant of the
+    change, and the offsets before and after. Without a change, returns the later instant and the
+    same offset twice.
 
-    Of two changes within three days only one would be seen; no zone has had that since 1990.
+    Finds only one of two changes within three days. No zone has had two since 1990.
     """
     before_s, after_s = offset_s(zone, low_s), offset_s(zone, high_s)
     while before_s != after_s and high_s - low_s > 1:

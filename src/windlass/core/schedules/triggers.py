@@ -83,10 +83,10 @@ class Schedule(Value, ABC):
     `missed` is for occurrences that passed while no worker ran: "skip" skips them, "once" runs the
     newest of them, and `All(10)` runs the ten newest.
 
-    `overlap` is for an occurrence that is due while an earlier run is not finished. "allow" runs it
-    all the same: this is the default, because it skips nothing, and a run that hangs cannot
-    silently stop the schedule. "skip" skips it, "cancel_previous" cancels the earlier run, and
-    "queue_one" lets one occurrence wait and skips the others.
+    `overlap` is for an occurrence that is due while an earlier run is not finished. "allow" runs
+    both: this is the default, because it skips nothing, and a run that hangs cannot silently stop
+    the schedule. "skip" skips the occurrence, "cancel_previous" cancels the earlier run, and
+    "queue_one" lets one occurrence wait and skips further ones.
     """
 
     start_ms: int | None
@@ -125,53 +125,53 @@ class Schedule(Value, ABC):
             )
 
     def next_after(self, instant_ms: int) -> int | None:
-        """The first occurrence later than this instant; None when there are no more."""
+        """The first occurrence after this instant, or None if there are no more."""
         from_ms = max(instant_ms, (self.start_ms or 0) - 1)
         last_ms = LAST_MS if self.end_ms is None else self.end_ms
         found_ms = self._first_after(from_ms) if from_ms < last_ms else None
         return None if found_ms is None or found_ms > last_ms else found_ms
 
     def last_until(self, instant_ms: int) -> int | None:
-        """The last occurrence that is not later than this instant; None when there is none yet."""
+        """The last occurrence at or before this instant, or None if there is none yet."""
         last_ms = min(instant_ms, LAST_MS if self.end_ms is None else self.end_ms)
         first_ms = self.start_ms or 0
         found_ms = self._last_until(last_ms) if last_ms >= first_ms else None
         return None if found_ms is None or found_ms < first_ms else found_ms
 
     def upcoming(self, instant_ms: int) -> Iterator[int]:
-        """The occurrences later than this instant, in order."""
+        """The occurrences after this instant, in order."""
         found_ms = self.next_after(instant_ms)
         while found_ms is not None:
             yield found_ms
             found_ms = self.next_after(found_ms)
 
     def count_between(self, first_ms: int, last_ms: int, most: int) -> int:
-        """The number of occurrences between two instants; at most `most`, because counting many
+        """The number of occurrences between two instants. Counting stops at `most`, because it
         takes long."""
         later = self.upcoming(first_ms - 1)
         return sum(1 for _ in takewhile(lambda at_ms: at_ms <= last_ms, islice(later, most)))
 
     @abstractmethod
     def _first_after(self, instant_ms: int) -> int | None:
-        """As `next_after`, between 1970 and `LAST_MS`, without `end`."""
+        """The first occurrence after an instant from 1970 to `LAST_MS`, ignoring `end`."""
 
     @abstractmethod
     def _last_until(self, instant_ms: int) -> int | None:
-        """As `last_until`, between 1970 and `LAST_MS`, without `start`."""
+        """The last occurrence until an instant from 1970 to `LAST_MS`, ignoring `start`."""
 
     @abstractmethod
     def _timing_data(self) -> dict[str, object]: ...
 
     @abstractmethod
     def _arguments(self) -> Iterator[str]:
-        """The arguments of this timing, as source code."""
+        """The arguments that only this class takes, as source code."""
 
     @abstractmethod
     def _timing(self) -> str:
-        """The timing in words."""
+        """The times of the schedule in words."""
 
     def to_data(self) -> dict[str, object]:
-        """Plain data for `from_data`; the same schedule always gives the same data."""
+        """Convert to plain data for `from_data`. The same schedule always gives the same data."""
         options: dict[str, object] = {
             "start_ms": self.start_ms,
             "end_ms": self.end_ms,
@@ -184,8 +184,8 @@ class Schedule(Value, ABC):
 
     @staticmethod
     def from_data(data: object) -> Cron | Every:
-        """The schedule that `to_data` wrote; a `DecodeError` for other data, a `NewerFormat` for
-        data of a newer windlass."""
+        """Read the data that `to_data` wrote. Raises `DecodeError` for other data, and
+        `NewerFormat` for data of a newer windlass."""
         _refuse_newer(data)
         try:
             return msgspec.convert(data, _StoredTrigger).schedule()
@@ -260,7 +260,7 @@ class Cron(Schedule):
         self._refuse_never()
 
     def in_zone(self, tz: str) -> Cron:
-        """The same schedule in the time zone of an app, unless it has one of its own."""
+        """This schedule in the time zone `tz`, unless it already has a time zone."""
         if self.tz is not None:
             return self
         return Cron(
@@ -328,7 +328,7 @@ class Every(Schedule):
         self._refuse_never()
 
     def count_between(self, first_ms: int, last_ms: int, most: int) -> int:
-        """Computed without iteration."""
+        """Compute the number without iterating."""
         first, last = self.next_after(first_ms - 1), self.last_until(last_ms)
         if first is None or last is None or last < first:
             return 0
@@ -400,7 +400,7 @@ _Milliseconds = Annotated[int, msgspec.Meta(ge=0, le=MAX_DURATION_MS)]
 
 
 class _StoredTrigger(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
-    """A schedule as it is stored: with `cron`, or with `every_ms`."""
+    """A stored schedule: with `cron`, or with `every_ms`."""
 
     version: Literal[1]
     cron: str | None = None

@@ -1,1 +1,1 @@
-"""Calls and results as bytes: codecs, the stored envelope, signatures and encryption."""
+"""Encode calls and results as bytes: codecs, the stored envelope, signatures and encryption."""

@@ -3,10 +3,10 @@
 1. `resolve` turns an annotation, also one given as text, into a type.
 2. `traits_of` finds the properties of that type that decide how values are compared, and refuses
    types that cannot be rebuilt from JSON.
-3. `describe` formats it like source code.
+3. `describe` formats an annotation like source code.
 
-msgspec rebuilds values. In addition, paths and pydantic models are supported. Models are recognised
-by their methods, so that pydantic is never imported here.
+msgspec rebuilds values. Paths and pydantic models are supported in addition. Models are recognised
+by their methods, so that this module never imports pydantic.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _SETS: Final = (described.SetType, described.FrozenSetType)
 
 
 def resolve(annotation: object, function: Callable[..., object]) -> Any:
-    """The type of an annotation of this function; without an annotation, `Any`."""
+    """Resolve an annotation of this function to a type. Without an annotation, return `Any`."""
     if annotation is inspect.Parameter.empty:
         return Any
     holder = types.SimpleNamespace(__annotations__={"annotation": annotation})
@@ -48,7 +48,7 @@ def resolve(annotation: object, function: Callable[..., object]) -> Any:
 
 
 def traits_of(annotation: Any) -> Traits:
-    """The traits of an annotation; an AnnotationError if JSON cannot represent one of its types."""
+    """The traits of an annotation. Raises `AnnotationError` if JSON cannot represent its types."""
     nodes = list(_nodes(described.type_info(annotation)))
     custom = {node.cls for node in nodes if isinstance(node, described.CustomType)}
     for kind in custom - {object}:
@@ -68,20 +68,20 @@ def traits_of(annotation: Any) -> Traits:
 
 
 def is_path(kind: type) -> bool:
-    """Whether instances are paths. Does not import pathlib, which is slow: if it is not loaded, no
-    path exists. While another thread loads it, no path exists either."""
+    """Whether instances are paths. Does not import pathlib, which is slow: while pathlib is not
+    loaded, or another thread is loading it, no path exists."""
     path = getattr(sys.modules.get("pathlib"), "PurePath", None)
     return path is not None and issubclass(kind, path)
 
 
 def is_model(kind: type) -> bool:
-    """Whether instances are written and read by pydantic's methods."""
+    """Whether the type is a pydantic model, to write and read by its own methods."""
     return hasattr(kind, "model_dump_json") and hasattr(kind, "model_validate_json")
 
 
 def _has_plain_defaults(node: described.Type) -> bool:
-    """Whether it is a dataclass whose class attributes are defaults of its fields. With slots, and
-    in attrs, instances have all fields."""
+    """Whether the type is a dataclass with field defaults as class attributes. Instances of attrs
+    classes, and of classes with slots, have all fields."""
     if not isinstance(node, described.DataclassType) or not node.cls.__dictoffset__:
         return False
     has_defaults = any(field.default is not msgspec.NODEFAULT for field in node.fields)

@@ -1,18 +1,18 @@
 """Calls and results as bytes, rebuilt by annotations.
 
-`CallCodec` is made once from a task's function. A call is stored as the caller made it,
+`CallCodec` is made once from a task's function. It stores a call as the caller made it,
 
     {"args":[...],"kwargs":{...}}
 
-with an absent part left out, keywords in the order of the parameters, nothing filled in (defaults
-are applied when the function runs) and no spaces, so that the same call gives the same bytes in
-every process. A result is stored as its JSON alone. With msgpack both have the same shape there.
+with keywords in the order of the parameters, and without empty parts and spaces, so that the same
+call gives the same bytes in every process. Defaults are not stored: they apply when the function
+runs. A result is stored as its JSON alone. In msgpack, calls and results have the same shape.
 
-- `encode` / `decode`: a call; wrong arguments are a TypeError as in Python, values that cannot be
+- `encode` / `decode`: a call. Wrong arguments raise a TypeError as in Python, values that cannot be
   stored an EncodeError, and stored bytes that cannot be decoded a DecodeError.
-- `encode_result` / `decode_result`: a return value. Where the annotation leaves the type open, and
-  without one, a result has its JSON form: a datetime comes back as text.
-- `encode_plain`, `decode_plain`: without the function, the types of the wire only.
+- `encode_result` / `decode_result`: a return value. Where no annotation gives the type, a result
+  has its JSON form: a datetime comes back as text.
+- `encode_plain`, `decode_plain`: without the function; only the types of the wire format.
 - `plain`: the call in JSON with normalized values, for any codec: the same bytes for calls that
   pass equal values in the same way.
 - `identity`: the same bytes for calls that pass equal values in any way.
@@ -40,7 +40,7 @@ from windlass.errors import ArgumentMismatch, DecodeError, PayloadTooLarge
 CodecName = Literal["json", "msgpack", "pickle"]
 CODECS: Final[tuple[CodecName, ...]] = get_args(CodecName)
 
-#: An argument is nested in the object of the call and in its list, or object, of arguments.
+#: The deepest nesting: an argument is inside the call, and inside its `args` or `kwargs`.
 _CALL_DEPTH: Final = MAX_DEPTH + 2
 
 
@@ -76,7 +76,7 @@ class CallCodec:
         name: str | None = None,
         wire: Wire = JSON,
     ) -> CallCodec:
-        """The codec of a function; `skip_first` skips the parameter for the context."""
+        """Make the codec of a function. `skip_first` skips the parameter for the context."""
         label = name or str(getattr(function, "__qualname__", type(function).__qualname__))
         slot = Slot if wire is JSON else partial(Slot, wire=wire)
         return cls(label, Signature(label, function, skip_first=skip_first, slot=slot), wire)
@@ -87,7 +87,7 @@ class CallCodec:
             slot.resolve()
 
     def encode(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> bytes:
-        """The call as bytes; a TypeError or an EncodeError if it cannot be made."""
+        """Encode a call. Raises `TypeError` for wrong arguments, or `EncodeError`."""
         signature = self._signature
         if not (args or kwargs or signature.required):
             return self._nothing
@@ -104,7 +104,7 @@ class CallCodec:
         return self._join(encoded, self._encode_keywords(kwargs) if kwargs else ())
 
     def decode(self, encoded: bytes) -> tuple[tuple[Any, ...], dict[str, Any]]:
-        """The arguments of the function; a DecodeError if the bytes are not a call."""
+        """Decode the arguments of a call. Raises `DecodeError` if the bytes are not a call."""
         call, signature = self._read(encoded), self._signature
         if not (call.args or call.kwargs or signature.required):
             return (), {}
@@ -123,12 +123,12 @@ class CallCodec:
         return tuple(args), self._decode_keywords(call.kwargs) if call.kwargs else {}
 
     def plain(self, encoded: bytes) -> bytes:
-        """An encoded call in JSON, with normalized values."""
+        """Convert an encoded call to JSON with normalized values."""
         return _canonical(self._read_normal(encoded))
 
     def identity(self, encoded: bytes, names: Sequence[str] | None) -> bytes:
-        """The values of an encoded call, for the named parameters or for all. Equal for a value
-        passed by position, by keyword or as the default, and on every wire."""
+        """The values of an encoded call as bytes, for the named parameters or for all. The same
+        whether a value is passed by position, by keyword or as default, and with every codec."""
         call = self._read_normal(encoded)
         signature = self._signature
         names_of_args = [slot.name for slot in signature.positional]
@@ -144,7 +144,7 @@ class CallCodec:
         return _canonical([sorted(values.items()), call.args[len(names_of_args) :]])
 
     def check_names(self, names: Sequence[str]) -> str:
-        """Why one of these names is not a parameter that a call can pass, or ""."""
+        """Why a call cannot pass a parameter of one of these names, or ""."""
         known = self._signature.names
         unknown = [name for name in names if name not in known]
         if not unknown:
@@ -152,11 +152,11 @@ class CallCodec:
         return f"{self._name} has no parameter {unknown[0]!r}, only {', '.join(known) or 'none'}"
 
     def encode_result(self, value: object) -> bytes:
-        """A return value as bytes; an EncodeError if it cannot be stored."""
+        """Encode a return value. Raises `EncodeError` if it cannot be stored."""
         return self._result.encode(value)
 
     def decode_result(self, encoded: bytes) -> Any:
-        """The result, rebuilt by the annotation of the return value."""
+        """Rebuild a result by the annotation of the return value."""
         self._check_depth(encoded)
         return self._result.decode(encoded)
 
@@ -181,7 +181,7 @@ class CallCodec:
         return decoded
 
     def _read_normal(self, encoded: bytes) -> _StoredCall:
-        """A call that fits the function, with normalized values."""
+        """Read a call that fits the function, and normalize its values."""
         call, signature = self._read(encoded), self._signature
         slots = chain(signature.positional, repeat(signature.extra_positional))
         args = [_slot(slot).normal(raw) for slot, raw in zip(slots, call.args, strict=False)]
@@ -210,17 +210,17 @@ class CallCodec:
 
 
 def encode_plain(name: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> bytes:
-    """A call of a task whose function is not available: JSON types only."""
+    """Encode a call of a task without its function. Supports only JSON types."""
     return _untyped(name).encode(args, kwargs)
 
 
 def decode_json(encoded: bytes) -> Any:
-    """The stored value as JSON types; a DecodeError if it is not JSON."""
+    """Decode a stored value to JSON types. Raises `DecodeError` if it is not JSON."""
     return decode_plain(encoded, "json")
 
 
 def decode_plain(encoded: bytes, mark: str) -> Any:
-    """The stored value as the types of its codec; a DecodeError for other bytes."""
+    """Decode a stored value to the types of its codec. Raises `DecodeError` for other bytes."""
     wire = MSGPACK if mark == "msgpack" else JSON
     try:
         return read_plain(encoded, wire)
@@ -229,7 +229,7 @@ def decode_plain(encoded: bytes, mark: str) -> Any:
 
 
 def fingerprint(encoded: bytes) -> str:
-    """32 hexadecimal characters, equal only for equal bytes."""
+    """A digest of 32 hexadecimal characters, equal only for equal bytes."""
     return blake2b(encoded, digest_size=16).hexdigest()
 
 
@@ -251,7 +251,7 @@ def _slot(slot: Slot | None) -> Slot:
 
 
 def _canonical(values: object) -> bytes:
-    """JSON in which the order of keys does not matter. Stored values are JSON already."""
+    """Encode values as JSON with sorted keys. Stored values are already JSON."""
     plain = msgspec.json.decode(msgspec.json.encode(values))
     return msgspec.json.encode(plain, order="deterministic")
 

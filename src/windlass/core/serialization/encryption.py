@@ -2,15 +2,15 @@
 
 1. A `Key` derives three keys from one secret by HKDF with SHA-256, one for each purpose, and a name
    that identifies the secret without revealing it.
-2. A `Keyring` holds the secrets of an app. The first one writes and all of them read, so a secret
-   is replaced by putting the new one before it.
-3. `seal` and `open` sign or encrypt bytes together with their owner: bytes that were changed, or
-   moved to another owner, do not open.
+2. A `Keyring` holds the secrets of an app. The first secret writes and all secrets read: to replace
+   a secret, put the new one before it.
+3. `seal` signs or encrypts bytes together with their owner, a task or a job. `open` refuses bytes
+   that were changed or moved to another owner.
 
 Signatures are HMAC with SHA-256, compared in constant time. Encryption is ChaCha20-Poly1305 of the
 package `cryptography`, imported on use, with a random nonce of 96 bits. Where the same value must
 give the same bytes (a schedule that is declared again), the nonce is a keyed digest of the
-plaintext, so it repeats only with the whole message.
+plaintext, so a nonce repeats only with the whole message.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class Key:
         return hmac.digest(self._signing, _joined(bound, body), "sha256")
 
     def digest(self, data: bytes) -> str:
-        """32 hexadecimal characters that cannot be computed without the secret."""
+        """A digest of 32 hexadecimal characters. Computing it needs the secret."""
         return hashlib.blake2b(data, digest_size=16, key=self._digesting).hexdigest()
 
     def nonce_for(self, body: bytes, bound: bytes) -> bytes:
@@ -68,7 +68,7 @@ class Key:
 
 
 class Keyring:
-    """The secrets of an app: the first one writes, all of them read."""
+    """The secrets of an app: the first secret writes, all secrets read."""
 
     def __init__(self, secrets: Sequence[str]) -> None:
         self._keys = {key.name: key for key in map(Key, secrets)}
@@ -84,7 +84,7 @@ class Keyring:
 
     @property
     def reading(self) -> tuple[Key, ...]:
-        """All the others."""
+        """The keys that only read: all except the first."""
         return tuple(self._keys.values())[1:]
 
     def seal(self, seal: Seal, body: bytes, bound: bytes, *, repeatable: bool = False) -> bytes:
@@ -96,7 +96,7 @@ class Keyring:
         return nonce + key.cipher.encrypt(nonce, body, bound)
 
     def open(self, seal: str, name: str, sealed: bytes, bound: bytes) -> bytes:
-        """Open the body; a DecodeError if it was changed, or sealed for another owner."""
+        """Open a body. Raises `DecodeError` if it was changed, or sealed for another owner."""
         key = self._keys.get(name)
         if key is None:
             raise MissingDecoder(
@@ -136,10 +136,10 @@ _NOT_GENUINE: Final = (
 
 
 def _joined(bound: bytes, body: bytes) -> bytes:
-    """Join with the length first: no other pair gives the same bytes."""
+    """Join two byte strings, with a length first, so that no other pair gives the same bytes."""
     return len(bound).to_bytes(8, "big") + bound + body
 
 
 def _expand(extracted: bytes, purpose: bytes) -> bytes:
-    """The second step of HKDF (RFC 5869) for one block."""
+    """Derive a key: the second step of HKDF (RFC 5869) for one block."""
     return hmac.digest(extracted, b"windlass " + purpose + b"\x01", "sha256")

@@ -2,11 +2,11 @@
 
     {"version":1,"task":"media.resize","call":{"args":["cat.jpg",[100]]}}
 
-`headers` and `options` follow if the caller gave some. `pack` writes it, `unpack` reads it. Without
-them only the call differs from job to job: it is between `head_of` its task and `TAIL`.
+`pack` writes an envelope, and `unpack` reads it. `headers` and `options` follow if the caller gave
+some. Without them only the call differs between jobs of a task: `head_of(task)`, the call, `TAIL`.
 
-A call that is not JSON, or is signed or encrypted, follows the envelope in a frame (`frame.py`):
-the envelope is the line, has null for the call, and names codec, seal and key.
+A call that is not JSON, or is signed or encrypted, is the body of a frame (`frame.py`): the
+envelope is the line of the frame, has null for the call, and names codec, seal and key.
 
 A reader ignores unknown fields. So a version may add a field if an old worker that ignores it still
 runs the job as intended. Any other change needs a new version, which an older worker refuses. Bytes
@@ -24,10 +24,10 @@ from windlass.core.serialization import frame
 from windlass.core.serialization.wire import MAX_DEPTH, too_deep
 from windlass.errors import DecodeError
 
-#: The format that this windlass writes outside of frames, and the newest that it reads there.
+#: The format of envelopes outside of frames: the one that windlass writes, and the newest it reads.
 VERSION: Final = 1
 
-#: An argument is nested in the envelope, the call and its list, or object, of arguments.
+#: The deepest nesting: an argument is inside the envelope, the call, and `args` or `kwargs`.
 _DEPTH: Final = MAX_DEPTH + 3
 
 
@@ -56,7 +56,7 @@ class Envelope(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
     options: Overrides = NO_OVERRIDES
     codec: str = "json"
     seal: str = ""  # one of `frame.Seal`
-    key: str = ""  # the name of the key that the call is sealed with
+    key: str = ""  # the name of the key that sealed the call
 
 
 class _EnvelopeVersion(msgspec.Struct):
@@ -69,7 +69,7 @@ _decode_version: Final = msgspec.json.Decoder(_EnvelopeVersion).decode
 
 
 def pack(envelope: Envelope) -> bytes:
-    """The envelope as bytes; the same envelope always gives the same bytes."""
+    """Encode an envelope. The same envelope always gives the same bytes."""
     if envelope.options is not NO_OVERRIDES and envelope.options == NO_OVERRIDES:
         envelope = msgspec.structs.replace(envelope, options=NO_OVERRIDES)
     if envelope.codec == "json":
@@ -84,13 +84,13 @@ def head_of(task: str) -> bytes:
 
 
 def pack_line(envelope: Envelope) -> bytes:
-    """The envelope without its call."""
+    """Encode an envelope without its call."""
     replace = msgspec.structs.replace
     return _encode(replace(envelope, version=frame.VERSION, call=_NO_CALL))
 
 
 def unpack(packed: bytes) -> Envelope:
-    """Read an envelope; raise a DecodeError, or a NewerFormat. A sealed call stays sealed."""
+    """Decode an envelope. A sealed call stays sealed. Raises `DecodeError` or `NewerFormat`."""
     if len(packed) > 2 * _DEPTH and too_deep(packed, _DEPTH):
         if frame.is_framed(packed):
             return _unpack_framed(packed)

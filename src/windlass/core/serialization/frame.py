@@ -2,11 +2,11 @@
 
     \\x02 {"version":2,"codec":"msgpack"} \\n body
 
-The line describes the body: its codec, and whether it is signed or encrypted, with which key. A
-reader needs no setting to know that.
+The line describes the body: its codec, its seal (signed or encrypted) and the name of the key. So a
+reader does not depend on settings.
 
 `Seal` lists the kinds of protection. The cryptography itself is in `encryption.py`. An app without
-a secret does not load it, because it loads OpenSSL.
+a secret does not load that module, because it loads OpenSSL.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from windlass.errors import DecodeError, NewerFormat
 #: The format of frames, and their first byte.
 VERSION: Final = 2
 _BEGIN: Final = bytes([VERSION])
-#: windlass writes the line; only the options of a job are nested in it.
+#: The deepest nesting in a line. Only the options of a job are nested.
 _DEPTH: Final = 10
 #: The shortest secret, in characters.
 SHORTEST: Final = 32
@@ -39,7 +39,7 @@ class Seal(StrEnum):
 
 
 def describe_sealed(seal: str, name: str) -> str:
-    """The description of sealed bytes for a reader without the key."""
+    """Describe sealed bytes to a reader without the key."""
     return f"{'signed' if seal == Seal.SIGNED else 'encrypted'} with key {name}"
 
 
@@ -56,12 +56,12 @@ def why_not_encrypting() -> str:
 
 
 class Label(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
-    """The line before a result, or the text of a failure."""
+    """The line of a frame with a result or with the text of a failure."""
 
     version: int = msgspec.field(default_factory=lambda: VERSION)
     codec: str = "json"
     seal: str = ""  # one of `Seal`
-    key: str = ""  # the name of the key that it was sealed with
+    key: str = ""  # the name of the key that sealed the body
 
 
 _decode_label: Final = msgspec.json.Decoder(Label).decode
@@ -76,7 +76,7 @@ def is_framed(data: bytes) -> bool:
 
 
 def split(data: bytes) -> tuple[bytes, bytes]:
-    """The line and the body."""
+    """Split a frame into its line and its body."""
     line, end, body = data[1:].partition(b"\n")
     if not end or too_deep(line, _DEPTH):
         raise DecodeError("the stored bytes are cut off before their body")
@@ -84,7 +84,7 @@ def split(data: bytes) -> tuple[bytes, bytes]:
 
 
 def read_label(data: bytes) -> tuple[Label, bytes, bytes]:
-    """The label, its stored bytes, and the body. Bytes without a frame are plain JSON."""
+    """Read a frame: the label, its stored bytes, and the body. Bytes without a frame are JSON."""
     if not is_framed(data):
         return _JSON, b"", data
     line, body = split(data)
@@ -103,7 +103,7 @@ def refuse_other_version(found: int) -> None:
 
 
 def refuse_newer(what: str, found: int, supported: int) -> None:
-    """Raise if a newer windlass wrote this."""
+    """Raise `NewerFormat` if a newer windlass wrote the bytes."""
     if found > supported:
         raise NewerFormat(
             f"{what} written by a newer windlass, in format {found}; this one reads up to "

@@ -1,11 +1,11 @@
-"""Calls and results as pickles: any picklable value, for apps with `codec="pickle"`.
+"""Encode calls and results as pickles, for apps with `codec="pickle"`: any picklable value.
 
 Unpickling can run any code. So a `Packing` verifies the signature before it passes a pickle to this
-codec; nothing here checks it again.
+codec. The codec itself does not check the signature.
 
 Values are compared (unique keys, idempotency) by their JSON, as with every other codec. A value
-without a JSON form is compared by its pickle, which is equal for equal values only if its class
-ensures that.
+without a JSON form is compared by its pickle. Equal values have equal pickles only if their class
+ensures this.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ from windlass.core.serialization.signature import Signature, Slot
 from windlass.core.serialization.wire import to_json
 from windlass.errors import ArgumentMismatch, DecodeError, EncodeError
 
-#: All supported versions of Python read it.
+#: The pickle protocol. All supported versions of Python read it.
 PROTOCOL: Final = 5
 #: The prefix of the placeholder for a value without a JSON form.
 _STAND_IN: Final = b'{"pickle":'
-#: Errors for a pickle that does not fit the code. Other errors come from code that a pickle calls.
+#: Errors of a pickle that does not fit the code. Other errors come from code that the pickle calls.
 _BAD_PICKLE: Final = (
     pickle.PickleError,
     AttributeError,
@@ -40,7 +40,7 @@ _BAD_PICKLE: Final = (
 
 
 class _ForgivingSlot(Slot):
-    """Encodes a placeholder for a value without a JSON form."""
+    """A slot that encodes a placeholder, a digest, for a value without a JSON form."""
 
     def encode(self, value: object, key: str = "") -> bytes:
         try:
@@ -49,14 +49,14 @@ class _ForgivingSlot(Slot):
             return to_json({"pickle": hashlib.sha256(_dumps(value)).hexdigest()})
 
     def normal(self, encoded: bytes | msgspec.Raw) -> msgspec.Raw:
-        """A placeholder stays: the class of the value could misread it."""
+        """Keep a placeholder unchanged: the class of the value could misread it."""
         if bytes(encoded).startswith(_STAND_IN):
             return msgspec.Raw(encoded)
         return super().normal(encoded)
 
 
 class PickleCodec(CallCodec):
-    """Encodes and decodes the calls and the results of one function."""
+    """Encodes and decodes calls and results of one function as pickles."""
 
     def __init__(self, function: Callable[..., object], skip_first: bool, *, name: str) -> None:
         signature = Signature(name, function, skip_first=skip_first, slot=_ForgivingSlot)
@@ -91,7 +91,7 @@ class PickleCodec(CallCodec):
         return args, kwargs
 
     def plain(self, encoded: bytes) -> bytes:
-        """A call that was encoded in this process, in JSON as far as possible."""
+        """Convert a call to JSON as far as possible. The call must be encoded by this process."""
         return super().plain(self._as_json(encoded))
 
     def identity(self, encoded: bytes, names: Sequence[str] | None) -> bytes:

@@ -3,10 +3,10 @@
 1. `children` and `find` walk a value: lists, dicts, sets and the fields of classes.
 2. `in_one_form` gives equal values the same form: sets in an order that is the same in every
    process, dataclasses with all their fields.
-3. `difference` compares the passed value with the one that the worker would get.
+3. `difference` compares the passed value with the value that the worker would get.
 
-The rule: the worker passes to the function what a plain call passes. Where the annotation names a
-type, that type comes back, so only these changes are allowed:
+The rule: the worker passes the same values to the function as a plain call. Where the annotation
+names a type, the worker rebuilds that type, so only these changes are allowed:
 
 - an int for a float that holds it exactly (never a bool for a number);
 - a subclass of a built-in type as that type, when both are equal: a StrEnum as str, an OrderedDict
@@ -17,8 +17,8 @@ type, that type comes back, so only these changes are allowed:
 
 Everything else is a difference: text for a UUID or a UUID for text, a float for a Decimal, a
 derived class for its base, extra keys of a TypedDict, a number that becomes null, a naive datetime.
-In an annotation that leaves a type open somewhere (`Any`, a bare `list`), only the first and the
-last of these changes are allowed: the intended types are unknown.
+If an annotation leaves a type open somewhere (`Any`, a bare `list`), only the first and the last
+change in the list are allowed: the intended types are unknown.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _BUILT_IN: Final = frozenset({*_PLAIN, bytearray, datetime, Decimal, dict, time}
 _ARRAYS: Final = (list, tuple)
 _SETS: Final = (set, frozenset)
 _COLLECTIONS: Final = (*_ARRAYS, *_SETS)
-#: Scalars that need more than `==`.
+#: Scalars for which `==` is not enough.
 _DELICATE: Final = (datetime, Decimal, time)
 _MISSING: Final = object()
 _NO_OFFSET: Final = (
@@ -50,26 +50,26 @@ _NO_OFFSET: Final = (
 class Traits(msgspec.Struct, frozen=True):
     """The properties of an annotation, anywhere inside, that decide how values are compared."""
 
-    #: An open type: JSON decides what comes back.
+    #: An open type: the rebuilt type depends on JSON.
     is_open: bool
-    #: A type that needs more than `==`: every part is compared separately.
+    #: A type for which `==` is not enough: every part is compared separately.
     is_exact: bool
-    #: A set, whose order differs from process to process, or a dataclass with plain defaults:
-    #: msgspec does not set these in instances that it builds, and does not write unset fields.
+    #: A set, because its order differs between processes. Or a dataclass with plain defaults:
+    #: msgspec does not set them in instances that it builds, and does not write unset fields.
     has_forms: bool
     #: A datetime: not every wire keeps its offset.
     has_datetimes: bool
 
 
 class Difference(msgspec.Struct, frozen=True):
-    """The first place where a value would come back changed."""
+    """The first place where a round trip would change a value."""
 
     path: str
     reason: str
 
 
 def field_names(kind: type) -> tuple[str, ...]:
-    """The fields of a msgspec, attrs or data class; empty for other types."""
+    """The field names of a msgspec, attrs or data class. Empty for other types."""
     if issubclass(kind, msgspec.Struct):
         return kind.__struct_fields__
     if hasattr(kind, "__dataclass_fields__"):
@@ -86,7 +86,7 @@ def _fields_of_dataclass(kind: Any) -> tuple[str, ...]:
 
 
 def children(value: object) -> Iterator[tuple[str, object]]:
-    """The parts of a value, each with the step that leads to it."""
+    """The parts of a value, each with its path step, such as `[0]` or `.name`."""
     if isinstance(value, dict):
         for key, item in value.items():
             yield f"[{key!r}]", item
@@ -101,7 +101,7 @@ def children(value: object) -> Iterator[tuple[str, object]]:
 def find(
     value: object, wanted: Callable[[object], bool], path: str = "$"
 ) -> tuple[str, object] | None:
-    """The first leaf that matches, and its path."""
+    """Find the first matching leaf. Returns its path and the leaf."""
     is_leaf = True
     for step, child in children(value):
         is_leaf = False
@@ -112,8 +112,8 @@ def find(
 
 
 def in_one_form(value: object, sort_key: Callable[[object], bytes]) -> object:
-    """The value with every set as a list, in an order that only its items decide, and every
-    dataclass as a dict of all its fields."""
+    """Convert every set in a value to a list, in an order that depends only on its items, and every
+    dataclass to a dict of all its fields."""
     if type(value) in _PLAIN:
         return value
     if isinstance(value, dict):
@@ -130,7 +130,7 @@ def in_one_form(value: object, sort_key: Callable[[object], bytes]) -> object:
     whole = {}
     for name in names:
         part = getattr(value, name, _MISSING)
-        if type(part) in _PLAIN:  # the usual case; a call for each would be half the cost
+        if type(part) in _PLAIN:  # the usual case: avoid a slow recursive call
             whole[name] = part
         elif part is not _MISSING:
             whole[name] = in_one_form(part, sort_key)
@@ -138,7 +138,7 @@ def in_one_form(value: object, sort_key: Callable[[object], bytes]) -> object:
 
 
 def with_leaves(value: object, change: Callable[[object], object]) -> object:
-    """The value with every leaf changed, also keys of dicts."""
+    """Apply `change` to every leaf of a value, and to the keys of dicts."""
     if isinstance(value, dict):
         return {change(key): with_leaves(item, change) for key, item in value.items()}
     if isinstance(value, _COLLECTIONS):
@@ -150,7 +150,7 @@ def with_leaves(value: object, change: Callable[[object], object]) -> object:
 
 
 def difference(value: Any, rebuilt: Any, traits: Traits, path: str = "$") -> Difference | None:
-    """The first relevant difference between the passed value and the one that would come back."""
+    """The first relevant difference between a passed value and its rebuilt form, or None."""
     if type(value) in _PLAIN and type(value) is type(rebuilt):
         same = value == rebuilt or (value != value and rebuilt != rebuilt)  # NaN
         return None if same else Difference(path, _changed(value))
@@ -172,7 +172,7 @@ def difference(value: Any, rebuilt: Any, traits: Traits, path: str = "$") -> Dif
 
 
 def equal(value: object, rebuilt: object) -> bool:
-    """Whether the two are equal, as far as their classes can tell."""
+    """Whether two values are equal. False if the comparison raises."""
     try:
         return bool(rebuilt == value)
     except Exception:  # noqa: BLE001 - a class that cannot compare is compared part by part
@@ -182,7 +182,7 @@ def equal(value: object, rebuilt: object) -> bool:
 def _sorted(items: Iterable[object], sort_key: Callable[[object], bytes]) -> list[Any]:
     unsorted: list[Any] = list(items)
     kinds = set(map(type, unsorted))
-    # Only these have a total order; others, sets among them, are ordered by their stored bytes.
+    # Only these types have a total order. Others, such as sets, are ordered by their stored bytes.
     if kinds <= {int, float} or kinds == {str}:
         return sorted(unsorted)
     return sorted(unsorted, key=sort_key)
@@ -194,7 +194,7 @@ def _with_fields(
     clone = _copy(value)
     for name in names:
         part = change(getattr(value, name))
-        # The clone may be frozen; it lives only until it is encoded.
+        # The clone may be frozen. Changing it is safe: only the encoder uses it.
         if isinstance(clone, msgspec.Struct):
             msgspec.structs.force_setattr(clone, name, part)
         else:
@@ -283,7 +283,7 @@ def _all_plain(items: Iterable[object]) -> bool:
 
 
 def _aligned(value: Iterable[object], rebuilt: Iterable[object]) -> tuple[list[Any], list[Any]]:
-    """Two sets as lists with equal items at the same place, and the rest sorted by repr."""
+    """Convert two sets to lists with equal items at the same index, and the rest sorted."""
     unmatched = {item: item for item in rebuilt}
     both = [(item, unmatched.pop(item)) for item in value if item in unmatched]
     matched = {old for old, _ in both}

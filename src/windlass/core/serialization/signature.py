@@ -1,10 +1,10 @@
 """The parameters of a task's function, and whether a call fits them.
 
-1. A `Slot` is a parameter or the result: it encodes and decodes its values, and its errors name it.
-   Annotations are resolved when a slot is first used. So a function may use classes that its module
+1. A `Slot` is a parameter or the result. It encodes and decodes values, and its errors have its
+   name. A slot resolves its annotation on first use. So a function may use classes that its module
    defines further down, and a parameter that no call passes may have a type that cannot be stored.
-2. `Signature` binds a call like Python, but by a fast comparison of names and numbers. Python's own
-   binding is slower, and only gives the text of an error.
+2. `Signature` checks a call like Python does, but by a fast comparison of names and numbers. The
+   slower binding of Python is used only for the text of an error.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from windlass.core.serialization.wire import JSON, Wire
 from windlass.errors import AnnotationError, DecodeError, EncodeError
 
 _POSITIONAL: Final = (Parameter.POSITIONAL_ONLY, Parameter.POSITIONAL_OR_KEYWORD)
-#: The options of `using`: among the arguments they are a mistake.
+#: The options of `using`. Passed as arguments of a call they are a mistake.
 OPTIONS: Final = (
     *("queue", "priority", "retry", "timeout", "expires", "result_ttl", "requires", "headers"),
     *("run_after", "idempotency_key"),
@@ -54,7 +54,7 @@ class Slot:
         self._wire = wire
 
     def encode(self, value: object, key: str = "") -> bytes:
-        """The value as bytes; `key` is the position or name within a starred parameter."""
+        """Encode a value. `key` is the position or name within a starred parameter."""
         try:
             return self._codec.encode(value)
         except ValueRefused as refused:
@@ -67,7 +67,7 @@ class Slot:
             raise EncodeError(str(error), task=self.task, parameter=self.name) from error
 
     def decode(self, encoded: bytes | msgspec.Raw, key: str = "") -> object:
-        """The value rebuilt by the annotation."""
+        """Rebuild a value by the annotation."""
         try:
             return self._codec.decode(encoded)
         except ValueRefused as refused:
@@ -79,11 +79,11 @@ class Slot:
             raise DecodeError(str(error), task=self.task, parameter=self.name) from error
 
     def normal(self, encoded: bytes | msgspec.Raw) -> msgspec.Raw:
-        """An encoded value as JSON, equal for values that the function cannot distinguish."""
+        """Convert an encoded value to JSON, equal for values that a function cannot distinguish."""
         return msgspec.Raw(self._codec.normal(encoded))
 
     def resolve(self) -> None:
-        """Raise an AnnotationError now rather than at the first use."""
+        """Resolve the annotation now, so that an `AnnotationError` is not raised on first use."""
         self._codec  # noqa: B018 - the property does the work, once
 
     @cached_property
@@ -103,8 +103,8 @@ class Slot:
 
 
 def origin_of(cause: BaseException | None) -> BaseException | None:
-    """The cause, if code of the user raised it. Other causes add nothing to the message, and would
-    add their own tracebacks to every log and dead letter."""
+    """Return the cause if user code raised it, else None. Other causes add nothing to the message,
+    and would add their tracebacks to every log and dead letter."""
     return cause if cause is not None and place_of(cause.__traceback__) else None
 
 
@@ -153,7 +153,7 @@ class Signature:
         return plain
 
     def mismatch(self, count: int, keywords: Collection[str]) -> str:
-        """Why Python would refuse this many positional arguments with these keywords, or ""."""
+        """Why a call with `count` positional arguments and these keywords does not fit, or ""."""
         if not keywords and self._takes_plain and self._needs <= count <= len(self.positional):
             return ""
         if self._fits(count, keywords):
@@ -169,13 +169,13 @@ class Signature:
         return f"{self._task}(): the arguments do not fit {self._signature}"
 
     def advice(self, keywords: Collection[str]) -> str:
-        """A hint for a keyword that does not fit."""
+        """A hint for an unexpected keyword, or ""."""
         unknown = self._unexpected(keywords)
         return "" if unknown is None else unexpected_keyword(unknown, self.by_keyword, OPTIONS)
 
     def _unexpected(self, keywords: Collection[str]) -> str | None:
-        """An unexpected keyword. Python would report the missing argument first, although the
-        misspelt keyword is the cause."""
+        """The first unexpected keyword, or None. Python would report a missing argument first,
+        although the misspelt keyword is the cause."""
         if self.extra_keywords is not None:
             return None
         known = (self.by_keyword, self._positions)

@@ -1,19 +1,19 @@
-"""One annotated value as bytes and back.
+"""Encode and decode one annotated value.
 
-A `ValueCodec` is made once per annotation. To encode a value it
+A `ValueCodec` is made once per annotation. To encode a value the codec
 
-1. writes it on its wire, JSON unless said otherwise, with sets in a fixed order and dataclasses
+1. writes the value in its wire format, by default JSON, with sets in a fixed order and dataclasses
    with all their fields;
-2. refuses what is nested too deep;
-3. reads it back with the decoder that the worker will use;
-4. refuses what would come back changed (see `windlass.core.serialization.round_trip` for the rule).
+2. refuses values that are nested too deep;
+3. reads the value back with the decoder that the worker will use;
+4. refuses a value that this changes (see `windlass.core.serialization.round_trip` for the rule).
 
 So an unsupported value fails at the caller, not in a worker an hour later.
 
-`normal` returns the JSON that stored bytes share with all other forms of an equal value: an int for
+`normal` converts stored bytes to JSON that is the same for all forms of an equal value: an int for
 a float, a UUID in capitals, omitted fields.
 
-Rebuilding ignores unknown fields of a class, so that a newer producer may add some, unless the
+Decoding ignores unknown fields of a class, so that a newer producer may add fields, unless the
 class forbids them (msgspec's `forbid_unknown_fields`, pydantic's `extra="forbid"`). A union is
 refused if JSON cannot distinguish its members, such as `str | UUID`. If an object has a key twice,
 the last one counts. A set inside a pydantic model is written in pydantic's order, which differs
@@ -46,15 +46,15 @@ from windlass.errors import AnnotationError
 _FLATTER: Final = "pass a flatter value"
 _FINITE: Final = "pass None or text instead"
 _PLAIN_DATA: Final = "pass plain data, or an id"
-#: msgspec inspects a class at its first use, and runs Python code half way. A thread that uses the
-#: class at that moment gets a decoder that crashes the process.
+#: Held while msgspec inspects a class on first use. The inspection runs Python code half way, and a
+#: thread that uses the class at that moment gets a decoder that crashes the process.
 _learning: Final = RLock()
 
 _EXPECTED: Final = r"Expected `([^`]+)`, got `([^`]+)`"
 
 
 class ValueRefused(Exception):
-    """Why a value cannot be stored or rebuilt. The caller turns it into an error with a name."""
+    """A value cannot be stored or rebuilt. The caller adds the name of the parameter."""
 
     def __init__(self, reason: str, path: str = "$", advice: str = "") -> None:
         super().__init__(reason, path, advice)
@@ -68,10 +68,10 @@ class ValueRefused(Exception):
 
 
 class ValueCodec:
-    """Writes and reads the values of one annotation.
+    """Encodes and decodes values of one annotation.
 
-    A lenient codec, meant for results, accepts the JSON form of a value where the annotation leaves
-    the type open: a datetime there comes back as text.
+    A lenient codec, for results, accepts the JSON form of a value where the annotation leaves the
+    type open: a datetime there comes back as text.
     """
 
     def __init__(self, annotation: Any, *, lenient: bool = False, wire: Wire = JSON) -> None:
@@ -85,7 +85,7 @@ class ValueCodec:
         self._compares = not (lenient and self._traits.is_open)
 
     def encode(self, value: object) -> bytes:
-        """The value as bytes; a ValueRefused if it would not come back the same."""
+        """Encode a value. Raises `ValueRefused` if decoding would change the value."""
         encoded = self._write(value)
         if self._too_deep(encoded):
             raise ValueRefused(f"nested deeper than {MAX_DEPTH} levels", advice=_FLATTER)
@@ -100,16 +100,16 @@ class ValueCodec:
         return encoded
 
     def decode(self, encoded: bytes | msgspec.Raw) -> object:
-        """Rebuild a value by the annotation; a ValueRefused if the bytes do not fit. Other errors
-        come from code that rebuilds values, and say nothing about the bytes."""
+        """Rebuild a value by the annotation. Raises `ValueRefused` if the bytes do not fit. Other
+        errors come from user code that rebuilds values: the bytes may be valid."""
         try:
             return self._decode(encoded)
         except (msgspec.MsgspecError, TypeError, ValueError, RecursionError) as error:
             raise _unreadable(error) from error
 
     def normal(self, encoded: bytes | msgspec.Raw) -> bytes:
-        """The JSON of an encoded value: equal for values that a task cannot distinguish. Only keys
-        of dicts keep their order."""
+        """Convert an encoded value to JSON: the same for values that a task cannot distinguish,
+        except that dicts keep the order of their keys."""
         value = self.decode(encoded)
         return as_json(in_one_form(value, to_json) if self._has_forms else value, encoded)
 
@@ -153,8 +153,8 @@ class ValueCodec:
 
 
 class OffsetCodec(ValueCodec):
-    """For a wire that drops the offsets of datetimes: a value with an offset is written again, with
-    datetimes as text."""
+    """Codec for a wire format that drops the offsets of datetimes. Encodes a value with an offset
+    again, with datetimes as text."""
 
     def encode(self, value: object) -> bytes:
         try:
@@ -170,7 +170,7 @@ class OffsetCodec(ValueCodec):
 
 
 def read_plain(encoded: bytes, wire: Wire = JSON) -> Any:
-    """Decode the bytes as the types of the wire; a ValueRefused if that fails."""
+    """Decode bytes to the types of the wire format. Raises `ValueRefused` if that fails."""
     if wire.too_deep(encoded):
         raise ValueRefused(f"nested deeper than {MAX_DEPTH} levels, or cut off")
     try:

@@ -2,13 +2,13 @@
 
 1. A `Wire` writes all supported values, makes decoders by annotation, and measures the nesting of
    untrusted bytes.
-2. Types that msgspec does not support are converted to types that it does, the same way in both
+2. Types that msgspec does not support are converted to supported types, the same way in both
    formats: paths, pydantic models, and subclasses of built-in classes.
 3. `too_deep` and `too_deep_msgpack` measure the nesting. The decoder recurses in C, so the depth is
    checked on the bytes. Every step is one call into C: a payload of a mebibyte takes milliseconds
-   at worst, and a short or flat one almost no time.
-4. `as_json` writes a value read from any wire as JSON, so that comparisons (unique keys,
-   idempotency) do not depend on the codec; `to_plain_json` does so without the annotation.
+   at worst, and a short or flat payload almost no time.
+4. `as_json` converts a decoded value to JSON, so that comparisons (unique keys, idempotency) do not
+   depend on the codec. `to_plain_json` does not need the annotation.
 
 msgpack keeps bytes, and the types of dict keys. It writes a datetime as an instant, without its
 offset; a datetime with an offset is therefore written as text, as in JSON.
@@ -29,7 +29,7 @@ import msgspec
 from windlass.core.serialization.annotations import is_model, is_path
 from windlass.core.serialization.round_trip import find, with_leaves
 
-#: How deep lists and objects may be nested in an argument or a result.
+#: The deepest nesting of lists and objects in an argument or a result.
 MAX_DEPTH: Final = 64
 
 _ESCAPE: Final = re.compile(rb"\\.", re.DOTALL)
@@ -42,7 +42,7 @@ _NO_OPENINGS: Final = bytes(set(range(256)) - set(range(0x80, 0xA0)) - set(range
 
 
 class Wire(msgspec.Struct, frozen=True):
-    """A wire format."""
+    """A wire format: encoder, decoders and depth check."""
 
     name: str  # as shown to users
     encode: Callable[[object], bytes]
@@ -53,7 +53,7 @@ class Wire(msgspec.Struct, frozen=True):
 
 
 def too_deep(encoded: bytes, limit: int = MAX_DEPTH) -> bool:
-    """Whether brackets nest deeper than `limit`; unclosed brackets count as too deep."""
+    """Whether JSON is nested deeper than `limit`. Unclosed brackets count as too deep."""
     if len(encoded) <= 2 * limit or encoded.count(b"[") + encoded.count(b"{") <= limit:
         return False
     skeleton = _outside_strings(encoded).translate(_SQUARE, _NOT_BRACKETS)
@@ -67,9 +67,9 @@ def too_deep(encoded: bytes, limit: int = MAX_DEPTH) -> bool:
 
 
 def too_deep_msgpack(encoded: bytes, limit: int = MAX_DEPTH) -> bool:
-    """The same for msgpack. The bytes alone do not show where containers start, but there are at
-    most as many as bytes that can start one. Only if these exceed the limit, the value is decoded;
-    the decoder has its own depth limit."""
+    """Whether msgpack is nested deeper than `limit`. Counts the bytes that can start a container:
+    there are at most this many containers. Only if there are more than `limit`, decodes the value.
+    The decoder has its own depth limit."""
     if len(encoded) <= limit or len(encoded.translate(None, _NO_OPENINGS)) <= limit:
         return False
     try:
@@ -101,8 +101,8 @@ def _date(value: date) -> date:
     return date(value.year, value.month, value.day)
 
 
-#: Converts a subclass to its built-in class: Django's SafeString, numpy's float64, the datetimes of
-#: pendulum and freezegun. A datetime is a date too, so it comes first.
+#: Converters from a subclass to its built-in class: Django's SafeString, numpy's float64, the
+#: datetimes of pendulum and freezegun. datetime comes before date, its base class.
 _PLAIN_FORMS: Final[tuple[tuple[type, Callable[[Any], object]], ...]] = (
     (str, str.__str__),
     (int, int.__int__),
@@ -164,7 +164,7 @@ _to_msgpack: Final = msgspec.msgpack.Encoder(enc_hook=_simplify_for_msgpack).enc
 
 
 def _to_msgpack_by_text(value: object) -> bytes:
-    """Write msgpack with datetimes that have an offset other than UTC as text, as in JSON."""
+    """Encode msgpack, with datetimes that have an offset other than UTC as text, as in JSON."""
     return _to_msgpack(with_leaves(value, _text_if_offset))
 
 
@@ -178,7 +178,7 @@ JSON: Final = Wire("JSON", to_json, _json_decoder, too_deep, drops_non_finite=Tr
 MSGPACK: Final = Wire(
     "msgpack", _to_msgpack, _msgpack_decoder, too_deep_msgpack, drops_non_finite=False
 )
-#: For values with an offset, which the plain msgpack wire would drop; read in the same way.
+#: The format for datetimes with an offset, which plain msgpack drops. Decoding is the same.
 MSGPACK_BY_TEXT: Final = msgspec.structs.replace(MSGPACK, encode=_to_msgpack_by_text)
 
 
@@ -187,13 +187,13 @@ def _is_non_finite(value: object) -> bool:
 
 
 def to_plain_json(encoded: bytes) -> bytes:
-    """The JSON of a value in msgpack, as the types of msgpack."""
+    """Convert msgpack to JSON, without an annotation."""
     return as_json(msgspec.msgpack.decode(encoded), encoded)
 
 
 def as_json(value: object, encoded: bytes | msgspec.Raw) -> bytes:
-    """The JSON of a value that was read from a wire. For a value that only msgpack supports, an
-    equally distinct text."""
+    """Convert a decoded value to JSON. A value that only msgpack supports is represented by its
+    encoded bytes."""
     try:
         written = to_json(value)
     except (TypeError, ValueError):  # keys that only msgpack supports

@@ -1,9 +1,9 @@
-"""The engine contract: what every engine does, and the values that it takes and gives.
+"""The engine contract: the operations of every engine, their arguments and results.
 
-1. `jobs`, `claims`, `sessions`, `schedules` and `admin`: the values and the verbs of one concern.
-2. `protocol`: the engine, which has the verbs of all concerns, and its options and capabilities.
+1. `jobs`, `claims`, `sessions`, `schedules` and `admin`: values and operations of one concern.
+2. `protocol`: the engine, which has the operations of all concerns; its options and capabilities.
 
-Import all of them from here: each name is listed once, where it is defined.
+Import all names from here.
 """
 
 from windlass.engine.contract.admin import *

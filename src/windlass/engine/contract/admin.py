@@ -1,5 +1,5 @@
 """The engine contract for operators and maintenance: queue settings, counters, reports (`Tended`,
-`Repaired`, `Finding`), and the verbs with them."""
+`Repaired`, `Finding`), and the operations on them."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from windlass.core.states import State
 #: One call promotes, reaps, expires, adopts or purges at most this many jobs per partition.
 BITE: Final = 200
 #: One call of `tend` reports doomed jobs with at most this many bytes in total, or a single larger
-#: job: the caller reads them before they are removed, perhaps over a slow link.
+#: job. The caller reads these jobs before their removal, perhaps over a slow link.
 SWEEP_BYTES: Final = 4 * 1024 * 1024
 
 
@@ -23,7 +23,7 @@ class Stats(msgspec.Struct, frozen=True, kw_only=True):
     """Counters that the engine maintains. `totals` only grow."""
 
     queues: Mapping[str, Mapping[State, int]]
-    oldest_ready_ms: Mapping[str, int]  # per queue, how long its next job has been ready
+    oldest_ready_ms: Mapping[str, int]  # queue -> how long its next job has been ready
     totals: Mapping[str, int]
 
 
@@ -31,7 +31,7 @@ class QueueRecord(msgspec.Struct, frozen=True, kw_only=True):
     """A queue with settings other than the default."""
 
     queue: str
-    paused: bool = False  # no worker claims from it; jobs keep their place
+    paused: bool = False  # no worker claims from the queue; jobs keep their place
     ageing_ms: int = 0  # waiting time that is worth one level of priority; 0: no ageing
     max_waiting: int = 0  # `put` refuses jobs when this many wait; 0: no limit
 
@@ -40,7 +40,7 @@ class QueueChange(msgspec.Struct, frozen=True, kw_only=True):
     """A change of queue settings. None keeps the stored value."""
 
     paused: bool | None = None
-    ageing_ms: int | None = None  # for jobs that become ready from now on; 0 switches it off
+    ageing_ms: int | None = None  # for jobs that become ready from now on; 0 switches ageing off
     max_waiting: int | None = None  # per line of the queue; 0 removes the limit
 
 
@@ -66,24 +66,24 @@ class Emptied(msgspec.Struct, frozen=True):
 
 
 class Grade(StrEnum):
-    """How much a finding matters."""
+    """Severity of a finding."""
 
     OK = "ok"
-    ADVICE = "advice"  # it works, and could be safer or faster
-    PROBLEM = "problem"  # it does not work, or will lose jobs
+    ADVICE = "advice"  # the place works, and could be safer or faster
+    PROBLEM = "problem"  # the place does not work, or will lose jobs
 
 
 class Finding(msgspec.Struct, frozen=True):
-    """One result of a diagnostic check of the place that stores jobs."""
+    """One result of `examine`, about the place that stores jobs."""
 
     grade: Grade
     subject: str  # one or two words, the same for every grade
-    text: str  # what was found and, unless the grade is ok, what to do
+    text: str  # the fact and, unless the grade is ok, how to fix it
 
 
 class Repaired(msgspec.Struct, frozen=True, kw_only=True):
-    """One batch of `repair`: a sentence per fix, made or planned; a sentence per damage that cannot
-    be fixed; and the next cursor, None at the end."""
+    """Result of one batch of `repair`: a sentence per fix, made or planned; a sentence per damage
+    that cannot be fixed; and the next cursor, None at the end."""
 
     fixed: tuple[str, ...] = ()
     left: tuple[str, ...] = ()
@@ -95,19 +95,19 @@ class Tended(msgspec.Struct, frozen=True, kw_only=True):
     purged: int = 0
     doomed: tuple[str, ...] = ()  # dead jobs that are past their retention and not in `known`
     more: bool = False  # the batch was full: call again
-    #: The stored data is gone: the place was emptied, or restarted without its data. Each engine
-    #: object reports this once.
+    #: The stored data is gone: the server or file was emptied, or restarted without its data. Each
+    #: engine object reports a loss once.
     emptied: bool = False
 
 
 class AdminVerbs(Protocol):
-    """Queues, maintenance and diagnostics of the place that stores jobs."""
+    """Manage queues, run maintenance, and diagnose the place that stores jobs."""
 
     def queues(self) -> list[QueueRecord]:
         """List the queues with settings other than the default, by name."""
 
     def change_queue(self, queue: str, change: QueueChange) -> None:
-        """Change the settings of a queue, whether it has jobs or not. Repeating is harmless."""
+        """Change the settings of a queue, even without jobs. A repeated call is harmless."""
 
     def purge(self, queue: str, cursor: str | None = None) -> Emptied:
         """Remove one bounded batch of waiting jobs of a queue (ready, scheduled and retrying, not
@@ -119,13 +119,13 @@ class AdminVerbs(Protocol):
         their number. `BITE` or more means that more are likely; only 0 means that none are left."""
 
     def tend(self, known: Sequence[str] | None = None) -> Tended:
-        """Do one bounded batch of maintenance: reap expired sessions, purge records past their
-        retention. A record that holds a unique key for a period is kept for all of it.
+        """Do one bounded batch of maintenance: reap expired sessions, and purge records past their
+        retention. A record that holds a unique key for a period is kept for the whole period.
 
-        With `known`, dead jobs are purged only if `known` names them. Other dead jobs past their
+        With `known`, a dead job is purged only if `known` names it. Other dead jobs past their
         retention are returned as `doomed`, with at most `SWEEP_BYTES` of payloads and histories, or
-        a single larger one. The caller can log them and then name them, so that no dead job
-        vanishes unlogged however often the call is repeated. An engine may end a batch early to
+        a single larger job. The caller logs doomed jobs and then names them, so that no dead job
+        vanishes unlogged, however often the call is repeated. An engine may end a batch early to
         limit its bytes; `more` reports this."""
 
     def stats(self) -> Stats: ...
@@ -134,21 +134,21 @@ class AdminVerbs(Protocol):
         """Compare indexes, counters and records; return a sentence for each disagreement."""
 
     def repair(self, cursor: str | None = None, *, change: bool = False) -> Repaired:
-        """Fix one bounded batch of what `check` finds: rebuild indexes and counters from the
-        records, which stay as they are. Without `change`, only report the fixes. Call again with
-        the returned cursor. Workers may keep running. Nothing that could be a job is removed: a job
+        """Fix one bounded batch of the errors that `check` finds: rebuild indexes and counters from
+        the records, which stay unchanged. Without `change`, only report the fixes. Call again with
+        the returned cursor. Workers may keep running. No data that could be a job is removed: a job
         without a payload gets an empty one and becomes a dead letter when it runs."""
 
     def is_used(self) -> bool:
-        """Tell whether this place was set up, which its first use does. Creates nothing."""
+        """Return whether this place was set up, which its first use does. Creates nothing."""
 
     def examine(self) -> list[Finding]:
         """Diagnose the place that stores jobs, for `windlass doctor`: versions, durability, space
-        and permissions. Changes and creates nothing. What a first use would refuse is returned as a
-        problem; only a place that does not answer raises."""
+        and permissions. Changes and creates nothing. A reason to refuse the first use is returned
+        as a problem; only a place that does not answer raises."""
 
     def migrate(self) -> int:
         """Migrate the stored format to this version; return the version now stored."""
 
     def shutdown(self) -> None:
-        """Close connections and threads. The object stays usable and reconnects."""
+        """Close connections and end threads. The object stays usable and reconnects."""

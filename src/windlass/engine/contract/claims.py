@@ -1,5 +1,5 @@
-"""The engine contract for claims: what a worker asks for (`Plan`), holds (`Claim`, `Batch`),
-reports (`Outcome`, `Verdict`) and waits for (`Waiter`, `WakeUp`), and the verbs with them."""
+"""The engine contract for claims: requests of a worker (`Plan`), leased jobs (`Claim`, `Batch`),
+reports (`Outcome`, `Verdict`), waiting (`Waiter`, `WakeUp`), and the operations on them."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from windlass.engine.contract.jobs import BATCH_BYTES
 
 
 class Share(msgspec.Struct, frozen=True):
-    """A group of `number` queues of a plan that share one tier, from position `first` on.
+    """A tier of a plan: `number` queues from position `first` on, which share turns.
 
     `turns` is the order in which the queues are served, one byte per turn: 0 is the first of these
     queues. With room for n jobs, each queue first gives as many jobs as it has turns among the
@@ -30,13 +30,13 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     """The jobs that a child may claim: queues in strict order, or every queue when empty."""
 
     queues: tuple[str, ...] = ()
-    suspects: bool = False  # claim only jobs that must run alone, instead of all others
-    shares: tuple[Share, ...] = ()  # tiers with turns; ascending, and not overlapping
-    labels: tuple[str, ...] = ()  # of this worker: it cannot run jobs that require other labels
+    suspects: bool = False  # claim only jobs that must run alone; otherwise only the others
+    shares: tuple[Share, ...] = ()  # tiers with turns, ascending and not overlapping
+    labels: tuple[str, ...] = ()  # labels of this worker, which cannot run jobs that require others
     most_bytes: int = BATCH_BYTES  # total payload size of a batch; a single job may have more
 
     def serves(self, line: str) -> bool:
-        """Whether queues and labels allow this worker to claim jobs of a line."""
+        """Return whether queues and labels allow this worker to claim jobs of a line."""
         return (not self.queues or queue_of(line) in self.queues) and may_take(line, self.labels)
 
     def tiers(self) -> Iterator[tuple[tuple[str, ...], bytes]]:
@@ -64,18 +64,18 @@ class Claim(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
 
 class Batch(msgspec.Struct, frozen=True, kw_only=True):
-    """The result of a claim, in the order in which the jobs should start. Queues that share a tier
+    """The result of a claim: jobs in the order in which they should start. Queues that share a tier
     are listed queue by queue; the child interleaves them."""
 
     claims: tuple[Claim, ...] = ()
-    next_in_ms: int | None = None  # time until the next due job; 0: there is more to do now
+    next_in_ms: int | None = None  # time until the next due job; 0: claim again now
     gone: bool = False  # the session was declared dead and can never claim again
     suspects: bool = False  # jobs that must run alone are waiting
 
 
 class Waiter(msgspec.Struct, frozen=True):
-    """An idle session that `wait` waits for. With `nonce`, an engine with hand-off may lease one
-    job to it under that nonce; without `nonce`, the session is only woken."""
+    """An idle session that waits for work. With `nonce`, an engine with hand-off may lease one job
+    to the session under that nonce; without `nonce`, the engine only wakes the session."""
 
     session: str
     plan: Plan
@@ -83,22 +83,22 @@ class Waiter(msgspec.Struct, frozen=True):
 
 
 class WakeUp(msgspec.Struct, frozen=True):
-    """A hint that a session may have something to claim. `handed` is a claim that was made for it
-    under its nonce; `read_handoff` decodes it."""
+    """A hint that a session may have something to claim. `handed` is a claim that a put made for
+    the session, under its nonce; `read_handoff` decodes it."""
 
     session: str
     handed: bytes = b""
 
 
 class Outcome(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """The end or a change of a claim. Engines accept only the subclasses below."""
+    """A report that ends or changes a claim. Engines accept only the subclasses below."""
 
     id: str
     token: str
 
     @property
     def size(self) -> int:
-        """The number of bytes that travel with this outcome."""
+        """Return the number of bytes that this outcome sends to the engine."""
         return 0
 
 
@@ -123,7 +123,7 @@ class Retried(Outcome, frozen=True, kw_only=True):
 class Buried(Outcome, frozen=True, kw_only=True):
     reason: Reason
     error: bytes
-    started: bool = True  # False if the job was not run
+    started: bool = True  # False if the job did not run
 
     @property
     def size(self) -> int:
@@ -131,10 +131,10 @@ class Buried(Outcome, frozen=True, kw_only=True):
 
 
 class Released(Outcome, frozen=True, kw_only=True):
-    """The job returns to its old place, uncharged."""
+    """The job returns to its old place, without a charge."""
 
     started: bool
-    alone: bool = False  # only claims for suspects may take it from now on, until it has ended
+    alone: bool = False  # from now on, until its end, the job must run alone
 
 
 class Snoozed(Outcome, frozen=True, kw_only=True):
@@ -156,7 +156,7 @@ class Progressed(Outcome, frozen=True, kw_only=True):
 
 
 class Verdict(StrEnum):
-    OK = "ok"  # applied now, or by an earlier outcome of the same kind with the same token
+    OK = "ok"  # this outcome, or an equal earlier one with the same token, was applied
     STALE = "stale"  # the token is not current; nothing was changed
 
 
@@ -192,26 +192,26 @@ class ClaimVerbs(Protocol):
         when it finds no job, and no `put` leases a job under it later."""
 
     def finish(self, outcomes: Sequence[Outcome]) -> list[Verdict]:
-        """End or change claims, each fenced by its token. Instants are capped at
+        """End or change claims. Each outcome must carry the current token. Instants are capped at
         `durations.LATEST_MS`."""
 
     def release(self, session: str, nonce: str) -> int:
-        """Release, uncharged, every job that `session` holds under `nonce`; return their number.
-        The nonce is used up: a claim under it that arrives later finds nothing."""
+        """Release, without a charge, every job that `session` holds under `nonce`; return their
+        number. The nonce is used up: a later claim under this nonce finds nothing."""
 
     def wait(self, waiters: Sequence[Waiter], timeout_ms: int) -> list[WakeUp]:
         """Wait for work on behalf of idle sessions; every call names all of them. Return the
-        sessions that may have something to claim; none after the timeout or on `nudge`. A woken
-        session is waited for again only when the next call names it. A session that is no longer
-        named is not waited for. The engine keeps wake-ups that arrive between two successive calls.
-        At most one call at a time per object.
+        sessions that may have something to claim; none after the timeout or on `nudge`. After a
+        wake-up, the engine waits for a session again only when the next call names it. The engine
+        stops waiting for a session that a call does not name. The engine keeps wake-ups that arrive
+        between two successive calls. At most one call at a time per object.
 
         Wake-ups are hints, and an engine also polls from time to time. From this call on, a `put`
         may lease a job under the nonce of a waiter at any time, even if this call does not return
-        it. So claim or release under that nonce, or pass it in again."""
+        that waiter. So claim or release under that nonce, or pass it to the next call."""
 
     def read_handoff(self, handed: bytes, nonce: str) -> Batch | None:
-        """Decode the claim that a `WakeUp` carries; None if it was made under another nonce."""
+        """Decode the claim that a `WakeUp` carries; None if the claim has another nonce."""
 
     def nudge(self) -> None:
-        """Make the `wait` in progress on this object, or the next one, return at once."""
+        """Make the current `wait` on this object, or the next one, return at once."""

@@ -1,5 +1,5 @@
-"""The engine contract for jobs: a new job and the result of its `put`, the record of a job, the
-result of a change, and the verbs with them."""
+"""The engine contract for jobs: new jobs, results of `put`, job records, results of changes, and
+the operations on them."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ from windlass.errors import EngineError
 
 T = TypeVar("T")
 
-#: One step of an engine takes at most this many items with about this many bytes. A single item may
-#: have more.
+#: Limits of one step of an engine: this many items, with about this many bytes in total. A single
+#: item may have more bytes.
 BATCH: Final = 500
 BATCH_BYTES: Final = 4 * 1024 * 1024
-#: A finished record is kept at least this long, so that a repeated finish is recognised.
+#: An engine keeps a finished record at least this long, to recognise a repeated finish.
 MIN_RECORD_MS: Final = 10 * 60 * 1000
-#: An idempotency key is remembered this long.
+#: An engine remembers an idempotency key this long.
 IDEMPOTENCY_MS: Final = 24 * 60 * 60 * 1000
-#: The engine remembers a `watch` this long; a waiting caller renews it.
+#: An engine remembers a `watch` this long; a waiting caller renews it.
 WATCH_MS: Final = 10_000
-#: A job keeps at most this many failures, the newest ones.
+#: A job keeps at most this many failures: the newest.
 MAX_FAILURES: Final = 50
 
 
@@ -44,8 +44,8 @@ def batches(items: Sequence[T], size_of: Callable[[T], int]) -> Iterator[Sequenc
 
 
 class UniqueKey(msgspec.Struct, frozen=True, kw_only=True):
-    """A key that one job of a task holds at a time, as `core.unique.is_held` defines. At most 200
-    characters, no NUL."""
+    """A key that only one job of a task holds at a time; `core.unique.is_held` defines how long. At
+    most 200 characters, no NUL."""
 
     key: str  # scoped to the task
     until: Until = Until.END
@@ -54,32 +54,32 @@ class UniqueKey(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class NewJob(msgspec.Struct, frozen=True, kw_only=True):
-    """A job as a producer enqueues it. The producer makes the id, so that a repeat is harmless."""
+    """A job to enqueue. The producer makes the id, so that a repeated put is harmless."""
 
     id: str
     task: str
-    queue: str  # or a line of it, when it requires worker labels: see core/queues/labels.py
+    queue: str  # or a line of the queue, for jobs that require labels: see core/queues/labels.py
     payload: bytes
     priority: int = 0  # -100 ... 100, higher first
-    run_after_ms: int | None = None  # not before this instant
-    run_in_ms: int = 0  # not before this much later
-    expires_ms: int | None = None  # not to be started after this instant
-    expires_in_ms: int | None = None  # not to be started after this much later
-    idempotency_key: str | None = None  # scoped to the task, and to the unique key if it has one
-    fingerprint: str = ""  # of the arguments, compared when the key is repeated
+    run_after_ms: int | None = None  # do not start before this instant
+    run_in_ms: int = 0  # do not start before this much later
+    expires_ms: int | None = None  # do not start after this instant
+    expires_in_ms: int | None = None  # do not start after this much later
+    idempotency_key: str | None = None  # unique per task, and per unique key if the job has one
+    fingerprint: str = ""  # hash of the arguments, compared when the key is repeated
     unique: UniqueKey | None = None
 
     @property
     def scoped_key(self) -> str | None:
-        """The idempotency key as it is stored. A unique key decides the partition, and then the
-        idempotency key can only be looked up within that partition."""
+        """Return the idempotency key in its stored form. If the job has a unique key, that key
+        decides the partition, and the idempotency key is looked up only there."""
         if self.unique is None or self.idempotency_key is None:
             return self.idempotency_key
         return f"{self.unique.key}\0{self.idempotency_key}"
 
     @property
     def has_times(self) -> bool:
-        """Whether `check_times` has anything to check; most jobs have nothing."""
+        """Return whether `check_times` has anything to check; most jobs have no times."""
         return (
             self.run_in_ms != 0
             or self.run_after_ms is not None
@@ -89,11 +89,11 @@ class NewJob(msgspec.Struct, frozen=True, kw_only=True):
         )
 
     def due_ms(self, now_ms: int) -> int:
-        """The later of the two instants before which the job must not start."""
+        """Return the later of the two instants before which the job must not start."""
         return max(self.run_after_ms or 0, now_ms + self.run_in_ms)
 
     def expiry_ms(self, now_ms: int) -> int | None:
-        """The earlier of the two instants after which the job must not start."""
+        """Return the earlier of the two instants after which the job must not start."""
         if self.expires_in_ms is None:
             return self.expires_ms
         relative_ms = now_ms + self.expires_in_ms
@@ -101,8 +101,8 @@ class NewJob(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def check_times(job: NewJob) -> None:
-    """Refuse times that some engine cannot store. Every engine calls this before it stores a
-    job."""
+    """Refuse times that some engine cannot store. Every engine calls this function before it stores
+    a job."""
     period_ms = 0 if job.unique is None else job.unique.period_ms
     for name, milliseconds, most_ms in (
         ("run_after_ms", job.run_after_ms, LATEST_MS),
@@ -120,11 +120,11 @@ def check_times(job: NewJob) -> None:
 
 
 class PutCode(StrEnum):
-    CREATED = "created"  # stored now, or by an earlier call with the same id
-    EXISTING = "existing"  # another job has the idempotency or unique key: its id is returned
+    CREATED = "created"  # this call, or an earlier one with the same id, stored the job
+    EXISTING = "existing"  # another job has the idempotency or unique key; its id is returned
     CONFLICT = "conflict"  # another job has the idempotency key, with other arguments
-    REPLACED = "replaced"  # the job that holds the unique key now has this call; its id is returned
-    DUPLICATE = "duplicate"  # refused: the job with the returned id holds the unique key
+    REPLACED = "replaced"  # the holder of the unique key took over this call; its id is returned
+    DUPLICATE = "duplicate"  # refused: another job holds the unique key; its id is returned
     FULL = "full"  # the queue has reached max_waiting; nothing was stored
 
 
@@ -143,7 +143,7 @@ class Failure(msgspec.Struct, frozen=True, kw_only=True):
     attempt: int
     session: str | None = None
     started_ms: int | None = None  # when the failed claim began
-    error: bytes = b""  # for a revival with another payload: the old payload
+    error: bytes = b""  # after a revival with a new payload: the old payload
 
 
 class JobRecord(msgspec.Struct, frozen=True, kw_only=True):
@@ -174,20 +174,20 @@ class JobRecord(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class JobEnd(msgspec.Struct, frozen=True, kw_only=True):
-    """The state of a job and, once it has ended, its outcome: what a waiting caller needs, without
-    the payload."""
+    """The state of a job and, once it has ended, its outcome. Serves waiting callers, without the
+    payload."""
 
     id: str
     task: str
     state: State
     reason: Reason | None = None
     finished_ms: int | None = None
-    result: bytes | None = None  # of a job that succeeded, while it is stored
-    failure: Failure | None = None  # of a dead job: the newest entry of its history
+    result: bytes | None = None  # result of a succeeded job, while the result is stored
+    failure: Failure | None = None  # newest history entry of a dead job
 
 
 class Filter(msgspec.Struct, frozen=True, kw_only=True):
-    """Which jobs to list. All given conditions must hold."""
+    """Conditions for listing jobs. All given conditions must hold."""
 
     state: State | None = None
     queue: str | None = None
@@ -221,8 +221,8 @@ class Revival(msgspec.Struct, frozen=True, kw_only=True):
     """A dead or cancelled job to make ready again."""
 
     id: str
-    finished_ms: int | None = None  # only if it ended at this instant, which the caller has seen
-    payload: bytes | None = None  # the payload from now on; the old one goes into the history
+    finished_ms: int | None = None  # revive only if the job ended at this instant
+    payload: bytes | None = None  # the new payload; the old one goes into the history
 
 
 class JobVerbs(Protocol):
@@ -231,59 +231,59 @@ class JobVerbs(Protocol):
     def new_id(
         self, task: str, queue: str, idempotency_key: str | None, unique_key: str | None = None
     ) -> str:
-        """Make an id for a new job; the id carries the partition of the job. Makes no request.
+        """Make an id for a new job. The id contains the partition of the job. Makes no request.
         `put` accepts other ids too, but not with an idempotency key or a unique key."""
 
     def elsewhere(self, job_id: str) -> list[str]:
-        """List what this id of a job without a key would be in each other partition, in turn; empty
-        if there is only one. Makes no request."""
+        """List the ids that a job without a key would have in each other partition, in turn; empty
+        if there is only one partition. Makes no request."""
 
     def put(self, jobs: Sequence[NewJob]) -> list[Placed]:
-        """Store jobs, per partition all or, when it raises, none. A known id stays as it is. Pass
-        at most `BATCH` jobs with `BATCH_BYTES` of payload: an engine may store more in several
-        steps. When the connection breaks repeatedly, the engine may store them in halves.
+        """Store jobs: within a partition all jobs or, when `put` raises, none. A known id changes
+        nothing. Pass at most `BATCH` jobs with `BATCH_BYTES` of payload: an engine may store more
+        in several steps, and in halves when the connection breaks repeatedly.
 
         The idempotency key decides first, then the unique key. A job that is not stored takes
-        neither. A waiting job that is replaced gets the queue, priority, times, payload and unique
-        key of the new job and fresh budgets. It keeps its place in line if it stays ready. A job
-        that holds the key and is past its `expires` is cancelled first, as in a claim.
+        neither key. A waiting job that is replaced gets the queue, priority, times, payload and
+        unique key of the new job and fresh budgets, and keeps its place in line if it stays ready.
+        A holder of the key that is past its `expires` is cancelled first, as in a claim.
 
         When the queue has a limit and that number of jobs wait in the line (ready, scheduled or
         retrying), the job is not stored. Jobs that come back and jobs that are replaced are never
-        refused. A line that is spread over partitions has a part of the limit in each.
+        refused. If a line is spread over partitions, each has a part of the limit.
 
         Times that `jobs.check_times` refuses raise `EngineError`, and nothing is stored."""
 
     def get(self, ids: Sequence[str]) -> list[JobRecord | None]: ...
 
     def ends(self, ids: Sequence[str]) -> list[JobEnd | None]:
-        """Read the state of jobs and, for jobs that have ended, their end. Reads no payloads."""
+        """Read the state of jobs and, for jobs that have ended, the outcome. Reads no payloads."""
 
     def watch(self, ids: Sequence[str], on_end: Callable[[str], None]) -> list[JobEnd | None]:
         """Run `ends`, and atomically subscribe for `WATCH_MS`: the engine calls `on_end` with the
         id of each job that ends or is removed, in any process. Every watching caller is notified,
-        at most once per `watch`. The call is a hint: it can get lost, and can come for a job that
-        has not ended. So read again, and also poll from time to time. `on_end` runs in a thread of
-        the engine and must not block; pass the same one each time."""
+        at most once per `watch`. A notification is a hint: it can get lost, and can come for a job
+        that has not ended. So read again, and also poll from time to time. `on_end` runs in a
+        thread of the engine and must not block; pass the same function each time."""
 
     def find(self, filter: Filter, cursor: str | None = None, limit: int = 100) -> Page:
         """Read one page of jobs, newest first."""
 
     def holders(self, keys: Sequence[tuple[str, str]]) -> list[str | None]:
-        """Look up the ids of the jobs that hold unique keys, each key given as task and key."""
+        """Find the jobs that hold unique keys; return their ids. A key is (task, key)."""
 
     def cancel(self, ids: Sequence[str]) -> list[CancelCode]: ...
 
     def revive(self, revivals: Sequence[Revival]) -> list[ChangeCode]:
         """Make dead or cancelled jobs ready again, with fresh budgets, if they are still as the
-        caller saw them. A job stays as it is when another job holds its unique key. Payload and
-        state change together: the job is dead with its old payload, or ready with the new one. A
-        repeated call returns REFUSED and, with `finished_ms`, leaves a job alone that has died
+        caller saw them. A job stays unchanged when another job holds its unique key. Payload and
+        state change together: the job is dead with its old payload, or ready with the new payload.
+        A repeated call returns REFUSED and, with `finished_ms`, does not revive a job that has died
         again."""
 
     def discard(
         self, ids: Sequence[str], seen: Mapping[str, int] | None = None
     ) -> list[ChangeCode]:
         """Remove dead or cancelled jobs and free their idempotency and unique keys. A repeated call
-        returns UNKNOWN. A job in `seen` is refused unless it ended at that instant: the caller has
-        looked at another end."""
+        returns UNKNOWN. A job in `seen` is refused unless it ended at that instant: otherwise the
+        caller saw an earlier end."""

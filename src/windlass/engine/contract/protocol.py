@@ -31,16 +31,16 @@ class EngineOptions(msgspec.Struct, frozen=True, kw_only=True):
     #: Use a connection pool that no other engine object of the process shares.
     has_own_connections: bool = False
     #: The most concurrent calls to one server, each on its own connection. The first engine object
-    #: that is opened for a server decides for all that share its pool.
+    #: for a server decides for all engine objects that share its pool.
     most_calls: int = 3
 
 
 class Capability(StrEnum):
-    """An optional feature of an engine. Contract tests skip only by these."""
+    """An optional feature of an engine. Contract tests that need a missing one are skipped."""
 
     STRICT_ORDER = "strict_order"  # priority and order are exact across the whole queue
     MANY_PROCESSES = "many_processes"  # other processes can open the same jobs
-    HANDOFF = "handoff"  # `put` may lease its job to a session that waits under a nonce
+    HANDOFF = "handoff"  # `put` may hand its job to a session that waits under a nonce
     DURABLE = "durable"  # stored jobs survive the end of the process
 
 
@@ -50,15 +50,15 @@ class Engine(JobVerbs, ClaimVerbs, SessionVerbs, ScheduleVerbs, AdminVerbs, Prot
     repeat a call by itself and returns the result of the repeat, which differs for some operations:
     `revive` returns REFUSED, and `release` returns 0.
 
-    A payload or result that is larger than the place can ever store raises `PayloadTooLarge`, and
+    A payload or result that is larger than the engine can ever store raises `PayloadTooLarge`, and
     the call changes nothing in its partition. A repeat does not help."""
 
     @property
     def location(self) -> str:
-        """The place of the jobs, as messages show it; never a secret."""
+        """Name the place of the jobs for messages, without secrets."""
 
     @property
     def capabilities(self) -> frozenset[Capability]: ...
 
-    #: Added to the engine's clock. Tests move time with it; otherwise 0.
+    #: Milliseconds added to the engine's clock, so that tests can move time; otherwise 0.
     clock_offset_ms: int

@@ -1,4 +1,4 @@
-"""The engine contract for schedules: their records and changes, and the verbs with them."""
+"""The engine contract for schedules: records, changes, and the operations on them."""
 
 from __future__ import annotations
 
@@ -11,24 +11,24 @@ from windlass.engine.contract.jobs import NewJob
 
 
 class ScheduleChange(msgspec.Struct, frozen=True, kw_only=True):
-    """A compare-and-set of one schedule, with the jobs that follow from it, in one atomic step. The
-    change applies only if the schedule is still in the revision `expected`. An empty `expected`
-    means that the schedule must not exist yet.
+    """A compare-and-set of one schedule, with its new jobs, in one atomic step. The change applies
+    only if the schedule is still in the revision `expected`. An empty `expected` means that the
+    schedule must not exist yet.
 
-    To fire a schedule is also a change: it stores the instant of the next occurrence and puts the
-    jobs of this one. So exactly one caller fires each occurrence, and a repeat after a lost reply
-    changes nothing.
+    To fire a schedule is also a change: the change stores the instant of the next occurrence and
+    puts the jobs of the current occurrence. So exactly one caller fires each occurrence, and a
+    repeat after a lost reply changes nothing.
 
     Engines do not decode `body` and `note`. The jobs in `jobs`, `watched` and `cancelled` must
     belong to the partition of the schedule."""
 
     name: str
     expected: str
-    revision: str  # unique: identifies the change when it is repeated
+    revision: str  # unique: identifies a repeated change
     due_ms: int | None  # when to examine the schedule again; None for never
     note: bytes  # the progress of the schedule
-    body: bytes | None = None  # the declaration; None keeps the stored one
-    watched: tuple[str, ...] = ()  # jobs whose end the schedule tracks
+    body: bytes | None = None  # the declaration; None keeps the stored declaration
+    watched: tuple[str, ...] = ()  # jobs of the schedule to check for their end
     cancelled: tuple[str, ...] = ()  # jobs to cancel, as `cancel` does
     jobs: tuple[NewJob, ...] = ()  # jobs to put, as `put` does
 
@@ -46,9 +46,9 @@ class ScheduleRecord(msgspec.Struct, frozen=True, kw_only=True):
 class DueSchedules(msgspec.Struct, frozen=True, kw_only=True):
     """Schedules that are due, earliest first. A schedule stays due until it is changed."""
 
-    now_ms: int  # the engine's clock, for the caller that decides what to do
+    now_ms: int  # the engine's clock, for decisions of the caller
     records: tuple[ScheduleRecord, ...] = ()
-    more: bool = False  # the limit was reached: change these, then call again
+    more: bool = False  # the limit was reached: change these schedules, then call again
     next_in_ms: int | None = None  # time until the next schedule that is not due yet
 
 
@@ -56,11 +56,11 @@ class ScheduleVerbs(Protocol):
     """Read and change schedules."""
 
     def schedule_partition(self, name: str) -> int:
-        """Compute the partition of a schedule and of the ids of its jobs. Makes no request."""
+        """Compute the partition of a schedule and of its jobs. Makes no request."""
 
     def change_schedules(self, changes: Sequence[ScheduleChange]) -> list[bool]:
-        """Apply changes, each completely or not at all. True means that the change applies, through
-        this call or an earlier one with the same revision. At most 1,000 jobs in total."""
+        """Apply changes, each completely or not at all. True means that this call, or an earlier
+        call with the same revision, applied the change. At most 1,000 jobs in total."""
 
     def get_schedules(self, names: Sequence[str]) -> list[ScheduleRecord | None]: ...
 
@@ -72,4 +72,4 @@ class ScheduleVerbs(Protocol):
         Changes nothing."""
 
     def remove_schedule(self, name: str) -> bool:
-        """Remove a schedule and keep its jobs; return whether it existed. A repeat gives False."""
+        """Remove a schedule but not its jobs; return False if the schedule does not exist."""

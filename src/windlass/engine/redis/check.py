@@ -10,13 +10,13 @@ from typing import Any, Final
 
 from windlass.engine.contract import Repaired
 
-#: The walks of a check: over every job, then every index, and schedules.
+#: Steps of a check: every job, then every index, then schedules.
 _CHECKS: Final = (
     *("ids", "ready", "due", "parked", "held", "asked", "keep", "dead", "unique", "lease"),
     *("schedule_names", "schedule_due", "lines", "ready_lines"),
 )
-#: The walks of a repair. Records come first: every index gets the entries that follow from them.
-#: Then every index loses entries that follow from no record. At last the counters are recounted.
+#: Steps of a repair. Records come first: each index gains the entries that records call for. Then
+#: each index loses entries without a record. The counters are recounted last.
 _REPAIRS: Final = (
     *("sentinels", "job", "ids", "ready", "due", "parked", "held", "asked", "keep", "dead"),
     *("unique", "lines", "ready_lines", "body", "keys", "key_expiry", "lease"),
@@ -24,7 +24,8 @@ _REPAIRS: Final = (
 )
 _BEGIN: Final = "0"
 
-#: (partition, script, arguments) -> the reply: the next cursor, empty at the end; then findings
+#: Run a script with arguments in a partition. The reply is the next cursor, empty at the end, then
+#: findings.
 Ask = Callable[[int, str, Sequence[bytes]], Any]
 
 
@@ -43,7 +44,7 @@ def _check(ask: Ask, partition: int) -> Iterator[str]:
 
 
 def repair(ask: Ask, partitions: int, cursor: str | None, change: bool) -> Repaired:
-    """Run one batch. The cursor names partition, walk and place of the next one."""
+    """Run one batch. The cursor names the partition, step and position of the next batch."""
     numbers = cursor.split(":", 2) if cursor else ("0", "0", _BEGIN)
     partition, walk, begin = int(numbers[0]), int(numbers[1]), numbers[2]
     words = [_REPAIRS[walk].encode(), begin.encode("utf-8", "surrogateescape")]

@@ -61,7 +61,7 @@ class _Trail:
 
 
 class Claimer:
-    """The claims of one engine object."""
+    """Claim jobs for one engine object, over all partitions."""
 
     def __init__(
         self,
@@ -98,7 +98,7 @@ class Claimer:
         if not is_alone:
             groups = self._partitions.group(outcomes, self._of_outcome)
         ask = _CallMaker(self._make_call, turn, groups, session, nonce)
-        if is_alone:  # the only partition knows the nonces that it has seen
+        if is_alone:  # a single partition remembers the nonces itself
             call, positions = ask(0, limit, is_last=is_last)
             turn.add(positions, self._run([call])[0])
         else:
@@ -184,7 +184,7 @@ class Claimer:
 
 
 class _CallMaker:
-    """Make the call for one partition: its outcomes and a claim."""
+    """Make the call for one partition: the outcomes of its jobs, and a claim."""
 
     def __init__(
         self,
@@ -231,7 +231,7 @@ class _CallMaker:
             return call
 
         def halves() -> tuple[RedisCall, RedisCall]:
-            """Split the outcomes; the first half claims nothing."""
+            """Split the outcomes into two calls; the first call claims nothing."""
             some, others = positions[: len(positions) // 2], positions[len(positions) // 2 :]
             return (
                 self._turn_of(partition, some, None, None, False),
@@ -243,7 +243,7 @@ class _CallMaker:
     def part(
         self, partition: int, turns: bytes, most_bytes: int
     ) -> tuple[RedisCall, Sequence[int]]:
-        """Ask for as many jobs of each queue as it has turns."""
+        """Make a claim for one partition: from each queue, one job per turn in `turns`."""
         queues = tuple(dict.fromkeys(self._turn.plan.queues))
         plan = replace(self._turn.plan, queues=queues, shares=(Share(0, len(queues), turns),))
         packed = [*self._head, b"%d %d" % (len(turns), most_bytes), *encode.of_plan(plan)]
@@ -255,8 +255,8 @@ def _join_verdicts(first: Reply, second: Reply) -> Reply:
 
 
 def divide(plan: Plan, waiting: Sequence[Sequence[int]], limit: int) -> list[bytes]:
-    """Divide a batch over partitions, given the number of waiting jobs per partition and queue. The
-    result lists, for each partition, one turn of a queue per job."""
+    """Divide a batch over partitions, given the number of waiting jobs per partition and queue.
+    Return, for each partition, the queue of each job as one byte."""
     parts = [bytearray() for _ in waiting]
     queues = list(dict.fromkeys(plan.queues))
     left = limit
@@ -273,12 +273,12 @@ def divide(plan: Plan, waiting: Sequence[Sequence[int]], limit: int) -> list[byt
 
 
 class _Replies:
-    """The replies of the partitions so far."""
+    """Collect the replies of partitions and combine them into one batch."""
 
     def __init__(self, outcomes: Sequence[Outcome], plan: Plan, nonce: str) -> None:
         self.outcomes = outcomes
         self.plan = plan
-        self.claims: list[tuple[int, int, Claim]] = []  # with rank and place in line
+        self.claims: list[tuple[int, int, Claim]] = []  # rank, place in line, claim
         self.is_gone = False
         self._nonce = nonce
         self.verdicts = [Verdict.STALE] * len(outcomes)
@@ -307,17 +307,17 @@ class _Replies:
             self._level(_ages.decode(packed_ages), len(claims) // 3)
 
     def _level(self, ages: Mapping[str, int], number: int) -> None:
-        """Make the ranks of the last claims comparable across queues with ageing."""
+        """Subtract the ages of queues, so that ranks of the last claims compare across queues."""
         for at in range(len(self.claims) - number, len(self.claims)):
             rank, place, claim = self.claims[at]
             self.claims[at] = (rank - ages.get(queue_of(claim.queue), 0), place, claim)
 
     def left_bytes(self) -> int:
-        """The rest of the byte budget."""
+        """Return the unused part of the byte budget."""
         return self.plan.most_bytes - sum(len(claim.payload) for _, _, claim in self.claims)
 
     def note_more(self) -> None:
-        """Report that there may be more to claim now."""
+        """Make the batch report that there may be more to claim now."""
         self._next_in_ms = 0
 
     def batch(self) -> Batch:
@@ -330,7 +330,7 @@ class _Replies:
         )
 
     def _in_turn(self) -> list[tuple[int, int, Claim]]:
-        """Sort queue by queue if the plan names queues, then by priority and place."""
+        """Sort claims by queue if the plan names queues, then by priority and place."""
         if len(self.plan.queues) < 2:
             return sorted(self.claims, key=_rank_and_place)
         turns = {queue: -number for number, queue in enumerate(reversed(self.plan.queues))}

@@ -15,7 +15,7 @@ from windlass.engine.contract import Batch, Claim, Failure, JobEnd, JobRecord, W
 
 
 class Record(msgspec.Struct, frozen=True):
-    """A record as the scripts store it: the fields in the order of `lib/layout.lua`."""
+    """A stored record: its fields in the order of `lib/layout.lua`."""
 
     attempt: int
     starts: int
@@ -68,22 +68,22 @@ class _FailureHead(msgspec.Struct, array_like=True, frozen=True):
     event: str
     attempt: int
     session: str
-    started_ms: int = -1  # missing in older entries
+    started_ms: int = -1  # missing in older history entries
 
 
 _failure_head = msgspec.msgpack.Decoder(_FailureHead)
 
-#: The numbers of a record. A number of six bytes is read as two and four.
+#: Number fields of a record. A six-byte number is read as two and four bytes.
 _NUMBERS: Final = struct.Struct(">2IhI3B" + "hI" * 3 + "BH3B2H" + "b" + "hI" * 5 + "7I3H")
-#: The numbers that a claim needs: attempt, starts, suspect, priority, created_ms, place, the other
-#: counters, age, the sizes of queue and task.
+#: Number fields that a claim needs: attempt, starts, suspect, priority, created_ms, place, the
+#: other counters, age, the sizes of queue and task.
 _CLAIMED: Final = struct.Struct(">2I7xB" + "29x" + "bhI6xhI12x" + "5I4xI2H2x")
-#: The first byte of a message: sessions that should claim, a job that was handed off, or a request
-#: to the worker to register again and learn when the next job is due.
+#: First byte of a message: sessions that should claim, a hand-off, or a request to the worker to
+#: register again and learn when the next job is due.
 _LOOK: Final = b"?"
 _HANDED: Final = b"!"
 RENEW: Final = b"~"
-#: The sizes of session, nonce, id and record, at the start of a job that was handed off.
+#: Head of a hand-off: the sizes of session, nonce, id and record.
 _SIZES: Final = struct.Struct(">HHHH")
 _sessions = msgspec.msgpack.Decoder(list[str])
 
@@ -105,7 +105,7 @@ def decode(packed: bytes) -> Record:
 
 
 def _cut(packed: bytes, sizes: Sequence[int]) -> Iterator[str]:
-    """The texts after the numbers."""
+    """Iterate over the text fields, which follow the numbers."""
     at = _NUMBERS.size
     for size in sizes:
         yield packed[at : at + size].decode()
@@ -113,8 +113,8 @@ def _cut(packed: bytes, sizes: Sequence[int]) -> Iterator[str]:
 
 
 def to_claim(job_id: str, packed: bytes, body: bytes, token: str) -> tuple[int, int, Claim]:
-    """Rank and place in line, and the claim. Decodes only the fields that a claim needs, because
-    this runs for every job."""
+    """Decode a claimed job into rank, place in line and claim. Only the fields that a claim needs
+    are decoded, because this runs for every job."""
     numbers = _CLAIMED.unpack_from(packed)
     attempt, starts, suspect, priority, created_high, created_low, place_high, place_low = numbers[
         :8

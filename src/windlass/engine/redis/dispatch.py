@@ -30,7 +30,7 @@ from windlass.errors import EngineUnavailable
 T = TypeVar("T")
 R = TypeVar("R")
 
-#: Scripts with one word per item in their reply, so that the replies of two halves can be joined.
+#: Scripts that reply with one word per item, so that the replies of two halves can be joined.
 _HALVED: Final = frozenset({"put", "put_unique", "revive", "fire", "cancel", "discard"})
 #: One call has at most this many items.
 CHUNK: Final = BATCH
@@ -41,7 +41,7 @@ def _no_bytes(_item: object) -> int:
 
 
 class Caller:
-    """The base of the engine that calls scripts."""
+    """Base class of the engine: call scripts in partitions."""
 
     def __init__(self, address: RedisAddress, options: EngineOptions) -> None:
         self.clock_offset_ms = 0
@@ -72,7 +72,7 @@ class Caller:
         items: Sequence[T],
         pack: Callable[[Sequence[T]], list[bytes]],
     ) -> RedisCall:
-        """Make a call that can be split if it is large; its reply lists one answer per item."""
+        """Make a call that can be split if it is large. Its reply lists one answer per item."""
         call = self._call(partition, name, pack(items))
         if name not in _HALVED or len(call.command) <= PIECE or len(items) == 1:
             return call
@@ -98,11 +98,11 @@ class Caller:
         return self._server.run(calls, deadline) if calls else []
 
     def _ask(self, partition: int, name: str, packed: Sequence[bytes]) -> Reply:
-        """Make one call in one partition."""
+        """Run one script in one partition and return its reply."""
         return self._run([self._call(partition, name, packed)])[0]
 
     def _run_in_turn(self, calls: Sequence[RedisCall]) -> list[Reply]:
-        """Run calls in turn, for more data than should be in flight at once."""
+        """Run calls in turn, when all of them at once would have too much data in flight."""
         replies: list[Reply] = []
         for call in calls:
             try:
@@ -113,7 +113,7 @@ class Caller:
         return replies
 
     def _broadcast(self, name: str, packed: Sequence[bytes] = ()) -> list[Reply]:
-        """Make the same call in every partition."""
+        """Run the same script in every partition."""
         numbers = range(self._partitions.number)
         return self._run([self._call(number, name, packed) for number in numbers])
 
@@ -126,8 +126,8 @@ class Caller:
         unpack: Callable[[Sequence[T], Sequence[Reply]], Sequence[R]],
         size_of: Callable[[T], int] = _no_bytes,
     ) -> list[R]:
-        """Make one call per partition that has some of the items; return the answers in their
-        order. Items with more bytes than a batch go in several calls, in turn."""
+        """Run one call per partition that has some of the items; return the answers in the order of
+        the items. Items with more bytes than a batch take several calls, in turn."""
         is_small = len(items) <= 1 or sum(map(size_of, items)) <= BATCH_BYTES
         if self._partitions.number == 1 and 0 < len(items) <= CHUNK and is_small:
             (reply,) = self._run([self._call_for(0, name, items, pack)])
@@ -167,13 +167,13 @@ class Caller:
         return setup.FORMAT
 
     def _check_identity(self) -> None:
-        """Detect a server that was emptied and set it up again. A restarted server is detected by
-        its lost scripts; an emptied one still has them."""
+        """Detect a server that was emptied, and set it up again. A restarted server is detected by
+        its lost scripts; an emptied server still has its scripts."""
         if self._is_fit and self._partition_ids.have_changed(self._read_partition_ids()):
             self._is_fit = False
 
     def _read_partition_ids(self) -> list[Reply]:
-        """Read the ids that partitions got when they were set up."""
+        """Read the ids that partitions got at their setup."""
         numbers = range(self._partitions.number)
         names = [keys.key(self._address.namespace, number, "meta") for number in numbers]
         asked = [scripts.pack(b"HGET", name.encode(), b"born") for name in names]

@@ -30,13 +30,13 @@ PARTS: Final = (b"server", b"clients", b"memory", b"persistence", b"replication"
 #: Commands that are sent outside of scripts. Commands with a channel are checked separately.
 _PLAIN: Final = {b"INFO", b"EVALSHA", b"EVAL", b"SELECT"}
 _OF_CHANNELS: Final = {b"PUBLISH"}
-#: Checked with their second word.
+#: Commands that are checked together with their second word.
 _OF_TWO_WORDS: Final = {b"PUBSUB"}
-#: Advise to act when more than this share is used.
+#: Give advice when more than this share of memory or connections is used.
 MOST_USED: Final = 0.8
-#: Due times follow the server's clock; users read the clocks of their own machines.
+#: Largest harmless clock difference. The server's clock decides when jobs are due.
 MOST_SKEW_MS: Final = 1_000
-#: Each turn of a worker and each enqueue costs a round trip.
+#: Slow above this: each turn of a worker and each enqueue costs a round trip.
 MOST_ROUND_TRIP_MS: Final = 5.0
 _ROUND_TRIPS: Final = 7
 #: release -> its first version with a fix for CVE-2025-49844, which lets a client that may run
@@ -44,9 +44,9 @@ _ROUND_TRIPS: Final = 7
 _FIXED_REDIS: Final = {(6, 2): 20, (7, 2): 11, (7, 4): 6, (8, 0): 4, (8, 2): 2}
 _FIXED_VALKEY: Final = {(7, 2): 11, (8, 0): 6, (8, 1): 4}
 
-#: Plain commands -> their replies
+#: Send plain commands to the server and return the replies.
 Ask = Callable[[Sequence[bytes]], list[Any]]
-#: Commands to check -> for each partition the reply of `examine.lua`
+#: Run `examine.lua` in each partition with commands to check, and return the replies.
 Look = Callable[[Sequence[bytes]], list[Any]]
 Info = Mapping[str, str]
 
@@ -74,7 +74,7 @@ def examine(ask: Ask, look: Look, address: RedisAddress, clock_offset_ms: int) -
 
 
 def _setting(ask: Ask, name: bytes) -> str | None:
-    """Read a setting of the server; None if this user may not."""
+    """Read a setting of the server; None without the permission to read it."""
     try:
         (reply,) = ask([scripts.pack(b"CONFIG", b"GET", name)])
     except EngineUnavailable:
@@ -220,7 +220,7 @@ def _partitions(seen: Sequence[Sequence[Any]], address: RedisAddress) -> Finding
         return Finding(Grade.PROBLEM, "partitions", str(error))
     has = f"{where} has {address.partitions}, in format {setup.FORMAT}"
     births = [birth.decode() for _, _, birth, *_ in seen if birth]
-    if births:  # a partition that was last used by an older version has none
+    if births:  # a partition last used by an older version has no id
         at = datetime.fromtimestamp(created_ms_of(max(births)) // 1000, UTC)
         has = f"{has}; before {at:%Y-%m-%d %H:%M:%S} UTC nothing was stored in it"
     return Finding(Grade.OK, "partitions", has)
@@ -269,7 +269,7 @@ def _is_this_machine(host: str) -> bool:
 
 
 def _times(ask: Ask, clock_offset_ms: int) -> Iterator[Finding]:
-    """Compare clocks on the fastest of several round trips: half of it is the uncertainty."""
+    """Compare clocks on the fastest of several round trips, to within half of its time."""
     trips = []
     for _ in range(_ROUND_TRIPS):
         before_ns = time.time_ns()

@@ -66,7 +66,7 @@ from windlass.engine.redis.wakeup import RedisWakeup
 
 R = TypeVar("R")
 
-#: The reply of `purge` when it has seen the whole partition.
+#: Cursor that `purge` returns at the end of a partition.
 _ALL_SEEN: Final = -2
 #: One call adopts at most this many jobs in all partitions, and at least one in each.
 _MOST_ADOPTED: Final = 4 * BITE
@@ -117,7 +117,7 @@ class RedisEngine(Caller):
         name = "put"
         for job in jobs:
             if job.unique is not None:
-                name = "put_unique"  # declares more keys, which other puts do not need
+                name = "put_unique"  # this script declares more keys than other puts need
             if job.idempotency_key is not None or job.unique is not None:
                 self._partitions.check_key(job)
         if self._partitions.number > 1:
@@ -163,7 +163,7 @@ class RedisEngine(Caller):
         return [_to_pulse(beat, answers) for beat, answers in zip(beats, by_beat, strict=True)]
 
     def close(self, session: str, suspects: Sequence[str], cause: str) -> Closed:
-        """Charge a single suspect; mark several to run alone until the culprit is known."""
+        """End a session: charge a single suspect, or mark several to run alone."""
         event = Event.CRASH if len(set(suspects)) == 1 else Event.SUSPECT
         blamed, released = self._end_session(session, event, cause, suspects)
         if event is Event.CRASH:
@@ -191,7 +191,7 @@ class RedisEngine(Caller):
         return read.merge_sessions(self._broadcast("sessions", [b"%d" % MAX_HELD]))
 
     def introductions(self, prefix: str, cursor: str | None = None) -> Introductions:
-        """Read the partitions in turn: each has the sessions whose home it is."""
+        """Read the partitions in turn. Each stores the sessions that ask it first."""
         partition, last_ms, last = cursor.split(":", 2) if cursor else ("0", "0", "")
         packed = encode.of_texts((prefix, last_ms, last))
         next_ms, name, *found = self._ask(int(partition), "introductions", packed)
@@ -234,12 +234,12 @@ class RedisEngine(Caller):
         return [found[at] for at in range(len(keys))]
 
     def adopt(self, tasks: Sequence[str]) -> int:
-        """Adopt from all partitions: the next claim may start with any of them."""
+        """Adopt jobs in all partitions, because the next claim may start with any partition."""
         most = max(1, min(BITE, _MOST_ADOPTED // self._partitions.number))
         return sum(self._broadcast("adopt", [b"%d" % most, *encode.of_texts(tasks)]))
 
     def queues(self) -> list[QueueRecord]:
-        """Read the first partition: changes apply to all partitions, and to this one last."""
+        """Read the settings from the first partition, which every change reaches last."""
         packed = encode.of_change("", QueueChange(), self._partitions.number)
         return read.to_queues(self._ask(0, "queue", packed))
 
@@ -330,7 +330,7 @@ class RedisEngine(Caller):
         return read.find(self._ask, self._partitions.number, filter, cursor, limit)
 
     def stats(self) -> Stats:
-        """Read in batches: per partition, the counters of one line are of one instant."""
+        """Read batches. In a partition, all counters of a line are of one instant."""
         bites: list[tuple[int, Sequence[Reply]]] = []
         far = dict.fromkeys(range(self._partitions.number), b"0")
         while far:
@@ -347,7 +347,7 @@ class RedisEngine(Caller):
         return check.repair(self._ask, self._partitions.number, cursor, change)
 
     def is_used(self) -> bool:
-        """Do not use `_run`, which would set up a new server."""
+        """Check for stored ids without `_run`, which would set up a new server."""
         return any(self._read_partition_ids())
 
     def examine(self) -> list[Finding]:
@@ -359,7 +359,7 @@ class RedisEngine(Caller):
             return self._server.ask(commands, self._server.deadline())
 
         def look(commands: Sequence[bytes]) -> list[Reply]:
-            """Do not use `_run`, which would set up a new server."""
+            """Run `examine.lua` without `_run`, which would set up a new server."""
             numbers = range(self._partitions.number)
             packed = [channel, *commands]
             calls = [self._bare_call(number, "examine", packed) for number in numbers]
@@ -399,8 +399,8 @@ class RedisEngine(Caller):
 
 
 def _within_budget(doomed: Sequence[tuple[bytes, int]]) -> list[str]:
-    """Keep at most `SWEEP_BYTES` in total, and at least one: each partition returns up to that
-    number of bytes."""
+    """Choose the first doomed jobs, up to `SWEEP_BYTES` in total and at least one. Each partition
+    alone may return that number of bytes."""
     sizes = accumulate(size for _, size in doomed)
     number = sum(total <= SWEEP_BYTES for total in sizes)
     return [job_id.decode() for job_id, _ in doomed[: max(1, number)]]
@@ -451,7 +451,7 @@ def _to_schedules(_names: Sequence[str], reply: Sequence[Reply]) -> list[Schedul
 
 
 def _to_pulse(beat: Beat, answers: Sequence[Sequence[Reply]]) -> Pulse:
-    """A session that is dead in one partition is dead."""
+    """Merge the replies of all partitions: a session that is dead in one partition is dead."""
     alive = all(answer[0] for answer in answers)
     cancel = sorted(job_id.decode() for answer in answers for job_id in answer[1:])
     return Pulse(session=beat.session, alive=alive, cancel=tuple(cancel) if alive else ())

@@ -16,7 +16,7 @@ class KeyKind(StrEnum):
     """The type of a key, which decides its sentinel: the field or member ""."""
 
     HASH = "hash"
-    LEXICAL = "lexical"  # a sorted set whose scores are all 0: the sentinel sorts first
+    LEXICAL = "lexical"  # a sorted set with all scores 0: the sentinel sorts first
     BY_TIME = "by_time"  # a sorted set by instant: the sentinel is never due
 
 
@@ -66,10 +66,10 @@ def key(namespace: str, partition: int, name: str) -> str:
 
 
 def channel(namespace: str, waiter: str) -> str:
-    """The channel that wakes a waiter. No hash tag: a cluster forwards messages to all nodes."""
+    """Name a waiter's channel. No hash tag: a cluster forwards messages to all nodes."""
     return f"{namespace}:wake:{waiter}"
 
 
 def sentinel_scores() -> list[bytes]:
-    """The sentinel's score for each key in the order of `KINDS`; empty for a hash."""
+    """List the sentinel's score for each key in the order of `KINDS`; empty for a hash."""
     return [_SCORES.get(kind, b"") for kind in KINDS.values()]

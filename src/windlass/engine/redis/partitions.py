@@ -19,9 +19,9 @@ T = TypeVar("T")
 
 
 def any_of(number: int) -> int:
-    """Choose the first partition of a producer at random. If all started with the first, producers
-    that live for one job would leave the others empty. The number comes from the system: programs
-    may seed the generator that they share with windlass."""
+    """Choose the first partition of a producer at random. If all producers started with the first
+    partition, producers that live for one job would leave the others empty. The random number comes
+    from the operating system, because programs may seed Python's shared generator."""
     return int.from_bytes(os.urandom(4)) % number
 
 
@@ -30,7 +30,7 @@ class Partitions:
 
     def __init__(self, number: int) -> None:
         self.number = number
-        self._next: int | None = None  # chosen at the first use, so that each forked child differs
+        self._next: int | None = None  # chosen at first use, so that forked children differ
 
     def of_id(self, job_id: str) -> int:
         if self.number == 1:
@@ -42,19 +42,19 @@ class Partitions:
         return carried if carried < self.number else self._spread(job_id)
 
     def of_key(self, task: str, key: str) -> int:
-        """The partition of all jobs that could share a key."""
+        """Return the partition of all jobs that could share a key."""
         return self._spread(f"{task}\0{key}")
 
     def of_session(self, session: str) -> int:
-        """The partition that a session asks first."""
+        """Return the partition that a session asks first."""
         return self._spread(session)
 
     def of_schedule(self, name: str) -> int:
-        """The partition of a schedule and its jobs."""
+        """Return the partition of a schedule and its jobs."""
         return self._spread(f"schedule\0{name}")
 
     def check_schedule(self, name: str, ids: Iterable[str]) -> None:
-        """Refuse jobs in another partition: a change and its jobs are one atomic step."""
+        """Refuse jobs outside the partition of their schedule: a change is one atomic step."""
         strays = [id for id in ids if self.of_id(id) != self.of_schedule(name)]
         if strays:
             raise EngineError(
@@ -63,12 +63,12 @@ class Partitions:
             )
 
     def home(self, number: int) -> Callable[[str], bool]:
-        """Whether a session asks this partition first."""
+        """Return a function that tells whether a session asks this partition first."""
         return lambda session: self.of_session(session) == number
 
     def next_free(self) -> int:
-        """The partition of a job without a key. It stays the same until a put, so that a batch goes
-        to one partition."""
+        """Return the partition for a job without a key. The partition stays the same until a put,
+        so that a batch goes to one partition."""
         if self._next is None:
             self._next = any_of(self.number)
         return self._next % self.number
@@ -78,11 +78,11 @@ class Partitions:
             self._next += 1
 
     def from_on(self, first: int) -> list[int]:
-        """List all partitions in turn, starting with one."""
+        """List all partitions in turn, starting with `first`."""
         return [(first + step) % self.number for step in range(self.number)]
 
     def group(self, items: Sequence[T], place: Callable[[T], int]) -> dict[int, list[int]]:
-        """Group items: partition -> the positions of its items, in their order."""
+        """Group items by partition: partition -> the positions of its items, in order."""
         if self.number == 1:
             return {0: list(range(len(items)))} if items else {}
         groups: dict[int, list[int]] = {}
@@ -92,7 +92,7 @@ class Partitions:
 
     def check_key(self, job: NewJob) -> None:
         """Refuse a job in a partition where its key is not looked up. The unique key decides the
-        partition if there is one, else the idempotency key."""
+        partition; without a unique key, the idempotency key does."""
         key = job.idempotency_key if job.unique is None else job.unique.key
         if self.number == 1 or key is None or self.of_id(job.id) == self.of_key(job.task, key):
             return

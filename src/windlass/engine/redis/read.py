@@ -31,20 +31,20 @@ from windlass.engine.redis import decode
 SCAN_BUDGET: Final = 10_000
 _CHUNK: Final = 500
 
-#: (partition, script, arguments) -> the reply
+#: Run a script with arguments in a partition and return the reply.
 Ask = Callable[[int, str, Sequence[bytes]], Any]
 
 
 def find(ask: Ask, partitions: int, filter: Filter, cursor: str | None, limit: int) -> Page:
-    """Merge the streams of all partitions. One record more than the limit is read, to know whether
-    there is another page."""
+    """Read one page: merge the records of all partitions. Read one record more than the limit, to
+    know whether there is another page."""
     streams = [
         _Stream(ask, number, partitions, filter, cursor, limit) for number in range(partitions)
     ]
     merged = heapq.merge(*streams, key=lambda record: record.id, reverse=True)
     found = list(islice(merged, limit + 1))
     stops = [stream.stopped_at for stream in streams if stream.stopped_at is not None]
-    if stops:  # below the highest of them something may be missing
+    if stops:  # records below the highest position may be incomplete
         found = [record for record in found if record.id >= max(stops)]
     if len(found) > limit:
         return Page(tuple(found[:limit]), found[limit - 1].id)
@@ -69,7 +69,7 @@ class _Stream:
         self._below = cursor or ""
         self._budget = SCAN_BUDGET // partitions
         self._chunk = min(limit + 1, _CHUNK)
-        self.stopped_at: str | None = None  # where the budget ran out
+        self.stopped_at: str | None = None  # the position where the read budget ran out
 
     def __iter__(self) -> Iterator[JobRecord]:
         index = b"dead" if self._filter.state is State.DEAD else b"ids"
@@ -78,7 +78,7 @@ class _Stream:
             now_ms, *found = self._ask(self._partition, "find", asked)
             for at in range(0, len(found), 3):
                 if found[at + 1] is None:
-                    continue  # an index entry without a record: `check` reports it
+                    continue  # an index entry without a record, which `check` reports
                 record = _to_page_record(found[at : at + 3], now_ms)
                 if _matches(record, self._filter):
                     yield record
@@ -86,7 +86,7 @@ class _Stream:
                 return
             self._below = found[-3].decode()
             self._budget -= self._chunk
-            self._chunk = min(2 * self._chunk, _CHUNK)  # few records match: read more at a time
+            self._chunk = min(2 * self._chunk, _CHUNK)  # few records match: read larger batches
         self.stopped_at = self._below
 
 
@@ -105,8 +105,8 @@ def _matches(record: JobRecord, filter: Filter) -> bool:
 
 
 def merge_stats(bites: Sequence[tuple[int, Sequence[Any]]]) -> Stats:
-    """Merge batches of partitions, in the order in which they were read. For a line that was read
-    twice, the last batch counts."""
+    """Merge batches of counters in the order in which they were read. If a line was read twice, the
+    last batch counts."""
     lines: dict[tuple[int, str], dict[State, int]] = {}
     standing: dict[tuple[int, str], tuple[int, int]] = {}
     totals: Counter[str] = Counter()
@@ -121,9 +121,9 @@ def merge_stats(bites: Sequence[tuple[int, Sequence[Any]]]) -> Stats:
     queues: dict[str, Counter[State]] = {}
     for (_, line), states in lines.items():
         queues.setdefault(line, Counter()).update(states)
-    first: dict[str, tuple[int, int]] = {}  # line -> rank and age of the next one
+    first: dict[str, tuple[int, int]] = {}  # line -> rank and age of its next job
     for (_, line), place in standing.items():
-        # Of equal ranks, the job that has been ready for longer comes first.
+        # At equal rank, the job that has been ready for longer comes first.
         first[line] = min(first.get(line, place), place)
     return Stats(
         queues={line: dict(states) for line, states in queues.items()},
@@ -155,8 +155,8 @@ def to_queues(packed: bytes) -> list[QueueRecord]:
 
 
 def merge_sessions(replies: Sequence[Sequence[Any]]) -> list[SessionRecord]:
-    """Merge sessions. A session exists in each partition that it claimed from; heartbeats renew all
-    of them."""
+    """Merge session records. A session exists in each partition that it claimed from; heartbeats
+    renew it in all of them."""
     found: dict[str, SessionRecord] = {}
     for reply in replies:
         for at in range(0, len(reply), 5):
@@ -199,7 +199,7 @@ def to_schedule(parts: Sequence[bytes]) -> ScheduleRecord:
 
 
 def merge_due(replies: Sequence[Sequence[Any]]) -> DueSchedules:
-    """Use the earliest clock of all partitions, so that no schedule runs too early."""
+    """Merge due schedules, with the earliest clock: no schedule may run too early."""
     pages = [[to_schedule(parts) for parts in reply[3:]] for reply in replies]
     later = [reply[1] for reply in replies if reply[1] >= 0]
     return DueSchedules(

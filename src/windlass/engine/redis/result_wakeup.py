@@ -36,13 +36,13 @@ IDLE_S: Final = 30.0
 
 
 class RedisResultWakeup:
-    """The wake-ups of one engine object."""
+    """Wake-ups for callers of one engine object that wait for jobs to end."""
 
     def __init__(self, server: Server) -> None:
         self._listener = PerProcess(lambda: _Listener(server))
 
     def listen(self, on_end: OnEnd) -> str:
-        """Subscribe, and return the channel on which ends are published; "" if that failed."""
+        """Subscribe; return the channel on which ends are published, or "" on failure."""
         return self._listener.get().listen(on_end)
 
     def close(self) -> None:
@@ -50,7 +50,7 @@ class RedisResultWakeup:
 
 
 class _Listener:
-    """The channel of one engine object in one process."""
+    """The channel of one engine object in one process, and the thread that reads it."""
 
     def __init__(self, server: Server) -> None:
         self._server = server
@@ -97,7 +97,7 @@ class _Listener:
             reader.close()
 
     def _is_wanted(self, reader: _Reader) -> bool:
-        """Check and clear in one step: a caller must not rely on a thread that is about to end."""
+        """Decide atomically whether the thread ends: no caller may rely on an ending thread."""
         with self._lock:
             if time.monotonic() - self._used_at > IDLE_S:
                 self._reader = None
@@ -117,7 +117,7 @@ class _Listener:
 
 
 class _Reader:
-    """A subscription to published ids. One thread reads and closes it."""
+    """A subscription to published job ids. A single thread reads and closes it."""
 
     def __init__(self, server: Server, channel: str) -> None:
         self.thread: threading.Thread | None = None
@@ -129,8 +129,8 @@ class _Reader:
             raise
 
     def receive(self, timeout_s: float) -> list[str]:
-        """Return published ids as soon as there are some; none after the timeout or on a nudge.
-        Raises when the connection is lost."""
+        """Return published ids as soon as some come; none after the timeout or on a nudge. Raise
+        when the connection is lost."""
         heard = [message.decode() for message in self._subscription.receive()]
         if heard:
             return heard

@@ -42,7 +42,7 @@ def why_too_old(info: Mapping[str, str], address: RedisAddress) -> str | None:
 
 
 def why_dropping(info: Mapping[str, str], address: RedisAddress) -> str | None:
-    """Refuse policies that drop any key. Other policies drop only keys with a TTL: we have none."""
+    """Say why a policy that drops any key is unfit. Policies for keys with a TTL are fit."""
     if not drops_keys(info) or address.allow_eviction:
         return None
     return (
@@ -98,8 +98,8 @@ def check_stored(stored: Sequence[Any], address: RedisAddress) -> None:
 
 
 class PartitionIds:
-    """The ids of the partitions of a server, made at their first use. When the ids differ from
-    before, the stored data is lost."""
+    """Ids of the partitions of a server, made at their first use. Changed ids mean that the stored
+    data is lost."""
 
     def __init__(self) -> None:
         self._known: list[bytes] = []
@@ -114,7 +114,7 @@ class PartitionIds:
         return bool(self._known) and self._known != found
 
     def take_data_loss(self) -> bool:
-        """Whether data was lost; each loss is reported once."""
+        """Return whether data was lost; each loss is reported once."""
         is_untold, self._has_unreported_loss = self._has_unreported_loss, False
         return is_untold
 
@@ -124,7 +124,7 @@ def version_numbers(version: str) -> tuple[int, ...]:
     return tuple(int(part) if part.isdecimal() else 0 for part in parts)
 
 
-#: appendfsync -> what survives
+#: appendfsync setting -> which data survives a crash
 _SYNCED: Final = {
     "always": (
         "synced before every reply (appendfsync always): confirmed jobs survive a crash of the "

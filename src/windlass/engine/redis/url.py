@@ -16,7 +16,7 @@ DEFAULT_PORT: Final = 6379
 DEFAULT_NAMESPACE: Final = "windlass"
 #: The options after the question mark.
 OPTIONS: Final = ("namespace", "partitions", "allow_eviction", "ca_file", "database")
-#: A brace or a colon would change the slot of a key, or the key itself.
+#: Namespaces exclude braces and colons, which would change the slot of a key or the key itself.
 _NAMESPACE: Final = re.compile(r"[A-Za-z0-9_.-]{1,100}")
 
 
@@ -25,18 +25,18 @@ class RedisAddress(msgspec.Struct, frozen=True, kw_only=True):
 
     host: str = ""
     port: int = DEFAULT_PORT
-    path: str = ""  # of a unix socket, instead of host and port
+    path: str = ""  # path of a unix socket, instead of host and port
     database: int = 0
     username: str | None = None
     password: str | None = None
     is_encrypted: bool = False
     namespace: str = DEFAULT_NAMESPACE
-    partitions: int = 1  # fixed at the first use, permanently
+    partitions: int = 1  # fixed permanently at the first use
     allow_eviction: bool = False
-    ca_file: str | None = None  # certificates to trust, in addition to those of the system
+    ca_file: str | None = None  # CA certificates to trust in addition to the system's
 
     def __str__(self) -> str:
-        """The server as messages show it; never a secret."""
+        """Name the server for messages, without secrets."""
         place = self.path or f"{self.host}:{self.port}"
         return f"{place}/{self.database}"
 
@@ -45,7 +45,7 @@ class RedisAddress(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def with_namespace(self) -> str:
-        """The server with its namespace: under a mistyped namespace there are no jobs."""
+        """Name the server and its namespace, to show a mistyped namespace, which has no jobs."""
         if self.namespace == DEFAULT_NAMESPACE:
             return str(self)
         return f"{self} (namespace {self.namespace})"

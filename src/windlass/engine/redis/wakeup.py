@@ -30,7 +30,7 @@ from windlass.engine.redis.client.server import Server
 from windlass.engine.redis.client.subscription import FAILURES, Subscription
 from windlass.engine.wakeup import PerProcess, await_readable, new_nudge
 
-#: Further messages are dropped: the next renewal finds the work that they announce.
+#: Drop messages above this number: the next renewal finds the jobs that they announce.
 _MOST_MESSAGES: Final = 1000
 #: How often to check the connection, in seconds.
 PULSE_S: Final = 5.0
@@ -43,19 +43,19 @@ MOST_RENEW_S: Final = 5.0
 _APART_S: Final = 0.0001
 _MOST_APART_S: Final = 0.02
 
-#: This many sessions are remembered with their plans, for wake-ups that come late.
+#: Remember this many sessions with their plans, for wake-ups that come late.
 _MOST_PLANS: Final = 1_000
 
 _encode = msgspec.msgpack.Encoder().encode
 
-#: `register(channel, lasts_ms, plans)`, with plans for each partition, returns for each partition:
+#: `register(channel, lasts_ms, plans)`, with plans for each partition. Returns for each partition
 #: the milliseconds until the next job is due, the number of registrations, and the sessions that
 #: should claim.
 Register = Callable[[str, int, Sequence[bytes]], Sequence[tuple[int, int, Sequence[bytes]]]]
 
 
 class RedisWakeup:
-    """The wake-ups for work of one engine object."""
+    """Wait for work on behalf of the idle sessions of one engine object."""
 
     def __init__(self, server: Server, partitions: int, register: Register) -> None:
         self._partitions = partitions
@@ -79,13 +79,13 @@ class RedisWakeup:
         return here.meant_for(waiters, woken) if woken else woken
 
     def _renew(self, here: _Registration, waiters: Sequence[Waiter]) -> list[WakeUp]:
-        """Register the waiters, or remove the registration if there are none. Return sessions that
-        have work now; the server does not register those."""
+        """Register the waiters, or remove the registration if there are none. Return the sessions
+        that have work now, which the server does not register."""
         if waiters:
             here.subscribe()
         plans = here.plans_of(waiters)
         lasts_ms = round(2 * self._renew_s * 1000) + 500
-        # Partitions wake sessions from the end of their list, so each gets another order.
+        # Partitions wake sessions from the end of the list: give each partition another order.
         packed = [
             _encode(
                 [
@@ -126,7 +126,7 @@ def _of_plan(
 
 
 def _due_in_s(replies: Sequence[tuple[int, int, Sequence[bytes]]]) -> float:
-    """Seconds until this worker should ask for the next due job."""
+    """Return the seconds until this worker should ask for the next due job."""
     in_ms = min((reply[0] for reply in replies if reply[0] >= 0), default=None)
     if in_ms is None:
         return MOST_RENEW_S
@@ -135,7 +135,7 @@ def _due_in_s(replies: Sequence[tuple[int, int, Sequence[bytes]]]) -> float:
 
 
 class _Registration:
-    """The registration of one process, and the connection for its wake-ups."""
+    """The registration of one process, and the connection that receives its wake-ups."""
 
     def __init__(self, server: Server) -> None:
         self.channel = keys.channel(server.address.namespace, secrets.token_hex(8))
@@ -143,14 +143,14 @@ class _Registration:
         self.renew_at = 0.0  # by the monotonic clock
         self._numbers: dict[Plan, int] = {}
         self._registered: frozenset[Waiter] = frozenset()
-        self.woken: list[WakeUp] = []  # since the last registration
-        self._plans: dict[str, Plan] = {}  # of sessions that are registered, or were lately
-        self.surplus: set[Plan] = set()  # under which wake-ups came that this worker cannot use
-        self._stale: set[Plan] = set()  # under which other partitions may still know woken sessions
+        self.woken: list[WakeUp] = []  # sessions woken since the last registration
+        self._plans: dict[str, Plan] = {}  # plans of sessions that are or were registered
+        self.surplus: set[Plan] = set()  # plans with wake-ups that this worker cannot use
+        self._stale: set[Plan] = set()  # other partitions may still list woken sessions of these
         self._server = server
         self._subscription: Subscription | None = None
         self._messages: list[bytes] = []
-        self._reading = threading.Lock()  # `close` may come from another thread
+        self._reading = threading.Lock()  # another thread may call `close`
 
     # ------------------------------------------------------------------------ registration
 
@@ -163,8 +163,8 @@ class _Registration:
         return self._subscription is None or time.monotonic() >= self.renew_at
 
     def plans_of(self, waiters: Sequence[Waiter]) -> list[tuple[int, Plan, list[Waiter]]]:
-        """Group waiters by plan, with an empty group for a plan that was registered before. A plan
-        keeps its number."""
+        """Group waiters by plan. A plan that was registered before and has no waiter now gets an
+        empty group. A plan keeps its number."""
         groups: dict[Plan, list[Waiter]] = {waiter.plan: [] for waiter in self._registered}
         groups.update((plan, []) for plan in self.surplus | self._stale)
         for waiter in waiters:
@@ -181,9 +181,9 @@ class _Registration:
         self._plans.update((waiter.session, waiter.plan) for waiter in waiters)
 
     def meant_for(self, waiters: Sequence[Waiter], woken: list[WakeUp]) -> list[WakeUp]:
-        """Drop wake-ups that no session waits for: the session is busy, or two partitions woke it.
-        The next call registers at once, and finds other sessions for these jobs, in this worker or
-        in others."""
+        """Return the wake-ups for waiting sessions. Drop the others: their session is busy, or two
+        partitions woke it. The next call registers at once and finds other sessions for these jobs,
+        in this worker or in others."""
         waiting = {waiter.session for waiter in waiters}
         meant: list[WakeUp] = []
         for wake_up in woken:
@@ -197,7 +197,7 @@ class _Registration:
         return meant
 
     def _forget_woken(self) -> None:
-        """Unregister woken sessions, as the server did. Done late, because waking comes first."""
+        """Unregister woken sessions, as the server did. Called late: waking comes first."""
         if self.woken:
             sessions = {wake_up.session for wake_up in self.woken}
             gone = {one for one in self._registered if one.session in sessions}
@@ -207,7 +207,7 @@ class _Registration:
     # ------------------------------------------------------------------------------- listening
 
     def subscribe(self) -> None:
-        """Listen on the channel. If that fails, only renewals find work."""
+        """Subscribe to the channel. If that fails, only renewals find work."""
         known = self._subscription
         if known is not None and time.monotonic() < known.asked_at + PULSE_S:
             return
@@ -223,8 +223,8 @@ class _Registration:
                 self._drop()
 
     def receive(self, until: float) -> list[bytes]:
-        """Return messages as soon as there are some; none on a nudge, after the timeout, or when
-        the connection broke."""
+        """Return messages as soon as some come. Return none on a nudge, after the timeout, or when
+        the connection breaks."""
         while True:
             is_broken = self._read()
             messages, self._messages = self._messages, []

@@ -58,19 +58,19 @@ DURABILITY: Final = {"full": "FULL", "normal": "NORMAL"}
 FILE_LOOK_S: Final = 1.0
 #: The largest value that SQLite stores, unless it was built otherwise.
 MOST_BYTES: Final = 1_000_000_000
-#: The number of cached prepared statements. Each execution takes the next place in a ring, so that
-#: the many executions of a batch evict all others unless the cache has room for the batch.
+#: The number of cached prepared statements. The cache is a ring: each execution takes the next
+#: place, so that a batch evicts all other statements unless the cache is larger than the batch.
 STATEMENT_CACHE: Final = 500
 #: The first commit after a checkpoint truncates the write-ahead log to this size, in bytes. SQLite
-#: checkpoints at about 4 MB: only a log that grew by a large transaction or a long read is
-#: truncated, and disk space that is always needed is not freed and allocated again.
+#: checkpoints at about 4 MB. So only a log that grew by a large transaction or a long read is
+#: truncated, and SQLite does not free disk space that it needs again soon.
 LOG_BYTES: Final = 16 * 1024 * 1024
 #: How long a fork waits for an open transaction, in seconds.
 FORK_WAIT_S: Final = 5.0
 
 
 class _Request:
-    """A piece of work that waits for the writer thread."""
+    """A function that waits to run in the writer thread."""
 
     def __init__(self, work: Work[Any]) -> None:
         self.work = work
@@ -81,7 +81,7 @@ class _Request:
 
 
 class Database:
-    """One SQLite database, in a file or (with no place) in memory."""
+    """One SQLite database, in a file, or in memory if `place` is None."""
 
     _write_connection: apsw.Connection | None
     _read_connection: apsw.Connection | None
@@ -90,7 +90,7 @@ class Database:
     _thread: threading.Thread | None
     _is_forking: bool
     _held_for_fork: bool
-    _generation: int  # of the writer thread
+    _generation: int  # number of the current writer thread
     _file: tuple[int, int] | None  # the identity of the file that the connections use
     _next_look: float
 
@@ -99,7 +99,7 @@ class Database:
         self._durability = DURABILITY[durability]
         self._timeout_ms = timeout_ms
         self.on_new_file: Callable[[], None] = lambda: None
-        self.files = 0  # how often the file was replaced by another one
+        self.files = 0  # how often another file has replaced the file
         self.known_file = -1  # the value of `files` for which the tables are known to exist
         self._reset()
         fork_safety.watch(self)
@@ -109,7 +109,7 @@ class Database:
         return str(self.place.path) if self.place else "memory"
 
     def write(self, work: Work[T]) -> T:
-        """Run `work` inside a write transaction and commit it."""
+        """Run `work` inside a write transaction and commit."""
         self._look_at_file()
         if not (self._requests or self._is_forking) and self._writing.acquire(blocking=False):
             try:
@@ -121,7 +121,7 @@ class Database:
         return self._hand_over(work)
 
     def read(self, work: Work[T]) -> T:
-        """Run `work` on a snapshot, which includes every commit that ended before."""
+        """Run `work` on a snapshot that includes all earlier commits."""
         self._look_at_file()
         if self.place is None:
             with self._writing:
@@ -131,21 +131,22 @@ class Database:
 
     def _on_snapshot(self, work: Work[T]) -> T:
         connection = self._reader()
-        connection.execute("BEGIN")
         try:
+            connection.execute("BEGIN")
             return work(connection)
         finally:
-            connection.execute("ROLLBACK")
+            if connection.in_transaction:
+                connection.execute("ROLLBACK")
 
     def close(self) -> None:
         """Close the connections; the next call opens new ones. A database in memory is lost."""
         self._stop_thread()
         if not self._writing.acquire(timeout=self._timeout_ms / 1000):
-            return  # the writer thread waits for a lock that another process does not release
+            return  # the writer thread waits for a lock that another process holds
         try:
             with self._reading:
                 self._close_connections()
-                self._file = None  # a replacement while closed is not reported
+                self._file = None  # do not report a file replaced while closed
         finally:
             self._writing.release()
 
@@ -163,8 +164,8 @@ class Database:
     def _commit(self, work: Work[T]) -> T:
         def transaction() -> T:
             connection = self._writer()
-            connection.execute("BEGIN IMMEDIATE")
             try:
+                connection.execute("BEGIN IMMEDIATE")
                 value = work(connection)
                 connection.execute("COMMIT")
             except BaseException:
@@ -216,30 +217,30 @@ class Database:
             self._thread.start()
 
     def _stop_thread(self) -> None:
-        """Let the writer thread finish its requests, and end it."""
+        """Let the writer thread finish its requests and end."""
         with self._more:
             thread, self._thread = self._thread, None
             self._generation += 1
             self._more.notify_all()
         if thread is not None:
-            thread.join(self._timeout_ms / 1000)  # the lock it waits for may never be released
+            thread.join(self._timeout_ms / 1000)  # the thread may wait forever for the lock
 
     def _write_for_others(self, generation: int) -> None:
         while self._await_requests(generation):
             while self._is_forking:
-                time.sleep(0.001)  # the lock is not fair: step aside for the thread that forks
+                time.sleep(0.001)  # the lock is not fair: let the forking thread acquire it
             with self._writing:
                 self._serve_all()
 
     def _await_requests(self, generation: int) -> bool:
-        """Wait for requests; False when a newer writer thread replaces this one."""
+        """Wait for requests; return False when a newer writer thread replaces this thread."""
         with self._more:
             while not self._requests and generation == self._generation:
                 self._more.wait()
             return bool(self._requests)
 
     def _serve_all(self) -> None:
-        """Serve all requests that came before the lock was acquired; no error ends the thread."""
+        """Serve all requests that came before the lock was acquired. No error ends the thread."""
         requests: list[_Request] = []
         try:
             with self._file_lock(wait=True):
@@ -259,7 +260,7 @@ class Database:
         return [request for request in taken if not request.abandoned]
 
     def _serve(self, connection: apsw.Connection, requests: list[_Request]) -> None:
-        """Run requests. A failing request is rolled back alone, unless SQLite ends all."""
+        """Run requests. A failing request is rolled back alone, unless SQLite rolls back all."""
         for request in requests:
             connection.execute("SAVEPOINT request")
             try:
@@ -275,7 +276,7 @@ class Database:
     # ------------------------------------------------------------------- connections and locks
 
     def _look_at_file(self) -> None:
-        """Once a second, check whether the file was removed or replaced: the connections would
+        """Check once a second whether the file was removed or replaced: the connections would
         continue on a file that no other process can see. The call that detects this raises an
         error; the next call uses the file that exists by then, or creates one."""
         now = time.monotonic()
@@ -284,7 +285,7 @@ class Database:
         self._next_look = now + FILE_LOOK_S
         if self._file in (None, self.place.identity()):
             return
-        if self._writing.acquire(blocking=False):  # otherwise check again in a second
+        if self._writing.acquire(blocking=False):  # during a write, try again in a second
             try:
                 with self._reading:
                     self._close_connections()
@@ -309,7 +310,7 @@ class Database:
         if self._write_connection is None:
             connection = self._connect()
             if self.place is not None and _is_empty(connection):
-                # Stored in the file: set once, and never on a file in use.
+                # Settings stored in the file: set once, and never on a file in use.
                 connection.pragma("journal_mode", "wal")
             self._write_connection = connection
         return self._write_connection
@@ -331,14 +332,15 @@ class Database:
         connection.execute("PRAGMA fullfsync = ON")  # macOS: a plain fsync does not reach the disk
         connection.execute("PRAGMA temp_store = MEMORY")
         connection.execute(f"PRAGMA journal_size_limit = {LOG_BYTES}")
-        # Plans that do not depend on values: otherwise some statements are planned on every run.
+        # Plan statements once: otherwise SQLite plans some statements on every run, by their
+        # values.
         connection.config(apsw.SQLITE_DBCONFIG_ENABLE_QPSG, 1)
         connection.execute("PRAGMA cache_size = -16384")
         return connection
 
     @contextmanager
     def _file_lock(self, *, wait: bool) -> Iterator[bool]:
-        """Hold the lock file; without `wait`, yield whether it was free."""
+        """Hold the lock file. Without `wait`, yield whether the lock was free."""
         if self.place is None:
             yield True
             return
@@ -372,7 +374,7 @@ class Database:
             raise self._to_engine_error(error) from error
 
     def _busy(self, error: apsw.Error, seconds: float) -> EngineUnavailable:
-        """Report a timeout; SQLite has rolled back the transaction."""
+        """Make the error for a timeout; SQLite has rolled back the transaction."""
         return EngineUnavailable(
             f"The SQLite database {self.location} could not be used within {seconds:.1f} s "
             f"({error}): another program holds a lock on the file. End it, or wait and repeat; "
@@ -388,7 +390,7 @@ class Database:
         return _map_error(error, self.location)
 
     def _may_have_no_tables(self) -> bool:
-        """Another thread has detected a new file first, or a connection met it before the check."""
+        """Return whether the file may be new: another thread or a connection met it first."""
         if 0 < self.files != self.known_file:
             return True
         return self.place is not None and self._file not in (None, self.place.identity())
@@ -413,7 +415,7 @@ class Database:
     def before_fork(self) -> None:
         self._is_forking = True
         self._held_for_fork = self._writing.acquire(timeout=FORK_WAIT_S)
-        self._reading.acquire()  # no read waits for other processes
+        self._reading.acquire()  # reads never wait for other processes
         if self._held_for_fork and self.place is not None:
             self._close_connections()
 
@@ -435,7 +437,7 @@ def _is_empty(connection: apsw.Connection) -> bool:
 
 
 def _map_error(error: Exception, location: str) -> Exception:
-    """Map SQLite's errors to errors of windlass; return others unchanged."""
+    """Convert SQLite's errors to errors of windlass; return other errors unchanged."""
     if not isinstance(error, apsw.Error):
         return error
     if isinstance(error, (apsw.CorruptError, apsw.NotADBError)):
@@ -461,7 +463,7 @@ def _map_error(error: Exception, location: str) -> Exception:
     )
 
 
-#: Transient failures, and the advice for each.
+#: Transient failures, with the advice for each.
 _TRANSIENT: Final[tuple[tuple[tuple[type[apsw.Error], ...], str], ...]] = (
     ((apsw.FullError,), "The disk is full: make room and repeat."),
     (

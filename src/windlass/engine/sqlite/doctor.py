@@ -25,19 +25,19 @@ from windlass.errors import EngineError, EngineUnavailable
 #: releases with a backport of the fix: https://sqlite.org/wal.html#walresetbug
 _FIXED: Final = (3, 51, 3)
 _FIXED_RELEASES: Final = {(3, 50): 7, (3, 44): 6}
-#: Their content is lost when the machine stops.
+#: File systems that lose their content when the machine stops.
 _IN_MEMORY: Final = frozenset({"tmpfs", "ramfs"})
-#: With less free space, commits will fail soon; with less than the second, before long.
+#: With less free space than the first limit, commits fail soon; with less than the second, later.
 LEAST_FREE: Final = 64 * 1024 * 1024
 LITTLE_FREE: Final = 1024 * 1024 * 1024
 #: Report unused space inside the file when it is larger than this and than half of the file.
 MUCH_UNUSED: Final = 64 * 1024 * 1024
-#: A longer log is not checkpointed into the file: a reader holds a transaction open.
+#: A longer log means that a reader holds a transaction open, which prevents checkpoints.
 LONG_LOG: Final = 256 * 1024 * 1024
 _OTHERS_READ: Final = stat.S_IRGRP | stat.S_IROTH
 _OTHERS_WRITE: Final = stat.S_IWGRP | stat.S_IWOTH
 
-#: by the value of PRAGMA synchronous
+#: value of PRAGMA synchronous -> finding
 _DURABILITY: Final = {
     2: Finding(
         Grade.OK,

@@ -74,7 +74,7 @@ from windlass.errors import EngineError, FormatTooNew
 
 T = TypeVar("T")
 
-#: Marks a file as a windlass database in its header; windlass never changes other databases.
+#: Identifies a windlass database in the file header; windlass never changes other databases.
 APPLICATION_ID: Final = 0x57494E44  # "WIND"
 NEWEST_FORMAT: Final = max(number for number, _ in migrations())
 
@@ -91,7 +91,7 @@ class SQLiteEngine:
         self._database = Database(place, durability, options.timeout_ms)
         self._wakeup = SQLiteWakeup(place.wake_path if place else None)
         self._result_wakeup = SQLiteResultWakeup(place.ends_path if place else None)
-        self._has_unreported_loss = False  # the file was replaced, and `tend` has not reported it
+        self._has_unreported_loss = False  # `tend` must still report that the file was replaced
         self._database.on_new_file = self._reset_for_new_file
 
     @property
@@ -130,7 +130,7 @@ class SQLiteEngine:
         *,
         is_last: bool = False,
     ) -> Turn:
-        """Ignore `is_last`: this engine has no hand-off."""
+        """Finish claims and claim jobs. `is_last` has no effect: this engine has no hand-off."""
         if not outcomes and self._database.place is not None:
             idle = self._read(lambda db, now: _idle(db, session, nonce, plan, now))
             if idle is not None:
@@ -180,7 +180,7 @@ class SQLiteEngine:
 
     def adopt(self, tasks: Sequence[str]) -> int:
         if not self._read(lambda db, _now: admin.can_adopt(db, tasks)):
-            return 0  # the usual case, without the write lock
+            return 0  # in most cases no job matches: skip the write lock
         return self._write(lambda tx: admin.adopt(tx, tasks))
 
     def queues(self) -> list[QueueRecord]:
@@ -229,7 +229,7 @@ class SQLiteEngine:
         return self._read(lambda db, now: read.ends(db, ids, now))
 
     def watch(self, ids: Sequence[str], on_end: Callable[[str], None]) -> list[JobEnd | None]:
-        self._result_wakeup.listen(on_end)  # before the read, so that no end is lost in between
+        self._result_wakeup.listen(on_end)  # before the read, so that no end is lost between
         return self.ends(ids)
 
     def find(self, filter: Filter, cursor: str | None = None, limit: int = 100) -> Page:
@@ -255,7 +255,7 @@ class SQLiteEngine:
         place = self._database.place
         try:
             return place is None or place.path.is_file()
-        except OSError:  # a folder without permission, a name that is too long
+        except OSError:  # no permission for the folder, or the name is too long
             return False
 
     def examine(self) -> list[Finding]:
@@ -269,7 +269,7 @@ class SQLiteEngine:
         return self._wakeup.wait(waiters, timeout_ms, self._look)
 
     def _look(self, plans: Iterable[Plan]) -> Found:
-        """Promote due jobs and wake sessions that can take them."""
+        """Promote due jobs, and find the plans that have something to claim."""
         found = self._read(lambda db, now: ClaimPreview.at(db, now).find(plans))
         if found.due_in_ms == 0:
             next_in_ms = self._write(claim.promote_and_reap)
@@ -286,7 +286,7 @@ class SQLiteEngine:
 
     def migrate(self) -> int:
         database = self._database
-        files = database.files  # read first: another thread may detect one more in the meantime
+        files = database.files  # read first: another thread may detect a new file meanwhile
         version = database.read(_stored_version)
         if version != NEWEST_FORMAT:
             version = database.write(_migrate)
@@ -300,7 +300,7 @@ class SQLiteEngine:
         self._database.known_file = -1
 
     def _reset_for_new_file(self) -> None:
-        """Close the sockets of the old file, and report the loss."""
+        """Close the sockets of the old file, and make `tend` report the loss."""
         self._wakeup.close()
         self._result_wakeup.close()
         self._has_unreported_loss = True
@@ -336,7 +336,7 @@ class SQLiteEngine:
 def _idle(
     connection: apsw.Connection, session: str, nonce: str, plan: Plan, now_ms: int
 ) -> Batch | None:
-    """The reply to a claim with nothing to do, found without the write lock."""
+    """Reply to a claim that has nothing to do, without the write lock; None if there is work."""
     look = ClaimPreview.at(connection, now_ms)
     if look.has_work(plan) or look.holds(session, nonce):
         return None
@@ -344,13 +344,13 @@ def _idle(
 
 
 def _stored_version(connection: apsw.Connection) -> int:
-    """The stored format; 0 for an empty file and for another program's database."""
+    """Read the stored format; 0 for an empty file or another program's database."""
     is_ours = connection.pragma("application_id") == APPLICATION_ID
     return int(connection.pragma("user_version")) if is_ours else 0
 
 
 def _check_owner(connection: apsw.Connection) -> int:
-    """The stored format; refuse a file of another program or of a newer windlass."""
+    """Return the stored format; refuse a file of another program or of a newer windlass."""
     version = _stored_version(connection)
     if version > NEWEST_FORMAT:
         raise FormatTooNew(

@@ -13,7 +13,7 @@ from typing import Final
 
 from windlass.errors import EngineError
 
-#: File systems on which SQLite's locks or shared memory cannot be trusted.
+#: File systems on which SQLite's locks or shared memory are unreliable.
 NETWORK_FILE_SYSTEMS: Final = frozenset(
     {"nfs", "nfs4", "cifs", "smb3", "smbfs", "afs", "ceph", "glusterfs", "lustre", "fuse.sshfs"}
 )
@@ -21,7 +21,7 @@ _LONGEST_SOCKET_PATH: Final = 100
 
 
 class FileLocation:
-    """The files of one database."""
+    """Paths of the files of one database."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -56,16 +56,16 @@ class FileLocation:
             ) from error
 
     def identity(self) -> tuple[int, int] | None:
-        """The current file, or None. By `stat`: opening the file would cancel SQLite's locks."""
+        """Identify the file by `stat`: opening the file would cancel SQLite's locks."""
         try:
             found = self.path.stat()
-        except OSError:  # includes a folder that was replaced by a file
+        except OSError:  # also when a file has replaced the folder
             return None
         return found.st_dev, found.st_ino
 
 
 class SocketPaths:
-    """Paths of sockets in a folder, through a descriptor of the folder if they are too long."""
+    """Paths of sockets in a folder; long paths go through a descriptor of the folder."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -94,7 +94,7 @@ def refuse_network_file_system(folder: Path) -> None:
 
 
 def file_system_of(folder: Path) -> str:
-    """The file system type of `folder`, or "" if the system does not report it."""
+    """Return the file system type of `folder`, or "" if the system does not report it."""
     try:
         lines = Path("/proc/self/mountinfo").read_text(encoding="utf-8").splitlines()
     except OSError:

@@ -3,8 +3,8 @@
 1. `refresh` updates the rows of a line; a transaction calls it for each line that it changed.
 2. `groups` lists the groups of lines that a worker may claim from. Inside a group, rows are sorted
    by their first jobs, so the best line of a group is its first row.
-3. `best_jobs` merges: the best of all groups gives its first job, then the line itself competes
-   with its next job. So a claim reads only as many lines as it takes jobs from.
+3. `best_jobs` merges the groups: it takes the first job of the best line, then that line competes
+   with its next job. So a claim reads only the lines that it takes jobs from.
 """
 
 from __future__ import annotations
@@ -20,17 +20,17 @@ from windlass.core.queues.labels import queue_of, required_text, skip_labels
 from windlass.core.queues.settings import USUAL, QueueSettings
 from windlass.engine.sqlite.statements import Row, first, rows
 
-#: Sorts before every rank.
+#: A rank that sorts before every other rank.
 _BEFORE_ALL: Final = -(2**62)
 _BEHIND: Final = "\x01"
-#: Sorts after every name of a line.
+#: A text that sorts after every name of a line.
 _BEHIND_ALL: Final = "\U0010ffff"
-#: The number of jobs of a line, and of lines of a group, that are read at a time.
+#: Read this many jobs of a line, or lines of a group, at a time.
 _CHUNK: Final = 32
 
 
 class Group(NamedTuple):
-    """Lines that require the same labels and whose queues age at the same rate and phase."""
+    """Lines that require the same labels, in queues that age at the same rate and phase."""
 
     labels: str
     cohort: str
@@ -47,7 +47,7 @@ class LineEntry(NamedTuple):
 def compare(
     connection: apsw.Connection, line: str, settings: Mapping[str, QueueSettings]
 ) -> tuple[dict[int, LineEntry], dict[int, LineEntry]]:
-    """The index rows of a line, stored and correct, by the suspect mark."""
+    """Return the stored and the correct index rows of a line, each by suspect mark."""
     kept: dict[int, LineEntry] = {}
     right: dict[int, LineEntry] = {}
     own = settings.get(queue_of(line), USUAL)
@@ -78,7 +78,7 @@ def add_first(
     rank: int,
     place: int,
 ) -> None:
-    """Update the index after one job came into a line: it may be the first one now."""
+    """Update the index after a job came into a line, because it may be the first job now."""
     own = settings.get(queue_of(line), USUAL)
     if not own.paused:
         cohort, age = own.cohort
@@ -86,7 +86,7 @@ def add_first(
 
 
 def ready_lines(connection: apsw.Connection, queue: str | None = None) -> Iterator[str]:
-    """Iterate over all lines with ready jobs, or those of one queue, by one index seek per line."""
+    """Iterate over lines with ready jobs, of all queues or one, by one index seek per line."""
     after, before = ("", _BEHIND_ALL) if queue is None else (f"{queue}+", f"{queue},")
     if queue is not None:
         yield queue
@@ -120,11 +120,11 @@ class Search(NamedTuple):
     suspects: bool
 
     def best_jobs(self, groups: Sequence[Group], limit: int) -> tuple[list[Row], list[str]]:
-        """The next jobs of these groups, as `list_ready` returns them, and listed lines without
-        jobs."""
+        """Find the next jobs of these groups, as rows of `list_ready`. Also return the lines that
+        the index lists but that have no jobs."""
         if len(groups) == 1:
             lines = rows(self.connection, "list_lines", *self._from_first(groups[0]), 2)
-            if len(lines) == 1:  # the usual case
+            if len(lines) == 1:  # the usual case: one line
                 _, _, line = lines[0]
                 jobs = rows(self.connection, "list_ready", line, self.suspects, limit)
                 return jobs, [] if jobs else [line]
@@ -159,8 +159,8 @@ class Search(NamedTuple):
     def _sources(
         self, groups: Sequence[Group], limit: int
     ) -> Iterator[Iterator[tuple[int, int, str | Row]]]:
-        """One source per group. After the clock was set back, queues do not become younger and the
-        age of a cohort does not match its queues: then each line is a source of its own."""
+        """Make one source per group. After the clock was set back, queues do not become younger,
+        and the age of a cohort does not match its queues: then each line is its own source."""
         since_ms = max((own.since_ms for own in self.settings.values()), default=0)
         for group in groups:
             lines = self._lines(group, min(limit, _CHUNK))
@@ -194,7 +194,7 @@ class Search(NamedTuple):
 
 
 def age_of_cohort(cohort: str, now_ms: int) -> int:
-    """The age of the queues of a cohort, apart from the part in their ranks."""
+    """Return the age of the queues of a cohort, apart from the part that their ranks include."""
     if not cohort:
         return 0
     period_ms, phase_ms = map(int, cohort.split())

@@ -37,7 +37,7 @@ _MOST_BYTES: Final = 65_536
 
 
 class SQLiteResultWakeup:
-    """The wake-ups of one engine object. With no folder, within this object only."""
+    """Wake-ups for callers that wait for jobs. Without a folder, only in this object."""
 
     def __init__(self, folder: Path | None) -> None:
         self._folder = folder if hasattr(socket, "AF_UNIX") else None
@@ -49,13 +49,13 @@ class SQLiteResultWakeup:
         return _ResultSockets(self._folder, self._pass_on)
 
     def listen(self, on_end: OnEnd) -> None:
-        """Receive ends from now on, for a while."""
+        """Receive the ids of ended jobs from now on, for a while."""
         self._hooks.add(on_end)
         if self._folder is not None:
             self._sockets.get().listen()
 
     def publish(self, ids: Sequence[str]) -> None:
-        """Announce jobs whose end is committed."""
+        """Announce jobs after the commit that ended them."""
         if self._folder is None:
             self._pass_on(ids)
         else:
@@ -71,7 +71,7 @@ class SQLiteResultWakeup:
 
 
 class _ResultSockets:
-    """The sockets of one engine object in one process: one to receive and one to send."""
+    """Sockets of one engine object in one process: one receives ids, one sends them."""
 
     def __init__(self, folder: Path, pass_on: Callable[[Sequence[str]], None]) -> None:
         self._folder = folder
@@ -114,7 +114,7 @@ class _ResultSockets:
             inbox.close()
 
     def _is_wanted(self, inbox: _Inbox) -> bool:
-        """Check and clear in one step: a caller must not rely on a thread that is about to end."""
+        """Decide atomically whether the thread ends: no caller may rely on an ending thread."""
         with self._lock:
             if self._inbox is inbox and time.monotonic() - self._used_at > IDLE_S:
                 self._inbox = None
@@ -140,10 +140,10 @@ class _ResultSockets:
             for name in names:
                 try:
                     self._sender.sendto(message, paths.of(name))
-                except ConnectionRefusedError:  # its process is gone
+                except ConnectionRefusedError:  # the receiving process is gone
                     with suppress(OSError):
                         os.unlink(self._folder / name)
-                except OSError:  # it has been closed, or its buffer is full
+                except OSError:  # the receiver closed the socket, or its buffer is full
                     continue
 
     def close(self) -> None:
@@ -158,7 +158,7 @@ class _ResultSockets:
 
 
 class _Inbox:
-    """A bound socket. One thread reads and closes it."""
+    """A bound socket that receives ids. A single thread reads and closes it."""
 
     def __init__(self, folder: Path) -> None:
         folder.mkdir(mode=0o700, exist_ok=True)

@@ -1,6 +1,6 @@
 """The SQL of this engine: `sql/` has one file for each group of verbs.
 
-A statement begins with its name (`-- name: insert_job`), then says what it is for.
+A statement begins with its name (`-- name: insert_job`), then describes its purpose.
 """
 
 from __future__ import annotations
@@ -31,12 +31,12 @@ def _read_statements() -> dict[str, str]:
     return found
 
 
-#: The text of every statement by its name, without comments.
+#: Statement name -> text without comments.
 SQL: Final = _read_statements()
 
 
 def migrations() -> Iterator[tuple[int, str]]:
-    """Every migration as (version, text), oldest first."""
+    """List every migration as (version, text), oldest first."""
     found = _PACKAGE.joinpath("migrations").iterdir()
     for file in sorted(found, key=lambda file: file.name):
         if file.name.endswith(".sql"):
@@ -44,8 +44,8 @@ def migrations() -> Iterator[tuple[int, str]]:
 
 
 def as_array(values: Sequence[Any]) -> str:
-    """Pack values into one parameter for `json_each`. A batch is one statement, because each step
-    of a statement releases the GIL to the threads of running jobs, and waits for them."""
+    """Pack values into one parameter for `json_each`. A batch is a single statement, because each
+    step of a statement releases the GIL to the threads of running jobs and waits to get it back."""
     return msgspec.json.encode(values).decode()
 
 
@@ -55,6 +55,6 @@ def rows(connection: apsw.Connection, name: str, *values: Any) -> list[Row]:
 
 
 def first(connection: apsw.Connection, name: str, *values: Any) -> Any:
-    """The first column of the first row of a statement, or None."""
+    """Return the first column of the first row of a statement, or None."""
     found = rows(connection, name, *values)
     return found[0][0] if found else None

@@ -35,7 +35,7 @@ from windlass.engine.sqlite.statements import SQL, Row, rows
 from windlass.engine.sqlite.wakeup import ReadyLine
 from windlass.engine.wakeup import POLL_FLOOR_MS
 
-#: The name of an event in the totals; other events are not counted.
+#: Names of counted events in the totals; other events are not counted.
 _TOTALS = {
     Event.RETRY: "retried",
     Event.LOSE: "lost",
@@ -45,14 +45,15 @@ _TOTALS = {
     Event.UNROUTABLE: "unroutable",
 }
 _ENDINGS = {State.SUCCEEDED: "succeeded", State.DEAD: "dead", State.CANCELLED: "cancelled"}
-#: Events that clear a suspect: the job itself ran to an end.
+#: Events that clear a suspect, because the job itself ran to its end.
 _CLEARING = frozenset({Event.RETRY, Event.BURY, Event.SNOOZE, Event.REVIVE})
-#: Events that put a job at the end of its line; others return it to its old place.
+#: Events that put a job at the end of its line. After other events, the job returns to its old
+#: place.
 _REQUEUEING = frozenset({Event.DUE, Event.REVIVE})
 
 
 class JobRow(msgspec.Struct):
-    """The columns that a move may change, in the order of the `load_*` statements."""
+    """Columns that a move may change, in the order of the `load_*` statements."""
 
     row: int
     id: str
@@ -104,7 +105,7 @@ class JobRow(msgspec.Struct):
 
 @lru_cache(maxsize=16)
 def unpack_settings(stored: str) -> Mapping[str, QueueSettings]:
-    """Decode the settings of queues other than the default."""
+    """Decode the settings of queues that differ from the default."""
     return msgspec.json.decode(stored, type=dict[str, QueueSettings]) if stored else {}
 
 
@@ -113,9 +114,9 @@ def read_settings(connection: apsw.Connection) -> Mapping[str, QueueSettings]:
 
 
 class Transaction:
-    """The state of one write transaction. `now_ms` stands still while it lasts."""
+    """State of one write transaction. `now_ms` is constant for the whole transaction."""
 
-    sequence: int  # the number of the last place in line
+    sequence: int  # the last place in line that was given to a job
 
     def __init__(self, connection: apsw.Connection, now_ms: int, options: EngineOptions) -> None:
         self.connection = connection
@@ -123,12 +124,12 @@ class Transaction:
         self.options = options
         self.counts: dict[tuple[str, str], int] = defaultdict(int)
         self.totals: dict[str, int] = defaultdict(int)
-        self.touched: set[str] = set()  # lines whose first job may have changed
-        #: line -> rank and place of the first job that came into it
+        self.touched: set[str] = set()  # lines that may have another first job now
+        #: line -> rank and place of the best job that entered the line
         self.arrived: dict[str, tuple[int, int]] = {}
-        #: how many idle sessions to wake
+        #: line -> number of idle sessions to wake
         self.made_ready: dict[ReadyLine, int] = defaultdict(int)
-        self.ended: list[str] = []  # for waiting callers: jobs that may have ended or are removed
+        self.ended: list[str] = []  # jobs that may have ended or were removed, for waiting callers
         ((*self._stored_meta, self.queues),) = connection.execute(SQL["read_meta"])
         self.sequence, self.last_seen_ms, self.reap_after_ms, *longest = self._stored_meta
         self.longest = LongestLease(*longest)
@@ -143,7 +144,7 @@ class Transaction:
         return rows(self.connection, name, *values)
 
     def one(self, name: str, *values: Any) -> Row | None:
-        """The first row of a statement, or None; runs the statement to its end."""
+        """Run a statement to its end; return its first row, or None."""
         found = rows(self.connection, name, *values)
         return found[0] if found else None
 
@@ -167,7 +168,7 @@ class Transaction:
         error: bytes | None = None,
         suspected: bool = False,
     ) -> None:
-        """Apply an event that the state table allows to a job, and write the row back."""
+        """Apply an event to a job and write the row back. The state table must allow the event."""
         if error is not None:
             self._add_failure(job, event, error)
         source = State(job.state)
@@ -236,7 +237,7 @@ class Transaction:
             self.touched.add(queue)
 
     def refresh_lines(self) -> None:
-        """Update the index of lines: before it is read, and before the commit."""
+        """Update the index of lines. Called before the index is read, and before the commit."""
         if not self.touched and not self.arrived:
             return
         settings = unpack_settings(self.queues)
@@ -249,7 +250,7 @@ class Transaction:
         self.arrived.clear()
 
     def arrive(self, row: int, line: str, rank: int) -> None:
-        """Note a new ready job, whose place is its row; `rank` is without its age."""
+        """Note a new ready job, with its row as its place. `rank` does not include its age."""
         if self.queues:
             self.note_age(row, line)
             rank += unpack_settings(self.queues).get(queue_of(line), USUAL).age
@@ -259,16 +260,16 @@ class Transaction:
         self.made_ready[ReadyLine(line)] += 1
 
     def note_ready(self, line: str, *, suspects: bool = False) -> None:
-        """Note a ready job: an idle session should look for it."""
+        """Note a ready job, for which an idle session should be woken."""
         self.made_ready[ReadyLine(line, suspects)] += 1
 
     def note_due(self, line: str, due_ms: int) -> None:
-        """Note a job that is due before idle workers poll."""
+        """Note a job that falls due before idle workers poll again."""
         if due_ms - self.now_ms <= POLL_FLOOR_MS:
             self.note_ready(line)
 
     def note_age(self, row: int, line: str) -> None:
-        """Store the age of the queue with a job that takes its place, if it has ever aged."""
+        """Store the age of a queue that has ever aged with a job that takes its place."""
         if not self.queues:
             return
         settings, queue = unpack_settings(self.queues), queue_of(line)
@@ -285,8 +286,8 @@ class Transaction:
         self.run("write_queues", self.queues)
 
     def notice(self) -> None:
-        """Note a sign of life of any worker. After a silence of all workers, give all of them time
-        for a heartbeat: then the engine or this machine was down, and not the workers."""
+        """Record a sign of life of a worker. After a silence of all workers, give all of them time
+        for a heartbeat: the engine or this machine was down, not the workers."""
         now, lease, last = self.now_ms, self.options.lease_ms, self.last_seen_ms
         self.last_seen_ms = now
         if last is None or 0 <= now - last <= lease // 2:
@@ -298,7 +299,7 @@ class Transaction:
             self.run("clamp_sessions", now + self.longest.lease_ms)
 
     def settle(self) -> None:
-        """Write the bookkeeping, just before the commit."""
+        """Write the bookkeeping. Called just before the commit."""
         self.refresh_lines()
         meta = [self.sequence, self.last_seen_ms, self.reap_after_ms, *self.longest]
         if meta != self._stored_meta:

@@ -16,7 +16,7 @@ _MEMORY: Final = ":memory:"
 
 
 class SQLiteAddress(msgspec.Struct, frozen=True):
-    """A file, or None for a database in memory, and its durability."""
+    """A file, or None for a database in memory, and the durability."""
 
     path: Path | None
     durability: str
@@ -50,8 +50,8 @@ def _durability(query: str) -> str:
 
 
 def default_url(folder: Path | None = None) -> str:
-    """A database next to the nearest pyproject.toml at or above `folder`, else in `folder`. The
-    default folder is the current one."""
+    """Return the URL of a database next to the nearest pyproject.toml at or above `folder`, else in
+    `folder`. `folder` defaults to the current folder."""
     start = Path.cwd() if folder is None else folder
     candidates = (start, *start.parents)
     home = next((path for path in candidates if (path / "pyproject.toml").is_file()), start)

@@ -27,10 +27,10 @@ from windlass.engine.contract import Plan, Waiter, WakeUp
 from windlass.engine.sqlite.files import SocketPaths
 from windlass.engine.wakeup import POLL_FLOOR_MS, PerProcess, await_readable, new_nudge
 
-#: How often a wake-up is forwarded before polling has to find the job.
+#: Forward a wake-up at most this often; then polling has to find the job.
 _MOST_HOPS: Final = 4
 _MOST_BYTES: Final = 4096
-#: The number of plans of other workers to remember.
+#: Remember the plans of this many other workers.
 _MOST_PLANS: Final = 1000
 
 _encode = msgspec.json.Encoder().encode
@@ -38,14 +38,14 @@ _decode_plan = msgspec.json.Decoder(Plan).decode
 
 
 class ReadyLine(msgspec.Struct, frozen=True, array_like=True):
-    """A line in which jobs became ready, and whether they must run alone."""
+    """A line in which jobs became ready, and whether these jobs must run alone."""
 
     line: str
     suspects: bool = False
 
 
 class News(msgspec.Struct, frozen=True, array_like=True):
-    """The content of a datagram."""
+    """Content of a datagram: a wake-up for jobs in one line."""
 
     ready: ReadyLine
     number: int
@@ -59,7 +59,7 @@ _decode_news = msgspec.json.Decoder(News).decode
 
 
 class Found(msgspec.Struct, frozen=True):
-    """The result of a look into the database."""
+    """Result of a look for work in the database."""
 
     ready: frozenset[Plan]  # plans with something to claim
     due_in_ms: int | None  # time until the next due job
@@ -69,7 +69,7 @@ Look = Callable[[Iterable[Plan]], Found]
 
 
 class SQLiteWakeup:
-    """The wake-ups for work of one engine object. With no folder, within this object only."""
+    """Wake-ups for work, for one engine object. Without a folder, only within this object."""
 
     def __init__(self, folder: Path | None) -> None:
         self._here = PerProcess(lambda: _Sockets(folder))
@@ -98,11 +98,11 @@ class SQLiteWakeup:
 
 
 class _Sockets:
-    """The sockets and the pipe of one engine object in one process."""
+    """Sockets and wake-up pipe of one engine object in one process."""
 
     def __init__(self, folder: Path | None) -> None:
         self.nudge = new_nudge()
-        self.waiting: set[Waiter] = set()  # the sessions that the last wait did not wake
+        self.waiting: set[Waiter] = set()  # sessions that the last wait did not wake
         self.look_at = 0.0  # when to look next, by the monotonic clock
         self._is_alone = folder is None
         self._folder = folder if hasattr(socket, "AF_UNIX") else None
@@ -111,16 +111,16 @@ class _Sockets:
         self._prefix = f"{os.getpid()}-{os.urandom(4).hex()}"
         self._own: dict[Plan, _Own] = {}
         self._sender: socket.socket | None = None
-        self._plans: dict[str, Plan | None] = {}  # of other workers
+        self._plans: dict[str, Plan | None] = {}  # plans of other workers
         self._lock = threading.Lock()
         self._shown: frozenset[Plan] = frozenset()  # plans of waiting sessions
-        self._kept: list[News] = []  # pending news, for an engine in memory
+        self._kept: list[News] = []  # pending wake-ups, for an engine in memory
 
     # ------------------------------------------------------------------------------ the waiter
 
     def look(self, waiters: Sequence[Waiter], look: Look) -> list[Waiter]:
-        """Return the waiters that have work already. Sessions that begin to wait look at once, all
-        of them at the poll interval and when a job falls due."""
+        """Return the waiters that already have work. A session that begins to wait looks at once.
+        All sessions look at the poll interval and when a job falls due."""
         now = time.monotonic()
         is_time = now >= self.look_at
         asking = [one for one in waiters if is_time or one not in self.waiting]
@@ -134,7 +134,7 @@ class _Sockets:
         return [one for one in asking if one.plan in found.ready]
 
     def receive(self, waiters: Sequence[Waiter], until: float) -> list[Waiter]:
-        """Return the waiters that get news until then; none on a nudge."""
+        """Wait until `until` for wake-ups; return the waiters to wake, or none on a nudge."""
         own = {one.socket.fileno(): one.socket for one in self._own.values()}
         while True:
             news = self._take_kept()
@@ -173,7 +173,7 @@ class _Sockets:
         return kept
 
     def show(self, plans: Iterable[Plan]) -> None:
-        """Mark the plans under which sessions wait as idle."""
+        """Mark the plans with waiting sessions as idle, in the names of their sockets."""
         wanted = self._shown = frozenset(plans)
         if not wanted:
             self._take_kept()
@@ -203,7 +203,7 @@ class _Sockets:
             file = os.open(self._folder / f"{name}.plan", os.O_WRONLY | os.O_CREAT, 0o600)
             with os.fdopen(file, "wb") as stream:
                 stream.write(_encode(plan))
-        except OSError:  # a path too long, no sockets or no permission in this folder: only polling
+        except OSError:  # path too long, or no sockets or permission in this folder: only polling
             bound.close()
             for ending in ("busy", "plan"):
                 self._unlink(f"{name}.{ending}")
@@ -212,7 +212,7 @@ class _Sockets:
         return _Own(name, bound)
 
     def _sweep(self) -> None:
-        """Remove files of killed processes; a live socket accepts a connection."""
+        """Remove files of killed processes; only live processes accept a connection."""
         assert self._folder is not None
         names = os.listdir(self._folder)
         for name in names:
@@ -233,14 +233,14 @@ class _Sockets:
                 probe.connect(self._path(name))
             except ConnectionRefusedError:
                 return True
-            except OSError:  # it has been renamed or removed
+            except OSError:  # another process renamed or removed the file
                 return False
             return False
 
     # ------------------------------------------------------------------------------- the waker
 
     def send(self, news: Sequence[News]) -> None:
-        """Send each idle worker that can take some of the jobs its share."""
+        """Send each idle worker its share of the jobs that it can take."""
         if self._is_alone:
             wanted = [one for one in news if any(map(one.is_for, self._shown))]
             with self._lock:
@@ -262,15 +262,15 @@ class _Sockets:
             return []
         try:
             names = [name for name in os.listdir(self._folder) if name.endswith(".idle")]
-        except OSError:  # no worker has waited yet, or the folder may not be read: workers poll
+        except OSError:  # no worker has waited yet, or the folder is unreadable: workers poll
             return []
         random.shuffle(names)
-        if len(self._plans) > _MOST_PLANS:  # most belong to workers that have ended
+        if len(self._plans) > _MOST_PLANS:  # most are plans of workers that have ended
             self._plans = {}
         return names
 
     def _may_take(self, name: str, news: News) -> bool:
-        """Whether a worker may take the job, as far as known: a worker forwards what it cannot."""
+        """Guess whether a worker may take the job; it forwards a wake-up that it cannot use."""
         stem = name.removesuffix(".idle")
         if stem not in self._plans:
             assert self._folder is not None
@@ -288,13 +288,13 @@ class _Sockets:
         try:
             self._sender.sendto(_encode(news), self._path(name))
         except FileNotFoundError:
-            return False  # it has just stopped waiting
-        except ConnectionRefusedError:  # its process is gone
+            return False  # the worker has just stopped waiting
+        except ConnectionRefusedError:  # the worker's process is gone
             self._unlink(name)
             self._unlink(name.removesuffix("idle") + "plan")
             return False
         except OSError:
-            return True  # its buffer is full of wake-ups
+            return True  # the worker's buffer is full of wake-ups
         return True
 
     def _unlink(self, name: str) -> None:
@@ -318,7 +318,7 @@ class _Sockets:
 
 
 class _Own:
-    """A socket of this process, for one plan."""
+    """Socket of this process for one plan."""
 
     def __init__(self, name: str, bound: socket.socket) -> None:
         self.name = name

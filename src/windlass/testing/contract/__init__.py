@@ -1,7 +1,7 @@
 """The contract suite: the tests that every engine must pass.
 
-It needs pytest and hypothesis: `pip install 'windlass-queue[testing]'`. `suite` is the whole suite,
-`plugin` has the fixtures, `place` the part that the author of an engine provides, `model` the
+The suite needs pytest and hypothesis: `pip install 'windlass-queue[testing]'`. `suite` has all
+tests, `plugin` the fixtures, `place` the part that the author of an engine provides, `model` the
 specification.
 """
 
@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-# Rewrite asserts for detailed failures: pytest does so only in files that it collects.
+# Rewrite asserts for detailed failures: by default, pytest does so only in files that it collects.
 pytest.register_assert_rewrite(
     *(f"{__name__}.{file.stem}" for file in Path(__file__).parent.glob("[a-z]*.py"))
 )

@@ -62,7 +62,7 @@ from windlass.testing.contract.world import LEASE_MS, START_MS, STEP_MS, World
 
 T = TypeVar("T")
 
-#: The lease of the second engine.
+#: The lease of the second engine object.
 SHORT_LEASE_MS = LEASE_MS // 5
 
 TOTALS = (
@@ -84,7 +84,7 @@ class QueueMachine(RuleBasedStateMachine):
     has_one_partition: ClassVar[bool] = True
 
     ids: Bundle[str] = Bundle("ids")
-    claims: Bundle[Claim] = Bundle("claims")  # living and dead
+    claims: Bundle[Claim] = Bundle("claims")  # current and stale
     unique_jobs: Bundle[NewJob] = Bundle("unique_jobs")
     repeatable: Bundle[tuple[str, str, Plan, int]] = Bundle("repeatable")
 
@@ -101,7 +101,7 @@ class QueueMachine(RuleBasedStateMachine):
         return Model(OPTIONS, START_MS)
 
     def open_engines(self) -> None:
-        """Open two engines; if the place can be opened twice, the second has a short lease."""
+        """Open two engine objects if possible, the second with a short lease."""
         leases_ms = [LEASE_MS, LEASE_MS]
         if Capability.MANY_PROCESSES in self.world.variant.capabilities:
             leases_ms = [LEASE_MS, SHORT_LEASE_MS]
@@ -111,10 +111,10 @@ class QueueMachine(RuleBasedStateMachine):
         self.engines = cycle(zip(engines, leases_ms, strict=True))
 
     def follow(self, engine: Engine) -> None:
-        """Hook for a model that must know what the engine does by itself."""
+        """Hook for a model that must follow changes that the engine makes by itself."""
 
     def same(self, verb: Callable[[Engine | Model], T]) -> T:
-        """Call both, and compare their replies."""
+        """Call the engine and the model, and compare their replies."""
         engine, lease_ms = next(self.engines)
         self.model.options = replace(OPTIONS, lease_ms=lease_ms)
         said = verb(engine)
@@ -247,7 +247,7 @@ class QueueMachine(RuleBasedStateMachine):
 
     @rule(slot=slots)
     def forget_nonces(self, slot: int) -> None:
-        """Send the heartbeat of a child without claims, long enough after them."""
+        """Send the heartbeat of a child that knows no nonces, long enough after its claims."""
         self.jump(UNKNOWN_NONCE_MS)
         beat = Beat(session=self.sessions[slot], nonces=(), newest=self.world.nonce())
         self.same(lambda it: it.beat([beat]))
@@ -449,7 +449,7 @@ class QueueMachine(RuleBasedStateMachine):
 
     @invariant()
     def at_most_one_job_of_a_key_lives(self) -> None:
-        """Check the jobs that hold their key after their start."""
+        """Check that at most one live job holds a key, for keys held beyond the start of a job."""
         live = [
             (job.record.task, job.record.unique_key)
             for job in self.model.jobs.values()
@@ -485,7 +485,7 @@ def all_introductions(it: Engine | Model, prefix: str) -> dict[str, bytes]:
 
 
 def _known_totals(stats: Stats) -> tuple[object, object, dict[str, int]]:
-    """The stats without totals that only some engines count."""
+    """Return the stats without totals that only some engines count."""
     totals = {name: stats.totals.get(name, 0) for name in TOTALS}
     return stats.queues, stats.oldest_ready_ms, totals
 
@@ -496,7 +496,7 @@ def run_machine(
     examples: int = 100,
     machine: type[QueueMachine] = QueueMachine,
 ) -> None:
-    """Run this many examples, each with a new engine."""
+    """Run the configured number of examples, each with a new engine."""
     kind = type("Machine", (machine,), {"new_world": staticmethod(new_world)})
     options = settings(max_examples=examples, stateful_step_count=50, deadline=None)
     run_state_machine_as_test(kind, settings=options)

@@ -38,7 +38,7 @@ class Model(ClaimModel, AdminModel):
         return [self._put(new) for new in jobs]
 
     def put_anyway(self, jobs: Sequence[NewJob]) -> None:
-        """Put runs of schedules: they ignore the bound of a queue."""
+        """Put runs of schedules, which ignore the limit of a queue."""
         for new in jobs:
             self._put(new, is_bounded=False)
 

@@ -1,4 +1,4 @@
-"""Operators and maintenance of the reference model."""
+"""Operations of operators and maintenance in the reference model."""
 
 from __future__ import annotations
 
@@ -125,7 +125,7 @@ class AdminModel(SessionModel):
         self.settings[queue] = own
 
     def purge(self, queue: str, cursor: str | None = None) -> Emptied:
-        """All of it at once: engines are asked again until nothing is left."""
+        """Remove all waiting jobs at once. Engines need several calls for this."""
         waiting = [
             job
             for job in self.jobs.values()
@@ -153,7 +153,7 @@ class AdminModel(SessionModel):
         return Tended(reaped=reaped, purged=purged, doomed=doomed, more=is_full or is_cut_short)
 
     def _purge(self, known: Sequence[str] | None) -> tuple[int, tuple[str, ...], bool]:
-        """The number of removed jobs, the ids to remove next, and whether the limit was reached."""
+        """Purge; return the number of removed jobs, the doomed ids, and if a limit was hit."""
         finished = [job for job in self.jobs.values() if job.record.state.is_final]
         for job in finished:
             job.record = replace(job.record, result=job.seen(self.now_ms).result)
@@ -184,6 +184,6 @@ class AdminModel(SessionModel):
         return Stats(queues=queues, oldest_ready_ms=firsts, totals=dict(self.totals))
 
     def in_line(self) -> list[ModelJob]:
-        """All claimable jobs in order, without suspects."""
+        """List all claimable jobs in order, without suspects."""
         jobs = [job for job in self.jobs.values() if job.is_claimable and not job.record.suspect]
         return in_turn(Plan(), jobs, self.rank)

@@ -39,8 +39,8 @@ class ClaimModel(SessionModel):
         return Turn(verdicts=verdicts, batch=self._claim_batch(session, nonce, plan, limit))
 
     def _claim_batch(self, session: str, nonce: str, plan: Plan, limit: int) -> Batch:
-        """Promote due jobs, then take back lost ones, then lease. An empty claim, and one that is
-        repeated or late, change nothing: they do not renew the session."""
+        """Promote due jobs, take back lost jobs, then lease. An empty, repeated or late claim
+        changes nothing and does not renew the session."""
         jobs = in_turn(plan, self._held_under(session, nonce), self.rank)
         is_later, is_cut_short = nonce > self.last_nonces.get(session, ""), False
         if is_later and session not in self.gone and self._has_work(plan):
@@ -78,7 +78,7 @@ class ClaimModel(SessionModel):
                 self.move(job, Event.DUE, due_ms=None)
 
     def _waiting(self, plan: Plan) -> list[ModelJob]:
-        """The jobs that can be claimed under a plan, in order."""
+        """List the jobs that can be claimed under a plan, in order."""
         jobs = [
             job
             for job in self.jobs.values()
@@ -92,7 +92,7 @@ class ClaimModel(SessionModel):
     def _lease(
         self, session: str, nonce: str, plan: Plan, limit: int
     ) -> tuple[list[ModelJob], bool]:
-        """The leased jobs, and whether the limit of bytes or of expired jobs cut the call short."""
+        """Lease jobs; return them, and whether bytes or expired jobs cut the call short."""
         leased: list[ModelJob] = []
         expired = 0
         left_bytes = plan.most_bytes
@@ -113,8 +113,8 @@ class ClaimModel(SessionModel):
         return in_turn(plan, leased, self.rank), False
 
     def _choose(self, plan: Plan, limit: int) -> list[ModelJob]:
-        """The next jobs, at most `limit`. In a shared tier each queue first gets its turns, and the
-        rest goes by order."""
+        """Choose the next jobs, at most `limit`. In a shared tier, each queue first gets its turns;
+        then the order of the queues decides."""
         waiting = self._waiting(plan)
         if not plan.queues:
             return waiting[:limit]
@@ -143,7 +143,7 @@ class ClaimModel(SessionModel):
         self.last_nonces[session] = nonce
 
     def prepare(self, session: str, plan: Plan) -> Batch:
-        """The first step of a claim over several partitions, in each of them."""
+        """Run the first step of a claim over several partitions, in one partition."""
         if self._due() or self._may_reap():
             self._notice_silence()
             self._promote()
@@ -168,7 +168,7 @@ class ClaimModel(SessionModel):
         return [self._finish(outcome) for outcome in outcomes]
 
     def use_up(self, session: str, nonce: str) -> None:
-        """Invalidate a nonce: a late claim under it must get nothing."""
+        """Use up a nonce: a late claim under it must get nothing."""
         self.last_nonces[session] = max(nonce, self.last_nonces.get(session, ""))
         if session not in self.gone:
             self.expiries.setdefault(session, self.now_ms + self.options.lease_ms)

@@ -21,24 +21,24 @@ from windlass.engine.contract import MAX_FAILURES, Claim, Failure, JobRecord, Ne
 
 #: Events that leave an entry in the history of a job.
 REMEMBERED: Final = frozenset({Event.RETRY, Event.BURY, Event.LOSE, Event.CRASH, Event.SUSPECT})
-#: Events that end a job without a crash: afterwards it need not run alone any more.
+#: Events that end a job without a crash. Afterwards, the job need not run alone.
 CLEARING: Final = frozenset({Event.SUCCEED, Event.RETRY, Event.BURY, Event.SNOOZE})
 
 
 @dataclass
 class ModelJob:
-    record: JobRecord  # with the result, even after its ttl
+    record: JobRecord  # keeps the result even after its ttl
     row: int  # the order of the puts
     place: int  # the order in the queue
     ready_ms: int  # when it got its place
-    age: int = 0  # of its queue at that time
-    token: str | None = None  # of the current claim
-    last_end: tuple[str, type[Outcome]] | None = None  # of the last claim that its holder ended
-    keep_until_ms: int = 0  # of the record, once finished
+    age: int = 0  # age of the queue at that time
+    token: str | None = None  # token of the current claim
+    last_end: tuple[str, type[Outcome]] | None = None  # last end by a holder
+    keep_until_ms: int = 0  # end of retention, once the job has finished
     result_until_ms: int = 0
     unique_until: Until = Until.END
-    period_until_ms: int = 0  # it holds its unique key at least until then
-    replaced_by: str = ""  # the id of the job whose call it has now
+    period_until_ms: int = 0  # the job holds its unique key at least until then
+    replaced_by: str = ""  # id of the put that gave the job its current call
 
     @property
     def is_claimable(self) -> bool:
@@ -46,7 +46,7 @@ class ModelJob:
 
     @property
     def size(self) -> int:
-        """The bytes of its call, progress and history."""
+        """Return the bytes of the job's call, progress and history."""
         errors = sum(len(failure.error) for failure in self.record.failures)
         return len(self.record.payload) + len(self.record.progress or b"") + errors
 
@@ -55,7 +55,7 @@ class ModelJob:
 
     @staticmethod
     def of(new: NewJob, number: int, now_ms: int) -> ModelJob:
-        """A new job. It is due at the later of its two instants, and expires at the earlier one."""
+        """Make a new job, due at the later of its instants and expiring at the earlier."""
         due_ms = max(new.run_after_ms or 0, now_ms + new.run_in_ms)
         waits = due_ms > now_ms
         expiries = [] if new.expires_ms is None else [new.expires_ms]
@@ -106,7 +106,7 @@ class ModelJob:
         error: bytes | None = None,
         **changes: Any,
     ) -> None:
-        """Apply an event that leads to a state; `changes` are further fields."""
+        """Apply an event that leads to `state`; `changes` are further fields."""
         was = self.record
         self.record = replace(
             was,
@@ -138,7 +138,7 @@ class ModelJob:
         )
 
     def seen(self, now_ms: int) -> JobRecord:
-        """The record as callers see it: without the result after its ttl."""
+        """Return the record that callers see: without the result after its ttl."""
         kept = self.record.result is not None and now_ms < self.result_until_ms
         return replace(self.record, has_result=kept, result=self.record.result if kept else None)
 
@@ -152,7 +152,7 @@ def _is_suspect(was: JobRecord, event: Event) -> bool:
 
 
 def _history(was: JobRecord, event: Event, error: bytes | None, now_ms: int) -> tuple[Failure, ...]:
-    """The history after an event. It also keeps an empty payload that was replaced."""
+    """Return the history after an event. Empty payloads that were replaced are kept too."""
     if event not in REMEMBERED and not (event is Event.REVIVE and error is not None):
         return was.failures
     entry = Failure(

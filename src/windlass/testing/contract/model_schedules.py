@@ -1,7 +1,7 @@
 """The reference model of schedules, on top of a model of jobs.
 
-The first caller that has seen the current revision changes a schedule (optimistic locking). The
-specification of that is a dict and a comparison of revisions.
+The first caller with the current revision changes a schedule (optimistic locking). The
+specification is a dict and a comparison of revisions.
 """
 
 from __future__ import annotations

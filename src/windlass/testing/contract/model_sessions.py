@@ -80,7 +80,7 @@ class SessionModel(ModelState):
         ]
 
     def introductions(self, prefix: str, cursor: str | None = None) -> Introductions:
-        """All of it at once: engines are asked again until nothing is left."""
+        """Return all introductions at once. Engines need several calls for this."""
         named = {name: info for name, info in self.infos.items() if name.startswith(prefix)}
         return Introductions(named, None)
 
@@ -90,9 +90,9 @@ class SessionModel(ModelState):
         self.gone[session] = self.now_ms + GONE_SESSION_MS
 
     def _notice_silence(self) -> None:
-        """After a long time without calls, or when the clock went back, the engine was unavailable
-        and not the workers. No session is declared dead until all workers, also the one with the
-        longest lease, had time for a heartbeat."""
+        """Detect a silence of all workers: after a long time without calls, or when the clock went
+        back, the engine was unavailable, not the workers. No session is declared dead until all
+        workers, including the worker with the longest lease, had time for a heartbeat."""
         now_ms, last_ms, lease_ms = self.now_ms, self.last_seen_ms, self.options.lease_ms
         self.last_seen_ms = now_ms
         if last_ms is None or 0 <= now_ms - last_ms <= lease_ms // 2:
@@ -105,7 +105,7 @@ class SessionModel(ModelState):
                 self.expiries[session] = min(expires_ms, now_ms + self.longest.lease_ms)
 
     def _silent_sessions(self) -> list[str]:
-        """Sessions with an expired lease, and dead ones that still hold jobs."""
+        """List sessions with an expired lease, and dead sessions that still hold jobs."""
         late = [name for name, expires_ms in self.expiries.items() if expires_ms <= self.now_ms]
         return late + [name for name in self.gone if self._held(name)]
 

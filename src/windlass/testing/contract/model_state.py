@@ -1,7 +1,6 @@
 """The state of the reference model, and the one transition function for all its jobs.
 
-Transitions and charges come from `windlass.core.states`; `model_job` is the effect of a transition
-on a job.
+Transitions and charges come from `windlass.core.states`; `model_job` applies a transition to a job.
 """
 
 from __future__ import annotations
@@ -43,14 +42,14 @@ class ModelState(ScheduleModel):
         self.sequence = 0
         self.jobs: dict[str, ModelJob] = {}
         self.keys: dict[tuple[str, str], ModelKey] = {}
-        self.last_stored: dict[tuple[str, str], str] = {}  # by task and unique key, a job's id
-        self.replaced_puts: dict[str, model_unique.ReplacedPut] = {}  # by id, puts of the past
-        self.expiries: dict[str, int] = {}  # of live sessions
+        self.last_stored: dict[tuple[str, str], str] = {}  # (task, unique key) -> job id
+        self.replaced_puts: dict[str, model_unique.ReplacedPut] = {}  # id -> an earlier put
+        self.expiries: dict[str, int] = {}  # leases of live sessions
         self.infos: dict[str, bytes] = {}  # the introductions of live sessions
-        self.last_nonces: dict[str, str] = {}  # by session, the latest nonce that got a job
-        self.gone: dict[str, int] = {}  # dead sessions, and until when they are stored
+        self.last_nonces: dict[str, str] = {}  # session -> the latest nonce that got a job
+        self.gone: dict[str, int] = {}  # dead session -> until when it is stored
         self.totals: Counter[str] = Counter()
-        self.settings: dict[str, QueueSettings] = {}  # of queues with settings
+        self.settings: dict[str, QueueSettings] = {}  # only those other than the default
         self.last_seen_ms: int | None = None
         self.reap_after_ms = 0
         self.longest = LongestLease()
@@ -89,15 +88,15 @@ class ModelState(ScheduleModel):
         return self.settings.get(queue_of(line), QueueSettings())
 
     def age_of(self, line: str) -> int:
-        """The current age of a queue, which never decreases."""
+        """Return the current age of a queue, which never decreases."""
         own = self._settings_of(line).aged(self.now_ms)
         if own.age:
             self.settings[queue_of(line)] = own
         return own.age
 
     def rank(self, job: ModelJob) -> tuple[int, int]:
-        """The order of a job among all queues: a level of priority is worth one period of waiting
-        in its queue."""
+        """Return the order of a job among all queues: a level of priority is worth one period of
+        waiting in its queue."""
         age = self._settings_of(job.record.queue).aged(self.now_ms).age
         return job.age - job.record.priority - age, job.place
 

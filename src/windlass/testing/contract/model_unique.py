@@ -1,4 +1,4 @@
-"""Unique keys of the model: the holder of a key, and the answer to a job that finds it held."""
+"""Unique keys of the model: the holder of a key, and the reply to a job with a held key."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ if TYPE_CHECKING:
 
 
 class ReplacedPut(NamedTuple):
-    """A put whose call a later put replaced."""
+    """A put that a later put replaced."""
 
-    id: str  # of the job
+    id: str  # id of the job that took the call
     until_ms: int
 
 
 def find_holder(model: ModelState, task: str, key: str) -> ModelJob | None:
-    """The last job stored under a key, if its state or period holds the key."""
+    """Return the last job stored under a key, if its state or period holds the key."""
     job = model.jobs.get(model.last_stored.get((task, key), ""))
     if job is None:
         return None
@@ -31,8 +31,8 @@ def find_holder(model: ModelState, task: str, key: str) -> ModelJob | None:
 
 
 def meet(model: ModelState, new: NewJob, unique: UniqueKey) -> Placed | None:
-    """The answer to a job that must not be stored. A repeated put that replaced a call is known by
-    its id, also after a later put replaced its call."""
+    """Return the reply to a job that must not be stored. A repeated put that replaced a call is
+    recognised by its id, also after a later put replaced its call."""
     if unique.on_conflict is OnConflict.REPLACE:
         for job in model.jobs.values():
             if job.replaced_by == new.id:
@@ -53,7 +53,7 @@ def meet(model: ModelState, new: NewJob, unique: UniqueKey) -> Placed | None:
 
 
 def _find_obstacle(model: ModelState, task: str, key: str) -> ModelJob | None:
-    """The holder that blocks a new job. A holder that has expired is cancelled first."""
+    """Return the holder that blocks a new job. A holder that has expired is cancelled first."""
     job = find_holder(model, task, key)
     if job is None or job.record.state not in QUEUED:
         return job
@@ -66,7 +66,7 @@ def _find_obstacle(model: ModelState, task: str, key: str) -> ModelJob | None:
 
 
 def _replace(model: ModelState, holder: ModelJob, new: NewJob) -> None:
-    """Replace the call of the holder. It keeps its place in the queue if it stays ready."""
+    """Replace the call of the holder. The holder keeps its place in the queue if it stays ready."""
     if holder.replaced_by:
         until_ms = model.now_ms + MIN_RECORD_MS
         model.replaced_puts[holder.replaced_by] = ReplacedPut(holder.record.id, until_ms)

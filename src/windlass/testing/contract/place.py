@@ -1,4 +1,4 @@
-"""The part that the author of an engine provides: a place for jobs, and how to open it."""
+"""The part that the author of an engine provides: a place for jobs, and a way to open it."""
 
 from __future__ import annotations
 
@@ -7,16 +7,16 @@ from typing import Final
 
 from windlass.engine.contract import Capability, Engine, EngineOptions
 
-#: The options of the engines; the suite relies on these numbers.
+#: Options of the engines. The suite relies on these numbers.
 OPTIONS: Final = EngineOptions(lease_ms=30_000, dead_ttl_ms=7 * 24 * 60 * 60 * 1000)
 
 
 class Place:
     """One place for jobs, empty at first, and all engine objects opened on it.
 
-    `make` opens another engine object on this place, with the given options. `capabilities` are
-    those of the engine; tests that need others are skipped. `on_removal` is called when the place
-    is no longer needed."""
+    `make` opens another engine object on this place, with the given options. `capabilities` are the
+    capabilities of the engine; tests that need others are skipped. The suite calls `on_removal`
+    when it no longer needs the place."""
 
     def __init__(
         self,
@@ -30,8 +30,8 @@ class Place:
         self.opened: list[Engine] = []
 
     def open(self, options: EngineOptions = OPTIONS) -> Engine:
-        """Open another engine object, independent of the others; if a place cannot be opened
-        twice, return the existing one."""
+        """Open another engine object, independent of the others. If a place cannot be opened twice,
+        return the existing object."""
         if self.opened and Capability.MANY_PROCESSES not in self.capabilities:
             return self.opened[0]
         engine = self._make(options)

@@ -27,7 +27,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.fixture
 def new_place() -> Callable[[], Place]:
-    """A function that makes an empty place. Override this fixture."""
+    """Return a function that makes an empty place. Override this fixture."""
     pytest.fail(
         "The contract suite does not know your engine. Write a fixture `new_place` that returns a "
         "function that makes a new windlass.testing.contract.place.Place at every call.",
@@ -48,11 +48,11 @@ def variant(request: pytest.FixtureRequest, new_place: Callable[[], Place]) -> I
 
 @pytest.fixture
 def engine(variant: Place) -> Engine:
-    """An engine with the real clock."""
+    """Make an engine with the real clock."""
     return variant.open()
 
 
 @pytest.fixture
 def world(variant: Place) -> World:
-    """An engine whose clock moves only when a test moves it."""
+    """Make an engine with a clock that moves only when a test moves it."""
     return World(variant)

@@ -1,4 +1,4 @@
-"""What the machine draws: jobs, plans, outcomes, instants, and other arguments of the verbs."""
+"""Hypothesis strategies for the machine: jobs, plans, outcomes, instants, and other arguments."""
 
 from __future__ import annotations
 

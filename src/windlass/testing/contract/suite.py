@@ -1,6 +1,6 @@
 """The whole suite, for a test module of an engine: `from windlass.testing.contract.suite import *`.
 
-Test names are unique in the whole suite, so that none hides another.
+Test names are unique in the whole suite, so that no test hides another test.
 """
 
 from __future__ import annotations

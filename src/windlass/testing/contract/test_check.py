@@ -1,4 +1,4 @@
-"""`check` has nothing to say of an engine that has seen everything; format and reopening."""
+"""Test that `check` finds no error after all kinds of changes; test the format and reopening."""
 
 import threading
 
@@ -24,7 +24,7 @@ from windlass.testing.contract.world import LEASE_MS, World, retry_jobs
 
 
 def live_a_life(world: World) -> None:
-    """At least one job in each state and one move of each kind."""
+    """Make at least one job in each state, with at least one move of each kind."""
     world.put_many(12)
     world.put(run_in_ms=1_000)
     world.put(expires_in_ms=0, idempotency_key="key")

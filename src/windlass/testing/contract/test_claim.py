@@ -1,4 +1,4 @@
-"""Claiming: order, plans, due times, expiries, repeats, and what the batch says of the rest."""
+"""Test claims: order, plans, due times, expiries, repeats, and other fields of a batch."""
 
 from collections.abc import Callable
 
@@ -122,7 +122,7 @@ def test_a_limit(world: World) -> None:
 
 @in_strict_order
 def test_a_batch_has_a_budget_of_bytes(world: World) -> None:
-    """One batch after the other; each that was cut short says that there is more."""
+    """Claim batches until no job is left; no batch exceeds the byte budget by more than one job."""
     ids = world.put_many(7, payload=b"x" * 100)
     world.put_many(2, payload=b"x" * 1_000)
     sizes: list[int] = []
@@ -132,7 +132,7 @@ def test_a_batch_has_a_budget_of_bytes(world: World) -> None:
         claimed += [claim.id for claim in batch]
     assert len(claimed) == len(set(claimed)) == 9
     assert sorted(claimed)[:7] == ids
-    assert max(sizes) <= 1_000 + 300  # of several partitions the last may add one that is too large
+    assert max(sizes) <= 1_000 + 300  # one job of the last partition may be too large
     assert len(sizes) >= 4
 
 
@@ -181,7 +181,7 @@ def test_a_batch_that_was_cut_short_keeps_the_turns_of_queues(world: World) -> N
 
 @in_strict_order
 def test_a_job_that_was_replaced_counts_with_its_new_size(world: World) -> None:
-    """Small ones are not measured, as long as there were none but small ones."""
+    """Replace a small payload by a large one: engines do not measure small ones."""
     unique = UniqueKey(key="key", on_conflict=OnConflict.REPLACE)
     world.put(unique=unique)
     world.put(unique=unique, payload=b"x" * BATCH_BYTES)
@@ -391,7 +391,7 @@ def test_a_claim_gives_the_session_a_whole_lease(world: World) -> None:
 
 
 def make_suspects(world: World, number: int) -> list[str]:
-    """Jobs that were under way when their process died."""
+    """Make suspects: jobs that were running when their process died."""
     ids = world.put_many(number)
     world.claim("dying")
     world.engine.close("dying", ids, "killed")
@@ -411,7 +411,7 @@ def test_suspects_are_claimed_by_those_who_ask_for_them(world: World) -> None:
 
 
 def test_a_look_by_nobody_says_whether_suspects_wait(world: World) -> None:
-    """Workers that are busy do not claim; their supervisor looks for them."""
+    """Claim without a session, as a supervisor does for busy workers, which do not claim."""
     assert claim_jobs(world.engine, "", "", Plan(suspects=True), 0).suspects is False
     make_suspects(world, 2)
     before = world.everything()
@@ -461,7 +461,7 @@ def test_a_turn_of_a_dead_session_still_reports(world: World) -> None:
 
 @pytest.mark.needs(Capability.STRICT_ORDER)
 def test_expiring_is_bounded(world: World) -> None:
-    """A claim expires a bounded number of jobs; the next claim continues."""
+    """Check that a claim expires a bounded number of jobs, and the next claim continues."""
     world.put_many(BITE + 5, expires_in_ms=1)
     last = world.put()
     world.advance(1)

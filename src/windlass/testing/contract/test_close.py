@@ -1,4 +1,4 @@
-"""The end of a session: closed with its suspects, lost as a whole, and the release of a nonce."""
+"""Test the end of a session: closed with suspects, lost with its worker; release of a nonce."""
 
 from windlass.core.states import SUSPECT_AFTER_LOSSES, Counters, Event, State
 from windlass.engine.contract import BITE, Batch, Closed, Succeeded
@@ -80,7 +80,7 @@ def test_a_cancelled_job_is_cancelled_by_the_closing(world: World) -> None:
 
 
 def test_a_session_that_is_lost_is_as_one_that_expired(world: World) -> None:
-    """But that the history says why."""
+    """Compare with an expired lease: only the cause in the history differs."""
     running, asked = world.put_many(2)
     world.claim("worker")
     world.engine.cancel([asked])
@@ -98,7 +98,7 @@ def test_a_session_that_is_lost_is_as_one_that_expired(world: World) -> None:
 
 
 def test_a_job_that_is_lost_again_and_again_has_to_run_alone(world: World) -> None:
-    """It may be the one that ends all its workers."""
+    """Lose a job repeatedly: it may be the job that kills its workers."""
     id = world.put()
     for number in range(SUSPECT_AFTER_LOSSES):
         assert world.take(f"worker-{number}").id == id

@@ -1,6 +1,6 @@
-"""States and ends: what a caller that waits for a job reads, and how it is woken.
+"""Test states and ends of jobs: what a waiting caller reads, and how the engine wakes the caller.
 
-Wake-ups run by the real clock and are hints: it is the fastest of a few that has to be fast.
+Wake-ups use the real clock and are hints, so only the fastest of a few has to be fast.
 """
 
 from __future__ import annotations
@@ -33,12 +33,12 @@ from windlass.testing.contract.place import Place
 from windlass.testing.contract.test_wait import AT_ONCE_S, SOON_S, fastest, job
 from windlass.testing.contract.world import World, claim_jobs, retry_jobs
 
-#: For as long nothing comes, where nothing is to come.
+#: How long to wait before the test concludes that no wake-up comes.
 NOTHING_S: Final = 0.1
 
 
 class Heard:
-    """What a caller that waits is told."""
+    """Collect the ids that the engine reports to a waiting caller."""
 
     def __init__(self) -> None:
         self._ids: SimpleQueue[str] = SimpleQueue()
@@ -47,7 +47,7 @@ class Heard:
         self._ids.put(job_id)
 
     def await_id(self, job_id: str, seconds: float = SOON_S) -> None:
-        """An engine may tell of others too."""
+        """Wait for an id, and skip other ids that the engine may report."""
         end = time.monotonic() + seconds
         while self._ids.get(timeout=max(0.0, end - time.monotonic())) != job_id:
             continue
@@ -218,7 +218,7 @@ def test_a_job_that_has_not_ended_is_not_told_of(world: World) -> None:
     world.finish(Retried(id=id, token=claim.token, delay_ms=9, error=b"boom"))
     assert not heard.has_heard(id)
     world.engine.cancel([id])
-    heard.await_id(id)  # what came first did not use it up
+    heard.await_id(id)  # the retry did not use up the watch
 
 
 def test_an_end_that_was_seen_is_not_told_of_again(world: World) -> None:

@@ -1,4 +1,4 @@
-"""Ending claims: what each outcome does, tokens that are not current, repeats, results, history."""
+"""Test the end of claims: the effect of each outcome, stale tokens, repeats, results, history."""
 
 from collections.abc import Callable
 
@@ -46,7 +46,7 @@ every_end = pytest.mark.parametrize("kind", [kind for kind in OUTCOMES if kind !
 
 
 def running(world: World) -> tuple[Claim, JobRecord]:
-    """A job that has been running for a second."""
+    """Put and claim a job, and let it run for a second."""
     world.put()
     claim = world.take()
     record = world.get(claim.id)
@@ -153,7 +153,7 @@ def test_snoozed(world: World) -> None:
 
 @pytest.mark.parametrize("delay_ms", [LATEST_MS, 1 << 60])
 def test_a_delay_ends_at_the_latest_instant(world: World, delay_ms: int) -> None:
-    """The outcome is accepted: a worker could do nothing about a refusal but repeat it."""
+    """Accept a delay that is too long: a worker could only repeat a refused outcome."""
     claims = [running(world)[0] for _ in range(3)]
     retried, snoozed, succeeded = [{"id": claim.id, "token": claim.token} for claim in claims]
     outcomes = [
@@ -194,7 +194,7 @@ def test_several_at_once(world: World) -> None:
 
 
 def test_more_bytes_than_a_batch_has_at_once(world: World) -> None:
-    """Results that are reported and repeated with a claim."""
+    """Report results larger than a batch together with a claim, and repeat the call."""
     world.put_many(7)
     claims = world.claim(limit=7).claims
     results = [bytes([number]) * (BATCH_BYTES // 3) for number in range(7)]
@@ -424,7 +424,7 @@ def test_a_suspect_is_cleared_by_an_end_of_its_own(world: World, kind: str) -> N
 
 
 def test_losses_are_counted_without_end(world: World) -> None:
-    """The worker, not the engine, ends a job as dead that was lost too often."""
+    """Lose a job often: the worker, not the engine, ends a job with too many losses."""
     id = world.put()
     for number in range(MAX_LOSSES + 1):
         session = f"worker-{number}"

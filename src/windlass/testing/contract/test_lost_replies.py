@@ -1,7 +1,7 @@
-"""Every verb that changes something, repeated as after a lost reply: nothing more happens.
+"""Repeat every operation, as after a lost reply: the repeat must change nothing.
 
-The repeat says the same as the first call, or, where the first reply counts what it changed, that
-nothing was left to do. All that can be seen is the same afterwards, totals included.
+The repeat returns the same reply as the first call. If the first reply counts changes, the repeat
+reports that nothing was left to do. The visible state stays the same, totals included.
 """
 
 from collections.abc import Callable
@@ -68,7 +68,7 @@ def put_with_unique_keys(world: World) -> tuple[Call, object]:
 
 
 def put_that_replaces_what_starts_meanwhile(world: World) -> tuple[Call, object]:
-    """The repeat finds the key free, and must not store the call a second time."""
+    """Repeat a put when its key is free again: the call must not be stored twice."""
     unique = UniqueKey(key="key", until=Until.START, on_conflict=OnConflict.REPLACE)
     world.put(unique=unique)
     job = world.new(unique=unique, payload=b"new", run_in_ms=0)
@@ -196,7 +196,7 @@ def buried(world: World) -> str:
 
 
 def retry(world: World) -> tuple[Call, object]:
-    """It is ready already: said as for any job that is not dead."""
+    """Retry a dead job. The repeat finds the job ready, and is refused."""
     id = buried(world)
     return lambda: retry_jobs(world.engine, [id]), [ChangeCode.REFUSED]
 
@@ -208,7 +208,7 @@ def revive(world: World) -> tuple[Call, object]:
 
 
 def discard(world: World) -> tuple[Call, object]:
-    """It is gone already: said as for any job that is not there."""
+    """Discard a dead job. The repeat finds no job."""
     id = buried(world)
     return lambda: world.engine.discard([id]), [ChangeCode.UNKNOWN]
 
@@ -249,7 +249,7 @@ VERBS: Final = [
     tend,
     fire,
 ]
-#: Others that are like those, and not worth two hundred lost replies of a real server.
+#: Similar operations, skipped in the slow tests that lose two hundred replies of a real server.
 LIKE_THOSE: Final = [pause_schedule, remove_schedule]
 
 
@@ -261,7 +261,7 @@ def test_a_repeated_call_changes_nothing(
     start = world.everything()
     first = call()
     after = world.everything()
-    assert after != start or verb is beat  # the first call did something to be repeated
+    assert after != start or verb is beat  # the first call had an effect
     assert call() == (first if expected is SAME else expected)
     assert world.everything() == after
 
@@ -277,7 +277,7 @@ def test_a_repeated_outcome_changes_nothing(world: World, kind: str) -> None:
 
 
 def test_a_repeat_after_a_while_changes_nothing(world: World) -> None:
-    """The record of a success outlives its result, so that a late repeat is recognised."""
+    """Repeat a success late: its record outlives its result, to recognise the repeat."""
     held = a_claim(world)
     outcome = Succeeded(id=held.id, token=held.token, result=b"result", result_ttl_ms=1_000)
     first = world.finish(outcome)

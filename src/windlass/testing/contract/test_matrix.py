@@ -39,9 +39,9 @@ from windlass.engine.contract import (
 from windlass.testing.contract.place import OPTIONS
 from windlass.testing.contract.world import LEASE_MS, World, retry_jobs
 
-#: Longer than dead jobs are kept; half of what the success below is kept.
+#: Longer than the retention of dead jobs; half the retention of the success below.
 AGES_MS: Final = 10 * OPTIONS.dead_ttl_ms
-#: States that a job can be brought into: by being put, or by a move.
+#: States that a put or a move can lead to.
 REACHABLE: Final = sorted({State.READY, State.SCHEDULED, *TABLE.values()} - {None}, key=str)
 
 
@@ -70,7 +70,7 @@ class Subject:
 
 
 def make_ready(subject: Subject) -> None:
-    """A new job is ready."""
+    """Leave the job unchanged: a new job is ready."""
 
 
 def make_scheduled(subject: Subject) -> None:
@@ -128,7 +128,7 @@ def pass_ages(subject: Subject) -> None:
 
 
 def fall_due(subject: Subject) -> None:
-    """A claim from an unused queue promotes due jobs and gets none."""
+    """Let a claim from an unused queue promote due jobs; the claim gets none."""
     pass_ages(subject)
     subject.world.claim("promoter", queues=("unused",))
 
@@ -138,7 +138,7 @@ def be_claimed(subject: Subject) -> None:
 
 
 def expire(subject: Subject) -> None:
-    """The job's `expires` passes, and then a worker claims."""
+    """Let the job's `expires` pass; then a worker claims."""
     subject.world.advance(LEASE_MS)
     subject.world.engine.beat([Beat(session=subject.session)])
     subject.world.claim("claimer")
@@ -154,7 +154,7 @@ def crash(subject: Subject) -> None:
 
 
 def suspect(subject: Subject) -> None:
-    """The session holds a second suspect."""
+    """Close the session with this job and a second one as suspects."""
     world = subject.world
     neighbour = world.put(priority=100, queue="neighbour")
     world.claim(subject.session, queues=("neighbour",))

@@ -1,4 +1,4 @@
-"""What operators do and see: cancel, retry, discard, pages, counters, sessions, retention."""
+"""Test operations of operators: cancel, retry, discard, pages, counters, sessions, retention."""
 
 import pytest
 from msgspec.structs import replace
@@ -211,7 +211,7 @@ def test_a_job_can_be_revived_with_another_payload(world: World) -> None:
 
 
 def test_only_a_job_that_is_as_it_was_seen_is_revived(world: World) -> None:
-    """Else a call that is repeated after a lost reply would retry once more what died again."""
+    """Check that a repeated revival, after a lost reply, does not revive a job that died again."""
     id = bury(world)
     seen = Revival(id=id, finished_ms=world.get(id).finished_ms, payload=b"other")
     assert world.engine.revive([seen]) == [ChangeCode.DONE]
@@ -418,7 +418,7 @@ def test_the_dead_and_the_cancelled_are_kept_for_their_time(world: World) -> Non
 def test_the_dead_are_purged_when_they_are_known(world: World) -> None:
     first, other, cancelled = bury(world), bury(world), world.put()
     world.engine.cancel([cancelled])
-    assert world.engine.tend([first]) == Tended()  # their time has not come
+    assert world.engine.tend([first]) == Tended()  # their retention has not passed
     world.advance(OPTIONS.dead_ttl_ms)
     doomed = tuple(sorted([first, other]))
     assert world.engine.tend([]) == Tended(purged=1, doomed=doomed)
@@ -441,7 +441,7 @@ def test_the_dead_are_purged_when_they_are_known(world: World) -> None:
     ],
 )
 def test_the_bytes_of_one_sweep_are_bounded(world: World, sizes: list[int], number: int) -> None:
-    """The doomed are read before they are removed: a bite takes no longer for large payloads."""
+    """Limit the bytes of doomed jobs, which a caller reads: no batch may become slow."""
     ids = {bury(world, payload=b"x" * size) for size in sizes}
     world.advance(OPTIONS.dead_ttl_ms)
     swept: set[str] = set()

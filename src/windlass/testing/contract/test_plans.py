@@ -1,4 +1,4 @@
-"""Queue plans on every engine: tiers, turns inside a tier, paused queues, emptied ones."""
+"""Test queue plans: tiers, turns inside a tier, paused queues, purged queues."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def by_weight(turns: bytes) -> Plan:
 
 def fill(world: World, **numbers: int) -> None:
     for queue, number in numbers.items():
-        for _ in range(number):  # one by one, so that every partition has some
+        for _ in range(number):  # put jobs one by one, so that every partition gets some
             world.put(queue=queue)
 
 
@@ -201,7 +201,7 @@ def test_a_resume_wakes_who_waits(engine: Engine) -> None:
     waiters = [Waiter("worker", Plan())]
     took_s = []
     with ThreadPoolExecutor(1) as pool:
-        for _ in range(3):  # once a resume may come before the wait has begun, or fall on its look
+        for _ in range(3):  # a resume may come before the wait, or while the wait looks for work
             waiting = pool.submit(engine.wait, waiters, 20_000)
             sleep(0.15)
             begun = monotonic()
@@ -218,7 +218,7 @@ def test_a_resume_wakes_who_waits(engine: Engine) -> None:
 
 
 def purge(world: World, queue: str) -> list[int]:
-    """How many each bite has removed."""
+    """Purge a queue; return the number of jobs that each batch removed."""
     emptied = world.engine.purge(queue)
     numbers = [emptied.number]
     while emptied.cursor is not None:
@@ -237,7 +237,7 @@ def test_a_purge_removes_what_waits_and_nothing_else(world: World) -> None:
     assert sum(purge(world, "a")) == 7
     assert sorted(world.ids()) == sorted([*held, *kept])
     assert world.engine.check() == []
-    # The key of a removed job is free.
+    # The idempotency key of a removed job is free.
     again = world.new(queue="a", idempotency_key="other", fingerprint="new")
     assert world.engine.put([again]) == [Placed(again.id, PutCode.CREATED)]
 
@@ -331,7 +331,7 @@ def test_a_job_that_was_late_counts_from_when_it_is_ready(world: World) -> None:
 
 @pytest.mark.needs(Capability.STRICT_ORDER)
 def test_queues_that_age_and_others_are_served_as_one(world: World) -> None:
-    """A worker without a plan: the age of a queue puts it neither first nor last."""
+    """Check a worker without a plan: ageing puts a queue neither first nor last."""
     age(world, "a")
     world.advance(100 * PERIOD_MS)
     aged, plain = world.put(queue="a"), world.put(queue="b")
@@ -392,7 +392,7 @@ def test_a_worker_with_labels_serves_all_lines_in_one_order(
 
 
 def test_nobody_waits_for_what_he_cannot_take(engine: Engine) -> None:
-    """Otherwise a worker would be woken, find nothing, and look again at once."""
+    """Wake no worker that lacks labels: it would find nothing and look again at once."""
     engine.put([NewJob(id="id", task="t", queue="a+gpu", payload=b"")])
     for plan in (Plan(), Plan(queues=("a",)), Plan(labels=("other",))):
         begun = monotonic()
@@ -457,7 +457,7 @@ def test_no_more_wait_than_may(world: World) -> None:
     assert codes(world, 5, queue="a") == {PutCode.CREATED: 3, PutCode.FULL: 2}
     assert codes(world, 1, queue="a") == {PutCode.FULL: 1}
     assert codes(world, 9, queue="b") == {PutCode.CREATED: 9}
-    # What runs does not wait, and what comes back is never refused.
+    # A running job does not count as waiting, and a returning job is never refused.
     claims = take(world, Plan(queues=("a",)), 2).claims
     assert codes(world, 3, queue="a") == {PutCode.CREATED: 2, PutCode.FULL: 1}
     world.finish(Released(id=claims[0].id, token=claims[0].token, started=False))
@@ -479,7 +479,7 @@ def test_what_is_stored_is_found_again_in_a_full_queue(world: World) -> None:
 
 
 def test_a_key_that_found_no_room_is_free(world: World) -> None:
-    """Otherwise the next call with it would be sent to a job that was never stored."""
+    """Free the key of a refused job: a later call would get a job that was never stored."""
     bound(world, "a", 1)
     first = world.new(queue="a", idempotency_key="key")
     second = NewJob(id=new_id(99, partition_of(first.id)), task="task", queue="a", payload=b"{}")

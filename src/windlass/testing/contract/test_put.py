@@ -1,4 +1,4 @@
-"""Going in: what is stored, when it is due, repeated ids and idempotency keys."""
+"""Test puts: stored fields, due times, repeated ids and idempotency keys."""
 
 from typing import Any, Final
 
@@ -42,7 +42,7 @@ def test_stores_what_was_given(world: World) -> None:
 
 @pytest.mark.parametrize("key", [None, "key"])
 def test_the_engine_makes_ids(world: World, key: str | None) -> None:
-    """Two for one key are different, and lead to the same place."""
+    """Check that two ids for one key differ, and map to the same partition."""
     ids = [world.engine.new_id("task", "queue", key) for _ in range(2)]
     assert len({check_id(id) for id in ids}) == 2
     placed = [world.engine.put([world.new(id=id, idempotency_key=key)])[0] for id in ids]
@@ -65,7 +65,7 @@ TOO_LATE: Final[list[dict[str, Any]]] = [
 
 @pytest.mark.parametrize("fields", TOO_LATE, ids=lambda fields: next(iter(fields)))
 def test_instants_beyond_the_latest_are_refused(world: World, fields: dict[str, Any]) -> None:
-    """Every engine rejects it, even one that could store it, and stores nothing."""
+    """Reject the job in every engine, even in one that could store it, and store nothing."""
     good = world.new(id=world.new(**fields).id)
     with pytest.raises(EngineError, match=rf"Expected {_named(fields)} of job .* at most \d+"):
         world.engine.put([good, world.new(**fields)])
@@ -189,7 +189,7 @@ def test_a_key_is_remembered_when_its_job_is_gone(world: World) -> None:
 
 
 def test_the_key_of_a_discarded_job_is_free(world: World) -> None:
-    """An operator removed the job: its caller may enqueue it again."""
+    """Check that the caller may enqueue a job again after an operator removed it."""
     id = world.put(idempotency_key="key", fingerprint="one")
     world.put(idempotency_key="other")
     world.engine.cancel([id])

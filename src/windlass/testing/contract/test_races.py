@@ -1,6 +1,6 @@
-"""Races: threads with engine objects of their own, started at one barrier.
+"""Test races: threads with their own engine objects start at one barrier.
 
-Where a place cannot be opened twice, the threads share the one object that there is.
+If a place cannot be opened twice, the threads share one engine object.
 """
 
 from __future__ import annotations
@@ -33,10 +33,10 @@ T = TypeVar("T")
 
 
 def race(world: World, number: int, act: Callable[[Engine, int], T]) -> list[T]:
-    """Let `number` threads act at once, each with its own engine; what each one says."""
+    """Let `number` threads act at once, each with its own engine object; return their results."""
     engines = [world.open() for _ in range(number)]
     for engine in engines:
-        engine.stats()  # connected, so that the race is about the act
+        engine.stats()  # connect first, so that only the act races
     barrier = threading.Barrier(number)
 
     def run(index: int) -> T:
@@ -152,7 +152,7 @@ def test_a_beat_saves_a_session_or_comes_too_late(world: World) -> None:
 
         alive, *others = race(world, 4, act)
         record = world.get(id)
-        assert alive is others[1]  # two beats agree
+        assert alive is others[1]  # the two heartbeats agree
         assert alive is (record.state is State.RUNNING)
         assert others[0] + others[2] == (not alive)
         world.engine.close(session, [], "ended")
@@ -177,8 +177,8 @@ def test_a_unique_key_makes_one_job(world: World) -> None:
 
 @pytest.mark.parametrize("on_conflict", OnConflict)
 def test_a_unique_job_ends_before_the_next_begins(world: World, on_conflict: OnConflict) -> None:
-    """Half of the callers put, half claim and end what they get: a call is answered with a job that
-    lives, or makes one, and replaced arguments are never those of a job that runs."""
+    """Let half of the callers put jobs, and half claim and end them. Each put returns or stores a
+    live job, and never replaces the arguments of a running job."""
     unique = UniqueKey(key="key", on_conflict=on_conflict)
     jobs = [[world.new(unique=unique) for _ in range(25)] for _ in range(4)]
 
@@ -253,7 +253,7 @@ def test_counters_and_records_agree_at_every_instant(world: World) -> None:
 
 
 def test_a_record_is_read_whole(world: World) -> None:
-    """Never with the body or the history of another instant."""
+    """Check that a record never has the body or the history of another instant."""
 
     def come_and_go(engine: Engine, index: int) -> None:
         id = f"job-{index}"
@@ -277,7 +277,7 @@ def test_a_record_is_read_whole(world: World) -> None:
 def look_while(
     world: World, act: Callable[[Engine, int], None], look: Callable[[Engine], None]
 ) -> None:
-    """Let two threads act while two others look, again and again."""
+    """Let two threads act while two other threads look repeatedly."""
     acting = threading.Semaphore(0)
 
     def act_or_look(engine: Engine, index: int) -> None:

@@ -1,4 +1,4 @@
-"""Schedules in an engine: changed by a caller with the current revision, found when due."""
+"""Test schedules: changes need the current revision, and due schedules are found."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from windlass.testing.contract.world import World
 
 
 def change(world: World, name: str = "nightly", **fields: Any) -> ScheduleChange:
-    """A change of what is stored now; the first one makes the schedule."""
+    """Make a change of the stored schedule; the first change creates the schedule."""
     (known,) = world.engine.get_schedules([name])
     given: dict[str, Any] = {
         "name": name,
@@ -117,7 +117,7 @@ def test_schedules_are_listed_by_name_in_pages(world: World) -> None:
 
 
 def test_a_removed_schedule_leaves_nothing(world: World) -> None:
-    """But its jobs, which were enqueued."""
+    """Check that only the enqueued jobs of a removed schedule stay."""
     job = job_of(world)
     make(world, jobs=(job,))
     assert world.engine.remove_schedule("nightly")
@@ -231,7 +231,7 @@ def test_firing_again_after_a_lost_reply_changes_nothing(world: World) -> None:
     claim = world.take()
     world.finish(Succeeded(id=claim.id, token=claim.token))
     world.advance(MIN_RECORD_MS)
-    world.engine.tend()  # even when nothing is left of the job
+    world.engine.tend()  # even when the job was removed
     assert world.ids() == []
     before = everything(world)
     assert world.engine.change_schedules([fired, fired]) == [True, True]

@@ -1,4 +1,4 @@
-"""Liveness: beats, introductions, unknown nonces, expired sessions, and the silence of all."""
+"""Test liveness: heartbeats, introductions, unknown nonces, expiry, silence of all workers."""
 
 import pytest
 
@@ -184,7 +184,7 @@ def test_old_claims_under_unknown_nonces_are_given_back(
 
 @pytest.mark.parametrize("back_ms", [1, 60 * 60 * 1000])
 def test_a_claim_that_starts_in_the_future_counts_as_old(world: World, back_ms: int) -> None:
-    """The clock went back: else a claim whose reply was lost would stay for as long as that."""
+    """Set the clock back: a claim with a lost reply must not stay until it catches up."""
     known, unknown = world.put_many(2)
     world.claim("worker", nonce="known", limit=1)
     world.claim("worker", nonce="unknown", limit=1)
@@ -222,7 +222,7 @@ def test_claims_of_others_are_left_alone(world: World) -> None:
 
 
 def test_a_beat_says_nothing_of_claims_after_its_newest(world: World) -> None:
-    """It may have been on its way for long, and what it lists was true when it was sent."""
+    """Check a late heartbeat: its list of nonces was complete only when the child sent it."""
     id = world.put()
     newest = world.nonce()
     world.take("worker")
@@ -232,7 +232,7 @@ def test_a_beat_says_nothing_of_claims_after_its_newest(world: World) -> None:
 
 
 def test_a_claim_that_arrives_late_leases_nothing(world: World) -> None:
-    """Else the token of an ended claim would be current again, and a repeated end would count."""
+    """Claim late, under an old nonce: a lease would make the token of an ended claim current."""
     world.put()
     first = world.take("worker")
     world.finish(Retried(id=first.id, token=first.token, delay_ms=0, error=b""))
@@ -321,7 +321,7 @@ def test_a_bounded_number_is_taken_back_at_a_time(world: World) -> None:
     assert not world.alive("worker")
     still = [id for id in ids if world.get(id).state is State.RUNNING]
     assert len(still) == 5
-    # What was not taken back yet may still be ended by its holder.
+    # The holder may still end jobs that were not taken back yet.
     assert world.finish(Succeeded(id=still[0], token="token")) is Verdict.OK
     assert world.engine.tend() == Tended(reaped=4)
     assert world.engine.stats().totals["lost"] == BITE + 4
@@ -405,7 +405,7 @@ def test_a_clock_that_goes_back_costs_nobody_a_lease(world: World) -> None:
 @pytest.mark.needs(Capability.MANY_PROCESSES)
 @pytest.mark.parametrize("verb", ["beat", "tend"])
 def test_after_a_silence_the_longest_lease_counts(world: World, verb: str) -> None:
-    """A worker with a short lease is back first, and the others need the time that theirs gives."""
+    """Let a worker with a short lease return first: the others need their longer lease."""
     world.put()
     world.take("patient")
     hasty = world.open(LEASE_MS // 10)
@@ -433,7 +433,7 @@ def test_a_second_silence_does_not_shorten_the_time_to_beat(world: World) -> Non
 
 @pytest.mark.needs(Capability.MANY_PROCESSES)
 def test_the_longest_lease_is_forgotten_with_its_workers(world: World) -> None:
-    """And that of the others counts, who are not waited for as long."""
+    """Check that, without the worker with the longest lease, the next longest lease counts."""
     world.put()
     world.take("patient")
     hasty, middle = world.open(LEASE_MS // 10), world.open(LEASE_MS // 2)
@@ -464,7 +464,7 @@ def test_a_clock_that_goes_back_leaves_the_longest_lease(world: World) -> None:
 
 
 def test_upkeep_after_a_silence_of_all_reaps_nobody(world: World) -> None:
-    """The machine slept, and the first worker to wake runs maintenance before any heartbeat."""
+    """Let the machine sleep: the first worker runs maintenance before any heartbeat."""
     id = world.put()
     world.engine.beat([Beat(session="worker")])
     world.take("worker")

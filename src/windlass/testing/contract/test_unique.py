@@ -1,4 +1,4 @@
-"""Unique keys: who holds one after each event, and what becomes of a job that finds it held."""
+"""Test unique keys: the holder after each event, and the reply to a job with a held key."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def key(
 
 
 def again(world: World, on_conflict: OnConflict = OnConflict.RAISE, **fields: Any) -> Placed:
-    """Another job with the same key."""
+    """Put another job with the same key."""
     new = world.new(unique=key(Until.END, on_conflict), **fields)
     (placed,) = world.engine.put([new])
     return placed
@@ -51,8 +51,8 @@ def holder(world: World) -> str | None:
 
 # ------------------------------------------------------------------------------------- who holds it
 
-#: The states in which a choice differs from the default; moves that touch none of them are tried
-#: with the default alone.
+#: The states in which a choice of `until` differs from the default. Moves that touch none of these
+#: states run only with the default.
 PECULIAR: Final = {Until.START: State.RUNNING, Until.SUCCESS: State.DEAD}
 MOVES: Final = [
     pytest.param(
@@ -231,7 +231,7 @@ def test_several_with_one_key_in_one_call(world: World) -> None:
 
 
 def test_many_replacements_in_one_call(world: World) -> None:
-    """In and out of the line, so that what is written twice must come in its order."""
+    """Move a job in and out of the line in one call, so that the order of writes matters."""
     unique = key(Until.START, OnConflict.REPLACE)
     delays = [0, 0, 9, 0, 9, 9, 0]
     jobs = [
@@ -330,7 +330,7 @@ def test_one_that_does_not_wait_is_not_replaced(world: World, state: State) -> N
 @pytest.mark.parametrize("later", [1, 30])
 @pytest.mark.parametrize("late_ms", [0, MIN_RECORD_MS - 1])
 def test_a_repeated_replacement_changes_nothing(world: World, later: int, late_ms: int) -> None:
-    """Its reply was lost, and others have replaced its call since: theirs were acknowledged."""
+    """Repeat a put with a lost reply, after later puts replaced its call: their calls must stay."""
     unique = key(Until.START, OnConflict.REPLACE)
     holder = world.put(unique=unique, run_in_ms=DAY_MS)
     first, *others = [
@@ -348,7 +348,7 @@ def test_a_repeated_replacement_changes_nothing(world: World, later: int, late_m
 
 
 def test_a_replacement_of_long_ago_is_forgotten(world: World) -> None:
-    """What is remembered of it does not grow without bound."""
+    """Check that old replaced puts are forgotten, so that storage does not grow without bound."""
     unique = key(Until.START, OnConflict.REPLACE)
     holder = world.put(unique=unique, run_in_ms=DAY_MS)
     first, second = [
@@ -366,7 +366,7 @@ def test_a_replacement_of_long_ago_is_forgotten(world: World) -> None:
 
 
 def put_beside(world: World) -> str:
-    """A job without a key, in the partition of the key."""
+    """Put a job without a key into the partition of the key."""
     return world.put(id=world.new(unique=key()).id)
 
 

@@ -1,8 +1,8 @@
-"""Waiting: idle sessions are woken soon after there is something for them to claim, and only those
-that can claim it; a wait also ends on a nudge, or after its time.
+"""Test waiting: the engine soon wakes idle sessions that have something to claim, and no others. A
+wait also ends on a nudge or after its timeout.
 
-These tests run by the real clock. Wake-ups are hints, and engines look by themselves too: so it is
-the fastest of a few that has to be faster than looking.
+These tests use the real clock. Wake-ups are hints, and engines also poll. So the fastest of a few
+measurements must be faster than polling.
 """
 
 from __future__ import annotations
@@ -32,11 +32,11 @@ from windlass.engine.contract import (
 from windlass.testing.contract.place import OPTIONS, Place
 from windlass.testing.contract.world import claim_jobs
 
-#: A wait that nothing ends; long enough to be told from one that something ended.
+#: Timeout of a wait that nothing ends; clearly longer than a wait that a wake-up ends.
 LONG_MS = 20_000
-#: What "soon" may take on a slow machine.
+#: The longest time that counts as "soon" on a slow machine.
 SOON_S = 5.0
-#: What a wake-up may take: less than any engine takes to look by itself.
+#: The longest time of a wake-up: shorter than the poll interval of any engine.
 AT_ONCE_S = 0.15
 
 
@@ -45,7 +45,7 @@ def job(id: str = "job", queue: str = "queue", run_in_ms: int = 0) -> NewJob:
 
 
 def wait_for_work(engine: Engine, plan: Plan, session: str = "worker") -> str:
-    """What an idle worker does: claim, and wait when there is nothing."""
+    """Act as an idle worker: claim, and wait when there is nothing to claim."""
     deadline = time.monotonic() + LONG_MS / 1000
     for turn in range(1000):
         batch = claim_jobs(engine, session, f"{session}-{turn}", plan, 1)
@@ -62,7 +62,7 @@ def wait_for_work(engine: Engine, plan: Plan, session: str = "worker") -> str:
 def wait_until_woken(
     engine: Engine, waiters: Sequence[Waiter], woken: list[WakeUp], number: int = 1
 ) -> None:
-    """What the waiter of a worker does: wait for all that were not woken yet."""
+    """Act as the waiter of a worker: wait for all sessions that were not woken yet."""
     deadline = time.monotonic() + LONG_MS / 1000
     known: set[str] = set()
     while len(known) < number and time.monotonic() < deadline:
@@ -73,7 +73,7 @@ def wait_until_woken(
 
 @contextmanager
 def in_thread(work: Callable[..., object], *arguments: object) -> Iterator[threading.Event]:
-    """Run a call in a thread; the event is set when it has returned."""
+    """Run a call in a thread; set the event when the call has returned."""
     returned = threading.Event()
 
     def run() -> None:
@@ -87,7 +87,7 @@ def in_thread(work: Callable[..., object], *arguments: object) -> Iterator[threa
 
 
 def fastest(measure: Callable[[], float]) -> float:
-    """The best of a few: a slow machine delays one, an engine that only polls delays all."""
+    """Return the fastest of a few measurements: a slow machine delays one, polling delays all."""
     return min(measure() for _ in range(3))
 
 
@@ -95,7 +95,7 @@ def seconds_to_wait(engine: Engine, plan: Plan) -> float:
     started = time.monotonic()
     deadline = started + SOON_S
     while not engine.wait([Waiter("worker", plan)], LONG_MS) and time.monotonic() < deadline:
-        pass  # the engine looks by itself, or was nudged
+        pass  # the engine polled, or was nudged
     return time.monotonic() - started
 
 
@@ -208,13 +208,13 @@ def test_a_retry_falls_due(engine: Engine) -> None:
 
 
 def test_a_wait_does_not_spin_while_everybody_is_given_time_to_beat(engine: Engine) -> None:
-    """After a silence of all, expired sessions are nothing to claim until the time is over."""
+    """Wake no waiter for expired sessions while workers get time for a heartbeat."""
     engine.put([job()])
     claim_jobs(engine, "silent", "nonce", Plan(), 1)
     engine.clock_offset_ms = 2 * OPTIONS.lease_ms
     engine.beat([Beat(session="other")])
     started = time.monotonic()
-    for _ in range(3):  # the first may still be owed to the put
+    for _ in range(3):  # the put may still cause the first wake-up
         engine.wait([Waiter("worker", Plan())], 100)
     assert time.monotonic() - started > 0.15
 
@@ -225,7 +225,7 @@ def test_a_wait_does_not_spin_while_everybody_is_given_time_to_beat(engine: Engi
 def first_woken(
     variant: Place, waiters: Sequence[Waiter], act: Callable[[Engine], object], number: int = 1
 ) -> tuple[list[str], float]:
-    """Who is woken by what another process does, and how many seconds later."""
+    """Return the sessions that an action in another process wakes, and after how many seconds."""
     waiting, acting = variant.open(), variant.open()
     acting.beat([Beat(session=one.session, info=b"known") for one in waiters if one.session])
     woken: list[WakeUp] = []
@@ -246,7 +246,7 @@ LABELLED = Waiter("labelled", Plan(queues=("queue",), labels=("gpu", "large")))
 
 
 def test_only_a_session_that_can_claim_is_woken(variant: Place) -> None:
-    """Many others wait: for other queues, for jobs that must run alone."""
+    """Let many other sessions wait, for other queues and for jobs that must run alone."""
     waiters = [*OTHERS, ALONE, PLAIN]
 
     def measure() -> float:
@@ -297,8 +297,8 @@ def test_as_many_sessions_are_woken_as_there_are_jobs(variant: Place) -> None:
 
 @pytest.mark.needs(Capability.MANY_PROCESSES)
 def test_two_workers_share_the_wake_ups(variant: Place) -> None:
-    """Neither worker has as many idle sessions as there are jobs. A wake-up that a worker has no
-    use for is passed on to the other one."""
+    """Let two workers wait, each with fewer idle sessions than there are jobs. A worker forwards
+    surplus wake-ups to the other worker."""
     workers = {
         variant.open(): [Waiter(f"{name}-{at}", Plan()) for at in range(number)]
         for name, number in (("small", 1), ("large", 3))
@@ -367,12 +367,12 @@ _numbers = count(1000)
 
 
 def new() -> str:
-    """An id, or a nonce that is later than all before."""
+    """Make an id or nonce that sorts after all earlier ones."""
     return f"new-{next(_numbers):06}"
 
 
 def clear(variant: Place) -> None:
-    """Take and end all jobs that wait."""
+    """Claim and end all waiting jobs."""
     engine = variant.open()
     for suspects in (False, True):
         nonce = new()
@@ -388,7 +388,7 @@ def clear(variant: Place) -> None:
 
 
 def hand_off(variant: Place, waiting: Engine, nonce: str, put: Sequence[NewJob]) -> WakeUp:
-    """Have a job put while a session waits under a nonce; what the session is woken with."""
+    """Put jobs while a session waits under a nonce; return the wake-up of the session."""
     putting = variant.open()
     putting.beat([Beat(session="worker", info=b"known")])
     woken: list[WakeUp] = []
@@ -402,7 +402,7 @@ def hand_off(variant: Place, waiting: Engine, nonce: str, put: Sequence[NewJob])
 
 
 def test_a_put_may_claim_for_a_session_that_waits(variant: Place) -> None:
-    """Whether it did or not, the claim under the nonce gives the job, which can be ended."""
+    """Claim under the nonce, after a hand-off or without one: the job can be ended."""
     waiting = variant.open()
     handed = hand_off(variant, waiting, "nonce-1", [job("first")]).handed
     if Capability.HANDOFF in waiting.capabilities:
@@ -410,7 +410,7 @@ def test_a_put_may_claim_for_a_session_that_waits(variant: Place) -> None:
         assert batch is not None
         assert [claim.id for claim in batch.claims] == ["first"]
         assert waiting.read_handoff(handed, "nonce-2") is None
-        assert waiting.read_handoff(handed, "") is None  # of a session that was only to be woken
+        assert waiting.read_handoff(handed, "") is None  # the nonce of a waiter without hand-off
     else:
         assert not handed
     [claim] = claim_jobs(waiting, "worker", "nonce-1", Plan(), 1, is_last=True).claims
@@ -421,7 +421,7 @@ def test_a_put_may_claim_for_a_session_that_waits(variant: Place) -> None:
 
 
 def test_a_session_that_has_not_heard_of_its_job_is_woken(variant: Place) -> None:
-    """The message was lost, and its worker waits again under the nonce that was used."""
+    """Lose the wake-up of a hand-off: the worker waits again under the used nonce and is woken."""
     waiting, putting = variant.open(), variant.open()
     putting.beat([Beat(session="worker", info=b"known")])
     waiters = [Waiter("worker", Plan(), "nonce-1")]
@@ -458,7 +458,7 @@ def test_a_nonce_that_was_released_is_not_claimed_under(variant: Place) -> None:
 
 @pytest.mark.parametrize("queues", [(), ("high", "low")])
 def test_a_job_is_not_handed_off_past_another(variant: Place, queues: tuple[str, ...]) -> None:
-    """One that stands in line in a queue of a higher tier, or longer in any queue, comes first."""
+    """Check that a job in a higher tier, or a job that has been ready for longer, comes first."""
     waiting, putting = variant.open(), variant.open()
     putting.beat([Beat(session="worker", info=b"known")])
     plan = Plan(queues=queues)

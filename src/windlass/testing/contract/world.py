@@ -39,10 +39,10 @@ from windlass.testing.contract.place import OPTIONS, Place
 
 START_MS: Final = 1_800_000_000_000
 LEASE_MS: Final = OPTIONS.lease_ms
-#: With heartbeats at this interval the engine does not count as unavailable.
+#: Heartbeats at this interval keep the engine from assuming an outage.
 STEP_MS: Final = LEASE_MS // 3
 
-#: kind -> an outcome for the job and the token given
+#: kind -> a function that makes an outcome from job id and token
 OUTCOMES: Final[dict[str, Callable[[str, str], Outcome]]] = {
     "succeeded": lambda id, token: Succeeded(
         id=id, token=token, result=b"result", result_ttl_ms=60_000
@@ -57,7 +57,7 @@ OUTCOMES: Final[dict[str, Callable[[str, str], Outcome]]] = {
 
 
 class StandingStill(int):
-    """A clock offset whose sum with any time is one instant, so that replies are exact."""
+    """A clock offset that gives the same instant with any time, so that replies are exact."""
 
     def __new__(cls, at_ms: int) -> StandingStill:
         return super().__new__(cls, at_ms)
@@ -68,7 +68,7 @@ class StandingStill(int):
     __radd__ = __add__
 
     def __str__(self) -> str:
-        """For engines with the clock of a server: the instant itself, instead of an offset."""
+        """Return the instant instead of an offset, for engines with a server's clock."""
         return f"={int(self)}"
 
 
@@ -99,7 +99,7 @@ class World:
             engine.clock_offset_ms = StandingStill(now_ms)
 
     def advance(self, by_ms: int) -> None:
-        """Move the clock without heartbeats: to the engine it looks like an outage."""
+        """Move the clock without heartbeats, which looks like an outage to the engine."""
         self.move_clock(self.now_ms + by_ms)
 
     def pass_time(self, by_ms: int, *sessions: str) -> None:
@@ -125,14 +125,14 @@ class World:
         return NewJob(**{"id": self.new_id(given), **given})
 
     def new_id(self, fields: dict[str, Any]) -> str:
-        """An id in the partition that the engine chooses; ids sort by creation."""
+        """Make an id in the partition that the engine chooses; ids sort by creation."""
         key, unique = fields.get("idempotency_key"), fields.get("unique")
         names = (fields["task"], fields["queue"], key, None if unique is None else unique.key)
         partition = partition_of(self.engine.new_id(*names))
         return new_id(next(self._numbers), partition)
 
     def later_id(self, partition: int) -> str:
-        """An id in the given partition."""
+        """Make an id in the given partition."""
         return new_id(next(self._numbers), partition)
 
     def put(self, **fields: Any) -> str:

@@ -1,1 +1,1 @@
-"""A child: the process in which jobs run, put together from `fetch` and `run`."""
+"""A child: the process that runs jobs, assembled from `fetch` and `run`."""

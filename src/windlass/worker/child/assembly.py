@@ -1,4 +1,4 @@
-"""Assembles the parts that run jobs in one process: fetcher, slot queue, runners, watchdog."""
+"""Assemble the parts that run jobs in one process: fetcher, slot queue, runners, watchdog."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ log = getLogger("windlass.worker")
 
 
 class PartsOwner(Owner, Protocol):
-    """The process that runs jobs, as its parts see it."""
+    """Methods of a child or embedded worker for its parts."""
 
     def report_limited(self) -> None:
         """Report that runs with a limit may exist from now on."""
@@ -41,7 +41,7 @@ class PartsOwner(Owner, Protocol):
 
 
 class Assembly:
-    """The parts of one process that runs jobs. Create it on the event loop that runs coroutines.
+    """All parts of one process that run jobs. Create them on the event loop that runs coroutines.
     `state` is the value of the lifespan, and `wakes` wakes an idle fetcher."""
 
     def __init__(
@@ -84,15 +84,15 @@ class Assembly:
         )
 
     def start(self, introduction: bytes) -> None:
-        """Start the fetcher and the watchdog. An introduction describes the session before its
-        first claim, so that a worker that dies with its first job is known."""
+        """Start the fetcher and the watchdog. The introduction, if any, is sent before the first
+        claim, so that the engine knows a worker that dies with its first job."""
         self._introduction = introduction
         self.thread.start()
         self.watchdog.start()
 
     def _run_fetcher(self) -> None:
         if self._introduction:
-            with suppress(EngineError):  # then a later heartbeat does it
+            with suppress(EngineError):  # a later heartbeat describes the session
                 self._engine.beat([Beat(session=self.fetcher.session, info=self._introduction)])
         self.fetcher.run()
 
@@ -110,13 +110,13 @@ def run_until(is_over: Callable[[], bool], loop: asyncio.AbstractEventLoop) -> N
         try:
             loop.run_forever()
         except BaseException as error:  # noqa: BLE001  # an error of a background task fails no job
-            with suppress(BaseException):  # a handler of the app may be what fails
+            with suppress(BaseException):  # a log handler of the app may fail
                 log.error(LogEvent.LOOP_LEFT, type(error).__name__)
 
 
 def describe_app(app: Windlass, introduction: bytes) -> Ready:
-    """What the threads of a worker need to know of its app. Routes that match no task may be
-    misspelt: the worker warns."""
+    """Describe an app to the threads of its worker. Routes that match no task may be misspelt: the
+    worker warns."""
     settings = app.settings
     return Ready(
         url=settings.url,

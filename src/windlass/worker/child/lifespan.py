@@ -1,8 +1,8 @@
-"""The lifespan of the app, in the process where its jobs run.
+"""The lifespan of the app, in the process that runs its jobs.
 
-One coroutine on the event loop holds it from before the first claim until the last job is reported:
-many context managers must be exited in the task or thread that entered them. A lifespan that ends
-early has lost resources of the jobs, so its process ends too.
+One coroutine on the event loop holds the lifespan from before the first claim until the last job is
+reported: many context managers must be exited in the task or thread that entered them. If the
+lifespan ends early, jobs have lost their resources, so the process ends too.
 """
 
 from __future__ import annotations
@@ -24,15 +24,15 @@ SLOW_S = 10.0
 
 
 class HeldLifespan:
-    """Entered on the event loop, exited from any other thread. `on_loss` is called when the
-    lifespan ends early."""
+    """A lifespan that is entered on the event loop, and exited from any other thread. `on_loss` is
+    called when it ends early."""
 
     def __init__(self, lifespan: Lifespan | None, on_loss: Callable[[], None]) -> None:
         self._lifespan = lifespan
         self._on_loss = on_loss
         self._left = Event()
-        self._error: BaseException | None = None  # when it was left
-        self.is_held = False  # entered, and not left
+        self._error: BaseException | None = None  # raised at the exit
+        self.is_held = False  # entered, and not exited
 
     async def enter(self) -> Any:
         """Enter the lifespan and return its value. An error gets a note that names the lifespan."""
@@ -44,7 +44,7 @@ class HeldLifespan:
         entered: asyncio.Future[Any] = self._loop.create_future()
         # Keep a reference: the loop has weak references only.
         self._task = self._loop.create_task(self._hold(self._lifespan, entered))
-        # Without this line a child that waits would log nothing: it claims nothing yet.
+        # Log a slow start: a child that waits here claims nothing, and logs nothing else.
         with call_if_slow(SLOW_S, lambda: log.warning(LogEvent.LIFESPAN_SLOW, SLOW_S)):
             return await entered
 
@@ -56,7 +56,7 @@ class HeldLifespan:
             log.warning(LogEvent.LIFESPAN_LINGERED, timeout_s)
 
     async def end(self) -> None:
-        """Exit the lifespan from its own loop, and raise its error if there is one."""
+        """Exit the lifespan from its own loop, and raise its error, if any."""
         if not self._left.is_set():
             self._leaving.set()
             await self._task
@@ -93,7 +93,7 @@ class HeldLifespan:
 
 @contextmanager
 def call_if_slow(seconds: float, action: Callable[[], None]) -> Iterator[None]:
-    """Call `action`, in another thread, if the block takes longer than this."""
+    """Call `action` in another thread if the block takes longer than `seconds`."""
     timer = Timer(seconds, action)
     timer.daemon = True
     timer.start()

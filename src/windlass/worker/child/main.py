@@ -1,7 +1,7 @@
 """A child: the process in which jobs run. Only the supervisor starts it.
 
 1. Before the import of user code, the child leaves signals to the supervisor, arranges to die with
-   it, and starts a thread that reads its commands.
+   the supervisor, and starts a thread that reads commands.
 2. The child loads the app, opens the engine and enters the lifespan. It reports errors to the
    supervisor.
 3. The fetcher claims and reports in its own thread. Plain functions run in threads, coroutines on
@@ -73,7 +73,7 @@ from windlass.worker.run.interrupts import shield_engine
 
 log = getLogger("windlass.worker")
 
-#: The fetcher makes one call at a time, and jobs share the other connection.
+#: The most engine calls at a time: one of the fetcher, and one of the jobs.
 MOST_CALLS = 2
 #: An engine that has not answered after this many seconds is logged.
 SLOW_S = 1.0
@@ -88,9 +88,9 @@ SHUTDOWN_S = 3.0
 EXIT_FAILED = 1
 #: The exit code of a child without a supervisor. No process reads it.
 EXIT_ORPHANED = 1
-#: Where the files of windlass are.
+#: The folder of the windlass package.
 _PACKAGE = os.path.dirname(os.path.abspath(windlass.__file__)) + os.sep
-#: The files of the import system of Python.
+#: Prefixes of the files of Python's import system.
 _IMPORTING = ("<frozen importlib", os.path.dirname(importlib.__file__) + os.sep)
 #: An operation of prctl(2).
 _PR_SET_PDEATHSIG = 1
@@ -106,7 +106,7 @@ def main(arguments: Sequence[str]) -> NoReturn:
 
 
 class Child:
-    """Owns the parts of a child, and exchanges messages with the supervisor."""
+    """The parts of a child, and its messages to and from the supervisor."""
 
     def __init__(
         self, supervisor: int, channel: Channel[Command], table: int, wakes: WakeReceiver
@@ -127,7 +127,7 @@ class Child:
         self._table = SlotTable.attach(table, start.slots)
 
     def _first_command(self) -> Start:
-        """Read the first command, which is always `Start`. A stop may follow it at once."""
+        """Read the first command, which is always `Start`. A stop may follow at once."""
         commands: list[Command] = []
         while not commands:
             commands = self._channel.receive()
@@ -147,7 +147,7 @@ class Child:
         except BaseException as error:  # noqa: BLE001  # an import can raise anything, even SystemExit
             self._channel.send(Failed(_explain(error)))
             os._exit(EXIT_FAILED)  # do not wait for threads of the app
-        run_until(loop.is_closed, loop)  # a task closed it: normally the fetcher ends this process
+        run_until(loop.is_closed, loop)  # returns only if a task closes the loop
         os._exit(EXIT_FAILED)
 
     # ---------------------------------------------------------------------------------- loading
@@ -155,17 +155,17 @@ class Child:
     def _load(self) -> tuple[Windlass, Engine]:
         if os.getcwd() not in sys.path:
             sys.path.insert(0, os.getcwd())
-        # Before the app is imported, which may change the current folder.
+        # Resolve the url before the import of the app, which may change the current folder.
         options = self._start.options
         url = None if options.url is None else absolute_url(options.url)
         app = load_app(options.app)
         load_tasks(app)
         configure_all(app.settings.log_level, app.settings.log_format)
         for task in app.tasks.values():
-            task.codec.resolve()  # report a task that no call can reach at the start
+            task.codec.resolve()  # report an unusable signature at the start
         if url is not None:
-            app.close()  # its module may have used the engine of its own url already
-            # For the app too: a task enqueues to the engine that its worker claims from.
+            app.close()  # its module may have opened the engine of the old url
+            # Also change the app: a task enqueues to the engine that its worker claims from.
             sources = {**app.settings.sources, "url": Source.OPTION}
             app.settings = msgspec.structs.replace(app.settings, url=url, sources=sources)
         app.wrap_engine(shield_engine)
@@ -174,11 +174,11 @@ class Child:
             lease_ms=settings.lease_ms, dead_ttl_ms=settings.dead_ttl_ms, most_calls=MOST_CALLS
         )
         engine = open_engine(settings.url, limits)
-        # A child that waits would log nothing else.
+        # Log a slow engine: a child that waits here logs nothing else.
         slowness = call_if_slow(
             SLOW_S, lambda: log.warning(LogEvent.ENGINE_SLOW, SLOW_S, engine.location)
         )
-        # An outage passes. Any other error of the engine ends the child, with a report.
+        # Ignore an outage, which passes. Any other engine error ends the child, with a report.
         with slowness, suppress(EngineUnavailable):
             engine.migrate()
             self._has_answered = True
@@ -206,7 +206,7 @@ class Child:
         self._fetcher = assembly.fetcher
         if self._drains_early:
             assembly.fetcher.drain()
-        # If the engine has not answered, the call may take long: the fetcher logs the outage.
+        # Without an answer so far, skip the introduction, a call that may take long.
         assembly.start(introduction if self._has_answered else b"")
 
     def report_wedged(self, text: str) -> None:
@@ -234,11 +234,11 @@ class Child:
         self._report(Resting(session, nonce))
 
     def end(self) -> NoReturn:
-        """Shut down from the fetcher's thread: a task may have blocked the main thread. A normal
-        exit of the interpreter would wait for threads that tasks left behind."""
+        """Shut down from the fetcher's thread, because a task may have blocked the main thread. A
+        normal exit of the interpreter would wait for threads that tasks left behind."""
         self._is_ending = True
-        self._fetcher = None  # from here on there is nothing to hand back
-        with suppress(BaseException):  # any error: the process ends
+        self._fetcher = None  # nothing is left to hand back
+        with suppress(BaseException):  # ignore errors: the process ends
             if self._lifespan is not None:
                 self._lifespan.leave(LEAVE_S)
         shutdown = Thread(target=self._shut_down, name="shutdown", daemon=True)
@@ -254,7 +254,7 @@ class Child:
                 action()
 
     def end_at_once(self) -> NoReturn:
-        """End at once: running jobs were handed back, and none is a suspect."""
+        """End at once. Running jobs were handed back: none becomes a suspect."""
         self._table.vacate_all()
         os._exit(0)
 
@@ -293,20 +293,20 @@ class Child:
                 fetcher.lose_session(session)
 
     def _drain_early(self) -> None:
-        """Drain a child without a fetcher: nothing was claimed yet, or everything is reported. A
-        shutdown that has begun continues, and a lifespan that was entered is exited."""
+        """Drain a child without a fetcher: either no job was claimed yet, or all jobs are reported.
+        A shutdown that has begun continues, and an entered lifespan is exited."""
         if self._is_ending:
             return
         if self._lifespan is None or not self._lifespan.is_held:
             os._exit(0)
         self._drains_early = True
-        if self._fetcher is not None:  # created meanwhile, perhaps before the flag was set
+        if self._fetcher is not None:  # created meanwhile: `_serve` may have missed the flag
             self._fetcher.drain()
 
     def _end_if_unanswered(self) -> None:
-        """End soon if no engine ever answered, however long the current call takes. The fetcher is
-        draining already: it starts no claim that is answered later, and the supervisor releases
-        that claim with the session."""
+        """End soon if the engine never answered, however long the current call takes. The fetcher
+        is draining, so it starts no further claim. If a claim is answered later, the supervisor
+        releases its jobs with the session."""
         if not self._table.answered_at():
             timer = Timer(UNANSWERED_S, self._end_unanswered)
             timer.daemon = True
@@ -317,24 +317,25 @@ class Child:
             self.end()
 
     def _report(self, report: Draining | Limited | Resting | Wedged) -> None:
-        """Send a report. If the supervisor is gone, the next read notices."""
+        """Send a report. If the supervisor is gone, the next read notices it."""
         with suppress(OSError):
             self._channel.send(report)
 
 
 def _leave_signals_to_supervisor() -> None:
-    """Set a handler that does nothing: programs that a task starts would inherit SIG_IGN."""
+    """Set a handler that does nothing, because programs that a task starts would inherit
+    SIG_IGN."""
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, _pass)
-    signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})  # blocked until now
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})  # the supervisor blocked it
 
 
 def _pass(number: int, frame: FrameType | None) -> None:
-    """The supervisor gets the signal too, and sends a command."""
+    """Do nothing: the supervisor gets the signal too, and sends a command."""
 
 
 def _die_with(supervisor: int) -> None:
-    """Ask the system to kill this process with the supervisor. Where that is not possible, the
+    """Ask the system to kill this process when the supervisor dies. Where that is not possible, the
     closed channel ends this process."""
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
@@ -349,7 +350,7 @@ def _flush() -> None:
 
 
 def _explain(error: BaseException) -> str:
-    """Our own errors are shown as text, all others with their traceback."""
+    """Describe an error: errors of windlass as text, all others with their traceback."""
     if isinstance(error, IncludeFailed) and error.__cause__ is not None:
         return f"{_trace(error.__cause__)}\n{error}"
     return str(error) if isinstance(error, WindlassError) else _trace(error)
@@ -362,8 +363,8 @@ def _trace(error: BaseException) -> str:
 
 
 def _begin_with_the_app(shown: traceback.TracebackException) -> None:
-    """Drop the outer frames, which are always the same: those of windlass and of the import. An
-    error without a frame of the app is a bug of windlass, and is shown in full."""
+    """Drop the outer frames of windlass and of the import, which are always the same. Show an error
+    without a frame of the app in full: it is a bug of windlass."""
     for one in (shown.__cause__, shown.__context__):
         if one is not None:
             _begin_with_the_app(one)

@@ -35,10 +35,10 @@ from windlass.worker.run.timeouts import Limits
 
 log = getLogger("windlass.worker")
 
-#: How often to look, in seconds, while jobs run, and while there are none.
+#: How often to check, in seconds, while jobs run, and without jobs.
 LOOK_S = 0.5
 IDLE_S = 1.0
-#: A look that comes this much too late, in seconds, is not on time.
+#: A check that comes this many seconds too late is not on time.
 LATE_S = 0.25
 #: A job without a time-out that runs for longer than this, in seconds, is logged.
 LONG_S = 3600.0
@@ -47,13 +47,14 @@ CONFIRM_S = 0.2
 #: How long a fetcher that could make progress may be stuck, in seconds.
 WEDGED_S = 60.0
 
-#: The function in which every step of a loop runs.
+#: The asyncio function that runs every step of a loop.
 _STEP = asyncio.Handle._run.__code__
 _ENGINES = str(Path(windlass.engine.__file__).parent)
 
 
 class Watchdog:
-    """Created on the event loop that it watches. `on_wedged` gets where the fetcher is stuck."""
+    """Checks the threads of a child. Create it on the event loop to watch. `on_wedged` gets the
+    position of a stuck fetcher."""
 
     def __init__(
         self,
@@ -73,7 +74,7 @@ class Watchdog:
         self._logged: list[Started] = []  # long runs that were logged
 
     def start(self) -> None:
-        """Start the thread. Without it the supervisor sees no pulse of this child, and does not
+        """Start the thread. If that fails, the supervisor sees no pulse of this child, and does not
         check the child."""
         try:
             Thread(target=self._run, name="watch", daemon=True).start()
@@ -81,7 +82,7 @@ class Watchdog:
             log.error(LogEvent.WATCH_NOT_STARTED, error)
 
     def stop(self) -> None:
-        """Stop, before the fetcher ends as planned."""
+        """Stop the checks, before the fetcher ends as planned."""
         self._stopping.set()
 
     def _run(self) -> None:
@@ -127,15 +128,15 @@ class LoopStep(NamedTuple):
     """The current step of the loop."""
 
     frame: FrameType  # of `Handle._run`
-    inner: FrameType  # the innermost one
+    inner: FrameType  # the innermost frame
 
 
 class LoopWatchdog:
-    """Finds the job that blocks the event loop, and where in its code.
+    """Find the job that blocks the event loop, and where in its code.
 
-    1. Each look schedules a callback on the loop.
-    2. If the callback has not run at the next look, the watchdog inspects the current step of the
-       loop twice. A loop that is only busy is in another step by then, and no job is to blame.
+    1. Each check schedules a callback on the loop.
+    2. If the callback has not run at the next check, the watchdog inspects the current step of the
+       loop twice. A busy loop is in another step by the second time: then no job blocks it.
     3. The context variables of the step identify the job, also for a coroutine that the job has
        started. The block is logged once, until the loop has run a callback again.
 
@@ -166,7 +167,7 @@ class LoopWatchdog:
         self._is_answered = True
 
     def _log_block(self) -> bool:
-        """Log the job that blocks the loop. Return whether there was one."""
+        """Log the job that blocks the loop. Return whether a job blocks it."""
         before = self._step()
         if before is None:
             return False
@@ -198,7 +199,7 @@ def _name_job(step: LoopStep) -> str:
 
 
 def _stack(step: LoopStep) -> str:
-    """The stack inside asyncio, without values, because those may be arguments."""
+    """Describe the stack inside asyncio, without values, because those may be arguments."""
     inside = []
     for frame, line in traceback.walk_stack(step.inner):
         if frame is step.frame:
@@ -209,17 +210,17 @@ def _stack(step: LoopStep) -> str:
 
 
 class RoundCounter(Protocol):
-    """The fetcher, as its watchdog sees it."""
+    """A fetcher that counts its rounds."""
 
     rounds: int
 
 
 class FetchWatchdog:
-    """Finds a fetcher that makes no progress.
+    """Find a fetcher that makes no progress.
 
     A stuck fetcher reports nothing, while heartbeats of the supervisor keep its jobs leased
     forever. The fetcher is wedged when its thread has ended, or when it has made no round for
-    `WEDGED_S` although it could have. It could have if the watchdog ran on time at each look, so
+    `WEDGED_S` although it could have. It could have if the watchdog ran on time at each check, so
     that the interpreter was free, and if the fetcher was in no call of the engine. During an outage
     a call may take long, and the jobs survive that."""
 
@@ -231,7 +232,7 @@ class FetchWatchdog:
         self._is_reported = False
 
     def look(self, waited_s: float, *, is_punctual: bool) -> str | None:
-        """Return once where the fetcher is stuck; None otherwise."""
+        """Return where the fetcher is stuck, once; None otherwise."""
         if self._is_reported:
             return None
         is_dead = not self._thread.is_alive()

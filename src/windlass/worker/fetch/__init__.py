@@ -1,1 +1,1 @@
-"""Fetching: claim jobs from the engine, and report what became of them."""
+"""Fetch jobs: claim them from the engine, and report their outcomes."""

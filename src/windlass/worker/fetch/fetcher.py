@@ -2,16 +2,16 @@
 
 Each round is one round trip to the engine, `turn`:
 
-1. Run commands of the supervisor: drain, hand back, the session is gone.
+1. Run commands of the supervisor: drain, hand back, replace an expired session.
 2. Release claims that have waited for a slot for too long.
 3. Collect the outcomes that runners reported, and compute the room for new claims.
 4. Make the call, and repeat the same call until its reply is known.
 5. Settle the call: log rejected outcomes, forget ended nonces, queue the new claims.
-6. With nothing to report and nothing to claim, rest until there is.
+6. With nothing to report and nothing to claim, sleep until a report, a command or a wake-up.
 
 The fetcher never forgets a call with an unknown reply: it repeats the call with the same nonce,
-which is idempotent, or releases its claims. After any other error the fetcher logs it, reports the
-outcomes of the call one by one, releases its claims, and starts the next round.
+which is idempotent, or releases its claims. After an unexpected error the fetcher logs a traceback,
+reports the outcomes of the call one by one, releases its claims, and starts the next round.
 """
 
 from __future__ import annotations
@@ -59,54 +59,55 @@ log = getLogger("windlass.worker")
 
 #: How often the loop of an idle child runs, in seconds, without a call of the engine.
 REST_S = 1.0
-#: After more than this many empty claims in a row, the next wait starts `PAUSE_S` seconds later:
-#: no fault makes a child spin.
+#: After more than this many empty claims in a row, the child sleeps `PAUSE_S` seconds before the
+#: next wait, so that no fault makes the child spin.
 MOST_IN_A_ROW = 3
 PAUSE_S = 0.05
-#: Jobs per hand-off: a child that is stopped by a signal while it waits must not get many.
+#: Jobs per hand-off. Few, because a signal may stop the child while it waits.
 HANDED = 1
-#: The most outcomes or claims of one round trip. Runners use the other claims meanwhile.
+#: The most outcomes or claims of one round trip. Runners work on earlier claims meanwhile.
 MAX_TURN = 400
-#: When no job ends for this long, in seconds, runners fill all slots.
+#: When no job ends for this long, in seconds, the fetcher wakes runners for all free slots.
 PRESS_S = 0.002
 #: How long the fetcher sleeps after a hand-off, in seconds: the job needs the interpreter.
 BEGIN_S = 0.0005
 #: A claim that has waited for a slot for this long, in seconds, is released.
 MAX_QUEUED_S = 0.25
-#: After that the child claims nothing for this long, in seconds: a free worker claims first.
+#: After such a release the child claims nothing for this long, in seconds, so that a free worker
+#: claims the job first.
 CLAIM_PAUSE_S = 0.25
-#: A child for jobs that run alone ends after this many seconds without one.
+#: A solo child ends after this many seconds without a job.
 SOLO_IDLE_S = 10.0
 #: The supervisor gets a report of waiting suspects at most this often, in seconds.
 SUSPECTS_S = 1.0
 
 
 class Owner(Protocol):
-    """The child, as the fetcher sees it."""
+    """The methods of a child that the fetcher calls."""
 
     def new_session(self) -> str:
-        """Start a session, which the supervisor keeps alive from now on."""
+        """Start a session, and return its id. The supervisor keeps it alive."""
 
     def see_suspects(self) -> None:
-        """Report that jobs wait that must run alone."""
+        """Report waiting jobs that must run alone."""
 
     def rest(self, session: str, nonce: str | None) -> None:
-        """Report an idle child. A put may claim for it under the nonce, unless that is empty. None
-        reports a busy child."""
+        """Report an idle child, or a busy child if the nonce is None. A put may claim for an idle
+        child under a nonce that is not empty."""
 
     def end(self) -> None:
-        """End this process: everything is reported."""
+        """End this process after the last report."""
 
     def end_at_once(self) -> NoReturn:
         """End this process at once, also while jobs run."""
 
 
 class FetcherDrained(Exception):
-    """Ends the loop: nothing is left to report."""
+    """End the loop: nothing is left to report."""
 
 
 class Fetcher:
-    """`run` is the thread; other threads may call the methods above it."""
+    """Claim jobs and report outcomes. Other threads may call the methods above `run`."""
 
     def __init__(
         self,
@@ -134,9 +135,9 @@ class Fetcher:
         self.leave_task = self._adoption.leave
         self._tasks = tasks
         self._notices = Notices()
-        self._has_sent_away = False  # jobs that must run alone
+        self._has_sent_away = False  # has released jobs that must run alone
         self.rounds = 0  # grows while the fetcher makes progress, also during an outage
-        self._handing_back = Event()  # cuts a back-off short
+        self._handing_back = Event()  # set to end a back-off early
         self._leave_by = inf
         self._releaser = Releaser(engine, nonces, mailbox)
         self._idle_wait = IdleWait(
@@ -148,7 +149,7 @@ class Fetcher:
         self._last_empty_at = 0.0
         self._is_draining = False
         self._may_claim = True
-        self._has_more = False  # there is more to do right now
+        self._has_more = False  # the engine has more jobs ready
         self._claim_again_at = 0.0
         self._last_claim_at = monotonic()
         self._claim_sent_at = 0.0
@@ -169,8 +170,8 @@ class Fetcher:
         self._mailbox.command(self._give_back_all)
 
     def cancel(self, ids: Collection[str]) -> None:
-        """Interrupt the runs of these jobs, and release claims of them that have not started, which
-        ends the jobs as cancelled."""
+        """Interrupt these jobs if they run. Otherwise release their claims, which ends the jobs as
+        cancelled."""
         for claim in self._slot_queue.take_out(ids):
             self.report(Released(id=claim.id, token=claim.token, started=False))
         self._limits.cancel(ids)
@@ -186,7 +187,7 @@ class Fetcher:
     # -------------------------------------------------------------------------------- the loop
 
     def run(self) -> None:
-        """Run until drained; no error ends the loop."""
+        """Run rounds until drained. No error ends the loop."""
         trouble = Backoff(0.1, 5.0)
         while True:
             try:
@@ -217,14 +218,15 @@ class Fetcher:
             self._rest(room)
 
     def _release_overdue_claims(self) -> None:
-        """Release claims that did not start: slow jobs fill the slots, or block the event loop."""
+        """Release claims that waited too long, because slow jobs fill the slots or block the event
+        loop."""
         claims = self._slot_queue.take_back(monotonic() - MAX_QUEUED_S)
         if claims:
             self._claim_again_at = monotonic() + CLAIM_PAUSE_S
             self._release(claims)
 
     def _find_room(self) -> int:
-        """The number of claims that could start now, or very soon."""
+        """Return the number of claims that could start now, or very soon."""
         if self._is_draining or monotonic() < self._claim_again_at or not self._nonces.left():
             return 0
         return max(0, min(MAX_TURN, self._slot_queue.room(is_ahead=not self._is_solo)))
@@ -243,15 +245,15 @@ class Fetcher:
         if room:
             self._adopt()
             call = self._claim(outcomes, room)
-            # A repeat may return claims of the first try: the lease counts from then.
+            # A repeat may return claims of the first try, so the lease counts from the first try.
             self._claim_sent_at = monotonic()
         turn, call = self._repeat(call)
         self._unsettled = None
         self._settle(call, turn)
 
     def _claim(self, outcomes: list[Outcome], room: int) -> RoundTrip:
-        """Build a claim, under the nonce that was given to the waiter if there is one: a put may
-        have claimed under that nonce already."""
+        """Build a claim. If the waiter has a nonce of this child, use that nonce: a put may have
+        claimed under it already."""
         plan, given = self._queue_turns.plan_for(room), self._idle_wait.nonce
         nonce = given or self._nonces.announce()
         call = RoundTrip(self.session, outcomes, nonce, room, plan, is_last=bool(given))
@@ -294,16 +296,16 @@ class Fetcher:
                 return turn, call
 
     def _report_each(self, call: RoundTrip) -> RoundTrip:
-        """Report the outcomes one by one: the engine can never store one of them."""
+        """Report the outcomes one by one, because one of them is too large for the engine."""
         outcomes, verdicts = self._releaser.report_each(call.outcomes)
         log_refused(outcomes, verdicts)
         self._nonces.end(outcomes)
         return replace(call, outcomes=[])
 
     def _leave_if_drained(self, call: RoundTrip) -> None:
-        """End although the reply is unknown, if nothing else is in hand. Jobs that the call may
-        have claimed have not started. If they cannot be released now, they are released with the
-        session."""
+        """End a draining fetcher although the reply is unknown, if no outcome and no job is left.
+        Jobs that the call may have claimed have not started. If their release fails, closing the
+        session releases them."""
         self._mailbox.run_commands()
         has_outcomes = call.outcomes or self._mailbox.outcomes
         if self._is_draining and not has_outcomes and not self._slot_queue.in_hand():
@@ -322,9 +324,9 @@ class Fetcher:
         return turn
 
     def _come_back(self, call: RoundTrip) -> RoundTrip:
-        """Send a heartbeat before the first claim after an outage: the engine reaps no session
-        until all workers had time for one. A child whose session is gone, or that is draining, only
-        reports."""
+        """Send a heartbeat before the first claim after an outage: the engine gives all workers
+        time to do so before it reaps sessions. If the session is gone or the child is draining,
+        only report."""
         [pulse] = self._engine.beat([Beat(session=self.session)])
         if not pulse.alive:
             self._renew(pulse.session)
@@ -349,9 +351,9 @@ class Fetcher:
             self._note_claim(call, turn.batch)
 
     def _begin_claims(self, call: RoundTrip, batch: Batch) -> None:
-        """Queue the new claims first: everything else can wait."""
+        """Queue new claims, before any bookkeeping that can wait."""
         self._nonces.begin(call.nonce, len(batch.claims))
-        if self._mailbox.commands:  # must see these claims before they start
+        if self._mailbox.commands:  # a command may release these claims before they start
             self._unsettled = RoundTrip(call.session, [], call.nonce, call.room, call.plan)
             self._mailbox.run_commands()
             self._unsettled = None
@@ -363,7 +365,7 @@ class Fetcher:
             self._queue_claims(call, batch.claims)
 
     def _queue_claims(self, call: RoundTrip, claims: Sequence[Claim]) -> None:
-        """Queue claims that can run here, and return the others."""
+        """Queue claims that this child can run, and release all other claims."""
         if self._queue_turns.is_shared:
             claims = self._queue_turns.in_order(claims, call.plan, call.room)
         self._last_claim_at = monotonic()
@@ -393,7 +395,7 @@ class Fetcher:
             )
 
     def _note_claim(self, call: RoundTrip, batch: Batch) -> None:
-        # A rest follows every empty reply, however short: no error makes this loop spin.
+        # After every empty reply the fetcher rests, so that no error makes this loop spin.
         self._may_claim = len(batch.claims) >= call.room or bool(
             batch.claims and batch.next_in_ms == 0
         )
@@ -407,7 +409,7 @@ class Fetcher:
             self._announce_suspects()
 
     def _note_idle(self, batch: Batch) -> None:
-        """Record in shared memory whether this child is idle, judging by the last claim."""
+        """Record in shared memory whether the last claim shows that this child is idle."""
         waits = batch.next_in_ms == 0 or (batch.suspects and not self._is_solo)
         if waits or self._nonces.are_held():
             self._idle_since = 0.0
@@ -469,7 +471,7 @@ class Fetcher:
         self._table.note_answer(now)
 
     def _call_off(self) -> None:
-        """Release the job that a put may have claimed under the nonce given to the waiter."""
+        """Release the job that a put may have claimed under the nonce of the waiter."""
         self._idle_wait.stop()
         nonce = self._idle_wait.take_nonce()
         if nonce:
@@ -490,25 +492,25 @@ class Fetcher:
     # -------------------------------------------------------------------- giving back and ending
 
     def _begin_drain(self) -> None:
-        self._is_draining = True  # so there is no room, and a pending hand-off is called off
+        self._is_draining = True  # the next round claims nothing and calls off a pending hand-off
         self._release(self._slot_queue.take_back(monotonic()))
 
     def _is_done(self) -> bool:
-        """Whether to end. A job that runs, or is not reported yet, holds its nonce."""
+        """Return whether to end the loop. A running or unreported job still holds its nonce."""
         if self._nonces.are_held(except_for=self._idle_wait.nonce):
             return False
         is_idle_solo = self._is_solo and monotonic() - self._last_claim_at > SOLO_IDLE_S
         return self._is_draining or is_idle_solo
 
     def _disown(self, id: str, token: str) -> None:
-        """Ignored for a job that has ended: its outcome is reported, or already was."""
+        """Drop the later outcome of a running job. If the job has ended, its outcome counts."""
         if any((claim.id, claim.token) == (id, token) for claim in self._slot_queue.running()):
             self._disowned.add((id, token))
             self._nonces.keep(token)
 
     def _renew(self, session: str) -> None:
-        """Start a new session. Claims that wait belong to other workers now. Running jobs continue,
-        and the engine will reject their outcomes."""
+        """Replace an expired session. Drop waiting claims: other workers may run those jobs.
+        Running jobs continue, and the engine will reject their outcomes."""
         if session != self.session:
             return
         self._limits.note_loss()
@@ -543,14 +545,15 @@ class Fetcher:
             self._owner.end_at_once()
 
     def _take_apart(self) -> None:
-        """Recover from an unexpected error: report and release the call that was under way."""
+        """Recover from an unexpected error: report outcomes of the current call, release its
+        claims."""
         call, self._unsettled = self._unsettled, None
         self._releaser.report_one_by_one(call.outcomes if call else ())
         for unknown in self._unknown(call):
             self._releaser.give_back(unknown)
 
     def _unknown(self, unsettled: RoundTrip | None) -> list[RoundTrip]:
-        """The calls that may have claimed jobs."""
+        """Return calls that may have claimed jobs."""
         given = self._idle_wait.take_nonce()
         waiting = RoundTrip(self.session, [], given, HANDED) if given else None
         return [call for call in (unsettled, waiting) if call is not None and call.room]

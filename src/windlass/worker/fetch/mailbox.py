@@ -2,7 +2,7 @@
 
 1. Runners post outcomes and the progress of jobs; messages of the supervisor arrive as commands.
    No lock is needed: appending to a deque and storing into a dict are atomic.
-2. The fetcher collects outcomes for a round trip, and runs commands between two.
+2. The fetcher collects outcomes for a round trip, and runs commands between round trips.
 3. `wait` ends as soon as a message arrives.
 """
 
@@ -25,7 +25,8 @@ PROGRESS_S = 0.2
 
 
 class Mailbox:
-    """Any thread may post; only the fetcher collects and waits."""
+    """Outcomes, progress and commands for the fetcher. Any thread may post; only the fetcher
+    collects and waits."""
 
     def __init__(self) -> None:
         self.outcomes: deque[Outcome] = deque()
@@ -41,7 +42,7 @@ class Mailbox:
         self._wake_waiter()
 
     def report_progress(self, claim: Claim, progress: bytes) -> None:
-        """Post the progress of a job, replacing earlier progress that was not sent."""
+        """Post the progress of a job. It replaces earlier progress that was not sent."""
         is_first = not self._progress
         key = (claim.id, claim.token)
         self._progress[key] = Progressed(id=claim.id, token=claim.token, progress=progress)
@@ -54,12 +55,12 @@ class Mailbox:
 
     def _wake_waiter(self) -> None:
         # The fetcher stores `_wake` before its last check for messages, and a poster appends its
-        # message before it reads `_wake`: one of the two sees the other.
+        # message before it reads `_wake`. So the message is seen, or the wait is ended.
         wake = self._wake
         if wake is not None:
             try:
                 wake()
-            except Exception:  # noqa: BLE001  # only a hint, and a slot must not be lost for it
+            except Exception:  # noqa: BLE001  # a failed wake-up must not cost a slot
                 return
 
     # ----------------------------------------------------------------------------- collecting
@@ -70,7 +71,7 @@ class Mailbox:
 
     def collect(self, most: float) -> list[Outcome]:
         """Take at most `most` outcomes of about `BATCH_BYTES` in total, all if `most` is infinite.
-        Outcomes are taken before progress and placed after it, so that no progress of a job
+        Outcomes are taken before progress and placed after progress, so that no progress of a job
         follows its end."""
         outcomes: list[Outcome] = []
         size = 0
@@ -85,7 +86,7 @@ class Mailbox:
         return outcomes
 
     def progress_due_s(self) -> float:
-        """Seconds until progress is due; infinite when there is none."""
+        """Return the seconds until progress is due; infinite without progress."""
         if not self._progress:
             return inf
         return self._last_progress_at + PROGRESS_S - monotonic()
@@ -93,7 +94,7 @@ class Mailbox:
     # -------------------------------------------------------------------------------- waiting
 
     def wait(self, wake: Callable[[], None], wait: Callable[[], _T]) -> _T | None:
-        """Call `wait`, which `wake` ends, unless there are messages already."""
+        """Call `wait`, unless messages are waiting. A new message ends it by `wake`."""
         self._wake = wake
         try:
             return None if self.outcomes or self.commands else wait()
@@ -102,6 +103,6 @@ class Mailbox:
 
     def sleep(self, seconds: float) -> None:
         """Sleep until a message arrives."""
-        news: SimpleQueue[None] = SimpleQueue()  # wakes in half the time of an event
+        news: SimpleQueue[None] = SimpleQueue()  # wakes a thread twice as fast as an event
         with suppress(Empty):
             self.wait(lambda: news.put(None), lambda: news.get(timeout=seconds))

@@ -1,8 +1,8 @@
-"""The nonces of claims that a child holds, or has requested.
+"""The nonces of claims that a child holds or has requested.
 
-A nonce is in shared memory from before the claim until the last of its jobs is settled. The
+A nonce is in shared memory from before the claim until the last job of the claim is settled. The
 supervisor sends the nonces to the engine with every third heartbeat. The engine releases claims
-under any other nonce up to the newest: claims whose reply never arrived.
+under older nonces that are missing from this list: the child never got the reply to those claims.
 """
 
 from __future__ import annotations
@@ -16,7 +16,8 @@ from windlass.worker.ipc.shared_memory import SlotTable
 
 
 class Nonces:
-    """Used by the fetcher only. The token of a job is the nonce of its claim."""
+    """Nonces of one child. The token of a job is the nonce of its claim. Used by the fetcher
+    only."""
 
     def __init__(self, table: SlotTable) -> None:
         self._records = table.nonces
@@ -28,8 +29,8 @@ class Nonces:
         self._kept: set[str] = set()
 
     def announce(self) -> str:
-        """Create the nonce of a claim that is about to be sent. The nonce is written to the records
-        before it becomes the newest, so that the engine never takes it for an unknown one."""
+        """Create the nonce for the next claim. Write the nonce to the records before it becomes the
+        newest, so that the engine never takes it for an unknown nonce."""
         nonce = new_nonce(next(self._numbers))
         place = self._free.pop()
         self._records.write(place, nonce)
@@ -39,7 +40,7 @@ class Nonces:
         return nonce
 
     def begin(self, nonce: str, jobs: int) -> None:
-        """Note how many jobs the reply to a claim has brought."""
+        """Note how many jobs the reply to a claim contains."""
         if jobs:
             self._jobs[nonce] = jobs
         else:
@@ -60,8 +61,8 @@ class Nonces:
             self.forget(nonce)
 
     def keep(self, nonce: str) -> None:
-        """Drop one job of this nonce, but leave the nonce in shared memory until the process is
-        gone: so the engine does not release the job before."""
+        """Note that one job is settled, but leave its nonce in shared memory until this process has
+        ended, so that the engine does not release the job earlier."""
         self._kept.add(nonce)
         self.drop(nonce)
 
@@ -75,9 +76,9 @@ class Nonces:
             self._free.append(place)
 
     def left(self) -> int:
-        """The number of further nonces that fit into shared memory."""
+        """Return how many more nonces fit into shared memory."""
         return len(self._free)
 
     def are_held(self, except_for: str = "") -> bool:
-        """Whether jobs are, or may be, held under a nonce other than this one."""
+        """Return whether the child holds, or may hold, jobs under any nonce but `except_for`."""
         return len(self._places) > (except_for in self._places)

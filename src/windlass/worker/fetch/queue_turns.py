@@ -1,8 +1,8 @@
-"""The turns of the queues of a child: which queues a claim asks for, and the order of its jobs.
+"""Weighted turns of queues: which queues a claim asks for, and the order of the claimed jobs.
 
-The engine keeps the strict order of tiers. Where queues share a tier, a claim names the queues
-whose turns come next, and the child notes which jobs it got. So the weights hold over many claims,
-however few jobs each claim asks for.
+The engine keeps the strict order of tiers. Where queues share a tier, a claim names the queues with
+the next turns, and the child notes which jobs it got. So the weights hold over many claims, however
+few jobs each claim asks for.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from windlass.engine.contract import Claim, Plan, Share
 
 
 class QueueTurns:
-    """The plan of one child. Used by the fetcher only."""
+    """Plans of the claims of one child. Used by the fetcher only."""
 
     def __init__(
         self, queues: Sequence[str], labels: Sequence[str] = (), *, is_solo: bool = False
@@ -34,7 +34,7 @@ class QueueTurns:
         )
 
     def plan_for(self, room: int) -> Plan:
-        """The plan of a claim of at most `room` jobs."""
+        """Return the plan of a claim of at most `room` jobs."""
         if not self.is_shared:
             return self.plan
         shares, first = [], 0

@@ -1,10 +1,10 @@
 """One round trip of the fetcher, and the calls around it.
 
-`Backoff` is the wait between repeats, and `Adoption` comes before a claim. `Releaser` logs outages,
-releases claims of calls with an unknown reply, and reports outcomes that failed as a
-batch. During an outage nothing is lost: a later heartbeat releases the claims, or the supervisor
-does when it closes the session. A result that the engine can never store makes its job a dead
-letter, like a result that is larger than `max_payload`.
+`Backoff` is the wait between repeats. `Adoption` comes before a claim. `Releaser` logs outages,
+releases claims of calls with an unknown reply, and reports outcomes that failed as a batch. An
+outage loses nothing: a later heartbeat releases the claims, or the supervisor does when it closes
+the session. A result that the engine can never store makes its job a dead letter, like a result
+that is larger than `max_payload`.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ from windlass.worker.logs.events import LogEvent
 
 log = getLogger("windlass.worker")
 
-#: How often to adopt, in seconds: after a call that found jobs, and otherwise.
+#: How long until the next adoption, in seconds: after an adoption that found jobs, and otherwise.
 SOON_S = 1.0
 LATER_S = 5.0
 
@@ -50,7 +50,8 @@ LEAVE_S = 3.0
 
 
 class RoundTrip(msgspec.Struct, frozen=True):
-    """One round trip. Without room it claims nothing and has no nonce."""
+    """One round trip: outcomes to report, and a claim. With `room` 0 there is no claim and no
+    nonce."""
 
     session: str
     outcomes: list[Outcome]
@@ -61,8 +62,8 @@ class RoundTrip(msgspec.Struct, frozen=True):
 
 
 class Backoff:
-    """Exponential back-off with a cap and random jitter of up to a half, so that callers that
-    failed together do not retry together."""
+    """Exponential back-off with a cap. Random jitter of up to a half keeps callers that failed
+    together from retrying together."""
 
     def __init__(self, first_s: float, most_s: float) -> None:
         self._first_s = first_s
@@ -79,12 +80,12 @@ class Backoff:
 
 
 class Adoption:
-    """Adopts jobs that other workers put aside because they do not know the task.
+    """Make jobs ready again that other workers put aside because they do not know the task.
 
     During a deploy, old and new workers serve the same queues. An adopted job becomes ready for all
-    workers again, so the fetcher adopts right before a claim: a worker that knows the task then
-    claims first. Tasks whose calls do not fit this version of the function are left to other
-    workers. Used by the fetcher only, except for `leave`."""
+    workers, so the fetcher adopts right before a claim: then a worker that knows the task claims
+    first. Tasks with calls for another version of the function are left to other workers. Used by
+    the fetcher only, except for `leave`."""
 
     def __init__(self, engine: Engine, tasks: Collection[str]) -> None:
         self._engine = engine
@@ -93,11 +94,12 @@ class Adoption:
         self._due = 0.0
 
     def leave(self, task: str) -> None:
-        """Stop adopting a task whose calls are for another version. Called from any thread."""
+        """Stop adopting jobs of a task, because its calls are for another version. Thread-safe."""
         self._left.add(task)
 
     def ask(self) -> None:
-        """Make jobs of our tasks ready again, if that is due. After a full batch, ask at once."""
+        """Adopt jobs of our tasks, if an adoption is due. After a full batch the next is due at
+        once."""
         if monotonic() < self._due:
             return
         self._due = monotonic() + LATER_S  # also when the call fails
@@ -107,7 +109,7 @@ class Adoption:
 
 
 class Releaser:
-    """Used by the fetcher only."""
+    """Release claims and report outcomes after errors. Used by the fetcher only."""
 
     def __init__(
         self,
@@ -133,14 +135,14 @@ class Releaser:
         self.is_away = False
 
     def give_back(self, call: RoundTrip) -> None:
-        """Release the claims of a call. If that fails too, a later heartbeat releases them."""
+        """Release the claims of a call. If the release fails, a later heartbeat releases them."""
         self._nonces.forget(call.nonce)
         try:
             self._engine.release(call.session, call.nonce)
         except EngineError as error:
             self.note_away(error)
         except Exception:
-            # Without the nonce: a reader of the log could end these jobs with it.
+            # The line omits the nonce: a reader of the log could end these jobs with it.
             log.exception(LogEvent.CLAIMS_NOT_GIVEN_BACK, call.session)
 
     def leave(self, call: RoundTrip) -> None:
@@ -163,7 +165,7 @@ class Releaser:
         released: list[Outcome] = [
             Released(id=job.id, token=job.token, started=True) for job in running
         ]
-        # The smallest first: so the time is enough for as many as possible.
+        # Send the smallest outcomes first, to report as many as possible in time.
         left = deque(batches(sorted(outcomes + released, key=_precedence), attrgetter("size")))
         try:
             while left and monotonic() < ends_at:
@@ -186,8 +188,8 @@ class Releaser:
     def report_each(
         self, outcomes: Iterable[Outcome]
     ) -> tuple[Sequence[Outcome], Sequence[Verdict]]:
-        """Report outcomes one by one, so that one too large to store does not block the others.
-        Return the outcomes as reported, and their verdicts."""
+        """Report outcomes one by one, so that an outcome too large to store does not block the
+        others. Return the outcomes as reported, and their verdicts."""
         reported: list[Outcome] = []
         verdicts: list[Verdict] = []
         for outcome in outcomes:
@@ -209,7 +211,7 @@ class Releaser:
         return reported, verdicts
 
     def report_one_by_one(self, outcomes: Iterable[Outcome]) -> None:
-        """Report outcomes one by one, so that an error of one does not block the others."""
+        """Report outcomes one by one, so that an error in one report does not block the others."""
         for outcome in outcomes:
             try:
                 self._finish([outcome])
@@ -237,7 +239,8 @@ def log_refused(outcomes: Iterable[Outcome], verdicts: Sequence[Verdict]) -> Non
 
 
 def _precedence(outcome: Outcome) -> int:
-    """Sort by size, with progress first: it must come before the end of its job."""
+    """Return a sort key: progress first, because it must precede the end of its job, then by
+    size."""
     return -1 if isinstance(outcome, Progressed) else outcome.size
 
 

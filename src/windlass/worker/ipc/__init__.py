@@ -1,1 +1,1 @@
-"""How a supervisor and its children speak: channel, shared memory, wake-up sockets."""
+"""Communication of a supervisor and its children: channel, shared memory, wake-up sockets."""

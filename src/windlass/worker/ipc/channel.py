@@ -1,7 +1,7 @@
 """The messages between a supervisor and its children, and their channel.
 
-Messages are lines of JSON on one socket pair for each child. They are few: the running jobs and the
-nonces are in shared memory (`shared_memory`), which the supervisor can read even when the child is
+Messages are lines of JSON on one socket pair for each child. They are few: running jobs and nonces
+are in shared memory (`shared_memory`), which the supervisor can read even when the child is
 stopped, hangs or is dead.
 
 The supervisor never waits for a child that does not read. It buffers messages that the socket does
@@ -25,11 +25,11 @@ from windlass.worker.options import WorkerOptions
 
 
 class Start(msgspec.Struct, frozen=True, tag="start"):
-    """The first message: what to run."""
+    """The first message, with all options of the child."""
 
     options: WorkerOptions
     slots: int
-    is_solo: bool  # run jobs that must run alone, one at a time, and end when there are none
+    is_solo: bool  # run only jobs that must run alone, one at a time; end when there are none
     worker_started_ms: int = 0  # by the clock of this machine
 
 
@@ -48,7 +48,7 @@ class Cancel(msgspec.Struct, frozen=True, tag="cancel"):
 
 
 class Disown(msgspec.Struct, frozen=True, tag="disown"):
-    """A run exceeded its limit, and its job was taken from it."""
+    """Drop the outcome of a run: it exceeded its limit and lost its job."""
 
     id: str
     token: str
@@ -93,11 +93,11 @@ class Ready(msgspec.Struct, frozen=True, tag="ready"):
     log_level: str
     log_format: str
     unusual: dict[str, str]  # settings that differ from the default, for the log
-    overruled: dict[str, str]  # settings whose value in code overrides the environment
+    overruled: dict[str, str]  # settings in code that override the environment
     schedules: tuple[AppDeclaration, ...] = ()
     idle_routes: tuple[str, ...] = ()  # patterns that match no task
     queues: tuple[str, ...] = ()  # the default queues of the tasks
-    introduction: bytes = b""  # the description of its sessions
+    introduction: bytes = b""  # the description of the child's sessions
 
 
 class Failed(msgspec.Struct, frozen=True, tag="failed"):
@@ -107,21 +107,21 @@ class Failed(msgspec.Struct, frozen=True, tag="failed"):
 
 
 class SessionStarted(msgspec.Struct, frozen=True, tag="session_started"):
-    """Keep this session alive from now on, and no earlier one of this child."""
+    """Keep this session alive from now on, and no earlier session of this child."""
 
     session: str
 
 
 class Resting(msgspec.Struct, frozen=True, tag="resting"):
-    """The child is idle: the waiter waits for it, and a put may claim for it under the nonce,
-    unless that is empty. None reports a busy child."""
+    """The child is idle, or busy if the nonce is None. The waiter waits on behalf of an idle child.
+    A put may claim for it under a nonce that is not empty."""
 
     session: str
     nonce: str | None
 
 
 class SuspectsSeen(msgspec.Struct, frozen=True, tag="suspects_seen"):
-    """Jobs wait that must run alone."""
+    """Jobs that must run alone are waiting."""
 
 
 class Limited(msgspec.Struct, frozen=True, tag="limited"):
@@ -165,12 +165,13 @@ class Channel(Generic[Incoming]):
         return self._connection.fileno()
 
     def send(self, message: msgspec.Struct) -> None:
-        """Raises `OSError` when the other side is gone, or has not read for very long."""
+        """Send a message. Raises `OSError` when the other side is gone, or has not read for very
+        long."""
         with self._sending:
             self._connection.sendall(msgspec.json.encode(message) + b"\n")
 
     def receive(self) -> list[Incoming]:
-        """Read once, and return the complete messages. Raises `EOFError` at the end."""
+        """Read once, and return the complete messages. Raises `EOFError` on a closed channel."""
         try:
             chunk = self._connection.recv(_CHUNK)
         except ConnectionResetError:
@@ -185,7 +186,7 @@ class Channel(Generic[Incoming]):
 
 
 class BufferedChannel(Channel[Incoming]):
-    """The end that never blocks: one child that does not read must not block the supervisor."""
+    """The supervisor's end, which never blocks: a child that does not read must not block it."""
 
     def __init__(self, connection: socket.socket, decoder: msgspec.json.Decoder[Incoming]) -> None:
         super().__init__(connection, decoder)
@@ -204,7 +205,7 @@ class BufferedChannel(Channel[Incoming]):
         self.flush()
 
     def flush(self) -> None:
-        """Send as much as there is room for. Raises `OSError` when the other side is gone."""
+        """Send as many buffered bytes as fit. Raises `OSError` when the other side is gone."""
         try:
             while self._unsent:
                 del self._unsent[: self._connection.send(self._unsent)]
@@ -223,6 +224,6 @@ def open_pair() -> tuple[BufferedChannel[Report], socket.socket]:
 
 
 def join_pair(descriptor: int) -> Channel[Command]:
-    """Open the child's end from its inherited descriptor, which it does not pass on."""
+    """Open the child's end, from an inherited descriptor that the child does not pass on."""
     os.set_inheritable(descriptor, False)
     return Channel(socket.socket(fileno=descriptor), msgspec.json.Decoder(Command))

@@ -28,7 +28,7 @@ _ENDED: Final = (b"Z", b"X")
 
 
 def machine() -> str:
-    """The boot and the namespaces of this process; empty where they are unknown."""
+    """Return the boot id and the namespaces of this process; empty if unknown."""
     try:
         boot = _PROC.joinpath("sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
         own = int(_PROC.joinpath("self/stat").read_bytes().split(maxsplit=1)[0])
@@ -48,23 +48,23 @@ def _namespace(name: str) -> str:
 
 
 def start_of(pid: int) -> int:
-    """When a process was started, in ticks since the boot; 0 when that is unknown."""
+    """Return when a process was started, in ticks since the boot; 0 if unknown."""
     fields = stat_of(pid)
     return 0 if fields is None else int(fields[_START])
 
 
 def has_ended(pid: int, start: int) -> bool:
-    """Whether the process with this pid and start, on this `machine()`, has ended. False when in
-    doubt."""
+    """Return whether the process with this pid and start has ended on this `machine()`. False when
+    in doubt."""
     if pid <= 0 or start <= 0:
         return False
     try:
-        os.kill(pid, 0)  # /proc may hide processes of other users; this does not
+        os.kill(pid, 0)  # finds processes of other users, which /proc may hide
     except ProcessLookupError:
         return True
     except OverflowError:
         return False  # no system has this pid: the value is damaged
-    except OSError:  # it is there, and belongs to another user
+    except OSError:  # the process exists, and belongs to another user
         pass
     fields = stat_of(pid)
     if fields is None:
@@ -73,15 +73,16 @@ def has_ended(pid: int, start: int) -> bool:
 
 
 def _is_alone(pid: int) -> bool:
-    """Whether no thread is left except the first one. A process whose first thread has ended is
-    shown as ended, although other threads may still run."""
+    """Return whether only the first thread is left. The system shows a process as ended when its
+    first thread has ended, although other threads may still run."""
     with suppress(OSError):
         return len(os.listdir(_PROC / str(pid) / "task")) <= 1
     return False
 
 
 def stat_of(pid: int) -> list[bytes] | None:
-    """The fields of /proc/PID/stat from the state on. The name before may contain any text."""
+    """Return the fields of /proc/PID/stat from the state on. The name before them may be any
+    text."""
     with suppress(OSError):
         fields = _PROC.joinpath(str(pid), "stat").read_bytes().rpartition(b")")[2].split()
         return fields if len(fields) > _START else None

@@ -1,7 +1,7 @@
 """The description of a session, for `windlass workers` and for other workers.
 
-The engine stores it, and other versions read it: unknown fields are ignored, and every field has a
-default. It must not contain secrets.
+The engine stores the description, and other versions read it: unknown fields are ignored, and every
+field has a default. It must not contain secrets.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ class Introduction(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
 
     host: str = ""
     worker: int = 0  # the pid of the supervisor
-    child: int = 0  # and of the process in which jobs run
+    child: int = 0  # the pid of the process that runs jobs
     #: Together with the pids these identify both processes: see `process_identity`.
     machine: str = ""
     worker_start: int = 0
@@ -34,7 +34,7 @@ class Introduction(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
     is_solo: bool = False
     started_ms: int = 0  # when the worker started, by the clock of its machine
     version: str = ""
-    dead_alert: int = 0  # the threshold of its worker; 0 is never
+    dead_alert: int = 0  # the threshold for alerts of its worker; 0 is never
     dead_alert_growth: int = 0
     keys: tuple[str, ...] = ()  # the names of the keys of its app
 
@@ -43,7 +43,7 @@ class Introduction(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
 
     @classmethod
     def unpack(cls, data: bytes) -> Introduction:
-        """Decode a description; damaged bytes give an empty one."""
+        """Decode a description; return an empty one for damaged bytes."""
         try:
             return msgspec.json.decode(data, type=cls)
         except msgspec.MsgspecError:

@@ -1,7 +1,7 @@
 """Shared memory of a child and its supervisor, readable also when the child hangs or is dead.
 
-The memory is a file without a name whose descriptor the child inherits: an anonymous mapping does
-not survive the start of a fresh interpreter. It contains these records:
+The memory is a file without a name. The child inherits its descriptor, because an anonymous mapping
+does not survive the start of a fresh interpreter. It contains these records:
 
 - a header. The supervisor writes when its last confirmed heartbeat was sent, whether the child may
   start jobs, and when the waiter last waited for the child. The child writes when it last ran
@@ -23,20 +23,20 @@ from typing import Final, NamedTuple
 
 #: An id has at most 64 characters.
 RECORD_BYTES = 64
-#: The prefetch holds more claims than slots, each perhaps under its own nonce. One nonce is for a
-#: call under way, and one is spare.
+#: The most nonces: with prefetch a child holds more claims than slots, each perhaps under its own
+#: nonce. One more is for a call under way, and one is spare.
 SPARE_NONCES = 202
 
 NEVER: Final = float("inf")
 
-#: The numbers of the header.
+#: The positions of numbers in the header.
 _BEAT, _SHUT, _PULSE, _ENDED, _ANSWER, _IDLE_SINCE, _IDLE_AT, _WAIT = range(8)
 _LIMIT = struct.Struct("=QdqqQ64s64s")
 _GENERATION = struct.Struct("=Q")
 
 
 class Limit(NamedTuple):
-    """When to end one run by force, and the outcome of its job then."""
+    """When to end a run by force, and the outcome of its job in that case."""
 
     generation: int  # of this child, never 0
     ends_at: float  # by the monotonic clock, which the processes of a machine share
@@ -47,8 +47,8 @@ class Limit(NamedTuple):
 
 
 class Records:
-    """A sequence of fixed-size records. A write is one copy: a crash in it leaves at worst an id
-    that no job has."""
+    """A sequence of fixed-size records. A write is one copy: a crash during a write leaves at worst
+    an id without a job."""
 
     def __init__(self, memory: mmap.mmap, offset: int, count: int) -> None:
         self._memory = memory
@@ -67,7 +67,7 @@ class Records:
             self.clear(index)
 
     def read(self) -> list[str]:
-        """All records that are not cleared."""
+        """Return all records that are not cleared."""
         end = self._offset + self.count * RECORD_BYTES
         content = self._memory[self._offset : end]
         texts = (content[at : at + RECORD_BYTES] for at in range(0, len(content), RECORD_BYTES))
@@ -104,11 +104,11 @@ class SlotTable:
         return cls(descriptor, slots)
 
     def close_descriptor(self) -> None:
-        """The mapping stays."""
+        """Close the descriptor. The mapping stays."""
         os.close(self.descriptor)
 
     def note_answer(self, monotonic: float) -> None:
-        """Note that the engine answered this child, or that there was nothing to ask."""
+        """Note that the engine answered this child, or that the child had nothing to ask."""
         self._header[_ANSWER] = monotonic
 
     def answered_at(self) -> float:
@@ -123,7 +123,7 @@ class SlotTable:
         return self._header[_IDLE_SINCE], self._header[_IDLE_AT]
 
     def note_wait(self, monotonic: float) -> None:
-        """Note that the waiter waits for this child, and that the engine has answered it."""
+        """Note that the waiter waits for this child, and gets answers of the engine."""
         self._header[_WAIT] = monotonic
 
     def waited_at(self) -> float:
@@ -145,11 +145,11 @@ class SlotTable:
         self._header[_ENDED] = ended
 
     def pulse(self) -> float:
-        """When the child last ran Python; 0 when unknown."""
+        """Return when the child last ran Python; 0 if unknown."""
         return self._header[_PULSE]
 
     def ended(self) -> int:
-        """How many jobs had ended at the last pulse."""
+        """Return how many jobs had ended at the last pulse."""
         return int(self._header[_ENDED])
 
     # --------------------------------------------------------------------------------- limits
@@ -172,7 +172,7 @@ class SlotTable:
         _GENERATION.pack_into(self._memory, self._limits_at + slot * _LIMIT.size, 0)
 
     def limits(self) -> Iterator[Limit]:
-        """All limits. A record that changes during the read is skipped: its run has ended."""
+        """Return all limits. Skip a record that changes during the read: its run has ended."""
         for slot in range(self.slots):
             at = self._limits_at + slot * _LIMIT.size
             content = self._memory[at : at + _LIMIT.size]

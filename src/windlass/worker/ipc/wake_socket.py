@@ -1,4 +1,4 @@
-"""Wake-up of an idle child: a pair of datagram sockets for each child.
+"""Wake-up of an idle child, on a pair of datagram sockets for each child.
 
 The waiter of a worker sends an empty datagram when there may be jobs to claim, or a job that was
 handed off. A datagram arrives as a whole or not at all. So a child that does not read never gets
@@ -14,21 +14,21 @@ from typing import Final
 
 from windlass.engine.wakeup import await_readable, new_nudge
 
-#: Enough for a job that is handed off; some systems allow datagrams of 2 kB by default.
+#: The buffer size: enough for a job that is handed off. Some systems default to 2 kB.
 _BUFFER_BYTES: Final = 65_536
 #: The message that makes the child claim by itself.
 LOOK: Final = b""
 
 
 class WakeSender:
-    """The waiter's end."""
+    """The waiter's end of the pair."""
 
     def __init__(self, connection: socket.socket) -> None:
         self._connection = connection
 
     def send(self, message: bytes) -> None:
-        """Send a message, without an error for a child that is gone or does not read. If a job does
-        not fit, send LOOK instead: the claim of the child finds the job."""
+        """Send a message. Ignore a child that is gone or does not read. If a job does not fit, send
+        LOOK instead: the claim of the child finds the job."""
         try:
             self._connection.send(message)
         except OSError:
@@ -40,7 +40,7 @@ class WakeSender:
 
 
 class WakeReceiver:
-    """The child's end, used by one thread except for `nudge`."""
+    """The child's end of the pair. Used by one thread, except for `nudge`."""
 
     def __init__(self, connection: socket.socket) -> None:
         self._connection = connection
@@ -48,7 +48,7 @@ class WakeReceiver:
         self._nudge = new_nudge()
 
     def receive(self, timeout_s: float) -> bytes | None:
-        """Wait for the next message; None on a nudge, or after the timeout."""
+        """Wait for the next message. Return None on a nudge, or after the timeout."""
         descriptor = self._connection.fileno()
         ready = await_readable([descriptor, self._nudge.descriptor], timeout_s)
         if self._nudge.descriptor in ready:
@@ -59,7 +59,7 @@ class WakeReceiver:
         return None
 
     def nudge(self) -> None:
-        """Make the current or the next `receive` return. From any thread."""
+        """Make the current or the next `receive` return. Thread-safe."""
         self._nudge.give()
 
     def close(self) -> None:
@@ -79,7 +79,7 @@ def open_wake_pair() -> tuple[WakeSender, socket.socket]:
 def _datagram_pair() -> tuple[socket.socket, socket.socket]:
     if hasattr(socket, "AF_UNIX"):
         return socket.socketpair(socket.AF_UNIX, socket.SOCK_DGRAM)
-    # Windows: a connected socket receives from its partner only.
+    # On Windows. Connected sockets receive only from each other.
     pair = [socket.socket(socket.AF_INET, socket.SOCK_DGRAM) for _ in range(2)]
     for end in pair:
         end.bind(("127.0.0.1", 0))
@@ -89,6 +89,6 @@ def _datagram_pair() -> tuple[socket.socket, socket.socket]:
 
 
 def join_wake_pair(descriptor: int) -> WakeReceiver:
-    """Open the child's end from its inherited descriptor, which it does not pass on."""
+    """Open the child's end, from an inherited descriptor that the child does not pass on."""
     os.set_inheritable(descriptor, False)
     return WakeReceiver(socket.socket(fileno=descriptor))

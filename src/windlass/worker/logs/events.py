@@ -1,7 +1,7 @@
-"""The events of a worker's log lines: the name, the line, and for JSON the names of its values.
+"""The events of a worker's log: name, text of the line, and field names for JSON.
 
-A log call names its event and passes the values: `log.warning(LogEvent.ENGINE_AWAY, error)`. An
-event is the text of its line, so that records are plain ones for every handler.
+A log call names its event and passes the values: `log.warning(LogEvent.ENGINE_AWAY, error)`. A
+`LogEvent` is a string, the text of its line, so that every handler gets a plain record.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ INTERVAL_S: Final = 60.0
 
 
 class LogEvent(StrEnum):
-    """A name stays when its line changes. In JSON it is in small letters."""
+    """Log lines by name. A name stays when its line changes. In JSON it is in small letters."""
 
     fields: tuple[str, ...]
 
@@ -58,7 +58,7 @@ class LogEvent(StrEnum):
     WORKER_DONE = "stopping: nothing is left to do"
     WORKER_HANDING_BACK = "stopping: handing back running jobs"
     WORKER_STOPPED = "stopped"
-    HEALTH_UNSERVED = "windlass health cannot see this worker: %s", "why"
+    HEALTH_UNSERVED = "no health socket, windlass health cannot check this worker: %s", "why"
     # jobs
     JOB_ENDED = (
         "job %s of task %s ended as %s in attempt %d after %d ms",
@@ -161,7 +161,7 @@ class LogEvent(StrEnum):
         "ended session %s of worker %d, which died on this machine: %s to run again",
         "session worker jobs",
     )
-    SESSION_GONE = "session %s of child %d expired", "session child"
+    SESSION_GONE = "session %s of child %d expired, telling the child", "session child"
     SESSION_RENEWED = (
         "session %s expired, no heartbeat for a lease: dropped %s, results of %s will be "
         "rejected, continuing as session %s",
@@ -201,7 +201,10 @@ class LogEvent(StrEnum):
     WATCH_FAILED = "watchdog of this child failed, retrying"
     UPKEEP_FAILED = "maintenance of the worker failed, retrying"
     WAITER_FAILED = "waiter of the worker failed, restarting it"
-    CLAIMS_NOT_GIVEN_BACK = "could not release claims of session %s", "session"
+    CLAIMS_NOT_GIVEN_BACK = (
+        "could not release claims of session %s, a later heartbeat releases them",
+        "session",
+    )
 
 
 class LoggedValue(NamedTuple):
@@ -220,7 +223,7 @@ def listed(names: Iterable[str], before: str = "", none: str = "") -> LoggedValu
 
 
 def describe(message: object, arguments: object) -> dict[str, object]:
-    """The event of a record and its fields; empty for a line that is no event."""
+    """Return the event of a record and its fields; empty for a record without an event."""
     if not isinstance(message, LogEvent) or not isinstance(arguments, tuple):
         return {}
     fields = zip(message.fields, arguments, strict=False)
@@ -236,7 +239,7 @@ def _value(name: str, given: object) -> object:
 
 
 def log_dead_letter(job_id: str, task: str, reason: Reason, text: FailureText) -> None:
-    """Log the type of the error and where it was raised. Its message may contain arguments."""
+    """Log a dead letter with the type and place of its error. The message may contain arguments."""
     cause = text.name or text.message
     if text.type and text.place:
         cause = f"{text.name} in {text.place}"
@@ -244,13 +247,13 @@ def log_dead_letter(job_id: str, task: str, reason: Reason, text: FailureText) -
 
 
 class Notices:
-    """Throttles lines that would repeat for every job. There are few keys: names of tasks."""
+    """Throttle lines that would repeat for every job. There are few keys: names of tasks."""
 
     def __init__(self) -> None:
         self._logged_at: dict[str, float] = {}
 
     def is_due(self, key: str) -> bool:
-        """Whether to log now. True marks the key as logged."""
+        """Return whether to log now, and mark the key as logged if so."""
         now = monotonic()
         if now - self._logged_at.get(key, -INTERVAL_S) < INTERVAL_S:
             return False

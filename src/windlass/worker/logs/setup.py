@@ -27,7 +27,7 @@ FORMAT: Final = "%(asctime)s %(levelname)s %(name)s[%(process)d] %(message)s"
 #: The fields of the running job that a record gets.
 JOB_FIELDS: Final = ("job_id", "task", "queue", "attempt")
 
-#: All attributes of a record that the standard library sets; others come from `extra`.
+#: Attributes of a record that the standard library sets. All others come from `extra`.
 _STANDARD: Final = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", *JOB_FIELDS}
 #: Control characters of terminals, and line separators.
 _CONTROL: Final = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069]")
@@ -38,8 +38,8 @@ _CONTINUED: Final = "\n    "
 
 
 def configure_early() -> None:
-    """Configure logging from the environment, before the app is loaded. An invalid value is refused
-    later, with the other settings."""
+    """Configure logging from the environment, before the app is loaded. An invalid value is an
+    error later, with the other settings."""
     level = os.environ.get(f"{PREFIX}LOG_LEVEL", "").lower()
     format = os.environ.get(f"{PREFIX}LOG_FORMAT", "").lower()
     configure_own(
@@ -119,7 +119,7 @@ class TextFormatter(logging.Formatter):
         line = super().formatMessage(record)
         job_id = getattr(record, "job_id", None)
         if job_id is None or record.name.startswith("windlass"):
-            return line  # lines of windlass name the job themselves
+            return line  # a line of windlass already names its job
         job = f"job {job_id}, task {getattr(record, 'task', None)}"
         return f"{line} ({job}, attempt {getattr(record, 'attempt', None)})"
 
@@ -150,14 +150,14 @@ class JsonFormatter(logging.Formatter):
 def _encode(fields: dict[str, object]) -> str:
     try:
         return msgspec.json.encode(fields, enc_hook=str).decode()
-    except Exception:  # noqa: BLE001  # a value that JSON cannot hold, or without a working repr
+    except Exception:  # noqa: BLE001  # JSON cannot hold a value, or its repr fails
         shown = {ascii(name)[1:-1]: _encode_alone(value) for name, value in fields.items()}
         return msgspec.json.encode(shown).decode()
 
 
 def _encode_alone(value: object) -> msgspec.Raw:
-    """Encode a value, else its `ascii`, else its type: one bad value does not affect others."""
-    with suppress(Exception):  # code of the value's class, as below
+    """Encode a value, else its `ascii`, else its type, so that it affects no other field."""
+    with suppress(Exception):  # the code of the value's class may fail
         return msgspec.Raw(msgspec.json.encode(value, enc_hook=str))
     shown = f"a {type(value).__qualname__} that cannot be shown"
     with suppress(Exception):

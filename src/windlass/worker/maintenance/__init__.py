@@ -1,1 +1,1 @@
-"""Maintenance that any worker does for all: schedules, dead letters, lost jobs."""
+"""Maintenance that every worker does for all workers: schedules, dead letters, lost jobs."""

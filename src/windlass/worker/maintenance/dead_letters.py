@@ -1,12 +1,12 @@
-"""Dead letters: log expired ones, and alert when they pile up.
+"""Log expired dead letters, and alert when dead letters pile up.
 
 1. `sweep` logs expired dead letters, and only then removes them. If a worker dies in between, the
    next worker repeats both: a line may appear twice and is never missing. A dead letter that cannot
    be read is logged as unreadable, and does not block the others.
 2. `DeadWatch` checks two counters of the engine twice a minute: the number of dead jobs, and the
-   total of jobs that died. It alerts once when one of them exceeds its threshold, and again only
-   after the number was well below. Of all workers whose threshold is exceeded, the one with the
-   first session alerts. When that worker leaves, the next one takes over and alerts once more.
+   total of jobs that died. It alerts once when a number exceeds its threshold, and again only
+   after the number was well below. Of all workers with an exceeded threshold, only the worker with
+   the first session alerts. When that worker leaves, the next worker takes over and alerts again.
 """
 
 from __future__ import annotations
@@ -30,15 +30,15 @@ log = getLogger("windlass.dead_letters")
 LOOK_S: Final = 30.0
 #: Growth is counted over this many seconds.
 WINDOW_S: Final = 300.0
-#: How often a worker that does not alert checks whether it is its turn, in seconds.
+#: How often a worker checks whether it has become the worker that alerts, in seconds.
 TURN_S: Final = 300.0
-#: An alert is repeated only after the number was at most this share of its threshold.
+#: A new alert needs a number of at most this share of the threshold in between.
 CALM: Final = 0.8
 
 
 def sweep(engine: Engine, ids: Sequence[str]) -> Tended:
-    """Log, then remove, expired dead letters. The ids come from one call of `tend`, which limits
-    their total size: so all records are read at once."""
+    """Log expired dead letters, then remove them. The ids come from one call of `tend`, which
+    limits their total size: so all records are read at once."""
     for record in read_each(engine, ids):
         if isinstance(record, Unreadable):
             log.error(LogEvent.UNREADABLE_JOB_REMOVED, record.id, record.why)
@@ -49,7 +49,8 @@ def sweep(engine: Engine, ids: Sequence[str]) -> Tended:
 
 
 class DeadWatch:
-    """For one worker: `sessions` returns its own. `on_alert` runs in the maintenance thread."""
+    """Alert about dead letters. `sessions` returns this worker's sessions. `on_alert` runs in the
+    maintenance thread."""
 
     def __init__(
         self,
@@ -65,7 +66,7 @@ class DeadWatch:
         self._on_alert = on_alert
         self._seen: deque[tuple[float, int]] = deque()  # time, and total of dead jobs
         self._alerted: set[str] = set()
-        self._asks_at: dict[str, float] = {}  # kind -> when to check whose turn it is
+        self._asks_at: dict[str, float] = {}  # kind -> when to check which worker alerts
 
     def look(self) -> float:
         """Check the counters; return the seconds until the next check."""
@@ -117,7 +118,7 @@ class DeadWatch:
 
 
 def _threshold_of(session: SessionRecord, kind: str) -> int:
-    """A worker with another threshold, or without one, would not alert: so it has no turn."""
+    """Return the threshold of the worker of a session: a worker alerts only above its own."""
     known = Introduction.unpack(session.info)
     return known.dead_alert if kind == "depth" else known.dead_alert_growth
 

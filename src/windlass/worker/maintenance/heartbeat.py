@@ -1,4 +1,4 @@
-"""The heartbeat of a worker: one thread that beats for the living children, and does nothing else.
+"""The heartbeat of a worker: one thread that only sends heartbeats for the living children.
 
 1. Beat every third of a lease, and at once for a new session.
 2. Every third beat, and the first one of a session, describes the session. Every third one also
@@ -41,9 +41,9 @@ LONG_RUN_S: Final = 1.0
 
 
 class Living(Protocol):
-    """A child to beat for."""
+    """A child that needs heartbeats."""
 
-    session: str  # empty before the first one
+    session: str  # empty before the first session
     table: SlotTable
     introduction: bytes
     introduced: str  # the session that was described to the engine
@@ -52,19 +52,19 @@ class Living(Protocol):
 
 
 class Contact:
-    """The state of the connection to one engine. Used by several threads, so that an outage is
-    logged once. Its end is logged when every call that failed has succeeded: a read may succeed
-    while writes still fail."""
+    """State of the connection to one engine, shared by several threads, so that an outage is logged
+    once. The end of an outage is logged when every call that failed has succeeded: a read may
+    succeed while writes still fail."""
 
     def __init__(self, location: str) -> None:
         self._location = location
         self._lock = Lock()
         self._failed: set[object] = set()
         self._is_outage_logged = False
-        self.answered_at = 0.0  # of the monotonic clock
+        self.answered_at = 0.0  # by the monotonic clock; 0 before the first answer
 
     def attempt(self, duty: object, action: Callable[[], float]) -> float:
-        """Call `action`; return the seconds until the next call, which is soon after a failure."""
+        """Call `action`. Return the seconds until the next call, which is soon after a failure."""
         try:
             wait_s = action()
         except EngineError as error:
@@ -96,7 +96,7 @@ class Contact:
 
 
 class Heartbeat:
-    """For the children that `living` returns. The callbacks are called in its thread."""
+    """Sends heartbeats for the children that `living` returns. Its thread calls the callbacks."""
 
     def __init__(
         self,
@@ -190,8 +190,8 @@ def _beat_of(child: Living, tells_nonces: bool) -> Beat:
     info = child.introduction if tells_nonces or child.introduced != session else b""
     if not tells_nonces:
         return Beat(session=session, info=info)
-    # Read the newest first: a nonce that is announced meanwhile is newer, and this beat does not
-    # affect it.
+    # Read the newest nonce before the list: a nonce announced meanwhile is newer, and this beat
+    # does not affect it.
     newest = "".join(child.table.newest_nonce.read())
     nonces = tuple(child.table.nonces.read())
     return Beat(session=session, nonces=nonces, newest=newest, info=info)

@@ -26,7 +26,7 @@ LOOKS_S: Final = (0.25, 0.75, 2.0)
 NEVER: Final = float("inf")
 #: How often to check the totals, in seconds.
 LOOK_S: Final = 15.0
-#: The totals to compare.
+#: The counters to compare.
 _WATCHED: Final = ("lost", "orphans")
 
 
@@ -66,7 +66,7 @@ class Predecessors:
         return next(self._waits, NEVER)
 
     def _neighbours(self) -> Iterator[tuple[str, Introduction]]:
-        """All sessions of this machine, live or expired."""
+        """Return all sessions of this machine, live or expired."""
         cursor: str | None = None
         while True:
             bite = self._engine.introductions(session_prefix(self._host), cursor)
@@ -84,8 +84,9 @@ class Predecessors:
 
 
 class LossWatch:
-    """Compares counters of the engine: any claim or maintenance call of any worker may change them.
-    Of all workers, the one with the first session logs. `sessions` returns those of this worker."""
+    """Log reclaimed jobs, by comparing counters of the engine: a call of any worker may change
+    them. Only the worker with the first of all sessions logs. `sessions` returns this worker's
+    sessions."""
 
     def __init__(self, engine: Engine, sessions: Callable[[], Collection[str]]) -> None:
         self._engine = engine
@@ -93,7 +94,7 @@ class LossWatch:
         self._before: Mapping[str, int] | None = None  # at the last check
 
     def look(self) -> float:
-        """Compare the totals; return the seconds until the next check."""
+        """Compare the counters; return the seconds until the next check."""
         totals = self._engine.stats().totals
         before, self._before = self._before, totals
         if before is None:
@@ -110,6 +111,6 @@ class LossWatch:
 
 
 def speaks(engine: Engine, own: Collection[str]) -> bool:
-    """Whether this worker logs: the first of all live sessions is its own."""
+    """Return whether this worker has the first of all live sessions, and so logs for all."""
     living = [one.session for one in engine.sessions() if one.expires_in_ms >= 0]
     return bool(living) and min(living) in own

@@ -32,11 +32,11 @@ from windlass.worker.logs.events import LogEvent
 
 log = getLogger("windlass.worker")
 
-#: The longest wait before the next look, in seconds, with and without schedules. A schedule that
-#: was saved meanwhile is seen then.
+#: The longest wait before the next look, in seconds, with and without schedules: a schedule that
+#: is saved meanwhile waits for that long.
 FLOOR_S: Final = 0.5
 IDLE_S: Final = 2.0
-#: Looks of workers that wait for the same instant are spread over this many seconds: later ones
+#: Looks of workers for the same instant are spread over this many seconds, so that later workers
 #: find nothing to do.
 SPREAD_S: Final = 0.05
 #: The wait when one look did not take all due schedules, in seconds.
@@ -57,12 +57,12 @@ _WHY: Final = {
 
 
 def declarations(app: Windlass) -> tuple[AppDeclaration, ...]:
-    """The schedules that an app declares in code."""
+    """Return the schedules that an app declares in code."""
     return tuple(AppDeclaration(name, entry.pack()) for name, entry in app.declared_schedules())
 
 
 class Scheduler:
-    """Used by one thread, the maintenance thread."""
+    """Declare and fire schedules. Used by the maintenance thread only."""
 
     def __init__(self, engine: Engine, declarations: Sequence[AppDeclaration] = ()) -> None:
         self._engine = engine
@@ -82,7 +82,8 @@ class Scheduler:
         return AGAIN_S if failed else RENEWAL_MS / 1000 * uniform(0.9, 1.0)
 
     def _declare(self, names: Sequence[str]) -> bool:
-        """Declare some schedules. False if another change was faster: a run, or another worker."""
+        """Declare some schedules. Return False if another change came first: a run, or another
+        worker."""
         now_ms = self._engine.due_schedules(limit=0).now_ms
         records = self._engine.get_schedules(names)
         changes = []
@@ -145,7 +146,7 @@ class Scheduler:
 
 
 def _why_outdated(name: str, record: ScheduleRecord | None) -> str:
-    """Why the stored schedule differs, and when this worker's declaration counts."""
+    """Describe why the stored schedule differs, and when this worker's declaration counts."""
     declared = None if record is None else Note.unpack(record.note).declared
     remove = f"windlass schedule remove {name}"
     if declared is None:
@@ -189,7 +190,7 @@ def _batches(firings: Sequence[Firing]) -> Iterator[list[Firing]]:
 
 
 def _wait_s(due: DueSchedules, firings: Sequence[Firing]) -> float:
-    """Seconds until the next due instant, at most `FLOOR_S`, plus a random spread."""
+    """Return the seconds until the next due instant, at most `FLOOR_S`, plus a random spread."""
     instants = [one.change.due_ms - due.now_ms for one in firings if one.change.due_ms is not None]
     if due.next_in_ms is not None:
         instants.append(due.next_in_ms)

@@ -42,12 +42,12 @@ log = getLogger("windlass.worker")
 TEND_ON_S = 0.01
 TEND_S = 5.0
 NEVER = float("inf")
-#: The subjects of findings that are logged even without a problem.
+#: Findings about these subjects are logged even without a problem.
 DURABILITY = ("durability", "persistence")
 
 
 class Closing(msgspec.Struct, frozen=True):
-    """A request to close a session whose process is gone."""
+    """A request to close the session of a process that is gone."""
 
     session: str
     suspects: tuple[str, ...]
@@ -55,8 +55,9 @@ class Closing(msgspec.Struct, frozen=True):
 
 
 class Duty:
-    """A call to make when it is due or requested; `action` returns the seconds until the next time.
-    Other threads set `is_asked` and never `due`: so no thread overwrites the other."""
+    """A call that runs when due or requested. `action` returns the seconds until the next call.
+    Other threads set only `is_asked`, never `due`, so that no thread overwrites a change of
+    another."""
 
     def __init__(self, action: Callable[[], float], due: float) -> None:
         self.action = action
@@ -68,8 +69,8 @@ class Duty:
 
 
 class Maintenance:
-    """For the children that `living` returns. The callbacks are called in its thread; `on_answer`
-    is called at the first reply of the engine."""
+    """Maintenance for the children that `living` returns. Its thread calls the callbacks,
+    `on_answer` at the first reply of the engine."""
 
     def __init__(
         self,
@@ -115,11 +116,12 @@ class Maintenance:
 
     @property
     def answered_at(self) -> float:
-        """When the engine last answered, by the monotonic clock; 0 before the first answer."""
+        """Return when the engine last answered, by the monotonic clock; 0 before the first
+        answer."""
         return self._contact.answered_at
 
     def settled_at(self) -> float:
-        """When the last request was done; infinite while requests wait."""
+        """Return when the last request was done; infinite while requests wait."""
         return NEVER if self._requests else self._settled_at
 
     def _ask(self, duty: Duty) -> None:
@@ -127,8 +129,8 @@ class Maintenance:
         self._wake.set()
 
     def stop(self, timeout_s: float) -> None:
-        """Send the last requests, if that is possible in time. Sessions that are not closed expire
-        after a lease."""
+        """Send the last requests within the time limit, then stop. Sessions that are not closed
+        expire after a lease."""
         self._is_stopping = True
         self._wake.set()
         self._thread.join(timeout_s)
@@ -160,7 +162,7 @@ class Maintenance:
     # ------------------------------------------------------------------------------ the duties
 
     def _send_requests(self) -> float:
-        """Send requests in order; one that fails is retried before the next."""
+        """Send requests in order. Retry a failed request before the next request."""
         while self._requests:
             request = self._requests[0]
             if isinstance(request, Closing):
@@ -194,7 +196,7 @@ class Maintenance:
             )
 
     def _tend(self) -> float:
-        """Tend the engine. The call writes on every engine: so a read-only engine does not count as
+        """Tend the engine. The call always writes, so that a read-only engine does not count as
         available."""
         tended = self._engine.tend(())
         is_first = not self._contact.answered_at

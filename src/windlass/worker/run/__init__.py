@@ -1,1 +1,1 @@
-"""Running: from a claimed job to its outcome, in threads and on the event loop."""
+"""Run claimed jobs, in threads and on the event loop, and produce their outcomes."""

@@ -1,12 +1,12 @@
 """Interrupt the job that runs, and never the job after it.
 
 1. `ThreadGuard` belongs to a thread that runs jobs. `interrupt` and the end of a job take the same
-   lock: an exception is sent only during its run, and one that has not arrived when the run ends
-   is withdrawn.
+   lock: an exception is sent only during a run, and is withdrawn if it has not arrived when the
+   run ends.
 2. `LoopGuard` belongs to a slot of the event loop, and cancels the task of that slot.
 3. `shield` delays an exception until the end of a call that must not be cut off, and
    `shield_engine` does so for all calls of an engine. A call that is cut off could leave a lock
-   held, or its reply for the next caller to read.
+   held, or leave its reply to the next caller.
 
 Each run has its own context, which identifies it. A run is interrupted at most once: so no second
 exception hits the code that handles the first.
@@ -27,15 +27,15 @@ from windlass.engine.contract import Engine
 
 
 class Guard(Protocol):
-    """Where a run can be interrupted."""
+    """A way to interrupt the run of one slot."""
 
     def interrupt(self, run: Context, cause: Interruption) -> None:
-        """Interrupt a run, unless it has ended or was interrupted before. From any thread."""
+        """Interrupt a run, unless it has ended or was interrupted before. Thread-safe."""
 
 
 class ThreadGuard:
-    """Created in the thread that it guards. A run starts shielded, so that no exception arrives
-    before code that catches it. Other threads call `interrupt` only."""
+    """Interrupts runs of one thread, which creates the guard. A run starts shielded, so that no
+    exception arrives before code that catches it. Other threads call `interrupt` only."""
 
     def __init__(self) -> None:
         self._thread = ctypes.c_ulong(threading.get_ident())
@@ -47,14 +47,15 @@ class ThreadGuard:
         _of_thread.guard = self
 
     def begin(self, run: Context) -> None:
-        """Needs no lock: no other thread knows this run yet, and earlier runs have ended."""
+        """Begin a run, without the lock: no other thread knows this run yet, and earlier runs have
+        ended."""
         self._is_put_off = False
         self._is_shielded = True
         self._run = run
 
     def end(self) -> None:
-        """No exception arrives after this call. One may hit this call itself: then call it again,
-        and no second one comes."""
+        """End a run: no exception arrives later. If an exception hits this call, repeat the call:
+        no second exception comes."""
         with self._lock:
             self._run = None
             self._is_shielded = self._is_put_off = False
@@ -63,13 +64,13 @@ class ThreadGuard:
                 self._is_sent = False
 
     def _withdraw(self) -> None:
-        """Replace an exception that has not arrived by one that arrives here. CPython 3.11 keeps
-        its flag of a pending exception set when there is none to raise: the thread would stay slow,
-        and hang under a profiler."""
+        """Replace a pending exception by one that arrives here. CPython 3.11 keeps its flag of a
+        pending exception set when there is none to raise: the thread would stay slow, and hang
+        under a profiler."""
         try:
-            _send(self._thread, _INTERRUPTED)
-            while True:
-                pass  # it comes with the next bytecode
+            is_sent = _send(self._thread, _INTERRUPTED)  # 0 if no thread of Python has this id
+            while is_sent:
+                pass  # the exception comes with the next bytecode
         except Interrupted:
             pass
 
@@ -84,7 +85,7 @@ class ThreadGuard:
                 _send(self._thread, _INTERRUPTED)
 
     def raise_shield(self) -> None:
-        """Delay exceptions. One that was sent before hits this call."""
+        """Delay exceptions. An exception that was sent before hits this call."""
         with self._lock:
             self._is_shielded = True
 
@@ -97,7 +98,8 @@ class ThreadGuard:
 
 
 class LoopGuard:
-    """One slot of the event loop. `begin`, `end` and the cancellation run on the loop."""
+    """Interrupts runs of one slot of the event loop. `begin`, `end` and `_cancel` run on the
+    loop."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
@@ -112,7 +114,7 @@ class LoopGuard:
         self._run = self._task = None
 
     def interrupt(self, run: Context, cause: Interruption) -> None:
-        # Noted at once: a coroutine that blocks the loop may check its context.
+        # Note the cause at once: a coroutine that blocks the loop may check its context.
         if _note(run, cause):
             with suppress(RuntimeError):  # the loop is closed, and the process ends
                 self._loop.call_soon_threadsafe(self._cancel, run)
@@ -163,13 +165,14 @@ _of_thread = threading.local()
 
 
 def _note(run: Context, cause: Interruption) -> bool:
-    """Whether this is the first cause to interrupt the run. A loss interrupts nothing."""
+    """Note the cause. Return whether the run may be interrupted: once only, and a loss does not
+    count."""
     if run.interruption not in (None, Interruption.LOST):
         return False
     run.interruption = cause
     return True
 
 
-#: Raises an exception in a thread at its next bytecode, in place of one not yet raised.
+#: Raises an exception in a thread at its next bytecode. Replaces an exception not yet raised.
 _send: Final = ctypes.pythonapi.PyThreadState_SetAsyncExc
 _INTERRUPTED: Final = ctypes.py_object(Interrupted)

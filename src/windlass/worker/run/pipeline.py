@@ -15,8 +15,8 @@
 
 Steps 1 to 5 are `prepare`; the others are `run`, and `run_async` for coroutines. Most steps run
 code of the user (rebuilt types, predicates, `__str__`), which may raise anything, even a
-`BaseException`. Every claim still ends in an outcome: the runners catch what escapes, and
-`conclude_escape` decides on it.
+`BaseException`. Every claim still ends in an outcome: the runners catch errors that escape, and
+`conclude_escape` decides on them.
 """
 
 from __future__ import annotations
@@ -77,14 +77,14 @@ log = getLogger("windlass.worker")
 #: The delay of a retry after an error outside the task function.
 ESCAPE_DELAY_MS = 1_000
 
-#: Instead of a delay: there is no next attempt.
+#: Used instead of a delay if there is no next attempt.
 NO_RETRY = -1
 
 _INTERRUPTED = "its process ended before it was reported"
 
 
 class Rules(NamedTuple):
-    """The options of a run."""
+    """Effective options of a run."""
 
     policy: Retry
     result_ttl_ms: int
@@ -102,13 +102,13 @@ class Run(msgspec.Struct, frozen=True, gc=False):
     args: tuple[Any, ...]
     kwargs: dict[str, Any]
     context: Context
-    delay_if_killed_ms: int  # until the next attempt, if its process is ended for it
+    delay_if_killed_ms: int  # until the next attempt, if the supervisor ends this run
 
 
 class Execution:
-    """Turns claims into outcomes, for all slots of a child at once. `report_progress` gets the
-    progress of a claimed job, `leave` gets tasks whose calls do not fit this version, and `state`
-    is the value of the lifespan."""
+    """Turn claims into outcomes, for all slots of a child. `report_progress` gets the progress of a
+    job, `leave` gets tasks with calls for another version, and `state` is the value of the
+    lifespan."""
 
     def __init__(
         self,
@@ -165,7 +165,7 @@ class Execution:
             return self._bury(claim, Reason.UNDECODABLE, FailureText.of(error), started=False)
         except (DecodeError, TypeError, ValueError) as error:
             return self._bury(claim, Reason.UNDECODABLE, FailureText.of(error), started=False)
-        except BaseException as error:  # noqa: BLE001  # of code that rebuilds values: retry
+        except BaseException as error:  # noqa: BLE001  # raised by code that rebuilds values: retry
             if context is None:
                 return self.conclude_escape(claim, error, policy.max_attempts)
             run = Run(claim, task, policy, ttl_ms, timeout_ms, (), {}, context, NO_RETRY)
@@ -176,15 +176,15 @@ class Execution:
         return Run(claim, task, policy, ttl_ms, timeout_ms, args, kwargs, context, delay_ms)
 
     def _leave_to_others(self, claim: Claim, error: DecodeError) -> Outcome:
-        """Leave a job to workers with another version of the app, or with the secret or codec that
-        is missing here."""
+        """Leave a job to workers with another version of the app, or with the missing secret or
+        codec."""
         self._leave(claim.task)
         if self._notices.is_due(claim.task):
             _log_left(claim.task, error)
         return Unroutable(id=claim.id, token=claim.token)
 
     def _learn(self, task: Task[..., Any]) -> Rules:
-        """Options of the task override settings of the app."""
+        """Let options of the task override settings of the app."""
         usual, ttl_ms, timeout_ms = self._settings, task.result_ttl_ms, task.timeout_ms
         rules = self._rules[task] = Rules(
             task.retry or usual.retry,
@@ -194,8 +194,8 @@ class Execution:
         return rules
 
     def _delay_if_killed_ms(self, policy: Retry, claim: Claim, timeout_ms: int) -> int:
-        """Decide on a retry before the run, because the process may be killed in it. The predicate
-        is not asked: the error has not happened."""
+        """Decide on the retry after a hard time-out. The process may be killed in the run, so
+        decide before it. The predicate is not asked: there is no error yet."""
         attempt = claim.counters.attempt
         decision = policy.decide(_timed_out(timeout_ms), attempt, self._random, ask=False)
         return NO_RETRY if isinstance(decision, GiveUp) else decision.delay_ms
@@ -234,7 +234,7 @@ class Execution:
             finally:
                 try:
                     guard.end()
-                except Interrupted:  # too late, and no second one comes
+                except Interrupted:  # after the function has ended; no second interrupt comes
                     guard.end()
         except BaseException as error:  # noqa: BLE001  # even SystemExit is the failure of one job
             return self._conclude_failure(run, error)
@@ -274,19 +274,19 @@ class Execution:
     def _conclude_failure(self, run: Run, error: BaseException) -> Outcome:
         try:
             return self._judge(run, error)
-        except BaseException as slip:  # noqa: BLE001  # of a predicate, or of the error's own class
+        except BaseException as slip:  # noqa: BLE001  # raised by a predicate, or by the error's own class
             return self.conclude_escape(run.claim, slip, run.policy.max_attempts)
         finally:
-            clear_frames(error)  # also of an error without a text, such as a snooze
+            clear_frames(error)  # also if no text was built, as for a snooze
 
     def conclude_escape(
         self, claim: Claim, error: BaseException, max_attempts: int | None = None
     ) -> Outcome:
-        """Count an error outside the task function as a failed attempt. Without `max_attempts` of
-        the job, the setting of the app limits the attempts."""
+        """Count an error outside the task function as a failed attempt. The job's own
+        `max_attempts` limits the attempts, else the setting of the app."""
         text = FailureText.of(error)
         packed = self._pack(claim, text)
-        with suppress(BaseException):  # a handler of the app may be what fails
+        with suppress(BaseException):  # a log handler of the app may fail
             log.error(LogEvent.JOB_ESCAPED, claim.id, claim.task, text.name)
         if claim.counters.attempt < (max_attempts or self._settings.retry.max_attempts):
             return Retried(id=claim.id, token=claim.token, delay_ms=ESCAPE_DELAY_MS, error=packed)
@@ -340,7 +340,7 @@ class Execution:
 
 
 def _overridden(rules: Rules, own: Overrides) -> Rules:
-    """Options of the caller override options of the task."""
+    """Override options of the task with options of the caller."""
     policy, ttl_ms, timeout_ms = rules
     return Rules(
         policy if own.retry is None else policy.paced_by(Retry.from_data(own.retry)),
@@ -358,7 +358,7 @@ def _log_left(task: str, error: DecodeError) -> None:
 
 def _crashes(had: Counters) -> int:
     """Count crashes. If a job crashed alone, an earlier interruption counts as a crash too: the job
-    was then one of several that ran when their process died."""
+    then ran next to others in a process that died."""
     return had.crashes + 1 if had.crashes and had.interruptions else had.crashes
 
 
@@ -370,7 +370,7 @@ def _describe_crashes(had: Counters) -> str:
 
 
 def _timed_out(timeout_ms: int, error: BaseException | None = None) -> TimedOut:
-    """Build the error, caused by the interrupt if there is one: its traceback shows where."""
+    """Build the error, with the interrupt as its cause: the traceback shows where the job was."""
     message = f"The job ran for longer than its time-out, {describe_ms(timeout_ms)}."
     timed_out = TimedOut(message, timeout_ms=timeout_ms)
     timed_out.__cause__ = error
@@ -378,7 +378,7 @@ def _timed_out(timeout_ms: int, error: BaseException | None = None) -> TimedOut:
 
 
 def _give_up_cancelled(claim: Claim) -> Outcome:
-    """Hand the job back, which ends it as cancelled. If the job was revived in between, it runs
-    again: the cancellation is no longer valid then."""
+    """Hand the job back, which ends it as cancelled. If the job was retried meanwhile, it runs
+    again, because the cancellation no longer counts."""
     log.info(LogEvent.JOB_CANCELLED, claim.id, claim.task)
     return Released(id=claim.id, token=claim.token, started=True)

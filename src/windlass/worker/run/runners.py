@@ -1,8 +1,8 @@
 """The two runners of a child: threads for plain functions, the event loop for coroutines.
 
 Both do the same for each job: take it from the slot queue, note it in the slot table just before
-its code runs, run it, report the outcome, take the next job. They differ in how they are woken and
-in what calls the function. After any error, the runner reports an outcome and frees the slot: no
+its code runs, run it, report the outcome, take the next job. They differ in their wake-up and in
+how they call the function. After any error, the runner reports an outcome and frees the slot: no
 other component would do so.
 """
 
@@ -33,7 +33,7 @@ _ABANDONED = "an exception that was sent into its thread kept the job from being
 
 
 class Runner:
-    """What both runners share: how a job ends, and what follows it."""
+    """Base of both runners: end a job, and take the next one."""
 
     kind: JobKind
 
@@ -46,24 +46,24 @@ class Runner:
         self._execution = execution
         self._record_time = slot_queue.prefetch.record
         self._report = report
-        # Checked once: the check costs time at hundreds of jobs a second.
+        # Check once: a check for each job costs time at hundreds of jobs a second.
         self._log_end = log_end if log.isEnabledFor(DEBUG) else None
         self._prepare()
         slot_queue.serve(self.kind, self.hint)
 
     def _prepare(self) -> None:
-        """Create what only one of the two runners needs."""
+        """Create the attributes of a subclass."""
         raise NotImplementedError
 
     def hint(self, count: int) -> None:
-        """Wake the runner: this many claims may be startable. Called from any thread."""
-        raise NotImplementedError  # each of the two runners has its own
+        """Wake the runner: `count` claims may be able to start. Thread-safe."""
+        raise NotImplementedError  # each subclass has its own
 
     def close(self) -> None:
         """End the threads that wait for jobs."""
 
     def _end(self, started: Started, outcome: Outcome) -> Started | None:
-        """Free the slot before the report: so the fetcher refills it in the same round trip."""
+        """Free the slot, then report: so the fetcher refills the slot in the same round trip."""
         self._limits.end(started.slot)
         self._table.vacate(started.slot)
         now = monotonic()
@@ -77,7 +77,7 @@ class Runner:
 
 def log_end(started: Started, outcome: Outcome, seconds: float) -> None:
     claim = started.claim
-    with suppress(BaseException):  # a handler of the app may be what fails
+    with suppress(BaseException):  # a log handler of the app may fail
         log.debug(
             LogEvent.JOB_ENDED,
             claim.id,
@@ -89,7 +89,7 @@ def log_end(started: Started, outcome: Outcome, seconds: float) -> None:
 
 
 class ThreadRunner(Runner):
-    """Runs plain functions, each in one of as many threads as there are slots."""
+    """Run plain functions in threads, at most one thread for each slot."""
 
     kind = JobKind.THREAD
 
@@ -107,8 +107,8 @@ class ThreadRunner(Runner):
                 self._threads += 1
         for _ in range(count):
             self._hints.put(None)
-        # The woken thread needs the interpreter. With many claims waiting, the fetcher needs it
-        # more: otherwise the engine would be idle meanwhile.
+        # The woken thread needs the interpreter. While many claims wait, keep the interpreter for
+        # the fetcher: otherwise the engine would be idle meanwhile.
         if not self._slot_queue.has_plenty():
             sleep(0)
 
@@ -118,7 +118,7 @@ class ThreadRunner(Runner):
             self._hints.put(None)
 
     def _start_thread(self) -> bool:
-        """When the system refuses a thread, the existing threads do the work. Without any thread,
+        """Start a thread. If the system refuses, existing threads do the work. Without any thread,
         the fetcher releases the claims, and the next claims try to start a thread again."""
         try:
             Thread(target=self._serve, name=f"slot-{self._threads + 1}", daemon=True).start()
@@ -134,7 +134,7 @@ class ThreadRunner(Runner):
         guard, owner, is_whole = ThreadGuard(), get_ident(), True
         try:
             while not self._is_closed:
-                # Some tasks send exceptions to their own thread, which may arrive late.
+                # A task may send an exception to its own thread, which may arrive after the job.
                 with suppress(BaseException):
                     if not is_whole:
                         self._end_abandoned(guard, owner)
@@ -147,8 +147,8 @@ class ThreadRunner(Runner):
                 self._threads -= 1
 
     def _end_abandoned(self, guard: ThreadGuard, owner: int) -> None:
-        """End a job that the slot queue gave to this thread right before a late exception hit. No
-        other thread would end it."""
+        """End a job that the slot queue gave to this thread just before a late exception hit. No
+        other thread would end that job."""
         for started in self._slot_queue.started():
             if started.owner == owner:
                 outcome = self._execution.conclude_escape(started.claim, RuntimeError(_ABANDONED))
@@ -157,7 +157,7 @@ class ThreadRunner(Runner):
     def _serve_line(self, guard: ThreadGuard, started: Started | None) -> None:
         while started is not None:
             try:
-                # An empty set of context variables: what one job sets, the next never sees.
+                # Empty context variables: a job never sees values that an earlier job has set.
                 outcome = Variables().run(self._run, started, guard)
             except BaseException as error:  # noqa: BLE001  # the slot must be freed
                 outcome = self._execution.conclude_escape(started.claim, error)
@@ -174,14 +174,14 @@ class ThreadRunner(Runner):
 
 
 class LoopRunner(Runner):
-    """Runs coroutines on the event loop of the thread that creates it."""
+    """Run coroutines on the event loop of the thread that creates this runner."""
 
     kind = JobKind.LOOP
 
     def _prepare(self) -> None:
         self._loop = asyncio.get_running_loop()
         self._is_called = False
-        # By slot. The loop keeps weak references only: a waiting task could be collected.
+        # Tasks by slot. The loop keeps weak references only: a waiting task could be collected.
         self._tasks: list[asyncio.Task[Outcome] | None] = [None] * self._slot_queue.slots
         self._guards = [LoopGuard(self._loop) for _ in range(self._slot_queue.slots)]
 
@@ -201,7 +201,7 @@ class LoopRunner(Runner):
             self._loop.call_soon(self._begin_one)
 
     def _start(self, started: Started) -> None:
-        # Not by `loop.create_task`: a task factory of the app could do anything.
+        # Avoid `loop.create_task`: a task factory of the app could do anything.
         task = asyncio.Task(self._run(started), loop=self._loop, context=Variables())
         self._tasks[started.slot] = task
         task.add_done_callback(partial(self._conclude, started))
@@ -220,8 +220,8 @@ class LoopRunner(Runner):
             return self._execution.conclude_escape(started.claim, error)
 
     def _conclude(self, started: Started, task: asyncio.Task[Outcome]) -> None:
-        """Runs as a callback, because a task that is cancelled before its first step never enters
-        `_run`."""
+        """End a job. A callback of the task, because a task that is cancelled before its first step
+        never enters `_run`."""
         self._tasks[started.slot] = None
         self._guards[started.slot].end()
         try:

@@ -1,12 +1,12 @@
-"""The queue between the fetcher and the runners: claims that wait, and the slots they run in.
+"""The queue between the fetcher and the runners: waiting claims, and slots with running jobs.
 
 The fetcher appends claims. A runner takes a claim only when it starts the job. So the fetcher can
-take back claims that wait: after too long a wait, when the worker stops, when the session is gone.
+take back waiting claims: after too long a wait, when the worker stops, when the session is gone.
 Threads and the event loop are two kinds of runner that share one number of slots.
 
 While more claims wait than there are slots, the jobs are so short that one thread is as fast as ten
 threads that compete for the interpreter. So only one thread is woken then. When no job has ended
-for a moment, `press` wakes the others.
+for a moment, `press` wakes the other threads.
 
 `Lease` decides whether a claim may still start, `Prefetch` how many claims may wait.
 """
@@ -28,15 +28,15 @@ from windlass.worker.ipc.shared_memory import SlotTable
 
 #: The share of a lease after which the child no longer relies on it.
 RELIABLE = 0.8
-#: The number of latest jobs to check. With fewer jobs there is no prefetch.
+#: The number of latest jobs to measure. With fewer jobs there is no prefetch.
 SAMPLE = 50
-#: The mean of their run times must be below this, in seconds.
+#: The child prefetches only if their mean run time is below this, in seconds.
 SHORT_S = 0.005
 #: A job that takes longer than this, in seconds, ends the prefetch.
 SLOW_S = 0.025
-#: How much work to hold, in seconds.
+#: How much work to prefetch, in seconds.
 WORK_S = 0.075
-#: The most jobs to hold.
+#: The most jobs to prefetch.
 MAX_LOOK_AHEAD = 900
 
 
@@ -63,16 +63,16 @@ class Started(msgspec.Struct, frozen=True, gc=False):
     claim: Claim
     task: Task[..., Any]
     since: float
-    owner: int  # the thread that ends it; 0 for the event loop
+    owner: int  # the thread that runs the job; 0 for the event loop
 
 
 class Lease:
-    """Whether this child may still start jobs under its session.
+    """The lease of a child's session: decides whether the child may still start jobs.
 
     Heartbeats of the supervisor and claims keep a session alive. When neither was confirmed for
-    most of a lease (this machine slept, the engine is away, the processes were stopped by a
-    signal), the claimed jobs may have been reassigned: then the child starts no job. A solo child
-    that the supervisor is about to end starts no job either.
+    most of a lease (this machine slept, the engine is away, a signal stopped the processes), the
+    claimed jobs may have been reassigned: then the child starts no job. A solo child that the
+    supervisor is about to end starts no job either.
 
     Times are of the monotonic clock, which all processes of a machine share."""
 
@@ -95,17 +95,17 @@ class Lease:
 
 
 class Prefetch:
-    """How many claims to hold beyond the running jobs, by the run times of the latest jobs.
+    """The number of claims to hold beyond the running jobs, by the run times of the latest jobs.
 
     No other worker can run a claimed job. So a child prefetches nothing, unless its latest jobs
-    were so short that a round trip to the engine costs more than a job, and none of them was slow.
-    Then the child holds a fraction of a second of work, and releases claims that do not start soon.
-    Jobs that seem a little longer, because their thread waited for a processor, do not end the
+    were so short that a round trip to the engine costs more than a job, and no job was slow. Then
+    the child holds a fraction of a second of work, and releases claims that do not start soon. Jobs
+    that seem a little longer, because their thread waited for a processor, do not end the
     prefetch."""
 
     def __init__(self) -> None:
         self._latest: deque[float] = deque(maxlen=SAMPLE)
-        #: Called by every slot after every job, so it is the bare append.
+        #: Called after every job, so a bare append for speed.
         self.record = self._latest.append
 
     def look_ahead(self, slots: int, longest_running_s: float) -> int:
@@ -117,7 +117,7 @@ class Prefetch:
 
 
 class SlotQueue:
-    """Every method may be called from any thread."""
+    """Claims waiting for slots, and jobs running in slots. Thread-safe."""
 
     def __init__(self, lease: Lease) -> None:
         slots = self.slots = lease.table.slots
@@ -145,26 +145,26 @@ class SlotQueue:
             for claim, task in claims:
                 kind = JobKind.LOOP if task.is_async else JobKind.THREAD
                 waiting = Waiting(claim, task, self.offered, now)
-                # In this order, so that no exception sent to this thread comes between the two.
+                # In this order no exception sent to this thread comes between the two lines.
                 self.offered += 1
                 self._waiting[kind].append(waiting)
             counts = self._startable()
         self._hint(counts)
 
     def take_back(self, since: float) -> list[Claim]:
-        """Remove the claims that were queued at this moment or earlier."""
+        """Remove and return claims that were queued at `since` or earlier."""
         taken = []
         with self._lock:
             for waiting in self._waiting:
                 while waiting and waiting[0].since <= since:
                     taken.append(waiting.popleft().claim)
             counts = self._startable() if taken else (0, 0)
-        # A claim that was removed may have blocked one that can start.
+        # A removed claim may have blocked a claim that can start now.
         self._hint(counts)
         return taken
 
     def take_out(self, ids: Collection[str]) -> list[Claim]:
-        """Remove the claims of these jobs."""
+        """Remove and return waiting claims of these jobs."""
         taken: list[Claim] = []
         with self._lock:
             for kind, waiting in enumerate(self._waiting):
@@ -177,21 +177,21 @@ class SlotQueue:
         return taken
 
     def press(self) -> None:
-        """Wake runners for all free slots, also while they are spared."""
+        """Wake runners for all free slots, not only one thread."""
         with self._lock:
             counts = self._startable(spare=False)
         self._hint(counts)
 
     def has_plenty(self) -> bool:
-        """Whether more claims wait than there are slots."""
+        """Return whether more claims wait than there are slots."""
         return len(self._waiting[JobKind.THREAD]) > self.slots
 
     def is_sparing(self) -> bool:
-        """Whether slots are free although claims wait."""
+        """Return whether slots are free although claims wait."""
         return bool(self._free) and bool(self._waiting[JobKind.THREAD])
 
     def room(self, *, is_ahead: bool) -> int:
-        """The number of further claims that the child may hold, with the prefetch or without."""
+        """Return how many more claims the child may hold, with prefetch if `is_ahead`."""
         room = self.slots - self.in_hand()
         if is_ahead:
             room += self.prefetch.look_ahead(self.slots, self.longest_running_s())
@@ -202,12 +202,12 @@ class SlotQueue:
             return self.busy() + len(self._waiting[0]) + len(self._waiting[1])
 
     def waiting_since(self) -> float | None:
-        """When the first waiting claim was queued."""
+        """Return when the oldest waiting claim was queued."""
         with self._lock:
             return min((waiting[0].since for waiting in self._waiting if waiting), default=None)
 
     def busy(self) -> int:
-        """The number of slots in use."""
+        """Return the number of slots in use."""
         return self.slots - len(self._free)
 
     def running(self) -> list[Claim]:
@@ -223,7 +223,7 @@ class SlotQueue:
     # ---------------------------------------------------------------------------- the runners
 
     def begin(self, kind: JobKind, owner: int = 0) -> Started | None:
-        """Start the next claim of a kind in a free slot."""
+        """Start the next claim of this kind, if a slot is free."""
         with self._lock:
             started = self._begin(kind, monotonic(), owner)
             others = 0 if started else self._others(kind)
@@ -232,7 +232,7 @@ class SlotQueue:
         return started
 
     def follow(self, kind: JobKind, ended: Started, now: float) -> Started | None:
-        """Free a slot, and start the next claim of a kind."""
+        """Free the slot of a job, and start the next claim of this kind."""
         with self._lock:
             self.ended += 1
             self._started[ended.slot] = None
@@ -248,7 +248,7 @@ class SlotQueue:
         own, other = self._waiting[kind], self._waiting[1 - kind]
         if not own or not self._free or not self.lease.is_held(now):
             return None
-        # The last free slot belongs to the first claim of both kinds.
+        # The last free slot is for the oldest claim of either kind.
         if other and len(self._free) == 1 and other[0].order < own[0].order:
             return None
         entry, slot = own.popleft(), self._free.pop()
@@ -276,4 +276,4 @@ class SlotQueue:
 
 
 def _ignore(count: int) -> None:
-    """The hint of a kind without a runner."""
+    """Ignore hints for a kind without a runner."""

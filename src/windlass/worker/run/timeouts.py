@@ -1,8 +1,8 @@
 """Time-outs and cancellation of the jobs that run in the slots of a child.
 
-1. A run with a time-out is noted in shared memory, with the moment to end it by force and with the
-   outcome of its job then. The supervisor enforces that, also when this process hangs.
-2. A thread, started with the first time-out, interrupts runs whose time is over.
+1. The child notes a run with a time-out in shared memory: when to end the run by force, and with
+   which outcome. The supervisor enforces this, also when the child hangs.
+2. A thread, started with the first time-out, interrupts runs that exceed their time-out.
 3. The supervisor requests the interrupt of jobs that were cancelled.
 
 A run without a time-out costs only two stores.
@@ -32,8 +32,8 @@ class LimitedRun(NamedTuple):
 
 
 class Limits:
-    """Slots call `begin` and `end`; any thread may call the other methods. `on_first` is called
-    before the first job that the supervisor has to watch."""
+    """Time-outs of the running jobs. Slots call `begin` and `end`; any thread may call other
+    methods. `on_first` is called before the first job that the supervisor has to watch."""
 
     def __init__(
         self, table: SlotTable, kill_after_ms: int, on_first: Callable[[], None], *, is_solo: bool
@@ -53,8 +53,8 @@ class Limits:
         self._is_closed = False
 
     def begin(self, slot: int, run: Run, guard: Guard, since: float) -> None:
-        """Note a run just before its code starts. `cancel` may read the run with the guard of the
-        run before: harmless, because a guard interrupts only its own run."""
+        """Note a run just before its code starts. `cancel` may see the new run with the guard of
+        the previous run. That is harmless, because a guard interrupts only its own run."""
         self._guards[slot] = guard
         self._runs[slot] = run
         if run.timeout_ms or self._is_solo:
@@ -85,7 +85,7 @@ class Limits:
             self._table.lift(slot)
 
     def has_end(self, slot: int) -> bool:
-        """Whether the run in a slot has a time-out."""
+        """Return whether the run in a slot has a time-out."""
         limited = self._limited[slot]
         return limited is not None and limited.run.timeout_ms > 0
 
@@ -102,7 +102,7 @@ class Limits:
                 run.context.interruption = Interruption.LOST
 
     def close(self) -> None:
-        """End the thread: there will be no more runs."""
+        """End the thread after the last run."""
         self._is_closed = True
         self._wake.set()
 
@@ -124,8 +124,8 @@ class Limits:
             self._wake.clear()
             if self._is_closed:  # read after `clear`: otherwise a wake-up could be lost
                 return
-            # Before the scan: a run that begins from now on wakes this thread, unless the scan sees
-            # it, or the wait below ends in time for it.
+            # Reset before the scan: a run that begins from now on wakes this thread, unless the
+            # scan sees that run, or the wait below ends in time for it.
             self._wakes_at = NEVER
             now, wakes_at = monotonic(), NEVER
             for slot, limited in enumerate(self._limited):

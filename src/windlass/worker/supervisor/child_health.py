@@ -1,9 +1,9 @@
 """Checks of the children once a second: children that do not run Python, and recycling.
 
-1. A child notes in shared memory when it last ran Python. If it has not for `SILENT_S`, and was not
-   stopped by a signal, one of its jobs holds the GIL, and its other jobs make no progress. The
-   supervisor logs that once and does nothing else: heartbeats continue, and the job may take as
-   long as it needs.
+1. A child notes in shared memory when it last ran Python. If that was more than `SILENT_S` ago, and
+   no signal has stopped the child, one of its jobs holds the GIL, and its other jobs make no
+   progress. The supervisor only logs this, once: heartbeats continue, and the job may take as long
+   as it needs.
 2. A child that has reached a limit of jobs, age or memory is replaced, without a deadline
    (`retirement`): its replacement is ready before it stops claiming, and no job is cut short.
    Children are recycled in turn: the next one only when the last replacement is ready, and never
@@ -35,7 +35,7 @@ SILENT_S = 5.0
 
 
 class Recycling:
-    """Used by the supervisor's main thread only."""
+    """Replacement of children at their limits. Used by the supervisor's main thread only."""
 
     def __init__(self, options: WorkerOptions, retirements: Retirements) -> None:
         self._options = options
@@ -70,7 +70,7 @@ class Recycling:
             return None
         if child.table.ended() or child.table.occupied():
             return f"it uses {describe_bytes(memory)} of memory"
-        # A replacement would not be smaller.
+        # A child that is too large before its first job: a replacement would not be smaller.
         if not self._is_size_logged:
             log.warning(
                 LogEvent.CHILD_TOO_LARGE, child.pid, describe_bytes(memory), describe_bytes(limit)
@@ -80,7 +80,8 @@ class Recycling:
 
 
 class ChildHealth:
-    """`living` returns the children to check, and none when the worker is stopping."""
+    """Regular checks of the children. `living` returns the children to check, none while
+    stopping."""
 
     def __init__(
         self,

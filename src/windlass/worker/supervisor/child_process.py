@@ -21,7 +21,7 @@ from windlass.worker.ipc.shared_memory import SlotTable
 from windlass.worker.ipc.wake_socket import WakeSender, open_wake_pair
 from windlass.worker.options import WorkerOptions
 
-#: Some children are replaced when they have reached this share of a limit, others later.
+#: The smallest share of a limit at which a child is replaced. Each child has a random share.
 LEAST_SHARE = 0.9
 #: How long `ps` may take to report the memory of a process, in seconds.
 ASK_S = 1.0
@@ -30,20 +30,21 @@ _MAXRSS_UNIT = 1 if sys.platform == "darwin" else 1024
 
 
 class ChildProcess:
-    """A fresh interpreter, never a fork: it shares only what the supervisor passes to it here."""
+    """A child process: a fresh interpreter, never a fork. It gets only the descriptors passed
+    here."""
 
     def __init__(self, options: WorkerOptions, worker_started_ms: int, *, is_solo: bool) -> None:
         self.is_solo = is_solo
-        self.session = ""  # until it has one
+        self.session = ""  # empty before the first session
         self.was_killed = False
         self.is_retiring = False  # being replaced, and not counted as one of the processes
         self.is_patient = False  # retires without a deadline
         self.has_heard = False  # has confirmed `DrainChild`
         self.has_limits = False  # may have runs with a limit
-        self.disowned: set[int] = set()  # runs whose jobs were taken from it, by generation
-        self.retries: list[tuple[float, Retried]] = []  # to report when it is gone, and since when
+        self.disowned: set[int] = set()  # generations of runs that have lost their jobs
+        self.retries: list[tuple[float, Retried]] = []  # timed out then, reported after the end
         self.failure: str | None = None
-        self._peak_bytes = 0  # known when it has ended
+        self._peak_bytes = 0  # known after the end of the process
         self.started_at = monotonic()
         self.share = uniform(LEAST_SHARE, 1.0)
         slots = 1 if is_solo else options.slots
@@ -55,12 +56,13 @@ class ChildProcess:
             self._process = self._start()
         finally:
             self.table.close_descriptor()
-        self.introduction = b""  # until it is ready
+        self.introduction = b""  # empty before the child is ready
         self.introduced = ""  # the session that was described to the engine
         self.send(Start(options, slots, is_solo, worker_started_ms))
 
     def _start(self) -> subprocess.Popen[bytes]:
-        """Start the process. A failed start is retried often, so it must leak no descriptor."""
+        """Start the process. Leak no descriptor on failure, because the supervisor retries
+        often."""
         self.channel, theirs = open_pair()
         self.wakes, woken = open_wake_pair()
         try:
@@ -75,12 +77,12 @@ class ChildProcess:
         return self._process.pid
 
     def close_channels(self) -> None:
-        self.on_unsent = None  # it refers to this object, whose memory is freed with it
+        self.on_unsent = None  # breaks a reference cycle, so that shared memory is freed at once
         self.channel.close()
         self.wakes.close()
 
     def send(self, command: Command) -> None:
-        """Send a command, without an error for a child that is gone or does not read."""
+        """Send a command. Ignore a child that is gone or does not read."""
         self._send(partial(self.channel.send, command))
 
     def flush(self) -> None:
@@ -96,7 +98,7 @@ class ChildProcess:
             self.on_unsent()
 
     def has_ended(self) -> bool:
-        """Whether the process has ended. `os.wait4` instead of `subprocess`, which would drop the
+        """Return whether the process has ended. Uses `os.wait4`, because `subprocess` drops the
         resource usage."""
         if self._process.returncode is None:
             with suppress(ChildProcessError):
@@ -107,11 +109,11 @@ class ChildProcess:
         return self._process.poll() is not None
 
     def is_running(self) -> bool:
-        """Whether the process has neither ended nor been stopped by a signal."""
+        """Return whether the process has neither ended nor been stopped by a signal."""
         return self._process.returncode is None and not _is_stopped(self.pid)
 
     def memory(self) -> int | None:
-        """The resident memory, in bytes; None when the process has ended, or when unknown."""
+        """Return the resident memory in bytes; None if unknown, or after the end of the process."""
         return None if self._process.returncode is not None else _memory_of(self.pid)
 
     def kill(self) -> None:
@@ -120,16 +122,16 @@ class ChildProcess:
         self._process.kill()
 
     def cause(self) -> str:
-        """The cause of its end, for the log. With a signal the text includes the peak memory: the
-        out-of-memory killer may have sent the signal."""
+        """Describe the cause of the end, for the log. For a signal, include the peak memory: the
+        out-of-memory killer may have sent it."""
         code = self._process.returncode
         if code >= 0:
             return f"exit code {code}"
         return f"{_name_signal(-code)}, at up to {describe_bytes(self._peak_bytes)} of memory"
 
     def suspects(self) -> tuple[str, ...]:
-        """The jobs that ran when the process ended. There are none if a run had exceeded its limit
-        before: then that run is the reason, and its job was taken from it."""
+        """Return the jobs that ran when the process ended; none if the supervisor killed it, or if
+        a run had exceeded its limit: then that run is the reason, and has lost its job."""
         return () if self.was_killed or self.disowned else tuple(self.table.occupied())
 
 
@@ -153,7 +155,7 @@ def _start(control: int, table: int, wakes: int) -> subprocess.Popen[bytes]:
 @contextmanager
 def _blocked(number: signal.Signals) -> Iterator[None]:
     """Block a signal here and in the new process. A terminal sends Ctrl-C to a child too, where it
-    would interrupt imports. The child unblocks the signal when it has a handler."""
+    would interrupt imports. The child unblocks the signal when its handler is set."""
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {number})
     try:
         yield
@@ -169,7 +171,7 @@ def _name_signal(number: int) -> str:
 
 
 def _is_stopped(pid: int) -> bool:
-    """Whether a signal has stopped the process; False where there is no /proc."""
+    """Return whether a signal has stopped the process; False without /proc."""
     fields = stat_of(pid)
     return fields is not None and fields[STATE] in (b"T", b"t")
 

@@ -1,6 +1,6 @@
 """The threads of a worker that call the engine for all children: heartbeat, maintenance, waiter.
 
-Each has an engine object of its own, so that none waits for the calls of another.
+Each thread has its own engine object, so that no thread waits for calls of another.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ from windlass.worker.supervisor.waiter import WorkerWaiter
 
 
 class EngineThreads:
-    """`engine` is for maintenance, which ends it. Without `options` all three use it, and it stays
-    open. `suspects` is the plan of jobs that must run alone, if the worker runs such jobs. The
-    callbacks are called in these threads."""
+    """Heartbeat, maintenance and waiter. Maintenance uses `engine`, and ends it. Without `options`
+    all three share `engine`, which stays open. `suspects` is the plan of jobs that must run alone,
+    if the worker runs such jobs. These threads call the callbacks."""
 
     def __init__(
         self,

@@ -41,7 +41,8 @@ LOOK_S = 0.1
 
 
 class Enforcement:
-    """Used by the supervisor's main thread only. `finish` reports an outcome to the engine."""
+    """Enforcement of the limits of runs. `finish` reports an outcome to the engine. Used by the
+    supervisor's main thread only."""
 
     def __init__(
         self,
@@ -68,7 +69,7 @@ class Enforcement:
             self._reactor.after(LOOK_S, self._look)
 
     def cancel(self, child: ChildProcess, ids: Collection[str]) -> None:
-        """Request the interrupt of cancelled jobs. A repeated request has no further effect."""
+        """Interrupt cancelled jobs of a child. A repeated request has no further effect."""
         named = tuple(ids)
         for at in range(0, len(named), MOST_IDS):
             child.send(Cancel(named[at : at + MOST_IDS]))
@@ -112,8 +113,8 @@ class Enforcement:
             self._retirements.retire(child, f"job {limit.id} keeps a slot", at_once=True)
 
     def report_retries(self, child: ChildProcess) -> None:
-        """Report the retries of a child that is gone, before its session is closed. The delay of a
-        retry counts from the time-out, not from the end of the child."""
+        """Report the retries of a child that has ended, before its session is closed. The delay of
+        a retry counts from the time-out, not from the end of the child."""
         now = monotonic()
         for since, outcome in child.retries:
             waited_ms = round((now - since) * 1000)
@@ -146,7 +147,7 @@ class Enforcement:
 
 
 def _hold(child: ChildProcess, limit: Limit) -> bool:
-    """Forbid new starts in a solo child. True if it still has this run."""
+    """Forbid new starts in a solo child. Return whether this run still runs."""
     child.table.shut(True)
     if child.table.is_running(limit.generation):
         return True

@@ -1,8 +1,8 @@
-"""The health socket: a supervisor answers probes of this machine, live and ready.
+"""The health socket: report to probes on this machine whether the worker is live and ready.
 
-The reactor of the supervisor answers, which also handles signals and deaths of children. So any
-answer shows that the worker is live, also during an outage of the engine. The worker is ready if
-the engine has answered the supervisor and at least one child within the last 15 s.
+The reactor of the supervisor, which also handles signals and deaths of children, answers probes. So
+any answer shows that the worker is live, also during an outage of the engine. The worker is ready
+if the engine has answered the supervisor and at least one child within the last 15 s.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from windlass_probe import folder, name_socket, prune, remove, require_own_folde
 
 log = getLogger("windlass.worker")
 
-#: A worker without a good round trip for this many seconds is not ready.
+#: A worker is not ready if the engine has not answered for this many seconds.
 READY_S = 15.0
 
 
@@ -32,7 +32,7 @@ class ChildStatus(msgspec.Struct, frozen=True, kw_only=True):
     pid: int
     is_solo: bool
     jobs: int
-    answered_s: float | None  # how long ago the engine answered it
+    answered_s: float | None  # how long ago the engine answered the child
 
 
 class WorkerStatus(msgspec.Struct, frozen=True, kw_only=True):
@@ -56,8 +56,8 @@ def describe_worker(
     *,
     is_stopping: bool,
 ) -> WorkerStatus:
-    """`answered_at` is when the engine last answered the supervisor; None before the app is loaded,
-    and 0 for never."""
+    """Build the status of a worker. `answered_at` is when the engine last answered the supervisor:
+    None before the app is loaded, 0 before the first answer."""
     seen = [
         ChildStatus(
             pid=child.pid,
@@ -91,7 +91,7 @@ def describe_worker(
 def judge(
     *, is_loaded: bool, is_stopping: bool, answered_s: float | None, children: list[ChildStatus]
 ) -> str:
-    """Why a worker is not ready; empty when it is."""
+    """Return why a worker is not ready; empty if ready."""
     if is_stopping:
         return "it is stopping"
     if not is_loaded:
@@ -104,13 +104,14 @@ def judge(
 
 
 def _age(at: float) -> float | None:
-    """Seconds since a moment of the monotonic clock; None for never."""
+    """Return the seconds since a monotonic time; None for 0, which means never."""
     return round(monotonic() - at, 3) if at else None
 
 
 @contextmanager
 def answer_probes(reactor: Reactor, status: Callable[[], WorkerStatus]) -> Iterator[None]:
-    """Answer probes during the block. If no socket can be created, log that and continue."""
+    """Answer probes during the block. If the socket cannot be created, log the error and
+    continue."""
     try:
         path, listener = _listen()
     except OSError as error:
@@ -144,8 +145,8 @@ def _listen() -> tuple[str, socket.socket]:
 
 
 def _appear(listener: socket.socket, path: str) -> None:
-    """Give the socket its name only when it listens: a probe that is refused removes the socket,
-    taking the worker for dead."""
+    """Name the socket only when it listens. A refused probe takes the worker for dead, and removes
+    the socket."""
     hidden = f"{path}.new"
     listener.bind(hidden)
     try:
@@ -158,7 +159,7 @@ def _appear(listener: socket.socket, path: str) -> None:
 
 
 def _answer(listener: socket.socket, status: Callable[[], WorkerStatus]) -> None:
-    """Send the status. It fits into the socket buffer, so this never waits for the probe."""
+    """Send the status without waiting for the probe: the status fits into the socket buffer."""
     with suppress(OSError):
         connection, _ = listener.accept()
         with connection:

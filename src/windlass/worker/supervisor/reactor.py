@@ -1,4 +1,4 @@
-"""The reactor of a supervisor: waits for signals, channels, timers, and posts of other threads.
+"""The reactor of a supervisor: wait for signals, channels, timers, and posts of other threads.
 
 The thread that calls `wait` handles all events in turn, so that the state of the supervisor needs
 no locks.
@@ -18,7 +18,7 @@ from time import monotonic
 from types import FrameType, TracebackType
 from typing import NamedTuple, Protocol, Self
 
-Action = Callable[[], None]
+Action = Callable[[], object]
 
 
 class Readable(Protocol):
@@ -26,14 +26,15 @@ class Readable(Protocol):
 
 
 class Actions(NamedTuple):
-    """The callbacks of a source."""
+    """The callbacks of a watched source."""
 
     read: Action
     write: Action | None = None  # once, when there is room to write
 
 
 class Reactor:
-    """A context manager: it catches the given signals, and restores their handlers at the end."""
+    """Event loop of the supervisor. Its context catches the given signals, and restores their
+    handlers."""
 
     def __init__(self, signals: Sequence[signal.Signals]) -> None:
         self._signals = signals
@@ -86,9 +87,9 @@ class Reactor:
         heapq.heappush(self._timers, (monotonic() + seconds, next(self._timer_numbers), action))
 
     def post(self, action: Action) -> None:
-        """Call `action` in the waiting thread. The only method for other threads."""
+        """Call `action` in the thread of `wait`. Other threads may call only this method."""
         self._posted.put(action)
-        with suppress(OSError):  # full, and read soon anyway; or closed after the last wait
+        with suppress(OSError):  # full, so `wait` wakes anyway; or closed after the last wait
             self._wake_writer.send(b"\0")
 
     def wait(self) -> None:
@@ -112,7 +113,7 @@ class Reactor:
         return max(0.0, self._timers[0][0] - monotonic()) if self._timers else None
 
     def _read_wake(self) -> None:
-        """Read signals, which arrive as their numbers, and posts, which arrive as zeros."""
+        """Handle signals, which arrive as their numbers, and posts, which arrive as zeros."""
         with suppress(BlockingIOError):
             for number in filter(None, self._wake_reader.recv(4096)):
                 self._on_signal(signal.Signals(number))
@@ -122,8 +123,8 @@ class Reactor:
 
 
 def _pass(number: int, frame: FrameType | None) -> None:
-    """A handler that does nothing: the wake-up socket gets the number of the signal."""
+    """Do nothing: Python writes the number of the signal to the wake-up socket."""
 
 
 def _ignore(number: signal.Signals) -> None:
-    """The default until `on_signal` is called."""
+    """Ignore signals until `on_signal` is called."""

@@ -4,12 +4,12 @@
 2. The old child stops claiming: at once, or when a replacement has loaded the app.
 3. The old child has the grace to finish running jobs. Then it hands back the rest, and `KILL_S`
    later it is killed. Its jobs are released uncharged either way. A patient retirement has no
-   deadline: the child may take as long as its jobs do.
+   deadline: the child may take as long as its jobs need.
 4. A child that does not confirm `DrainChild` within `UNRESPONSIVE_S` is killed: one of its jobs
    holds the interpreter, so its other jobs make no progress. A patient retirement does not do this.
 
-Retiring children exist in addition to the configured number of processes. To limit them, the oldest
-one hands back at once when there are more than `most`.
+Retiring children exist in addition to the configured number of processes. When more than `most`
+children retire, the oldest of them hands back its jobs at once.
 """
 
 from __future__ import annotations
@@ -44,14 +44,14 @@ class Retirements:
         self._most = most
         self._replace = replace
         self._kill = kill
-        self._waiting: list[ChildProcess] = []  # for a replacement to be ready
+        self._waiting: list[ChildProcess] = []  # still claiming until a replacement is ready
         self._draining: list[ChildProcess] = []
 
     def retire(
         self, child: ChildProcess, why: str, *, at_once: bool = False, is_patient: bool = False
     ) -> None:
-        """Replace a child. Unless `at_once`, it keeps claiming until its replacement is ready. A
-        repeated call can only shorten the deadline."""
+        """Replace a child. Unless `at_once`, the child keeps claiming until its replacement is
+        ready. A repeated call can only shorten the deadline."""
         if child.is_retiring and child.is_patient and not is_patient:
             self._hurry(child)
         if not child.is_retiring:
@@ -65,11 +65,11 @@ class Retirements:
             self._drain(child)
 
     def are_waiting(self) -> bool:
-        """Whether a child waits for its replacement to be ready."""
+        """Return whether a child waits for its replacement."""
         return bool(self._waiting)
 
     def notice_ready(self) -> None:
-        """A child has loaded the app: drain the oldest child that waits for a replacement."""
+        """Drain the oldest child that waits for a replacement, because a new child is ready."""
         if self._waiting:
             self._drain(self._waiting[0])
 

@@ -51,7 +51,8 @@ def show_banner(
 
 
 def _warn_of_idle_queues(served: Sequence[str], engine: Engine, queues: Sequence[str]) -> None:
-    """Warn of queues that may be misspelt. A caller may choose any queue, so ask the engine too."""
+    """Warn of queues without tasks and jobs: they may be misspelt. A caller may choose any queue,
+    so ask the engine too."""
     named = [queue for tier in read_tiers(served) for queue in tier.queues]
     idle = [queue for queue in named if queue not in queues]
     used = {queue_of(line) for line in engine.stats().queues} if idle else set()

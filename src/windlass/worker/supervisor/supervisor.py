@@ -10,8 +10,8 @@
 4. `retirement` replaces a child while the worker keeps running, `child_health` finds children that
    have reached a limit, and `hard_timeouts` ends runs that ignore a time-out or a cancellation.
 5. On the first SIGTERM or SIGINT children drain. When the grace is over, or on a second signal,
-   they hand back running jobs. Children that are still there 5 s later are killed. SIGUSR1 does
-   the same with a short grace.
+   they hand back running jobs. The supervisor kills children that still live 5 s later. SIGUSR1
+   does the same with a short grace.
 """
 
 from __future__ import annotations
@@ -65,15 +65,16 @@ log = getLogger("windlass.worker")
 ECHO_S = 0.25
 #: How long closing the last sessions may take, in seconds.
 CLOSE_S = 5.0
-#: The same when the engine has never answered: no child has received a claim then.
+#: The same limit if the engine has never answered, when no child can have a claim.
 UNANSWERED_S = 1.0
-#: Maintenance and renewals of the waiter share one connection. Heartbeat and waiter have others.
+#: The most engine calls at a time. Maintenance and renewals of the waiter share one connection; the
+#: heartbeat and the waiter have their own.
 MOST_CALLS = 1
 #: How long the waiter may take to end, in seconds.
 WAITER_S = 1.0
-#: How long jobs have, in seconds, when this worker is replaced by one with newer code.
+#: How long jobs may take to end, in seconds, when a worker with newer code replaces this worker.
 REPLACED_S = 2.0
-#: A child that lives for less than this, in seconds, makes the next start wait (back-off).
+#: After a child that lived for less than this, in seconds, the next start backs off.
 SHORT_LIFE_S = 1.0
 #: After several short lives the next child starts after this many seconds, doubled each time.
 FIRST_RESPAWN_S = 0.1
@@ -94,7 +95,7 @@ _STOPPING = (signal.SIGTERM, signal.SIGINT, signal.SIGUSR1)
 
 
 class Supervisor:
-    """One worker. `run` returns the exit code."""
+    """The parent process of one worker. `run` returns the exit code."""
 
     def __init__(self, options: WorkerOptions) -> None:
         self._options = options
@@ -112,7 +113,7 @@ class Supervisor:
             Recycling(options, self._retirements),
             living=lambda: [] if self._stops else self._living(),
         )
-        # From the moment the first child is ready:
+        # Set when the first child is ready:
         self._threads: EngineThreads | None = None
         self._plans: dict[bool, Plan] = {}  # of shared children, and of solo ones
         self._enforcement: Enforcement | None = None
@@ -150,8 +151,8 @@ class Supervisor:
         return self._exit_code
 
     def _show_banner(self, engine: Engine, ready: Ready) -> None:
-        """Log the start. A worker that a signal has stopped by then is not ready; a burst that has
-        ended was."""
+        """Log the start. A worker that a signal has stopped is not ready. A burst that has ended
+        was ready."""
         is_ready = not self._is_signalled and (self._options.burst or not self._stops)
         show_banner(self._options, engine, ready, is_ready=is_ready)
 
@@ -178,7 +179,7 @@ class Supervisor:
         child.flush()  # the first message was sent before `on_unsent` was set
 
     def _start_later(self, *, is_solo: bool) -> None:
-        """Start a child: at once, unless several children had a short life."""
+        """Start a child: at once, or after a back-off if several children ended early."""
         self._respawns += 1
         self._is_solo_coming |= is_solo
         wait_s = 0.0
@@ -194,8 +195,8 @@ class Supervisor:
             self._start_child(is_solo=is_solo)
 
     def _serve_alone(self) -> None:
-        """Jobs wait that must run alone: wake idle solo children. If all are busy, start one more,
-        up to the number of processes."""
+        """Serve jobs that must run alone: wake idle solo children. If all are busy, start another
+        one, up to the number of processes."""
         solo = [child for child in self._children.values() if child.is_solo]
         idle = [child for child in solo if not child.table.occupied()]
         for child in idle:
@@ -205,7 +206,7 @@ class Supervisor:
             self._start_later(is_solo=True)
 
     def _begin(self, ready: Ready) -> None:
-        """Start the threads: the first child has reported the settings."""
+        """Start the threads, with the settings that the first child has reported."""
         configure_own(ready.log_level, ready.log_format)
         options = EngineOptions(
             lease_ms=ready.lease_ms, dead_ttl_ms=ready.dead_ttl_ms, most_calls=MOST_CALLS
@@ -248,17 +249,20 @@ class Supervisor:
 
     # -------------------------------------------------------------------------------- listening
 
-    def _listen(self, child: ChildProcess) -> None:
+    def _listen(self, child: ChildProcess) -> bool:
+        """Read once from the child; return whether the child may have sent more."""
         try:
-            while True:
-                for report in child.channel.receive():
-                    self._handle(child, report)
+            reports = child.channel.receive()
         except BlockingIOError:
-            return
+            return False
         except EOFError:
-            # It is ending, or has closed the channel and cannot receive commands.
+            # The child is ending, or has closed the channel and cannot receive commands.
             self._reactor.unwatch(child.channel)
             self._reactor.after(SILENT_S, partial(self._kill, child))
+            return False
+        for report in reports:
+            self._handle(child, report)
+        return True
 
     def _handle(self, child: ChildProcess, report: Report) -> None:
         match report:
@@ -266,7 +270,7 @@ class Supervisor:
                 child.introduction = report.introduction
                 if self._threads is None:
                     self._begin(report)
-                elif not child.is_solo:  # a solo child replaces no other
+                elif not child.is_solo:  # a solo child is never a replacement
                     self._retirements.notice_ready()
             case Draining():
                 child.has_heard = True
@@ -306,7 +310,7 @@ class Supervisor:
                 child.send(SessionGone(session))
 
     def _alert(self, alert: DeadAlert) -> None:
-        """Let one child call the hooks: the supervisor does not load the app."""
+        """Let one child call the alert hooks: the supervisor does not load the app."""
         for child in self._children.values():
             if child.session:
                 child.send(Alert(alert))
@@ -327,7 +331,8 @@ class Supervisor:
 
     def _reap(self) -> None:
         for child in [child for child in self._children.values() if child.has_ended()]:
-            self._listen(child)  # its last reports
+            while self._listen(child):
+                pass  # the last reports of the child
             self._reactor.unwatch(child.channel)
             self._forget_wait(child)
             child.close_channels()
@@ -353,15 +358,15 @@ class Supervisor:
             self._start_later(is_solo=False)  # a solo child starts when there are jobs for it
 
     def _give_up(self, child: ChildProcess) -> None:
-        """Stop the worker: the first child was never ready. If it reported why, the app has to be
-        fixed; if it died without a report, a restart may help."""
+        """Stop the worker: its first child was never ready. If the child reported an error, the app
+        needs a fix; otherwise a restart may help."""
         if not self._stops:
             self._stops += 1
             self._exit_code = EXIT_FAILED if child.failure is None else EXIT_USAGE
             log.error(LogEvent.WORKER_FAILED, self._options.app, child.failure or child.cause())
 
     def _ended_well(self, child: ChildProcess) -> bool:
-        """Whether this end was expected. Only solo children end by themselves without a command.
+        """Return whether the end of a child was expected. Only solo children end without a command.
         Kills by the supervisor are already logged."""
         may_end = child.is_solo or child.is_retiring or self._stops > 0
         return child.was_killed or (may_end and child.cause() == "exit code 0")
@@ -435,11 +440,11 @@ class Supervisor:
 
 
 def is_burst_done(tables: Sequence[SlotTable], settled_at: float) -> bool:
-    """Whether nothing is left to do: all children were idle at one moment, jobs of dead children
-    were released by then (`settled_at`), and each child has made one more empty claim after it.
-    Idle children at the same time are not enough: a child may have just been granted a job that
-    another one enqueued, without a reply yet. A child that never claimed is ignored: perhaps it
-    cannot start."""
+    """Return whether nothing is left to do: all children were idle at one moment, jobs of dead
+    children were released by then (`settled_at`), and each child has made one more empty claim
+    since. One idle moment is not enough: a child may have been granted a job that another child
+    enqueued, without a reply yet. A child that never claimed is ignored, because it may be unable
+    to start."""
     spans = [table.idle() for table in tables if table.newest_nonce.read()]
     if not spans or not all(since for since, _ in spans):
         return False

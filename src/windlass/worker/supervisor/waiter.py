@@ -1,13 +1,13 @@
 """The waiter of a worker: one thread that waits in the engine for all of its idle children.
 
-1. An idle child reports the nonce of its next claim, if a put may make that claim for it.
+1. An idle child reports that it is idle, with a nonce if a put may claim under it for the child.
 2. The waiter waits for all idle children at once, with one call of the engine that is renewed about
    once a second.
 3. The waiter wakes a child on its socket, with the job if one was handed off. The child reports
    again when it is idle.
 4. The supervisor waits too, for jobs that must run alone, and starts a child for them.
-5. Every few seconds the waiter wakes one idle child: it adopts jobs that were put aside, and finds
-   jobs whose wake-up was lost.
+5. Every few seconds the waiter wakes one idle child. That child adopts jobs that were put aside,
+   and finds jobs after a lost wake-up.
 6. After each reply of the engine the waiter notes the time in the shared memory of the idle
    children. A child that finds no note for a while claims by itself.
 """
@@ -32,16 +32,16 @@ log = getLogger("windlass.worker")
 
 #: How long one call of the engine waits, in seconds.
 WAIT_S = 1.0
-#: How often to wake one idle child without a reason, in seconds.
+#: How often to wake one idle child without a known job, in seconds.
 REMIND_S = 5.0
-#: The pause of the supervisor's wait after jobs that must run alone were found, in seconds.
+#: How long the supervisor does not wait after finding jobs that must run alone, in seconds.
 SUSPECTS_S = 1.0
 #: The session under which the supervisor waits.
 SUPERVISOR = ""
 
 
 class IdleChild(Protocol):
-    """A child, as the waiter sees it."""
+    """A child that can be idle."""
 
     table: SlotTable
     wakes: WakeSender
@@ -50,8 +50,8 @@ class IdleChild(Protocol):
 
 
 class WorkerWaiter:
-    """`suspects` is the plan of the supervisor's own wait. Without a plan the supervisor does not
-    wait, and `on_suspects` is never called."""
+    """Wait for jobs on behalf of idle children. `suspects` is the plan of the supervisor's own
+    wait. Without a plan the supervisor does not wait, and `on_suspects` is never called."""
 
     def __init__(
         self,
@@ -85,7 +85,7 @@ class WorkerWaiter:
         self._thread.join(timeout_s)
 
     def rest(self, child: IdleChild, waiter: Waiter) -> None:
-        """Wait for an idle child. Called from any thread, as is `leave`."""
+        """Wait on behalf of an idle child. Thread-safe, as is `leave`."""
         with self._lock:
             self._idle[waiter.session] = (child, waiter)
         self._nudge()
@@ -98,7 +98,7 @@ class WorkerWaiter:
             self._nudge()
 
     def _nudge(self) -> None:
-        """Nudge the engine. Not after the end: its descriptor may be reused by then."""
+        """End the wait in the engine. After the end do nothing: its descriptor may be reused."""
         with self._lock:
             if not self._has_ended:
                 self._engine.nudge()
@@ -138,7 +138,7 @@ class WorkerWaiter:
         self._remind(idle, now)
 
     def _waiters(self) -> list[Waiter]:
-        """The waits of all children, except those stopped by a signal: they could not run jobs."""
+        """Return the waits of idle children. Children stopped by a signal cannot run jobs."""
         with self._lock:
             idle = list(self._idle.values())
         waiters = [waiter for child, waiter in idle if child.is_running()]
@@ -147,7 +147,7 @@ class WorkerWaiter:
         return waiters
 
     def _wake(self, wake_up: WakeUp, plan: Plan | None) -> None:
-        """Wake a child. If it is gone or busy, wake another child with the same plan."""
+        """Wake a child. If that child is gone or busy, wake another child with the same plan."""
         with self._lock:
             found = self._idle.pop(wake_up.session, None)
             if found is None and not wake_up.handed:

@@ -1,4 +1,4 @@
-"""The proof at the end: compare the records of the engine with the ledger of the tasks.
+"""The proof at the end of the demo: compare records of the engine with the ledger of the tasks.
 
 The engine must account for every start in the ledger: the first one, a retry after a failure, or a
 run that the kill interrupted, perhaps before it wrote its line. A job is lost if it has not ended,
@@ -18,8 +18,8 @@ from windlass.engine.contract import Engine, JobRecord
 
 
 class Proof(msgspec.Struct, frozen=True, kw_only=True):
-    """The numbers of a run. `problems` are the findings of `check`, and `exit_code` is the
-    worker's."""
+    """The numbers of a demo. `problems` are the findings of `check`, and `exit_code` is the exit
+    code of the worker."""
 
     jobs: int
     states: dict[str, int]
@@ -27,7 +27,7 @@ class Proof(msgspec.Struct, frozen=True, kw_only=True):
     starts: int
     retries: int
     cut_short: int
-    unwritten: int  # started according to the engine, and killed before they wrote their line
+    unwritten: int  # starts in the engine that were killed before they wrote their line
     unexplained: int
     problems: tuple[str, ...]
     exit_code: int
@@ -72,7 +72,7 @@ def prove(engine: Engine, ids: Sequence[str], ledger: Path, exit_code: int) -> P
 
 
 def _accounted(record: JobRecord) -> int:
-    """The number of starts according to the engine."""
+    """Return the number of starts according to the engine."""
     return 1 + _retries(record) + _cut_short(record)
 
 

@@ -23,12 +23,12 @@ _SHOWN: Final = (
     State.SUCCEEDED,
     State.DEAD,
 )
-#: Without a terminal a line is printed this often, in seconds.
+#: How often to print a line without a terminal, in seconds.
 _PLAIN_S: Final = 1.0
 
 
 class Screen:
-    """The events so far, and the current states of the jobs."""
+    """The screen of the demo: events so far, and current states of the jobs."""
 
     def __init__(self, console: Console) -> None:
         self._console = console

@@ -17,8 +17,8 @@ app = Windlass(retry=Retry(max_attempts=4, base="400ms", cap="2s"), lease="5s")
 
 
 def _note(word: str) -> None:
-    """Append a line to the ledger by a single write: it survives a kill, and lines never mix. After
-    the demo there is no ledger, and the tasks still run."""
+    """Append a line to the ledger by a single write, so that it survives a kill, and lines never
+    mix. After the demo the tasks still run, without a ledger."""
     path = os.environ.get("DEMO_LEDGER")
     if path is None:
         return
@@ -32,7 +32,7 @@ def _note(word: str) -> None:
 
 @app.task(queue="images")
 def resize(photo: str, width: int) -> str:
-    """50 ms of work in a thread."""
+    """Work for 50 ms in a thread."""
     _note("start")
     time.sleep(random.uniform(0.05, 0.25))
     _note("end")
@@ -41,7 +41,7 @@ def resize(photo: str, width: int) -> str:
 
 @app.task(queue="mail")
 async def welcome(customer: int) -> str:
-    """Waits for a mail server, on the event loop."""
+    """Wait for a mail server, on the event loop."""
     _note("start")
     await asyncio.sleep(random.uniform(0.02, 0.2))
     _note("end")
@@ -50,7 +50,7 @@ async def welcome(customer: int) -> str:
 
 @app.task(queue="payments", takes_context=True)
 def charge(ctx: Context, order: int) -> str:
-    """A payment service with outages: the first tries fail."""
+    """Call a payment service with outages: the first tries fail."""
     _note("start")
     time.sleep(0.05)
     if ctx.attempt <= order % 3:
@@ -61,7 +61,7 @@ def charge(ctx: Context, order: int) -> str:
 
 @app.task(queue="reports", takes_context=True)
 async def report(ctx: Context, month: int) -> int:
-    """A slow job that reports its progress."""
+    """Run slowly, and report progress."""
     _note("start")
     for step in range(20):
         await asyncio.sleep(0.15)
@@ -72,7 +72,7 @@ async def report(ctx: Context, month: int) -> int:
 
 @app.task(queue="mail")
 async def remind(customer: int) -> str:
-    """Enqueued for later."""
+    """Run later: enqueued with a delay."""
     _note("start")
     _note("end")
     return f"Customer {customer}, your basket is waiting."
@@ -80,21 +80,21 @@ async def remind(customer: int) -> str:
 
 @app.task(queue="payments", retry=Retry(max_attempts=2, base="300ms"))
 def refund(order: int) -> None:
-    """A bug: every attempt fails, and the job ends as a dead letter."""
+    """Fail in every attempt because of a bug: the job ends as a dead letter."""
     _note("start")
     raise ZeroDivisionError(f"order {order} has no items")
 
 
 @app.task(queue="mail")
 def newsletter(customer: int) -> None:
-    """Rejects at once: a dead letter without retries."""
+    """Reject at once: a dead letter without retries."""
     _note("start")
     raise Reject(f"customer {customer} has unsubscribed")
 
 
 @app.task(queue="payments")
 def urgent(order: int) -> str:
-    """Enqueued last with a high priority: it overtakes the waiting jobs of its queue."""
+    """Overtake the waiting jobs of the queue: enqueued last with a high priority."""
     _note("start")
     time.sleep(0.02)
     _note("end")

@@ -2,8 +2,8 @@
 
 1. Enqueue a few hundred jobs of the shop: on a database in a new folder or, if WINDLASS_URL names a
    server, under a new namespace there.
-2. Run them by a worker with two children, and show the progress.
-3. While they run, kill a child with SIGKILL.
+2. Run the jobs by a worker with two children, and show the progress.
+3. While jobs run, kill a child with SIGKILL.
 4. When all jobs have ended, stop the worker, and compare the ledger of the tasks with the engine.
 """
 
@@ -41,7 +41,7 @@ from windlass.task import Call
 
 #: The time limit of the demo, in seconds.
 LONGEST_S: Final = 55.0
-#: A child is killed when this fraction of the jobs has ended.
+#: The share of ended jobs at which a child is killed.
 KILL_AT: Final = 0.25
 #: How long the worker may take to stop, in seconds.
 STOP_S: Final = 10.0
@@ -67,7 +67,7 @@ def run_show() -> int:
         try:
             jobs = enqueue_all(screen)
         except EngineError:
-            shutil.rmtree(folder)  # it holds nothing
+            shutil.rmtree(folder)  # the folder has no jobs
             raise
         worker = start_worker(folder / "worker.log")
         try:
@@ -81,7 +81,7 @@ def run_show() -> int:
 
 
 def choose_url(given: str, folder: Path) -> str:
-    """The url of an empty database or namespace: existing data is never touched."""
+    """Return the url of an empty database or namespace: existing data is never touched."""
     parts = urlsplit(given)
     if parts.scheme in ("", "sqlite"):
         return f"sqlite:///{folder / 'demo.db'}"
@@ -90,7 +90,7 @@ def choose_url(given: str, folder: Path) -> str:
 
 
 def enqueue_all(screen: Screen) -> list[Job[Any]]:
-    """A few hundred jobs, task by task, and the urgent ones last."""
+    """Enqueue a few hundred jobs, task by task, and the urgent jobs last."""
     started = time.perf_counter()
     jobs: list[Job[Any]] = []
     for task, calls in all_calls():
@@ -139,7 +139,7 @@ def describe_exit(exit_code: int, log: Path) -> str:
 
 
 def watch(app: Windlass, total: int, worker: subprocess.Popen[bytes], screen: Screen) -> None:
-    """Wait until all jobs have ended, or the time limit is over."""
+    """Wait until all jobs have ended, or until the time limit."""
     deadline = time.monotonic() + LONGEST_S
     killed = False
     while time.monotonic() < deadline:
@@ -168,7 +168,7 @@ def count_ended(stats: Stats) -> int:
 
 
 def kill_a_child(app: Windlass, screen: Screen) -> bool:
-    """A session names the process that it belongs to: host.pid.random."""
+    """Kill a child with running jobs. Its pid is in the session id, host.pid.random."""
     for session in app.engine.sessions():
         if session.jobs > 1:
             pid = int(session.session.split(".")[-2])
@@ -201,7 +201,7 @@ def print_summary(out: Console, proof: Proof, url: str, folder: Path) -> None:
 
 
 def removals(url: str, folder: Path) -> Iterator[str]:
-    """Commands that remove the data of the demo."""
+    """Return commands that remove the data of the demo."""
     yield f"rm -r {folder}"
     parts = urlsplit(url)
     if parts.scheme != "sqlite":

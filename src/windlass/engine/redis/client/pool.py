@@ -39,17 +39,17 @@ from windlass.engine.redis.url import RedisAddress
 
 #: The most concurrent calls of one process, unless its engine objects are set to fewer.
 MOST_CALLS: Final = 3
-#: The shortest timeout of a step, however late it is: 0 would mean not to wait at all.
+#: The shortest timeout of a step, even after the deadline: 0 would mean not to wait at all.
 LEAST_S: Final = 0.001
 _MOST_IDLE_S: Final = 60.0
-#: A connection that was idle for this long serves no caller in a hurry.
+#: After this idle time, a connection counts as idle: its caller is in no hurry.
 IDLE_AFTER_S: Final = 0.002
 #: One step moves at most this many bytes.
 PIECE: Final = 65_536
-#: A socket accepts at most this many bytes beyond those in flight. Otherwise what it accepts would
-#: say nothing about the speed of the link.
+#: A socket buffers at most this many unsent bytes. With a larger buffer, accepted bytes would say
+#: nothing about the speed of the link.
 _MOST_UNSENT: Final = 2 * PIECE
-#: For all platforms that have them; the keep-alive options are the driver's own.
+#: Options that the platform has; the keep-alive values are the driver's own.
 _TCP_OPTIONS: Final = {
     getattr(socket, name): value
     for name, value in (
@@ -60,37 +60,37 @@ _TCP_OPTIONS: Final = {
     )
     if hasattr(socket, name)
 }
-#: Client details that the driver would send, at the cost of a round trip each.
+#: Options of the driver for client details; sending each would cost a round trip.
 _INTRODUCTIONS: Final = ("driver_info", "lib_name", "lib_version")
-#: A read of a socket that does not wait found nothing.
+#: Errors of a non-blocking read when no bytes have come.
 _NOTHING_CAME: Final = (BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError)
 _driver_error: Final[Callable[[str], Exception]] = cast(Any, DefaultParser).parse_error
-#: The reply of a server before 7.0 when a command in a script fails.
+#: Error reply of a server before 7.0 when a command in a script fails.
 _IN_SCRIPT: Final = re.compile(r"ERR Error running script .*@user_script: \d+: -([A-Z]+ .*)")
 
 
 def _error_of(text: str) -> Exception:
-    """The driver's error for an error reply, of a command or of a command in a script."""
+    """Convert an error reply, of a command or of a script, to the driver's exception."""
     found = _IN_SCRIPT.fullmatch(text)
     return _driver_error(found[1] if found else text)
 
 
 class Link:
-    """An open connection with RESP 2. The driver opens it and logs in; then this class moves the
-    bytes, and errors keep the driver's classes and texts."""
+    """An open connection with RESP 2. The driver opens the connection and logs in; then this class
+    moves the bytes. Errors keep the driver's classes and texts."""
 
     __slots__ = ("_driver", "_reader", "_socket", "was_idle")
 
     def __init__(self, driver: Any) -> None:
         self._driver = driver
-        self._socket: socket.socket = driver._sock  # which has no public name
+        self._socket: socket.socket = driver._sock  # the driver has no public name for it
         self._reader = hiredis.Reader(
             protocolError=redis.exceptions.InvalidResponse, replyError=_error_of
         )
-        self.was_idle = True  # new, or unused for a moment: its caller is in no hurry
+        self.was_idle = True  # new, or idle for a moment: its caller is in no hurry
 
     def fileno(self) -> int:
-        """The descriptor of the socket; negative once it is closed."""
+        """Return the descriptor of the socket; negative once the socket is closed."""
         return self._socket.fileno()
 
     def disconnect(self) -> None:
@@ -101,7 +101,7 @@ class Link:
         self._socket.settimeout(max(seconds, LEAST_S))
 
     def send(self, commands: Iterable[bytes], seconds: float, budget: TimeBudget) -> None:
-        """Send each piece within `seconds`, which is also the timeout of later steps."""
+        """Send commands in pieces. `seconds` is the timeout of each piece and of later steps."""
         connected = self._socket
         try:
             connected.settimeout(seconds)
@@ -123,8 +123,8 @@ class Link:
             ) from error
 
     def read(self, budget: TimeBudget) -> Any:
-        """Read the next reply; return an error reply as an exception. Nothing is done before the
-        wait that can be done later: until then the server may not get a processor."""
+        """Read the next reply; return an error reply as an exception. All work that can be done
+        after the wait is done after it: until then, the server may lack a processor."""
         reader = self._reader
         if (reply := reader.gets()) is False:
             came = self._receive()
@@ -137,8 +137,8 @@ class Link:
         return reply
 
     def _read_on(self, budget: TimeBudget) -> Any:
-        """Read the rest of a reply in several pieces. Each whole piece has the timeout of a step,
-        so that a reply which comes byte by byte is given up."""
+        """Read the rest of a reply in several pieces. The timeout applies to each whole piece, so
+        that a reply which comes byte by byte fails."""
         connected, reader = self._socket, self._reader
         allowed_s = connected.gettimeout() or LEAST_S
         began_at = time.monotonic()
@@ -159,31 +159,31 @@ class Link:
         except OSError as error:
             raise redis.exceptions.ConnectionError(
                 f"Error while reading from socket: {error.args}"
-            ) from error  # without the address, unlike in the driver: the caller adds it
+            ) from error  # unlike the driver, without the address: the caller adds it
         if not came:
             raise redis.exceptions.ConnectionError("Connection closed by server.")
         return came
 
     def read_final_error(self, budget: TimeBudget) -> redis.exceptions.RedisError | None:
-        """Read the error that a server sent before it closed the connection, if any. Redis does not
-        read a command to its end that it finds too long."""
+        """Read the error that a server sent before it closed the connection, if any. Redis sends
+        one when a command is too long, and does not read the rest of the command."""
         with contextlib.suppress(redis.exceptions.RedisError, OSError):
             self.allow(LEAST_S)
             while not isinstance(reply := self.read(budget), redis.exceptions.RedisError):
-                pass  # a reply to an earlier command
+                pass  # a reply to an earlier command: skip it
             return reply
         return None
 
     # -------------------------------------------------------------------------- subscriptions
 
     def tell(self, command: bytes, seconds: float) -> None:
-        """Send a short command; `take_in` finds the reply later."""
+        """Send a short command without waiting; `take_in` returns the reply later."""
         self._socket.settimeout(seconds)
         self._socket.sendall(command)
         self._socket.settimeout(0)
 
     def take_in(self) -> Iterator[Any]:
-        """Iterate over the replies and messages that have come, without waiting, after `tell`."""
+        """Iterate over the replies and messages that have arrived, without waiting."""
         reader = self._reader
         while True:
             while (reply := reader.gets()) is not False:
@@ -203,7 +203,7 @@ class _Acquisition:
     __slots__ = ("granted", "is_granted", "link")
 
     def __init__(self) -> None:
-        self.granted = threading.Lock()  # free once the connection is granted
+        self.granted = threading.Lock()  # unlocked once the connection is granted
         self.granted.acquire()
         self.is_granted = False
         self.link: Link | None = None
@@ -211,12 +211,12 @@ class _Acquisition:
 
 class Pool:
     """The connections to one server with one login. A signal handler may raise an exception between
-    any two steps: the pool then releases a connection that its caller never got. An exception
-    before the first step of `release` cannot be handled."""
+    any two steps: the pool then releases a connection that its caller never got. Only an exception
+    before the first step of `release` leaks a connection."""
 
     _free: int  # number of calls that may start; 0 while a caller waits
-    _idle: list[tuple[Link, float]]  # with the time of its release, the latest last
-    _waiting: deque[_Acquisition]  # the caller that came first at the left
+    _idle: list[tuple[Link, float]]  # with the time of release, the latest last
+    _waiting: deque[_Acquisition]  # first come, leftmost
 
     def __init__(self, address: RedisAddress, most_calls: int = MOST_CALLS) -> None:
         self._address = address
@@ -224,7 +224,7 @@ class Pool:
         self.reset()
 
     def reset(self) -> None:
-        """Forget all connections without closing them: another process may use them."""
+        """Forget all connections without closing them: the parent process may use them."""
         self._lock = threading.Lock()
         self.moved_at = 0.0  # when a call last moved a whole piece
         self._free = self._most_calls
@@ -233,8 +233,8 @@ class Pool:
 
     def acquire(self, timeout_s: float) -> Link | None:
         """Wait until one more call may start; the caller must call `release`. Return an idle open
-        connection, or None if the caller has to connect. Raises `TimeoutError` if all connections
-        stay busy, and no call on them has moved a piece for that long."""
+        connection, or None if the caller has to connect. Raise `TimeoutError` if all connections
+        stay busy for that long and no call on them moves a piece."""
         request: _Acquisition | None = None
         link, since, is_begun = None, 0.0, False
         try:
@@ -269,13 +269,13 @@ class Pool:
         while not request.granted.acquire(timeout=left_s) and (
             (left_s := self.moved_at + timeout_s - time.monotonic()) > 0
         ):
-            pass  # a large call is slow, but the server is alive
+            pass  # another call moves bytes slowly: the server is alive
         if self._give_up(request):
             raise TimeoutError(f"all {self._most_calls} connections of this process are busy")
         return request.link
 
     def _give_up(self, request: _Acquisition) -> bool:
-        """Stop waiting. Returns False if the connection was already granted."""
+        """Stop waiting; return False if the connection was already granted."""
         with self._lock:
             if request in self._waiting:
                 self._waiting.remove(request)
@@ -283,7 +283,7 @@ class Pool:
 
     def release(self, link: Link | None) -> None:
         """Return a connection, or None for a broken one, and let the next caller start. No reply
-        may be pending on the connection, now or later."""
+        may be pending on the connection."""
         request: _Acquisition | None
         is_ended, request = False, None
         try:
@@ -306,12 +306,12 @@ class Pool:
             if not is_ended:
                 self.release(None)
             elif request is not None and request.granted.locked():
-                request.granted.release()  # a signal came right before
+                request.granted.release()  # a signal interrupted the step before
             raise
 
     def connect(self, timeout_s: float) -> Link:
         """Open a connection that belongs to the caller. The connection attempt gets half of the
-        time, so that a caller without an answer can try again."""
+        time, so that the caller can try again."""
         return _open(self._address, max(timeout_s, LEAST_S))
 
     def close(self) -> None:
@@ -323,8 +323,8 @@ class Pool:
 
 
 class TimeBudget:
-    """How long a call is retried: until `ends_at`, and longer while an attempt moves more bytes
-    than any before. A link that breaks each time at the same place is given up."""
+    """The time limit for the retries of a call: `ends_at`, extended when an attempt moves more
+    bytes than every earlier attempt. A link that breaks each time at the same byte fails."""
 
     __slots__ = ("_moved", "_pending", "_pool", "_record", "_timeout_s", "ends_at", "moved_at")
 
@@ -340,14 +340,14 @@ class TimeBudget:
         self._moved = self._pending = 0
 
     def count(self, number: int) -> None:
-        """Count moved bytes of one command or reply, or of several small ones."""
+        """Count moved bytes of one command or reply, or of several small ones together."""
         self._pending += number
         if self._pending >= PIECE:
             self._pending, moved = 0, self._pending
             self.note(moved)
 
     def note(self, number: int) -> None:
-        """Record that a whole piece or more has moved, and extend the budget on a new record."""
+        """Record that a whole piece or more has moved; extend the budget on a new record."""
         self.moved_at = self._pool.moved_at = time.monotonic()
         self._moved += number
         if self._moved > self._record:
@@ -395,8 +395,8 @@ _making = threading.Lock()
 
 
 def pool_of(address: RedisAddress, most_calls: int = MOST_CALLS) -> Pool:
-    """The pool of this process for a server, shared by all namespaces on it. The first caller
-    decides the number of concurrent calls."""
+    """Return the pool of this process for a server, shared by all namespaces on it. The first
+    caller decides the number of concurrent calls."""
     place = _place_of(address)
     with _making:
         pool = _POOLS.get(place)
@@ -407,7 +407,7 @@ def pool_of(address: RedisAddress, most_calls: int = MOST_CALLS) -> Pool:
 
 def own_pool(address: RedisAddress) -> Pool:
     """Make a pool that belongs to the caller and does not wait for calls of other engine objects.
-    It opens as many connections as its callers use at a time."""
+    The pool opens as many connections as its callers use at a time."""
     pool = Pool(_place_of(address))
     with _making:
         _OWN_POOLS.add(pool)
@@ -419,7 +419,7 @@ def _place_of(address: RedisAddress) -> RedisAddress:
 
 
 def _reset_in_child() -> None:
-    """Reset locks that a thread of the parent may hold, and forget sockets that are its own."""
+    """Replace locks that a thread of the parent may hold, and forget the parent's sockets."""
     global _making  # noqa: PLW0603  # the lock is a property of the process
     _making = threading.Lock()
     for pool in [*_POOLS.values(), *_OWN_POOLS]:

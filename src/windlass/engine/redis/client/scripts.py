@@ -27,14 +27,14 @@ _COMMAND: Final = re.compile(rb"\b(?:p?call|write)\('([A-Z]+)'")
 _CONSTANTS: Final = re.compile(r"^local ([A-Z_]+(?:, [A-Z_]+)*) = (\d+(?:, \d+)*)$", re.MULTILINE)
 _WORD_OR_TEXT: Final = re.compile(r"'[^'\n]*'|\b[A-Z][A-Z_]+\b")
 _ADDS: Final = re.compile(r"^--@adds$", re.MULTILINE)
-#: A write that needs no memory and changes nothing: this field is never set.
+#: A write that needs no memory and changes nothing, because this field is never set.
 _REMOVE_NOTHING: Final = "redis.call('HDEL', key.meta, 'nothing')"
 _NEST: Final = "--@nest\n"
 _INCLUDE: Final = re.compile(r"^--@include (\w+)$", re.MULTILINE)
 
 
 class Script:
-    """One operation: its text as it is sent to the server, and the keys that it declares."""
+    """One script: the text to send to the server, and the keys that the script declares."""
 
     def __init__(self, name: str, read: Callable[[str], str]) -> None:
         parts = list(_parts(name, read, set()))
@@ -45,7 +45,7 @@ class Script:
         head = f"local key = {{{table}}}\n"
         self.text = f"{head}{body}".encode()
         self.sha = hashlib.sha1(self.text, usedforsecurity=False).hexdigest().encode()
-        #: The text for a server whose memory is full, if that server may run it.
+        #: Text for a server with full memory; None if the script may not run there.
         self.text_when_full: bytes | None = None
         self.adds = any(map(_ADDS.search, parts))
         if "meta" in self.keys and not self.adds:
@@ -77,12 +77,12 @@ class Prefix:
         """Pack the command in Redis's protocol."""
         words = [b"*%d\r\n" % (self._number + len(arguments)), self._packed]
         for argument in arguments:
-            words += (b"$%d\r\n" % len(argument), argument, b"\r\n")  # copies a long one only once
+            words += (b"$%d\r\n" % len(argument), argument, b"\r\n")  # copies a long one once
         return b"".join(words)
 
 
 class Prefixes(NamedTuple):
-    """The constant heads of the calls of a script in one partition."""
+    """Constant heads of the calls of one script in one partition."""
 
     by_digest: Prefix
     whole: Prefix  # for a server that lost the script
@@ -116,7 +116,7 @@ def _read(path: str) -> str:
 
 
 def _parts(path: str, read: Callable[[str], str], seen: set[str]) -> Iterator[str]:
-    """The texts of the parts that a file includes, each of them once, then the file itself."""
+    """Iterate over the texts of all included files, each once, then of the file itself."""
     seen.add(path)
     text = read(path)
     for included in _INCLUDE.findall(text):
@@ -144,8 +144,8 @@ def _without_comments(parts: Iterable[str]) -> str:
 
 
 def _inlined(text: str) -> str:
-    """Replace named constants by their numbers. A function that uses an outer name has to look it
-    up among all others when it is defined, and every call defines all functions again."""
+    """Replace named constants by their numbers. Lua looks up each outer name of a function when the
+    function is defined, and every call of a script defines all functions again."""
     numbers: dict[str, str] = {}
     for names, values in _CONSTANTS.findall(text):
         numbers.update(zip(names.split(", "), values.split(", "), strict=True))

@@ -37,7 +37,7 @@ from windlass.errors import EngineError, EngineUnavailable, PayloadTooLarge
 
 _FIRST_PAUSE_S: Final = 0.01
 _MOST_PAUSE_S: Final = 0.25
-#: Transient error replies, and the advice if they persist.
+#: Transient error replies, with the advice to print if they persist.
 _TRANSIENT: Final[dict[type[Exception], str]] = {
     redis.exceptions.ReadOnlyError: "Give the address of the primary, or make this server one.",
     redis.exceptions.BusyLoadingError: "Wait until it has read its data.",
@@ -48,16 +48,16 @@ _TRANSIENT: Final[dict[type[Exception], str]] = {
     redis.exceptions.AuthenticationError: "It drops logins: check its users and its ACL.",
     redis.exceptions.NoScriptError: "It loses scripts at once: find the client that flushes them.",
 }
-#: The same for replies without a class in the driver, by their first word.
+#: Transient replies that have no class in the driver, by first word, with the advice.
 _TRANSIENT_CODES: Final = {
     "BUSY": "Another client's script has run for long: wait for it, or end it with SCRIPT KILL.",
     "NOREPLICAS": "Too few replicas follow it: wait for them, or lower min-replicas-to-write.",
     "MISCONF": "It cannot write to its disk: fix the disk; its log shows the error.",
 }
-#: Sent before a call that may wake a waiter. Redis first writes to clients that have no pending
-#: output. With the reply to this command pending, the waiting worker receives its job before the
-#: producer receives its reply, and does not have to wait for the producer. A busy connection skips
-#: this.
+#: Sent before a call that may wake a waiter. Redis first writes to clients without pending output.
+#: With the reply to this command pending, Redis sends the job to the waiting worker before it
+#: replies to the producer, and the worker does not wait for the producer. A busy connection skips
+#: this command.
 _PREAMBLE: Final = pack(b"TIME")
 _UNREACHED: Final = "Check that it runs and can be reached from here."
 
@@ -65,9 +65,9 @@ Reply = Any
 
 
 class RedisCall(msgspec.Struct, frozen=True):
-    """A command. A script is named by its digest; its text is sent only when the server asks for
-    it. `halves`, for a large call with several items, splits it into two calls, and `join` combines
-    their replies."""
+    """A command for the server. A script is named by its digest; the client sends its text only
+    when the server asks for it. For a large call with several items, `halves` splits it into two
+    calls, and `join` combines their replies."""
 
     command: bytes
     prefixes: Prefixes | None = None
@@ -81,11 +81,11 @@ _with_text: Final[Callable[[Prefixes], Prefix]] = attrgetter("whole")
 
 
 class Server:
-    """One server, as one engine object uses it."""
+    """Client of one server, for one engine object."""
 
     def __init__(self, address: RedisAddress, options: EngineOptions) -> None:
         self.address = address
-        self.has_forgotten = False  # the server lost its scripts: restarted, or another server
+        self.has_forgotten = False  # the server lost its scripts: it restarted, or was replaced
         self.timeout_s = options.timeout_ms / 1000
         if options.has_own_connections:
             self._pool = own_pool(address)
@@ -97,7 +97,7 @@ class Server:
         return f"redis {self.address.with_namespace}"
 
     def deadline(self) -> float:
-        """The deadline of a call that begins now."""
+        """Return the deadline of a call that begins now."""
         return time.monotonic() + self.timeout_s
 
     def ask(self, commands: Sequence[bytes], deadline: float) -> list[Reply]:
@@ -118,13 +118,13 @@ class Server:
         """Send all calls to the server together and return their replies."""
         commands = list(map(_command_of, calls))
         replies: dict[int, Reply] = {}
-        pause_s = 0.0  # most connections break while they are idle
+        pause_s = 0.0  # retry at once: most connections break while idle
         cause: Exception | None = None
         failures = 0
         no_effect: list[Exception] = []
         left = list(range(len(commands)))
         budget = TimeBudget(self._pool, deadline, self.timeout_s)
-        # Of the scripts that add something, only `open` adds no job and wakes no waiter.
+        # Among the scripts that add data, only `open` adds no job and wakes no waiter.
         prefixes = calls[0].prefixes if len(calls) == 1 else None
         may_wake = prefixes is not None and prefixes.adds
         while True:
@@ -141,7 +141,7 @@ class Server:
             if is_full and _change_scripts(commands, calls, left, _for_full_server):
                 continue
             if cause is None or not isinstance(failure, redis.exceptions.TimeoutError):
-                cause = failure  # the last attempt may only have had too little time
+                cause = failure  # perhaps the last attempt only had too little time
             if time.monotonic() + pause_s >= budget.ends_at:
                 began_at = max(deadline - self.timeout_s, budget.moved_at)
                 raise self._unavailable(cause, began_at, len(no_effect) == failures) from cause
@@ -181,9 +181,9 @@ class Server:
         no_effect: list[Exception],
         may_wake: bool,
     ) -> Exception | None:
-        """Send the calls without a reply. Return a transient failure, or None when all replies have
-        come. `no_effect` collects failures without effect: nothing was sent, or the server refused
-        the only call."""
+        """Send the calls that have no reply yet. Return a transient failure, or None when all
+        replies have come. `no_effect` collects failures without effect: nothing was sent, or the
+        server refused the only call."""
         pool = self._pool
         kept: Link | None = None
         budget.begin()
@@ -194,7 +194,7 @@ class Server:
             no_effect.append(error)
             return error
         if pool.moved_at > began_at:
-            budget.extend()  # the calls that it waited for have moved bytes
+            budget.extend()  # other calls on the busy connections have moved bytes
         deadline = budget.ends_at
         try:
             if link is not None:
@@ -214,7 +214,7 @@ class Server:
             if failure is None or isinstance(failure, redis.exceptions.NoScriptError):
                 kept, link = link, None  # after other errors, reconnect: perhaps to another server
         except (redis.exceptions.RedisError, OSError) as error:
-            pool.close()  # the other connections have most likely broken as well
+            pool.close()  # other idle connections are most likely broken too
             if link is None:
                 no_effect.append(error)
             elif isinstance(error, redis.exceptions.ConnectionError):
@@ -223,7 +223,7 @@ class Server:
         finally:
             try:
                 if link is not None:
-                    link.disconnect()  # another caller must not get a late reply
+                    link.disconnect()  # a late reply must not reach another caller
             finally:
                 pool.release(kept)
         return failure
@@ -254,7 +254,7 @@ class Server:
     def _transient_or_raise(self, error: Exception) -> Exception:
         """Return a transient error; raise any other as an error of windlass."""
         text = str(error)
-        # Before the login, Redis refuses long commands with another message.
+        # Before the login, Redis refuses long commands with a different message.
         is_unknown = "unauthenticated" in text
         if is_unknown or isinstance(error, redis.exceptions.AuthenticationError):
             if self.address.password is None:
@@ -342,7 +342,7 @@ def _for_full_server(prefixes: Prefixes) -> Prefix | None:
 
 
 def _advice(error: Exception) -> str | None:
-    """The advice for a transient error; None for any other error."""
+    """Return the advice for a transient error; None for any other error."""
     for kind, advice in _TRANSIENT.items():
         if isinstance(error, kind):
             return advice
@@ -350,7 +350,7 @@ def _advice(error: Exception) -> str | None:
 
 
 def _speaks_no_tls(error: Exception) -> bool:
-    """Guess. A server without TLS takes the handshake for a command: it waits for its end, or
-    answers it."""
+    """Guess whether the server lacks TLS. Such a server takes the handshake for a command: the
+    server waits for more, or replies with an error."""
     text = str(error).lower()
     return "timeout connecting" in text or "wrong version number" in text

@@ -18,12 +18,12 @@ from windlass.engine.wakeup import await_readable
 
 #: How long a subscription may take, in seconds.
 SUBSCRIBE_S: Final = 1.0
-#: How a subscription fails.
+#: Errors that end a subscription.
 FAILURES: Final = (redis.exceptions.RedisError, OSError)
 
 
 class Subscription:
-    """A confirmed subscription. One thread at a time uses it."""
+    """A confirmed subscription. Only one thread at a time may use it."""
 
     def __init__(self, server: Server, channel: str) -> None:
         self._command = pack(b"SUBSCRIBE", channel.encode())
@@ -36,17 +36,17 @@ class Subscription:
             raise
 
     def fileno(self) -> int:
-        """The descriptor to wait for; negative once it is closed."""
+        """Return the descriptor to wait for; negative once it is closed."""
         return self._link.fileno()
 
     def ask(self) -> None:
-        """Subscribe, or subscribe again: `is_answered` then tells whether the server is there."""
+        """Subscribe, also again; `is_answered` then tells whether the server replied."""
         self.asked_at, self.is_answered = time.monotonic(), False
         self._link.tell(self._command, SUBSCRIBE_S)
 
     def _await_answer(self) -> None:
-        """Wait for the confirmation; only then may the channel be registered. Other data may make
-        the socket readable first, for example TLS records."""
+        """Wait for the confirmation, after which the channel may be registered. Other data, such as
+        TLS records, may make the socket readable first."""
         deadline = time.monotonic() + SUBSCRIBE_S
         while (reply := next(self._link.take_in(), None)) is None:
             left_s = deadline - time.monotonic()
@@ -56,7 +56,7 @@ class Subscription:
         self._note(reply)
 
     def receive(self) -> Iterator[bytes]:
-        """Iterate over the messages that have come, without waiting."""
+        """Iterate over the messages that have arrived, without waiting."""
         for reply in self._link.take_in():
             self._note(reply)
             if reply[0] == b"message":

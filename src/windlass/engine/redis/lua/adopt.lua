@@ -1,6 +1,6 @@
 -- Make unroutable jobs of these tasks ready at once.
 -- ARGV: 1-3 clock, 4 limit, then tasks
--- Returns: how many
+-- Returns: number of jobs made ready
 --@include moves
 
 local left, adopted = tonumber(ARGV[4]), 0

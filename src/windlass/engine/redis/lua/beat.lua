@@ -1,5 +1,5 @@
--- Heartbeats. Claims under nonces that their child does not know were lost on their way, and no
--- child will ever finish them: they are released.
+-- Record heartbeats, and release claims under nonces that the child does not know: the reply was lost, so
+-- no child will ever finish them.
 -- ARGV: 1-3 clock, then for each heartbeat: session, newest, info ('' = nothing),
 --       number of nonces (-1 = none were listed), nonces
 -- Returns: for each heartbeat {alive, ids whose cancellation was requested}

@@ -1,4 +1,4 @@
--- One batch of the comparison of indexes, counters and records.
+-- Compare indexes, counters and records, in one bounded batch.
 -- KEYS: keys key_expiry schedule schedule_names schedule_due
 -- ARGV: 1-3 clock, 4 "counts" or the index to walk, 5 cursor
 -- Returns: {next cursor ("" = at the end), a sentence for each disagreement}

@@ -1,8 +1,8 @@
--- End a session whose process is gone. Jobs under way are blamed; all others go back, a bounded number
--- at a time, and an interruption is counted for each. With "lose", all jobs are lost.
+-- End a session after its process died. Jobs under way are charged; all other jobs return to their old
+-- place, each with an interruption counted, in bounded batches. With "lose", all jobs count as lost.
 -- ARGV: 1-3 clock, 4 session, 5 event for jobs under way ("crash" or "suspect"), or "lose" for all,
 --       6 cause, then the ids of the jobs under way
--- Returns: {how many were blamed, how many went back, whether there may be more}
+-- Returns: {number of charged jobs, number of returned jobs, whether there may be more}
 --@include sessions
 
 local session, event, cause = ARGV[4], ARGV[5], ARGV[6]

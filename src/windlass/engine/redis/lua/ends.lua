@@ -1,5 +1,5 @@
--- The state of jobs and, for jobs that have ended, their end; never their payload. A caller that waits
--- for the others is registered in the same step, so that no end is lost in between.
+-- Read the state of jobs and, for jobs that have ended, their outcome; never the payload. For jobs that
+-- have not ended, register the waiting caller in the same step, so that no end is lost in between.
 -- KEYS: meta extra watch watch_until
 -- ARGV: 1-3 clock, 4 a channel ("" = only read), 5 lifetime of the registration in ms, then ids
 -- Returns: {now_ms, for each id nothing or {record, result, newest entry of the history}}

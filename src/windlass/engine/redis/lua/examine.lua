@@ -1,9 +1,9 @@
--- Examine a partition and change nothing: its settings of the first use, and the commands that this
--- user may not send. Redis aborts a script in the middle when it sends one of them.
+-- Read the settings of a partition and list the commands that the Redis user may not send. Changes
+-- nothing. Redis aborts a script in the middle when the script sends a forbidden command.
 -- KEYS: meta job
 -- ARGV: 1 a channel that we publish to, then commands that take a key first
 -- Returns: {format, partitions (-1 = not used yet), id of the stored data ('' = none yet), 1 if
---          permissions could be checked, then what is not allowed}
+--          permissions could be checked, then the forbidden commands}
 local stored = redis.pcall('HMGET', key.meta, 'format', 'partitions', 'born')
 local reply = { tonumber(stored[1] or -1), tonumber(stored[2] or -1), stored[3] or '', 0 }
 if not redis.acl_check_cmd then

@@ -1,4 +1,4 @@
--- A stretch of records below an id, newest first.
+-- Read some records below an id, newest first.
 -- KEYS: ids dead extra
 -- ARGV: 1-3 clock, 4 "ids" or "dead", 5 below this id ("" = from the newest), 6 limit
 -- Returns: {now_ms, id, record, progress, id, record, progress ...}

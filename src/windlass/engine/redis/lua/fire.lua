@@ -1,9 +1,9 @@
--- Change schedules, each only if it is as its caller saw it, and store the jobs of due occurrences.
+-- Change schedules, each only if it still has the expected revision, and store the jobs of due occurrences.
 -- KEYS: schedule schedule_names schedule_due
 -- ARGV: 1-3 clock, then for each change its head, its record, its note, its body, and for each of its
 --       jobs the head, as in `put`, and the body. A head is {name, expected revision, new revision,
 --       due_ms (-1 = never), whether there is a body, ids to cancel, number of jobs}.
--- Returns: for each change 1 if it was made, now or by an earlier call, otherwise 0
+-- Returns: for each change 1 if this call or an earlier call made it, otherwise 0
 --@adds
 --@include put
 --@include cancellation

@@ -1,4 +1,4 @@
--- All data of some jobs.
+-- Read all data of jobs.
 -- KEYS: body extra
 -- ARGV: 1-3 clock, then ids
 -- Returns: {now_ms, for each id nothing or {record, body, progress, result, history ...}}, the

@@ -1,4 +1,4 @@
--- The holders of unique keys.
+-- Find the jobs that hold unique keys.
 -- ARGV: 1-3 clock, then for each key its task and the key
 -- Returns: for each key the id of the job that holds it, or ""
 --@include unique

@@ -1,10 +1,10 @@
--- One batch of the info of live sessions whose name begins with a text. The walk follows the end of
--- leases: a session with a heartbeat in between moves ahead and is seen again, and a silent one is not
--- skipped.
+-- Read one batch of the info of live sessions, limited to names with a prefix. Batches follow the end of
+-- leases: a session with a heartbeat in between moves ahead and is read again, and a silent session is
+-- not skipped.
 -- KEYS: lease sessions
--- ARGV: 1-3 clock, 4 the text, 5 the end of the lease and 6 the name of the last session seen
+-- ARGV: 1-3 clock, 4 the prefix, 5 the end of the lease and 6 the name of the last session seen
 --       ("0" and "" at the beginning)
--- Returns: {the same two for the next call ("" and "" = at the end), session, info, session, info ...}
+-- Returns: {values of 5 and 6 for the next call ("" and "" = at the end), session, info, session, info ...}
 --@include constants
 --@include clock
 

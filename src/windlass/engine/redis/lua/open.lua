@@ -1,6 +1,6 @@
 -- Set up a partition: give every key its sentinel, and store the settings that must never change. A
--- partition that is set up is only read: a server with full memory refuses writes, and may still be
--- used. A partition of another format or number of partitions stays as it is.
+-- partition that was set up before is only read, because a server with full memory refuses writes and
+-- must stay usable. A partition with another format or number of partitions stays unchanged.
 -- KEYS: meta job body extra ids ready due parked held asked keep dead lease sessions forget keys
 -- KEYS: key_expiry count total unique idle waiters watch watch_until schedule schedule_names schedule_due
 -- KEYS: lines

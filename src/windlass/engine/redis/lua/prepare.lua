@@ -1,4 +1,4 @@
--- Before a claim over several partitions: promote due jobs, take back lost jobs, and count the jobs of
+-- Prepare a claim over several partitions: promote due jobs, take back lost jobs, and count the jobs of
 -- each queue of a plan.
 -- ARGV: 1-3 clock, 4 session, 5 limit of each count, 6 a plan
 -- Returns: {no verdicts, gone, next_in_ms or -1, suspects wait, nothing, for each queue its count}

@@ -1,5 +1,5 @@
--- Remove waiting jobs of a queue, one bounded batch: first ready jobs, then jobs that wait for an
--- instant. This frees their idempotency keys.
+-- Remove one bounded batch of waiting jobs of a queue and free their idempotency keys: first ready jobs,
+-- then jobs that wait for an instant.
 -- ARGV: 1-3 clock, 4 queue, 5 how many jobs that wait for an instant were seen (-1 = ready jobs first)
 -- Returns: {number of removed jobs, value of 5 for the next call (-2 = at the end)}
 --@include line

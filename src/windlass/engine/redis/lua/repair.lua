@@ -1,7 +1,7 @@
--- One batch of a repair: make indexes and counters follow from the records. Each batch is one instant,
--- so that workers may keep running.
+-- Run one batch of a repair: rebuild indexes and counters from the records. Each batch is atomic, so that
+-- workers may keep running.
 -- KEYS: keys key_expiry schedule schedule_names schedule_due
--- ARGV: 1-3 clock, 4 what to walk, 5 cursor ("0" = begin), 6 "1" to fix what is wrong, "0" only to
+-- ARGV: 1-3 clock, 4 the step, 5 cursor ("0" = begin), 6 "1" to fix what is wrong, "0" only to
 --       report
 -- Returns: {next cursor ("" = at the end), for each fault "1" or "0", whether it can be fixed, and a
 --          sentence}

@@ -1,4 +1,4 @@
--- Schedules, and the jobs that they watch and that have not ended.
+-- Read schedules, each with its watched jobs that have not ended.
 -- KEYS: schedule schedule_names schedule_due total
 -- ARGV: 1-3 clock, 4 "due", 5 limit, then names to skip
 --               or 4 "after", 5 limit, 6 the name after which to begin

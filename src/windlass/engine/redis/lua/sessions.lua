@@ -1,4 +1,4 @@
--- Live sessions, with the number of their jobs, some of their ids, and their info.
+-- List live sessions, each with the number of its jobs, some job ids, and its info.
 -- KEYS: lease held sessions
 -- ARGV: 1-3 clock, 4 limit of ids per session
 -- Returns: for each session its name, expires_in_ms, jobs, info ('' = nothing), {ids}

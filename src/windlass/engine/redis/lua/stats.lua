@@ -1,5 +1,5 @@
--- The maintained counters, and the next job of every line. A few counters are read at once, more in
--- batches; the counters of one line are always of one instant.
+-- Read the counters and the next job of every line. Many counters take several batches; the counters of
+-- one line are always of one instant.
 -- KEYS: count total ready meta
 -- ARGV: 1-3 clock, 4 cursor ("0" = begin)
 -- Returns: {next cursor ("0" = at the end), counts, totals (only in the first batch), {line,

@@ -1,8 +1,8 @@
--- One bounded batch of maintenance: take back the jobs of expired sessions, then remove records past
+-- Run one bounded batch of maintenance: take back the jobs of expired sessions, then remove records past
 -- their retention.
 -- KEYS: watch_until
--- ARGV: 1-3 clock, 4 "1" to remove a dead job only if it is named, 5 the byte limit of the others that
---       are returned, then the named ids
+-- ARGV: 1-3 clock, 4 "1" to remove a dead job only if it is named, 5 the byte limit of the unnamed
+--       dead jobs to return, then the named ids
 -- Returns: {number of jobs taken back, number of removed records, whether there is more,
 --          dead jobs past their retention that were not named, each with its bytes}
 --@include line

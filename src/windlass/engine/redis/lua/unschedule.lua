@@ -1,7 +1,7 @@
--- Remove a schedule; its jobs stay.
+-- Remove a schedule and keep its jobs.
 -- KEYS: schedule schedule_names schedule_due
 -- ARGV: 1-3 clock, 4 name
--- Returns: 1 if there was one, otherwise 0
+-- Returns: 1 if the schedule existed, otherwise 0
 local name = ARGV[4]
 redis.call('ZREM', key.schedule_due, name)
 redis.call('HDEL', key.schedule, 'r:' .. name, 'n:' .. name, 'b:' .. name)

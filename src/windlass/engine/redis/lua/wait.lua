@@ -1,5 +1,5 @@
--- Register the idle sessions of a worker, and return those that have something to claim. Both in one step,
--- so that no wake-up is lost in between. First promote due jobs and take back lost ones.
+-- Promote due jobs and take back lost jobs. Then register the idle sessions of a worker, and return the
+-- sessions that have something to claim, in one step, so that no wake-up is lost in between.
 -- ARGV: 1-3 clock, 4 channel of the worker, 5 lifetime in ms, 6 packed, for each plan its number, "1" or
 --       "0" for suspects, queues, labels, and its sessions, each followed by its nonce ("" = only woken);
 --       then 1 if wake-ups came for sessions of the plan that are not idle any more, otherwise 0

@@ -1,20 +1,20 @@
--- What operators and maintenance do to jobs.
+-- Operations of operators and maintenance on jobs.
 
 -- name: any_unroutable
--- Whether a job of one of these tasks, given as an array, is held because some worker did not know it.
+-- Whether a job of one of these tasks (an array) is held because its worker did not know the task.
 SELECT EXISTS (
     SELECT 1 FROM jobs WHERE hold = 'unroutable' AND task IN (SELECT value FROM json_each(?1)))
 
 -- name: drop_keep
--- A job that has not ended is not visited by the purge.
+-- Drop the purge time of a job that has not ended.
 UPDATE jobs SET keep_until_ms = NULL WHERE row = ?
 
 -- name: drop_result
--- Drop a result whose time has passed; the record is kept a while longer.
+-- Drop an expired result; the record is kept a while longer.
 UPDATE jobs SET result = NULL, keep_until_ms = ?2 WHERE row = ?1
 
 -- name: forget_empty_counters
--- Forget queues that have nothing in a state any more.
+-- Forget counters that are zero.
 DELETE FROM counters WHERE number = 0
 
 -- name: forget_key
@@ -22,7 +22,7 @@ DELETE FROM counters WHERE number = 0
 DELETE FROM idempotency WHERE id = ?
 
 -- name: forget_keys
--- Forget idempotency keys that ran out, a bounded number.
+-- Forget expired idempotency keys, a bounded number.
 DELETE FROM idempotency
 WHERE (task, key) IN (SELECT task, key FROM idempotency WHERE expires_ms <= ? LIMIT ?)
 
@@ -35,11 +35,11 @@ DELETE FROM replaced_puts WHERE id IN (SELECT id FROM replaced_puts WHERE expire
 DELETE FROM sessions WHERE gone = 2 AND expires_ms <= ?1
 
 -- name: keep_longer
--- The purge comes again when the period of a unique key is over.
+-- Let the purge visit a job again when the period of its unique key is over.
 UPDATE jobs SET keep_until_ms = ?2 WHERE row = ?1
 
 -- name: list_kept_too_long
--- Finished jobs that the purge should visit, and how many bytes each has.
+-- Finished jobs that the purge should visit, each with its size in bytes.
 SELECT row, id, queue, state, finished_ms, result IS NOT NULL, unique_key, period_until_ms,
        coalesce((SELECT length(body) FROM payloads WHERE job = jobs.row), 0)
            + coalesce(length(result), 0) + coalesce(length(progress), 0)
@@ -47,7 +47,7 @@ SELECT row, id, queue, state, finished_ms, result IS NOT NULL, unique_key, perio
 FROM jobs WHERE keep_until_ms <= ? ORDER BY keep_until_ms LIMIT ?
 
 -- name: load_unroutable
--- Jobs of one task that were held because no worker knew it, a bounded number.
+-- Jobs of one task that were held because no worker knew the task, a bounded number.
 SELECT row, id, task, queue, place, state, hold, reason, suspect, cancel_requested, attempt, starts, crashes, losses,
        interruptions, snoozes, strays, ready_ms, due_ms, expires_ms, finished_ms, keep_until_ms, result_until_ms, session, token,
        last_token, last_event, progress, result

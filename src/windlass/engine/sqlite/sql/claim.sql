@@ -1,12 +1,12 @@
 -- Claims: due jobs, silent sessions, and the jobs to lease.
 
 -- name: any_silent_session
--- Whether a lease ran out, or the jobs of a dead session were not all taken back yet.
+-- Whether a lease ran out, or a dead session still has jobs to take back.
 SELECT EXISTS (SELECT 1 FROM sessions WHERE gone = 0 AND expires_ms <= ?1)
     OR EXISTS (SELECT 1 FROM sessions WHERE gone = 1)
 
 -- name: drop_due
--- A job that does not wait for an instant has none.
+-- Drop the due time of a job that does not wait for an instant.
 UPDATE jobs SET due_ms = NULL WHERE row = ?
 
 -- name: list_claims
@@ -18,20 +18,20 @@ WHERE state = 'running' AND session = ? AND token = ?
 ORDER BY rank, place
 
 -- name: list_silent_sessions
--- Sessions whose lease ran out, and dead ones whose jobs were not all taken back yet.
+-- Sessions with an expired lease, and dead sessions that still have jobs to take back.
 SELECT session FROM sessions WHERE gone = 0 AND expires_ms <= ?1
 UNION ALL
 SELECT session FROM sessions WHERE gone = 1
 
 -- name: load_due
--- The next jobs whose instant has come, the earliest first.
+-- The next due jobs, the earliest first.
 SELECT row, id, task, queue, place, state, hold, reason, suspect, cancel_requested, attempt, starts, crashes, losses,
        interruptions, snoozes, strays, ready_ms, due_ms, expires_ms, finished_ms, keep_until_ms, result_until_ms, session, token,
        last_token, last_event, progress, result
 FROM jobs WHERE due_ms <= ? ORDER BY due_ms, row LIMIT ?
 
 -- name: measure_payloads
--- How many bytes the payloads of jobs have, as an array; the jobs are given as one of rows.
+-- The sizes of payloads in bytes, as an array; the jobs are given as an array of rows.
 SELECT json_group_array(length(payloads.body)) FROM json_each(?1) AS given CROSS JOIN payloads ON payloads.job = given.value
 
 -- name: next_due
@@ -39,7 +39,8 @@ SELECT json_group_array(length(payloads.body)) FROM json_each(?1) AS given CROSS
 SELECT min(due_ms) FROM jobs WHERE due_ms IS NOT NULL
 
 -- name: note_claim
--- A session leased jobs under a nonce: it lives until an instant, and earlier nonces are used up.
+-- Record that a session leased jobs under a nonce: the session lives until an instant, and earlier
+-- nonces are used up.
 INSERT INTO sessions (session, expires_ms, last_nonce) VALUES (?1, ?2, ?3)
 ON CONFLICT (session) DO UPDATE SET expires_ms = excluded.expires_ms, last_nonce = excluded.last_nonce
 
@@ -48,7 +49,7 @@ ON CONFLICT (session) DO UPDATE SET expires_ms = excluded.expires_ms, last_nonce
 SELECT reap_after_ms, queues FROM meta
 
 -- name: take_jobs
--- Lease ready jobs, given as an array of rows, to a session under a token; the attempt is counted here.
+-- Lease ready jobs (an array of rows) to a session under a token, and count the attempt.
 UPDATE jobs
 SET state = 'running', session = ?1, token = ?2, started_ms = ?3,
     attempt = attempt + 1, starts = starts + 1, progress = NULL

@@ -1,13 +1,14 @@
--- Outcomes of claims.
+-- Finish claims with their outcomes.
 
 -- name: count_claims
--- How many jobs of each queue are held under the token that is given with them, in an array that begins with both.
+-- The number of claims per queue with a current token. The array has id and token first in each
+-- item.
 SELECT jobs.queue, count(*)
 FROM json_each(?1) AS given JOIN jobs ON jobs.id = given.value ->> 0 AND jobs.token = given.value ->> 1
 GROUP BY jobs.queue
 
 -- name: find_claim
--- How the last claim of a job was ended by its own holder.
+-- How the holder ended the last claim of a job.
 SELECT last_token, last_event FROM jobs WHERE id = ?
 
 -- name: note_progress
@@ -15,9 +16,9 @@ SELECT last_token, last_event FROM jobs WHERE id = ?
 UPDATE jobs SET progress = ?3 WHERE id = ?1 AND token = ?2 RETURNING row
 
 -- name: succeed_jobs
--- End claims with success where the token is the current one. They are given as an array of id, token, next visit of
--- the purge, end of the result, and where the result begins in the value of all results and how long it is, if there
--- is one.
+-- End claims with success if their token is current. Each item of the array has id, token, next
+-- visit of the purge, expiry of the result, and, if there is a result, its start and size in the
+-- value of all results.
 UPDATE jobs
 SET state = 'succeeded', reason = NULL, suspect = 0, cancel_requested = 0, token = NULL,
     last_token = given.token, last_event = 'succeed', finished_ms = ?2, keep_until_ms = given.keep_until_ms,

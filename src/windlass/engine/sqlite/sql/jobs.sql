@@ -1,13 +1,13 @@
--- Records of jobs, counters and totals, as every transaction uses them.
+-- Statements of every transaction: records of jobs, counters and totals.
 
 -- name: add_counter
--- Change how many records a queue has in a state. A wrong counter never stops a job: it is never
--- less than zero, and a repair corrects it.
+-- Change the number of records that a queue has in a state. A counter never falls below zero, so a
+-- wrong counter never stops a job; a repair corrects it.
 INSERT INTO counters (queue, state, number) VALUES (?1, ?2, max(?3, 0))
 ON CONFLICT (queue, state) DO UPDATE SET number = max(number + ?3, 0)
 
 -- name: add_failure
--- Append to the history of a job.
+-- Append an entry to the history of a job.
 INSERT INTO failures (job, number, at_ms, event, attempt, session, error, started_ms)
 SELECT ?1, coalesce(max(number), 0) + 1, ?2, ?3, ?4, ?5, ?6, (SELECT started_ms FROM jobs WHERE row = ?1)
 FROM failures WHERE job = ?1
@@ -18,7 +18,7 @@ INSERT INTO totals (name, number) VALUES (?1, ?2)
 ON CONFLICT (name) DO UPDATE SET number = number + ?2
 
 -- name: clamp_sessions
--- After the clock went back: no lease may reach further than a whole one.
+-- Shorten leases after the clock went back: no lease may be longer than a whole lease.
 UPDATE sessions SET expires_ms = ?1 WHERE gone = 0 AND expires_ms > ?1
 
 -- name: delete_failures
@@ -26,7 +26,7 @@ UPDATE sessions SET expires_ms = ?1 WHERE gone = 0 AND expires_ms > ?1
 DELETE FROM failures WHERE job = ?
 
 -- name: delete_job
--- Remove one job; its payload and history go with it.
+-- Remove one job; its payload and history are removed too.
 DELETE FROM jobs WHERE row = ?
 
 -- name: delete_payload
@@ -34,18 +34,18 @@ DELETE FROM jobs WHERE row = ?
 DELETE FROM payloads WHERE job = ?
 
 -- name: load_job
--- Everything of one job that a move may change, by id.
+-- All columns of one job that a move may change, by id.
 SELECT row, id, task, queue, place, state, hold, reason, suspect, cancel_requested, attempt, starts, crashes, losses,
        interruptions, snoozes, strays, ready_ms, due_ms, expires_ms, finished_ms, keep_until_ms, result_until_ms, session, token,
        last_token, last_event, progress, result
 FROM jobs WHERE id = ?
 
 -- name: read_meta
--- The one row of bookkeeping.
+-- The single row of bookkeeping.
 SELECT sequence, last_seen_ms, reap_after_ms, longest_lease_ms, longest_until_ms, next_lease_ms, queues FROM meta
 
 -- name: save_job
--- Write back everything that a move may have changed.
+-- Write back all columns that a move may have changed.
 UPDATE jobs
 SET place = ?2, state = ?3, hold = ?4, reason = ?5, suspect = ?6, cancel_requested = ?7, attempt = ?8, starts = ?9,
     crashes = ?10, losses = ?11, interruptions = ?12, snoozes = ?13, strays = ?14, ready_ms = ?15, due_ms = ?16,
@@ -54,7 +54,7 @@ SET place = ?2, state = ?3, hold = ?4, reason = ?5, suspect = ?6, cancel_request
 WHERE row = ?1
 
 -- name: set_age
--- Note the age of its queue with a job that takes its place.
+-- Store the age of the queue with a job that takes its place.
 UPDATE jobs SET rank = rank - age + ?2, age = ?2 WHERE row = ?1
 
 -- name: trim_failures

@@ -1,16 +1,16 @@
 -- New jobs and idempotency keys.
 
 -- name: count_waiting
--- How many jobs of one line are still to be run.
+-- The number of jobs in one line that wait to run.
 SELECT coalesce(sum(number), 0) FROM counters
 WHERE queue = ? AND state IN ('waiting', 'scheduled', 'ready', 'retrying')
 
 -- name: find_key
--- The job that an idempotency key belongs to, while it is remembered.
+-- The job that an idempotency key belongs to, while the key is remembered.
 SELECT id, fingerprint FROM idempotency WHERE task = ? AND key = ? AND expires_ms > ?
 
 -- name: insert_job
--- Store a new job, ready or scheduled. A known id is left as it is.
+-- Store a new job, ready or scheduled. A known id changes nothing.
 INSERT INTO jobs (row, id, task, queue, rank, place, state, created_ms, ready_ms, due_ms, expires_ms)
 VALUES (?1, ?2, ?3, ?4, ?5, ?1, ?6, ?7, ?8, ?9, ?10)
 ON CONFLICT (id) DO NOTHING
@@ -20,11 +20,11 @@ ON CONFLICT (id) DO NOTHING
 INSERT INTO payloads (job, body) VALUES (?, ?)
 
 -- name: keep_key
--- Remember an idempotency key; an entry that ran out is overwritten.
+-- Remember an idempotency key; an expired entry is overwritten.
 INSERT INTO idempotency (task, key, id, fingerprint, expires_ms) VALUES (?, ?, ?, ?, ?)
 ON CONFLICT (task, key) DO UPDATE
 SET id = excluded.id, fingerprint = excluded.fingerprint, expires_ms = excluded.expires_ms
 
 -- name: last_row
--- The highest number that a job has as its row.
+-- The highest row number of a job.
 SELECT max(row) FROM jobs

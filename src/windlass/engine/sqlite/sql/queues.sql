@@ -1,4 +1,4 @@
--- Lines of queues, and emptying one.
+-- Lines of queues, and the purge of a queue.
 
 -- name: any_ready_in
 -- Whether one queue has a job that may be claimed.
@@ -6,13 +6,13 @@ SELECT EXISTS (
     SELECT 1 FROM jobs WHERE state = 'ready' AND hold = 'none' AND queue = ? AND suspect = 0)
 
 -- name: any_suspect_in
--- Whether jobs wait in one queue that must run alone.
+-- Whether one queue has waiting jobs that must run alone.
 SELECT EXISTS (
     SELECT 1 FROM jobs INDEXED BY jobs_suspect
     WHERE suspect = 1 AND state = 'ready' AND hold = 'none' AND queue = ?)
 
 -- name: list_waiting_later
--- Jobs that wait for an instant, from one on.
+-- Jobs that wait for an instant, after an instant and row.
 SELECT due_ms, row, id, queue, state FROM jobs
 WHERE due_ms IS NOT NULL AND (due_ms, row) > (?, ?) ORDER BY due_ms, row LIMIT ?
 

@@ -1,11 +1,11 @@
--- Records, pages of them, counters and sessions.
+-- Reads: records, pages of records, counters and sessions.
 
 -- name: list_counters
--- How many records each queue has in each state.
+-- The number of records per queue and state.
 SELECT queue, state, number FROM counters WHERE number > 0
 
 -- name: list_dead
--- A stretch of dead records below an id, newest first.
+-- A page of dead records below an id, newest first.
 SELECT id, task, queue, age - rank, state, hold, reason, attempt, starts, crashes, losses, interruptions, snoozes, strays,
        created_ms, due_ms, expires_ms, started_ms, finished_ms, session, cancel_requested, suspect, progress,
        result_until_ms, result IS NOT NULL, unique_key, row
@@ -20,20 +20,20 @@ SELECT at_ms, event, attempt, session, started_ms, error FROM failures WHERE job
 SELECT id FROM jobs WHERE state = 'running' AND session = ?1 LIMIT ?2
 
 -- name: list_introductions
--- The info of live sessions whose name begins with a text, a bounded number.
+-- The info of live sessions with a name prefix, a bounded number.
 SELECT session, info FROM sessions
 WHERE session > ?1 AND session >= ?2 AND session < ?2 || char(1114111) AND gone = 0 AND info <> x''
 ORDER BY session LIMIT ?3
 
 -- name: list_jobs
--- A stretch of records below an id, newest first.
+-- A page of records below an id, newest first.
 SELECT id, task, queue, age - rank, state, hold, reason, attempt, starts, crashes, losses, interruptions, snoozes, strays,
        created_ms, due_ms, expires_ms, started_ms, finished_ms, session, cancel_requested, suspect, progress,
        result_until_ms, result IS NOT NULL, unique_key, row
 FROM jobs WHERE id < ? ORDER BY id DESC LIMIT ?
 
 -- name: list_sessions
--- Live sessions and how many jobs each holds.
+-- Live sessions and the number of jobs that each holds.
 SELECT session, expires_ms, info,
        (SELECT count(*) FROM jobs WHERE state = 'running' AND jobs.session = sessions.session)
 FROM sessions WHERE gone = 0 ORDER BY session

@@ -9,7 +9,7 @@ DELETE FROM schedules WHERE row = ?
 DELETE FROM schedule_bodies WHERE schedule = ?
 
 -- name: find_schedule
--- Which schedule has a name, and in which revision it is.
+-- The row and revision of a schedule, by name.
 SELECT row, revision FROM schedules WHERE name = ?
 
 -- name: list_due_schedules
@@ -26,27 +26,27 @@ FROM schedules JOIN schedule_bodies ON schedule = row
 WHERE name > ? ORDER BY name LIMIT ?
 
 -- name: list_unfinished
--- Which of these jobs exist and have not ended.
+-- The jobs of an array that exist and have not ended.
 SELECT jobs.id FROM json_each(?) AS given JOIN jobs ON jobs.id = given.value
 WHERE state NOT IN ('succeeded', 'dead', 'cancelled')
 
 -- name: next_schedule
--- When the next schedule is due that is not yet.
+-- The instant of the next schedule that is not due yet.
 SELECT min(due_ms) FROM schedules WHERE due_ms > ?
 
 -- name: read_schedules
--- The schedules that have these names.
+-- The schedules with these names.
 SELECT name, revision, due_ms, body, note, watched
 FROM json_each(?) AS given JOIN schedules ON name = given.value
 JOIN schedule_bodies ON schedule = row
 
 -- name: save_schedule
--- Store a changed schedule; without a body, the stored one stays.
+-- Store a changed schedule; without a new body, the stored body stays.
 INSERT INTO schedules (name, revision, due_ms, note, watched) VALUES (?1, ?2, ?3, ?4, ?5)
 ON CONFLICT (name) DO UPDATE SET revision = ?2, due_ms = ?3, note = ?4, watched = ?5
 RETURNING row
 
 -- name: save_schedule_body
--- Store when a schedule runs, and what.
+-- Store the declaration of a schedule: when it runs, and which call.
 INSERT INTO schedule_bodies (schedule, body) VALUES (?1, ?2)
 ON CONFLICT (schedule) DO UPDATE SET body = ?2

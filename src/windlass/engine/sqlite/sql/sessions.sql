@@ -1,8 +1,8 @@
--- Sessions and what they hold.
+-- Sessions and the jobs that they hold.
 
 -- name: end_session
--- Declare a session dead (1), or that it holds nothing more either (2); the row is kept until an
--- instant, so that its beats are answered.
+-- Declare a session dead (1), or dead and without jobs (2). The row is kept until an instant, so
+-- that late heartbeats get a reply.
 INSERT INTO sessions (session, expires_ms, gone) VALUES (?1, ?2, ?3)
 ON CONFLICT (session) DO UPDATE SET expires_ms = excluded.expires_ms, gone = excluded.gone, info = x''
 
@@ -16,11 +16,11 @@ INSERT INTO sessions (session, expires_ms, info) VALUES (?1, ?2, ?3)
 ON CONFLICT (session) DO UPDATE SET info = excluded.info
 
 -- name: keep_session
--- Let a session live until an instant; one that was declared dead stays dead.
+-- Extend a lease until an instant; a session that was declared dead stays dead.
 UPDATE sessions SET expires_ms = ?2 WHERE session = ?1 AND gone = 0
 
 -- name: list_cancel_requests
--- Jobs of a session whose cancellation was requested.
+-- Jobs of a session with a requested cancellation.
 SELECT id FROM jobs WHERE state = 'running' AND session = ? AND cancel_requested = 1 ORDER BY id
 
 -- name: load_held
@@ -38,14 +38,14 @@ SELECT row, id, task, queue, place, state, hold, reason, suspect, cancel_request
 FROM jobs WHERE state = 'running' AND session = ? AND token = ? ORDER BY row
 
 -- name: load_unknown_nonces
--- Jobs that a session has held for a while under any token. A start in the future counts as old:
--- the clock was set back since.
+-- Jobs that a session has held for a while under any token. A start in the future counts as old,
+-- because the clock was set back.
 SELECT row, id, task, queue, place, state, hold, reason, suspect, cancel_requested, attempt, starts, crashes, losses,
        interruptions, snoozes, strays, ready_ms, due_ms, expires_ms, finished_ms, keep_until_ms, result_until_ms, session, token,
        last_token, last_event, progress, result
 FROM jobs WHERE state = 'running' AND session = ?1 AND (started_ms <= ?2 OR started_ms > ?3) ORDER BY row
 
 -- name: use_up_nonce
--- A claim under this nonce that is still on its way must find nothing.
+-- Use up a nonce: a claim under it that arrives later must find nothing.
 INSERT INTO sessions (session, expires_ms, last_nonce) VALUES (?1, ?2, ?3)
 ON CONFLICT (session) DO UPDATE SET last_nonce = max(last_nonce, excluded.last_nonce)

@@ -61,7 +61,7 @@ def _revive(tx: Transaction, job: JobRow | None, revival: Revival) -> ChangeCode
 
 
 def _replace_payload(tx: Transaction, row: int, payload: bytes | None) -> bytes | None:
-    """Store a new payload, if there is one; return the old one."""
+    """Store a new payload, if given; return the replaced payload."""
     if payload is None:
         return None
     old = tx.one("read_payload", row)
@@ -121,8 +121,8 @@ def tend(tx: Transaction, known: Collection[str] | None) -> Tended:
 
 
 def _within_budget(visited: Sequence[Row]) -> Sequence[Row]:
-    """Keep at most `SWEEP_BYTES` in total, and at least one job: doomed jobs are read, and a
-    removal holds the lock until it has found all its pages."""
+    """Choose the first jobs, up to `SWEEP_BYTES` in total and at least one. The caller reads doomed
+    jobs, and a removal holds the lock until it has found all pages of a job."""
     number = sum(total <= SWEEP_BYTES for total in accumulate(row[-1] for row in visited))
     return visited[: max(1, number)]
 

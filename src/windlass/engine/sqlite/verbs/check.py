@@ -15,12 +15,12 @@ from windlass.engine.sqlite.transaction import read_settings
 
 
 class Disagreement(NamedTuple):
-    """What the records must not show, and its fix; without a fix it is only reported."""
+    """A contradiction in the stored data, and its fix. Without a fix, it is only reported."""
 
-    sentence: str  # with the columns of the query as {0}, {1} ...
-    query: str  # for offenders
-    fix: str = ""  # the description of the statement
-    statement: str = ""  # takes the columns of the query, and `:now`, `:lease` and `:keep`
+    sentence: str  # with placeholders {0}, {1} ... for the columns of the query
+    query: str  # selects the wrong rows
+    fix: str = ""  # says in words what `statement` does
+    statement: str = ""  # has the columns as parameters, and `:now`, `:lease`, `:keep`
 
 
 DISAGREEMENTS: Final = (
@@ -161,7 +161,7 @@ def _disagreements(connection: apsw.Connection) -> Iterator[str]:
 
 
 def wrong_lines(connection: apsw.Connection) -> Iterator[tuple[str, str]]:
-    """Lines that the index does not list by their first job, each with a sentence."""
+    """Find lines that the index does not list by their first job; yield each with a sentence."""
     settings = read_settings(connection)
     listed = (
         str(line) for (line,) in connection.execute("SELECT DISTINCT line FROM lines").fetchall()

@@ -20,7 +20,7 @@ from windlass.engine.sqlite.transaction import JobRow, Transaction, unpack_setti
 from windlass.engine.sqlite.verbs.queues import Lines
 from windlass.engine.sqlite.wakeup import Found, ReadyLine
 
-#: A session that was declared dead: its jobs are being taken back, or all were taken back.
+#: Marks of a dead session: its jobs are being taken back, or all were taken back.
 DYING: Final = 1
 EMPTY: Final = 2
 _WAITING_FOR_INSTANT: Final = frozenset({State.SCHEDULED, State.RETRYING})
@@ -47,7 +47,7 @@ class ClaimPreview:
         return ClaimPreview(tx.connection, tx.now_ms, tx.reap_after_ms, tx.queues)
 
     def has_work(self, plan: Plan) -> bool:
-        """Whether a claim would change anything."""
+        """Return whether a claim would change anything."""
         return self.next_in_ms() == 0 or self.has_ready(plan)
 
     def has_ready(self, plan: Plan) -> bool:
@@ -58,12 +58,12 @@ class ClaimPreview:
         return Found(frozenset(filter(self.has_ready, plans)), self.next_in_ms())
 
     def idle_batch(self, plan: Plan) -> Batch:
-        """The reply to a claim of a live session when there is nothing to lease."""
+        """Make the reply to a claim of a live session when there is nothing to lease."""
         suspects = self._lines(plan).have_some(suspects=True)
         return Batch(next_in_ms=self.next_in_ms(), suspects=suspects)
 
     def holds(self, session: str, nonce: str) -> bool:
-        """Whether an earlier claim under this nonce still has jobs: then this one is a repeat."""
+        """Return whether a claim is a repeat: the session still holds jobs under its nonce."""
         return first(self._connection, "list_claims", session, nonce) is not None
 
     def next_in_ms(self) -> int | None:
@@ -78,7 +78,7 @@ class ClaimPreview:
 
 
 def is_gone(connection: apsw.Connection, session: str) -> bool:
-    """Whether a session was declared dead, perhaps a moment ago by its own claim."""
+    """Return whether a session was declared dead, perhaps a moment ago by its own claim."""
     return bool(first(connection, "find_session", session))
 
 
@@ -96,7 +96,7 @@ def claim(tx: Transaction, session: str, nonce: str, plan: Plan, limit: int) -> 
 
 
 def promote_and_reap(tx: Transaction) -> int | None:
-    """Promote due jobs and take back lost ones, in a bounded number; return the time until the next
+    """Promote due jobs and take back lost jobs, in a bounded number; return the time until the next
     due job."""
     tx.notice()
     promote(tx)
@@ -133,7 +133,7 @@ def promote(tx: Transaction) -> None:
 
 
 def offer_again(tx: Transaction, job: JobRow) -> None:
-    """End the hold of an unroutable job, which is still in its old place."""
+    """End the hold of an unroutable job, which keeps its old place."""
     job.hold, job.due_ms = Hold.NONE, None
     tx.save(job)
     tx.touched.add(job.queue)
@@ -143,7 +143,7 @@ def offer_again(tx: Transaction, job: JobRow) -> None:
 def reap(tx: Transaction) -> bool:
     """Take back jobs of expired sessions, in a bounded number; return whether there may be more.
 
-    The first batch declares the session dead in the same commit, so that it cannot be revived."""
+    The first batch declares the session dead in the same commit: no heartbeat can revive it."""
     if tx.now_ms < tx.reap_after_ms:
         return False
     left = BITE
@@ -159,8 +159,8 @@ def reap(tx: Transaction) -> bool:
 
 
 def _lease(tx: Transaction, session: str, nonce: str, plan: Plan, limit: int) -> tuple[int, bool]:
-    """Lease the next jobs in line and expire those that are too late, in a bounded number. Return
-    the number of leased jobs, and whether a limit other than `limit` cut the batch short."""
+    """Lease the next jobs in line, and cancel expired jobs, in a bounded number. Return the number
+    of leased jobs, and whether a limit other than `limit` cut the batch short."""
     taken = expired = 0
     left_bytes = plan.most_bytes
     is_cut_short = is_done = False
@@ -181,7 +181,7 @@ def _lease(tx: Transaction, session: str, nonce: str, plan: Plan, limit: int) ->
             elif expired < BITE:
                 _expire(tx, row[3])
                 expired += 1
-                is_done = False  # other jobs may move up
+                is_done = False  # the next jobs move up
             else:
                 is_done = is_cut_short = True
                 break
@@ -195,7 +195,7 @@ def _lease(tx: Transaction, session: str, nonce: str, plan: Plan, limit: int) ->
 def _fitting(
     tx: Transaction, found: list[Row], left_bytes: int, *, at_least: int
 ) -> tuple[int, int]:
-    """How many of these jobs fit into the byte budget, and the budget that is left."""
+    """Count the jobs that fit into the byte budget; return the number and the remaining budget."""
     fresh = [row for row in found if row[5] is None or row[5] > tx.now_ms]
     sizes = msgspec.json.decode(first(tx.connection, "measure_payloads", _array_of(fresh)))
     for number, size in enumerate(sizes):
@@ -230,7 +230,7 @@ def _next_in_line(tx: Transaction, plan: Plan, limit: int) -> list[Row]:
 
 
 def _merged(tx: Transaction, lines: Sequence[str], plan: Plan, limit: int) -> list[Row]:
-    """The first jobs over several lines."""
+    """Merge the first jobs of several lines in the order of their start."""
     found = [row for line in lines for row in tx.rows("list_ready", line, plan.suspects, limit)]
     if len(lines) > 1:
         found.sort(key=lambda row: _standing(tx, row[4], row))
@@ -238,7 +238,7 @@ def _merged(tx: Transaction, lines: Sequence[str], plan: Plan, limit: int) -> li
 
 
 def _standing(tx: Transaction, line: str, row: Row) -> tuple[int, int]:
-    """The order of a job among all queues: rank, and place, which is unique."""
+    """Return the sort key of a job among all queues: rank, and place, which is unique."""
     rank, place, *_ = row
     settings = unpack_settings(tx.queues)
     if not settings:
@@ -261,7 +261,8 @@ def _next_of_tiers(tx: Transaction, plan: Plan, served: Lines, limit: int) -> li
         ]
         numbers = allot(turns, [len(front) for front in fronts], left)
         asked = Counter(turns[:left])
-        # Turns come first: if bytes cut a batch short, no queue uses up the turns of another.
+        # Jobs that fill turns come first: if bytes cut a batch short, no queue uses up the turns of
+        # another.
         firsts = [min(asked[queue], number) for queue, number in enumerate(numbers)]
         for front, first_ones in zip(fronts, firsts, strict=True):
             found += front[:first_ones]
@@ -271,7 +272,7 @@ def _next_of_tiers(tx: Transaction, plan: Plan, served: Lines, limit: int) -> li
 
 
 def _held(tx: Transaction, session: str, nonce: str, plan: Plan) -> tuple[Claim, ...]:
-    """Claims in the order of their lease: queue by queue if the plan names queues."""
+    """List the claims under a nonce as leased: by queue first if the plan names queues."""
     held = tx.rows("list_claims", session, nonce)
     if tx.queues:
         held.sort(key=lambda row: _standing(tx, row[4], row))

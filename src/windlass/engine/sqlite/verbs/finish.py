@@ -48,7 +48,7 @@ def finish(tx: Transaction, outcomes: Sequence[Outcome]) -> list[Verdict]:
 
 
 def _succeed(tx: Transaction, outcomes: list[Succeeded]) -> list[Verdict]:
-    """The hot path: two statements per batch. Of several ends of a claim, the first counts."""
+    """End claims with success, the hot path. Of several ends of one claim, the first counts."""
     firsts = {(outcome.id, outcome.token): outcome for outcome in reversed(outcomes)}
     ended = sum(_succeed_batch(tx, batch) for batch in batches([*firsts.values()], _size_of))
     tx.totals["succeeded"] += ended
@@ -61,17 +61,17 @@ def _succeed(tx: Transaction, outcomes: list[Succeeded]) -> list[Verdict]:
 
 
 def _succeed_batch(tx: Transaction, outcomes: Sequence[Succeeded]) -> int:
-    """End claims and return their number. Their results are passed as one value, which the
-    statement cuts into pieces: inside the array, results would have to be hex-encoded."""
+    """End claims and return their number. All results are one value, which the statement cuts into
+    pieces: inside an array, results would have to be hex-encoded."""
     results: list[bytes] = []
     rows: list[Row] = []
-    begin = 1  # as SQLite counts
+    begin = 1  # SQLite counts from 1
     for outcome in outcomes:
         keep_until = tx.now_ms + max(outcome.result_ttl_ms, MIN_RECORD_MS)
         result_until = size = None
         if outcome.result is not None and outcome.result_ttl_ms > 0:
             result_until = min(tx.now_ms + outcome.result_ttl_ms, LATEST_MS)
-            keep_until = min(keep_until, result_until)  # the purge first drops the result alone
+            keep_until = min(keep_until, result_until)  # the purge first drops only the result
             size = len(outcome.result)
             results.append(outcome.result)
         rows.append((outcome.id, outcome.token, keep_until, result_until, begin, size))
@@ -81,7 +81,7 @@ def _succeed_batch(tx: Transaction, outcomes: Sequence[Succeeded]) -> int:
     for queue, number in tx.rows("count_claims", claims):
         tx.count_move(queue, State.RUNNING, State.SUCCEEDED, number)
         ended += number
-    results.append(b"\0")  # a piece of an empty value would be NULL
+    results.append(b"\0")  # never empty: a piece of an empty value would be NULL
     tx.run("succeed_jobs", claims, tx.now_ms, b"".join(results))
     return ended
 
@@ -122,7 +122,7 @@ def _move(tx: Transaction, job: JobRow, outcome: Outcome) -> None:
 
 
 def _park(tx: Transaction, job: JobRow) -> None:
-    """Hold a job that this worker cannot route: it keeps its place and rests, longer each time."""
+    """Hold a job that this worker cannot route, for longer each time. It keeps its place."""
     delay_ms = stray_delay_ms(job.strays)
     tx.move(job, Event.UNROUTABLE)
     if job.state == State.READY:
@@ -132,7 +132,7 @@ def _park(tx: Transaction, job: JobRow) -> None:
 
 
 def _repeated_or_stale(tx: Transaction, outcome: Outcome, last: Row | None) -> Verdict:
-    """Accept a repeat of the same end. Another end is stale: the first one has taken effect."""
+    """Accept a repeat of the same end. A different end is stale: the first took effect."""
     if last == (outcome.token, _EVENTS[type(outcome)]):
         return Verdict.OK
     return _stale(tx)

@@ -14,8 +14,8 @@ from windlass.engine.sqlite.verbs import unique
 
 
 def put(tx: Transaction, job: NewJob, *, is_bounded: bool = True) -> Placed:
-    """Store one job. A known id stays as it is; a known key returns the job that has it. Without
-    `is_bounded`, the job also goes into a full queue."""
+    """Store one job. A known id changes nothing; a known key returns the job that has the key.
+    Without `is_bounded`, the job also goes into a full queue."""
     due_ms, expires_ms = tx.now_ms, None
     if job.has_times:
         check_times(job)
@@ -42,7 +42,7 @@ def put(tx: Transaction, job: NewJob, *, is_bounded: bool = True) -> Placed:
         expires_ms,
     )
     if not tx.connection.changes():
-        return Placed(job.id, PutCode.CREATED)  # an earlier call stored it
+        return Placed(job.id, PutCode.CREATED)  # an earlier call stored the job
     tx.connection.execute(SQL["insert_payload"], (row, job.payload))
     if is_ready:
         tx.arrive(row, job.queue, -job.priority)
@@ -56,7 +56,7 @@ def put(tx: Transaction, job: NewJob, *, is_bounded: bool = True) -> Placed:
 
 
 def _insert(tx: Transaction, *columns: object) -> int:
-    """Store a record and return its row. A sequence that lags behind the rows catches up."""
+    """Store a record and return its row. If the sequence lags behind the rows, it catches up."""
     tx.sequence += 1
     row = tx.sequence
     try:
@@ -73,7 +73,7 @@ def _insert(tx: Transaction, *columns: object) -> int:
 
 
 def _find_key(tx: Transaction, job: NewJob) -> Placed | None:
-    """The reply for a job whose idempotency key is known."""
+    """Return the reply for a job with a known idempotency key."""
     if job.scoped_key is None:
         return None
     known = tx.one("find_key", job.task, job.scoped_key, tx.now_ms)

@@ -22,13 +22,13 @@ from windlass.engine.sqlite.transaction import Transaction, read_settings, unpac
 from windlass.engine.sqlite.verbs import unique
 from windlass.engine.sqlite.wakeup import ReadyLine
 
-#: Cursors of `purge`: while there are ready jobs, and from then on due_ms and row.
+#: Cursors of `purge`: first for ready jobs, then due_ms and row of the last job read.
 _IN_LINE: Final = "line"
 _FROM_THE_FIRST: Final = "-1:0"
 
 
 class Lines:
-    """The lines that a plan serves."""
+    """Lines that a plan serves."""
 
     def __init__(
         self, connection: apsw.Connection, settings: Mapping[str, QueueSettings], plan: Plan
@@ -41,7 +41,7 @@ class Lines:
         return self._plan.serves(line) and not self._is_paused(queue_of(line))
 
     def of_queue(self, queue: str, *, suspects: bool) -> list[str]:
-        """The queue's own line, and its lines with labels that have jobs for this worker."""
+        """List the queue's own line, and its lines with labels that have jobs for this worker."""
         if self._is_paused(queue):
             return []
         if not self._plan.labels:
@@ -49,11 +49,11 @@ class Lines:
         return [queue, *self._between(f"{queue}+", f"{queue},", suspects)]
 
     def groups(self, *, suspects: bool) -> Iterator[Group]:
-        """The groups of lines to claim from, for a plan that serves every queue."""
+        """Iterate over the groups of lines to claim from, for a plan that serves every queue."""
         return line_index.groups(self._connection, suspects=suspects, labels=self._plan.labels)
 
     def have_some(self, *, suspects: bool) -> bool:
-        """Whether there is anything to claim."""
+        """Return whether there is anything to claim."""
         if not self._plan.queues:
             return next(self.groups(suspects=suspects), None) is not None
         statement = "any_suspect_in" if suspects else "any_ready_in"
@@ -100,7 +100,7 @@ def change_queue(tx: Transaction, queue: str, change: QueueChange) -> None:
 
 
 def purge(tx: Transaction, queue: str, cursor: str | None) -> Emptied:
-    """Remove ready jobs first, then jobs that wait for an instant, whose index has no queues."""
+    """Remove ready jobs, then waiting jobs, which are searched across all queues."""
     if cursor is None or cursor == _IN_LINE:
         number = _purge_lines(tx, queue)
         return Emptied(number, _IN_LINE if number == BITE else _FROM_THE_FIRST)

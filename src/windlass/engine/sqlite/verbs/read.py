@@ -121,7 +121,7 @@ def _to_record(
 def find(
     connection: apsw.Connection, filter: Filter, cursor: str | None, limit: int, now_ms: int
 ) -> Page:
-    """Read one record more than the limit, to know whether there is another page."""
+    """Read a page, and one record more, to know whether there is another page."""
     below = cursor or _AFTER_ALL_IDS
     if filter.state is State.DEAD:
         budget = limit + 1 if filter.queue is None else SCAN_BUDGET

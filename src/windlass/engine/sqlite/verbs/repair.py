@@ -1,7 +1,7 @@
-"""`repair`: fix what `check` finds, one kind of disagreement at a time.
+"""`repair`: fix the errors that `check` finds, one kind of disagreement at a time.
 
-Each step first only reads. If it finds something, one transaction searches again and fixes it, so
-that changes of workers in between are respected.
+Each step first only reads. If a step finds errors, one transaction searches again and fixes them,
+so that changes by workers in between are respected.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ from windlass.engine.sqlite.verbs.check import (
 
 #: The number of disagreements that one transaction fixes.
 _BITE: Final = 5_000
-#: The indexes of the file itself come first, the index of lines last.
+#: Indexes of SQLite itself come first, the index of lines last.
 _FILE: Final = "file"
 STEPS: Final = (_FILE, *DISAGREEMENTS, "lines")
 
 
 def find(connection: apsw.Connection, step: int) -> Repaired:
-    """Report what a step of a repair would fix."""
+    """Report the errors that a step of a repair would fix."""
     kind = STEPS[step]
     if kind == _FILE:
         return _of_file(connection)
@@ -40,7 +40,7 @@ def find(connection: apsw.Connection, step: int) -> Repaired:
 
 
 def apply(tx: Transaction, step: int) -> tuple[Repaired, bool]:
-    """Fix what a step finds, and return whether there is more."""
+    """Fix the errors that a step finds; return whether there are more."""
     kind = STEPS[step]
     if kind == _FILE:
         problems = _of_file(tx.connection)
@@ -58,7 +58,7 @@ def apply(tx: Transaction, step: int) -> tuple[Repaired, bool]:
 
 
 def _apply_fix(tx: Transaction, kind: Disagreement) -> tuple[Repaired, bool]:
-    """Fix the rows of a kind that has a fix; `find` only reports the others."""
+    """Fix wrong rows of one kind that has a fix; for other kinds, `find` only reports."""
     found = tx.connection.execute(kind.query).fetchall()
     fixed: list[str] = []
     left: list[str] = []
@@ -91,7 +91,7 @@ def _sentence(kind: Disagreement, row: tuple[object, ...]) -> str:
 
 
 def _of_file(connection: apsw.Connection) -> Repaired:
-    """Rebuild indexes of the file from its tables; other damage cannot be repaired."""
+    """Rebuild SQLite's indexes from its tables; other damage to the file cannot be repaired."""
     problems = list(file_problems(connection))
     of_index = tuple(text for text in problems if "index" in text)
     others = tuple(text for text in problems if "index" not in text)

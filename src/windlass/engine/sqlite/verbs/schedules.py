@@ -1,4 +1,4 @@
-"""Schedules: list those that are due, and apply changes to the revision that the caller saw."""
+"""Schedules: list due schedules, and apply changes if the expected revision is current."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def change(tx: Transaction, wanted: ScheduleChange) -> bool:
         tx.run("save_schedule_body", row, wanted.body)
     admin.cancel(tx, wanted.cancelled)
     for job in wanted.jobs:
-        put.put(tx, job, is_bounded=False)  # no caller could retry a refused job
+        put.put(tx, job, is_bounded=False)  # unbounded, because no caller could retry a refused job
     return True
 
 

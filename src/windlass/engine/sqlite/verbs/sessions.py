@@ -1,4 +1,4 @@
-"""Sessions: heartbeats, claims whose reply was lost, and processes that are gone."""
+"""Sessions: heartbeats, claims with a lost reply, and processes that died."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def _beat(tx: Transaction, sign: Beat) -> Pulse:
 
 
 def _give_back_unknown(tx: Transaction, sign: Beat, nonces: Collection[str]) -> None:
-    """Release claims whose reply never arrived: no child knows them, so no child finishes them."""
+    """Release claims that no child knows, because the reply was lost, and so cannot finish."""
     old_ms = tx.now_ms - UNKNOWN_NONCE_MS
     for job in tx.load("load_unknown_nonces", sign.session, old_ms, tx.now_ms):
         if job.token is not None and job.token not in nonces and job.token <= sign.newest:
@@ -48,7 +48,7 @@ def release(tx: Transaction, session: str, nonce: str) -> int:
 
 
 def close(tx: Transaction, session: str, suspects: Sequence[str], cause: str) -> Closed:
-    """Charge a single suspect; mark several to run alone until the culprit is known."""
+    """End a session: charge a single suspect, or mark several to run alone."""
     event = Event.CRASH if len(set(suspects)) == 1 else Event.SUSPECT
     blamed = released = 0
     for job in tx.load("load_held", session, -1):
@@ -56,7 +56,7 @@ def close(tx: Transaction, session: str, suspects: Sequence[str], cause: str) ->
             tx.move(job, event, error=cause.encode(), suspected=True)
             blamed += 1
         else:
-            tx.move(job, Event.RELEASE)  # counted: it may have ended unreported, again and again
+            tx.move(job, Event.RELEASE)  # counted: the job may end unreported again and again
             released += 1
     tx.run("end_session", session, tx.now_ms + GONE_SESSION_MS, EMPTY)
     if event is Event.CRASH:

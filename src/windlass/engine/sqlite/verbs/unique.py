@@ -4,8 +4,8 @@
    call to the holder.
 2. `declare` points a key to a new job, `take` to a job that is revived, and `forget` to no job.
 
-The state of the job that a key points to decides whether the job holds the key, so that claims and
-ends of jobs need no work for it.
+The state of the job that a key points to decides whether the job holds the key. So claims and ends
+of jobs need not update the key.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from windlass.engine.sqlite.transaction import JobRow, Transaction
 
 
 class Holder(NamedTuple):
-    """The columns of `find_holder`."""
+    """Columns of the statement `find_holder`."""
 
     id: str
     state: str
@@ -51,7 +51,7 @@ def find_id(connection: apsw.Connection, task: str, key: str, now_ms: int) -> st
 
 
 def meet(tx: Transaction, job: NewJob) -> Placed | None:
-    """The reply for a job that is not stored, because another job holds its key or because an
+    """Return the reply for a job that is not stored, because another job holds its key or an
     earlier call gave its call to another job; None if the job must be stored."""
     unique = job.unique
     if unique is None:
@@ -72,8 +72,8 @@ def meet(tx: Transaction, job: NewJob) -> Placed | None:
 
 
 def _find_fresh(tx: Transaction, task: str, key: str) -> Holder | None:
-    """Find the holder of a key. A waiting holder that can only expire is cancelled first: otherwise
-    the new call would be lost with it."""
+    """Find the holder of a key. First cancel a waiting holder that has expired: the new call would
+    otherwise be lost with that job."""
     holder = find(tx.connection, task, key, tx.now_ms)
     if holder is None or not holder.is_queued:
         return holder
@@ -134,7 +134,7 @@ def _period_until_ms(tx: Transaction, unique: UniqueKey) -> int | None:
 
 
 def take(tx: Transaction, job: JobRow) -> bool:
-    """Point the key to a job that is revived; False if another job holds it."""
+    """Point the key to a revived job; return False if another job holds the key."""
     (key,) = tx.one("read_unique_key", job.id) or (None,)
     if key is None:
         return True

@@ -1,5 +1,5 @@
--- A fast path for most calls under light load: one job without keys, and a session that waits for it.
--- It runs before the parts that other calls need are defined.
+-- Fast path of `put` under light load: one job without keys, and an idle session that can take it. The
+-- fast path runs before Lua defines the functions that other calls need.
 --@include handoff
 
 if may_hand_over then

@@ -1,4 +1,4 @@
--- The writes of a call in addition to records: counters, totals, signs of life, wake-ups.
+-- Write the side effects of a call: counters, totals, signs of life, wake-ups.
 -- KEYS: meta count total
 --@include records
 --@include meta

@@ -1,4 +1,4 @@
--- Cancel waiting jobs, and request it for running ones: "cancelled", "requested", "final" or "unknown".
+-- Cancel a waiting job, or request the cancellation of a running job.
 --@include moves
 
 local function cancel(id)

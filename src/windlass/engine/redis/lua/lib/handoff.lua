@@ -1,6 +1,6 @@
 -- Hand-off: the call that stores a job also leases it to an idle session, and publishes it to the session's
--- worker. The session did not ask for this claim, so it must be the one that the session would have made:
--- the session waits under an unused nonce, and no other job comes before this one. A worker that does not
+-- worker. The session did not ask for this claim, so the claim must equal the session's own next claim:
+-- the session waits under an unused nonce, and no other job comes before this job. A worker that does not
 -- listen at this server gets no hand-off. PUBLISH also counts clients that listen to everything, and it
 -- reaches clients of a replica without counting them.
 -- KEYS: job body ids ready due held sessions count idle waiters

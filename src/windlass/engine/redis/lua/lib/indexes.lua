@@ -1,4 +1,4 @@
--- The index entries that follow from records: the common part of `check` and `repair`.
+-- Compute the index entries that each record requires: the common part of `check` and `repair`.
 -- KEYS: body ids watch_until
 --@include sessions
 --@include unique

@@ -1,6 +1,6 @@
--- The stored form of a job: a record has numbers, then texts, whose sizes are among the numbers. Fields
--- that a claim and a success change are at the beginning and at the end: these two rewrite a record
--- without decoding it. An instant that is not set is -1; a text that is not set is empty.
+-- The stored form of a job. A record has numbers, then texts; the numbers include the sizes of the texts.
+-- Fields that a claim or a success changes are at the beginning and at the end, so that a claim and a
+-- success rewrite a record without decoding it. An unset instant is -1; an unset text is empty.
 local ATTEMPT, STARTS, STARTED_MS, HAS_PROGRESS = 1, 2, 3, 4
 local SUSPECT, CANCEL_REQUESTED, DUE_MS, FINISHED_MS, RESULT_MS = 5, 6, 7, 8, 9
 -- 10 to 16 are the sizes of the texts from LAST_EVENT on

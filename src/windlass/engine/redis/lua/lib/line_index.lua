@@ -3,7 +3,7 @@
 -- labels that the line requires, a zero, the name of a group, a zero, rank and place of the first job in
 -- line, and the queue. Queues that age at the same rate are a group: the difference of their ages is
 -- constant, and ranks are adjusted by it. Other queues are the group "".
--- A call that changes `ready` touches the line first; `flush` updates the entry.
+-- Before a call changes `ready`, it marks the line as touched; `flush` then updates the entry.
 -- KEYS: ready lines
 --@include meta
 --@include records

@@ -1,5 +1,5 @@
--- The one move that changes the state of a job, as windlass.core.states defines; only a claim and a
--- success have their own, in `claim` and `finish`, because they happen to every job.
+-- Change the state of a job, as windlass.core.states defines. Only a claim and a success have their own
+-- code, in `claim` and `finish`, because they happen to every job.
 -- The record alone decides the index entries of a job: `leave` removes the job from every index that
 -- its record names, `enter` adds it again after the record was changed. For a job that has ended, only
 -- the index stores the instant at which the purge visits it.

@@ -1,4 +1,4 @@
--- The latest nonce of a session: it and earlier ones lease nothing new.
+-- The latest nonce of a session. A claim under this nonce or an earlier one leases nothing new.
 -- KEYS: sessions
 --@include clock
 

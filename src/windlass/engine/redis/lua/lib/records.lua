@@ -1,5 +1,5 @@
--- Records of jobs, read once and written once per call; writes are gathered and sent in chunks. A record
--- is a table here, and stored as `layout` defines.
+-- Read and write the records of jobs, each at most once per call; writes are sent in chunks. In Lua, a
+-- record is a table; `layout` defines its stored form.
 -- KEYS: job
 --@include constants
 --@include clock

@@ -1,4 +1,4 @@
--- Sessions: which are alive, which are dead, what each holds, and taking back the jobs of expired ones.
+-- Sessions: find the live and dead sessions and their jobs, and take back the jobs of expired sessions.
 -- KEYS: lease forget
 --@include moves
 --@include nonces

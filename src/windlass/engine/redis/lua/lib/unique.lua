@@ -1,5 +1,5 @@
--- Unique keys. `unique` maps a key to the latest job under it, which holds the key as long as its state
--- or its period says so: claims and ends of jobs need no work for it. A record stores the key as
+-- Unique keys. `unique` maps a key to the latest job under it, which holds the key while its state or
+-- its period says so. So claims and ends of jobs need not update the key. A record stores the key as
 -- "until period_until_ms key".
 -- KEYS: unique
 --@include moves

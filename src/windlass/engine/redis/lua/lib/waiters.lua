@@ -1,6 +1,6 @@
--- Idle sessions that wait for work, and how they are woken.
+-- Register idle sessions that wait for work, and wake them.
 -- `waiters` maps the name of a registration (the channel of a worker, a zero, the number of a plan) to its
--- waiting sessions. `idle` finds registrations by what they serve: "1" for jobs that must run alone or "0",
+-- waiting sessions. `idle` finds registrations by served jobs: "1" for jobs that must run alone or "0",
 -- the queue ("" = every queue), for jobs that require labels a "+" and a label, a zero, the name.
 -- A registration loses the sessions that are woken, so that two calls never spend their wake-ups on the
 -- same session.

@@ -1,4 +1,4 @@
--- Callers that wait for the end of a job: the call that ends the job notifies each once, on its channel.
+-- Notify callers that wait for the end of a job: the call that ends it notifies each caller once.
 -- KEYS: watch
 --@include bookkeeping
 
