@@ -12,11 +12,11 @@ from tests.cli.shell import Ran, Shell
 from tests.worker.yard import Yard, until
 from windlass import FailureText, Reason, Windlass
 from windlass.cli.root import windlass
+from windlass.core.introduction import Introduction
 from windlass.core.serialization.encryption import Keyring
 from windlass.core.states import Hold
 from windlass.engine.contract import Beat, Buried, Succeeded
 from windlass.job import Job
-from windlass.worker.ipc.session_info import Introduction
 
 SECRET = "command-line-" + "s" * 40
 KEY = Keyring([SECRET]).writing.name

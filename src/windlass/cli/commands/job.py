@@ -9,8 +9,8 @@ import click
 
 from windlass.app import Windlass
 from windlass.cli.support.connection import connected
-from windlass.cli.support.fleet import is_unroutable, read_fleet, why_held
 from windlass.cli.support.group import SuggestingGroup
+from windlass.cli.support.holds import is_unroutable, why_held
 from windlass.cli.support.output import print_json, print_list, print_table, say
 from windlass.cli.support.parameters import (
     ids_argument,
@@ -25,6 +25,7 @@ from windlass.core.queues.labels import queue_of
 from windlass.core.states import Hold, State
 from windlass.engine.contract import CancelCode, ChangeCode, Filter, JobRecord, Revival
 from windlass.errors import JobNotFound
+from windlass.fleet import read_fleet
 from windlass.job import JobInfo
 
 

@@ -11,10 +11,10 @@ from windlass.cli.support.connection import connected
 from windlass.cli.support.output import print_json, print_table, say
 from windlass.cli.support.parameters import json_option
 from windlass.cli.support.wording import NEVER_STORED, count, program, span
+from windlass.core.introduction import Introduction
 from windlass.core.queues.labels import labels_of, may_take, queue_of
 from windlass.core.states import WAITING, State
 from windlass.engine.contract import QueueRecord, SessionRecord, Stats
-from windlass.worker.ipc.session_info import Introduction
 
 
 @click.command(short_help="Show the number of jobs by queue and state.")

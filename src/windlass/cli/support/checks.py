@@ -18,7 +18,7 @@ from itertools import islice
 from typing import Final
 
 from windlass.app import Windlass
-from windlass.cli.support.fleet import WorkerView, is_unroutable, read_fleet, why_held
+from windlass.cli.support.holds import is_unroutable, why_held
 from windlass.cli.support.records import find_all
 from windlass.cli.support.wording import NEVER_STORED, count
 from windlass.core import installed_version
@@ -26,6 +26,7 @@ from windlass.core.queues.labels import may_take, queue_of
 from windlass.core.queues.plans import read_tiers
 from windlass.core.states import WAITING, State
 from windlass.engine.contract import Engine, Filter, Finding, Grade, JobRecord, Stats
+from windlass.fleet import WorkerInfo, read_fleet
 from windlass.settings import find_overruled
 
 #: From this number of dead letters on the doctor gives advice.
@@ -93,7 +94,7 @@ def _sum(stats: Stats, states: Sequence[State]) -> int:
     return sum(counts.get(state, 0) for counts in stats.queues.values() for state in states)
 
 
-def _workers(fleet: Sequence[WorkerView], ready: int) -> Finding:
+def _workers(fleet: Sequence[WorkerInfo], ready: int) -> Finding:
     if fleet:
         children = sum(len(worker.children) for worker in fleet)
         text = f"{count(len(fleet), 'worker')} with {count(children, 'child', 'children')}"
@@ -104,7 +105,7 @@ def _workers(fleet: Sequence[WorkerView], ready: int) -> Finding:
     return Finding(Grade.ADVICE, "workers", "no worker is running: jobs wait until one starts")
 
 
-def _served(stats: Stats, fleet: Sequence[WorkerView]) -> Iterator[Finding]:
+def _served(stats: Stats, fleet: Sequence[WorkerInfo]) -> Iterator[Finding]:
     """Find ready jobs that no worker may claim because it lacks their queue or labels."""
     alone = {
         line: number
@@ -119,7 +120,7 @@ def _served(stats: Stats, fleet: Sequence[WorkerView]) -> Iterator[Finding]:
         yield Finding(Grade.OK, "queues", "all queues with ready jobs are served")
 
 
-def _serves(worker: WorkerView, line: str) -> bool:
+def _serves(worker: WorkerInfo, line: str) -> bool:
     names = {queue for tier in read_tiers(worker.queues) for queue in tier.queues}
     return (not names or queue_of(line) in names) and may_take(line, worker.labels)
 
@@ -142,7 +143,7 @@ def _waiting(stats: Stats) -> Counter[str]:
     return waiting
 
 
-def _unroutable(engine: Engine, stats: Stats, fleet: Sequence[WorkerView]) -> Finding:
+def _unroutable(engine: Engine, stats: Stats, fleet: Sequence[WorkerInfo]) -> Finding:
     if stats.totals.get("unroutable", 0):
         newest = islice(find_all(engine, Filter(state=State.READY)), LOOKED_AT)
         held = [job for job in newest if is_unroutable(job)]
@@ -163,7 +164,7 @@ def _names_of(held: Sequence[JobRecord]) -> str:
     return ", ".join(sorted({job.task for job in held})[:10])
 
 
-def _why_held(engine: Engine, job: JobRecord, fleet: Sequence[WorkerView]) -> str:
+def _why_held(engine: Engine, job: JobRecord, fleet: Sequence[WorkerInfo]) -> str:
     """Why one job is held. Reads its call, which names the key: lists do not include calls."""
     record = engine.get([job.id])[0]
     why = None if record is None else why_held(record, fleet)

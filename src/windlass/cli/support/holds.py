@@ -1,0 +1,44 @@
+"""Why a ready job is held, as far as the data of the engine shows it.
+
+A sealed call names its key in plain text, and a worker reports the names of its keys. Only the log
+of a worker says whether it lacks the task, or the call does not fit its function.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Final
+
+from windlass.core.serialization.envelope import unpack
+from windlass.core.serialization.frame import describe_sealed
+from windlass.core.states import Hold
+from windlass.engine.contract import JobRecord
+from windlass.errors import DecodeError
+from windlass.fleet import WorkerInfo
+
+_NOT_UNDERSTOOD: Final = (
+    "no worker that claimed it has its task, accepts its arguments and reads its codec; their logs "
+    "say which one is missing"
+)
+
+
+def is_unroutable(record: JobRecord) -> bool:
+    return record.hold is Hold.UNROUTABLE
+
+
+def why_held(record: JobRecord, fleet: Sequence[WorkerInfo]) -> str | None:
+    """The reason as the end of a sentence. The record must have its stored payload."""
+    if not is_unroutable(record):
+        return None
+    return _why_sealed(record.payload, fleet) or _NOT_UNDERSTOOD
+
+
+def _why_sealed(payload: bytes, fleet: Iterable[WorkerInfo]) -> str:
+    try:
+        envelope = unpack(payload)
+    except DecodeError:
+        return ""
+    if not envelope.seal or any(envelope.key in worker.keys for worker in fleet):
+        return ""
+    sealed = describe_sealed(envelope.seal, envelope.key)
+    return f"it is {sealed}, which no worker has: start a worker with that secret"
