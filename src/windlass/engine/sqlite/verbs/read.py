@@ -21,7 +21,7 @@ from windlass.engine.contract import (
     SessionRecord,
     Stats,
 )
-from windlass.engine.sqlite.statements import rows
+from windlass.engine.sqlite.statements import Row, rows
 
 #: A page with a filter that no index covers examines at most this many records.
 SCAN_BUDGET: Final = 10_000
@@ -119,23 +119,30 @@ def _to_record(
 
 
 def find(
-    connection: apsw.Connection, filter: Filter, cursor: str | None, limit: int, now_ms: int
+    connection: apsw.Connection, filter: Filter, ids: tuple[str, str], limit: int, now_ms: int
 ) -> Page:
     """Read one record more than the limit, to know whether there is another page."""
-    below = cursor or _AFTER_ALL_IDS
-    if filter.state is State.DEAD:
-        budget = limit + 1 if filter.queue is None else SCAN_BUDGET
-        found = rows(connection, "list_dead", below, filter.task, budget)
-    else:
-        budget = limit + 1 if filter == Filter() else SCAN_BUDGET
-        found = rows(connection, "list_jobs", below, budget)
-    matching = [row for row in found if _matches(row, filter)]
+    first, below = ids
+    cursor: str | None = below or _AFTER_ALL_IDS
+    matching: list[Row] = []
+    budget, chunk = SCAN_BUDGET, limit + 1
+    while cursor is not None and budget > 0 and len(matching) <= limit:
+        found = _stretch(connection, filter, cursor, first, chunk)
+        matching += [row for row in found if _matches(row, filter)]
+        cursor = found[-1][0] if len(found) == chunk else None
+        budget -= chunk
+        chunk = min(2 * chunk, SCAN_BUDGET)  # few records match: read more at a time
     if len(matching) > limit:
-        matching = matching[:limit]
-        last: str | None = matching[-1][0]
-    else:
-        last = found[-1][0] if len(found) == budget else None
-    return Page(tuple(_to_record(row, now_ms) for row in matching), last)
+        cursor = matching[limit - 1][0]
+    return Page(tuple(_to_record(row, now_ms) for row in matching[:limit]), cursor)
+
+
+def _stretch(
+    connection: apsw.Connection, filter: Filter, below: str, first: str, limit: int
+) -> list[Row]:
+    if filter.state is State.DEAD:
+        return rows(connection, "list_dead", below, first, limit, filter.task)
+    return rows(connection, "list_jobs", below, first, limit)
 
 
 def _matches(row: Sequence[Any], filter: Filter) -> bool:
@@ -143,6 +150,7 @@ def _matches(row: Sequence[Any], filter: Filter) -> bool:
         (filter.task is None or row[1] == filter.task)
         and (filter.queue is None or queue_of(row[2]) == filter.queue)
         and (filter.state is None or row[4] == filter.state)
+        and filter.includes_instant(row[14])
     )
 
 
