@@ -8,18 +8,19 @@ import pytest
 
 from windlass import Job
 from windlass.dead_letters import DeadLetters
+from windlass.jobs import Jobs
 from windlass.schedules import Schedules
 
 TWINS = [
     (kind, name)
-    for kind in (Job, Schedules, DeadLetters)
+    for kind in (Job, Jobs, Schedules, DeadLetters)
     for name in vars(kind)
-    if f"a{name}" in vars(kind) and (kind, name) != (DeadLetters, "list")
+    if f"a{name}" in vars(kind) and (kind, name) not in ((DeadLetters, "list"), (Jobs, "list"))
 ]
 
 
 def test_they_are_found() -> None:
-    assert len(TWINS) == 16
+    assert len(TWINS) == 17
 
 
 @pytest.mark.parametrize(("kind", "name"), TWINS)
