@@ -91,8 +91,7 @@ class _Stream:
 
 def _to_page_record(found: Sequence[Any], now_ms: int) -> JobRecord:
     job_id, packed, progress = found
-    record = decode.to_record(job_id.decode(), decode.decode(packed), now_ms)
-    return record if progress is None else msgspec.structs.replace(record, progress=progress)
+    return decode.to_record(job_id.decode(), decode.decode(packed), now_ms, progress=progress)
 
 
 def _matches(record: JobRecord, filter: Filter) -> bool:

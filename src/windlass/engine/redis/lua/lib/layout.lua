@@ -13,6 +13,6 @@ local COUNTS, MARKS, SIZES = '>I4I4i6B', 'BBi6i6i6', 'BHBBBHH'
 local NUMBERS = COUNTS .. MARKS .. SIZES .. 'bi6i6i6i6i6I4I4I4I4I4I4I4HHH'
 -- The offsets of the texts.
 local MARKS_AT, ASKED_AT, SIZES_AT, REST_AT, EXPIRES_AT = 16, 17, 36, 46, 65
-local QUEUE_SIZE_AT, QUEUE_AT = 105, 111
+local FAILURES_AT, QUEUE_SIZE_AT, QUEUE_AT = 97, 105, 111
 
 local pack_numbers, unpack_numbers = struct.pack, struct.unpack
