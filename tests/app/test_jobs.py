@@ -62,18 +62,19 @@ def test_a_list_has_what_is_asked_for(app: Windlass, hand: Hand) -> None:
     later = (
         app.tasks["charge"].using(run_after="1h", headers={"user": "bob", "shop": "1"}).enqueue(2)
     )
+    newest_first = sorted([dead.id, sent.id, later.id], reverse=True)
     cases: list[tuple[JobChoice, list[str]]] = [
-        ({}, [later.id, sent.id, dead.id]),
+        ({}, newest_first),
         ({"state": State.DEAD}, [dead.id]),
         ({"state": "scheduled"}, [later.id]),
-        ({"task": "charge"}, [later.id, dead.id]),
+        ({"task": "charge"}, [id for id in newest_first if id != sent.id]),
         ({"queue": "mail"}, [sent.id]),
         ({"queue": "mail", "state": State.DEAD}, []),
         ({"headers": {"user": "ann"}}, [sent.id]),
         ({"headers": {"user": "bob", "trace": "1"}}, []),
-        ({"limit": 2}, [later.id, sent.id]),
+        ({"limit": 2}, newest_first[:2]),
         ({"headers": {"user": "bob"}, "limit": 1}, [later.id]),
-        ({"headers": {"shop": "1"}, "limit": 1}, [later.id]),
+        ({"headers": {"shop": "1"}, "limit": 1}, [max(sent.id, later.id)]),
     ]
     for choice, expected in cases:
         assert ids_of(app.jobs.list(**choice)) == expected, choice
@@ -92,16 +93,16 @@ def test_a_list_is_cut_by_time(app: Windlass) -> None:
         ({"since": "1h"}, [new.id]),
         ({"until": "1h"}, [old.id]),
         ({"since": "3h", "until": timedelta(hours=1)}, [old.id]),
-        ({"since": "3h"}, [new.id, old.id]),
+        ({"since": "3h"}, sorted([old.id, new.id], reverse=True)),
         ({"since": border}, [new.id]),
         ({"until": border}, [old.id]),
-        ({"until": border + timedelta(milliseconds=1)}, [new.id, old.id]),
+        ({"until": border + timedelta(milliseconds=1)}, sorted([old.id, new.id], reverse=True)),
     ]
     for choice, expected in cases:
         assert ids_of(app.jobs.list(**choice)) == expected, choice
 
 
-def test_a_list_reads_only_the_pages_that_are_asked_for(app: Windlass) -> None:
+def test_a_list_reads_page_by_page(app: Windlass) -> None:
     """Jobs that are enqueued meanwhile are not listed, and none is listed twice."""
     before = [job.id for job in app.tasks["charge"].enqueue_many((n,) for n in range(PAGE + 50))]
     listed = app.jobs.list()
