@@ -15,7 +15,7 @@ import time
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 from math import inf
-from typing import TYPE_CHECKING, Final, Generic, NoReturn, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Final, Generic, NoReturn, TypeVar, cast
 
 import msgspec
 
@@ -188,6 +188,18 @@ class Job(Generic[R_co]):
         return code is ChangeCode.DONE
 
     aretry = retry.awaited
+
+    @twins
+    def edit(self, *args: Any, **kwargs: Any) -> Steps[bool]:
+        """Replace all arguments of the job, which are checked as at an enqueue.
+
+        A dead or cancelled job becomes ready again, with all its attempts. It keeps its unique key
+        and its headers. Returns False for a job in another state. Raises `JobNotFound`,
+        `DuplicateJob`, and `InvalidTask` if this app does not know the task; then the job is
+        unchanged."""
+        return (yield from self._app.jobs.editing(self.id, args, kwargs))
+
+    aedit = edit.awaited
 
     def __repr__(self) -> str:
         return f"<Job {self.id} of {self.task}>" if self.task else f"<Job {self.id}>"

@@ -2,7 +2,8 @@
 
 1. `JobChoice` is a filter of jobs. Ages are by the engine's clock.
 2. `Jobs` lists jobs newest first, a bounded page at a time, and reads many jobs by id.
-3. `read_stats` reads the number of jobs by queue and state.
+3. `Jobs.editing` changes one job, for `Job.edit` and for the command line.
+4. `read_stats` reads the number of jobs by queue and state.
 
 The cursor of a list is the id of the last job read and only decreases: while jobs come and go, no
 job is listed twice, and no job that stays is skipped.
@@ -11,22 +12,25 @@ job is listed twice, and no job that stays is skipped.
 from __future__ import annotations
 
 import builtins
+import logging
 from collections import Counter
 from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING, Final, TypedDict, Unpack
+from typing import TYPE_CHECKING, Any, Final, TypedDict, Unpack
 
 import msgspec
 
+from windlass.call_edit import edited_payload, require_task
 from windlass.client.options import read_queue
 from windlass.core.durations import Duration, instant_ms, to_ms
 from windlass.core.ids import check_id
 from windlass.core.queues.labels import queue_of
 from windlass.core.states import State
 from windlass.dead_letter import read_each
-from windlass.engine.contract import BATCH, Engine, Filter, JobRecord
-from windlass.job import JobInfo, headers_of
-from windlass.twins import Steps, act, arun, run, twins
+from windlass.engine.contract import BATCH, ChangeCode, Engine, Filter, JobRecord, Revival
+from windlass.errors import DuplicateJob, JobNotFound
+from windlass.job import JobInfo, get, headers_of, holders, key_of
+from windlass.twins import Steps, act, arun, ask, run, twins, verb
 
 if TYPE_CHECKING:
     from windlass.app import Windlass
@@ -34,6 +38,10 @@ if TYPE_CHECKING:
 #: Records per page, without and with payloads and histories.
 PAGE: Final = 200
 WHOLE_PAGE: Final = 50
+#: The states from which a job becomes ready again when it is edited.
+REVIVABLE: Final = (State.DEAD, State.CANCELLED)
+
+log: Final = logging.getLogger("windlass.jobs")
 
 
 # ---------------------------------------------------------------------------------------- choosing
@@ -173,7 +181,35 @@ class Jobs:
 
     aget_many = get_many.awaited
 
+    # ------------------------------------------------------------------------------- changing
+
+    def editing(
+        self, id: str, args: Sequence[Any], kwargs: Mapping[str, Any], *, unchecked: bool = False
+    ) -> Steps[bool]:
+        """`Job.edit` as steps; with `unchecked`, for an operator who knows that the call fits."""
+        app = self._app
+        while True:
+            record = yield from self._record(id)
+            if record.state not in REVIVABLE:
+                return False
+            task = None if unchecked else require_task(app, record)
+            payload = edited_payload(app, record, task, args, kwargs, log)
+            revival = Revival(id=id, finished_ms=record.finished_ms, payload=payload)
+            code = yield from ask(_revive, revival)
+            if code is ChangeCode.DONE:
+                return True
+            if code is ChangeCode.DUPLICATE:
+                holder = yield from ask(holders, key_of(record))
+                raise DuplicateJob(record.task, holder or "that has ended since", id)
+            # The job was changed or removed since it was read: read it again.
+
     # --------------------------------------------------------------------------------- inside
+
+    def _record(self, id: str) -> Steps[JobRecord]:
+        record = yield from ask(get, id)
+        if record is None:
+            raise JobNotFound(id, self._app.engine.location)
+        return record
 
     def _list(self, search: _Search) -> Iterator[JobInfo]:
         rest: _Search | None = search
@@ -192,6 +228,9 @@ class Jobs:
 
     def _info(self, record: JobRecord) -> JobInfo:
         return JobInfo.of(self._app.packing.reveal_failures(record))
+
+
+_revive = verb(Engine.revive)
 
 
 def _get(engine: Engine, ids: Sequence[str]) -> Sequence[JobRecord | None]:

@@ -14,7 +14,19 @@ import pytest
 from tests.app.hand import Hand
 from tests.contract.variants import fresh_url
 from tests.worker.yard import until
-from windlass import JobFailed, JobInfo, Retry, State, Windlass
+from windlass import (
+    DuplicateJob,
+    EncodeError,
+    InvalidTask,
+    JobFailed,
+    JobInfo,
+    JobNotFound,
+    Retry,
+    State,
+    Unique,
+    Windlass,
+)
+from windlass.engine.contract import Succeeded, Verdict
 from windlass.jobs import PAGE, WHOLE_PAGE, JobChoice
 
 UNKNOWN = "01m7gk6tx900smjc57av0rnpgb"
@@ -223,3 +235,53 @@ def test_workers_are_listed_with_what_they_run(app: Windlass) -> None:
         assert worker.started_at is not None
         assert worker.started_at <= datetime.now(UTC)
         assert [one.pid for one in asyncio.run(app.aworkers())] == [worker.pid]
+
+
+# ---------------------------------------------------------------------------------------- changing
+
+
+@pytest.mark.parametrize("state", [State.DEAD, State.CANCELLED])
+def test_an_ended_job_is_edited_and_ready_again(app: Windlass, hand: Hand, state: State) -> None:
+    job = app.tasks["charge"].using(headers={"user": "ann"}).enqueue(1)
+    if state is State.DEAD:
+        hand.bury(ValueError("no such order"))
+    else:
+        job.cancel()
+    assert job.edit(2)
+    assert (job.info().state, job.info().headers) == (State.READY, {"user": "ann"})
+    assert b'"args":[2]' in hand.take().payload
+    assert app.engine.check() == []
+
+
+def test_a_job_that_runs_or_succeeded_is_not_edited(app: Windlass, hand: Hand) -> None:
+    job = app.tasks["charge"].enqueue(1)
+    claim = hand.take()
+    assert not job.edit(2)
+    outcome = Succeeded(id=claim.id, token=claim.token, result=None, result_ttl_ms=60_000)
+    assert app.engine.finish([outcome]) == [Verdict.OK]
+    assert not asyncio.run(job.aedit(2))
+
+
+def test_an_edit_is_checked(app: Windlass, hand: Hand) -> None:
+    job, strange = app.tasks["charge"].enqueue(1), app.task_named("chargee").enqueue(1)
+    for one in (job, strange):
+        one.cancel()
+    with pytest.raises(TypeError, match="missing a required argument"):
+        job.edit()
+    with pytest.raises(EncodeError):
+        job.edit(object())
+    with pytest.raises(InvalidTask, match=r"no task chargee.* Did you mean charge\?"):
+        strange.edit(2)
+    with pytest.raises(JobNotFound):
+        app.job(UNKNOWN).edit(2)
+    assert {job.info().state, strange.info().state} == {State.CANCELLED}
+
+
+def test_a_taken_key_keeps_a_job_from_being_edited(app: Windlass) -> None:
+    task = app.task(name="once", unique=Unique())(charge)
+    job = task.enqueue(1)
+    job.cancel()
+    other = task.enqueue(1)
+    with pytest.raises(DuplicateJob, match=other.id):
+        job.edit(2)
+    assert job.info().state is State.CANCELLED

@@ -78,6 +78,7 @@ async def enqueue_in_a_coroutine() -> None:
     assert_type(await job.ainfo(), JobInfo)
     assert_type(await job.acancel(), bool)
     assert_type(await job.aretry(), bool)
+    assert_type(await job.aedit("http://there", tries=1), bool)
 
 
 async def call_plainly() -> None:

@@ -1,4 +1,4 @@
-"""`windlass job`: list, show, cancel and retry jobs."""
+"""`windlass job`: list, show, cancel, retry and edit jobs."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from datetime import UTC, datetime, timedelta
 import click
 
 from windlass.app import Windlass
+from windlass.cli.commands.job_change import edit
 from windlass.cli.support.connection import connected
 from windlass.cli.support.group import SuggestingGroup
 from windlass.cli.support.holds import is_unroutable, why_held
@@ -33,12 +34,15 @@ from windlass.job import JobInfo
 
 @click.group(cls=SuggestingGroup)
 def job() -> None:
-    """List jobs; show, cancel or retry single ones by id.
+    """List jobs; show, cancel, retry or edit single ones by id.
 
     \b
     windlass job list --state retrying
     windlass job show 01m7gk6tx900smjc57av0rnpgb
     """
+
+
+job.add_command(edit)
 
 
 @job.command("list")
