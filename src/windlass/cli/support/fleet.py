@@ -23,6 +23,7 @@ from windlass.core.serialization.frame import describe_sealed
 from windlass.core.states import Hold, State
 from windlass.engine.contract import Engine, JobRecord, SessionRecord
 from windlass.errors import DecodeError
+from windlass.job import held_because
 from windlass.worker.ipc.session_info import Introduction
 
 #: At most this many running jobs are read.
@@ -148,7 +149,7 @@ def why_held(record: JobRecord, fleet: Sequence[WorkerView]) -> str | None:
     """The reason as the end of a sentence. The record must have its stored payload."""
     if not is_unroutable(record):
         return None
-    return _why_sealed(record.payload, fleet) or _NOT_UNDERSTOOD
+    return _why_sealed(record.payload, fleet) or held_because(record) or _NOT_UNDERSTOOD
 
 
 def _why_sealed(payload: bytes, fleet: Iterable[WorkerView]) -> str:
