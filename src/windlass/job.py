@@ -76,6 +76,7 @@ class JobInfo(msgspec.Struct, frozen=True, kw_only=True):
     error: FailureText | None  # the latest one, also when a later attempt succeeded
     headers: Mapping[str, str]  # from the caller; empty in lists of jobs
     unique_key: str | None = None  # of a task with unique=...: a digest of what makes the key
+    held_because: str | None = None  # why the last worker that claimed it could not run it
 
     @classmethod
     def of(cls, record: JobRecord) -> JobInfo:
@@ -106,6 +107,7 @@ class JobInfo(msgspec.Struct, frozen=True, kw_only=True):
             error=latest_error(record),
             headers=headers_of(record),
             unique_key=record.unique_key,
+            held_because=held_because(record),
         )
 
 
@@ -333,6 +335,12 @@ def latest_error(record: JobRecord) -> FailureText | None:
         if failure.event != Event.REVIVE:  # a REVIVE entry holds the replaced call, no error
             return FailureText.unpack(failure.error)
     return None
+
+
+def held_because(record: JobRecord) -> str | None:
+    """Why the last worker that claimed the job could not run it."""
+    why = record.held_because
+    return None if why is None else FailureText.unpack(why).message
 
 
 def headers_of(record: JobRecord) -> Mapping[str, str]:

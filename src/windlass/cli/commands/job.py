@@ -142,7 +142,7 @@ def show(app: Windlass, ids: Sequence[str], as_json: bool) -> int:
     records = app.engine.get(ids)
     fleet = read_fleet(app.engine) if any(map(_is_held, records)) else []
     found = [
-        (app.packing.reveal(record), why_held(record, fleet))
+        (app.packing.reveal(record), why_held(app.packing.reveal_failures(record), fleet))
         for record in records
         if record is not None
     ]

@@ -1,7 +1,7 @@
-"""Why a ready job is held, as far as the data of the engine shows it.
+"""Why a ready job is held.
 
-A sealed call names its key in plain text, and a worker reports the names of its keys. Only the log
-of a worker says whether it lacks the task, or the call does not fit its function.
+A sealed call names its key in plain text, and a worker reports the names of its keys. Any other
+reason is stored with the job by the worker that claimed it.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from windlass.core.states import Hold
 from windlass.engine.contract import JobRecord
 from windlass.errors import DecodeError
 from windlass.fleet import WorkerInfo
+from windlass.job import held_because
 
 _NOT_UNDERSTOOD: Final = (
     "no worker that claimed it has its task, accepts its arguments and reads its codec; their logs "
@@ -30,7 +31,7 @@ def why_held(record: JobRecord, fleet: Sequence[WorkerInfo]) -> str | None:
     """The reason as the end of a sentence. The record must have its stored payload."""
     if not is_unroutable(record):
         return None
-    return _why_sealed(record.payload, fleet) or _NOT_UNDERSTOOD
+    return _why_sealed(record.payload, fleet) or held_because(record) or _NOT_UNDERSTOOD
 
 
 def _why_sealed(payload: bytes, fleet: Iterable[WorkerInfo]) -> str:

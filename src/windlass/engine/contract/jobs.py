@@ -174,6 +174,8 @@ class JobRecord(msgspec.Struct, frozen=True, kw_only=True):
     payload: bytes = b""
     failures: tuple[Failure, ...] = ()
     unique_key: str | None = None
+    #: Why a worker held the job as unroutable, until the next claim or revival.
+    held_because: bytes | None = None
 
 
 class JobEnd(msgspec.Struct, frozen=True, kw_only=True):

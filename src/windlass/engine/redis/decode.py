@@ -78,6 +78,9 @@ _NUMBERS: Final = struct.Struct(">2IhI3B" + "hI" * 3 + "BH3B2H" + "b" + "hI" * 5
 _LAST_SIZES: Final = 13
 _PRIORITY: Final = 20
 _FIRST_SIZES: Final = 38
+#: Values of `has_progress`.
+_PROGRESS: Final = 1
+_WHY_HELD: Final = 2
 _STATES: Final = {str(state): state for state in State}
 _HOLDS: Final = {str(hold): hold for hold in Hold}
 #: The numbers that a claim needs: attempt, starts, suspect, priority, created_ms, place, the other
@@ -146,7 +149,7 @@ def to_claim(job_id: str, packed: bytes, body: bytes, token: str) -> tuple[int, 
 
 
 def to_whole_record(job_id: str, parts: Sequence[bytes | None], now_ms: int) -> JobRecord:
-    """Decode the reply of `get`: record, body, progress, result and history."""
+    """Decode the reply of `get`: record, body, progress or why it is held, result and history."""
     packed, body, progress, result, *history = parts
     assert packed is not None, "a job that is known has a record"
     record = decode(packed)
@@ -155,14 +158,17 @@ def to_whole_record(job_id: str, parts: Sequence[bytes | None], now_ms: int) -> 
         record,
         now_ms,
         payload=body or b"",
-        progress=progress if record.has_progress else None,
+        progress=progress,
         result=result if record.result_ms > now_ms else None,
         failures=tuple([_to_failure(entry) for entry in history if entry is not None]),
     )
 
 
-def to_record(job_id: str, record: Record, now_ms: int, **details: Any) -> JobRecord:
-    """Decode a record; `details` are fields that other keys store."""
+def to_record(
+    job_id: str, record: Record, now_ms: int, progress: bytes | None, **details: Any
+) -> JobRecord:
+    """Decode a record; other keys store the other arguments. The place of the progress has the
+    reason instead while a job is held."""
     return JobRecord(
         id=job_id,
         task=record.task,
@@ -180,8 +186,10 @@ def to_record(job_id: str, record: Record, now_ms: int, **details: Any) -> JobRe
         session=record.session or None,
         cancel_requested=bool(record.cancel_requested),
         suspect=bool(record.suspect),
+        progress=progress if record.has_progress == _PROGRESS else None,
         has_result=record.result_ms > now_ms,
         unique_key=record.unique.split(" ", 2)[2] if record.unique else None,
+        held_because=progress if record.has_progress == _WHY_HELD else None,
         **details,
     )
 

@@ -2,8 +2,8 @@
 -- thousands of jobs.
 -- KEYS: body extra
 -- ARGV: 1-3 clock, then ids
--- Returns: {now_ms, for each id nothing or {record, body, progress, result, history ...}}, the
---          history oldest first
+-- Returns: {now_ms, for each id nothing or {record, body, progress or why it is held, result,
+--          history ...}}, the history oldest first
 --@include records
 
 local fields = {}  -- of `extra`, for all jobs
@@ -20,7 +20,7 @@ end
 -- last entry of its history.
 local function add_fields(id, bytes)
   local failures = unpack_numbers('>I4', bytes, FAILURES_AT)
-  local progress = add_field(string.byte(bytes, MARKS_AT - 1) == 1, 'p:' .. id)
+  local progress = add_field(string.byte(bytes, MARKS_AT - 1) ~= 0, 'p:' .. id)
   local result = add_field(unpack_numbers('>i6', bytes, SIZES_AT - 6) >= 0, 'r:' .. id)
   local first = #fields + 1
   for entry = math.max(0, failures - MAX_FAILURES), failures - 1 do

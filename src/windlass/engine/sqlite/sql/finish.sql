@@ -14,6 +14,10 @@ SELECT last_token, last_event FROM jobs WHERE id = ?
 -- Store the progress of a running job, if the token is current.
 UPDATE jobs SET progress = ?3 WHERE id = ?1 AND token = ?2 RETURNING row
 
+-- name: note_why_held
+-- Store why a job is held, or that it is not any more.
+UPDATE jobs SET held_because = ?2 WHERE row = ?1
+
 -- name: succeed_jobs
 -- End claims with success where the token is the current one. They are given as an array of id, token, next visit of
 -- the purge, end of the result, and where the result begins in the value of all results and how long it is, if there

@@ -36,7 +36,7 @@ def _get(connection: apsw.Connection, job_id: str, now_ms: int) -> JobRecord | N
     found = rows(connection, "read_job", job_id)
     if not found:
         return None
-    *_, has_result, _unique_key, number = found[0]
+    *_, has_result, _unique_key, _held_because, number = found[0]
     result = rows(connection, "read_result", number)[0][0] if has_result else None
     bodies = rows(connection, "read_payload", number)
     failures = rows(connection, "list_failures", number)
@@ -91,7 +91,8 @@ def _to_record(
         rest[7:13],
         rest[13:],
     )
-    cancel_requested, suspect, progress, result_until_ms, has_result, unique_key, _number = rest
+    cancel_requested, suspect, progress, result_until_ms, has_result, *rest = rest
+    unique_key, held_because, _number = rest
     visible = bool(has_result) and result_until_ms > now_ms
     return JobRecord(
         id=job_id,
@@ -114,6 +115,7 @@ def _to_record(
         result=result if visible else None,
         has_result=visible,
         unique_key=unique_key,
+        held_because=held_because,
         **details,
     )
 

@@ -1,6 +1,7 @@
 -- The stored form of a job: a record has numbers, then texts, whose sizes are among the numbers. Fields
 -- that a claim and a success change are at the beginning and at the end: these two rewrite a record
--- without decoding it. An instant that is not set is -1; a text that is not set is empty.
+-- without decoding it. HAS_PROGRESS tells what `extra` has as p:id: nothing (0), progress (1), or why the job is
+-- held as unroutable (2). An instant that is not set is -1; a text that is not set is empty.
 local ATTEMPT, STARTS, STARTED_MS, HAS_PROGRESS = 1, 2, 3, 4
 local SUSPECT, CANCEL_REQUESTED, DUE_MS, FINISHED_MS, RESULT_MS = 5, 6, 7, 8, 9
 -- 10 to 16 are the sizes of the texts from LAST_EVENT on
