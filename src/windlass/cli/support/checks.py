@@ -5,7 +5,7 @@
 3. The jobs: whether the engine was ever used, live workers, queues that no worker serves, paused
    queues, jobs of unknown tasks, and dead letters.
 
-The checks read counters and at most `LOOKED_AT` jobs: they may run while workers run.
+The checks read counters and at most `holds.LOOKED_AT` jobs: they may run while workers run.
 """
 
 from __future__ import annotations
@@ -14,25 +14,21 @@ import os
 import time
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from itertools import islice
 from typing import Final
 
 from windlass.app import Windlass
-from windlass.cli.support.holds import is_unroutable, why_held
-from windlass.cli.support.records import find_all
+from windlass.cli.support.holds import find_held, why_held
 from windlass.cli.support.wording import NEVER_STORED, count
 from windlass.core import installed_version
 from windlass.core.queues.labels import may_take, queue_of
 from windlass.core.queues.plans import read_tiers
 from windlass.core.states import WAITING, State
-from windlass.engine.contract import Engine, Filter, Finding, Grade, JobRecord, Stats
+from windlass.engine.contract import Engine, Finding, Grade, JobRecord, Stats
 from windlass.fleet import WorkerInfo, read_fleet
 from windlass.settings import find_overruled
 
 #: From this number of dead letters on the doctor gives advice.
 MANY_DEAD: Final = 1_000
-#: At most this many ready jobs are read to find jobs of unknown tasks.
-LOOKED_AT: Final = 1_000
 #: The doctor gives advice if a round trip takes longer, in milliseconds.
 SLOW_MS: Final = 50.0
 _ROUNDS: Final = 5
@@ -144,19 +140,17 @@ def _waiting(stats: Stats) -> Counter[str]:
 
 
 def _unroutable(engine: Engine, stats: Stats, fleet: Sequence[WorkerInfo]) -> Finding:
-    if stats.totals.get("unroutable", 0):
-        newest = islice(find_all(engine, Filter(state=State.READY)), LOOKED_AT)
-        held = [job for job in newest if is_unroutable(job)]
-        if held:
-            text = f"{count(len(held), 'job')} of {_names_of(held)}"
-            advice = (
-                "start a worker whose app declares them, in the version and with the secret that "
-                "they were enqueued with. Jobs of an unknown task are kept until then; a call that "
-                "does not fit its function, or that no worker can read, is dead after a day"
-            )
-            example = f"{held[0].id}: {_why_held(engine, held[0], fleet)}"
-            text = f"no worker can run {text}: {advice}. The newest is {example}"
-            return Finding(Grade.ADVICE, "unknown tasks", text)
+    held = find_held(engine, stats)
+    if held:
+        text = f"{count(len(held), 'job')} of {_names_of(held)}"
+        advice = (
+            "start a worker whose app declares them, in the version and with the secret that they "
+            "were enqueued with. Jobs of an unknown task are kept until then; a call that does not "
+            "fit its function, or that no worker can read, is dead after a day"
+        )
+        example = f"{held[0].id}: {_why_held(engine, held[0], fleet)}"
+        text = f"no worker can run {text}: {advice}. The newest is {example}"
+        return Finding(Grade.ADVICE, "unknown tasks", text)
     return Finding(Grade.OK, "unknown tasks", "no job waits for a worker that has its task")
 
 

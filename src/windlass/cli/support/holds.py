@@ -7,20 +7,31 @@ reason is stored with the job by the worker that claimed it.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from itertools import islice
 from typing import Final
 
+from windlass.cli.support.records import find_all
 from windlass.core.serialization.envelope import unpack
 from windlass.core.serialization.frame import describe_sealed
-from windlass.core.states import Hold
-from windlass.engine.contract import JobRecord
+from windlass.core.states import Hold, State
+from windlass.engine.contract import Engine, Filter, JobRecord, Stats
 from windlass.errors import DecodeError
 from windlass.fleet import WorkerInfo
 from windlass.job import held_because
 
-_NOT_UNDERSTOOD: Final = (
-    "no worker that claimed it has its task, accepts its arguments and reads its codec; their logs "
-    "say which one is missing"
+#: At most this many ready jobs are searched for held ones.
+LOOKED_AT: Final = 1000
+_NOT_UNDERSTOOD: Final = (  # of a worker that stored no reason
+    "no worker that claimed it has its task, accepts its arguments and reads its codec"
 )
+
+
+def find_held(engine: Engine, stats: Stats) -> list[JobRecord]:
+    """The held jobs among the newest ready ones."""
+    if not stats.totals.get("unroutable", 0):
+        return []
+    newest = islice(find_all(engine, Filter(state=State.READY)), LOOKED_AT)
+    return [job for job in newest if is_unroutable(job)]
 
 
 def is_unroutable(record: JobRecord) -> bool:
