@@ -51,6 +51,8 @@ from windlass.task_group import Tasks
 if TYPE_CHECKING:
     from windlass.core.schedules.triggers import All, Cron, Every
     from windlass.dead_letter import DeadAlert, DeadGroup, DeadLetter
+    from windlass.fleet import ChildInfo, RunningJob, WorkerInfo
+    from windlass.jobs import AppStats, QueueStats
     from windlass.queue import Queue, QueueInfo
     from windlass.schedules import ScheduleInfo
 
@@ -58,8 +60,10 @@ __all__ = [
     "All",
     "AnnotationError",
     "AppNotFound",
+    "AppStats",
     "ArgumentMismatch",
     "Call",
+    "ChildInfo",
     "Context",
     "Cron",
     "DeadAlert",
@@ -98,11 +102,13 @@ __all__ = [
     "Queue",
     "QueueFull",
     "QueueInfo",
+    "QueueStats",
     "Reason",
     "Reject",
     "ResultExpired",
     "Retry",
     "RetryLater",
+    "RunningJob",
     "ScheduleInfo",
     "ScheduleNotFound",
     "SettingError",
@@ -116,6 +122,7 @@ __all__ = [
     "Unique",
     "Windlass",
     "WindlassError",
+    "WorkerInfo",
     "current_context",
 ]
 
@@ -132,6 +139,14 @@ def __getattr__(name: str) -> object:
         from windlass import dead_letter
 
         return getattr(dead_letter, name)
+    if name in ("AppStats", "QueueStats"):
+        from windlass import jobs
+
+        return getattr(jobs, name)
+    if name in ("ChildInfo", "RunningJob", "WorkerInfo"):
+        from windlass import fleet
+
+        return getattr(fleet, name)
     if name in ("Queue", "QueueInfo"):
         from windlass import queue
 

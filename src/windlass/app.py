@@ -59,7 +59,7 @@ from windlass.task import (
     task_without_code,
 )
 from windlass.task_group import Tasks
-from windlass.twins import arun, run
+from windlass.twins import act, arun, run
 
 if TYPE_CHECKING:
     from windlass.client.async_batcher import Batcher
@@ -68,6 +68,8 @@ if TYPE_CHECKING:
     from windlass.dead_letter import AlertHook, DeadAlert
     from windlass.dead_letters import DeadLetters
     from windlass.engine.contract import Engine
+    from windlass.fleet import WorkerInfo
+    from windlass.jobs import AppStats, Jobs
     from windlass.queue import Queue
     from windlass.schedules import Schedules
 
@@ -150,6 +152,38 @@ class Windlass(Registrar):
         from windlass.dead_letters import DeadLetters  # needed by few
 
         return DeadLetters(self)
+
+    @property
+    def jobs(self) -> Jobs:
+        """All jobs: list them, or read many by id."""
+        from windlass.jobs import Jobs  # needed by few
+
+        return Jobs(self)
+
+    def stats(self) -> AppStats:
+        """The number of jobs by queue and state, as the engine counts them."""
+        from windlass.jobs import read_stats  # needed by few
+
+        return run(self, act(read_stats))
+
+    async def astats(self) -> AppStats:
+        """`stats`, for coroutines."""
+        from windlass.jobs import read_stats
+
+        return await arun(self, act(read_stats))
+
+    def workers(self) -> list[WorkerInfo]:
+        """The live workers and their running jobs, by host and pid. At most 500 running jobs are
+        named."""
+        from windlass.fleet import read_fleet  # needed by few
+
+        return run(self, act(read_fleet))
+
+    async def aworkers(self) -> list[WorkerInfo]:
+        """`workers`, for coroutines."""
+        from windlass.fleet import read_fleet
+
+        return await arun(self, act(read_fleet))
 
     def job(self, id: str) -> Job[Any]:
         """A handle on any job. Does not check that the job exists."""

@@ -19,11 +19,10 @@ from typing import TYPE_CHECKING, Any, Final, TypedDict, Unpack
 
 import msgspec
 
+from windlass.call_edit import edited_payload
 from windlass.client.payloads import PLAIN, Packing
 from windlass.core.durations import Duration, to_ms
 from windlass.core.quantities import Pace, per_second
-from windlass.core.serialization.codec import check_size, encode_plain
-from windlass.core.serialization.envelope import Envelope
 from windlass.core.states import State
 from windlass.dead_letter import (
     DeadGroup,
@@ -40,7 +39,7 @@ from windlass.engine.contract import (
     JobRecord,
     Revival,
 )
-from windlass.errors import DecodeError, DuplicateJob, JobNotFound, MissingDecoder, NotDead
+from windlass.errors import DuplicateJob, JobNotFound, NotDead
 from windlass.job import get, holders, key_of
 from windlass.twins import Pause, Steps, act, arun, ask, run, twins, verb
 
@@ -364,25 +363,8 @@ class DeadLetters:
         return record
 
     def _revival(self, record: JobRecord, args: Sequence[Any], kwargs: dict[str, Any]) -> Revival:
-        """Replace the call in the envelope. Makes a new envelope if the old one is unreadable."""
         task = self._app.known_tasks.get(record.task)
-        if task is None:
-            codec, call = "json", encode_plain(record.task, args, kwargs)
-        else:
-            codec, call = task.codec.mark, task.codec.encode(args, kwargs)
-        envelope = Envelope(task=record.task, call=msgspec.Raw(call), codec=codec)
-        try:
-            old = self._app.packing.unpack_call(record.payload, record.task)
-        except MissingDecoder:
-            raise  # headers and options may be forged: do not sign them
-        except DecodeError as error:
-            log.warning("job %s loses its headers and options: %s", record.id, error)
-        else:
-            replace = msgspec.structs.replace
-            envelope = replace(envelope, headers=old.headers, options=old.options)
-        payload = self._app.packing.pack_changed_call(envelope, record.payload)
-        check_size(payload, self._app.settings.max_payload, f"The call of {record.task}")
-        log.warning("changing the arguments of %s %s %s %s", *log_summary(record))
+        payload = edited_payload(self._app, record, task, args, kwargs, log)
         return Revival(id=record.id, finished_ms=record.finished_ms, payload=payload)
 
 

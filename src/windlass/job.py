@@ -15,7 +15,7 @@ import time
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 from math import inf
-from typing import TYPE_CHECKING, Final, Generic, NoReturn, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Final, Generic, NoReturn, TypeVar, cast
 
 import msgspec
 
@@ -75,7 +75,8 @@ class JobInfo(msgspec.Struct, frozen=True, kw_only=True):
     log: tuple[LogLine, ...]  # the lines of ctx.log in the latest attempt
     error: FailureText | None  # the latest error, also if a later attempt succeeded
     headers: Mapping[str, str]  # from the caller; empty in lists of jobs
-    unique_key: str | None = None  # for a task with unique=...: a digest of the key
+    unique_key: str | None = None  # of a task with unique=...: a digest of what makes the key
+    held_because: str | None = None  # why the last worker that claimed it could not run it
 
     @classmethod
     def of(cls, record: JobRecord) -> JobInfo:
@@ -106,6 +107,7 @@ class JobInfo(msgspec.Struct, frozen=True, kw_only=True):
             error=latest_error(record),
             headers=headers_of(record),
             unique_key=record.unique_key,
+            held_because=held_because(record),
         )
 
 
@@ -188,6 +190,18 @@ class Job(Generic[R_co]):
         return code is ChangeCode.DONE
 
     aretry = retry.awaited
+
+    @twins
+    def edit(self, *args: Any, **kwargs: Any) -> Steps[bool]:
+        """Replace all arguments of the job, which are checked as at an enqueue.
+
+        A dead or cancelled job becomes ready again, with all its attempts. It keeps its unique key
+        and its headers. Returns False for a job in another state. Raises `JobNotFound`,
+        `DuplicateJob`, and `InvalidTask` if this app does not know the task; then the job is
+        unchanged."""
+        return (yield from self._app.jobs.editing(self.id, args, kwargs))
+
+    aedit = edit.awaited
 
     def __repr__(self) -> str:
         return f"<Job {self.id} of {self.task}>" if self.task else f"<Job {self.id}>"
@@ -321,6 +335,12 @@ def latest_error(record: JobRecord) -> FailureText | None:
         if failure.event != Event.REVIVE:  # a REVIVE entry holds the replaced call, no error
             return FailureText.unpack(failure.error)
     return None
+
+
+def held_because(record: JobRecord) -> str | None:
+    """Why the last worker that claimed the job could not run it."""
+    why = record.held_because
+    return None if why is None else FailureText.unpack(why).message
 
 
 def headers_of(record: JobRecord) -> Mapping[str, str]:

@@ -28,7 +28,7 @@ SLOW_IN_A_CHILD = (
 #: What is loaded when it is first asked for.
 LATER = {
     *("All", "Cron", "DeadAlert", "DeadGroup", "DeadLetter", "Every", "Queue", "QueueInfo"),
-    "ScheduleInfo",
+    *("AppStats", "ChildInfo", "QueueStats", "RunningJob", "ScheduleInfo", "WorkerInfo"),
 }
 
 

@@ -13,19 +13,20 @@ import pytest
 from windlass import EngineUnavailable, Job, Windlass
 from windlass.dead_letters import DeadLetters
 from windlass.engine.contract import Engine
+from windlass.jobs import Jobs
 from windlass.schedules import Schedules
 from windlass.twins import act, arun
 
 TWINS = [
     (kind, name)
-    for kind in (Job, Schedules, DeadLetters)
+    for kind in (Job, Jobs, Schedules, DeadLetters)
     for name in vars(kind)
-    if f"a{name}" in vars(kind) and (kind, name) != (DeadLetters, "list")
+    if f"a{name}" in vars(kind) and (kind, name) not in ((DeadLetters, "list"), (Jobs, "list"))
 ]
 
 
 def test_they_are_found() -> None:
-    assert len(TWINS) == 16
+    assert len(TWINS) == 18
 
 
 @pytest.mark.parametrize(("kind", "name"), TWINS)

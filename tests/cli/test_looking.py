@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import re
+from pathlib import Path
 
 import apsw
 import pytest
 
 from tests.app.hand import Hand
+from tests.cli.conftest import Typing
 from tests.cli.shell import Shell
+from tests.contract.variants import fresh_url
 from tests.engine.conftest import hold_the_lock
-from windlass import Windlass
+from windlass import FailureText, Windlass
 from windlass.cli.root import exit_code_of
+from windlass.engine.contract import Unroutable
 
 JOB = "01m7gk6tx900smjc57av0rnpgb"
 
@@ -24,6 +28,7 @@ JOB = "01m7gk6tx900smjc57av0rnpgb"
         ("job", "show", JOB),
         ("job", "cancel", JOB),
         ("job", "retry", JOB),
+        ("job", "edit", JOB, "--args", "[1]"),
         ("dead", "list"),
         ("dead", "show", JOB),
         ("dead", "retry", "--all"),
@@ -90,6 +95,35 @@ def test_status_counts(shell: Shell, app: Windlass, hand: Hand) -> None:
     assert rows[0] == ["queue", "ready", "running", "next", "waits"]
     assert [row[:3] for row in rows[1:]] == [["default", "1", "1"], ["slow", "1", "0"]]
     assert "Active sessions: 1, holding 1 job.\n" in ran.err
+
+
+@pytest.mark.parametrize("variant", ["sqlite-file", "redis", "redis-4"])
+def test_status_says_why_jobs_are_held(tmp_path: Path, type_here: Typing, variant: str) -> None:
+    """One line for each task, with the stored reason of its newest job."""
+    url = fresh_url(variant, tmp_path)
+    with Windlass(url) as app:
+        jobs = [app.task_named(name).enqueue(1) for name in ("pay", "pay", "sing")]
+        hand = Hand(app)
+        claims = [hand.take() for _ in jobs]
+        reasons = {
+            "pay": "task pay is unknown to the app of worker w",
+            "sing": "too many arguments",
+        }
+        outcomes = [
+            Unroutable(
+                id=claim.id,
+                token=claim.token,
+                why=FailureText(message=reasons[claim.task]).pack(),
+            )
+            for claim in claims
+        ]
+        app.engine.finish(outcomes)
+    newest = max(jobs[0].id, jobs[1].id)
+    told = type_here("status", "--url", url).err.splitlines()
+    assert f"Held, of the task pay: 2 jobs. {newest}: {reasons['pay']}." in told
+    assert f"Held, of the task sing: 1 job. {jobs[2].id}: {reasons['sing']}." in told
+    shown = type_here("job", "show", jobs[2].id, "--url", url).out
+    assert "held      unroutable: too many arguments" in shown
 
 
 def test_status_as_json(shell: Shell, app: Windlass) -> None:

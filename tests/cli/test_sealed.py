@@ -12,11 +12,11 @@ from tests.cli.shell import Ran, Shell
 from tests.worker.yard import Yard, until
 from windlass import FailureText, Reason, Windlass
 from windlass.cli.root import windlass
+from windlass.core.introduction import Introduction
 from windlass.core.serialization.encryption import Keyring
 from windlass.core.states import Hold
 from windlass.engine.contract import Beat, Buried, Succeeded
 from windlass.job import Job
-from windlass.worker.ipc.session_info import Introduction
 
 SECRET = "command-line-" + "s" * 40
 KEY = Keyring([SECRET]).writing.name
@@ -141,7 +141,8 @@ def test_a_job_that_is_held_for_another_reason_is_not_said_to_want_a_key(shell: 
     let_hold(shell, job)
     app.engine.beat([Beat(session="h.7.x", info=Introduction(worker=7, keys=("a", KEY)).pack())])
     shown = type_here(shell, "job", "show", job.id).out
-    assert "held      unroutable: no worker that claimed it has its task" in shown
+    assert "start a worker with that secret" not in shown
+    assert f"held      unroutable: encrypted with key {KEY}" in shown
 
 
 def test_what_is_not_held_has_no_reason_for_it(shell: Shell) -> None:

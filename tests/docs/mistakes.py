@@ -248,9 +248,21 @@ COMMANDS: Final = [
     Mistake(
         "an unknown job", "windlass job show 01m7gk6tx900smjc57av0rnpgb --app shop:app", _stored
     ),
+    Mistake("a time that is none", "windlass job list --since yesterday --app shop:app"),
+    Mistake(
+        "an edit that changes nothing",
+        "windlass job edit 01m7gk6tx900smjc57av0rnpgb --app shop:app",
+    ),
+    Mistake(
+        "an edit of an unknown job",
+        "windlass job edit 01m7gk6tx900smjc57av0rnpgb --args '[1]' --app shop:app",
+        _stored,
+    ),
     Mistake("a misspelt queue", "windlass queue pause defualt --app shop:app", _stored),
 ]
 PYTHON: Final = [
+    Mistake("a state that is none", 'app.jobs.list(state="waitin")'),
+    Mistake("an id in place of a list", 'app.jobs.get_many("01m7gk6tx900smjc57av0rnpgb")'),
     Mistake("a misspelt setting", 'Windlass("sqlite:///jobs.db", laese="10s")'),
     Mistake("a duration that is none", 'Windlass("sqlite:///jobs.db", lease="soon")'),
     Mistake("a misspelt option of a task", "@app.task(timout=30)\ndef tidy() -> None: ..."),

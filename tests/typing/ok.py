@@ -11,6 +11,7 @@ from typing import Any, assert_type
 
 from windlass import (
     All,
+    AppStats,
     Call,
     Context,
     Cron,
@@ -23,10 +24,12 @@ from windlass import (
     Reject,
     Retry,
     ScheduleInfo,
+    State,
     Task,
     Tasks,
     Unique,
     Windlass,
+    WorkerInfo,
 )
 from windlass.testing import Drained, Sandbox, SandboxJob
 
@@ -75,6 +78,7 @@ async def enqueue_in_a_coroutine() -> None:
     assert_type(await job.ainfo(), JobInfo)
     assert_type(await job.acancel(), bool)
     assert_type(await job.aretry(), bool)
+    assert_type(await job.aedit("http://there", tries=1), bool)
 
 
 async def call_plainly() -> None:
@@ -107,6 +111,22 @@ def find_again(job_id: str) -> None:
     assert_type(info.progress, Progress | None)
     assert_type(info.enqueued_at, datetime)
     assert_type(resize.job(job_id).cancel(), bool)
+
+
+async def look_around(job_id: str) -> None:
+    found = app.jobs.list(state=State.DEAD, task="fetch", queue="mail", since="1h", limit=10)
+    assert_type(found, Iterator[JobInfo])
+    app.jobs.list(state="dead", until=datetime.now(UTC), headers={"user": "ann"})
+    async for info in app.jobs.alist(since=timedelta(hours=1)):
+        assert_type(info, JobInfo)
+    assert_type(app.jobs.get_many([job_id]), list[JobInfo | None])
+    assert_type(await app.jobs.aget_many(iter([job_id])), list[JobInfo | None])
+    stats = app.stats()
+    assert_type(stats, AppStats)
+    assert_type(stats.jobs, Mapping[State, int])
+    assert_type((await app.astats()).queues["mail"].oldest_ready, timedelta | None)
+    assert_type(app.workers(), list[WorkerInfo])
+    assert_type((await app.aworkers())[0].children[0].running[0].started_at, datetime | None)
 
 
 @app.task(schedule=Cron("0 3 * * *", tz="Europe/Paris"))

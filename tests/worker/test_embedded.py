@@ -18,8 +18,8 @@ import pytest
 
 from tests.worker.yard import until
 from windlass import Context, Reject, SettingError, Windlass
-from windlass.cli.support.fleet import read_fleet
 from windlass.core.states import State
+from windlass.fleet import read_fleet
 from windlass.worker.embedded import EmbeddedWorker
 
 MEMORY = "sqlite:///:memory:"

@@ -13,11 +13,11 @@ import pytest
 from tests.worker.conftest import MakeYard
 from tests.worker.yard import Yard, until
 from windlass.cli.root import exit_code_of
-from windlass.cli.support.fleet import WorkerView, read_fleet
 from windlass.core.states import State
+from windlass.fleet import WorkerInfo, read_fleet
 
 
-def fleet_of(yard: Yard) -> list[WorkerView]:
+def fleet_of(yard: Yard) -> list[WorkerInfo]:
     return read_fleet(yard.app.engine)
 
 

@@ -154,7 +154,11 @@ class Packing:
         return FailureText(type=text.type, sealed=b64encode(sealed).decode()).pack()
 
     def reveal_failures(self, record: JobRecord) -> JobRecord:
-        """Decrypt the failures of a record, as far as this app has the keys."""
+        """Decrypt the failures of a record, and why it is held, as far as this app has the keys."""
+        if record.held_because is not None and b'"sealed":"' in record.held_because:
+            sealed = FailureText.unpack(record.held_because)
+            why = self.open_failure(sealed, record.task, record.id).pack()
+            record = msgspec.structs.replace(record, held_because=why)
         if not any(map(_is_sealed, record.failures)):
             return record
         revealed = tuple(

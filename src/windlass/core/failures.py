@@ -28,6 +28,7 @@ import msgspec
 MAX_TYPE: Final = 256
 MAX_PLACE: Final = 512
 MAX_MESSAGE: Final = 8 * 1024
+MAX_BRIEF: Final = 800
 MAX_TRACEBACK: Final = 32 * 1024
 #: The length of the part of a message that its fingerprint includes, in characters.
 MAX_COMPARED: Final = 500
@@ -91,6 +92,13 @@ class FailureText(msgspec.Struct, frozen=True):
             text = cls(type=UNKNOWN, message="<no text: the exception cannot be inspected>")
         clear_frames(error)
         return text
+
+    @classmethod
+    def brief(cls, error: BaseException) -> FailureText:
+        """The text of `error` without a traceback: small enough to be the reason why a job is
+        held, also when it is encrypted."""
+        kind, message = _cut(_name_of(type(error)), MAX_TYPE), _cut(_message_of(error), MAX_BRIEF)
+        return cls(type=kind, message=message)
 
     def pack(self) -> bytes:
         return msgspec.json.encode(self)

@@ -34,14 +34,13 @@ from windlass.engine.contract import (
     Progressed,
     Released,
     Retried,
-    Unroutable,
 )
 from windlass.errors import EndlessDrain, JobFailed, TimedOut
 from windlass.testing.stages import Stage
 from windlass.worker.child.lifespan import HeldLifespan
 from windlass.worker.fetch.round_trip import Adoption
 from windlass.worker.maintenance.schedules import ON_S, Scheduler, declarations
-from windlass.worker.run.pipeline import Execution, Run
+from windlass.worker.run.pipeline import Execution, Run, unknown_task
 
 #: The largest number of repeats of an empty claim while the engine has more maintenance to do.
 MAX_LOOKS: Final = 1_000
@@ -153,7 +152,7 @@ class Drain:
     async def _run(self, execution: _Observed, claim: Claim) -> None:
         task = self._app.known_tasks.get(claim.task)
         if task is None:
-            self._engine.finish([Unroutable(id=claim.id, token=claim.token)])
+            self._engine.finish([unknown_task(claim, "this test")])
             return
         execution.error = None
         outcome = await self._stage.run(execution, claim, task)

@@ -12,9 +12,9 @@ from tests.redis_server import free_port, private_server, shared_server
 from windlass import Windlass
 from windlass.cli.support.checks import MANY_DEAD, dead_letters, examine_jobs
 from windlass.cli.support.wording import NEVER_STORED
+from windlass.core.introduction import Introduction
 from windlass.engine.contract import Beat, Grade, Plan, Unroutable
 from windlass.testing.contract.world import claim_jobs
-from windlass.worker.ipc.session_info import Introduction
 
 VERDICTS = {"ok", "advice", "problem"}
 

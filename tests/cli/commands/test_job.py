@@ -8,11 +8,12 @@ import msgspec
 import pytest
 
 from tests.app.hand import Hand
+from tests.cli.conftest import Typing
 from tests.cli.shell import Shell
 from windlass import LogLine, Reject, State, Unique, Windlass
 from windlass.cli.support import output, records, wording
 from windlass.context import Report
-from windlass.engine.contract import NewJob
+from windlass.engine.contract import NewJob, Succeeded, Verdict
 
 UNKNOWN = "01m7gk6tx900smjc57av0rnpgb"
 
@@ -62,6 +63,66 @@ def test_a_longer_list_says_so(shell: Shell, app: Windlass) -> None:
     ran = shell.type("job", "list", "--limit", "1", "--url", shell.url)
     assert "There are more than this one:" in ran.err
     assert "No such jobs" in shell.type("job", "list", "--state", "dead", "--url", shell.url).err
+
+
+def test_list_by_time_and_header(app: Windlass, shell: Shell, type_here: Typing) -> None:
+    task = app.tasks["tasks.add"]
+    old = task.using(headers={"user": "ann"}).enqueue(1)
+    app.engine.clock_offset_ms += 10_000  # later jobs only
+    border = task.using(headers={"user": "ann", "shop": "a=b"}).enqueue(2)
+    newest = task.enqueue(3)
+    at = border.info().enqueued_at.isoformat()
+
+    def listed(*options: str) -> set[str]:
+        ran = type_here("job", "list", *options, "--json", "--url", shell.url)
+        return {job["id"] for job in ran.json}
+
+    assert listed("--since", at) == {newest.id, border.id}
+    assert listed("--until", at) == {old.id}
+    assert listed("--since", "1h") == {newest.id, border.id, old.id}
+    assert listed("--until", "1h") == set()
+    assert listed("--header", "user=ann") == {border.id, old.id}
+    assert listed("--header", "user=ann", "--header", "shop=a=b") == {border.id}
+    assert listed("--header", "user=ann", "--since", at) == {border.id}
+
+
+@pytest.mark.parametrize(
+    ("option", "value", "message"),
+    [
+        ("--since", "yesterday", "expected an age such as 90s, 10m or 1h30m, or an ISO time"),
+        ("--until", "2030-01-31T08:00", "expected a time with its offset"),
+        ("--header", "ann", "expected NAME=VALUE, found 'ann'"),
+    ],
+)
+def test_list_refuses_what_it_cannot_read(
+    shell: Shell, type_here: Typing, option: str, value: str, message: str
+) -> None:
+    ran = type_here("job", "list", option, value, "--url", shell.url)
+    assert ran.code == 2
+    assert message in " ".join(ran.err.split())
+
+
+def test_list_says_how_long_a_job_ran(
+    shell: Shell, app: Windlass, hand: Hand, type_here: Typing
+) -> None:
+    """A waiting job has not run, also if an earlier attempt has."""
+    task = app.task(name="tasks.give")(give)
+    jobs = [task.enqueue() for _ in range(3)]
+    app.engine.clock_offset_ms -= 90_000
+    hand.take()
+    app.engine.clock_offset_ms += 30_000
+    claim = hand.take()
+    app.engine.clock_offset_ms += 20_000
+    outcome = Succeeded(id=claim.id, token=claim.token, result=None, result_ttl_ms=60_000)
+    assert app.engine.finish([outcome]) == [Verdict.OK]
+    app.engine.clock_offset_ms += 40_000
+    hand.fail(ValueError("no"), delay_ms=60_000)
+    lines = type_here("job", "list", "--url", shell.url).out.splitlines()
+    ends = {line.split()[0]: line.split("ago")[1].strip() for line in lines[1:]}
+    assert lines[0].endswith("ran")
+    running, succeeded, retrying = (ends[job.id] for job in jobs)
+    assert running.startswith("1m3")
+    assert (succeeded, retrying) == ("20s", "")
 
 
 # -------------------------------------------------------------------------------------------- show

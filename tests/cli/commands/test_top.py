@@ -16,11 +16,11 @@ from tests.cli.forks import SCRIPT
 from tests.cli.shell import Shell
 from windlass import Windlass
 from windlass.cli.commands.top import SHOWN_WORKERS, Looks
-from windlass.cli.support.fleet import read_fleet
 from windlass.core.ids import new_id
+from windlass.core.introduction import Introduction
 from windlass.engine.contract import Beat, NewJob, Plan
+from windlass.fleet import read_fleet
 from windlass.testing.contract.world import claim_jobs
-from windlass.worker.ipc.session_info import Introduction
 
 
 def test_without_workers_it_says_so(shell: Shell, app: Windlass) -> None:

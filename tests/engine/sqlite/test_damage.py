@@ -226,6 +226,11 @@ def test_an_older_file_gets_an_index_of_lines(path: Path, engine: SQLiteEngine) 
     engine.put([new_job(90 + n, queue=queue, priority=n) for n, queue in enumerate(queues)])
     engine.change_queue("once", QueueChange(ageing_ms=0))
     engine.shutdown()
-    vandalise(path, "DROP TABLE lines", "PRAGMA user_version = 7")
+    vandalise(
+        path,
+        "DROP TABLE lines",
+        "ALTER TABLE jobs DROP COLUMN held_because",
+        "PRAGMA user_version = 7",
+    )
     assert engine.check() == []
     assert len(run_all(engine, Plan(labels=("gpu",)))) == 40

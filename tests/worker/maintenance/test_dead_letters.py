@@ -16,9 +16,9 @@ from tests.worker.faulty import Faulty, lose_request, once
 from tests.worker.yard import Yard, until
 from windlass import DeadAlert, EngineUnavailable, Reason, State, Windlass
 from windlass.core.ids import new_session
+from windlass.core.introduction import Introduction
 from windlass.engine.contract import BITE, Beat, Buried, Engine, Plan
 from windlass.testing.contract.world import claim_jobs
-from windlass.worker.ipc.session_info import Introduction
 from windlass.worker.maintenance import dead_letters
 from windlass.worker.maintenance.dead_letters import DeadWatch, sweep
 

@@ -19,11 +19,11 @@ from tests.worker.conftest import MakeYard
 from tests.worker.faulty import Faulty
 from tests.worker.yard import Yard, until
 from windlass.core.ids import new_session
+from windlass.core.introduction import Introduction
 from windlass.core.states import Counters, State
 from windlass.engine.contract import Beat, Engine, Plan
 from windlass.testing.contract.world import claim_jobs
 from windlass.worker.ipc.process_identity import machine, start_of
-from windlass.worker.ipc.session_info import Introduction
 from windlass.worker.maintenance import lost_jobs
 from windlass.worker.maintenance.lost_jobs import LOOKS_S, NEVER, Predecessors
 

@@ -261,6 +261,7 @@ def test_a_call_that_fits_nobody_for_a_day_is_buried() -> None:
     while rests_ms < 24 * 3_600_000:
         outcome = prepare(look, b'{"args":[]}', Counters(1, 1, strays=count))
         assert isinstance(outcome, Unroutable)
+        assert "stored for another version" in FailureText.unpack(outcome.why).message
         rests_ms += stray_delay_ms(count)
         count += 1
     outcome = prepare(look, b'{"args":[]}', Counters(1, 1, strays=count))

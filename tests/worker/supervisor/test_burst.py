@@ -25,7 +25,9 @@ def test_it_runs_what_there_is_and_ends(yard: Yard) -> None:
     assert {yard.record(job).state for job in jobs} == {State.SUCCEEDED}
     assert [line.label for line in yard.events("end", "child")] == ["child"]
     assert yard.record(later).state is State.SCHEDULED
-    assert yard.record(unknown.id).state is State.READY
+    held = yard.record(unknown.id)
+    assert held.state is State.READY
+    assert b"task not.here is unknown to the app of worker" in (held.held_because or b"")
 
 
 @pytest.mark.slow

@@ -8,6 +8,8 @@
 from __future__ import annotations
 
 import inspect
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any, Final
 
 import click
@@ -29,7 +31,32 @@ _SHOWN: Final = 80
 def retry_with(
     app: Windlass, record: JobRecord, args_text: str | None, kwargs_text: str | None
 ) -> None:
-    """Retry a job with the given arguments. The record is already decrypted."""
+    """Retry a job with the given arguments. Its record is already decrypted."""
+    task = app.known_tasks.get(record.task)
+    with fitting():
+        args, kwargs = new_arguments(app, record, task, args_text, kwargs_text)
+        app.dead.retry_with(record.id, *args, **kwargs)
+    if task is None:
+        say(f"The task {record.task} is not known here: the arguments were not checked. See --app.")
+
+
+@contextmanager
+def fitting() -> Iterator[None]:
+    """Report arguments that do not fit the task as wrong usage."""
+    try:
+        yield
+    except (TypeError, ValueError, DecodeError, EncodeError) as error:
+        raise click.UsageError(f"The arguments do not fit: {sentence(error)}") from error
+
+
+def new_arguments(
+    app: Windlass,
+    record: JobRecord,
+    task: Task[..., Any] | None,
+    args_text: str | None,
+    kwargs_text: str | None,
+) -> tuple[Any, dict[str, Any]]:
+    """The stored arguments, with those of the options in place of theirs."""
     _require_readable(app, record, is_whole=None not in (args_text, kwargs_text))
     call = _stored_call(record)
     if args_text is not None:
@@ -37,16 +64,9 @@ def retry_with(
     if kwargs_text is not None:
         kind = dict[str, msgspec.Raw]
         call["kwargs"] = parse("--kwargs", kwargs_text, kind, shown=kwargs_text[:_SHOWN])
-    task = app.known_tasks.get(record.task)
     if task is not None and args_text is None:
         _name_positional(call, task)
-    try:
-        args, kwargs = _decode(call, task)
-        app.dead.retry_with(record.id, *args, **kwargs)
-    except (TypeError, ValueError, DecodeError, EncodeError) as error:
-        raise click.UsageError(f"The arguments do not fit: {sentence(error)}") from error
-    if task is None:
-        say(f"The task {record.task} is not known here: the arguments were not checked. See --app.")
+    return _decode(call, task)
 
 
 def _require_readable(app: Windlass, record: JobRecord, *, is_whole: bool) -> None:

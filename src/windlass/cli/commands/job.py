@@ -1,41 +1,48 @@
-"""`windlass job`: list, show, cancel and retry jobs."""
+"""`windlass job`: list, show, cancel, retry and edit jobs."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from itertools import islice
+from datetime import UTC, datetime, timedelta
 
 import click
 
 from windlass.app import Windlass
+from windlass.cli.commands.job_change import edit
 from windlass.cli.support.connection import connected
-from windlass.cli.support.fleet import is_unroutable, read_fleet, why_held
 from windlass.cli.support.group import SuggestingGroup
+from windlass.cli.support.holds import is_unroutable, why_held
 from windlass.cli.support.output import print_json, print_list, print_table, say
 from windlass.cli.support.parameters import (
+    header,
     ids_argument,
     json_option,
     limit_option,
+    moment,
     queue_name,
 )
-from windlass.cli.support.records import describe, find_all, print_record
-from windlass.cli.support.wording import age, count
+from windlass.cli.support.records import describe, print_record
+from windlass.cli.support.wording import age, count, span
 from windlass.core.foreign_words import nearest
 from windlass.core.queues.labels import queue_of
 from windlass.core.states import Hold, State
-from windlass.engine.contract import CancelCode, ChangeCode, Filter, JobRecord, Revival
+from windlass.engine.contract import CancelCode, ChangeCode, JobRecord, Revival
 from windlass.errors import JobNotFound
+from windlass.fleet import read_fleet
 from windlass.job import JobInfo
 
 
 @click.group(cls=SuggestingGroup)
 def job() -> None:
-    """List jobs; show, cancel or retry single ones by id.
+    """List jobs; show, cancel, retry or edit single ones by id.
 
     \b
     windlass job list --state retrying
     windlass job show 01m7gk6tx900smjc57av0rnpgb
     """
+
+
+job.add_command(edit)
 
 
 @job.command("list")
@@ -44,6 +51,18 @@ def job() -> None:
 )
 @click.option("--queue", type=queue_name, metavar="NAME", help="Only jobs of this queue.")
 @click.option("--task", metavar="NAME", help="Only jobs of this task.")
+@click.option(
+    "--since", type=moment, metavar="AGE|TIME", help="Only jobs enqueued since then: 1h is an age."
+)
+@click.option("--until", type=moment, metavar="AGE|TIME", help="Only jobs enqueued before then.")
+@click.option(
+    "--header",
+    "headers",
+    type=header,
+    multiple=True,
+    metavar="NAME=VALUE",
+    help="Only jobs with this header. May be repeated.",
+)
 @limit_option
 @connected
 @json_option
@@ -52,22 +71,34 @@ def list_(
     state: str | None,
     queue: str | None,
     task: str | None,
+    since: datetime | timedelta | None,
+    until: datetime | timedelta | None,
+    headers: Sequence[tuple[str, str]],
     limit: int,
     as_json: bool,
 ) -> None:
-    """List jobs, newest first.
+    """List jobs, newest first. The column "ran" says how long a job has run, or took.
 
     \b
     windlass job list --state retrying
-    windlass job list --task shop.tasks.charge --limit 10
+    windlass job list --task shop.tasks.charge --since 1h --limit 10
+    windlass job list --header user=ann --until 2030-01-31T08:00+01:00
     """
-    wanted = Filter(state=State(state) if state else None, queue=queue, task=task)
-    found = list(islice(find_all(app.engine, wanted), limit + 1))
+    jobs = app.jobs.list(
+        state=state,
+        queue=queue,
+        task=task,
+        since=since,
+        until=until,
+        headers=dict(headers),
+        limit=limit + 1,
+    )
+    found = list(jobs)
     question = "" if found else _ask_after(app, task, queue)
     print_list(
         found,
-        lambda shown: [JobInfo.of(record) for record in shown],
-        ["id", "task", "queue", "state", "held", ">attempts", "enqueued"],
+        list,
+        ["id", "task", "queue", "state", "held", ">attempts", "enqueued", "ran"],
         _row,
         none=f"No such jobs.{question}",
         as_json=as_json,
@@ -82,11 +113,20 @@ def _ask_after(app: Windlass, task: str | None, queue: str | None) -> str:
     return asked or (nearest(queue, queues) if queue and queue not in queues else "")
 
 
-def _row(record: JobRecord) -> tuple[object, ...]:
-    info = JobInfo.of(record)
+def _row(info: JobInfo) -> tuple[object, ...]:
     held = "" if info.hold is Hold.NONE else info.hold
     enqueued = age(info.enqueued_at)
-    return (info.id, info.task, info.queue, info.state, held, info.attempts, enqueued)
+    ran = _ran(info)
+    return (info.id, info.task, info.queue, info.state, held, info.attempts, enqueued, ran)
+
+
+def _ran(info: JobInfo) -> str:
+    """How long a job has run, or how long its last attempt took. A cancelled job may have waited
+    between its start and its end."""
+    if info.started_at is None or info.state not in (State.RUNNING, State.SUCCEEDED, State.DEAD):
+        return ""
+    ran = (info.finished_at or datetime.now(UTC)) - info.started_at
+    return span(max(0, ran // timedelta(milliseconds=1)))
 
 
 @job.command()
@@ -102,7 +142,7 @@ def show(app: Windlass, ids: Sequence[str], as_json: bool) -> int:
     records = app.engine.get(ids)
     fleet = read_fleet(app.engine) if any(map(_is_held, records)) else []
     found = [
-        (app.packing.reveal(record), why_held(record, fleet))
+        (app.packing.reveal(record), why_held(app.packing.reveal_failures(record), fleet))
         for record in records
         if record is not None
     ]

@@ -8,13 +8,15 @@ import click
 
 from windlass.app import Windlass
 from windlass.cli.support.connection import connected
+from windlass.cli.support.holds import find_held, why_held
 from windlass.cli.support.output import print_json, print_table, say
 from windlass.cli.support.parameters import json_option
 from windlass.cli.support.wording import NEVER_STORED, count, program, span
+from windlass.core.introduction import Introduction
 from windlass.core.queues.labels import labels_of, may_take, queue_of
 from windlass.core.states import WAITING, State
-from windlass.engine.contract import QueueRecord, SessionRecord, Stats
-from windlass.worker.ipc.session_info import Introduction
+from windlass.engine.contract import JobRecord, QueueRecord, SessionRecord, Stats
+from windlass.fleet import read_fleet
 
 
 @click.command(short_help="Show the number of jobs by queue and state.")
@@ -36,6 +38,7 @@ def status(app: Windlass, as_json: bool) -> None:
         _print_queues(stats)
         _print_paused(queues)
         _print_unserved(stats, sessions)
+        _print_held(app, stats)
         _print_sessions(sessions)
         _print_orphans(stats)
 
@@ -88,6 +91,21 @@ def _print_unserved(stats: Stats, sessions: Sequence[SessionRecord]) -> None:
                 f"worker has: {count(waiting, 'job')}. Start a worker with "
                 f"{' '.join(f'--label {label}' for label in labels)}."
             )
+
+
+def _print_held(app: Windlass, stats: Stats) -> None:
+    """Report ready jobs that no worker can run, with the reason of the newest one of each task."""
+    held: dict[str, list[JobRecord]] = {}
+    for job in find_held(app.engine, stats):
+        held.setdefault(job.task, []).append(job)
+    if not held:
+        return
+    newest = app.engine.get([jobs[0].id for jobs in held.values()])
+    fleet = read_fleet(app.engine)
+    for (task, jobs), record in zip(held.items(), newest, strict=True):
+        why = record and why_held(app.packing.reveal_failures(record), fleet)
+        if why:
+            say(f"Held, of the task {task}: {count(len(jobs), 'job')}. {jobs[0].id}: {why}.")
 
 
 def _age(stats: Stats, queue: str) -> str:

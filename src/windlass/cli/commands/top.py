@@ -16,7 +16,6 @@ import msgspec
 from windlass.app import Windlass
 from windlass.cli.commands.workers import queues_of, running_jobs
 from windlass.cli.support.connection import connect
-from windlass.cli.support.fleet import WorkerView, read_fleet
 from windlass.cli.support.output import (
     STATE_STYLES,
     console,
@@ -32,6 +31,7 @@ from windlass.cli.support.wording import age, span
 from windlass.core.states import State
 from windlass.engine.contract import Engine, Stats
 from windlass.errors import EngineUnavailable
+from windlass.fleet import WorkerInfo, read_fleet
 
 if TYPE_CHECKING:
     from datetime import timedelta
@@ -54,7 +54,7 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
     engine: str
     stats: Stats
     rates: Mapping[str, float]  # per second
-    workers: Sequence[WorkerView]
+    workers: Sequence[WorkerInfo]
 
 
 @click.command(short_help="Watch queues, rates, workers and running jobs.")
@@ -186,8 +186,8 @@ def _queues(stats: Stats) -> Table:
     return table
 
 
-def _workers(fleet: Sequence[WorkerView]) -> list[RenderableType]:
-    """List the workers, the busiest first if the screen has no room for all."""
+def _workers(fleet: Sequence[WorkerInfo]) -> list[RenderableType]:
+    """The workers, the busiest first if the screen has no room for all."""
     if not fleet:
         return [_text("No workers.")]
     if len(fleet) > SHOWN_WORKERS:

@@ -9,10 +9,10 @@ import click
 
 from windlass.app import Windlass
 from windlass.cli.support.connection import connected
-from windlass.cli.support.fleet import WorkerView, read_fleet
 from windlass.cli.support.output import print_json, print_table, say
 from windlass.cli.support.parameters import json_option
 from windlass.cli.support.wording import age, count
+from windlass.fleet import WorkerInfo, read_fleet
 
 #: The most running jobs to list.
 LISTED: Final = 50
@@ -37,7 +37,7 @@ def workers(app: Windlass, as_json: bool) -> None:
         _print_running(fleet)
 
 
-def _print_workers(fleet: Sequence[WorkerView]) -> None:
+def _print_workers(fleet: Sequence[WorkerInfo]) -> None:
     print_table(
         ["host", ">pid", ">children", ">slots", ">jobs", "started", "app", "queues"],
         (
@@ -56,12 +56,12 @@ def _print_workers(fleet: Sequence[WorkerView]) -> None:
     )
 
 
-def queues_of(worker: WorkerView) -> str:
+def queues_of(worker: WorkerInfo) -> str:
     queues = ", ".join(worker.queues) or "every queue"
     return f"{queues}; labels {', '.join(worker.labels)}" if worker.labels else queues
 
 
-def _print_running(fleet: Sequence[WorkerView]) -> None:
+def _print_running(fleet: Sequence[WorkerInfo]) -> None:
     rows = list(running_jobs(fleet))
     if rows:
         say("")
@@ -70,8 +70,8 @@ def _print_running(fleet: Sequence[WorkerView]) -> None:
         say(f"And {count(len(rows) - LISTED, 'more job')}: --json shows them.")
 
 
-def running_jobs(fleet: Sequence[WorkerView]) -> Iterator[tuple[object, ...]]:
-    """Return rows of running jobs, the longest-running first."""
+def running_jobs(fleet: Sequence[WorkerInfo]) -> Iterator[tuple[object, ...]]:
+    """The running jobs, the longest-running first."""
     found = [
         (job.started_at, job, f"{worker.host} {child.pid}")
         for worker in fleet

@@ -5,7 +5,7 @@
 3. The jobs: whether the engine was ever used, live workers, queues that no worker serves, paused
    queues, jobs of unknown tasks, and dead letters.
 
-The checks read only counters and at most `LOOKED_AT` jobs, so they may run while workers run.
+The checks read counters and at most `holds.LOOKED_AT` jobs: they may run while workers run.
 """
 
 from __future__ import annotations
@@ -14,25 +14,22 @@ import os
 import time
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from itertools import islice
 from typing import Final
 
 from windlass.app import Windlass
-from windlass.cli.support.fleet import WorkerView, is_unroutable, read_fleet, why_held
-from windlass.cli.support.records import find_all
+from windlass.cli.support.holds import find_held, why_held
 from windlass.cli.support.wording import NEVER_STORED, count
 from windlass.core import installed_version
 from windlass.core.queues.labels import may_take, queue_of
 from windlass.core.queues.plans import read_tiers
 from windlass.core.states import WAITING, State
-from windlass.engine.contract import Engine, Filter, Finding, Grade, JobRecord, Stats
+from windlass.engine.contract import Engine, Finding, Grade, JobRecord, Stats
+from windlass.fleet import WorkerInfo, read_fleet
 from windlass.settings import find_overruled
 
 #: The largest number of dead letters without advice.
 MANY_DEAD: Final = 1_000
-#: The most ready jobs to read, to find jobs of unknown tasks.
-LOOKED_AT: Final = 1_000
-#: The longest round trip without advice, in milliseconds.
+#: The doctor gives advice if a round trip takes longer, in milliseconds.
 SLOW_MS: Final = 50.0
 _ROUNDS: Final = 5
 
@@ -93,7 +90,7 @@ def _sum(stats: Stats, states: Sequence[State]) -> int:
     return sum(counts.get(state, 0) for counts in stats.queues.values() for state in states)
 
 
-def _workers(fleet: Sequence[WorkerView], ready: int) -> Finding:
+def _workers(fleet: Sequence[WorkerInfo], ready: int) -> Finding:
     if fleet:
         children = sum(len(worker.children) for worker in fleet)
         text = f"{count(len(fleet), 'worker')} with {count(children, 'child', 'children')}"
@@ -104,8 +101,8 @@ def _workers(fleet: Sequence[WorkerView], ready: int) -> Finding:
     return Finding(Grade.ADVICE, "workers", "no worker is running: jobs wait until one starts")
 
 
-def _served(stats: Stats, fleet: Sequence[WorkerView]) -> Iterator[Finding]:
-    """Find ready jobs that no worker may claim, because no worker has their queue and labels."""
+def _served(stats: Stats, fleet: Sequence[WorkerInfo]) -> Iterator[Finding]:
+    """Find ready jobs that no worker may claim because it lacks their queue or labels."""
     alone = {
         line: number
         for line, counts in sorted(stats.queues.items())
@@ -119,7 +116,7 @@ def _served(stats: Stats, fleet: Sequence[WorkerView]) -> Iterator[Finding]:
         yield Finding(Grade.OK, "queues", "all queues with ready jobs are served")
 
 
-def _serves(worker: WorkerView, line: str) -> bool:
+def _serves(worker: WorkerInfo, line: str) -> bool:
     names = {queue for tier in read_tiers(worker.queues) for queue in tier.queues}
     return (not names or queue_of(line) in names) and may_take(line, worker.labels)
 
@@ -142,20 +139,18 @@ def _waiting(stats: Stats) -> Counter[str]:
     return waiting
 
 
-def _unroutable(engine: Engine, stats: Stats, fleet: Sequence[WorkerView]) -> Finding:
-    if stats.totals.get("unroutable", 0):
-        newest = islice(find_all(engine, Filter(state=State.READY)), LOOKED_AT)
-        held = [job for job in newest if is_unroutable(job)]
-        if held:
-            text = f"{count(len(held), 'job')} of {_names_of(held)}"
-            advice = (
-                "start a worker whose app declares them, in the version and with the secret that "
-                "they were enqueued with. Jobs of an unknown task are kept until then; a call that "
-                "does not fit its function, or that no worker can read, is dead after a day"
-            )
-            example = f"{held[0].id}: {_why_held(engine, held[0], fleet)}"
-            text = f"no worker can run {text}: {advice}. The newest is {example}"
-            return Finding(Grade.ADVICE, "unknown tasks", text)
+def _unroutable(engine: Engine, stats: Stats, fleet: Sequence[WorkerInfo]) -> Finding:
+    held = find_held(engine, stats)
+    if held:
+        text = f"{count(len(held), 'job')} of {_names_of(held)}"
+        advice = (
+            "start a worker whose app declares them, in the version and with the secret that they "
+            "were enqueued with. Jobs of an unknown task are kept until then; a call that does not "
+            "fit its function, or that no worker can read, is dead after a day"
+        )
+        example = f"{held[0].id}: {_why_held(engine, held[0], fleet)}"
+        text = f"no worker can run {text}: {advice}. The newest is {example}"
+        return Finding(Grade.ADVICE, "unknown tasks", text)
     return Finding(Grade.OK, "unknown tasks", "no job waits for a worker that has its task")
 
 
@@ -163,8 +158,8 @@ def _names_of(held: Sequence[JobRecord]) -> str:
     return ", ".join(sorted({job.task for job in held})[:10])
 
 
-def _why_held(engine: Engine, job: JobRecord, fleet: Sequence[WorkerView]) -> str:
-    """Return why a job is held. Reads its call, which names the key: lists do not include calls."""
+def _why_held(engine: Engine, job: JobRecord, fleet: Sequence[WorkerInfo]) -> str:
+    """Why one job is held. Reads its call, which names the key: lists do not include calls."""
     record = engine.get([job.id])[0]
     why = None if record is None else why_held(record, fleet)
     return why or "it was claimed meanwhile"

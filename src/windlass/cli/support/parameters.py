@@ -6,6 +6,7 @@ An invalid value is refused here, before anything is imported or opened.
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from datetime import datetime, timedelta
 from typing import Any, TypeVar
 
@@ -144,6 +145,26 @@ def instant(value: str) -> datetime:
             f"expected a time with its offset, found {value!r}. {_with_offset(moment)}"
         )
     return moment
+
+
+def moment(value: str) -> datetime | timedelta:
+    """A point in time, or an age."""
+    with suppress(ValueError):
+        return timedelta(milliseconds=to_ms(value, name="it"))
+    with suppress(ValueError):
+        datetime.fromisoformat(value)
+        return instant(value)
+    raise click.BadParameter(
+        "expected an age such as 90s, 10m or 1h30m, or an ISO time such as "
+        f"2030-01-31T08:00+01:00, found {value!r}."
+    )
+
+
+def header(value: str) -> tuple[str, str]:
+    name, separator, content = value.partition("=")
+    if not separator:
+        raise click.BadParameter(f"expected NAME=VALUE, found {value!r}.")
+    return name, content
 
 
 def _with_offset(moment: datetime) -> str:

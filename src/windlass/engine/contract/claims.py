@@ -5,13 +5,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from enum import StrEnum
-from typing import Protocol
+from typing import Final, Protocol
 
 import msgspec
 
 from windlass.core.queues.labels import may_take, queue_of
 from windlass.core.states import Counters, Reason
 from windlass.engine.contract.jobs import BATCH_BYTES
+
+#: The reason why a job is held has at most this many bytes.
+MAX_WHY: Final = 2048
 
 
 class Share(msgspec.Struct, frozen=True):
@@ -142,7 +145,13 @@ class Snoozed(Outcome, frozen=True, kw_only=True):
 
 
 class Unroutable(Outcome, frozen=True, kw_only=True):
-    """The claiming worker does not know the task."""
+    """The claiming worker does not know the task, or cannot read the call."""
+
+    why: bytes = b""  # an error, as failures have; engines keep the first `MAX_WHY` bytes
+
+    @property
+    def size(self) -> int:
+        return len(self.why)
 
 
 class Progressed(Outcome, frozen=True, kw_only=True):

@@ -10,6 +10,7 @@ from typing import Final, Protocol, TypeVar
 import msgspec
 
 from windlass.core.durations import LATEST_MS, LATEST_YEAR, MAX_DURATION_MS, describe_ms
+from windlass.core.ids import first_id
 from windlass.core.states import Counters, Hold, Reason, State
 from windlass.core.unique import OnConflict, Until
 from windlass.errors import EngineError
@@ -26,7 +27,9 @@ MIN_RECORD_MS: Final = 10 * 60 * 1000
 IDEMPOTENCY_MS: Final = 24 * 60 * 60 * 1000
 #: An engine remembers a `watch` this long; a waiting caller renews it.
 WATCH_MS: Final = 10_000
-#: A job keeps at most this many failures: the newest.
+#: `find` expects the clocks of producers, which make the ids, within this distance of the engine's.
+MAX_CLOCK_SKEW_MS: Final = 60 * 60 * 1000
+#: A job keeps at most this many failures, the newest ones.
 MAX_FAILURES: Final = 50
 
 
@@ -171,6 +174,8 @@ class JobRecord(msgspec.Struct, frozen=True, kw_only=True):
     payload: bytes = b""
     failures: tuple[Failure, ...] = ()
     unique_key: str | None = None
+    #: Why a worker held the job as unroutable, until the next claim or revival.
+    held_because: bytes | None = None
 
 
 class JobEnd(msgspec.Struct, frozen=True, kw_only=True):
@@ -192,6 +197,26 @@ class Filter(msgspec.Struct, frozen=True, kw_only=True):
     state: State | None = None
     queue: str | None = None
     task: str | None = None
+    since_ms: int | None = None  # created at this instant or later
+    until_ms: int | None = None  # created before this instant
+
+    def includes_instant(self, created_ms: int) -> bool:
+        """Whether a job that was created at this instant may be listed."""
+        return (self.since_ms is None or created_ms >= self.since_ms) and (
+            self.until_ms is None or created_ms < self.until_ms
+        )
+
+    def id_range(self, cursor: str | None, clock_offset_ms: int) -> tuple[str, str]:
+        """The first id of a page, and the id that all of them are below; "" is no limit. Ids sort
+        by the clock of their producer, so a page need not read jobs that are much older or newer.
+        An engine whose clock was moved cannot tell the age of an id, and reads all."""
+        first, below = "", cursor or ""
+        if self.since_ms is not None and not clock_offset_ms:
+            first = first_id(self.since_ms - MAX_CLOCK_SKEW_MS)
+        if self.until_ms is not None and not clock_offset_ms:
+            newest = first_id(self.until_ms + MAX_CLOCK_SKEW_MS)
+            below = min(below or newest, newest)
+        return first, below
 
 
 class Page(msgspec.Struct, frozen=True):
@@ -267,7 +292,9 @@ class JobVerbs(Protocol):
         thread of the engine and must not block; pass the same function each time."""
 
     def find(self, filter: Filter, cursor: str | None = None, limit: int = 100) -> Page:
-        """Read one page of jobs, newest first."""
+        """Read one page of jobs, newest first by id. With `since_ms` or `until_ms`, a page reads
+        only ids of that time: a job may be missing whose id carries a time more than
+        `MAX_CLOCK_SKEW_MS` from its creation, as of an occurrence that was missed for longer."""
 
     def holders(self, keys: Sequence[tuple[str, str]]) -> list[str | None]:
         """Find the jobs that hold unique keys; return their ids. A key is (task, key)."""

@@ -13,6 +13,7 @@ import msgspec
 
 from windlass.core.states import Event
 from windlass.engine.contract import (
+    MAX_WHY,
     SWEEP_BYTES,
     WATCH_MS,
     Beat,
@@ -109,8 +110,8 @@ def _details(outcome: Outcome) -> tuple[tuple[Event, object, object], bytes]:
             return (Event.RELEASE, started, alone), b""
         case Snoozed(delay_ms=delay_ms):
             return (Event.SNOOZE, delay_ms, False), b""
-        case Unroutable():
-            return (Event.UNROUTABLE, False, False), b""
+        case Unroutable(why=why):
+            return (Event.UNROUTABLE, False, False), why[:MAX_WHY]
         case Progressed(progress=progress):
             return (Event.PROGRESS, False, False), progress
         case _:

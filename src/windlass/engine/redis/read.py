@@ -35,12 +35,10 @@ _CHUNK: Final = 500
 Ask = Callable[[int, str, Sequence[bytes]], Any]
 
 
-def find(ask: Ask, partitions: int, filter: Filter, cursor: str | None, limit: int) -> Page:
-    """Read one page: merge the records of all partitions. Read one record more than the limit, to
-    know whether there is another page."""
-    streams = [
-        _Stream(ask, number, partitions, filter, cursor, limit) for number in range(partitions)
-    ]
+def find(ask: Ask, partitions: int, filter: Filter, ids: tuple[str, str], limit: int) -> Page:
+    """Merge the streams of all partitions. One record more than the limit is read, to know whether
+    there is another page."""
+    streams = [_Stream(ask, number, partitions, filter, ids, limit) for number in range(partitions)]
     merged = heapq.merge(*streams, key=lambda record: record.id, reverse=True)
     found = list(islice(merged, limit + 1))
     stops = [stream.stopped_at for stream in streams if stream.stopped_at is not None]
@@ -60,13 +58,13 @@ class _Stream:
         partition: int,
         partitions: int,
         filter: Filter,
-        cursor: str | None,
+        ids: tuple[str, str],
         limit: int,
     ) -> None:
         self._ask = ask
         self._partition = partition
         self._filter = filter
-        self._below = cursor or ""
+        self._first, self._below = ids
         self._budget = SCAN_BUDGET // partitions
         self._chunk = min(limit + 1, _CHUNK)
         self.stopped_at: str | None = None  # the position where the read budget ran out
@@ -74,7 +72,8 @@ class _Stream:
     def __iter__(self) -> Iterator[JobRecord]:
         index = b"dead" if self._filter.state is State.DEAD else b"ids"
         while self._budget > 0:
-            asked = [index, self._below.encode(), b"%d" % self._chunk]
+            limits = self._below.encode(), b"%d" % self._chunk, self._first.encode()
+            asked = [index, *limits]
             now_ms, *found = self._ask(self._partition, "find", asked)
             for at in range(0, len(found), 3):
                 if found[at + 1] is None:
@@ -92,8 +91,7 @@ class _Stream:
 
 def _to_page_record(found: Sequence[Any], now_ms: int) -> JobRecord:
     job_id, packed, progress = found
-    record = decode.to_record(job_id.decode(), decode.decode(packed), now_ms)
-    return record if progress is None else msgspec.structs.replace(record, progress=progress)
+    return decode.to_record(job_id.decode(), decode.decode(packed), now_ms, progress=progress)
 
 
 def _matches(record: JobRecord, filter: Filter) -> bool:
@@ -101,6 +99,7 @@ def _matches(record: JobRecord, filter: Filter) -> bool:
         (filter.task is None or record.task == filter.task)
         and (filter.queue is None or queue_of(record.queue) == filter.queue)
         and (filter.state is None or record.state is filter.state)
+        and filter.includes_instant(record.created_ms)
     )
 
 

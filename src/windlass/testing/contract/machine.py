@@ -48,6 +48,7 @@ from windlass.engine.contract import (
 from windlass.testing.contract.model import Model
 from windlass.testing.contract.place import OPTIONS
 from windlass.testing.contract.strategies import (
+    DAY_MS,
     endings,
     fields,
     jumps,
@@ -419,6 +420,8 @@ class QueueMachine(RuleBasedStateMachine):
         state=st.sampled_from([None, *State]),
         queue=st.sampled_from([None, "a"]),
         task=st.sampled_from([None, "t"]),
+        since_ms=st.sampled_from([None, None, START_MS, START_MS + 1_000]),
+        until_ms=st.sampled_from([None, None, START_MS + 1, START_MS + DAY_MS]),
         cursor=st.none() | ids,
         limit=st.integers(1, 4),
     )
@@ -427,10 +430,12 @@ class QueueMachine(RuleBasedStateMachine):
         state: State | None,
         queue: str | None,
         task: str | None,
+        since_ms: int | None,
+        until_ms: int | None,
         cursor: str | None,
         limit: int,
     ) -> None:
-        filter = Filter(state=state, queue=queue, task=task)
+        filter = Filter(state=state, queue=queue, task=task, since_ms=since_ms, until_ms=until_ms)
         self.same(lambda it: it.find(filter, cursor, limit))
 
     @invariant()

@@ -118,4 +118,5 @@ def _matches(record: JobRecord, filter: Filter) -> bool:
         (filter.queue, queue_of(record.queue)),
         (filter.task, record.task),
     )
-    return all(want is None or want == have for want, have in wanted)
+    is_wanted = all(want is None or want == have for want, have in wanted)
+    return is_wanted and filter.includes_instant(record.created_ms)

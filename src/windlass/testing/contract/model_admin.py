@@ -36,6 +36,7 @@ FRESH: Final[dict[str, Any]] = {
     "finished_ms": None,
     "expires_ms": None,
     "progress": None,
+    "held_because": None,
     "cancel_requested": False,
     "suspect": False,
 }

@@ -12,6 +12,7 @@ from windlass.core.queues.labels import queue_of
 from windlass.core.states import Event, Hold, Reason, stray_delay_ms
 from windlass.engine.contract import (
     BITE,
+    MAX_WHY,
     MIN_RECORD_MS,
     Batch,
     Buried,
@@ -137,7 +138,8 @@ class ClaimModel(SessionModel):
         return chosen
 
     def _claim(self, job: ModelJob, session: str, nonce: str) -> None:
-        self.move(job, Event.CLAIM, session=session, started_ms=self.now_ms, progress=None)
+        details = {"session": session, "started_ms": self.now_ms}
+        self.move(job, Event.CLAIM, **details, progress=None, held_because=None)
         job.token = nonce
         self.expiries[session] = self.now_ms + self.options.lease_ms
         self.last_nonces[session] = nonce
@@ -212,8 +214,11 @@ class ClaimModel(SessionModel):
                 self.move(job, Event.RELEASE, started=started, suspect=suspect)
             case Snoozed(delay_ms=delay_ms):
                 self.move(job, Event.SNOOZE, due_ms=min(now_ms + delay_ms, LATEST_MS))
-            case Unroutable():
+            case Unroutable(why=why):
                 due_ms = now_ms + stray_delay_ms(job.record.counters.strays)
-                self.move(job, Event.UNROUTABLE, due_ms=due_ms, hold=Hold.UNROUTABLE)
+                details = {"due_ms": due_ms, "hold": Hold.UNROUTABLE, "progress": None}
+                self.move(job, Event.UNROUTABLE, **details)
+                if why and job.record.hold is Hold.UNROUTABLE:
+                    job.record = replace(job.record, held_because=why[:MAX_WHY])
             case _:
                 raise TypeError(f"Expected one of the contract's outcomes, found {outcome!r}.")

@@ -11,6 +11,7 @@ from windlass.core.states import Reason
 from windlass.core.unique import OnConflict, Until
 from windlass.engine.contract import (
     BATCH_BYTES,
+    MAX_WHY,
     Buried,
     Claim,
     Outcome,
@@ -125,7 +126,10 @@ endings: st.SearchStrategy[Callable[[Claim], Outcome]] = st.one_of(
         lambda delay_ms: lambda claim: Snoozed(id=claim.id, token=claim.token, delay_ms=delay_ms),
         distances,
     ),
-    st.just(lambda claim: Unroutable(id=claim.id, token=claim.token)),
+    st.builds(
+        lambda why: lambda claim: Unroutable(id=claim.id, token=claim.token, why=why),
+        st.sampled_from([b"", b"unknown", b"w" * (MAX_WHY + 1)]),
+    ),
     st.builds(
         lambda progress: (
             lambda claim: Progressed(id=claim.id, token=claim.token, progress=progress)

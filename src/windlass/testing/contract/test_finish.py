@@ -18,10 +18,12 @@ from windlass.core.states import (
 from windlass.engine.contract import (
     BATCH_BYTES,
     MAX_FAILURES,
+    MAX_WHY,
     Batch,
     Buried,
     Claim,
     Failure,
+    Filter,
     JobRecord,
     Plan,
     Progressed,
@@ -329,6 +331,29 @@ def test_an_end_is_recognised_after_an_operator_retried_the_job(world: World) ->
 
 
 # --------------------------------------------------------------------------------- unroutable
+
+
+def test_a_held_job_keeps_the_reason_until_it_runs(world: World) -> None:
+    id = world.put()
+    world.finish(Unroutable(id=id, token=world.take().token, why=b"task unknown"))
+    assert world.get(id).held_because == b"task unknown"
+    assert world.engine.find(Filter()).records[0].held_because == b"task unknown"
+    world.engine.adopt(["task"])
+    assert world.get(id).held_because == b"task unknown"
+    claim = world.take()
+    assert world.get(id).held_because is None
+    world.finish(Progressed(id=id, token=claim.token, progress=b"half"))
+    assert (world.get(id).progress, world.get(id).held_because) == (b"half", None)
+
+
+def test_the_reason_of_a_held_job_is_bounded(world: World) -> None:
+    id = world.put()
+    why = b"w" * (MAX_WHY + 1)
+    world.finish(Unroutable(id=id, token=world.take().token, why=why))
+    assert world.get(id).held_because == why[:MAX_WHY]
+    world.engine.cancel([id])
+    retry_jobs(world.engine, [id])
+    assert world.get(id).held_because is None
 
 
 def test_unroutable_jobs_rest_each_time_longer(world: World) -> None:

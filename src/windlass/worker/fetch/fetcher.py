@@ -34,7 +34,6 @@ from windlass.engine.contract import (
     Outcome,
     Released,
     Turn,
-    Unroutable,
 )
 from windlass.errors import EngineError, PayloadTooLarge
 from windlass.task import Task
@@ -52,6 +51,7 @@ from windlass.worker.fetch.round_trip import (
 )
 from windlass.worker.ipc.wake_socket import WakeReceiver
 from windlass.worker.logs.events import LogEvent, Notices
+from windlass.worker.run.pipeline import unknown_task
 from windlass.worker.run.slot_queue import SlotQueue
 from windlass.worker.run.timeouts import Limits
 
@@ -376,7 +376,7 @@ class Fetcher:
         for claim in claims:
             task = self._tasks.get(claim.task)
             if task is None:
-                self._mailbox.outcomes.append(Unroutable(id=claim.id, token=claim.token))
+                self._mailbox.outcomes.append(unknown_task(claim, f"worker {self.session}"))
                 if self._notices.is_due(claim.task):
                     log.warning(LogEvent.TASK_UNKNOWN, claim.task)
             elif task.runs_alone and not self._is_solo:

@@ -18,10 +18,10 @@ from threading import Thread
 from time import monotonic
 from typing import Final
 
+from windlass.core.introduction import Introduction
 from windlass.core.states import State
 from windlass.dead_letter import AlertHook, DeadAlert, Unreadable, log_summary, read_each
 from windlass.engine.contract import Engine, SessionRecord, Tended
-from windlass.worker.ipc.session_info import Introduction
 from windlass.worker.logs.events import LogEvent
 
 log = getLogger("windlass.dead_letters")

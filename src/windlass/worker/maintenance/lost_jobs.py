@@ -13,10 +13,10 @@ from logging import getLogger
 from typing import Final
 
 from windlass.core.ids import session_prefix
+from windlass.core.introduction import Introduction
 from windlass.core.quantities import Count
 from windlass.engine.contract import Engine
 from windlass.worker.ipc.process_identity import has_ended, machine
-from windlass.worker.ipc.session_info import Introduction
 from windlass.worker.logs.events import LogEvent
 
 log = getLogger("windlass.worker")

@@ -181,7 +181,8 @@ class Execution:
         self._leave(claim.task)
         if self._notices.is_due(claim.task):
             _log_left(claim.task, error)
-        return Unroutable(id=claim.id, token=claim.token)
+        why = self._pack(claim, FailureText.brief(error))
+        return Unroutable(id=claim.id, token=claim.token, why=why)
 
     def _learn(self, task: Task[..., Any]) -> Rules:
         """Let options of the task override settings of the app."""
@@ -337,6 +338,12 @@ class Execution:
 
     def _pack(self, claim: Claim, text: FailureText) -> bytes:
         return self._packing.pack_failure(text, claim.task, claim.id, claim.payload)
+
+
+def unknown_task(claim: Claim, where: str) -> Unroutable:
+    """The outcome of a job whose task the app there does not have."""
+    why = FailureText(message=f"task {claim.task} is unknown to the app of {where}").pack()
+    return Unroutable(id=claim.id, token=claim.token, why=why)
 
 
 def _overridden(rules: Rules, own: Overrides) -> Rules:

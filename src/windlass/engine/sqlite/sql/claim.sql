@@ -52,5 +52,5 @@ SELECT reap_after_ms, queues FROM meta
 -- Lease ready jobs (an array of rows) to a session under a token, and count the attempt.
 UPDATE jobs
 SET state = 'running', session = ?1, token = ?2, started_ms = ?3,
-    attempt = attempt + 1, starts = starts + 1, progress = NULL
+    attempt = attempt + 1, starts = starts + 1, progress = NULL, held_because = NULL
 WHERE row IN (SELECT value FROM json_each(?4))

@@ -15,6 +15,10 @@ SELECT last_token, last_event FROM jobs WHERE id = ?
 -- Store the progress of a running job, if the token is current.
 UPDATE jobs SET progress = ?3 WHERE id = ?1 AND token = ?2 RETURNING row
 
+-- name: note_why_held
+-- Store why a job is held, or that it is not any more.
+UPDATE jobs SET held_because = ?2 WHERE row = ?1
+
 -- name: succeed_jobs
 -- End claims with success if their token is current. Each item of the array has id, token, next
 -- visit of the purge, expiry of the result, and, if there is a result, its start and size in the

@@ -5,11 +5,11 @@
 SELECT queue, state, number FROM counters WHERE number > 0
 
 -- name: list_dead
--- A page of dead records below an id, newest first.
+-- A stretch of dead records below an id and down to another, newest first.
 SELECT id, task, queue, age - rank, state, hold, reason, attempt, starts, crashes, losses, interruptions, snoozes, strays,
        created_ms, due_ms, expires_ms, started_ms, finished_ms, session, cancel_requested, suspect, progress,
-       result_until_ms, result IS NOT NULL, unique_key, row
-FROM jobs WHERE state = 'dead' AND id < ?1 AND (?2 IS NULL OR task = ?2) ORDER BY id DESC LIMIT ?3
+       result_until_ms, result IS NOT NULL, unique_key, held_because, row
+FROM jobs WHERE state = 'dead' AND id < ?1 AND id >= ?2 AND (?4 IS NULL OR task = ?4) ORDER BY id DESC LIMIT ?3
 
 -- name: list_failures
 -- The history of one job, oldest first.
@@ -26,11 +26,11 @@ WHERE session > ?1 AND session >= ?2 AND session < ?2 || char(1114111) AND gone 
 ORDER BY session LIMIT ?3
 
 -- name: list_jobs
--- A page of records below an id, newest first.
+-- A stretch of records below an id and down to another, newest first.
 SELECT id, task, queue, age - rank, state, hold, reason, attempt, starts, crashes, losses, interruptions, snoozes, strays,
        created_ms, due_ms, expires_ms, started_ms, finished_ms, session, cancel_requested, suspect, progress,
-       result_until_ms, result IS NOT NULL, unique_key, row
-FROM jobs WHERE id < ? ORDER BY id DESC LIMIT ?
+       result_until_ms, result IS NOT NULL, unique_key, held_because, row
+FROM jobs WHERE id < ? AND id >= ? ORDER BY id DESC LIMIT ?
 
 -- name: list_sessions
 -- Live sessions and the number of jobs that each holds.
@@ -59,7 +59,7 @@ SELECT task, state, reason, finished_ms, CASE WHEN result_until_ms > ? THEN resu
 -- The record of one job, for display.
 SELECT id, task, queue, age - rank, state, hold, reason, attempt, starts, crashes, losses, interruptions, snoozes, strays,
        created_ms, due_ms, expires_ms, started_ms, finished_ms, session, cancel_requested, suspect, progress,
-       result_until_ms, result IS NOT NULL, unique_key, row
+       result_until_ms, result IS NOT NULL, unique_key, held_because, row
 FROM jobs WHERE id = ?
 
 -- name: read_payload

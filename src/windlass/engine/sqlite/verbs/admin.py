@@ -56,6 +56,7 @@ def _revive(tx: Transaction, job: JobRow | None, revival: Revival) -> ChangeCode
     job.result = job.progress = None
     job.expires_ms = None  # otherwise the job would expire again
     job.cancel_requested = 0
+    tx.run("note_why_held", job.row, None)
     tx.move(job, Event.REVIVE, error=_replace_payload(tx, job.row, revival.payload))
     return ChangeCode.DONE
 

@@ -10,6 +10,7 @@ from typing import Final, cast
 from windlass.core.durations import LATEST_MS
 from windlass.core.states import Event, Hold, State, stray_delay_ms
 from windlass.engine.contract import (
+    MAX_WHY,
     MIN_RECORD_MS,
     Buried,
     Outcome,
@@ -116,18 +117,21 @@ def _move(tx: Transaction, job: JobRow, outcome: Outcome) -> None:
         case Snoozed():
             tx.move(job, Event.SNOOZE, delay_ms=outcome.delay_ms)
         case Unroutable():
-            _park(tx, job)
+            _park(tx, job, outcome.why)
         case _:
             raise TypeError(f"Expected one of the outcomes of the contract, found {outcome!r}.")
 
 
-def _park(tx: Transaction, job: JobRow) -> None:
-    """Hold a job that this worker cannot route, for longer each time. It keeps its place."""
+def _park(tx: Transaction, job: JobRow, why: bytes) -> None:
+    """Hold a job that this worker cannot route: it keeps its place and rests, longer each time."""
     delay_ms = stray_delay_ms(job.strays)
+    job.progress = None
     tx.move(job, Event.UNROUTABLE)
     if job.state == State.READY:
         job.hold, job.due_ms = Hold.UNROUTABLE, tx.now_ms + delay_ms
         tx.save(job)
+        if why:
+            tx.run("note_why_held", job.row, why[:MAX_WHY])
         tx.made_ready[ReadyLine(job.queue, bool(job.suspect))] -= 1
 
 

@@ -21,7 +21,7 @@ from windlass.engine.contract import (
     SessionRecord,
     Stats,
 )
-from windlass.engine.sqlite.statements import rows
+from windlass.engine.sqlite.statements import Row, rows
 
 #: A page with a filter that no index covers examines at most this many records.
 SCAN_BUDGET: Final = 10_000
@@ -36,7 +36,7 @@ def _get(connection: apsw.Connection, job_id: str, now_ms: int) -> JobRecord | N
     found = rows(connection, "read_job", job_id)
     if not found:
         return None
-    *_, has_result, _unique_key, number = found[0]
+    *_, has_result, _unique_key, _held_because, number = found[0]
     result = rows(connection, "read_result", number)[0][0] if has_result else None
     bodies = rows(connection, "read_payload", number)
     failures = rows(connection, "list_failures", number)
@@ -91,7 +91,8 @@ def _to_record(
         rest[7:13],
         rest[13:],
     )
-    cancel_requested, suspect, progress, result_until_ms, has_result, unique_key, _number = rest
+    cancel_requested, suspect, progress, result_until_ms, has_result, *rest = rest
+    unique_key, held_because, _number = rest
     visible = bool(has_result) and result_until_ms > now_ms
     return JobRecord(
         id=job_id,
@@ -114,28 +115,36 @@ def _to_record(
         result=result if visible else None,
         has_result=visible,
         unique_key=unique_key,
+        held_because=held_because,
         **details,
     )
 
 
 def find(
-    connection: apsw.Connection, filter: Filter, cursor: str | None, limit: int, now_ms: int
+    connection: apsw.Connection, filter: Filter, ids: tuple[str, str], limit: int, now_ms: int
 ) -> Page:
-    """Read a page, and one record more, to know whether there is another page."""
-    below = cursor or _AFTER_ALL_IDS
-    if filter.state is State.DEAD:
-        budget = limit + 1 if filter.queue is None else SCAN_BUDGET
-        found = rows(connection, "list_dead", below, filter.task, budget)
-    else:
-        budget = limit + 1 if filter == Filter() else SCAN_BUDGET
-        found = rows(connection, "list_jobs", below, budget)
-    matching = [row for row in found if _matches(row, filter)]
+    """Read one record more than the limit, to know whether there is another page."""
+    first, below = ids
+    cursor: str | None = below or _AFTER_ALL_IDS
+    matching: list[Row] = []
+    budget, chunk = SCAN_BUDGET, limit + 1
+    while cursor is not None and budget > 0 and len(matching) <= limit:
+        found = _stretch(connection, filter, cursor, first, chunk)
+        matching += [row for row in found if _matches(row, filter)]
+        cursor = found[-1][0] if len(found) == chunk else None
+        budget -= chunk
+        chunk = min(2 * chunk, SCAN_BUDGET)  # few records match: read more at a time
     if len(matching) > limit:
-        matching = matching[:limit]
-        last: str | None = matching[-1][0]
-    else:
-        last = found[-1][0] if len(found) == budget else None
-    return Page(tuple(_to_record(row, now_ms) for row in matching), last)
+        cursor = matching[limit - 1][0]
+    return Page(tuple(_to_record(row, now_ms) for row in matching[:limit]), cursor)
+
+
+def _stretch(
+    connection: apsw.Connection, filter: Filter, below: str, first: str, limit: int
+) -> list[Row]:
+    if filter.state is State.DEAD:
+        return rows(connection, "list_dead", below, first, limit, filter.task)
+    return rows(connection, "list_jobs", below, first, limit)
 
 
 def _matches(row: Sequence[Any], filter: Filter) -> bool:
@@ -143,6 +152,7 @@ def _matches(row: Sequence[Any], filter: Filter) -> bool:
         (filter.task is None or row[1] == filter.task)
         and (filter.queue is None or queue_of(row[2]) == filter.queue)
         and (filter.state is None or row[4] == filter.state)
+        and filter.includes_instant(row[14])
     )
 
 

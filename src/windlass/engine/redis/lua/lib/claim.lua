@@ -297,7 +297,7 @@ local function claimed(id, bytes, sizes, tail)
     return nil
   end
   local attempt, starts, _, has_progress = unpack_numbers(COUNTS, bytes)
-  if has_progress == 1 then
+  if has_progress ~= 0 then
     write('HDEL', key.extra, 'p:' .. id)
   end
   return pack_numbers(COUNTS, attempt + 1, starts + 1, now_ms, 0) .. sub(bytes, MARKS_AT, SIZES_AT + 2)

@@ -27,8 +27,15 @@ function ENDINGS.snooze(id, record, _, delay_ms)
   move(id, record, 'snooze', { delay_ms = delay_ms })
 end
 
-function ENDINGS.unroutable(id, record)
+function ENDINGS.unroutable(id, record, why)
   move(id, record, 'unroutable', { delay_ms = stray_delay_ms(record[STRAYS]) })
+  if why ~= '' and record[HOLD] == 'unroutable' then
+    record[HAS_PROGRESS] = 2
+    write('HSET', key.extra, 'p:' .. id, why)
+  elseif record[HAS_PROGRESS] ~= 0 then
+    record[HAS_PROGRESS] = 0
+    write('HDEL', key.extra, 'p:' .. id)
+  end
 end
 
 -- Apply the progress of a job, or any end of a claim except a success; false when it is stale.

@@ -1,6 +1,7 @@
--- The stored form of a job. A record has numbers, then texts; the numbers include the sizes of the texts.
--- Fields that a claim or a success changes are at the beginning and at the end, so that a claim and a
--- success rewrite a record without decoding it. An unset instant is -1; an unset text is empty.
+-- The stored form of a job: a record has numbers, then texts, whose sizes are among the numbers. Fields
+-- that a claim and a success change are at the beginning and at the end: these two rewrite a record
+-- without decoding it. HAS_PROGRESS tells what `extra` has as p:id: nothing (0), progress (1), or why the job is
+-- held as unroutable (2). An instant that is not set is -1; a text that is not set is empty.
 local ATTEMPT, STARTS, STARTED_MS, HAS_PROGRESS = 1, 2, 3, 4
 local SUSPECT, CANCEL_REQUESTED, DUE_MS, FINISHED_MS, RESULT_MS = 5, 6, 7, 8, 9
 -- 10 to 16 are the sizes of the texts from LAST_EVENT on
@@ -13,6 +14,6 @@ local COUNTS, MARKS, SIZES = '>I4I4i6B', 'BBi6i6i6', 'BHBBBHH'
 local NUMBERS = COUNTS .. MARKS .. SIZES .. 'bi6i6i6i6i6I4I4I4I4I4I4I4HHH'
 -- The offsets of the texts.
 local MARKS_AT, ASKED_AT, SIZES_AT, REST_AT, EXPIRES_AT = 16, 17, 36, 46, 65
-local QUEUE_SIZE_AT, QUEUE_AT = 105, 111
+local FAILURES_AT, QUEUE_SIZE_AT, QUEUE_AT = 97, 105, 111
 
 local pack_numbers, unpack_numbers = struct.pack, struct.unpack

@@ -63,7 +63,7 @@ local function reset_budgets(id, record)
   for _, field in ipairs({ ATTEMPT, STARTS, CRASHES, LOSSES, INTERRUPTIONS, SNOOZES, STRAYS }) do
     record[field] = 0
   end
-  if record[HAS_PROGRESS] == 1 then
+  if record[HAS_PROGRESS] ~= 0 then
     record[HAS_PROGRESS] = 0
     write('HDEL', key.extra, 'p:' .. id)
   end

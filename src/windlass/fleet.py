@@ -2,10 +2,6 @@
 
 A worker is a supervisor with its children; each child has a session. Sessions with an expired lease
 count as dead.
-
-`why_held` says why a ready job is held, as far as the data of the engine shows it. An encrypted
-call names its key in plain text, and a worker reports the names of its keys. Only the log of a
-worker says whether the worker lacks the task, or the call does not fit its function.
 """
 
 from __future__ import annotations
@@ -17,23 +13,18 @@ from typing import Final
 import msgspec
 
 from windlass.core.durations import instant
+from windlass.core.introduction import Introduction
 from windlass.core.queues.labels import queue_of
-from windlass.core.serialization.envelope import unpack
-from windlass.core.serialization.frame import describe_sealed
-from windlass.core.states import Hold, State
-from windlass.engine.contract import Engine, JobRecord, SessionRecord
-from windlass.errors import DecodeError
-from windlass.worker.ipc.session_info import Introduction
+from windlass.core.states import State
+from windlass.engine.contract import Engine, SessionRecord
 
 #: The most running jobs to read.
 MAX_RUNNING: Final = 500
-_NOT_UNDERSTOOD: Final = (
-    "no worker that claimed it has its task, accepts its arguments and reads its codec; their logs "
-    "say which one is missing"
-)
 
 
 class RunningJob(msgspec.Struct, frozen=True, kw_only=True):
+    """A job that a child of a worker runs."""
+
     id: str
     task: str
     queue: str
@@ -41,8 +32,8 @@ class RunningJob(msgspec.Struct, frozen=True, kw_only=True):
     started_at: datetime | None
 
 
-class ChildView(msgspec.Struct, frozen=True, kw_only=True):
-    """One process that runs jobs."""
+class ChildInfo(msgspec.Struct, frozen=True, kw_only=True):
+    """One process in which jobs run."""
 
     session: str
     pid: int
@@ -53,31 +44,35 @@ class ChildView(msgspec.Struct, frozen=True, kw_only=True):
     running: tuple[RunningJob, ...]
 
 
-class WorkerView(msgspec.Struct, frozen=True, kw_only=True):
+class WorkerInfo(msgspec.Struct, frozen=True, kw_only=True):
+    """A live worker at one instant: a supervisor and its children, or an embedded worker."""
+
     host: str
-    pid: int
+    pid: int  # of the supervisor
     app: str
     version: str
-    queues: tuple[str, ...]
+    queues: tuple[str, ...]  # every queue when empty
     labels: tuple[str, ...]
-    keys: tuple[str, ...]  # the names of its keys for encrypted calls
-    started_at: datetime | None
-    children: tuple[ChildView, ...]
+    keys: tuple[str, ...]  # the names of its keys for sealed calls
+    started_at: datetime | None  # by the clock of its machine
+    children: tuple[ChildInfo, ...]
 
     @property
     def slots(self) -> int:
+        """How many jobs it runs at a time."""
         return sum(child.slots for child in self.children if not child.is_solo)
 
     @property
     def jobs(self) -> int:
+        """How many jobs it has claimed; a few of them may not have started."""
         return sum(child.jobs for child in self.children)
 
 
-def read_fleet(engine: Engine) -> list[WorkerView]:
-    """Return all live workers, sorted by host and pid."""
+def read_fleet(engine: Engine) -> list[WorkerInfo]:
+    """Every live worker, by host and pid."""
     sessions = [record for record in engine.sessions() if record.expires_in_ms >= 0]
     running = _running(engine, [id for record in sessions for id in record.held][:MAX_RUNNING])
-    workers: dict[tuple[str, int], list[tuple[Introduction, ChildView]]] = {}
+    workers: dict[tuple[str, int], list[tuple[Introduction, ChildInfo]]] = {}
     for record in sessions:
         known = _introduction(record)
         child = _child(record, known, running)
@@ -95,8 +90,8 @@ def _introduction(record: SessionRecord) -> Introduction:
     return Introduction(host=host, worker=pid, child=pid)
 
 
-def _child(record: SessionRecord, known: Introduction, running: dict[str, RunningJob]) -> ChildView:
-    return ChildView(
+def _child(record: SessionRecord, known: Introduction, running: dict[str, RunningJob]) -> ChildInfo:
+    return ChildInfo(
         session=record.session,
         pid=known.child,
         slots=known.slots,
@@ -121,10 +116,10 @@ def _running(engine: Engine, ids: Sequence[str]) -> dict[str, RunningJob]:
     }
 
 
-def _worker(host: str, pid: int, members: Iterable[tuple[Introduction, ChildView]]) -> WorkerView:
+def _worker(host: str, pid: int, members: Iterable[tuple[Introduction, ChildInfo]]) -> WorkerInfo:
     known, children = zip(*members, strict=True)
     first = min(known, key=lambda one: one.started_ms)
-    return WorkerView(
+    return WorkerInfo(
         host=host,
         pid=pid,
         app=first.app,
@@ -135,28 +130,3 @@ def _worker(host: str, pid: int, members: Iterable[tuple[Introduction, ChildView
         started_at=instant(first.started_ms) if first.started_ms else None,
         children=tuple(children),
     )
-
-
-# ------------------------------------------------------------------------------------------- holds
-
-
-def is_unroutable(record: JobRecord) -> bool:
-    return record.hold is Hold.UNROUTABLE
-
-
-def why_held(record: JobRecord, fleet: Sequence[WorkerView]) -> str | None:
-    """Return the reason as the end of a sentence. The record must have its stored payload."""
-    if not is_unroutable(record):
-        return None
-    return _why_sealed(record.payload, fleet) or _NOT_UNDERSTOOD
-
-
-def _why_sealed(payload: bytes, fleet: Iterable[WorkerView]) -> str:
-    try:
-        envelope = unpack(payload)
-    except DecodeError:
-        return ""
-    if not envelope.seal or any(envelope.key in worker.keys for worker in fleet):
-        return ""
-    sealed = describe_sealed(envelope.seal, envelope.key)
-    return f"it is {sealed}, which no worker has: start a worker with that secret"

@@ -1,0 +1,56 @@
+"""Why a ready job is held.
+
+A sealed call names its key in plain text, and a worker reports the names of its keys. Any other
+reason is stored with the job by the worker that claimed it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from itertools import islice
+from typing import Final
+
+from windlass.cli.support.records import find_all
+from windlass.core.serialization.envelope import unpack
+from windlass.core.serialization.frame import describe_sealed
+from windlass.core.states import Hold, State
+from windlass.engine.contract import Engine, Filter, JobRecord, Stats
+from windlass.errors import DecodeError
+from windlass.fleet import WorkerInfo
+from windlass.job import held_because
+
+#: At most this many ready jobs are searched for held ones.
+LOOKED_AT: Final = 1000
+_NOT_UNDERSTOOD: Final = (  # of a worker that stored no reason
+    "no worker that claimed it has its task, accepts its arguments and reads its codec"
+)
+
+
+def find_held(engine: Engine, stats: Stats) -> list[JobRecord]:
+    """The held jobs among the newest ready ones."""
+    if not stats.totals.get("unroutable", 0):
+        return []
+    newest = islice(find_all(engine, Filter(state=State.READY)), LOOKED_AT)
+    return [job for job in newest if is_unroutable(job)]
+
+
+def is_unroutable(record: JobRecord) -> bool:
+    return record.hold is Hold.UNROUTABLE
+
+
+def why_held(record: JobRecord, fleet: Sequence[WorkerInfo]) -> str | None:
+    """The reason as the end of a sentence. The record must have its stored payload."""
+    if not is_unroutable(record):
+        return None
+    return _why_sealed(record.payload, fleet) or held_because(record) or _NOT_UNDERSTOOD
+
+
+def _why_sealed(payload: bytes, fleet: Iterable[WorkerInfo]) -> str:
+    try:
+        envelope = unpack(payload)
+    except DecodeError:
+        return ""
+    if not envelope.seal or any(envelope.key in worker.keys for worker in fleet):
+        return ""
+    sealed = describe_sealed(envelope.seal, envelope.key)
+    return f"it is {sealed}, which no worker has: start a worker with that secret"

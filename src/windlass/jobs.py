@@ -1,0 +1,289 @@
+"""The jobs of an app, `app.jobs`, and their numbers, `app.stats()`.
+
+1. `JobChoice` is a filter of jobs. Ages are by the engine's clock.
+2. `Jobs` lists jobs newest first, a bounded page at a time, and reads many jobs by id.
+3. `Jobs.editing` changes one job, for `Job.edit` and for the command line.
+4. `read_stats` reads the number of jobs by queue and state.
+
+The cursor of a list is the id of the last job read and only decreases: while jobs come and go, no
+job is listed twice, and no job that stays is skipped.
+"""
+
+from __future__ import annotations
+
+import builtins
+import logging
+from collections import Counter
+from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
+from datetime import datetime, timedelta
+from typing import TYPE_CHECKING, Any, Final, TypedDict, Unpack
+
+import msgspec
+
+from windlass.call_edit import edited_payload, require_task
+from windlass.client.options import read_queue
+from windlass.core.durations import Duration, instant_ms, to_ms
+from windlass.core.ids import check_id
+from windlass.core.queues.labels import queue_of
+from windlass.core.states import State
+from windlass.dead_letter import read_each
+from windlass.engine.contract import BATCH, ChangeCode, Engine, Filter, JobRecord, Revival
+from windlass.errors import DuplicateJob, JobNotFound
+from windlass.job import JobInfo, get, headers_of, holders, key_of
+from windlass.twins import Steps, act, arun, ask, run, twins, verb
+
+if TYPE_CHECKING:
+    from windlass.app import Windlass
+
+#: Records per page, without and with payloads and histories.
+PAGE: Final = 200
+WHOLE_PAGE: Final = 50
+#: The states from which a job becomes ready again when it is edited.
+REVIVABLE: Final = (State.DEAD, State.CANCELLED)
+
+log: Final = logging.getLogger("windlass.jobs")
+
+
+# ---------------------------------------------------------------------------------------- choosing
+
+
+class JobChoice(TypedDict, total=False):
+    """Filter of jobs: a job must match all given parts."""
+
+    state: State | str | None
+    task: str | None
+    queue: str | None
+    since: datetime | Duration | None  # enqueued at this instant or later, or at most this long ago
+    until: datetime | Duration | None  # enqueued before this instant, or longer ago
+    headers: Mapping[str, str] | None  # each with this value; reads the calls, which takes longer
+    limit: int | None  # at most this many, the newest
+
+
+class _Search(msgspec.Struct, frozen=True, kw_only=True):
+    """A filter of jobs, and the cursor of the next page."""
+
+    filter: Filter
+    since_age_ms: int | None = None
+    until_age_ms: int | None = None
+    headers: Mapping[str, str] = {}
+    left: int | None = None  # at most this many more
+    cursor: str | None = None
+
+    def fits(self, record: JobRecord) -> bool:
+        """Whether a job matches that was read again, with its call."""
+        if self.filter.state not in (None, record.state):
+            return False
+        headers = headers_of(record)
+        return all(headers.get(name) == value for name, value in self.headers.items())
+
+
+class _JobPage(msgspec.Struct, frozen=True):
+    records: tuple[JobRecord, ...]
+    rest: _Search | None  # None after the last page
+
+
+def _search(choice: JobChoice) -> _Search:
+    state, queue, limit = choice.get("state"), choice.get("queue"), choice.get("limit")
+    if limit is not None and (isinstance(limit, bool) or limit < 1):
+        raise ValueError(f"limit must be at least 1, or None for all jobs, found {limit!r}")
+    since_ms, since_age_ms = _moment("since", choice.get("since"))
+    until_ms, until_age_ms = _moment("until", choice.get("until"))
+    return _Search(
+        filter=Filter(
+            state=None if state is None else _state(state),
+            queue=None if queue is None else read_queue("queue", queue),
+            task=choice.get("task"),
+            since_ms=since_ms,
+            until_ms=until_ms,
+        ),
+        since_age_ms=since_age_ms,
+        until_age_ms=until_age_ms,
+        headers=dict(choice.get("headers") or {}),
+        left=limit,
+    )
+
+
+def _state(state: str) -> State:
+    try:
+        return State(state)
+    except ValueError:
+        raise ValueError(f"state must be one of {', '.join(State)}, found {state!r}") from None
+
+
+def _moment(name: str, given: datetime | Duration | None) -> tuple[int | None, int | None]:
+    """An instant, or an age."""
+    if given is None:
+        return None, None
+    if isinstance(given, datetime):
+        return instant_ms(given, name=name), None
+    return None, to_ms(given, name=name)
+
+
+def _read(engine: Engine, search: _Search) -> _JobPage:
+    """Read the next page. An empty page need not be the last one."""
+    search = _dated(engine, search)
+    size = WHOLE_PAGE if search.headers else PAGE
+    if search.left is not None and not search.headers:
+        size = min(size, search.left)
+    page = engine.find(search.filter, search.cursor, size)
+    records: Sequence[JobRecord] = page.records
+    if search.headers:
+        whole = read_each(engine, [record.id for record in records])
+        records = [one for one in whole if isinstance(one, JobRecord) and search.fits(one)]
+    records = tuple(records[: search.left])
+    left = None if search.left is None else search.left - len(records)
+    if page.cursor is None or left == 0:
+        return _JobPage(records, None)
+    return _JobPage(records, msgspec.structs.replace(search, cursor=page.cursor, left=left))
+
+
+def _dated(engine: Engine, search: _Search) -> _Search:
+    """The search with instants in place of ages."""
+    since_age_ms, until_age_ms = search.since_age_ms, search.until_age_ms
+    if since_age_ms is None and until_age_ms is None:
+        return search
+    now_ms, filter = engine.due_schedules(limit=1).now_ms, search.filter
+    if since_age_ms is not None:
+        filter = msgspec.structs.replace(filter, since_ms=now_ms - since_age_ms)
+    if until_age_ms is not None:
+        filter = msgspec.structs.replace(filter, until_ms=now_ms - until_age_ms)
+    return msgspec.structs.replace(search, filter=filter, since_age_ms=None, until_age_ms=None)
+
+
+class Jobs:
+    """The jobs of an app."""
+
+    def __init__(self, app: Windlass) -> None:
+        self._app = app
+
+    def list(self, **choice: Unpack[JobChoice]) -> Iterator[JobInfo]:
+        """Jobs, newest first, read lazily a page at a time.
+
+        `since` and `until` are datetimes or ages such as "1h". Errors are not read, and headers
+        only when `headers` is given: `get_many` reads all."""
+        return self._list(_search(choice))
+
+    def alist(self, **choice: Unpack[JobChoice]) -> AsyncIterator[JobInfo]:
+        """`list`, for coroutines."""
+        return self._alist(_search(choice))
+
+    @twins
+    def get_many(self, ids: Iterable[str]) -> Steps[builtins.list[JobInfo | None]]:
+        """The jobs with these ids, in this order; None for an unknown one."""
+        if isinstance(ids, str):
+            raise TypeError(f"get_many takes a list of ids, found {ids!r}: write [{ids!r}]")
+        wanted = [check_id(id) for id in ids]
+        found: builtins.list[JobInfo | None] = []
+        for at in range(0, len(wanted), BATCH):
+            records = yield from act(_get, wanted[at : at + BATCH])
+            found += [None if one is None else self._info(one) for one in records]
+        return found
+
+    aget_many = get_many.awaited
+
+    # ------------------------------------------------------------------------------- changing
+
+    def editing(
+        self, id: str, args: Sequence[Any], kwargs: Mapping[str, Any], *, unchecked: bool = False
+    ) -> Steps[bool]:
+        """`Job.edit` as steps; with `unchecked`, for an operator who knows that the call fits."""
+        app = self._app
+        while True:
+            record = yield from self._record(id)
+            if record.state not in REVIVABLE:
+                return False
+            task = None if unchecked else require_task(app, record)
+            payload = edited_payload(app, record, task, args, kwargs, log)
+            revival = Revival(id=id, finished_ms=record.finished_ms, payload=payload)
+            code = yield from ask(_revive, revival)
+            if code is ChangeCode.DONE:
+                return True
+            if code is ChangeCode.DUPLICATE:
+                holder = yield from ask(holders, key_of(record))
+                raise DuplicateJob(record.task, holder or "that has ended since", id)
+            # The job was changed or removed since it was read: read it again.
+
+    # --------------------------------------------------------------------------------- inside
+
+    def _record(self, id: str) -> Steps[JobRecord]:
+        record = yield from ask(get, id)
+        if record is None:
+            raise JobNotFound(id, self._app.engine.location)
+        return record
+
+    def _list(self, search: _Search) -> Iterator[JobInfo]:
+        rest: _Search | None = search
+        while rest is not None:
+            page = run(self._app, act(_read, rest))
+            yield from map(self._info, page.records)
+            rest = page.rest
+
+    async def _alist(self, search: _Search) -> AsyncIterator[JobInfo]:
+        rest: _Search | None = search
+        while rest is not None:
+            page = await arun(self._app, act(_read, rest))
+            for record in page.records:
+                yield self._info(record)
+            rest = page.rest
+
+    def _info(self, record: JobRecord) -> JobInfo:
+        return JobInfo.of(self._app.packing.reveal_failures(record))
+
+
+_revive = verb(Engine.revive)
+
+
+def _get(engine: Engine, ids: Sequence[str]) -> Sequence[JobRecord | None]:
+    return engine.get(ids)
+
+
+# ---------------------------------------------------------------------------------------- counting
+
+
+class QueueStats(msgspec.Struct, frozen=True, kw_only=True):
+    """The jobs of a queue at one instant."""
+
+    jobs: Mapping[State, int]  # the number of jobs by state, without zeros
+    oldest_ready: timedelta | None  # how long its next job has been ready
+
+
+class AppStats(msgspec.Struct, frozen=True, kw_only=True):
+    """The jobs of an app at one instant, as the engine counts them."""
+
+    queues: Mapping[str, QueueStats]
+    totals: Mapping[str, int]  # what has happened so far, such as "enqueued"
+
+    @property
+    def jobs(self) -> Mapping[State, int]:
+        """The number of jobs by state in all queues, without zeros."""
+        return _sum(queue.jobs for queue in self.queues.values())
+
+
+def read_stats(engine: Engine) -> AppStats:
+    stats = engine.stats()
+    lines: dict[str, list[str]] = {}
+    for line in sorted(stats.queues):
+        lines.setdefault(queue_of(line), []).append(line)
+    return AppStats(
+        queues={
+            queue: QueueStats(
+                jobs=_sum(stats.queues[line] for line in own),
+                oldest_ready=_longest(
+                    [stats.oldest_ready_ms[line] for line in own if line in stats.oldest_ready_ms]
+                ),
+            )
+            for queue, own in lines.items()
+        },
+        totals=stats.totals,
+    )
+
+
+def _sum(counts: Iterable[Mapping[State, int]]) -> Mapping[State, int]:
+    jobs: Counter[State] = Counter()
+    for states in counts:
+        jobs.update(states)
+    return {state: jobs[state] for state in State if jobs[state]}
+
+
+def _longest(ages_ms: Sequence[int]) -> timedelta | None:
+    return timedelta(milliseconds=max(ages_ms)) if ages_ms else None

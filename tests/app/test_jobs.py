@@ -1,0 +1,287 @@
+"""`app.jobs`, `app.stats()` and `app.workers()`: looking at jobs and workers from Python."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.app.hand import Hand
+from tests.contract.variants import fresh_url
+from tests.worker.yard import until
+from windlass import (
+    DuplicateJob,
+    EncodeError,
+    InvalidTask,
+    JobFailed,
+    JobInfo,
+    JobNotFound,
+    Retry,
+    State,
+    Unique,
+    Windlass,
+)
+from windlass.engine.contract import Succeeded, Verdict
+from windlass.jobs import PAGE, WHOLE_PAGE, JobChoice
+
+UNKNOWN = "01m7gk6tx900smjc57av0rnpgb"
+HOUR_MS = 3_600_000
+
+
+@pytest.fixture(params=["sqlite-file", "redis", "redis-4"])
+def app(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Windlass]:
+    with Windlass(fresh_url(request.param, tmp_path)) as app:
+        app.task(name="charge")(charge)
+        app.task(name="mail", queue="mail")(mail)
+        yield app
+
+
+@pytest.fixture
+def hand(app: Windlass) -> Hand:
+    return Hand(app)
+
+
+def charge(order: int) -> None:
+    """A task."""
+
+
+def mail(to: str) -> None:
+    """Another one."""
+
+
+def ids_of(jobs: Iterator[JobInfo]) -> list[str]:
+    return [job.id for job in jobs]
+
+
+async def collect(app: Windlass, choice: JobChoice) -> list[JobInfo]:
+    return [job async for job in app.jobs.alist(**choice)]
+
+
+# ----------------------------------------------------------------------------------------- listing
+
+
+def test_a_list_has_what_is_asked_for(app: Windlass, hand: Hand) -> None:
+    dead = app.tasks["charge"].enqueue(1)
+    hand.bury(ValueError("no"))
+    sent = (
+        app.tasks["mail"].using(headers={"user": "ann", "trace": "1", "shop": "1"}).enqueue("ann")
+    )
+    later = (
+        app.tasks["charge"].using(run_after="1h", headers={"user": "bob", "shop": "1"}).enqueue(2)
+    )
+    newest_first = sorted([dead.id, sent.id, later.id], reverse=True)
+    cases: list[tuple[JobChoice, list[str]]] = [
+        ({}, newest_first),
+        ({"state": State.DEAD}, [dead.id]),
+        ({"state": "scheduled"}, [later.id]),
+        ({"task": "charge"}, [id for id in newest_first if id != sent.id]),
+        ({"queue": "mail"}, [sent.id]),
+        ({"queue": "mail", "state": State.DEAD}, []),
+        ({"headers": {"user": "ann"}}, [sent.id]),
+        ({"headers": {"user": "bob", "trace": "1"}}, []),
+        ({"limit": 2}, newest_first[:2]),
+        ({"headers": {"user": "bob"}, "limit": 1}, [later.id]),
+        ({"headers": {"shop": "1"}, "limit": 1}, [max(sent.id, later.id)]),
+    ]
+    for choice, expected in cases:
+        assert ids_of(app.jobs.list(**choice)) == expected, choice
+        assert [job.id for job in asyncio.run(collect(app, choice))] == expected, choice
+    (with_headers,) = app.jobs.list(headers={"user": "ann"})
+    assert with_headers == sent.info()
+
+
+def test_a_list_is_cut_by_time(app: Windlass) -> None:
+    """Ages are by the engine's clock, and an instant is compared with the enqueue."""
+    old = app.tasks["charge"].enqueue(1)
+    app.engine.clock_offset_ms += 2 * HOUR_MS
+    new = app.tasks["charge"].enqueue(2)
+    border = new.info().enqueued_at
+    cases: list[tuple[JobChoice, list[str]]] = [
+        ({"since": "1h"}, [new.id]),
+        ({"until": "1h"}, [old.id]),
+        ({"since": "3h", "until": timedelta(hours=1)}, [old.id]),
+        ({"since": "3h"}, sorted([old.id, new.id], reverse=True)),
+        ({"since": border}, [new.id]),
+        ({"until": border}, [old.id]),
+        ({"until": border + timedelta(milliseconds=1)}, sorted([old.id, new.id], reverse=True)),
+    ]
+    for choice, expected in cases:
+        assert ids_of(app.jobs.list(**choice)) == expected, choice
+
+
+def test_a_list_reads_page_by_page(app: Windlass) -> None:
+    """Jobs that are enqueued meanwhile are not listed, and none is listed twice."""
+    before = [job.id for job in app.tasks["charge"].enqueue_many((n,) for n in range(PAGE + 50))]
+    listed = app.jobs.list()
+    first = next(listed).id
+    app.tasks["charge"].enqueue(-1)
+    assert sorted([first, *ids_of(listed)]) == sorted(before)
+    assert len(list(app.jobs.list(limit=PAGE + 1))) == PAGE + 1
+
+
+def test_headers_are_looked_for_on_every_page(app: Windlass) -> None:
+    task = app.tasks["charge"]
+    marked = task.using(headers={"user": "ann"}).enqueue(0)
+    task.enqueue_many((number,) for number in range(WHOLE_PAGE + 1))
+    assert ids_of(app.jobs.list(headers={"user": "ann"}, limit=1)) == [marked.id]
+
+
+@pytest.mark.parametrize(
+    ("choice", "message"),
+    [
+        ({"state": "waitin"}, "state must be one of waiting, .*, found 'waitin'"),
+        ({"queue": "a b"}, "found 'a b'"),
+        ({"since": "yesterday"}, "since must be seconds as a number"),
+        (
+            {"until": datetime.now(UTC).replace(tzinfo=None)},
+            "until must be a datetime with a time zone",
+        ),
+        ({"limit": 0}, "limit must be at least 1"),
+    ],
+)
+def test_a_wrong_choice_is_refused_at_once(choice: Any, message: str) -> None:
+    """Not only when the first job is read."""
+    jobs = Windlass("sqlite:///:memory:").jobs
+    for looking in (jobs.list, jobs.alist):
+        with pytest.raises(ValueError, match=message):
+            looking(**choice)
+
+
+# ----------------------------------------------------------------------------------------- by id
+
+
+def test_many_jobs_are_read_by_id(app: Windlass, hand: Hand) -> None:
+    dead = app.tasks["charge"].using(headers={"user": "ann"}).enqueue(1)
+    hand.bury(ValueError("no such order"))
+    sent = app.tasks["mail"].enqueue("ann")
+    found = app.jobs.get_many([sent.id, UNKNOWN, dead.id, sent.id])
+    assert found == [sent.info(), None, dead.info(), sent.info()]
+    assert found == asyncio.run(app.jobs.aget_many(iter([sent.id, UNKNOWN, dead.id, sent.id])))
+    assert found[2] is not None
+    assert found[2].error is not None
+    assert (found[2].error.message, found[2].headers) == ("no such order", {"user": "ann"})
+    assert app.jobs.get_many([]) == []
+
+
+def test_an_encrypted_error_is_decrypted(tmp_path: Path) -> None:
+    with Windlass(f"sqlite:///{tmp_path}/sealed.db", secret="s" * 32, encrypt=True) as app:
+        job = app.task(name="charge", retry=Retry(max_attempts=1))(refuse).enqueue()
+        with app.worker(), pytest.raises(JobFailed):
+            job.result(timeout=20)
+        [found] = app.jobs.get_many([job.id])
+    assert found is not None
+    assert found.error is not None
+    assert found.error.message == "no such order"
+
+
+def refuse() -> None:
+    raise ValueError("no such order")
+
+
+def test_ids_that_are_none_are_refused(app: Windlass) -> None:
+    with pytest.raises(TypeError, match="write \\['x'\\]"):
+        app.jobs.get_many("x")
+    with pytest.raises(ValueError, match="a b"):
+        app.jobs.get_many([UNKNOWN, "a b"])
+
+
+@pytest.mark.slow  # enqueues many jobs
+def test_twenty_thousand_are_read_in_a_second(app: Windlass) -> None:
+    ids = [job.id for job in app.tasks["charge"].enqueue_many((n,) for n in range(20_000))]
+    took_s = []
+    for _ in range(3):  # the machine may be busy
+        begin = time.monotonic()
+        found = app.jobs.get_many(ids)
+        took_s.append(time.monotonic() - begin)
+        assert [job.id for job in found if job is not None] == ids
+    assert min(took_s) < 1.0
+
+
+# ------------------------------------------------------------------------------- stats and workers
+
+
+def test_stats_count_by_queue_and_state(app: Windlass, hand: Hand) -> None:
+    assert app.stats().jobs == {}
+    app.tasks["charge"].enqueue(1)
+    hand.bury(ValueError("no"))
+    app.tasks["mail"].enqueue("ann")
+    app.tasks["mail"].using(requires="gpu", run_after="1h").enqueue("bob")
+    app.engine.clock_offset_ms += HOUR_MS // 2
+    stats = app.stats()
+    assert {name: dict(queue.jobs) for name, queue in stats.queues.items()} == {
+        "default": {State.DEAD: 1},
+        "mail": {State.READY: 1, State.SCHEDULED: 1},  # with labels and without
+    }
+    assert stats.jobs == {State.READY: 1, State.SCHEDULED: 1, State.DEAD: 1}
+    assert stats.totals["enqueued"] == 3
+    assert stats.queues["default"].oldest_ready is None
+    waits = stats.queues["mail"].oldest_ready
+    assert waits is not None
+    assert timedelta(minutes=30) <= waits < timedelta(minutes=31)
+    assert asyncio.run(app.astats()).jobs == stats.jobs
+
+
+def test_workers_are_listed_with_what_they_run(app: Windlass) -> None:
+    assert app.workers() == asyncio.run(app.aworkers()) == []
+    with app.worker(queues=["mail"], slots=2):
+        until(app.workers, "the worker to be known")
+        [worker] = app.workers()
+        assert (worker.queues, worker.slots) == (("mail",), 2)
+        assert worker.started_at is not None
+        assert worker.started_at <= datetime.now(UTC)
+        assert [one.pid for one in asyncio.run(app.aworkers())] == [worker.pid]
+
+
+# ---------------------------------------------------------------------------------------- changing
+
+
+@pytest.mark.parametrize("state", [State.DEAD, State.CANCELLED])
+def test_an_ended_job_is_edited_and_ready_again(app: Windlass, hand: Hand, state: State) -> None:
+    job = app.tasks["charge"].using(headers={"user": "ann"}).enqueue(1)
+    if state is State.DEAD:
+        hand.bury(ValueError("no such order"))
+    else:
+        job.cancel()
+    assert job.edit(2)
+    assert (job.info().state, job.info().headers) == (State.READY, {"user": "ann"})
+    assert b'"args":[2]' in hand.take().payload
+    assert app.engine.check() == []
+
+
+def test_a_job_that_runs_or_succeeded_is_not_edited(app: Windlass, hand: Hand) -> None:
+    job = app.tasks["charge"].enqueue(1)
+    claim = hand.take()
+    assert not job.edit(2)
+    outcome = Succeeded(id=claim.id, token=claim.token, result=None, result_ttl_ms=60_000)
+    assert app.engine.finish([outcome]) == [Verdict.OK]
+    assert not asyncio.run(job.aedit(2))
+
+
+def test_an_edit_is_checked(app: Windlass, hand: Hand) -> None:
+    job, strange = app.tasks["charge"].enqueue(1), app.task_named("chargee").enqueue(1)
+    for one in (job, strange):
+        one.cancel()
+    with pytest.raises(TypeError, match="missing a required argument"):
+        job.edit()
+    with pytest.raises(EncodeError):
+        job.edit(object())
+    with pytest.raises(InvalidTask, match=r"no task chargee.* Did you mean charge\?"):
+        strange.edit(2)
+    with pytest.raises(JobNotFound):
+        app.job(UNKNOWN).edit(2)
+    assert {job.info().state, strange.info().state} == {State.CANCELLED}
+
+
+def test_a_taken_key_keeps_a_job_from_being_edited(app: Windlass) -> None:
+    task = app.task(name="once", unique=Unique())(charge)
+    job = task.enqueue(1)
+    job.cancel()
+    other = task.enqueue(1)
+    with pytest.raises(DuplicateJob, match=other.id):
+        job.edit(2)
+    assert job.info().state is State.CANCELLED
