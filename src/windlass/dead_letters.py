@@ -21,6 +21,7 @@ import msgspec
 
 from windlass.client.payloads import PLAIN, Packing
 from windlass.core.durations import Duration, to_ms
+from windlass.core.foreign_words import nearest
 from windlass.core.quantities import Pace, per_second
 from windlass.core.serialization.codec import check_size, encode_plain
 from windlass.core.serialization.envelope import Envelope
@@ -40,12 +41,21 @@ from windlass.engine.contract import (
     JobRecord,
     Revival,
 )
-from windlass.errors import DecodeError, DuplicateJob, JobNotFound, MissingDecoder, NotDead
+from windlass.errors import (
+    DecodeError,
+    DuplicateJob,
+    InvalidTask,
+    JobNotFound,
+    MissingDecoder,
+    NotDead,
+)
+from windlass.included_modules import import_included
 from windlass.job import get, holders, key_of
 from windlass.twins import Pause, Steps, act, arun, ask, run, twins, verb
 
 if TYPE_CHECKING:
     from windlass.app import Windlass
+    from windlass.task import Task
 
 #: Records per page, without and with payloads and histories.
 PAGE: Final = 200
@@ -282,10 +292,20 @@ class DeadLetters:
     def retry_with(self, id: str, *args: Any, **kwargs: Any) -> Steps[None]:
         """Retry one dead job with other arguments, which are checked as at an enqueue.
 
-        The old call becomes an entry of the history. Raises `JobNotFound`, `NotDead` and
-        `DuplicateJob`; then the job is unchanged."""
+        The old call becomes an entry of the history. An unknown task is looked for in the modules
+        of `include`. Raises `JobNotFound`, `NotDead`, `DuplicateJob`, and `InvalidTask` when the
+        task stays unknown; then the job is unchanged."""
+        yield from self.replacing_call(id, args, kwargs)
+
+    aretry_with = retry_with.awaited
+
+    def replacing_call(
+        self, id: str, args: Sequence[Any], kwargs: dict[str, Any], *, unchecked: bool = False
+    ) -> Steps[None]:
+        """`retry_with` as steps; with `unchecked`, for an operator who knows that the call fits."""
         record = yield from self._own(id)
-        code = yield from ask(_revive_as, self._revival(record, args, kwargs))
+        task = None if unchecked else self._require_task(record)
+        code = yield from ask(_revive_as, self._revival(record, task, args, kwargs))
         if code is ChangeCode.UNKNOWN:
             raise JobNotFound(id, self._app.engine.location)
         if code is ChangeCode.DUPLICATE:
@@ -293,8 +313,6 @@ class DeadLetters:
             raise DuplicateJob(record.task, holder or "that has ended since", id)
         if code is ChangeCode.REFUSED:
             raise NotDead(id, "no longer the death that was looked at")
-
-    aretry_with = retry_with.awaited
 
     @twins
     def discard(self, *ids: str, **choice: Unpack[Target]) -> Steps[Changed]:
@@ -363,9 +381,28 @@ class DeadLetters:
             raise NotDead(id, str(record.state))
         return record
 
-    def _revival(self, record: JobRecord, args: Sequence[Any], kwargs: dict[str, Any]) -> Revival:
+    def _require_task(self, record: JobRecord) -> Task[..., Any]:
+        known = self._app.known_tasks
+        if record.task not in known:
+            import_included(self._app.settings.include)
+        if record.task not in known:
+            raise InvalidTask(
+                f"The arguments of job {record.id} were not replaced: this app has no task "
+                f"{record.task}, so they cannot be checked.{nearest(record.task, known)} Import "
+                "the module that declares it, or name it in Windlass(include=[...]). Without "
+                f"the code, app.task_named({record.task!r}).enqueue(...) makes a new job, and "
+                f"`windlass dead retry {record.id} --args ... --unchecked` changes this one."
+            )
+        return known[record.task]
+
+    def _revival(
+        self,
+        record: JobRecord,
+        task: Task[..., Any] | None,
+        args: Sequence[Any],
+        kwargs: dict[str, Any],
+    ) -> Revival:
         """Replace the call in the envelope. An unreadable envelope is replaced by a new one."""
-        task = self._app.known_tasks.get(record.task)
         if task is None:
             codec, call = "json", encode_plain(record.task, args, kwargs)
         else:

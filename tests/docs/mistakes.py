@@ -174,6 +174,11 @@ COMMANDS: Final = [
         "windlass status --app broken:app",
         _file("broken.py", "import os\n\nos.environ['SHOP_KEY']\n"),
     ),
+    Mistake(
+        "a module of include that is not there",
+        "WINDLASS_INCLUDE=mail.tasks windlass job list --app shop:app",
+        _stored,
+    ),
     Mistake("no app", "windlass enqueue shop.resize"),
     Mistake("neither an app nor a url", "windlass status"),
     Mistake("a misspelt command", "windlass statsu"),

@@ -2,7 +2,8 @@
 
 1. Read the old call: arguments that are not given stay.
 2. Replace the given arguments.
-3. Check the call as at an enqueue, if the task is known here, and store it by `app.dead`.
+3. Check the call as at an enqueue, unless the operator asks for no check, and store it by
+   `app.dead`.
 """
 
 from __future__ import annotations
@@ -15,38 +16,54 @@ import msgspec
 
 from windlass.app import Windlass
 from windlass.cli.support.calls import parse, require_fit
-from windlass.cli.support.output import say
 from windlass.cli.support.wording import sentence
+from windlass.core.foreign_words import nearest
 from windlass.core.serialization.envelope import unpack
 from windlass.engine.contract import JobRecord
 from windlass.errors import DecodeError, EncodeError, MissingDecoder
 from windlass.task import Task
+from windlass.twins import run
 
 #: An error shows at most this many characters of the refused text.
 _SHOWN: Final = 80
 
 
 def retry_with(
-    app: Windlass, record: JobRecord, args_text: str | None, kwargs_text: str | None
+    app: Windlass,
+    record: JobRecord,
+    args_text: str | None,
+    kwargs_text: str | None,
+    *,
+    unchecked: bool,
 ) -> None:
     """Retry a job with the given arguments. Its record is already decrypted."""
     _require_readable(app, record, is_whole=None not in (args_text, kwargs_text))
+    task = None if unchecked else _require_task(app, record)
     call = _stored_call(record)
     if args_text is not None:
         call["args"] = parse("--args", args_text, list[msgspec.Raw], shown=args_text[:_SHOWN])
     if kwargs_text is not None:
         kind = dict[str, msgspec.Raw]
         call["kwargs"] = parse("--kwargs", kwargs_text, kind, shown=kwargs_text[:_SHOWN])
-    task = app.known_tasks.get(record.task)
     if task is not None and args_text is None:
         _name_positional(call, task)
     try:
         args, kwargs = _decode(call, task)
-        app.dead.retry_with(record.id, *args, **kwargs)
+        run(app, app.dead.replacing_call(record.id, args, kwargs, unchecked=unchecked))
     except (TypeError, ValueError, DecodeError, EncodeError) as error:
         raise click.UsageError(f"The arguments do not fit: {sentence(error)}") from error
+
+
+def _require_task(app: Windlass, record: JobRecord) -> Task[..., Any]:
+    task = app.known_tasks.get(record.task)
     if task is None:
-        say(f"The task {record.task} is not known here: the arguments were not checked. See --app.")
+        raise click.UsageError(
+            f"The arguments cannot be checked: the task {record.task} is not known here."
+            f"{nearest(record.task, app.known_tasks)} Name the app that declares it with --app; "
+            "after a rename, add this name to the aliases of the task. --unchecked stores the "
+            "arguments without the check."
+        )
+    return task
 
 
 def _require_readable(app: Windlass, record: JobRecord, *, is_whole: bool) -> None:
@@ -88,7 +105,7 @@ def _name_positional(call: dict[str, Any], task: Task[..., Any]) -> None:
 
 
 def _decode(call: dict[str, Any], task: Task[..., Any] | None) -> tuple[Any, dict[str, Any]]:
-    """The arguments as a worker would rebuild them, if the task is known here."""
+    """The arguments as a worker would rebuild them; plain data without a task."""
     encoded = msgspec.json.encode(call)
     if task is not None:
         require_fit(task, len(call.get("args", [])), call.get("kwargs", {}))
