@@ -155,6 +155,7 @@ def test_a_worker_tells_the_names_of_its_keys(shell: Shell, tmp_path: Path) -> N
     with app.worker():
         [session] = until(app.engine.sessions, "its session")
     assert Introduction.unpack(session.info).keys == (KEY,)
+    assert Introduction.unpack(session.info).lease_ms == app.settings.lease_ms
     yard = Yard(tmp_path, "30s", "5s", 3)
     worker = yard.start(environment={"WINDLASS_SECRET": SECRET})
     [session] = until(yard.app.engine.sessions, "its session")
