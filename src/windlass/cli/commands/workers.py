@@ -13,6 +13,7 @@ from windlass.cli.support.fleet import WorkerView, read_fleet
 from windlass.cli.support.output import print_json, print_table, say
 from windlass.cli.support.parameters import json_option
 from windlass.cli.support.wording import age, count
+from windlass.core.queues.plans import describe_tiers
 
 #: At most this many running jobs are listed.
 LISTED: Final = 50
@@ -57,7 +58,7 @@ def _print_workers(fleet: Sequence[WorkerView]) -> None:
 
 
 def queues_of(worker: WorkerView) -> str:
-    queues = ", ".join(worker.queues) or "every queue"
+    queues = describe_tiers(worker.queues) or "every queue"
     return f"{queues}; labels {', '.join(worker.labels)}" if worker.labels else queues
 
 
