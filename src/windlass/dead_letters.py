@@ -168,6 +168,10 @@ def _dead(engine: Engine, ids: Sequence[str]) -> list[JobRecord]:
     return dead
 
 
+def _count(engine: Engine) -> int:
+    return sum(states.get(State.DEAD, 0) for states in engine.stats().queues.values())
+
+
 def require_dead(engine: Engine, ids: Sequence[str]) -> None:
     """Raise if an id is not a dead job, before anything is changed."""
     for at in range(0, len(ids), WHOLE_PAGE):
@@ -259,13 +263,21 @@ class DeadLetters:
 
     agroups = groups.awaited
 
-    def count(self, **choice: Unpack[Choice]) -> int:
+    @twins
+    def count(self, **choice: Unpack[Choice]) -> Steps[int]:
         """The number of dead jobs. Without a filter the engine knows it; with one, jobs are read
         and counted."""
         if not choice:
-            queues = self._app.engine.stats().queues.values()
-            return sum(states.get(State.DEAD, 0) for states in queues)
-        return sum(len(records) for records in self._pages(select(choice)))
+            return (yield from act(_count))
+        number = 0
+        rest: Selection | None = select(choice)
+        while rest is not None:
+            page = yield from self._page(rest)
+            number += len(page.records)
+            rest = page.rest
+        return number
+
+    acount = count.awaited
 
     # ------------------------------------------------------------------------------- changing
 

@@ -20,6 +20,7 @@ from windlass import (
     JobInfo,
     LogLine,
     Progress,
+    QueueInfo,
     Reject,
     Retry,
     ScheduleInfo,
@@ -125,6 +126,15 @@ async def schedule_calls() -> None:
     assert_type(app.schedules.list(), list[ScheduleInfo])
     assert_type((await app.schedules.aget("thumbnails")).next_at, datetime | None)
     assert_type(app.schedules.run_now("thumbnails"), Job[Any])
+
+
+async def manage_queues_and_dead_letters() -> None:
+    assert_type(app.queue("mail").info(), QueueInfo)
+    assert_type(await app.queue("mail").ainfo(), QueueInfo)
+    await app.queue("mail").aset(ageing="1m", max_waiting=10)
+    assert_type(await app.queue("mail").apurge(), int)
+    assert_type(app.dead.count(task="resize"), int)
+    assert_type(await app.dead.acount(), int)
 
 
 async def test_in_a_sandbox() -> None:
