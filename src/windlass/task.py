@@ -320,15 +320,19 @@ class Task(Generic[P, R_co]):
         )
 
     def unfit_for_schedules(self) -> str | None:
-        """Why the options of this task cannot be used in a schedule, or None."""
+        """Why the options of this task cannot be used in a schedule and what to do, or None."""
         choices = self._choices
         if self.unique is not None:
-            return "schedules do not support unique keys, use overlap instead"
+            return (
+                "the jobs of a schedule have no unique key. Leave out unique=..., and give the "
+                'schedule overlap="skip": Cron(..., overlap="skip") makes no job while an earlier '
+                "one is unfinished"
+            )
         if choices.expires is not None and choices.expires.at_ms is not None:
-            return "expires, as a datetime, is for a single call"
+            return "expires, as a datetime, is for a single call. Give expires as a duration"
         given = {"run_after": choices.run_after, "idempotency_key": choices.idempotency_key}
         chosen = next((name for name, value in given.items() if value is not None), None)
-        return None if chosen is None else f"{chosen} is for a single call"
+        return None if chosen is None else f"{chosen} is for a single call. Leave out {chosen}"
 
     def _chunks(self, calls: object) -> Iterator[list[Call[Any]]]:
         if self._chosen.idempotency_key is not None:

@@ -52,7 +52,7 @@ traceback.
 
 SHOP: Final = """from datetime import datetime
 
-from windlass import Context, Cron, Retry, Tasks, Windlass, current_context
+from windlass import Context, Cron, Retry, Tasks, Unique, Windlass, current_context
 from windlass.testing import Sandbox
 
 app = Windlass("sqlite:///jobs.db")
@@ -319,6 +319,10 @@ PYTHON: Final = [
     Mistake(
         "a schedule of a task that needs arguments",
         '@app.task(schedule=Cron("0 3 * * *"))\ndef mail(user_id: int) -> None: ...',
+    ),
+    Mistake(
+        "a schedule of a unique task",
+        '@app.task(unique=Unique(), schedule=Cron("0 3 * * *"))\ndef tidy() -> None: ...',
     ),
     Mistake(
         "one idempotency key for two calls",
