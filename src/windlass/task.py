@@ -64,6 +64,13 @@ CHUNK_BYTES: Final = BATCH_BYTES * 3 // 4
 DEFAULT_QUEUE: Final = "default"
 DEFAULT_PRIORITY: Final = 0
 
+#: Names for other parts of windlass, which `dir(task)` leaves out.
+_INTERNAL: Final = frozenset(
+    {
+        *("codec", "codecs", "declared_schedule", "entry", "home", "is_async", "runs_alone"),
+        *("takes_context", "unfit_for_schedules"),
+    }
+)
 _NO_MOMENT: Final = Moment()
 _NO_HEADERS: Final[Mapping[str, str]] = {}
 
@@ -225,6 +232,10 @@ class Task(Generic[P, R_co]):
     def job(self, id: str) -> Job[R_co]:
         """A handle on a job of this task. Does not check that the job exists."""
         return Job(self.app, check_id(id), self.name)
+
+    def __dir__(self) -> list[str]:
+        """The public names, for a shell that completes them."""
+        return [name for name in super().__dir__() if name[0] != "_" and name not in _INTERNAL]
 
     def __repr__(self) -> str:
         return f"<Task {self.name}>"
