@@ -28,6 +28,7 @@ from typing import (
     TypeVar,
     Unpack,
     cast,
+    overload,
 )
 
 import msgspec
@@ -52,10 +53,25 @@ from windlass.twins import arun, run
 
 if TYPE_CHECKING:
     from windlass.app import Windlass
+    from windlass.client.bindings import (
+        Binds0,
+        Binds1,
+        Binds2,
+        Binds3,
+        Binds4,
+        Binds5,
+        ManyArguments,
+    )
     from windlass.core.schedules.state import ScheduleEntry
     from windlass.core.schedules.triggers import Cron, Every
 
 P = ParamSpec("P")
+A = TypeVar("A")
+B = TypeVar("B")
+C = TypeVar("C")
+D = TypeVar("D")
+E = TypeVar("E")
+R = TypeVar("R")
 R_co = TypeVar("R_co", covariant=True)
 
 #: `enqueue_many` stores at most `BATCH` jobs, with calls of at most this many bytes, in one atomic
@@ -216,7 +232,31 @@ class Task(Generic[P, R_co]):
         """A call for `enqueue_many`. Its arguments are encoded now, with the current options."""
         return Call(self, self.codec.encode(args, kwargs))
 
-    def enqueue_many(self, calls: Iterable[Call[R_co] | tuple[Any, ...]]) -> list[Job[R_co]]:
+    @overload
+    def enqueue_many(self, calls: Iterable[Call[R_co]]) -> list[Job[R_co]]: ...
+    @overload
+    def enqueue_many(self: Binds0[R], calls: Iterable[Call[R] | tuple[()]]) -> list[Job[R]]: ...
+    @overload
+    def enqueue_many(self: Binds1[A, R], calls: Iterable[Call[R] | tuple[A]]) -> list[Job[R]]: ...
+    @overload
+    def enqueue_many(
+        self: Binds2[A, B, R], calls: Iterable[Call[R] | tuple[A, B]]
+    ) -> list[Job[R]]: ...
+    @overload
+    def enqueue_many(
+        self: Binds3[A, B, C, R], calls: Iterable[Call[R] | tuple[A, B, C]]
+    ) -> list[Job[R]]: ...
+    @overload
+    def enqueue_many(
+        self: Binds4[A, B, C, D, R], calls: Iterable[Call[R] | tuple[A, B, C, D]]
+    ) -> list[Job[R]]: ...
+    @overload
+    def enqueue_many(
+        self: Binds5[A, B, C, D, E, R], calls: Iterable[Call[R] | tuple[A, B, C, D, E]]
+    ) -> list[Job[R]]: ...
+    @overload
+    def enqueue_many(self, calls: Iterable[Call[R_co] | ManyArguments]) -> list[Job[R_co]]: ...
+    def enqueue_many(self, calls: Iterable[Call[Any] | tuple[Any, ...]]) -> list[Job[Any]]:
         """Store many calls, in chunks of at most 500 calls or 3 MB.
 
         Each chunk is atomic in each partition. Over a connection that breaks repeatedly, halves of
@@ -225,7 +265,37 @@ class Task(Generic[P, R_co]):
         says how many jobs were stored before it. `app.enqueue_many` mixes tasks."""
         return run(self.app, store_many(self.app, self._chunks(calls)))
 
-    async def aenqueue_many(self, calls: Iterable[Call[R_co] | tuple[Any, ...]]) -> list[Job[R_co]]:
+    @overload
+    async def aenqueue_many(self, calls: Iterable[Call[R_co]]) -> list[Job[R_co]]: ...
+    @overload
+    async def aenqueue_many(
+        self: Binds0[R], calls: Iterable[Call[R] | tuple[()]]
+    ) -> list[Job[R]]: ...
+    @overload
+    async def aenqueue_many(
+        self: Binds1[A, R], calls: Iterable[Call[R] | tuple[A]]
+    ) -> list[Job[R]]: ...
+    @overload
+    async def aenqueue_many(
+        self: Binds2[A, B, R], calls: Iterable[Call[R] | tuple[A, B]]
+    ) -> list[Job[R]]: ...
+    @overload
+    async def aenqueue_many(
+        self: Binds3[A, B, C, R], calls: Iterable[Call[R] | tuple[A, B, C]]
+    ) -> list[Job[R]]: ...
+    @overload
+    async def aenqueue_many(
+        self: Binds4[A, B, C, D, R], calls: Iterable[Call[R] | tuple[A, B, C, D]]
+    ) -> list[Job[R]]: ...
+    @overload
+    async def aenqueue_many(
+        self: Binds5[A, B, C, D, E, R], calls: Iterable[Call[R] | tuple[A, B, C, D, E]]
+    ) -> list[Job[R]]: ...
+    @overload
+    async def aenqueue_many(
+        self, calls: Iterable[Call[R_co] | ManyArguments]
+    ) -> list[Job[R_co]]: ...
+    async def aenqueue_many(self, calls: Iterable[Call[Any] | tuple[Any, ...]]) -> list[Job[Any]]:
         """`enqueue_many`, for coroutines."""
         return await arun(self.app, store_many(self.app, self._chunks(calls)))
 
