@@ -231,6 +231,14 @@ COMMANDS: Final = [
     Mistake("an engine that is away", f"windlass status --url {REFUSING}", _impatient),
     Mistake("a wrong password", "windlass status --url redis://guest:hunter2@SERVER/0"),
     Mistake(
+        "a certificate that is not there",
+        "windlass status --url 'rediss://SERVER/0?ca_file=ca.pem'",
+    ),
+    Mistake(
+        "a key without its certificate",
+        "windlass status --url 'rediss://localhost:6380/0?key_file=me.key'",
+    ),
+    Mistake(
         "a driver that is not installed",
         "windlass status --url redis://localhost:6379/0",
         _without_driver,
