@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from functools import partial
 from types import MappingProxyType, TracebackType
-from typing import TYPE_CHECKING, Any, NoReturn, Self, TypeVar, Unpack
+from typing import TYPE_CHECKING, Any, Final, NoReturn, Self, TypeVar, Unpack
 
 from windlass.client.enqueue import store_many
 from windlass.client.options import read_queue
@@ -72,6 +72,15 @@ if TYPE_CHECKING:
     from windlass.jobs import AppStats, Jobs
     from windlass.queue import Queue
     from windlass.schedules import Schedules
+
+#: Names for other parts of windlass, which `dir(app)` leaves out.
+_INTERNAL: Final = frozenset(
+    {
+        *("add_tasks", "alert_hooks", "batcher", "declared_schedules", "decode_result"),
+        *("enqueue_middleware", "is_in_sandbox", "known_tasks", "lifespan", "middleware"),
+        *("name_of", "packing", "queue_for", "replace_engine", "result_waiters", "wrap_engine"),
+    }
+)
 
 R = TypeVar("R")
 Around = TypeVar("Around", bound=AroundRun)
@@ -258,6 +267,10 @@ class Windlass(Registrar):
         traceback: TracebackType | None,
     ) -> None:
         self.close()
+
+    def __dir__(self) -> list[str]:
+        """The public names, for a shell that completes them."""
+        return [name for name in super().__dir__() if name[0] != "_" and name not in _INTERNAL]
 
     def __repr__(self) -> str:
         tasks = count(len(self.tasks), "task")

@@ -18,6 +18,7 @@ from windlass.core.serialization.envelope import Envelope
 from windlass.dead_letter import log_summary
 from windlass.engine.contract import JobRecord
 from windlass.errors import DecodeError, InvalidTask, MissingDecoder
+from windlass.included_modules import import_included
 
 if TYPE_CHECKING:
     from windlass.app import Windlass
@@ -25,14 +26,18 @@ if TYPE_CHECKING:
 
 
 def require_task(app: Windlass, record: JobRecord) -> Task[..., Any]:
-    """The task of a job, which checks its arguments."""
+    """Return the task of a job, which checks its arguments. Imports the modules of the setting
+    `include` if the task is not known yet."""
     known = app.known_tasks
+    if record.task not in known:
+        import_included(app.settings.include)
     if record.task not in known:
         raise InvalidTask(
             f"The arguments of job {record.id} were not replaced: this app has no task "
             f"{record.task}, so they cannot be checked.{nearest(record.task, known)} Import the "
-            "module that declares it. Without the code, `windlass job edit "
-            f"{record.id} --args ... --unchecked` changes this job."
+            "module that declares it, or name it in Windlass(include=[...]). Without the code, "
+            f"app.task_named({record.task!r}).enqueue(...) makes a new job, and `windlass job edit "
+            f"{record.id} --args ... --unchecked` changes this one."
         )
     return known[record.task]
 

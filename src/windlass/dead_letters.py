@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, Final, TypedDict, Unpack
 
 import msgspec
 
-from windlass.call_edit import edited_payload
+from windlass.call_edit import edited_payload, require_task
 from windlass.client.payloads import PLAIN, Packing
 from windlass.core.durations import Duration, to_ms
 from windlass.core.quantities import Pace, per_second
@@ -45,6 +45,7 @@ from windlass.twins import Pause, Steps, act, arun, ask, run, twins, verb
 
 if TYPE_CHECKING:
     from windlass.app import Windlass
+    from windlass.task import Task
 
 #: Records per page: without payloads and histories, and with them.
 PAGE: Final = 200
@@ -157,6 +158,10 @@ def _dead(engine: Engine, ids: Sequence[str]) -> list[JobRecord]:
     return dead
 
 
+def _count(engine: Engine) -> int:
+    return sum(states.get(State.DEAD, 0) for states in engine.stats().queues.values())
+
+
 def require_dead(engine: Engine, ids: Sequence[str]) -> None:
     """Raise if an id is not a dead job, before anything is changed."""
     for at in range(0, len(ids), WHOLE_PAGE):
@@ -248,13 +253,21 @@ class DeadLetters:
 
     agroups = groups.awaited
 
-    def count(self, **choice: Unpack[Choice]) -> int:
-        """The number of dead jobs. Without a filter the engine returns the number; with a filter
-        this method reads and counts jobs."""
+    @twins
+    def count(self, **choice: Unpack[Choice]) -> Steps[int]:
+        """The number of dead jobs. Without a filter the engine knows it; with one, jobs are read
+        and counted."""
         if not choice:
-            queues = self._app.engine.stats().queues.values()
-            return sum(states.get(State.DEAD, 0) for states in queues)
-        return sum(len(records) for records in self._pages(select(choice)))
+            return (yield from act(_count))
+        number = 0
+        rest: Selection | None = select(choice)
+        while rest is not None:
+            page = yield from self._page(rest)
+            number += len(page.records)
+            rest = page.rest
+        return number
+
+    acount = count.awaited
 
     # ------------------------------------------------------------------------------- changing
 
@@ -281,10 +294,20 @@ class DeadLetters:
     def retry_with(self, id: str, *args: Any, **kwargs: Any) -> Steps[None]:
         """Retry one dead job with other arguments, which are checked as at an enqueue.
 
-        The old call becomes an entry of the history. Raises `JobNotFound`, `NotDead` and
-        `DuplicateJob`; then the job is unchanged."""
+        The old call becomes an entry of the history. An unknown task is looked for in the modules
+        of `include`. Raises `JobNotFound`, `NotDead`, `DuplicateJob`, and `InvalidTask` when the
+        task stays unknown; then the job is unchanged."""
+        yield from self.replacing_call(id, args, kwargs)
+
+    aretry_with = retry_with.awaited
+
+    def replacing_call(
+        self, id: str, args: Sequence[Any], kwargs: dict[str, Any], *, unchecked: bool = False
+    ) -> Steps[None]:
+        """`retry_with` as steps; with `unchecked`, for an operator who knows that the call fits."""
         record = yield from self._own(id)
-        code = yield from ask(_revive_as, self._revival(record, args, kwargs))
+        task = None if unchecked else require_task(self._app, record)
+        code = yield from ask(_revive_as, self._revival(record, task, args, kwargs))
         if code is ChangeCode.UNKNOWN:
             raise JobNotFound(id, self._app.engine.location)
         if code is ChangeCode.DUPLICATE:
@@ -292,8 +315,6 @@ class DeadLetters:
             raise DuplicateJob(record.task, holder or "that has ended since", id)
         if code is ChangeCode.REFUSED:
             raise NotDead(id, "no longer the death that was looked at")
-
-    aretry_with = retry_with.awaited
 
     @twins
     def discard(self, *ids: str, **choice: Unpack[Target]) -> Steps[Changed]:
@@ -362,8 +383,13 @@ class DeadLetters:
             raise NotDead(id, str(record.state))
         return record
 
-    def _revival(self, record: JobRecord, args: Sequence[Any], kwargs: dict[str, Any]) -> Revival:
-        task = self._app.known_tasks.get(record.task)
+    def _revival(
+        self,
+        record: JobRecord,
+        task: Task[..., Any] | None,
+        args: Sequence[Any],
+        kwargs: dict[str, Any],
+    ) -> Revival:
         payload = edited_payload(self._app, record, task, args, kwargs, log)
         return Revival(id=record.id, finished_ms=record.finished_ms, payload=payload)
 

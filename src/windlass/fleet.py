@@ -20,6 +20,8 @@ from windlass.engine.contract import Engine, SessionRecord
 
 #: The most running jobs to read.
 MAX_RUNNING: Final = 500
+#: A child is silent when its last heartbeat is older than this part of its lease: 1.5 heartbeats.
+SILENT_PART: Final = 0.5
 
 
 class RunningJob(msgspec.Struct, frozen=True, kw_only=True):
@@ -40,8 +42,18 @@ class ChildInfo(msgspec.Struct, frozen=True, kw_only=True):
     slots: int
     is_solo: bool
     expires_in_ms: int
+    lease_ms: int  # 0 if the worker does not say
     jobs: int  # the claimed jobs; a few of them may not have started
     running: tuple[RunningJob, ...]
+
+    @property
+    def beat_age_ms(self) -> int:
+        """The time since its last heartbeat."""
+        return max(0, self.lease_ms - self.expires_in_ms)
+
+    @property
+    def is_silent(self) -> bool:
+        return self.beat_age_ms > SILENT_PART * self.lease_ms
 
 
 class WorkerInfo(msgspec.Struct, frozen=True, kw_only=True):
@@ -56,6 +68,11 @@ class WorkerInfo(msgspec.Struct, frozen=True, kw_only=True):
     keys: tuple[str, ...]  # the names of its keys for sealed calls
     started_at: datetime | None  # by the clock of its machine
     children: tuple[ChildInfo, ...]
+
+    @property
+    def silent(self) -> tuple[ChildInfo, ...]:
+        """The children without a recent heartbeat."""
+        return tuple(child for child in self.children if child.is_silent)
 
     @property
     def slots(self) -> int:
@@ -97,6 +114,7 @@ def _child(record: SessionRecord, known: Introduction, running: dict[str, Runnin
         slots=known.slots,
         is_solo=known.is_solo,
         expires_in_ms=record.expires_in_ms,
+        lease_ms=known.lease_ms,
         jobs=record.jobs,
         running=tuple(running[id] for id in record.held if id in running),
     )

@@ -203,6 +203,10 @@ class Job(Generic[R_co]):
 
     aedit = edit.awaited
 
+    def __dir__(self) -> list[str]:
+        """The public names, for a shell that completes them."""
+        return [name for name in super().__dir__() if name[0] != "_"]
+
     def __repr__(self) -> str:
         return f"<Job {self.id} of {self.task}>" if self.task else f"<Job {self.id}>"
 

@@ -1,7 +1,8 @@
 """A handle on a queue for operators: pause, resume, change settings, purge.
 
 `app.queue(name)` makes a `Queue` without a call to the engine. The engine stores the settings of a
-queue, so they apply to all producers and workers, and remain when none is running.
+queue, so they apply to all producers and workers, and remain when none is running. Every method has
+a twin for coroutines.
 """
 
 from __future__ import annotations
@@ -18,7 +19,8 @@ from windlass.core.quantities import count
 from windlass.core.queues.labels import queue_of
 from windlass.core.queues.settings import LEAST_AGEING_MS
 from windlass.core.states import State
-from windlass.engine.contract import QueueChange, QueueRecord
+from windlass.engine.contract import Emptied, Engine, QueueChange, QueueRecord
+from windlass.twins import Steps, act, twins
 
 if TYPE_CHECKING:
     from windlass.app import Windlass
@@ -41,34 +43,29 @@ class Queue:
         self._app = app
         self.name = name
 
-    def info(self) -> QueueInfo:
+    @twins
+    def info(self) -> Steps[QueueInfo]:
         """The settings of the queue, and its number of jobs."""
-        engine = self._app.engine
-        found = [record for record in engine.queues() if record.queue == self.name]
-        record = found[0] if found else QueueRecord(queue=self.name)
-        jobs: Counter[State] = Counter()
-        for line, counts in engine.stats().queues.items():
-            if queue_of(line) == self.name:
-                jobs.update(counts)
-        jobs = Counter({state: number for state, number in jobs.items() if number})
-        ageing = timedelta(milliseconds=record.ageing_ms) if record.ageing_ms else None
-        return QueueInfo(
-            name=self.name,
-            paused=record.paused,
-            ageing=ageing,
-            max_waiting=record.max_waiting or None,
-            jobs=jobs,
-        )
+        return (yield from act(_read, self.name))
 
-    def pause(self) -> None:
+    ainfo = info.awaited
+
+    @twins
+    def pause(self) -> Steps[None]:
         """Stop all claims from the queue. Running jobs continue; waiting jobs keep their place."""
-        self._change(QueueChange(paused=True))
+        yield from act(_change, self.name, QueueChange(paused=True))
 
-    def resume(self) -> None:
+    apause = pause.awaited
+
+    @twins
+    def resume(self) -> Steps[None]:
         """Allow claims from the queue again, and wake idle workers."""
-        self._change(QueueChange(paused=False))
+        yield from act(_change, self.name, QueueChange(paused=False))
 
-    def set(self, *, ageing: Duration | None = None, max_waiting: int | None = None) -> None:
+    aresume = resume.awaited
+
+    @twins
+    def set(self, *, ageing: Duration | None = None, max_waiting: int | None = None) -> Steps[None]:
         """Change the settings of the queue. Settings that are not given stay; 0 removes a setting.
 
         `ageing` is the waiting time that is worth one level of priority, for jobs that become ready
@@ -85,16 +82,20 @@ class Queue:
                 f"ageing must be at least {describe_ms(LEAST_AGEING_MS)}, or 0 for none, found "
                 f"{ageing!r}"
             )
-        self._change(QueueChange(ageing_ms=ageing_ms, max_waiting=max_waiting))
+        change = QueueChange(ageing_ms=ageing_ms, max_waiting=max_waiting)
+        yield from act(_change, self.name, change)
 
-    def purge(self, progress: Callable[[int], object] = lambda number: None) -> int:
-        """Remove all waiting jobs and return their number. Running jobs continue.
+    aset = set.awaited
+
+    @twins
+    def purge(self, progress: Callable[[int], object] = lambda number: None) -> Steps[int]:
+        """Remove all waiting jobs, not the running ones; return their number.
 
         The engine removes jobs in bounded batches and serves other calls in between. Jobs that are
         enqueued meanwhile may stay. `progress` gets the number of jobs in each batch."""
         removed, cursor = 0, None
         while True:
-            emptied = self._app.engine.purge(self.name, cursor)
+            emptied = yield from act(_purge, self.name, cursor)
             removed += emptied.number
             progress(emptied.number)
             cursor = emptied.cursor
@@ -103,11 +104,35 @@ class Queue:
         _log_purge(self.name, removed)
         return removed
 
+    apurge = purge.awaited
+
     def __repr__(self) -> str:
         return f"<Queue {self.name}>"
 
-    def _change(self, change: QueueChange) -> None:
-        self._app.engine.change_queue(self.name, change)
+
+def _read(engine: Engine, name: str) -> QueueInfo:
+    found = [record for record in engine.queues() if record.queue == name]
+    record = found[0] if found else QueueRecord(queue=name)
+    jobs: Counter[State] = Counter()
+    for line, counts in engine.stats().queues.items():
+        if queue_of(line) == name:
+            jobs.update(counts)
+    ageing = timedelta(milliseconds=record.ageing_ms) if record.ageing_ms else None
+    return QueueInfo(
+        name=name,
+        paused=record.paused,
+        ageing=ageing,
+        max_waiting=record.max_waiting or None,
+        jobs={state: number for state, number in jobs.items() if number},
+    )
+
+
+def _change(engine: Engine, name: str, change: QueueChange) -> None:
+    engine.change_queue(name, change)
+
+
+def _purge(engine: Engine, name: str, cursor: str | None) -> Emptied:
+    return engine.purge(name, cursor)
 
 
 def _log_purge(queue: str, removed: int) -> None:

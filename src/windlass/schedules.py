@@ -175,7 +175,7 @@ def _refuse_arguments(task: Task[..., Any]) -> None:
 def _check_options(task: Task[..., Any]) -> None:
     unfit = task.unfit_for_schedules()
     if unfit is not None:
-        raise InvalidSchedule(f"{task.name} cannot have a schedule: {unfit}. Remove that option.")
+        raise InvalidSchedule(f"{task.name} cannot have a schedule: {unfit}.")
 
 
 def _check_call(call: object, app: Windlass) -> None:

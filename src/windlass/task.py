@@ -28,6 +28,7 @@ from typing import (
     TypeVar,
     Unpack,
     cast,
+    overload,
 )
 
 import msgspec
@@ -52,10 +53,25 @@ from windlass.twins import arun, run
 
 if TYPE_CHECKING:
     from windlass.app import Windlass
+    from windlass.client.bindings import (
+        Binds0,
+        Binds1,
+        Binds2,
+        Binds3,
+        Binds4,
+        Binds5,
+        ManyArguments,
+    )
     from windlass.core.schedules.state import ScheduleEntry
     from windlass.core.schedules.triggers import Cron, Every
 
 P = ParamSpec("P")
+A = TypeVar("A")
+B = TypeVar("B")
+C = TypeVar("C")
+D = TypeVar("D")
+E = TypeVar("E")
+R = TypeVar("R")
 R_co = TypeVar("R_co", covariant=True)
 
 #: `enqueue_many` stores at most `BATCH` jobs and this many bytes of calls in one atomic chunk. The
@@ -64,6 +80,13 @@ CHUNK_BYTES: Final = BATCH_BYTES * 3 // 4
 DEFAULT_QUEUE: Final = "default"
 DEFAULT_PRIORITY: Final = 0
 
+#: Names for other parts of windlass, which `dir(task)` leaves out.
+_INTERNAL: Final = frozenset(
+    {
+        *("codec", "codecs", "declared_schedule", "entry", "home", "is_async", "runs_alone"),
+        *("takes_context", "unfit_for_schedules"),
+    }
+)
 _NO_MOMENT: Final = Moment()
 _NO_HEADERS: Final[Mapping[str, str]] = {}
 
@@ -210,7 +233,31 @@ class Task(Generic[P, R_co]):
         """Make a call for `enqueue_many`. Encodes the arguments now, with the current options."""
         return Call(self, self.codec.encode(args, kwargs))
 
-    def enqueue_many(self, calls: Iterable[Call[R_co] | tuple[Any, ...]]) -> list[Job[R_co]]:
+    @overload
+    def enqueue_many(self, calls: Iterable[Call[R_co]]) -> list[Job[R_co]]: ...
+    @overload
+    def enqueue_many(self: Binds0[R], calls: Iterable[Call[R] | tuple[()]]) -> list[Job[R]]: ...
+    @overload
+    def enqueue_many(self: Binds1[A, R], calls: Iterable[Call[R] | tuple[A]]) -> list[Job[R]]: ...
+    @overload
+    def enqueue_many(
+        self: Binds2[A, B, R], calls: Iterable[Call[R] | tuple[A, B]]
+    ) -> list[Job[R]]: ...
+    @overload
+    def enqueue_many(
+        self: Binds3[A, B, C, R], calls: Iterable[Call[R] | tuple[A, B, C]]
+    ) -> list[Job[R]]: ...
+    @overload
+    def enqueue_many(
+        self: Binds4[A, B, C, D, R], calls: Iterable[Call[R] | tuple[A, B, C, D]]
+    ) -> list[Job[R]]: ...
+    @overload
+    def enqueue_many(
+        self: Binds5[A, B, C, D, E, R], calls: Iterable[Call[R] | tuple[A, B, C, D, E]]
+    ) -> list[Job[R]]: ...
+    @overload
+    def enqueue_many(self, calls: Iterable[Call[R_co] | ManyArguments]) -> list[Job[R_co]]: ...
+    def enqueue_many(self, calls: Iterable[Call[Any] | tuple[Any, ...]]) -> list[Job[Any]]:
         """Store many calls, in chunks of at most 500 calls or 3 MB.
 
         Each chunk is atomic in each partition. Over a connection that breaks repeatedly, halves of
@@ -219,13 +266,47 @@ class Task(Generic[P, R_co]):
         says how many jobs were stored before it. `app.enqueue_many` mixes tasks."""
         return run(self.app, store_many(self.app, self._chunks(calls)))
 
-    async def aenqueue_many(self, calls: Iterable[Call[R_co] | tuple[Any, ...]]) -> list[Job[R_co]]:
+    @overload
+    async def aenqueue_many(self, calls: Iterable[Call[R_co]]) -> list[Job[R_co]]: ...
+    @overload
+    async def aenqueue_many(
+        self: Binds0[R], calls: Iterable[Call[R] | tuple[()]]
+    ) -> list[Job[R]]: ...
+    @overload
+    async def aenqueue_many(
+        self: Binds1[A, R], calls: Iterable[Call[R] | tuple[A]]
+    ) -> list[Job[R]]: ...
+    @overload
+    async def aenqueue_many(
+        self: Binds2[A, B, R], calls: Iterable[Call[R] | tuple[A, B]]
+    ) -> list[Job[R]]: ...
+    @overload
+    async def aenqueue_many(
+        self: Binds3[A, B, C, R], calls: Iterable[Call[R] | tuple[A, B, C]]
+    ) -> list[Job[R]]: ...
+    @overload
+    async def aenqueue_many(
+        self: Binds4[A, B, C, D, R], calls: Iterable[Call[R] | tuple[A, B, C, D]]
+    ) -> list[Job[R]]: ...
+    @overload
+    async def aenqueue_many(
+        self: Binds5[A, B, C, D, E, R], calls: Iterable[Call[R] | tuple[A, B, C, D, E]]
+    ) -> list[Job[R]]: ...
+    @overload
+    async def aenqueue_many(
+        self, calls: Iterable[Call[R_co] | ManyArguments]
+    ) -> list[Job[R_co]]: ...
+    async def aenqueue_many(self, calls: Iterable[Call[Any] | tuple[Any, ...]]) -> list[Job[Any]]:
         """`enqueue_many`, for coroutines."""
         return await arun(self.app, store_many(self.app, self._chunks(calls)))
 
     def job(self, id: str) -> Job[R_co]:
         """A handle on a job of this task. Does not check that the job exists."""
         return Job(self.app, check_id(id), self.name)
+
+    def __dir__(self) -> list[str]:
+        """The public names, for a shell that completes them."""
+        return [name for name in super().__dir__() if name[0] != "_" and name not in _INTERNAL]
 
     def __repr__(self) -> str:
         return f"<Task {self.name}>"
@@ -321,15 +402,19 @@ class Task(Generic[P, R_co]):
         )
 
     def unfit_for_schedules(self) -> str | None:
-        """Why a schedule cannot use the options of this task, or None."""
+        """Why the options of this task cannot be used in a schedule and what to do, or None."""
         choices = self._choices
         if self.unique is not None:
-            return "schedules do not support unique keys, use overlap instead"
+            return (
+                "the jobs of a schedule have no unique key. Leave out unique=..., and give the "
+                'schedule overlap="skip": Cron(..., overlap="skip") makes no job while an earlier '
+                "one is unfinished"
+            )
         if choices.expires is not None and choices.expires.at_ms is not None:
-            return "expires, as a datetime, is for a single call"
+            return "expires, as a datetime, is for a single call. Give expires as a duration"
         given = {"run_after": choices.run_after, "idempotency_key": choices.idempotency_key}
         chosen = next((name for name, value in given.items() if value is not None), None)
-        return None if chosen is None else f"{chosen} is for a single call"
+        return None if chosen is None else f"{chosen} is for a single call. Leave out {chosen}"
 
     def _chunks(self, calls: object) -> Iterator[list[Call[Any]]]:
         if self._chosen.idempotency_key is not None:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import importlib
 import logging
+import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -17,6 +19,7 @@ from tests.redis_server import shared_server
 from windlass import (
     DuplicateJob,
     EncodeError,
+    InvalidTask,
     JobFailed,
     JobNotFound,
     MissingDecoder,
@@ -302,6 +305,46 @@ def test_arguments_that_do_not_fit_change_nothing(app: Windlass, hand: Hand) -> 
         app.dead.retry_with(id)
     with pytest.raises(EncodeError):
         app.dead.retry_with(id, object())
+    assert app.dead.get(id).call == '{"args":[1]}'
+
+
+def test_an_unknown_task_is_looked_for_in_what_is_included(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    url = f"sqlite:///{tmp_path / 'shared.db'}"
+    (tmp_path / "charging.py").write_text(
+        "import base_of_charging\n\n"
+        "@base_of_charging.app.task(name='charge')\n"
+        "def charge(cents: int) -> None: ...\n"
+    )
+    (tmp_path / "base_of_charging.py").write_text(
+        f"from windlass import Windlass\napp = Windlass({url!r}, include=['charging'])\n"
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    for module in ("base_of_charging", "charging"):
+        monkeypatch.delitem(sys.modules, module, raising=False)
+    with Windlass(url) as producer:
+        id = producer.task_named("charge").enqueue(1).id
+        Hand(producer).bury(ValueError("no"))
+    with importlib.import_module("base_of_charging").app as app:
+        with pytest.raises(EncodeError, match="cents"):
+            app.dead.retry_with(id, "many")
+        asyncio.run(app.dead.aretry_with(id, 2))
+        assert state(app, id) is State.READY
+
+
+def test_arguments_of_an_unknown_task_are_refused(app: Windlass, hand: Hand) -> None:
+    id = bury(hand, "charge", 1)
+    with Windlass(app.settings.url) as stranger:
+        stranger.task(name="charges")(charge)
+        with pytest.raises(InvalidTask):
+            asyncio.run(stranger.dead.aretry_with(id, 2))
+        with pytest.raises(InvalidTask) as caught:
+            stranger.dead.retry_with(id, 2)
+    told = str(caught.value)
+    assert "this app has no task charge, so they cannot be checked. Did you mean charges?" in told
+    assert "app.task_named('charge').enqueue(...)" in told
+    assert f"`windlass dead retry {id} --args ... --unchecked`" in told
     assert app.dead.get(id).call == '{"args":[1]}'
 
 

@@ -84,3 +84,26 @@ def test_every_error_is_exported() -> None:
     tree = ast.parse(Path(windlass.errors.__file__).read_text())
     errors = {node.name for node in tree.body if isinstance(node, ast.ClassDef)}
     assert errors <= set(windlass.__all__)
+
+
+def test_a_shell_completes_the_public_names_only() -> None:
+    app = windlass.Windlass("sqlite:///:memory:")
+    task = app.task(name="send")(send)
+    assert dir(app) == [
+        *("aenqueue_many", "around_enqueue", "around_run", "close", "dead", "engine"),
+        *("enqueue_many", "include", "job", "on_dead_alert", "queue", "schedules", "settings"),
+        *("task", "task_named", "tasks", "worker"),
+    ]
+    assert dir(task) == [
+        *("aenqueue", "aenqueue_many", "aliases", "app", "bind", "enqueue", "enqueue_many"),
+        *("function", "headers", "job", "name", "priority", "queue", "requires", "result_ttl_ms"),
+        *("retry", "timeout_ms", "unique", "using"),
+    ]
+    assert dir(app.job("01m7gk6tx900smjc57av0rnpgb")) == [
+        *("acancel", "ainfo", "aresult", "aretry", "cancel", "created", "id", "info", "result"),
+        *("retry", "task"),
+    ]
+
+
+def send() -> None:
+    """A task."""

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from datetime import timedelta
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests.contract.variants import fresh_url
 from windlass import QueueInfo, State, Windlass
 
 
@@ -43,6 +46,31 @@ def test_a_purge_removes_what_waits_and_logs_it(
     assert sum(bites) == 451
     assert caplog.messages == ["purged queue mail: 451 jobs removed"]
     assert app.queue("mail").info().jobs == {}
+
+
+@pytest.mark.parametrize("variant", ["sqlite-file", "redis-4"])
+def test_coroutines_change_a_queue(variant: str, tmp_path: Path) -> None:
+    async def change(app: Windlass) -> None:
+        queue = app.queue("mail")
+        await queue.apause()
+        await queue.aset(ageing="1m", max_waiting=100)
+        assert await queue.ainfo() == QueueInfo(
+            name="mail",
+            paused=True,
+            ageing=timedelta(minutes=1),
+            max_waiting=100,
+            jobs={State.READY: 3},
+        )
+        await queue.aresume()
+        bites: list[int] = []
+        assert await queue.apurge(bites.append) == sum(bites) == 3
+        assert not (await queue.ainfo()).paused
+        with pytest.raises(ValueError, match="at least 1s"):
+            await queue.aset(ageing=0.5)
+
+    with Windlass(fresh_url(variant, tmp_path)) as app:
+        app.task_named("send", queue="mail").enqueue_many([(1,), (2,), (3,)])
+        asyncio.run(change(app))
 
 
 def test_ageing_is_set_and_taken_away(app: Windlass) -> None:

@@ -10,23 +10,42 @@ from typing import Any
 
 import pytest
 
-from windlass import EngineUnavailable, Job, Windlass
+from windlass import EngineUnavailable, Job, Task, Windlass
 from windlass.dead_letters import DeadLetters
 from windlass.engine.contract import Engine
 from windlass.jobs import Jobs
+from windlass.queue import Queue
 from windlass.schedules import Schedules
 from windlass.twins import act, arun
 
+#: Methods that make no call to the engine, and those for other parts of windlass.
+WITHOUT_ENGINE: dict[type, set[str]] = {
+    DeadLetters: {"retrying", "discarding", "replacing_call"},
+    Task: {"using", "bind", "job", "entry", "unfit_for_schedules"},
+    Windlass: {
+        *("include", "add_tasks", "task_named", "queue", "job", "queue_for", "name_of", "worker"),
+        *("around_run", "around_enqueue", "on_dead_alert", "declared_schedules", "decode_result"),
+        *("close", "wrap_engine", "replace_engine"),
+    },
+}
 TWINS = [
     (kind, name)
-    for kind in (Job, Jobs, Schedules, DeadLetters)
+    for kind in (Job, Jobs, Schedules, DeadLetters, Queue)
     for name in vars(kind)
     if f"a{name}" in vars(kind) and (kind, name) not in ((DeadLetters, "list"), (Jobs, "list"))
 ]
 
 
 def test_they_are_found() -> None:
-    assert len(TWINS) == 18
+    assert len(TWINS) == 22
+
+
+@pytest.mark.parametrize("kind", [Windlass, Task, Job, Queue, Schedules, DeadLetters])
+def test_every_public_method_that_calls_the_engine_has_a_twin(kind: type) -> None:
+    methods = {name for name, one in vars(kind).items() if inspect.isroutine(one)}
+    public = {name for name in methods if not name.startswith("_")}
+    alone = {name for name in public if not {f"a{name}", name[1:]} & public}
+    assert alone == WITHOUT_ENGINE.get(kind, set())
 
 
 @pytest.mark.parametrize(("kind", "name"), TWINS)

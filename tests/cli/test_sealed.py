@@ -156,6 +156,7 @@ def test_a_worker_tells_the_names_of_its_keys(shell: Shell, tmp_path: Path) -> N
     with app.worker():
         [session] = until(app.engine.sessions, "its session")
     assert Introduction.unpack(session.info).keys == (KEY,)
+    assert Introduction.unpack(session.info).lease_ms == app.settings.lease_ms
     yard = Yard(tmp_path, "30s", "5s", 3)
     worker = yard.start(environment={"WINDLASS_SECRET": SECRET})
     [session] = until(yard.app.engine.sessions, "its session")
@@ -177,7 +178,7 @@ def test_a_call_that_cannot_be_read_is_not_changed(shell: Shell, option: tuple[s
 def test_arguments_that_are_given_to_an_encrypted_call_are_encrypted(shell: Shell) -> None:
     app = make(shell, secret=SECRET, encrypt=True)
     job_id = bury(app)
-    options = ("--kwargs", '{"a": "Y2FuYXJ5Mg=="}', "--args", "[]")
+    options = ("--kwargs", '{"a": "Y2FuYXJ5Mg=="}', "--args", "[]", "--unchecked")
     ran = type_here(shell, "dead", "retry", job_id, *options, WINDLASS_SECRET=SECRET)
     assert ran.code == 0, ran.err
     [record] = app.engine.get([job_id])
@@ -192,6 +193,6 @@ def test_of_a_pickle_nothing_is_kept_so_all_has_to_be_given(shell: Shell) -> Non
     secrets = {"WINDLASS_SECRET": SECRET, "WINDLASS_CODEC": "pickle"}
     ran = type_here(shell, "dead", "retry", job_id, "--kwargs", "{}", **secrets)
     assert (ran.code, "give both --args and --kwargs" in " ".join(ran.err.split())) == (2, True)
-    both = ("--args", "[1]", "--kwargs", "{}")
+    both = ("--args", "[1]", "--kwargs", "{}", "--unchecked")
     assert type_here(shell, "dead", "retry", job_id, *both, **secrets).code == 0
     assert app.dead.count() == 0

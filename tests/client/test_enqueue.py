@@ -246,7 +246,8 @@ def test_no_calls_are_no_jobs(charge: Task[..., str], puts: list[int]) -> None:
 
 
 def test_calls_may_be_tuples_of_arguments(app: Windlass, charge: Task[..., str]) -> None:
-    charge.enqueue_many([(USER,), (USER, 7), charge.bind(USER, cents=8)])
+    calls: list[Any] = [(USER,), (USER, 7), charge.bind(USER, cents=8)]
+    charge.enqueue_many(calls)
     assert stored_calls(app) == [((USER,), {}), ((USER, 7), {}), ((USER,), {"cents": 8})]
 
 
@@ -274,7 +275,7 @@ def test_what_is_no_list_of_calls_is_refused(charge: Task[..., str], wrong: Any)
     with pytest.raises(TypeError, match=f"found one {type(wrong).__name__}: put the calls into a"):
         charge.enqueue_many(wrong)
     with pytest.raises(TypeError, match="found one Call: put the calls into a list"):
-        charge.enqueue_many(charge.bind(USER))  # type: ignore[arg-type]  # the subject
+        charge.enqueue_many(charge.bind(USER))  # type: ignore[call-overload]  # the subject
 
 
 @pytest.mark.parametrize("wrong", ["abc", {"user": 1}, [USER], USER])

@@ -52,7 +52,7 @@ traceback.
 
 SHOP: Final = """from datetime import datetime
 
-from windlass import Context, Cron, Retry, Tasks, Windlass, current_context
+from windlass import Context, Cron, Retry, Tasks, Unique, Windlass, current_context
 from windlass.testing import Sandbox
 
 app = Windlass("sqlite:///jobs.db")
@@ -174,6 +174,11 @@ COMMANDS: Final = [
         "windlass status --app broken:app",
         _file("broken.py", "import os\n\nos.environ['SHOP_KEY']\n"),
     ),
+    Mistake(
+        "a module of include that is not there",
+        "WINDLASS_INCLUDE=mail.tasks windlass job list --app shop:app",
+        _stored,
+    ),
     Mistake("no app", "windlass enqueue shop.resize"),
     Mistake("neither an app nor a url", "windlass status"),
     Mistake("a misspelt command", "windlass statsu"),
@@ -225,6 +230,14 @@ COMMANDS: Final = [
     ),
     Mistake("an engine that is away", f"windlass status --url {REFUSING}", _impatient),
     Mistake("a wrong password", "windlass status --url redis://guest:hunter2@SERVER/0"),
+    Mistake(
+        "a certificate that is not there",
+        "windlass status --url 'rediss://SERVER/0?ca_file=ca.pem'",
+    ),
+    Mistake(
+        "a key without its certificate",
+        "windlass status --url 'rediss://localhost:6380/0?key_file=me.key'",
+    ),
     Mistake(
         "a driver that is not installed",
         "windlass status --url redis://localhost:6379/0",
@@ -326,6 +339,10 @@ PYTHON: Final = [
     Mistake(
         "a schedule of a task that needs arguments",
         '@app.task(schedule=Cron("0 3 * * *"))\ndef mail(user_id: int) -> None: ...',
+    ),
+    Mistake(
+        "a schedule of a unique task",
+        '@app.task(unique=Unique(), schedule=Cron("0 3 * * *"))\ndef tidy() -> None: ...',
     ),
     Mistake(
         "one idempotency key for two calls",

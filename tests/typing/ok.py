@@ -21,6 +21,7 @@ from windlass import (
     JobInfo,
     LogLine,
     Progress,
+    QueueInfo,
     Reject,
     Retry,
     ScheduleInfo,
@@ -59,6 +60,16 @@ async def fetch(ctx: Context, url: str, tries: int = 3) -> bytes:
 
 @app.task(name="clean_up")
 def clean_up() -> None: ...
+
+
+@app.task(name="add_up")
+def add_up(*numbers: float) -> float:
+    return sum(numbers)
+
+
+@app.task(name="wide")
+def wide(a: int, b: int, c: int, d: str, e: int, f: int, g: int) -> str:
+    return d * (a + b + c + e + f + g)
 
 
 def enqueue() -> None:
@@ -102,6 +113,21 @@ async def enqueue_many(paths: list[str]) -> None:
     assert_type(resize.enqueue_many(resize.bind(path, [1]) for path in paths), list[Job[list[str]]])
     assert_type(import_csv.enqueue_many([("a.csv",), ("b.csv",)]), list[Job[int]])
     assert_type(await import_csv.aenqueue_many([import_csv.bind("a.csv")]), list[Job[int]])
+    assert_type(resize.enqueue_many([("cat.jpg", [1]), ("dog.jpg", [2])]), list[Job[list[str]]])
+    assert_type(await fetch.aenqueue_many((path,) for path in paths), list[Job[bytes]])
+    assert_type(fetch.enqueue_many((path, 3) for path in paths), list[Job[bytes]])
+    assert_type(
+        fetch.enqueue_many([fetch.bind("http://here"), ("http://there",)]), list[Job[bytes]]
+    )
+    assert_type(clean_up.enqueue_many([(), ()]), list[Job[None]])
+    assert_type(add_up.enqueue_many([(1, 2.0), (3, 4.0)]), list[Job[float]])
+    assert_type(add_up.enqueue_many([(1, 2, 3, 4, 5)]), list[Job[float]])
+    assert_type(wide.enqueue_many([(1, 2, 3, "d", 5, 6, 7)]), list[Job[str]])
+    rows: list[tuple[str, list[int]]] = [(path, [1]) for path in paths]
+    assert_type(await resize.aenqueue_many(rows), list[Job[list[str]]])
+    unknown: list[tuple[Any, ...]] = []
+    assert_type(resize.enqueue_many(unknown), list[Job[list[str]]])
+    assert_type(shop.task_named("elsewhere").enqueue_many([(1, "a"), (2, "b")]), list[Job[Any]])
 
 
 def find_again(job_id: str) -> None:
@@ -145,6 +171,15 @@ async def schedule_calls() -> None:
     assert_type(app.schedules.list(), list[ScheduleInfo])
     assert_type((await app.schedules.aget("thumbnails")).next_at, datetime | None)
     assert_type(app.schedules.run_now("thumbnails"), Job[Any])
+
+
+async def manage_queues_and_dead_letters() -> None:
+    assert_type(app.queue("mail").info(), QueueInfo)
+    assert_type(await app.queue("mail").ainfo(), QueueInfo)
+    await app.queue("mail").aset(ageing="1m", max_waiting=10)
+    assert_type(await app.queue("mail").apurge(), int)
+    assert_type(app.dead.count(task="resize"), int)
+    assert_type(await app.dead.acount(), int)
 
 
 async def test_in_a_sandbox() -> None:

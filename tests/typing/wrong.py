@@ -88,6 +88,13 @@ def wrong_bulk() -> None:
     resize.enqueue_many(["cat.jpg"])  # expect: list-item
     resize.enqueue_many({"path": "cat.jpg"})  # expect: dict-item
     resize.enqueue_many("cat.jpg")  # expect: arg-type
+    resize.enqueue_many([(1, "x")])  # expect: list-item
+    resize.enqueue_many([("cat.jpg",)])  # expect: list-item
+    resize.enqueue_many([("cat.jpg", [1], 2)])  # expect: list-item
+    resize.enqueue_many((1, [1]) for _ in "ab")  # expect: misc
+    import_csv.enqueue_many([(1,)])  # expect: list-item
+    import_csv.enqueue_many([()])  # expect: list-item
+    fetch.enqueue_many([("http://here",), (7,)])  # expect: list-item
 
     app.enqueue_many([("cat.jpg", [1])])  # expect: arg-type
     app.enqueue_many("cat.jpg")  # expect: arg-type

@@ -29,6 +29,7 @@ class Introduction(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
     dead_alert: int = 0  # the threshold of its worker; 0 is never
     dead_alert_growth: int = 0
     keys: tuple[str, ...] = ()  # the names of the keys of its app
+    lease_ms: int = 0  # it sends three heartbeats in this time; 0 if it does not say
 
     def pack(self) -> bytes:
         return msgspec.json.encode(self)

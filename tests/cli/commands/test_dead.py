@@ -278,7 +278,31 @@ def test_arguments_that_do_not_fit_are_refused(
     assert states(app, dead) == [State.DEAD] * 3
 
 
-def test_without_the_app_arguments_are_not_checked(shell: Shell, dead: list[str]) -> None:
-    ran = shell.type("dead", "retry", dead[0], "--args", '["many"]', "--url", shell.url)
+def test_without_the_app_arguments_are_stored_only_if_asked_for(
+    shell: Shell, app: Windlass, hand: Hand, dead: list[str]
+) -> None:
+    typed = ["dead", "retry", dead[0], "--args", '["many"]', "--url", shell.url]
+    ran = shell.type(*typed)
+    assert (ran.code, ran.out) == (2, "")
+    assert "cannot be checked: the task tasks.add is not known here. Name the app" in ran.err
+    assert states(app, dead) == [State.DEAD] * 3
+    ran = shell.type(*typed, "--unchecked")
     assert (ran.code, ran.out) == (0, "1 dead job retried.\n")
-    assert "the arguments were not checked" in ran.err
+    assert b'"call":{"args":["many"]}' in hand.take().payload
+
+
+def test_an_unknown_task_is_asked_after(shell: Shell, app: Windlass, dead: list[str]) -> None:
+    text = (shell.folder / "tasks.py").read_text().replace("def add(", "def adds(")
+    (shell.folder / "tasks.py").write_text(text)
+    ran = shell.type_with_app("dead", "retry", dead[0], "--args", "[1]")
+    assert (ran.code, "Did you mean tasks.adds?" in ran.err) == (2, True)
+    assert states(app, dead) == [State.DEAD] * 3
+
+
+def test_a_known_task_is_not_checked_on_request(shell: Shell, hand: Hand, dead: list[str]) -> None:
+    typed = ["dead", "retry", dead[0], "--kwargs", '{"of_next_version": 1}']
+    assert shell.type_with_app(*typed).code == 2
+    assert shell.type_with_app(*typed, "--unchecked").code == 0
+    assert b'{"args":[1],"kwargs":{"of_next_version":1}}' in hand.take().payload
+    ran = shell.type_with_app("dead", "retry", dead[1], "--unchecked")
+    assert (ran.code, "give --args or --kwargs with it" in ran.err) == (2, True)

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import re
+from pathlib import Path
 
 import pytest
 
 from tests.cli.conftest import Typing
 from tests.cli.shell import Shell
+from tests.contract.variants import fresh_url
 from tests.redis_server import free_port, private_server, shared_server
 from windlass import Windlass
 from windlass.cli.support.checks import MANY_DEAD, dead_letters, examine_jobs
 from windlass.cli.support.wording import NEVER_STORED
 from windlass.core.introduction import Introduction
-from windlass.engine.contract import Beat, Grade, Plan, Unroutable
+from windlass.engine.contract import Beat, Finding, Grade, Plan, Unroutable
 from windlass.testing.contract.world import claim_jobs
 
 VERDICTS = {"ok", "advice", "problem"}
@@ -152,6 +154,48 @@ def test_jobs_that_nobody_runs(shell: Shell, app: Windlass, type_here: Typing) -
     assert found["workers"] == ("ok", "1 worker with 1 child")
     assert found["queues"][0] == "problem"
     assert "mail has 1 ready job, and no worker serves it" in found["queues"][1]
+
+
+@pytest.mark.parametrize(
+    ("queues", "options"),
+    [((), "--label gpu --label large"), (("mail",), "-q default --label gpu --label large")],
+    ids=["the label is missing", "queue and label are missing"],
+)
+def test_jobs_that_wait_for_a_label(app: Windlass, queues: tuple[str, ...], options: str) -> None:
+    app.tasks["tasks.add"].using(requires=["gpu", "large"]).enqueue(1)
+    known = Introduction(host="h", worker=7, queues=queues)
+    app.engine.beat([Beat(session="h.7.x", info=known.pack())])
+    found = {finding.subject: finding for finding in examine_jobs(app.engine)}
+    assert found["queues"] == Finding(
+        Grade.PROBLEM,
+        "queues",
+        "default has 1 ready job, waiting for gpu and large, and no worker serves it: start one "
+        f"with {options}",
+    )
+
+
+@pytest.mark.parametrize("variant", ["sqlite-file", "redis-4"])
+def test_a_worker_without_heartbeats(variant: str, tmp_path: Path) -> None:
+    def findings() -> list[Finding]:
+        return [one for one in examine_jobs(app.engine) if one.subject == "workers"]
+
+    with Windlass(fresh_url(variant, tmp_path)) as app:
+        for number, session in enumerate(("h.7.x", "h.8.x"), start=7):
+            known = Introduction(host="h", worker=number, lease_ms=30_000)
+            app.engine.beat([Beat(session=session, info=known.pack())])
+        app.task_named("charge").enqueue()
+        claim_jobs(app.engine, "h.7.x", "nonce", Plan(), 1)
+        app.engine.clock_offset_ms = 14_000
+        assert findings() == [Finding(Grade.OK, "workers", "2 workers with 2 children")]
+        app.engine.beat([Beat(session="h.8.x")])
+        app.engine.clock_offset_ms = 16_500
+        well, silent = findings()
+        assert well.text == "1 worker with 1 child"
+        assert silent.grade is Grade.ADVICE
+        assert silent.text == (
+            "worker 7 on h has not sent a heartbeat for 16s: check that it runs. Its 1 job returns "
+            "to the queue when its lease ends, in 13s"
+        )
 
 
 def test_jobs_that_nobody_knows_and_dead_ones(app: Windlass) -> None:

@@ -6,9 +6,11 @@ import time
 
 import pytest
 
+from tests.app.hand import Hand
 from tests.cli.forks import SCRIPT
 from tests.cli.shell import Shell
 from tests.docs.transcript import Worker
+from windlass import Windlass
 
 APP = """
 from windlass import Windlass
@@ -135,6 +137,48 @@ def test_what_cannot_be_included_is_named(shop: Shell, pattern: str, said: str) 
     assert ran.code == 2
     assert said in ran.err
     assert "Traceback" not in ran.err
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("1 / 0", "The module shop.parts.broken (from include='shop.parts.*') cannot be imported"),
+        ("from shop.app import app\napp.task(print)\n", "The module shop.parts.broken (from incl"),
+    ],
+    ids=["any error", "an error of windlass"],
+)
+def test_a_look_without_the_app_is_advised_when_a_module_is_broken(
+    shop: Shell, text: str, said: str
+) -> None:
+    assert shop.type("enqueue", "billing.close", "--app", "shop.app:app").code == 0
+    (shop.folder / "shop" / "parts" / "broken.py").write_text(text, encoding="utf-8")
+    for command in (("job", "list"), ("doctor",)):
+        ran = shop.type(*command, "--app", "shop.app:app")
+        assert ran.code == 2
+        assert said in ran.err + ran.out
+        assert "works without the app as well: give --url" in ran.err + ran.out
+    assert shop.type("job", "list", "--url", shop.url).code == 0
+
+
+def test_a_queue_of_an_included_task_can_be_paused_before_its_first_job(shop: Shell) -> None:
+    with Windlass(shop.url) as app:
+        app.engine.migrate()
+    listed = shop.type("tasks", "--app", "shop.app:app", "--json").json
+    assert {task["queue"] for task in listed} == {"money"}
+    ran = shop.type("queue", "pause", "money", "--app", "shop.app:app")
+    assert (ran.code, ran.out) == (0, "The queue money is paused.\n")
+    ran = shop.type("queue", "pause", "mony", "--app", "shop.app:app")
+    assert (ran.code, "Did you mean money?" in ran.err) == (1, True)
+
+
+def test_arguments_of_an_included_task_are_checked(shop: Shell) -> None:
+    with Windlass(shop.url) as app:
+        job = app.task_named("billing.charge").enqueue(1)
+        Hand(app).bury(ValueError("no"))
+    ran = shop.type("dead", "retry", job.id, "--args", '["many"]', "--app", "shop.app:app")
+    assert (ran.code, "The arguments do not fit" in ran.err) == (2, True)
+    ran = shop.type("dead", "retry", job.id, "--args", "[2]", "--app", "shop.app:app")
+    assert (ran.code, ran.out) == (0, "1 dead job retried.\n")
 
 
 def test_a_task_that_is_included_can_be_enqueued_by_any_of_its_names(shop: Shell) -> None:

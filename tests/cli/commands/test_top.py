@@ -78,6 +78,14 @@ def test_in_a_pipe_it_wants_to_be_told_when_to_end(shell: Shell, app: Windlass) 
     assert "Use --once or --json in scripts" in ran.err
 
 
+def test_tiers_are_told_apart(shell: Shell, app: Windlass) -> None:
+    known = Introduction(host="h", worker=7, queues=("critical", "mail:3,hooks:3", "bulk"))
+    app.engine.beat([Beat(session="h.7.x", info=known.pack())])
+    for command in (("workers",), ("top", "--once", "--interval", "10ms")):
+        ran = shell.type(*command, "--url", shell.url)
+        assert "critical > mail:3, hooks:3 > bulk" in ran.out
+
+
 def test_as_many_workers_as_there_is_room_for(shell: Shell, app: Windlass) -> None:
     app.engine.migrate()
     command = ("top", "--once", "--interval", "10ms", "--url", shell.url)

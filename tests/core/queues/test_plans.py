@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from windlass.core.queues.plans import Tier, Turns, allot, read_tiers
+from windlass.core.queues.plans import Tier, Turns, allot, describe_tiers, read_tiers
 
 weights = st.lists(st.integers(1, 1000), min_size=1, max_size=8)
 
@@ -19,6 +19,13 @@ def test_each_text_is_a_tier() -> None:
         Tier(("default", "low"), (5, 1)),
     )
     assert read_tiers([]) == ()
+
+
+def test_tiers_in_one_line() -> None:
+    assert describe_tiers(["critical", "mail:3, hooks:3", "bulk"]) == (
+        "critical > mail:3, hooks:3 > bulk"
+    )
+    assert describe_tiers([]) == ""
 
 
 @pytest.mark.parametrize(

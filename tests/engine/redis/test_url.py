@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -34,6 +36,10 @@ from windlass.errors import EngineError, EngineUnavailable, FormatTooNew
                 is_encrypted=True,
                 ca_file="/etc/ca.pem",
             ),
+        ),
+        (
+            "rediss://h?cert_file=/a%26b.pem&key_file=key.pem",
+            RedisAddress(host="h", is_encrypted=True, cert_file="/a&b.pem", key_file="key.pem"),
         ),
         ("redis://:secret@h", RedisAddress(host="h", password="secret")),
         ("unix:///run/redis.sock?database=2", RedisAddress(path="/run/redis.sock", database=2)),
@@ -107,32 +113,44 @@ def test_a_unix_socket(server: RedisServer, open_redis: OpenRedis) -> None:
     assert engine.get(["job-000000"]) != [None]
 
 
-@pytest.fixture
-def tls_server(tmp_path: Path) -> Iterator[tuple[RedisServer, int, Path]]:
-    """A server with a self-signed certificate for localhost."""
-    certificate, key = tmp_path / "certificate.pem", tmp_path / "key.pem"
+def make_certificate(folder: Path, name: str) -> tuple[Path, Path]:
+    """A self-signed certificate for localhost, and its key."""
+    certificate, key = folder / f"{name}.pem", folder / f"{name}.key"
     subprocess.run(
         [
-            *("openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "1"),
-            *("-keyout", key, "-out", certificate, "-subj", "/CN=localhost"),
+            *("openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256"),
+            *("-nodes", "-days", "1", "-keyout", key, "-out", certificate, "-subj", f"/CN={name}"),
             *("-addext", "subjectAltName=DNS:localhost"),
         ],
         check=True,
         capture_output=True,
     )
+    return certificate, key
+
+
+@contextmanager
+def serve_tls(certificate: Path, key: Path, trusted: Path, *settings: str) -> Iterator[int]:
     port = free_port()
     server = private_server(
         *("--tls-port", str(port), "--tls-cert-file", str(certificate), "--tls-key-file", str(key)),
-        *("--tls-ca-cert-file", str(certificate), "--tls-auth-clients", "no"),
+        *("--tls-ca-cert-file", str(trusted), *settings),
     )
-    yield server, port, certificate
-    server.end()
+    try:
+        yield port
+    finally:
+        server.end()
 
 
-def test_a_certificate_is_verified(
-    tls_server: tuple[RedisServer, int, Path], open_redis: OpenRedis
-) -> None:
-    _, port, certificate = tls_server
+@pytest.fixture
+def tls_server(tmp_path: Path) -> Iterator[tuple[int, Path]]:
+    """A server with a self-signed certificate for localhost: its port, and the certificate."""
+    certificate, key = make_certificate(tmp_path, "server")
+    with serve_tls(certificate, key, certificate, "--tls-auth-clients", "no") as port:
+        yield port, certificate
+
+
+def test_a_certificate_is_verified(tls_server: tuple[int, Path], open_redis: OpenRedis) -> None:
+    port, certificate = tls_server
     engine = open_redis(f"rediss://localhost:{port}?ca_file={certificate}")
     engine.put([new_job()])
     engine.wait([Waiter("worker", Plan(queues=("other",)))], 10)
@@ -145,11 +163,9 @@ def test_a_certificate_is_verified(
         assert time.monotonic() - started < 1.5
 
 
-def test_jobs_are_handed_off_by_tls(
-    tls_server: tuple[RedisServer, int, Path], open_redis: OpenRedis
-) -> None:
+def test_jobs_are_handed_off_by_tls(tls_server: tuple[int, Path], open_redis: OpenRedis) -> None:
     """Some of them are larger than one read of the driver."""
-    _, port, certificate = tls_server
+    port, certificate = tls_server
     url = f"rediss://localhost:{port}?ca_file={certificate}"
     waiting, putting = open_redis(url), open_redis(url)
     waiting.beat([Beat(session="worker", info=b"it")])
@@ -164,6 +180,52 @@ def test_jobs_are_handed_off_by_tls(
         batch = waiting.read_handoff(wake_up.handed, f"nonce-{number}")
         assert batch is not None
         assert [len(claim.payload) for claim in batch.claims] == [size]
+
+
+@pytest.mark.parametrize("tls", ["TLSv1.2", "TLSv1.3"])
+def test_a_server_that_asks_for_a_client_certificate(
+    tmp_path: Path, open_redis: OpenRedis, tls: str
+) -> None:
+    certificate, key = make_certificate(tmp_path, "server")
+    client, client_key = make_certificate(tmp_path, "client")
+    stranger, stranger_key = make_certificate(tmp_path, "stranger")
+    both = tmp_path / "both.pem"
+    both.write_text(client.read_text() + client_key.read_text())
+    with serve_tls(certificate, key, client, "--tls-protocols", tls) as port:
+        place = f"rediss://localhost:{port}?ca_file={certificate}"
+        for number, files in enumerate(
+            (f"cert_file={client}&key_file={client_key}", f"cert_file={both}")
+        ):
+            engine = open_redis(f"{place}&{files}")
+            engine.put([new_job(number)])
+            assert engine.get([f"job-{number:06d}"]) != [None]
+        for files, told in {
+            "": r"it asks for a client certificate: give \?cert_file= and &key_file=",
+            f"&cert_file={stranger}&key_file={stranger_key}": "It does not accept the certificate",
+            f"&cert_file={client}&key_file={stranger_key}": "Check cert_file and key_file .* pair",
+            f"&cert_file={client}": "Check cert_file and key_file",
+            f"&cert_file={tmp_path}/none.pem": r"option cert_file .* \(No such file",
+        }.items():
+            started = time.monotonic()
+            with pytest.raises(EngineError, match=f"(?i){told}") as caught:
+                open_redis(f"{place}{files}").stats()
+            assert not isinstance(caught.value, EngineUnavailable)
+            assert time.monotonic() - started < 1.5
+
+
+@pytest.mark.parametrize(
+    ("url", "told"),
+    [
+        ("redis://h?ca_file=/ca.pem", "ca_file of a redis url is for TLS, found redis://"),
+        ("unix:///socket?cert_file=/a.pem", "Write rediss://, or leave out cert_file"),
+        ("rediss://h?key_file=/key.pem", "add cert_file=, the file with the certificate"),
+        ("rediss://h?cert_file=", "the path of a file after cert_file="),
+        ("rediss://h?certfile=/a.pem", "Did you mean cert_file?"),
+    ],
+)
+def test_files_that_make_no_sense_are_refused(url: str, told: str) -> None:
+    with pytest.raises(EngineError, match=re.escape(told)):
+        read_address(url)
 
 
 # ------------------------------------------------------------------------------------- refusals

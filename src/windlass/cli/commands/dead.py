@@ -249,6 +249,7 @@ def _rate(value: str) -> float:
 @click.option("--rate", type=_rate, metavar="N/s", help="At most 500/s, 30/m or 10/h.")
 @click.option("--args", "args_text", metavar="JSON", help="Retry one job with these arguments.")
 @click.option("--kwargs", "kwargs_text", metavar="JSON", help="The same for keyword arguments.")
+@click.option("--unchecked", is_flag=True, help="Do not check these arguments against the task.")
 @_dry_run_option
 @yes_option
 @connection_options
@@ -258,6 +259,7 @@ def retry(
     rate: float | None,
     args_text: str | None,
     kwargs_text: str | None,
+    unchecked: bool,
     dry_run: bool,
     yes: bool,
     app_path: str | None,
@@ -268,7 +270,8 @@ def retry(
 
     Asks for confirmation on a terminal when a filter matches more than one job. With --args or
     --kwargs one job is retried with other arguments; arguments that are not given stay, and the
-    history keeps the old call.
+    history keeps the old call. The arguments must fit the task; --unchecked is for a task whose
+    code is not here.
 
     \b
     windlass dead retry 01m7gk6tx900smjc57av0rnpgb
@@ -279,9 +282,12 @@ def retry(
     is_edit = args_text is not None or kwargs_text is not None
     if is_edit and (len(chosen.ids) != 1 or rate is not None or dry_run):
         raise click.UsageError("--args and --kwargs need exactly one job, given by its ID.")
+    if unchecked and not is_edit:
+        raise click.UsageError("--unchecked is for new arguments: give --args or --kwargs with it.")
     with connect(app_path, url) as app:
         if is_edit:
-            retry_with(app, _one(app, chosen.ids[0]), args_text, kwargs_text)
+            record = _one(app, chosen.ids[0])
+            retry_with(app, record, args_text, kwargs_text, unchecked=unchecked)
             return _report(1, "retried", as_json)
         number = _require_match(app, chosen, "retried")
         if dry_run:

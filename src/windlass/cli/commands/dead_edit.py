@@ -2,7 +2,8 @@
 
 1. Read the old call: arguments that are not given stay.
 2. Replace the given arguments.
-3. If the app has the task, check the call as at an enqueue. Store the call by `app.dead`.
+3. Check the call as at an enqueue, unless the operator asks for no check, and store it by
+   `app.dead`.
 """
 
 from __future__ import annotations
@@ -17,27 +18,44 @@ import msgspec
 
 from windlass.app import Windlass
 from windlass.cli.support.calls import parse, require_fit
-from windlass.cli.support.output import say
 from windlass.cli.support.wording import sentence
+from windlass.core.foreign_words import nearest
 from windlass.core.serialization.envelope import unpack
 from windlass.engine.contract import JobRecord
 from windlass.errors import DecodeError, EncodeError, MissingDecoder
 from windlass.task import Task
+from windlass.twins import run
 
 #: An error shows at most this many characters of the refused text.
 _SHOWN: Final = 80
 
 
 def retry_with(
-    app: Windlass, record: JobRecord, args_text: str | None, kwargs_text: str | None
+    app: Windlass,
+    record: JobRecord,
+    args_text: str | None,
+    kwargs_text: str | None,
+    *,
+    unchecked: bool,
 ) -> None:
     """Retry a job with the given arguments. Its record is already decrypted."""
-    task = app.known_tasks.get(record.task)
+    task = None if unchecked else require_task(app, record)
     with fitting():
         args, kwargs = new_arguments(app, record, task, args_text, kwargs_text)
-        app.dead.retry_with(record.id, *args, **kwargs)
+        run(app, app.dead.replacing_call(record.id, args, kwargs, unchecked=unchecked))
+
+
+def require_task(app: Windlass, record: JobRecord) -> Task[..., Any]:
+    """Return the task that checks the arguments of a job."""
+    task = app.known_tasks.get(record.task)
     if task is None:
-        say(f"The task {record.task} is not known here: the arguments were not checked. See --app.")
+        raise click.UsageError(
+            f"The arguments cannot be checked: the task {record.task} is not known here."
+            f"{nearest(record.task, app.known_tasks)} Name the app that declares it with --app; "
+            "after a rename, add this name to the aliases of the task. --unchecked stores the "
+            "arguments without the check."
+        )
+    return task
 
 
 @contextmanager
@@ -108,7 +126,7 @@ def _name_positional(call: dict[str, Any], task: Task[..., Any]) -> None:
 
 
 def _decode(call: dict[str, Any], task: Task[..., Any] | None) -> tuple[Any, dict[str, Any]]:
-    """Decode the arguments as a worker would, if the app has the task."""
+    """The arguments as a worker would rebuild them; plain data without a task."""
     encoded = msgspec.json.encode(call)
     if task is not None:
         require_fit(task, len(call.get("args", [])), call.get("kwargs", {}))

@@ -13,7 +13,6 @@ from collections.abc import Iterator, Sequence
 import click
 
 from windlass.app import Windlass
-from windlass.app_loader import load_tasks
 from windlass.cli.support.checks import examine_answers, examine_jobs, examine_program
 from windlass.cli.support.connection import connect, find_app_path
 from windlass.cli.support.output import (
@@ -48,12 +47,11 @@ def doctor(app_path: str | None, url: str | None, as_json: bool) -> int:
         with connect(app_path, url, or_its_server=True) as app:
             location = app.engine.location
             path = None if url is not None else find_app_path(app_path)
-            if path is not None:
-                load_tasks(app)
             findings, code = _examine(app, "" if path is None else path.target)
     except USAGE_ERRORS as error:
         subject = "settings" if isinstance(error, SettingError) else "app"
-        findings, code = [Finding(Grade.PROBLEM, subject, str(error))], USAGE
+        text = " ".join([str(error), *getattr(error, "__notes__", ())])
+        findings, code = [Finding(Grade.PROBLEM, subject, text)], USAGE
     if as_json:
         print_json({"engine": location, "findings": findings})
     else:

@@ -2,20 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import click
 
 from windlass.app import Windlass
-from windlass.app_loader import load_tasks
-from windlass.cli.commands.dead_edit import fitting, new_arguments
+from windlass.cli.commands.dead_edit import fitting, new_arguments, require_task
 from windlass.cli.support.connection import connect
 from windlass.cli.support.output import report
 from windlass.cli.support.parameters import connection_options, job_id, json_option
-from windlass.core.foreign_words import nearest
 from windlass.engine.contract import JobRecord
 from windlass.errors import JobNotFound
-from windlass.task import Task
 from windlass.twins import run
 
 
@@ -48,7 +43,7 @@ def edit(
         raise click.UsageError("Expected new arguments: give --args, --kwargs or both.")
     with connect(app_path, url) as app:
         record = _read(app, job_id)
-        task = None if unchecked else _require_task(app, record)
+        task = None if unchecked else require_task(app, record)
         with fitting():
             args, kwargs = new_arguments(app, record, task, args_text, kwargs_text)
             is_done = run(app, app.jobs.editing(job_id, args, kwargs, unchecked=unchecked))
@@ -66,16 +61,3 @@ def _read(app: Windlass, job_id: str) -> JobRecord:
     if record is None:
         raise JobNotFound(job_id, app.engine.location)
     return app.packing.reveal(record)
-
-
-def _require_task(app: Windlass, record: JobRecord) -> Task[..., Any]:
-    load_tasks(app)
-    task = app.known_tasks.get(record.task)
-    if task is None:
-        raise click.UsageError(
-            f"The arguments cannot be checked: the task {record.task} is not known here."
-            f"{nearest(record.task, app.known_tasks)} Name the app that declares it with --app; "
-            "after a rename, add this name to the aliases of the task. --unchecked stores the "
-            "arguments without the check."
-        )
-    return task

@@ -12,6 +12,7 @@ from windlass.cli.support.connection import connected
 from windlass.cli.support.output import print_json, print_table, say
 from windlass.cli.support.parameters import json_option
 from windlass.cli.support.wording import age, count
+from windlass.core.queues.plans import describe_tiers
 from windlass.fleet import WorkerInfo, read_fleet
 
 #: The most running jobs to list.
@@ -57,7 +58,7 @@ def _print_workers(fleet: Sequence[WorkerInfo]) -> None:
 
 
 def queues_of(worker: WorkerInfo) -> str:
-    queues = ", ".join(worker.queues) or "every queue"
+    queues = describe_tiers(worker.queues) or "every queue"
     return f"{queues}; labels {', '.join(worker.labels)}" if worker.labels else queues
 
 

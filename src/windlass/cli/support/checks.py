@@ -2,8 +2,8 @@
 
 1. The program: versions, the app and its tasks, ignored settings.
 2. The round trip to the engine, if the engine does not measure it itself.
-3. The jobs: whether the engine was ever used, live workers, queues that no worker serves, paused
-   queues, jobs of unknown tasks, and dead letters.
+3. The jobs: whether the engine was ever used, live and silent workers, queues that no worker
+   serves, paused queues, jobs of unknown tasks, and dead letters.
 
 The checks read counters and at most `holds.LOOKED_AT` jobs: they may run while workers run.
 """
@@ -18,9 +18,9 @@ from typing import Final
 
 from windlass.app import Windlass
 from windlass.cli.support.holds import find_held, why_held
-from windlass.cli.support.wording import NEVER_STORED, count
+from windlass.cli.support.wording import NEVER_STORED, count, span
 from windlass.core import installed_version
-from windlass.core.queues.labels import may_take, queue_of
+from windlass.core.queues.labels import labels_of, may_take, queue_of
 from windlass.core.queues.plans import read_tiers
 from windlass.core.states import WAITING, State
 from windlass.engine.contract import Engine, Finding, Grade, JobRecord, Stats
@@ -78,7 +78,7 @@ def examine_jobs(engine: Engine) -> Iterator[Finding]:
     stats, fleet = engine.stats(), read_fleet(engine)
     if not stats.totals.get("enqueued"):
         yield Finding(Grade.ADVICE, "jobs", NEVER_STORED)
-    yield _workers(fleet, _sum(stats, [State.READY]))
+    yield from _workers(fleet, _sum(stats, [State.READY]))
     if fleet:
         yield from _served(stats, fleet)
     yield from _paused(engine, stats)
@@ -90,15 +90,32 @@ def _sum(stats: Stats, states: Sequence[State]) -> int:
     return sum(counts.get(state, 0) for counts in stats.queues.values() for state in states)
 
 
-def _workers(fleet: Sequence[WorkerInfo], ready: int) -> Finding:
-    if fleet:
-        children = sum(len(worker.children) for worker in fleet)
-        text = f"{count(len(fleet), 'worker')} with {count(children, 'child', 'children')}"
-        return Finding(Grade.OK, "workers", text)
-    if ready:
+def _workers(fleet: Sequence[WorkerInfo], ready: int) -> Iterator[Finding]:
+    heard = [worker for worker in fleet if not worker.silent]
+    if heard:
+        children = sum(len(worker.children) for worker in heard)
+        text = f"{count(len(heard), 'worker')} with {count(children, 'child', 'children')}"
+        yield Finding(Grade.OK, "workers", text)
+    yield from (_silent(worker) for worker in fleet if worker.silent)
+    if not fleet and ready:
         text = f"no worker is running, and {count(ready, 'ready job')} will wait until one starts"
-        return Finding(Grade.PROBLEM, "workers", f"{text}: windlass worker MODULE:ATTR")
-    return Finding(Grade.ADVICE, "workers", "no worker is running: jobs wait until one starts")
+        yield Finding(Grade.PROBLEM, "workers", f"{text}: windlass worker MODULE:ATTR")
+    elif not fleet:
+        text = "no worker is running: jobs wait until one starts"
+        yield Finding(Grade.ADVICE, "workers", text)
+
+
+def _silent(worker: WorkerInfo) -> Finding:
+    """A worker that may be dead: its lease has not expired yet."""
+    jobs = sum(child.jobs for child in worker.silent)
+    age = span(max(child.beat_age_ms for child in worker.silent) // 1_000 * 1_000)
+    left = span(max(child.expires_in_ms for child in worker.silent) // 1_000 * 1_000)
+    text = f"worker {worker.pid} on {worker.host} has not sent a heartbeat for {age}"
+    if not jobs:
+        return Finding(Grade.ADVICE, "workers", f"{text}: check that it runs. It holds no jobs")
+    back = count(jobs, "job returns", "jobs return")
+    advice = f"check that it runs. Its {back} to the queue when its lease ends, in {left}"
+    return Finding(Grade.ADVICE, "workers", f"{text}: {advice}")
 
 
 def _served(stats: Stats, fleet: Sequence[WorkerInfo]) -> Iterator[Finding]:
@@ -110,15 +127,29 @@ def _served(stats: Stats, fleet: Sequence[WorkerInfo]) -> Iterator[Finding]:
         and not any(_serves(worker, line) for worker in fleet)
     }
     for line, number in alone.items():
-        text = f"{line} has {count(number, 'ready job')}, and no worker serves it"
-        yield Finding(Grade.PROBLEM, "queues", f"{text}: start one with -q {queue_of(line)}")
+        yield Finding(Grade.PROBLEM, "queues", _why_unserved(line, number, fleet))
     if not alone:
         yield Finding(Grade.OK, "queues", "all queues with ready jobs are served")
 
 
+def _why_unserved(line: str, number: int, fleet: Sequence[WorkerInfo]) -> str:
+    """What no worker has: the queue, the labels, or both."""
+    queue, labels = queue_of(line), labels_of(line)
+    options = [f"--label {label}" for label in labels]
+    if not any(_serves_queue(worker, line) for worker in fleet):
+        options.insert(0, f"-q {queue}")
+    waits = f", waiting for {' and '.join(labels)}" if labels else ""
+    text = f"{queue} has {count(number, 'ready job')}{waits}, and no worker serves it"
+    return f"{text}: start one with {' '.join(options)}"
+
+
 def _serves(worker: WorkerInfo, line: str) -> bool:
+    return _serves_queue(worker, line) and may_take(line, worker.labels)
+
+
+def _serves_queue(worker: WorkerInfo, line: str) -> bool:
     names = {queue for tier in read_tiers(worker.queues) for queue in tier.queues}
-    return (not names or queue_of(line) in names) and may_take(line, worker.labels)
+    return not names or queue_of(line) in names
 
 
 def _paused(engine: Engine, stats: Stats) -> Iterator[Finding]:

@@ -3,11 +3,12 @@
 1. The app is `--app module:attr`, else `WINDLASS_APP`, else `[tool.windlass] app` of the nearest
    pyproject.toml. A url is never read from that file: it may contain a password.
 2. `connect`, and `connected` as a decorator, are for commands that read or change stored data. They
-   need no app: `--url` or `WINDLASS_URL` is enough. They never create a database: after a typo in
-   the path, an empty database would report that all is well.
-3. `connect_to_enqueue` imports the app, and may create a database.
-4. The url is `--url`, else the url in the code of the app, else `WINDLASS_URL`. A message reports
-   an ignored `WINDLASS_URL`.
+   need no app: `--url` or `WINDLASS_URL` is enough. With an app they know all its tasks, as a
+   worker does. They never create a database: with a mistyped path, an empty database would report
+   that all is well.
+3. `connect_to_enqueue` imports the app and its tasks, and may create a database.
+4. The url is `--url`, else that of the code of the app, else `WINDLASS_URL`. A message reports an
+   ignored `WINDLASS_URL`.
 
 After an error nothing is closed: the process ends anyway, and closing an unavailable engine would
 wait for it.
@@ -88,6 +89,17 @@ def import_app_and_tasks(path: AppPath) -> Windlass:
     """Import the app and the modules of its setting `include`."""
     app = import_app(path)
     load_tasks(app)
+    return app
+
+
+def _import_to_look(path: AppPath) -> Windlass:
+    """Import the app and its tasks for a command that works without them too."""
+    app = import_app(path)
+    try:
+        load_tasks(app)
+    except WindlassError as error:
+        error.add_note("This command works without the app as well: give --url URL instead.")
+        raise
     return app
 
 
@@ -173,7 +185,7 @@ def connect(
     """Connect to the engine of a command. With only a url, use an app without tasks. Refuse an
     engine that was never used, unless the command may look at an empty server."""
     path = None if url is not None else find_app_path(app_path)
-    app = Windlass(url) if path is None else import_app(path)
+    app = Windlass(url) if path is None else _import_to_look(path)
     if path is not None:
         _tell_overruled(app)
     _require_engine(app)

@@ -1,10 +1,11 @@
 """Queue plans: which queues a worker serves, in strict tiers, and by weight inside a tier.
 
-1. `read_tiers` parses tiers. Each text is a tier, `critical` or `default:5,low:1`.
-2. `Turns` picks the next queue inside a tier (weighted fair queueing). It records how far each
-   queue lags behind its share of the started jobs. Among the queues that are not ahead of their
-   shares, the next turn goes to the queue that is due first. So every queue is within one job of
-   its share after every start, and the turns of a light queue are spread evenly.
+1. `read_tiers` reads the notation: each text is a tier, `critical` or `default:5,low:1`;
+   `describe_tiers` shows it.
+2. `Turns` picks the next queue inside a tier (weighted fair queueing). For each queue it keeps the
+   lag behind its share of the started jobs. The next queue is the one whose share is due first
+   among the queues that are not ahead of theirs. So every queue is within one job of its share
+   after every start, and the turns of a light queue are spread evenly between those of a heavy one.
 """
 
 from __future__ import annotations
@@ -49,6 +50,12 @@ def read_tiers(texts: Sequence[str]) -> tuple[Tier, ...]:
         if number > 1:
             raise ValueError(f"the queue {queue} is named twice; name each one once")
     return tiers
+
+
+def describe_tiers(texts: Sequence[str]) -> str:
+    """The tiers in one line, the first one served first: `critical > default:5, low:1`."""
+    tiers = ([queue.strip() for queue in text.split(",")] for text in texts)
+    return " > ".join(map(", ".join, tiers))
 
 
 def _read_tier(text: str) -> Tier:

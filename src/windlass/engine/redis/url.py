@@ -15,8 +15,13 @@ from windlass.errors import EngineError
 DEFAULT_PORT: Final = 6379
 DEFAULT_NAMESPACE: Final = "windlass"
 #: The options after the question mark.
-OPTIONS: Final = ("namespace", "partitions", "allow_eviction", "ca_file", "database")
-#: Namespaces exclude braces and colons, which would change the slot of a key or the key itself.
+OPTIONS: Final = (
+    *("namespace", "partitions", "allow_eviction", "ca_file", "cert_file", "key_file"),
+    "database",
+)
+#: The options of TLS: paths of PEM files.
+FILES: Final = ("ca_file", "cert_file", "key_file")
+#: A brace or a colon would change the slot of a key, or the key itself.
 _NAMESPACE: Final = re.compile(r"[A-Za-z0-9_.-]{1,100}")
 
 
@@ -33,7 +38,9 @@ class RedisAddress(msgspec.Struct, frozen=True, kw_only=True):
     namespace: str = DEFAULT_NAMESPACE
     partitions: int = 1  # fixed permanently at the first use
     allow_eviction: bool = False
-    ca_file: str | None = None  # CA certificates to trust in addition to the system's
+    ca_file: str | None = None  # certificates to trust, in addition to those of the system
+    cert_file: str | None = None  # the certificate of this client, perhaps with its key
+    key_file: str | None = None  # the key of that certificate
 
     def __str__(self) -> str:
         """Name the server for messages, without secrets."""
@@ -42,6 +49,12 @@ class RedisAddress(msgspec.Struct, frozen=True, kw_only=True):
 
     def __repr__(self) -> str:
         return f"<RedisAddress {self}>"
+
+    @property
+    def files(self) -> dict[str, str]:
+        """The files of TLS by the names of their options."""
+        given = {name: getattr(self, name) for name in FILES}
+        return {name: file for name, file in given.items() if file is not None}
 
     @property
     def with_namespace(self) -> str:
@@ -63,12 +76,13 @@ def read_address(url: str) -> RedisAddress:
         namespace=_namespace(options.pop("namespace", DEFAULT_NAMESPACE)),
         partitions=_partitions(options.pop("partitions", "1")),
         allow_eviction=_flag(options.pop("allow_eviction", "0")),
-        ca_file=options.pop("ca_file", None),
+        **_files(parts, options),
     )
     if options:
         raise EngineError(
-            "A redis url knows the options namespace, partitions, allow_eviction, ca_file and, "
-            f"after unix://, database; found {', '.join(sorted(options))}."
+            "A redis url knows the options namespace, partitions, allow_eviction, after rediss:// "
+            "ca_file, cert_file and key_file, and after unix:// database; found "
+            f"{', '.join(sorted(options))}."
             f"{_ask_after(min(options))}"
         )
     return address
@@ -116,6 +130,25 @@ def _socket_place(parts: SplitResult, options: dict[str, str]) -> dict[str, Any]
             f"before the path, found host {parts.hostname!r} and path {parts.path!r}."
         )
     return {"path": unquote(parts.path), "database": int(database)}
+
+
+def _files(parts: SplitResult, options: dict[str, str]) -> dict[str, Any]:
+    """The files of TLS. They are read when a connection is made."""
+    files: dict[str, Any] = {name: options.pop(name) for name in FILES if name in options}
+    if files and parts.scheme != "rediss":
+        raise EngineError(
+            f"The option {min(files)} of a redis url is for TLS, found {parts.scheme}://. Write "
+            f"rediss://, or leave out {min(files)}."
+        )
+    for name, file in files.items():
+        if not file:
+            raise EngineError(f"Expected the path of a file after {name}= in the url, found none.")
+    if "key_file" in files and "cert_file" not in files:
+        raise EngineError(
+            "The url gives the key of a client certificate, and not the certificate: add "
+            "cert_file=, the file with the certificate."
+        )
+    return files
 
 
 def _namespace(text: str) -> str:

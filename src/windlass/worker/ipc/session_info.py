@@ -39,4 +39,5 @@ def introduce(
         dead_alert=settings.dead_alert,
         dead_alert_growth=settings.dead_alert_growth,
         keys=settings.secret.names,
+        lease_ms=settings.lease_ms,
     ).pack()

@@ -7,7 +7,7 @@ from logging import getLogger
 
 from windlass.core.quantities import Count
 from windlass.core.queues.labels import queue_of
-from windlass.core.queues.plans import read_tiers
+from windlass.core.queues.plans import describe_tiers, read_tiers
 from windlass.engine.contract import Engine
 from windlass.worker.ipc.channel import Ready
 from windlass.worker.logs.events import LogEvent, LoggedValue, listed
@@ -25,9 +25,14 @@ def log_start(options: WorkerOptions) -> None:
         options.app,
         options.processes,
         options.slots,
-        listed(options.queues, "queues ", none="every queue"),
+        _tiers(options.queues),
         listed(options.labels, ", labels "),
     )
+
+
+def _tiers(queues: Sequence[str]) -> LoggedValue:
+    words = f"queues {describe_tiers(queues)}" if queues else "every queue"
+    return LoggedValue(list(queues), words)
 
 
 def show_banner(

@@ -380,13 +380,23 @@ def _open(address: RedisAddress, timeout_s: float) -> Link:
         options.update(socket_keepalive=True, socket_keepalive_options=_TCP_OPTIONS)
     if address.is_encrypted:
         kind = SSLConnection
+        _require_files(address)
         options.update(ssl_cert_reqs="required", ssl_check_hostname=True)
         options.update(ssl_ca_certs=address.ca_file)
+        options.update(ssl_certfile=address.cert_file, ssl_keyfile=address.key_file)
+        options.update(ssl_password="")  # or OpenSSL asks at the terminal for that of the key
     driver = kind(**options)
     for name in _INTRODUCTIONS:
         setattr(driver, name, None)
     driver.connect()
     return Link(driver)
+
+
+def _require_files(address: RedisAddress) -> None:
+    """Raise the `OSError` of a file that cannot be read. The driver would not name the file."""
+    for file in address.files.values():
+        with open(file, "rb"):
+            pass
 
 
 _POOLS: Final[weakref.WeakValueDictionary[RedisAddress, Pool]] = weakref.WeakValueDictionary()

@@ -13,6 +13,7 @@
 
 from __future__ import annotations
 
+import os
 import random
 import time
 from collections.abc import Callable, Sequence
@@ -59,6 +60,13 @@ _TRANSIENT_CODES: Final = {
 #: replies to the producer, and the worker does not wait for the producer. A busy connection skips
 #: this command.
 _PREAMBLE: Final = pack(b"TIME")
+#: What OpenSSL says of a client certificate that cannot be used, and what a server says of one
+#: that is missing or that it refuses.
+_UNUSABLE: Final = ("pem lib", "key values mismatch", "bad decrypt", "no start line")
+_REFUSED: Final = (
+    *("certificate required", "alert handshake failure", "alert unknown ca"),
+    *("alert bad certificate", "alert certificate expired", "alert certificate unknown"),
+)
 _UNREACHED: Final = "Check that it runs and can be reached from here."
 
 Reply = Any
@@ -288,6 +296,19 @@ class Server:
                 f"({text}). Use the host name of the certificate, or give its CA with ?ca_file=.",
                 location=self.location,
             ) from error
+        for name, file in self.address.files.items():
+            if isinstance(error, OSError) and error.filename == file:
+                raise EngineError(
+                    f"The file {file} of the option {name} in the url of the Redis server at "
+                    f"{self.address} cannot be read ({error.strerror}). Check the path, which "
+                    f"starts from {os.getcwd()} unless it is absolute, and the rights of the file.",
+                    location=self.location,
+                ) from error
+        if self.address.is_encrypted and (advice := _certificate_advice(text, self.address)):
+            raise EngineError(
+                f"TLS with the Redis server at {self.address} failed ({text}). {advice}",
+                location=self.location,
+            ) from error
         if "invalid bulk length" in text:
             raise PayloadTooLarge(
                 f"The Redis server at {self.address} cannot take a call or result of this size "
@@ -347,6 +368,19 @@ def _advice(error: Exception) -> str | None:
         if isinstance(error, kind):
             return advice
     return _TRANSIENT_CODES.get(str(error).partition(" ")[0])
+
+
+def _certificate_advice(text: str, address: RedisAddress) -> str:
+    """The advice for a client certificate that is missing, invalid or refused; else nothing."""
+    text = text.lower().replace("_", " ")
+    if any(words in text for words in _UNUSABLE):
+        return "Check cert_file and key_file in the url: PEM, a key without a password, and a pair."
+    if not any(words in text for words in _REFUSED):
+        return ""
+    if address.cert_file is None:
+        asks = "It asks" if "required" in text else "Perhaps it asks"
+        return f"{asks} for a client certificate: give ?cert_file= and &key_file= in the url."
+    return "It does not accept the certificate of cert_file: check its CA and its dates."
 
 
 def _speaks_no_tls(error: Exception) -> bool:
