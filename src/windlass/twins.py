@@ -9,7 +9,6 @@
 
 from __future__ import annotations
 
-import copy
 import time
 from collections.abc import Awaitable, Callable, Coroutine, Generator, Sequence
 from functools import wraps
@@ -121,7 +120,9 @@ def _attempt_each(
     away: EngineUnavailable | None = None
     for action, values in actions:
         if away is not None:
-            replies.append((None, copy.copy(away)))
+            from copy import copy  # slow to import, and seldom needed
+
+            replies.append((None, copy(away)))
             continue
         try:
             replies.append((action(engine, *values), None))
