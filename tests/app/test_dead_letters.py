@@ -344,7 +344,7 @@ def test_arguments_of_an_unknown_task_are_refused(app: Windlass, hand: Hand) -> 
     told = str(caught.value)
     assert "this app has no task charge, so they cannot be checked. Did you mean charges?" in told
     assert "app.task_named('charge').enqueue(...)" in told
-    assert f"`windlass dead retry {id} --args ... --unchecked`" in told
+    assert f"`windlass job edit {id} --args ... --unchecked`" in told
     assert app.dead.get(id).call == '{"args":[1]}'
 
 

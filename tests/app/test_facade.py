@@ -90,9 +90,9 @@ def test_a_shell_completes_the_public_names_only() -> None:
     app = windlass.Windlass("sqlite:///:memory:")
     task = app.task(name="send")(send)
     assert dir(app) == [
-        *("aenqueue_many", "around_enqueue", "around_run", "close", "dead", "engine"),
-        *("enqueue_many", "include", "job", "on_dead_alert", "queue", "schedules", "settings"),
-        *("task", "task_named", "tasks", "worker"),
+        *("aenqueue_many", "around_enqueue", "around_run", "astats", "aworkers", "close", "dead"),
+        *("engine", "enqueue_many", "include", "job", "jobs", "on_dead_alert", "queue"),
+        *("schedules", "settings", "stats", "task", "task_named", "tasks", "worker", "workers"),
     ]
     assert dir(task) == [
         *("aenqueue", "aenqueue_many", "aliases", "app", "bind", "enqueue", "enqueue_many"),
@@ -100,8 +100,8 @@ def test_a_shell_completes_the_public_names_only() -> None:
         *("retry", "timeout_ms", "unique", "using"),
     ]
     assert dir(app.job("01m7gk6tx900smjc57av0rnpgb")) == [
-        *("acancel", "ainfo", "aresult", "aretry", "cancel", "created", "id", "info", "result"),
-        *("retry", "task"),
+        *("acancel", "aedit", "ainfo", "aresult", "aretry", "cancel", "created", "edit", "id"),
+        *("info", "result", "retry", "task"),
     ]
 
 

@@ -39,13 +39,12 @@ def retry_with(
     unchecked: bool,
 ) -> None:
     """Retry a job with the given arguments. Its record is already decrypted."""
-    task = None if unchecked else require_task(app, record)
     with fitting():
-        args, kwargs = new_arguments(app, record, task, args_text, kwargs_text)
+        args, kwargs = new_arguments(app, record, args_text, kwargs_text, unchecked=unchecked)
         run(app, app.dead.replacing_call(record.id, args, kwargs, unchecked=unchecked))
 
 
-def require_task(app: Windlass, record: JobRecord) -> Task[..., Any]:
+def _require_task(app: Windlass, record: JobRecord) -> Task[..., Any]:
     """Return the task that checks the arguments of a job."""
     task = app.known_tasks.get(record.task)
     if task is None:
@@ -70,12 +69,14 @@ def fitting() -> Iterator[None]:
 def new_arguments(
     app: Windlass,
     record: JobRecord,
-    task: Task[..., Any] | None,
     args_text: str | None,
     kwargs_text: str | None,
+    *,
+    unchecked: bool,
 ) -> tuple[Any, dict[str, Any]]:
-    """The stored arguments, with those of the options in place of theirs."""
+    """Replace the stored arguments by those of the options."""
     _require_readable(app, record, is_whole=None not in (args_text, kwargs_text))
+    task = None if unchecked else _require_task(app, record)
     call = _stored_call(record)
     if args_text is not None:
         call["args"] = parse("--args", args_text, list[msgspec.Raw], shown=args_text[:_SHOWN])

@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from windlass.app import Windlass
-from windlass.cli.commands.dead_edit import fitting, new_arguments, require_task
+from windlass.cli.commands.dead_edit import fitting, new_arguments
 from windlass.cli.support.connection import connect
 from windlass.cli.support.output import report
 from windlass.cli.support.parameters import connection_options, job_id, json_option
@@ -43,9 +43,8 @@ def edit(
         raise click.UsageError("Expected new arguments: give --args, --kwargs or both.")
     with connect(app_path, url) as app:
         record = _read(app, job_id)
-        task = None if unchecked else require_task(app, record)
         with fitting():
-            args, kwargs = new_arguments(app, record, task, args_text, kwargs_text)
+            args, kwargs = new_arguments(app, record, args_text, kwargs_text, unchecked=unchecked)
             is_done = run(app, app.jobs.editing(job_id, args, kwargs, unchecked=unchecked))
         if not is_done:
             raise click.ClickException(
