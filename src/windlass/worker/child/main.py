@@ -100,7 +100,6 @@ def main(arguments: Sequence[str]) -> NoReturn:
     control, table, wakes, supervisor = map(int, arguments)
     _leave_signals_to_supervisor()
     _die_with(supervisor)
-    configure_early()
     sys.setswitchinterval(SWITCH_INTERVAL_S)
     Child(supervisor, join_pair(control), table, join_wake_pair(wakes)).run()
 
@@ -120,6 +119,7 @@ class Child:
         self._is_ending = False
         self._drains_early = False
         start = self._start = self._first_command()
+        configure_early(start.options.log_level)
         self._has_answered = False  # whether the engine answered while the app was loaded
         self._queue_turns = QueueTurns(
             start.options.queues, start.options.labels, is_solo=start.is_solo
@@ -160,14 +160,15 @@ class Child:
         url = None if options.url is None else absolute_url(options.url)
         app = load_app(options.app)
         load_tasks(app)
+        if options.log_level is not None:
+            _override(app, log_level=options.log_level)
         configure_all(app.settings.log_level, app.settings.log_format)
         for task in app.tasks.values():
             task.codec.resolve()  # report a task that no call can reach at the start
         if url is not None:
             app.close()  # its module may have used the engine of its own url already
             # For the app too: a task enqueues to the engine that its worker claims from.
-            sources = {**app.settings.sources, "url": Source.OPTION}
-            app.settings = msgspec.structs.replace(app.settings, url=url, sources=sources)
+            _override(app, url=url)
         app.wrap_engine(shield_engine)
         settings = app.settings
         limits = EngineOptions(
@@ -203,6 +204,7 @@ class Child:
         )
         self._channel.send(describe_app(app, introduction))
         assembly = Assembly(app, engine, self._queue_turns, self._table, self, state, self._wakes)
+        self._shutdown_steps.insert(0, assembly.end_log.flush)
         self._fetcher = assembly.fetcher
         if self._drains_early:
             assembly.fetcher.drain()
@@ -320,6 +322,12 @@ class Child:
         """Send a report. If the supervisor is gone, the next read notices."""
         with suppress(OSError):
             self._channel.send(report)
+
+
+def _override(app: Windlass, **values: str) -> None:
+    """Replace settings of the app by options of the command."""
+    sources = {**app.settings.sources, **dict.fromkeys(values, Source.OPTION)}
+    app.settings = msgspec.structs.replace(app.settings, sources=sources, **values)
 
 
 def _leave_signals_to_supervisor() -> None:

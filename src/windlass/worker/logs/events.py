@@ -61,9 +61,10 @@ class LogEvent(StrEnum):
     HEALTH_UNSERVED = "windlass health cannot see this worker: %s", "why"
     # jobs
     JOB_ENDED = (
-        "job %s of task %s ended as %s in attempt %d after %d ms",
-        "job_id task outcome attempt duration_ms",
+        "job %s of task %s %s in %s, attempt %d",
+        "job_id task outcome duration_ms attempt",
     )
+    JOBS_SUCCEEDED = "%s succeeded within a second", "number"
     JOB_FAILED = (
         "job %s of task %s failed in attempt %d of %d (%s), retrying in %s",
         "job_id task attempt max_attempts error delay",

@@ -130,7 +130,7 @@ class Supervisor:
         return list(self._children.values())
 
     def run(self) -> int:
-        configure_early()
+        configure_early(self._options.log_level)
         sys.setswitchinterval(SWITCH_INTERVAL_S)
         with self._reactor, answer_probes(self._reactor, self._status):
             self._reactor.on_signal(self._on_signal)
