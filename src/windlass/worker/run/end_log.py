@@ -8,10 +8,10 @@ Failed jobs have lines of their own (`pipeline`).
 from __future__ import annotations
 
 from contextlib import suppress
+from itertools import count
 from logging import DEBUG, INFO, getLogger
 from math import inf
 from threading import Lock
-from time import monotonic
 
 from windlass.core.quantities import Count
 from windlass.engine.contract import Claim, Outcome, Succeeded
@@ -25,7 +25,8 @@ WINDOW_S = 1.0
 
 
 class EndLog:
-    """For all runners of one child. Levels are checked once: a check for each job costs time."""
+    """For all runners of one child. While `silent_until` lies ahead, a success has no line and is
+    only counted, by `count`. Levels are checked once: a check for each job costs time."""
 
     def __init__(self) -> None:
         self.is_enabled = log.isEnabledFor(INFO)
@@ -33,8 +34,10 @@ class EndLog:
         self._most = inf if self._is_debugging else MOST_LINES
         self._lock = Lock()
         self._lines = 0  # in the current window
-        self._others = 0  # successes without a line in the current window
         self._window_ends_at = 0.0
+        self.silent_until = 0.0
+        self.count = count().__next__  # one step for threads, without a lock
+        self._counted = 0  # before the current window
 
     def note(self, claim: Claim, outcome: Outcome, since: float, now: float) -> None:
         """Log the end of a run, or count it. `since` and `now` are its start and its end."""
@@ -45,24 +48,26 @@ class EndLog:
         if now >= self._window_ends_at:
             self.flush(now)
         with self._lock:
-            has_line = self._lines < self._most
-            if has_line:
-                self._lines += 1
-            else:
-                self._others += 1
+            self._lines += 1
+            if self._lines >= self._most:
+                self.silent_until = self._window_ends_at
+            has_line = self._lines <= self._most
         if has_line:
             _log_end(claim, outcome, now - since)
+        else:
+            self.count()
 
     def flush(self, now: float | None = None) -> None:
         """Log the number of successes without a line, if their second is over. Without `now`, log
         the number in any case: the child ends."""
         with self._lock:
-            is_last = now is None
-            now = monotonic() if now is None else now
-            if now < self._window_ends_at and not is_last:
-                return
-            others, self._others, self._lines = self._others, 0, 0
-            self._window_ends_at = now + WINDOW_S
+            if now is not None:
+                if now < self._window_ends_at:
+                    return
+                self._window_ends_at = now + WINDOW_S
+                self._lines = 0
+            counted = self.count()
+            others, self._counted = counted - self._counted, counted + 1
         if others:
             with suppress(BaseException):  # a handler of the app may be what fails
                 log.info(LogEvent.JOBS_SUCCEEDED, Count(others, "more job"))

@@ -18,7 +18,7 @@ from queue import SimpleQueue
 from threading import Lock, Thread, get_ident
 from time import monotonic, sleep
 
-from windlass.engine.contract import Outcome
+from windlass.engine.contract import Outcome, Succeeded
 from windlass.worker.logs.events import LogEvent
 from windlass.worker.run.end_log import EndLog
 from windlass.worker.run.interrupts import LoopGuard, ThreadGuard
@@ -52,7 +52,7 @@ class Runner:
         self._execution = execution
         self._record_time = slot_queue.prefetch.record
         self._report = report
-        self._log_end = end_log.note if end_log.is_enabled else None
+        self._end_log = end_log if end_log.is_enabled else None
         self._prepare()
         slot_queue.serve(self.kind, self.hint)
 
@@ -73,8 +73,12 @@ class Runner:
         self._table.vacate(started.slot)
         now = monotonic()
         self._record_time(now - started.since)
-        if self._log_end is not None:
-            self._log_end(started.claim, outcome, started.since, now)
+        end_log = self._end_log
+        if end_log is not None:
+            if now < end_log.silent_until and type(outcome) is Succeeded:
+                end_log.count()
+            else:
+                end_log.note(started.claim, outcome, started.since, now)
         following = self._slot_queue.follow(self.kind, started, now)
         self._report(outcome)
         return following
