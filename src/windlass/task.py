@@ -54,6 +54,7 @@ if TYPE_CHECKING:
     from windlass.app import Windlass
     from windlass.core.schedules.state import ScheduleEntry
     from windlass.core.schedules.triggers import Cron, Every
+    from windlass.hooks import JobHook
 
 P = ParamSpec("P")
 R_co = TypeVar("R_co", covariant=True)
@@ -66,6 +67,7 @@ DEFAULT_PRIORITY: Final = 0
 
 _NO_MOMENT: Final = Moment()
 _NO_HEADERS: Final[Mapping[str, str]] = {}
+_NO_HOOKS: Final[Mapping[str, JobHook]] = {}
 
 
 class Home:
@@ -103,6 +105,7 @@ class Task(Generic[P, R_co]):
         runs_alone: bool = False,
         unique: Unique | None = None,
         schedule: Any = None,
+        hooks: Mapping[str, JobHook] = _NO_HOOKS,
         declared: Choices = NO_CHOICES,
     ) -> None:
         functools.update_wrapper(self, function)
@@ -117,6 +120,7 @@ class Task(Generic[P, R_co]):
         home.codec = self.codecs["json" if home.app is None else home.app.settings.codec]
         self.unique = _checked_unique(unique, home.codec)
         self.declared_schedule = schedule
+        self.hooks = hooks  # from on_success, on_retry and on_dead
         self._chosen = NO_CHOICES  # the options of using()
         self._choices = declared  # the options of using() over those of the decorator
 

@@ -23,6 +23,7 @@ from windlass.worker.ipc.wake_socket import WakeReceiver
 from windlass.worker.logs.events import LogEvent
 from windlass.worker.maintenance.schedules import declarations
 from windlass.worker.run.end_log import EndLog
+from windlass.worker.run.hooks import HookThread
 from windlass.worker.run.pipeline import Execution
 from windlass.worker.run.runners import LoopRunner, ThreadRunner
 from windlass.worker.run.slot_queue import Lease, SlotQueue
@@ -61,8 +62,9 @@ class Assembly:
             table, settings.kill_after_ms, owner.report_limited, is_solo=is_solo
         )
         slot_queue = SlotQueue(Lease(table, settings.lease_ms, is_solo=is_solo))
+        hooks = self.hooks = HookThread(app)
         fetcher = self.fetcher = Fetcher(
-            engine, queue_turns, slot_queue, limits, app.known_tasks, owner, wakes
+            engine, queue_turns, slot_queue, limits, app.known_tasks, owner, wakes, hooks
         )
         execution = Execution(
             settings,
@@ -71,6 +73,7 @@ class Assembly:
             app.middleware,
             state,
             app.packing,
+            hooks.notes,
         )
         kinds = (ThreadRunner, LoopRunner)
         end_log = self.end_log = EndLog()

@@ -21,6 +21,7 @@ import signal
 import socket
 import sys
 import traceback
+from collections import deque
 from collections.abc import Sequence
 from contextlib import suppress
 from logging import getLogger
@@ -48,6 +49,7 @@ from windlass.worker.ipc.channel import (
     Cancel,
     Channel,
     Command,
+    Died,
     Disown,
     DrainChild,
     Draining,
@@ -81,6 +83,9 @@ SLOW_S = 1.0
 UNANSWERED_S = 0.5
 #: How long the lifespan may take to end, in seconds.
 LEAVE_S = 5.0
+#: The longest wait for hooks of jobs that have ended, in seconds: shorter than the watchdog's
+#: patience with the thread that waits. A shorter grace limits it too.
+HOOKS_S = 30.0
 #: How long the shutdown may take, in seconds: longer than an app needs to close, and shorter than
 #: the supervisor waits.
 SHUTDOWN_S = 3.0
@@ -114,6 +119,8 @@ class Child:
         self._channel = channel
         self._wakes = wakes
         self._fetcher: Fetcher | None = None
+        self._assembly: Assembly | None = None
+        self._deaths: deque[str] = deque()  # that came before the assembly
         self._alert_hooks: Sequence[AlertHook] = ()
         self._lifespan: HeldLifespan | None = None
         self._is_ending = False
@@ -205,7 +212,10 @@ class Child:
         self._channel.send(describe_app(app, introduction))
         assembly = Assembly(app, engine, self._queue_turns, self._table, self, state, self._wakes)
         self._shutdown_steps.insert(0, assembly.end_log.flush)
+        self._assembly = assembly
         self._fetcher = assembly.fetcher
+        self._hooks_s = min(HOOKS_S, app.settings.shutdown_grace_ms / 1000)
+        self._report_deaths()
         if self._drains_early:
             assembly.fetcher.drain()
         # If the engine has not answered, the call may take long: the fetcher logs the outage.
@@ -241,6 +251,8 @@ class Child:
         self._is_ending = True
         self._fetcher = None  # from here on there is nothing to hand back
         with suppress(BaseException):  # any error: the process ends
+            if self._assembly is not None:
+                self._assembly.hooks.close(self._hooks_s)
             if self._lifespan is not None:
                 self._lifespan.leave(LEAVE_S)
         shutdown = Thread(target=self._shut_down, name="shutdown", daemon=True)
@@ -286,6 +298,9 @@ class Child:
                 fetcher.cancel(ids)
             case Disown(id, token) if fetcher is not None:
                 fetcher.disown(id, token)
+            case Died(id):
+                self._deaths.append(id)
+                self._report_deaths()
             case Alert(alert):
                 call_hooks(self._alert_hooks, alert)
             case HandBack() if fetcher is not None:
@@ -293,6 +308,11 @@ class Child:
                 self._end_if_unanswered()
             case SessionGone(session) if fetcher is not None:
                 fetcher.lose_session(session)
+
+    def _report_deaths(self) -> None:
+        with suppress(IndexError):  # another thread has reported the last one
+            while self._assembly is not None and self._deaths:
+                self._assembly.hooks.report_death(self._deaths.popleft())
 
     def _drain_early(self) -> None:
         """Drain a child without a fetcher: nothing was claimed yet, or everything is reported. A

@@ -124,6 +124,10 @@ class LogEvent(StrEnum):
         "grown threshold",
     )
     DEAD_ALERT_FAILED = "alert hook for dead jobs failed"
+    # hooks
+    HOOK_FAILED = "hook %s, %s, failed for job %s of task %s", "hook function job_id task"
+    HOOK_NOT_CALLED = "could not call a hook, dropping the call"
+    HOOKS_DROPPED = "dropped %s: hooks take longer than jobs, or did not end in time", "number"
     # children
     CHILD_DIED = "child %d died: %s; %s", "child cause job_ids"
     CHILD_FAILED = "child %d could not start: %s", "child why"
