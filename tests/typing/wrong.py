@@ -113,7 +113,7 @@ def takes_a_number(number: int) -> None:
 
 
 def wrong_hooks(event: JobEvent) -> None:
-    app.task(on_dead=takes_a_number)  # expect: call-overload
+    app.task(on_dead=takes_a_number)  # expect: arg-type
     app.task(on_failure=wrong_hooks)  # expect: call-overload
     charge.using(on_dead=wrong_hooks)  # expect: call-arg
     event.result = 5  # expect: misc
